@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"cadre.dev/agent/internal/parent"
@@ -12,21 +13,38 @@ import (
 const lookLimit = time.Minute
 
 // runBeat tells the parent that this process gets on, for as long as it does: a process that hangs
-// is silent to coordinators too, and without another worker costs its whole CVM a restart.
+// is silent to coordinators too, and without another worker costs its whole CVM a restart. One that
+// waits for its disk does not hang: what needs none of that, as the overlay, goes on, and
+// another worker would wait for the same disk.
 func (a *Agent) runBeat(ctx context.Context) error {
-	every := time.NewTicker(parent.BeatEvery)
-	defer every.Stop()
-	for {
-		if a.getsOn() {
-			if err := a.cfg.Parent.Beat(); err != nil {
-				return nil //nolint:nilerr // the parent ends whom it does not hear, or has ended
+	var looks atomic.Uint64
+	go func() { // never waited for: where a lock is held for ever it stays
+		for wait(ctx, parent.BeatEvery) {
+			if a.getsOn() {
+				looks.Add(1)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-every.C:
+	}()
+	for last := looks.Load(); wait(ctx, parent.BeatEvery); last = looks.Load() {
+		if looks.Load() == last && !a.disk.Writing() {
+			continue
 		}
+		if a.cfg.Parent.Beat() != nil {
+			return nil // the parent ends whom it does not hear, or has ended
+		}
+	}
+	return nil
+}
+
+// wait reports whether d passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

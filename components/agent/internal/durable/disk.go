@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,9 @@ type Disk struct {
 	log   *slog.Logger
 	write func(path string, data []byte) error
 	read  func(path string, limit int64) (data []byte, exists bool, err error)
+
+	// writing counts the writes under way.
+	writing atomic.Int64
 
 	mu     sync.Mutex
 	behind map[string]behind // guarded by mu; by file name
@@ -67,7 +71,9 @@ func (d *Disk) Put(name string, v any) error {
 
 // put is called under the lock, so that an older content never follows a newer one.
 func (d *Disk) put(name string, data []byte) error {
+	d.writing.Add(1)
 	err := d.write(d.Path(name), data)
+	d.writing.Add(-1)
 	_, was := d.behind[name]
 	switch {
 	case err != nil:
@@ -81,6 +87,10 @@ func (d *Disk) put(name string, data []byte) error {
 	}
 	return err
 }
+
+// Writing reports that a write is under way. While one does not end, since the disk stands still, whoever
+// puts something waits for it, and so does who asks them.
+func (d *Disk) Writing() bool { return d.writing.Load() > 0 }
 
 // Faults says what is not on the disk and why, in the order of the files' names.
 func (d *Disk) Faults() []string {

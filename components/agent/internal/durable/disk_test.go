@@ -105,3 +105,24 @@ func TestAReadOnlyDiskIsAFault(t *testing.T) {
 		t.Errorf("faults %q", got)
 	}
 }
+
+// TestAWriteThatDoesNotEndIsTold, also while whoever asks for anything else waits for it.
+func TestAWriteThatDoesNotEndIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, free := OpenDisk(t.TempDir(), slog.New(slog.DiscardHandler)), make(chan struct{})
+		d.write = func(string, []byte) error { <-free; return nil }
+		if d.Writing() {
+			t.Error("it writes nothing yet")
+		}
+		go func() { _ = d.Put("a", 1) }()
+		synctest.Wait()
+		if !d.Writing() {
+			t.Error("a write that stands still is not told")
+		}
+		close(free)
+		synctest.Wait()
+		if d.Writing() {
+			t.Error("the write ended")
+		}
+	})
+}

@@ -60,6 +60,7 @@ type Executor struct {
 	results *results  // guarded by mu
 	current *Result   // guarded by mu; of the order at work
 	open    *openHook // guarded by mu
+	ended   time.Time // guarded by mu; when this Boot ended an order last
 }
 
 // New reads the finished results from the disk.
@@ -115,6 +116,7 @@ func (e *Executor) Run(ctx context.Context) error {
 		case <-done:
 			at = nil
 			e.cfg.Member.SetActive(false)
+			e.cfg.Member.TellNext() // it may lead again, or still, which is no change
 		case <-e.orders.Changed(index):
 		case <-e.cfg.Member.Changes().Changed(views):
 		case <-ctx.Done():
@@ -193,7 +195,10 @@ func (e *Executor) callOff(ctx context.Context, was Order, now *Order) {
 // was seen before the drain ended says nothing about that.
 func (e *Executor) regained(o Order, r Result) bool {
 	s := e.cfg.Member.State()
-	return !s.At.Before(r.At) && o.Verb == rollout.VerbDrain && r.State == rollout.StepDone && o.ExpectedLeader == e.cfg.Slot &&
+	e.mu.Lock()
+	ended := e.ended // not r.At: the wall clock may be set meanwhile
+	e.mu.Unlock()
+	return !s.At.Before(ended) && o.Verb == rollout.VerbDrain && r.State == rollout.StepDone && o.ExpectedLeader == e.cfg.Slot &&
 		s.Known && s.View.Role == driver.RoleLeader && s.View.Leader == e.cfg.Slot
 }
 
@@ -223,6 +228,7 @@ func (e *Executor) start(ctx context.Context, order Order, before Result) *runni
 func (e *Executor) finish(r Result) {
 	e.mu.Lock()
 	e.current = nil
+	e.ended = time.Now()
 	_ = e.results.put(r) // the disk tells its faults
 	e.status.Update(func(s Status) Status {
 		s.State = stateAfter(r)

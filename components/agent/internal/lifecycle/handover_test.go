@@ -107,3 +107,42 @@ func TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership(t *testing.T) {
 		b.stop()
 	})
 }
+
+// back is a fakeDriver whose member leads again as soon as it is drained, twice, and never says that
+// it did not.
+type back struct {
+	*fakeDriver
+
+	times int
+}
+
+func (d *back) Observe(ctx context.Context) (driver.View, error) {
+	view, err := d.fakeDriver.Observe(ctx)
+	view.Epoch = 7
+	return view, err
+}
+
+func (d *back) Drain(ctx context.Context) error {
+	err := d.fakeDriver.Drain(ctx)
+	if d.times++; d.times < 3 {
+		d.lead(self)
+	}
+	return err
+}
+
+// TestR86_LeadershipThatCameBackBetweenTwoLooksIsSeen: no look showed another leader, so that nothing
+// changed.
+func TestR86_LeadershipThatCameBackBetweenTwoLooksIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, t.TempDir())
+		b.driver.lead(self)
+		b.cfg.Member.SetDriver(&back{fakeDriver: b.driver})
+		time.Sleep(time.Second)
+		b.Apply(drainOrder(1))
+		time.Sleep(5 * time.Second)
+		if got := b.driver.did(); got != "transfer drain transfer drain transfer drain" {
+			t.Errorf("calls %q: leadership that came back was kept", got)
+		}
+		b.stop()
+	})
+}

@@ -19,8 +19,10 @@ const (
 	// must not be asked so often for ever.
 	quick    = 50 * time.Millisecond
 	quickFor = 5 * time.Second
-	// budget is what one observation may take before the view counts as unknown.
+	// budget is what one observation may take before the view counts as unknown. hangs is when
+	// it does also where the driver does not return.
 	budget = 2 * time.Second
+	hangs  = 10 * time.Second
 )
 
 // State is what is known about the member.
@@ -42,6 +44,8 @@ type Watcher struct {
 	began   atomic.Int64
 	started time.Time
 	kick    chan struct{}
+	// tell is from when on a look is told of whatever it shows; nil: when something changed.
+	tell atomic.Pointer[time.Time]
 	// changed is when the view last moved; of Run's goroutine alone.
 	changed time.Time
 
@@ -78,8 +82,14 @@ func (w *Watcher) Driver() driver.Driver {
 	return w.driver
 }
 
-// State returns the newest state.
-func (w *Watcher) State() State { return *w.state.Load() }
+// State returns the newest state. It is unknown while a look does not end: what the one before it
+// showed may be long over.
+func (w *Watcher) State() State {
+	if w.Looking() > hangs {
+		return State{View: driver.View{Role: driver.RoleUnknown, Message: "a look at the workload does not end"}}
+	}
+	return *w.state.Load()
+}
 
 // Looking is for how long the present observation has been under way; 0 between two. It should
 // stay near what one may take (2 s): a driver that hears no context hangs.
@@ -88,6 +98,13 @@ func (w *Watcher) Looking() time.Duration {
 		return time.Since(w.started) - time.Duration(began)
 	}
 	return 0
+}
+
+// TellNext has Changes tell of the next look that begins from now on, whatever it shows.
+func (w *Watcher) TellNext() {
+	now := time.Now()
+	w.tell.Store(&now)
+	w.Kick()
 }
 
 // Changes wakes whoever waits for another state; small moves of the lag do not count.
@@ -178,7 +195,12 @@ func moved(a, b driver.View) bool {
 func (w *Watcher) publish(s State) {
 	old := w.State()
 	w.state.Store(&s)
+	from := w.tell.Load()
+	asked := from != nil && !s.At.Before(*from) && w.tell.CompareAndSwap(from, nil)
 	if old.Known == s.Known && old.View.Equal(s.View) {
+		if asked {
+			w.changes.Set(struct{}{})
+		}
 		return
 	}
 	if old.View.Role != s.View.Role || old.View.Leader != s.View.Leader || old.View.Epoch != s.View.Epoch {

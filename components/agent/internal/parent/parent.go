@@ -73,6 +73,8 @@ type parent struct {
 	sockets *sockets
 	// beats of the present worker.
 	beats atomic.Uint64
+	// leave: a worker that hangs is not ended.
+	leave bool
 }
 
 func (p *parent) run(ctx context.Context) (int, error) {
@@ -92,6 +94,10 @@ func (p *parent) run(ctx context.Context) (int, error) {
 		}
 		var then next
 		policy, then = policy.after(ended)
+		if then.leave && !p.leave {
+			p.cfg.Log.Error("workers hang one after the other: the next is left alone, whatever it does", "in a row", hangsMost)
+		}
+		p.leave = then.leave
 		if then.end {
 			return ended.code, nil
 		}
@@ -165,10 +171,13 @@ func (p *parent) watch(ctx context.Context, worker process) (_ exit, over bool) 
 			return exit{}, false
 		case <-look.C:
 		}
-		if known, hung = known.look(p.beats.Load()); hung {
-			p.cfg.Log.Error("the worker hangs: it tells what it is at, and is started again")
-			// Go programs print where each goroutine is, and end.
-			return p.end(worker, syscall.SIGQUIT), true
+		if known, hung = known.look(p.beats.Load()); hung && !p.leave {
+			// Not before the signal: who hangs because nobody reads what it logs would have this
+			// process wait for the same. Go programs print where each goroutine is, and end.
+			go p.cfg.Log.Error("the worker hangs: it tells what it is at, and is started again")
+			ended := p.end(worker, syscall.SIGQUIT)
+			ended.hung = true
+			return ended, true
 		}
 	}
 }

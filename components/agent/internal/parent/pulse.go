@@ -13,7 +13,7 @@ const (
 
 // pulse decides when a worker that runs hangs. It counts the parent's own looks and no time:
 // a machine that stood still for an hour made one look in it, not hundreds, so who could not
-// speak because nobody ran is not killed for it (R121).
+// speak because nobody ran is not killed for it.
 type pulse struct {
 	// beats were heard by the last look, missed looks followed the last beat.
 	beats  uint64

@@ -8,6 +8,10 @@ const (
 	// pauseFirst and pauseMost bound the wait before the third start in a row and later ones.
 	pauseFirst = 100 * time.Millisecond
 	pauseMost  = 5 * time.Second
+	// hangsMost is how many workers in a row may hang within hangsWithin of their start. What makes
+	// them hang stays then, and each end cuts the connections of the workload once more.
+	hangsMost   = 3
+	hangsWithin = 15 * time.Minute
 )
 
 // restarts decides when a worker is started again.
@@ -15,8 +19,8 @@ type restarts struct {
 	steady time.Duration
 	// ran: one was steady, so that there is something to outlive.
 	ran bool
-	// failures in a row.
-	failures int
+	// failures in a row, and hangs.
+	failures, hangs int
 }
 
 // exit is how a worker ended.
@@ -26,6 +30,8 @@ type exit struct {
 	// signal is its name, "" for none.
 	signal string
 	lived  time.Duration
+	// hung: the parent ended it, since it said nothing.
+	hung bool
 }
 
 // next is what follows an exit.
@@ -36,6 +42,8 @@ type next struct {
 	spent bool
 	// pause before the next start.
 	pause time.Duration
+	// leave the next one alone, also where it hangs.
+	leave bool
 }
 
 // after decides. Until one worker was steady, an error that a worker names is the
@@ -48,7 +56,15 @@ func (r restarts) after(e exit) (restarts, next) {
 		return r, next{end: true}
 	}
 	r.failures++
-	out := next{spent: e.code == 0}
+	switch {
+	case !e.hung:
+		r.hangs = 0
+	case e.lived > hangsWithin:
+		r.hangs = 1
+	default:
+		r.hangs++
+	}
+	out := next{spent: e.code == 0 && !e.hung, leave: r.hangs >= hangsMost}
 	if r.failures > 1 {
 		out.pause = min(pauseFirst<<min(r.failures-2, 16), pauseMost)
 	}

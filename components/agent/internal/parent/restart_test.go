@@ -7,6 +7,7 @@ import (
 
 func TestWhenAWorkerIsStartedAgain(t *testing.T) {
 	killed := func(lived time.Duration) exit { return exit{code: -1, signal: "killed", lived: lived} }
+	hung := func(lived time.Duration) exit { return exit{code: 2, lived: lived, hung: true} }
 	for name, c := range map[string]struct {
 		exits []exit
 		want  next
@@ -22,6 +23,10 @@ func TestWhenAWorkerIsStartedAgain(t *testing.T) {
 		"an error after one was steady":         {[]exit{killed(time.Minute), {code: 1}}, next{pause: pauseFirst}},
 		"an error of a steady one":              {[]exit{{code: 1, lived: time.Minute}}, next{}},
 		"a panic after one was steady":          {[]exit{killed(time.Minute), killed(0), {code: 2}}, next{pause: 2 * pauseFirst}},
+		"it hung: at once":                      {[]exit{hung(2 * time.Minute)}, next{}},
+		"three hung in a row: left alone":       {[]exit{hung(2 * time.Minute), hung(2 * time.Minute), hung(2 * time.Minute)}, next{leave: true}},
+		"three hung, long apart":                {[]exit{hung(time.Hour), hung(time.Hour), hung(time.Hour)}, next{}},
+		"hung, and one died between":            {[]exit{hung(2 * time.Minute), hung(2 * time.Minute), killed(time.Minute), hung(2 * time.Minute)}, next{}},
 		"in order, without being asked: a Boot": {[]exit{{lived: time.Minute}}, next{spent: true}},
 	} {
 		r, got := restarts{steady: steady}, next{}
