@@ -248,6 +248,7 @@ func diskCases() []cases {
 	healing := func(replace string) func(*group.Spec) {
 		return func(s *group.Spec) { s.AutoHealing = &group.AutoHealing{Replace: replace} }
 	}
+	leaves := func(op *operation.Operation) { op.Leaves = true }
 	unasked := func(op *operation.Operation) { op.Request = "" }
 	kept := func(s *group.Spec) { s.PreservedState.Disk = "data" }
 	scaledIn := func(change ...func(*group.Spec)) *run {
@@ -259,6 +260,9 @@ func diskCases() []cases {
 			{"nobody says so", three("none").called(trace.Delete, "pg-2")},
 			{"for an update", scaledIn().phases("a", "pg-2", operation.Acting).called(trace.Delete, "pg-2")},
 			{"a Slot that is wanted", three("none").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"one that is wanted, and told to leave its set, which still lists it", three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}).operator("control/delete-disks/pg").
+				op("a", "pg-2", operation.Acting, remove, leaves).called(trace.Delete, "pg-2")},
+			{"the same, of a set that nobody told of", three("etcd").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove, leaves).called(trace.Delete, "pg-2")},
 			{"nobody gave the disk up", three("none").spec("none", 2).after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"the spec preserves it", scaledIn(kept).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"another CVM than the one that is named", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2", gone("pg-1"))},
@@ -270,8 +274,8 @@ func diskCases() []cases {
 		good: []named{
 			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
-			{"a Slot that is wanted again, whose member left its set", three("etcd").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove,
-				func(op *operation.Operation) { op.Leaves = true }).called(trace.Delete, "pg-2")},
+			{"a Slot that is wanted again, whose member left its set", three("etcd").lists([]string{"pg-0", "pg-1"}).operator("control/delete-disks/pg").
+				op("a", "pg-2", operation.Acting, remove, leaves).called(trace.Delete, "pg-2")},
 			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(trace.Delete, "pg-3")},
 			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(trace.Delete, "pg-2")},
 			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
@@ -46,6 +48,12 @@ func (s *state) healsByReplacing(op *operation.Operation) bool {
 	return false
 }
 
+// lacks: the workload told who belongs to its set, and the Slot does not. What is on its disk serves
+// nobody then.
+func (g *groupState) lacks(slot string) bool {
+	return g.set && !slices.Contains(g.voters, slot) && !slices.Contains(g.learners, slot)
+}
+
 // keepsDisk is why the disk of the Slot that op deletes is to be kept; "" where it is not.
 func (s *state) keepsDisk(op *operation.Operation) string {
 	if s.ending(op.Group) {
@@ -54,7 +62,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	sp := s.spec(op.Group)
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	switch {
-	case !s.condemned(op.Group, op.Slot) && !op.Leaves: // out of the set, what is on it serves nobody
+	case !s.condemned(op.Group, op.Slot) && !(op.Leaves && s.group(op.Group).lacks(op.Slot)):
 		return "the Slot is wanted"
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
 
@@ -42,14 +43,12 @@ func singleWriter(t trace.Trace) []Violation {
 type pending struct {
 	call trace.Call
 	by   string
-	// crashed: its caller will not hear an answer; it is under way until its deadline, or until it
-	// took effect, which whoever leads next may see. Whether it makes the same once more is I17.
-	crashed, effected bool
+	// crashed: its caller will not hear an answer; it is under way until its deadline, or until
+	// whoever leads next saw that it took effect, and recorded that.
+	crashed, effected, seen bool
 }
 
-func (p pending) over(now time.Duration) bool {
-	return p.crashed && (p.effected || now >= p.call.Deadline)
-}
+func (p pending) over(now time.Duration) bool { return p.crashed && (p.seen || now >= p.call.Deadline) }
 
 // fencedCalls is I16: from when a call is sent until its caller has an outcome, or would have
 // given it up had it not crashed, no coordinator sends another one for that Slot.
@@ -71,6 +70,12 @@ func fencedCalls(t trace.Trace) []Violation {
 		case trace.Effected:
 			for n, p := range under[slot] {
 				under[slot][n].effected = p.effected || p.call.ID == e.Call.ID
+			}
+		case trace.Committed:
+			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.CallOutcome != "") {
+				for n, p := range under[op.Slot] {
+					under[op.Slot][n].seen = p.seen || p.crashed && p.effected
+				}
 			}
 		case trace.Crashed:
 			for _, calls := range under {

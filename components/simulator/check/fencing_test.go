@@ -40,6 +40,9 @@ func fencedCases() cases {
 			{"a second call before the answer", start().called(update, "pg-0").called(update, "pg-0")},
 			{"another coordinator calls", start().called(update, "pg-0").lead("coordinator-1", 2).called(trace.Restart, "pg-0")},
 			{"the caller crashed a moment ago", start().called(update, "pg-0").crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
+			{"the caller crashed after its call took effect, and nobody looked", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
+			{"its successor saw nothing yet", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).phases("a", "pg-0", operation.Acting).called(update, "pg-0")},
+			{"its successor goes on without an effect", start().called(update, "pg-0").crashed("coordinator-0").lead("coordinator-1", 2).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"it took effect and was not answered", start().called(update, "pg-0").effected(1).called(update, "pg-0")},
 			{"another one crashed", start().called(update, "pg-0").crashed("coordinator-1").after(time.Hour).called(update, "pg-0")},
 		},
@@ -47,7 +50,8 @@ func fencedCases() cases {
 			{"after the answer", start().called(update, "pg-0").answered(1, trace.OK).called(update, "pg-0")},
 			{"after an unknown outcome", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0").effected(1)},
 			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(30*time.Second).lead("coordinator-1", 2).called(update, "pg-0")},
-			{"the caller crashed after its call took effect", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
+			{"the caller crashed after its call took effect, which its successor saw", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).
+				phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"two Slots", start().called(update, "pg-0").called(update, "pg-1")},
 		},
 	}

@@ -76,6 +76,16 @@ const (
 	stabilizes = 10 * time.Second
 )
 
+// lookAgainLocked has the cluster of a group look after d who is to come in: nothing else may happen
+// until then.
+func (w *World) lookAgainLocked(name string, d time.Duration) {
+	time.AfterFunc(d, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.standLocked(name, "the set changed")
+	})
+}
+
 func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
 	c.joined = true
 	switch out := !c.outAt.IsZero(); {
@@ -90,6 +100,7 @@ func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
 		if cluster.leader != "" && len(cluster.learners) == 0 {
 			cluster.learners, c.outAt = []string{c.slot}, time.Now().Add(-relists)
 			w.listedLocked(c.group(), c.slot)
+			w.lookAgainLocked(c.group(), stabilizes)
 		}
 	case len(cluster.voters) > 0:
 		if cluster.leader != "" {
@@ -137,6 +148,7 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 		cluster.leave(change.Slot)
 		if out := w.cvmLocked(change.Slot); out != nil {
 			out.outAt = time.Now()
+			w.lookAgainLocked(c.group(), relists)
 		}
 	}
 	w.listedLocked(c.group(), c.slot)
