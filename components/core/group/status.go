@@ -157,8 +157,8 @@ type SlotRecord struct {
 	// names the last of them, newest last.
 	Incarnation uint64 `json:"incarnation,omitempty"`
 	Lineage     []Past `json:"lineage,omitempty"`
-	// SilenceFrom is from when on silence counts towards lost_after, where it did not count
-	// before since much of the fleet was silent (R120); zero: from UnavailableSince.
+	// SilenceFrom is since when its agent is silent, or, where much of the fleet fell silent with it, from
+	// when on that counts towards lost_after (R120); zero: it is heard.
 	SilenceFrom time.Time `json:"silence_from,omitzero"`
 	// DownSince is when its process was first reported down by its driver; zero while it is not.
 	DownSince time.Time `json:"down_since,omitzero"`

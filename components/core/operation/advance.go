@@ -112,7 +112,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		return op.undrainable(CauseHook, orElse(step.Message, "the drain was called off by the agent"), now)
 	case StepHeld:
 		// Stays, beyond the deadline too, until an operator decides (R80).
-		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide") + "; pause or change the spec to call it off"), nil
+		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide") + "; " + op.wayOut()), nil
 	case StepRunning:
 		op = op.because(orElse(step.Message, "the agent drains"))
 	}
@@ -120,6 +120,17 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		return op.undrainable(CauseDrainDeadline, "the drain did not end in time", now)
 	}
 	return op, nil
+}
+
+// wayOut is what ends a step that a hook holds, beside the hook's own end.
+func (op Operation) wayOut() string {
+	switch {
+	case op.touched():
+		return "complete the hook: its member was told to leave its set, so it is not called off"
+	case op.Actor == ActorOperator:
+		return "complete the hook, or call it off with cadre instance protect"
+	}
+	return "complete the hook, or pause the group or change the spec to call it off"
 }
 
 // undrainable ends a drain that came to nothing: the member returns to service. One that was

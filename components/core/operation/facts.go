@@ -185,25 +185,29 @@ type RefusalView struct {
 	At     time.Time
 }
 
-// refusedBoot begins the reason of a step whose own Boot was refused.
-const refusedBoot = "admission refused: "
+// What the reason of a step begins with whose Boot was refused: its own, or perhaps a stranger's.
+const (
+	refusedBoot   = "admission refused: "
+	refusedAnyone = "refused a boot that did not prove to be of this CVM: "
+)
 
 // Told is the refusal for people. What proved nothing may be anybody's, and reads so.
 func (r RefusalView) Told() string {
 	if r.Proven {
 		return refusedBoot + r.Code + ": " + r.Message
 	}
-	return "refused a boot that did not prove to be of this CVM: " + r.Code + ": " + r.Message
+	return refusedAnyone + r.Code + ": " + r.Message
 }
 
-// RefusedWith is the code in the reason of a step whose own Boot was refused; "": it was not.
-func RefusedWith(reason string) string {
-	_, refused, found := strings.Cut(reason, refusedBoot)
-	if !found {
-		return ""
+// RefusedWith is the code in the reason of a step that tells of a refused Boot, "" where none does, and
+// whether that was provenly its own.
+func RefusedWith(reason string) (code string, proven bool) {
+	_, refused, proven := strings.Cut(reason, refusedBoot)
+	if !proven {
+		_, refused, _ = strings.Cut(reason, refusedAnyone)
 	}
-	code, _, _ := strings.Cut(refused, ":")
-	return code
+	code, _, _ = strings.Cut(refused, ":")
+	return code, proven
 }
 
 // CallResult is the answer to one platform call.

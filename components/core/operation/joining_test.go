@@ -131,12 +131,19 @@ func TestRefusedAdmissionIsShownAndWaitedFor(t *testing.T) {
 	f := rebooting(now)
 	f.Refusal = &RefusalView{Code: "REVISION_NOT_ALLOWED", Message: "not now", At: now}
 	op, _ = step(t, op, f, now, Booting)
-	if !strings.Contains(op.Reason, "REVISION_NOT_ALLOWED") || RefusedWith(op.Reason) != "" {
+	if !strings.Contains(op.Reason, "REVISION_NOT_ALLOWED") {
 		t.Errorf("reason %q", op.Reason)
 	}
+	if code, proven := RefusedWith(op.Reason); code != "REVISION_NOT_ALLOWED" || proven {
+		t.Errorf("%q tells of %s, proven %v", op.Reason, code, proven)
+	}
 	f.Refusal.Proven = true
-	if proven, _ := step(t, op, f, now, Booting); RefusedWith(proven.Reason) != "REVISION_NOT_ALLOWED" {
-		t.Errorf("reason %q", proven.Reason)
+	next, _ := step(t, op, f, now, Booting)
+	if code, proven := RefusedWith(next.Reason); code != "REVISION_NOT_ALLOWED" || !proven {
+		t.Errorf("%q tells of %s, proven %v", next.Reason, code, proven)
+	}
+	if code, _ := RefusedWith("the CVM runs"); code != "" {
+		t.Errorf("tells of %s", code)
 	}
 	f.Refusal.At = op.CallIssuedAt.Add(-time.Second)
 	op, _ = step(t, op, f, now, Booting)

@@ -24,18 +24,24 @@ func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 		"a restart of what is gone":     {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, true},
 		"one that may be gone":          {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil; f.blind("the platform") }, false},
 		"a replacement of what is gone": {Request{Kind: RequestReplace, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, false},
-		"one that is spent":             {Request{Kind: RequestRestart, Slot: "db-2", Spent: true}, nil, true},
-		"a word about what is open":     {Request{Kind: RequestResolve, Operation: "op"}, func(f *fixture) { f.op(2, operation.Acting, func(op *operation.Operation) { op.ID = "op" }) }, false},
-		"a word about what is over":     {Request{Kind: RequestResolve, Operation: "op"}, func(f *fixture) { f.op(2, operation.Done, func(op *operation.Operation) { op.ID = "op" }) }, true},
-		"a word about nothing":          {Request{Kind: RequestResolve, Operation: "op"}, nil, true},
-		"to go on":                      {Request{Kind: RequestRetry}, nil, true},
+		"of another CVM":                {Request{Kind: RequestReplace, Slot: "db-2", VMUUID: "vm-of-before"}, nil, true},
+		"of what was gone and is back":  {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) { f.obs.Requests[0].VMUUID = f.rec.Slots[2].VMUUID }, true},
+		"of what is gone, beside a stray one of its name": {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) {
+			f.obs.Requests[0].VMUUID = f.rec.Slots[2].VMUUID
+			f.obs.Slots[2].Instance.VMUUID, f.obs.Slots[2].Instance.InstanceID = "vm-stray", "another"
+		}, false},
+		"one that is spent":         {Request{Kind: RequestRestart, Slot: "db-2", Spent: true}, nil, true},
+		"a word about what is open": {Request{Kind: RequestResolve, Operation: "op"}, func(f *fixture) { f.op(2, operation.Acting, func(op *operation.Operation) { op.ID = "op" }) }, false},
+		"a word about what is over": {Request{Kind: RequestResolve, Operation: "op"}, func(f *fixture) { f.op(2, operation.Done, func(op *operation.Operation) { op.ID = "op" }) }, true},
+		"a word about nothing":      {Request{Kind: RequestResolve, Operation: "op"}, nil, true},
+		"to go on":                  {Request{Kind: RequestRetry}, nil, true},
 	} {
 		f := newFixture(3, "none")
+		c.r.ID = "q"
+		f.obs.Requests = []Request{c.r}
 		if c.edit != nil {
 			c.edit(f)
 		}
-		c.r.ID = "q"
-		f.obs.Requests = []Request{c.r}
 		if got := f.plan().Answered; slices.Contains(got, "q") != c.want {
 			t.Errorf("%s: answered %v", name, got)
 		}
@@ -99,5 +105,17 @@ func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
 		if len(h) != 1 || h[0].Predicate != want {
 			t.Errorf("after %d: %+v, want %s", n, h, want)
 		}
+	}
+}
+
+// TestR39_WhatWasAskedForByNameIsAStepLikeOthers: its id does not begin as the rollout's steps do, and it
+// still came after those that were recorded before it.
+func TestR39_WhatWasAskedForByNameIsAStepLikeOthers(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.op(1, operation.Failed, nil)
+	f.op(1, operation.Done, func(op *operation.Operation) { op.ID = "db-1.q1" })
+	w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+	if last := w.find("db-1").last(); last == nil || last.ID != "db-1.q1" {
+		t.Errorf("the last step is %+v", last)
 	}
 }

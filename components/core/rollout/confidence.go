@@ -14,7 +14,7 @@ func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
 		return nil
 	}
 	// Of a group of one or two the fleet tells whether the leader is deaf.
-	if f := w.obs.Fleet; c.actor == operation.ActorHealing && f.Expected > 2 && !f.manySilent(c.m.record.UnavailableSince) {
+	if f := w.obs.Fleet; c.actor == operation.ActorHealing && f.Expected > 2 && !f.manySilent(c.m.record.SilenceFrom) {
 		return nil
 	}
 	if why := w.unheard(); why != "" {

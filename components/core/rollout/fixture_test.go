@@ -155,7 +155,7 @@ func (f *fixture) lagging(i int, bytes int64) *fixture {
 // silent takes the report of ordinal i away, unavailable since the given time.
 func (f *fixture) silent(i int, since time.Time) *fixture {
 	f.obs.Slots[i].Report = nil
-	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, since
+	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince, f.rec.Slots[i].SilenceFrom = time.Time{}, since, since
 	return f
 }
 

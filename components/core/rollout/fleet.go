@@ -20,8 +20,8 @@ type Fleet struct {
 	Expected, Heard int
 	// Down are the members whose CVM is known to be down or gone.
 	Down int
-	// Silences are since when the Slots of silent agents are unavailable, as it was recorded. One
-	// that nobody noted yet is not among them.
+	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
+	// not among them.
 	Silences []time.Time
 }
 
@@ -63,15 +63,25 @@ func (f Fleet) split() (n int) {
 	return n
 }
 
-// keepSilence lets silence not count towards lost_after while the fleet is dark, and count
-// anew after it (R120, R121). The record moves in half steps, so that a split writes little.
+// keepSilence notes since when m is silent, whatever else it was before. It lets silence not count
+// towards lost_after while the fleet is dark, and count anew after it (R120, R121). The record moves
+// in half steps, so that a split writes little.
 func (w *world) keepSilence(m *member) {
 	rec := &m.record
 	if m.ready || m.report != nil || !m.admitted() {
 		rec.SilenceFrom = time.Time{}
 		return
 	}
-	if w.obs.Fleet.dark(rec.UnavailableSince) && (w.now.Sub(rec.SilenceFrom) > w.t.LostAfter/2 || rec.SilenceFrom.After(w.now)) {
+	if rec.UnavailableSince.IsZero() {
+		return // nobody knows enough yet
+	}
+	if m.open == nil && rec.SilenceFrom.IsZero() || rec.SilenceFrom.After(w.now) { // in a step silence is no news
+		rec.SilenceFrom = w.now
+		if r := m.seen.Report; r != nil && r.BootID == m.seen.Admission.BootID && r.ReceivedAt.Before(w.now) {
+			rec.SilenceFrom = r.ReceivedAt
+		}
+	}
+	if w.obs.Fleet.dark(rec.SilenceFrom) && w.now.Sub(rec.SilenceFrom) > w.t.LostAfter/2 {
 		rec.SilenceFrom = w.now
 	}
 }

@@ -25,3 +25,30 @@ func TestR120_WhenAFleetIsDark(t *testing.T) {
 		}
 	}
 }
+
+// TestR120_ASplitCountsFromWhenSilenceBegan: a member that was away for other reasons before is cut off
+// like the others, and one that fell silent on another day is not one of them.
+func TestR120_ASplitCountsFromWhenSilenceBegan(t *testing.T) {
+	f := heals(3, "none")
+	f.failing(1, "ready") // since long, and heard until a moment ago
+	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-40*time.Minute)
+	heard := f.now.Add(-20 * time.Second)
+	f.obs.Slots[1].Report.ReceivedAt = heard
+	f.obs.Fleet = Fleet{Expected: 30, Heard: 20}
+	for range 9 {
+		f.obs.Fleet.Silences = append(f.obs.Fleet.Silences, f.now.Add(-10*time.Second))
+	}
+	p := f.plan()
+	wantExecutes(t, p)
+	if got := p.Slots[1].SilenceFrom; !got.Equal(heard) {
+		t.Fatalf("silent from %s, heard at %s", got, heard)
+	}
+	f.rec.Slots[1], f.obs.Slots[1].Report = p.Slots[1], nil
+	f.now = f.now.Add(4 * time.Minute)
+	f.obs.At = f.now
+	p = f.plan()
+	wantExecutes(t, p)
+	if got := p.Slots[1].SilenceFrom; !got.Equal(f.now) {
+		t.Errorf("in a split silence counts from %s, not %s", got, f.now)
+	}
+}

@@ -364,7 +364,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 // up only while everybody else is well.
 func (w *world) storm(c candidate) string {
 	n, all := len(w.tally.unavailable), len(w.members)
-	since := c.m.record.UnavailableSince
+	since := c.m.record.SilenceFrom
 	switch {
 	case c.kind == operation.Replace && w.costly(c.m) != "":
 		return w.costly(c.m)

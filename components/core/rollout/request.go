@@ -93,7 +93,9 @@ func (w *world) joinRequests() {
 // have waited for days, or stand twice: the disk that it would cost now is another one, or well.
 func (w *world) outlived(m *member, r Request) bool {
 	other := r.VMUUID != "" && r.VMUUID != m.record.VMUUID || r.InstanceID != "" && r.InstanceID != m.record.InstanceID
-	return other || r.Gone && w.obs.Platform.Known && m.seen.Instance != nil
+	i := m.seen.Instance
+	back := i != nil && (r.VMUUID != "" && i.VMUUID == r.VMUUID || r.VMUUID == "" && i.InstanceID == r.InstanceID)
+	return other || r.Gone && w.obs.Platform.Known && back
 }
 
 // namesService: an operator asks for a restart of one service of m, and of nothing else.

@@ -24,6 +24,9 @@ const (
 	notedWithin = 15 * time.Second
 	// sharedBy is how many Slots make a cause a shared one.
 	sharedBy = 2
+	// sharedFor is how long a cause stands after the last boot that failed: what nobody tries any
+	// more is no evidence, and a cause that is still there is found anew.
+	sharedFor = time.Hour
 	// trialEvery is how long after the last boot that failed one is tried again.
 	trialEvery = sharedWithin
 	// noBoot is the way of a boot of which nothing was seen.
@@ -108,10 +111,10 @@ func (w *world) triedAt() time.Time {
 	return at
 }
 
-// sharedIsOver: an operator lets the group go on, the spec was edited, or one of the Slots is
-// back, or none of them is there any more.
+// sharedIsOver: an operator lets the group go on, the spec was edited, one of the Slots is back, none
+// of them is there any more, or no boot failed for sharedFor.
 func (w *world) sharedIsOver() bool {
-	if w.retry != nil || w.shared.SpecIndex != w.rec.SpecIndex {
+	if w.retry != nil || w.shared.SpecIndex != w.rec.SpecIndex || w.now.Sub(w.triedAt()) > sharedFor {
 		return true
 	}
 	there := 0
@@ -149,7 +152,8 @@ func (w *world) findShared() {
 	}
 	var elsewhere []Boot
 	for _, b := range w.obs.Elsewhere {
-		if failed[b.Way] != nil && b.At.After(from) && !b.At.After(w.now) {
+		// That no boot came is what every dead host looks like: alike in two groups, it names no cause.
+		if b.Way != noBoot && failed[b.Way] != nil && b.At.After(from) && !b.At.After(w.now) {
 			elsewhere = append(elsewhere, b)
 		}
 	}
@@ -216,8 +220,11 @@ func failedWay(op *operation.Operation) string {
 	if op.Phase != operation.Failed || op.Service != "" || !op.Entered[operation.Joining].IsZero() {
 		return ""
 	}
-	refused := policy.Code(operation.RefusedWith(op.Reason))
+	code, proven := operation.RefusedWith(op.Reason)
+	refused := policy.Code(code)
 	switch {
+	case refused != "" && !proven:
+		return "" // a boot may have come, or a stranger asked: nobody can tell
 	case op.Cause == operation.CauseBootError:
 		return sameWords(op.Reason)
 	case op.Cause != operation.CauseDeadline, policy.Passing(refused):

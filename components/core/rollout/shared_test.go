@@ -304,9 +304,10 @@ func TestR122_GroupsShareACause(t *testing.T) {
 		t.Errorf("a boot came, and it stands: %+v", got)
 	}
 	for name, edit := range map[string]func(b *Boot){
-		"another way": func(b *Boot) { b.Way = "the CVM does not boot: disk is full" },
-		"it came":     func(b *Boot) { b.Way = "" },
-		"long before": func(b *Boot) { b.At = b.At.Add(-sharedWithin) },
+		"another way":  func(b *Boot) { b.Way = "the CVM does not boot: disk is full" },
+		"it came":      func(b *Boot) { b.Way = "" },
+		"long before":  func(b *Boot) { b.At = b.At.Add(-sharedWithin) },
+		"no boot came": func(b *Boot) { b.Way = noBoot },
 	} {
 		if got := one(edit).plan().Status.SharedCause; got != nil {
 			t.Errorf("%s: %+v", name, got)
@@ -318,5 +319,29 @@ func TestR122_GroupsShareACause(t *testing.T) {
 	wantExecutes(t, p, "RESTART db-1")
 	if p.Status.SharedCause != nil {
 		t.Errorf("nothing of this group failed: %+v", p.Status.SharedCause)
+	}
+}
+
+// TestR122_TwoDeadHostsAreNoCause: that no boot came says nothing about what two groups share.
+func TestR122_TwoDeadHostsAreNoCause(t *testing.T) {
+	f := heals(3, "none")
+	f.failedBoot(1, 5*time.Minute, operation.CauseDeadline, "the CVM runs; waits for its boot to be admitted")
+	f.obs.Elsewhere = []Boot{{Slot: "web-0", Way: noBoot, At: f.now.Add(-time.Minute)}}
+	if got := f.plan().Status.SharedCause; got != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestR122_WhatNobodyTriesAnyMoreIsNoEvidence: a cause ends an hour after the last boot that failed.
+func TestR122_WhatNobodyTriesAnyMoreIsNoEvidence(t *testing.T) {
+	for since, over := range map[time.Duration]bool{sharedFor - time.Minute: false, sharedFor + time.Minute: true} {
+		f := heals(5, "none").stopped(4)
+		f.stopped(1).tried(1, 10, 2*time.Hour)
+		f.rec.Slots[1].UnavailableSince = f.now.Add(-3 * time.Hour)
+		f.rec.Status.SharedCause = &group.SharedCause{Way: noBoot, Slots: []string{"db-1", "db-3"}, Since: f.now.Add(-since), SpecIndex: f.rec.SpecIndex}
+		f.obs.Slots[3].Report = nil
+		if got := f.plan().Status.SharedCause; got.Ended.IsZero() == over {
+			t.Errorf("after %s: %+v", since, got)
+		}
 	}
 }

@@ -193,11 +193,12 @@ func (w *world) joinSlots() {
 }
 
 // recorded orders Operations as they were recorded: by Term and number, never by a clock, since
-// leaders' clocks differ. Each rollout counts anew, also those that are none of its steps, by
-// which their ids begin; what belongs to the current one came after all others.
+// leaders' clocks differ. Each rollout counts anew, also those that are none of its steps, whose ids
+// begin as its steps' do, and those that were asked for by name, whose ids do not. What belongs to
+// the current one came after all others.
 func (w *world) recorded(a, b operation.Operation) int {
 	late := func(op operation.Operation) int {
-		if w.rec.Rollout != nil && strings.HasPrefix(op.ID, w.rec.Rollout.ID+".") {
+		if r := w.rec.Rollout; r != nil && (op.Rollout == r.ID || strings.HasPrefix(op.ID, r.ID+".")) {
 			return 1
 		}
 		return 0

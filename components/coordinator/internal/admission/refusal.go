@@ -169,6 +169,9 @@ func (s *Service) note(ctx context.Context, a *attempt, r *refusal) {
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		if v, _ := s.cfg.Views.Latest(); v != nil && v.Admissions[slot].Value.AdmittedAt.After(before.At) {
+			before = policy.Refusal{} // what it proved then is over
+		}
 		next, write := after(before, policy.Refusal{
 			Slot: slot, BootID: bootID, InstanceID: instanceID, Code: r.code, Message: message, Proven: a.proven, At: now.UTC(), By: s.self,
 		})

@@ -38,7 +38,7 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		f.Expected++
 		if r, ok := agents.Of(slot); ok && r.BootID == a.Value.BootID && now.Sub(r.At) <= silentAfter {
 			f.Heard++
-		} else if since := all.Slots[slot].Value.UnavailableSince; !since.IsZero() {
+		} else if since := all.Slots[slot].Value.SilenceFrom; !since.IsZero() {
 			f.Silences = append(f.Silences, since)
 		}
 	}

@@ -105,7 +105,11 @@ func (c *caller) waitsForRetry(ctx context.Context, name string, state operation
 	if state == operation.FailedState || shared != nil && shared.Ended.IsZero() {
 		return true, nil
 	}
-	plan, err := c.server.plan(ctx, c.view, name, nil)
+	spec, _, ok := c.view.InForce(name)
+	if !ok {
+		return false, nil
+	}
+	plan, err := c.server.plan(ctx, c.view, name, &spec)
 	if err != nil {
 		return false, err
 	}
