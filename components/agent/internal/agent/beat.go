@@ -29,8 +29,8 @@ func (a *Agent) runBeat(ctx context.Context) error {
 		if looks.Load() == last && !a.disk.Writing() {
 			continue
 		}
-		if a.cfg.Parent.Beat() != nil {
-			return nil // the parent ends whom it does not hear, or has ended
+		if err := a.cfg.Parent.Beat(); err != nil {
+			return nil //nolint:nilerr // the parent ends whom it does not hear, or has ended
 		}
 	}
 	return nil

@@ -95,7 +95,7 @@ func (p *parent) run(ctx context.Context) (int, error) {
 		var then next
 		policy, then = policy.after(ended)
 		if then.leave && !p.leave {
-			p.cfg.Log.Error("workers hang one after the other: the next is left alone, whatever it does", "in a row", hangsMost)
+			p.cfg.Log.Error("workers hang one after the other: the next is left alone, whatever it does", "hung", hangsMost)
 		}
 		p.leave = then.leave
 		if then.end {
