@@ -70,7 +70,7 @@ var predicates = []predicate{
 		once: "the policy is judged again, by hash, when the Revision is allowed for the Slot"},
 	{names: []string{HoldIncomplete}, first: (*world).holdsOfBlindness, again: (*world).holdsOfBlindness},
 	{names: []string{HoldPaused, HoldFrozen}, first: (*world).holdsOfSwitches,
-		once: "a pause calls an Operation off that has not acted, unless it was asked for by name (R92)"},
+		once: "a pause calls an Operation off that has not acted (R92)"},
 	{names: []string{HoldDrained}, only: notDrain, first: (*world).holdsOfDrain,
 		once: "a drain calls an Operation off that has not acted"},
 	{names: []string{HoldProtected}, from: disruptive, first: (*world).holdsOfProtection,
