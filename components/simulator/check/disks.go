@@ -62,7 +62,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	sp := s.spec(op.Group)
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	switch {
-	case !s.condemned(op.Group, op.Slot) && !(op.Leaves && s.group(op.Group).lacks(op.Slot)):
+	case !s.condemned(op.Group, op.Slot) && (!op.Leaves || !s.group(op.Group).lacks(op.Slot)):
 		return "the Slot is wanted"
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"
