@@ -26,6 +26,9 @@ func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 		"a replacement of what is gone": {Request{Kind: RequestReplace, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, false},
 		"of another CVM":                {Request{Kind: RequestReplace, Slot: "db-2", VMUUID: "vm-of-before"}, nil, true},
 		"of what was gone and is back":  {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) { f.obs.Requests[0].VMUUID = f.rec.Slots[2].VMUUID }, true},
+		"of what is gone, by a list that may be of before": {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) {
+			f.obs.Requests[0].VMUUID, f.obs.Requests[0].At = f.rec.Slots[2].VMUUID, f.now.Add(-3*time.Second)
+		}, false},
 		"of what is gone, beside a stray one of its name": {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) {
 			f.obs.Requests[0].VMUUID = f.rec.Slots[2].VMUUID
 			f.obs.Slots[2].Instance.VMUUID, f.obs.Slots[2].Instance.InstanceID = "vm-stray", "another"

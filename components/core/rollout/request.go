@@ -1,6 +1,10 @@
 package rollout
 
-import "cadre.dev/core/operation"
+import (
+	"time"
+
+	"cadre.dev/core/operation"
+)
 
 // RequestKind is what an operator asks for.
 type RequestKind string
@@ -47,6 +51,8 @@ type Request struct {
 	VMUUID     string
 	InstanceID string
 	Gone       bool
+	// At is when it was asked for.
+	At time.Time
 	// Spent: an Operation bears its id already, so that nothing is to be done.
 	Spent bool
 }
@@ -89,12 +95,18 @@ func (w *world) joinRequests() {
 	}
 }
 
+// backAfter is how much newer than a request a list has to be to say that its CVM is back: it was
+// made by a coordinator whose clock may differ.
+const backAfter = time.Minute
+
 // outlived: what was asked for is about a CVM that m has no more, or that was gone and is back. It may
 // have waited for days, or stand twice: the disk that it would cost now is another one, or well.
 func (w *world) outlived(m *member, r Request) bool {
 	other := r.VMUUID != "" && r.VMUUID != m.record.VMUUID || r.InstanceID != "" && r.InstanceID != m.record.InstanceID
 	i := m.seen.Instance
-	back := i != nil && (r.VMUUID != "" && i.VMUUID == r.VMUUID || r.VMUUID == "" && i.InstanceID == r.InstanceID)
+	// A list that may be of before it was asked for still shows what is gone by now.
+	newer := w.obs.At.Sub(r.At) > backAfter
+	back := i != nil && newer && (r.VMUUID != "" && i.VMUUID == r.VMUUID || r.VMUUID == "" && i.InstanceID == r.InstanceID)
 	return other || r.Gone && w.obs.Platform.Known && back
 }
 

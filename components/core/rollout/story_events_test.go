@@ -92,6 +92,7 @@ func operatorEvents() []event {
 			s.asked++
 			r.ID = fmt.Sprintf("q%d", s.asked)
 		}
+		r.At = s.w.now
 		if r.Slot != "" { // as the API asks
 			bound := s.c.store.slots[r.Slot]
 			r.VMUUID, r.InstanceID, r.Gone = bound.VMUUID, bound.InstanceID, r.Kind == rollout.RequestReplace && len(s.c.w.listed(r.Slot)) == 0

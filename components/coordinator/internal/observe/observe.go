@@ -149,7 +149,7 @@ func requests(v *view.View, name string) []rollout.Request {
 			continue // not for the planner
 		}
 		out = append(out, rollout.Request{
-			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, VMUUID: q.VMUUID, InstanceID: q.InstanceID, Gone: q.Gone, Service: q.Service,
+			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, VMUUID: q.VMUUID, InstanceID: q.InstanceID, Gone: q.Gone, At: q.At, Service: q.Service,
 			Operation: q.Operation, As: string(q.As), Reason: q.Reason, By: q.By, Spent: spent[id],
 		})
 	}
