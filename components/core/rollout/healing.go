@@ -365,9 +365,12 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 func (w *world) storm(c candidate) string {
 	n, all := len(w.tally.unavailable), len(w.members)
 	since := c.m.record.SilenceFrom
+	if c.kind == operation.Replace {
+		if why := w.costly(c.m); why != "" {
+			return why
+		}
+	}
 	switch {
-	case c.kind == operation.Replace && w.costly(c.m) != "":
-		return w.costly(c.m)
 	case c.broken == neverBooted, c.service != "" && w.processDown(c.m):
 		return ""
 	case w.quorumLost():

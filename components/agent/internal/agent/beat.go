@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"cadre.dev/agent/internal/parent"
@@ -17,34 +16,30 @@ const lookLimit = time.Minute
 // waits for its disk does not hang: what needs none of that, as the overlay, goes on, and
 // another worker would wait for the same disk.
 func (a *Agent) runBeat(ctx context.Context) error {
-	var looks atomic.Uint64
-	go func() { // never waited for: where a lock is held for ever it stays
-		for wait(ctx, parent.BeatEvery) {
-			if a.getsOn() {
-				looks.Add(1)
-			}
+	every := time.NewTicker(parent.BeatEvery)
+	defer every.Stop()
+	found := make(chan bool, 1)
+	look := func() { found <- a.getsOn() } // never waited for: where a lock is held for ever it stays
+	go look()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
 		}
-	}()
-	for last := looks.Load(); wait(ctx, parent.BeatEvery); last = looks.Load() {
-		if looks.Load() == last && !a.disk.Writing() {
+		on := a.disk.Writing()
+		select {
+		case well := <-found:
+			on = on || well
+			go look()
+		default: // it is under way
+		}
+		if !on {
 			continue
 		}
-		if err := a.cfg.Parent.Beat(); err != nil {
-			return nil //nolint:nilerr // the parent ends whom it does not hear, or has ended
+		if a.cfg.Parent.Beat() != nil {
+			return nil // the parent ends whom it does not hear, or has ended
 		}
-	}
-	return nil
-}
-
-// wait reports whether d passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
