@@ -23,6 +23,10 @@ done
 step vet
 for m in "${modules[@]}"; do (cd "$m" && go vet ./...); done
 
+# Those without goroutines are tested without the race detector.
+step sequential
+scripts/test.sh sequential || die "see above"
+
 # The linters skip generated packages, and ask for a comment only where they are sure.
 step package comments
 for m in "${modules[@]}"; do

@@ -55,8 +55,13 @@ flags=(-race -count=1 -timeout 25m)
 # Built as `make build` does, so that nothing that it has compiled is compiled again.
 without_c=(env CGO_ENABLED=0 GOFLAGS=-trimpath)
 
-# What gotestsum calls for the packages above: once for all of them, then with the name of
-# a test and its package for each that is tried again.
+# Only whether the list above is true, which `make check` asks too.
+if [[ ${1:-} == sequential ]]; then
+	mapfile -t folders < <(go list -e -f '{{.Dir}}' "${sequential[@]}")
+	exec "${without_c[@]}" go run ./scripts/sequential "${folders[@]}"
+fi
+# What gotestsum calls for the packages of clusters: once for all of them, then with the name
+# of a test and its package for each that is tried again.
 if [[ ${1:-} == clusters ]]; then
 	shift
 	(($# == 0)) || exec go test -json "${flags[@]}" "$@"
@@ -74,24 +79,28 @@ mapfile -t others < <(go list -e "${longest[@]}" && grep -vxF "$special" <<<"$al
 
 mkdir -p .out
 rm -f .out/test-*.json .out/test.log
-status=0
+broken=() # what failed, by the file of its events
 run() {
 	local events=$1
 	shift
 	gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary all \
-		--jsonfile "$events" "$@" || status=1
+		--jsonfile "$events" "$@" || broken+=("$events")
 }
 # Whole clusters in virtual time, each of its own seed, which nobody ran before. Without the race
 # detector, which has its few seeds among the others: so many more run in the same time.
 fresh=(env GOGC=2000 CGO_ENABLED=0 GOFLAGS=-trimpath go test -json -count=1 -timeout 25m -run 'TestFreshSeeds$' ./components/simulator -fresh "${CADRE_FRESH_SEEDS:-60s}")
 
-mapfile -t folders < <(go list -e -f '{{.Dir}}' "${sequential[@]}")
-"${without_c[@]}" go run ./scripts/sequential "${folders[@]}" || status=1
+# At once: among an hour's output nobody would find it.
+scripts/test.sh sequential || exit 1
 run .out/test-sequential.json --raw-command -- "${without_c[@]}" go test -json -count=1 -timeout 25m -p 2 "${sequential[@]}"
 run .out/test-others.json -- "${flags[@]}" -p 2 "${others[@]}"
 run .out/test-fresh.json --raw-command -- "${fresh[@]}"
 grep -o 'fresh seeds from [0-9]*: [^"\]*' .out/test-fresh.json
 run .out/test-clusters.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 	--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
-"${without_c[@]}" go run ./scripts/testreport -log .out/test.log .out/test-{sequential,others,fresh,clusters}.json || status=1
-exit "$status"
+"${without_c[@]}" go run ./scripts/testreport -log .out/test.log .out/test-{sequential,others,fresh,clusters}.json || exit 1
+# Something failed that no test names: a summary without failures must not hide it.
+if ((${#broken[@]} > 0)); then
+	echo "failed, though no test did: what wrote ${broken[*]}; what it said is above" >&2
+	exit 1
+fi

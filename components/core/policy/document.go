@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"cadre.dev/core/appcompose"
@@ -43,11 +42,10 @@ func NewDocument(groupName, revision string, text []byte, at time.Time, term uin
 
 // Text unpacks it. The error says that the record is not what was judged.
 func (d Document) Text() ([]byte, error) {
-	r, err := unpack(d.Gzip)
+	r, err := gzip.NewReader(bytes.NewReader(d.Gzip))
 	if err != nil {
 		return nil, fmt.Errorf("unpack app-compose.json: %w", err)
 	}
-	defer unpackers.Put(r)
 	text, err := io.ReadAll(io.LimitReader(r, appcompose.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("unpack app-compose.json: %w", err)
@@ -56,15 +54,4 @@ func (d Document) Text() ([]byte, error) {
 		return nil, fmt.Errorf("the record's text hashes to %s, not to %.64s: somebody edited it", hash, d.ComposeHash)
 	}
 	return text, nil
-}
-
-// unpackers are used again: each has a window of 40 KiB, and leaders unpack with each step.
-var unpackers sync.Pool
-
-func unpack(packed []byte) (*gzip.Reader, error) {
-	r, ok := unpackers.Get().(*gzip.Reader)
-	if !ok {
-		return gzip.NewReader(bytes.NewReader(packed))
-	}
-	return r, r.Reset(bytes.NewReader(packed))
 }
