@@ -199,6 +199,7 @@ func (w *world) attempts(m *member, to string) int {
 // slotRecords are the Slot records as they should read, by ordinal, and those that
 // have nothing left to bind.
 func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
+	records = make([]group.SlotRecord, 0, len(w.everyone))
 	for _, m := range w.members {
 		records = append(records, m.record)
 	}

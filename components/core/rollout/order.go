@@ -62,7 +62,7 @@ func (w *world) candidates() []candidate {
 			deletes = append(deletes, candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)})
 		}
 	}
-	slices.SortStableFunc(updates, w.compare)
+	slices.SortFunc(updates, w.compare) // no two are equal: each has its ordinal
 	return slices.Concat(creates, deletes, updates)
 }
 

@@ -76,6 +76,7 @@ func (w *world) status(p Plan) group.Status {
 			s.Updated++
 		}
 	}
+	s.Instances = make([]group.InstanceStatus, 0, len(w.everyone))
 	for _, m := range w.everyone {
 		s.Instances = append(s.Instances, w.instanceStatus(m))
 	}
