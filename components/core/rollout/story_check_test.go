@@ -114,6 +114,9 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.serves(c) || k.taken[op.Slot] {
 		return
 	}
+	if op.Request != "" && group.HasVoters(k.c.spec) && k.w.leader == "" {
+		return // R45: below quorum nobody serves, and an operator named one that is not in it
+	}
 	k.budget(op.Slot)
 	k.quorum(op.Slot, op.Kind)
 	k.leader(op.Slot)
