@@ -147,7 +147,7 @@ bench-service: tools build images ## measure what routes cost and what callers s
 	@$(BIN)/cadre-demo bench-service $(DEMO_NET) $(if $(HANDOVERS),--handovers $(HANDOVERS))
 
 .PHONY: bench-heal
-bench-heal: tools build images ## measure how members of a database come back by themselves (root; about 8 minutes)
+bench-heal: tools build images ## measure how members of a database and of etcd come back by themselves (root; about 20 minutes)
 	@$(BIN)/cadre-demo bench-heal $(DEMO_NET)
 
 .PHONY: bench-overlay

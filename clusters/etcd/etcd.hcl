@@ -31,9 +31,19 @@ variable "surge" {
   default     = 0
 }
 
+variable "replace" {
+  description = "auto: a member whose CVM is gone gets another one by itself; ask: an operator replaces it"
+  default     = "ask"
+}
+
 variable "heal_delay" {
   description = "seconds after a boot in which nothing that a member says of itself is healed"
   default     = 300
+}
+
+variable "heal_window" {
+  description = "time of health after which attempts to heal are forgotten"
+  default     = "1h"
 }
 
 locals {
@@ -101,7 +111,11 @@ group "etcd" {
   # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
   auto_healing_policies {
     service           = "etcd"
+    replace           = var.replace
     initial_delay_sec = var.heal_delay
+  }
+  restart_policy {
+    window = var.heal_window
   }
 
   backend "etcd" {

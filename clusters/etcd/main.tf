@@ -91,7 +91,11 @@ resource "cadre_group" "etcd" {
   # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
   auto_healing_policies {
     service           = "etcd"
+    replace           = var.replace
     initial_delay_sec = var.heal_delay
+  }
+  restart_policy {
+    window = var.heal_window
   }
 
   backend {

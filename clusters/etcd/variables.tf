@@ -44,10 +44,22 @@ variable "surge" {
   default     = 0
 }
 
+variable "replace" {
+  description = "`auto`: a member whose CVM is gone gets another one by itself; `ask`: an operator replaces it."
+  type        = string
+  default     = "ask"
+}
+
 variable "heal_delay" {
   description = "Seconds after a boot in which nothing that a member says of itself is healed."
   type        = number
   default     = 300
+}
+
+variable "heal_window" {
+  description = "Time of health after which attempts to heal are forgotten."
+  type        = string
+  default     = "1h"
 }
 
 variable "coordinators" {

@@ -82,18 +82,7 @@ func (s *story) must(doing string, err error) {
 
 func (s *story) deploy(ctx context.Context) {
 	s.Helper()
-	s.n.Say("starting a local cloud and three coordinators")
-	s.must("start the cloud", s.Up(ctx))
-	s.must("create the cluster", s.CreateCluster(ctx))
-	s.n.Say("applying groups %s and %s", rig.Etcd, rig.EtcdApp)
-	s.must("apply etcd", s.ApplyEtcd(ctx, "1"))
-	s.must("apply the clients", s.ApplyEtcdApp(ctx))
-	for _, name := range []string{rig.Etcd, rig.EtcdApp} {
-		_, err := s.Follow(ctx, name, s.n.Rollout)
-		s.must("deploy "+name, err)
-	}
-	s.n.Say("waiting for steady writes")
-	s.must("wait for writes", s.AwaitRegisterWrites(ctx, time.Now(), 200))
+	s.must("deploy etcd", s.DeployEtcd(ctx, s.n))
 }
 
 // identities of the Slots: instance id by the API, the rest by etcd itself.

@@ -46,8 +46,8 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
   bench-service  deploy the database with its routes, hand its leadership over a hundred
                  times under load, and measure what routes and a pooler cost; writes
                  .out/bench-service.json. With --handovers N so many
-  bench-heal     deploy, break members of the database under load in every way, and measure
-                 how they come back by themselves; writes .out/bench-heal.json`
+  bench-heal     deploy a database, and etcd after it, break their members under load in every
+                 way, and measure how they come back by themselves; writes .out/bench-heal.json`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -257,11 +257,21 @@ func service(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, hando
 	})
 }
 
+// heal measures one workload after the other, each on a cloud of its own.
 func heal(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
-	return drill(ctx, r, survivalTime, func(ctx context.Context) error {
-		result, err := r.BenchHeal(ctx, n)
-		return errors.Join(err, told(result, out))
-	})
+	var all figures.Result
+	for _, measure := range []func(*rig.Rig, context.Context, *rig.Narrator) (figures.Result, error){(*rig.Rig).BenchHealPostgres, (*rig.Rig).BenchHealEtcd} {
+		err := drill(ctx, r, rig.HealTime, func(ctx context.Context) error {
+			result, err := measure(r, ctx, n)
+			result.Figures = append(all.Figures, result.Figures...)
+			all = result
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, told(all, out))
+		}
+	}
+	return told(all, out)
 }
 
 // told prints and keeps what was measured, also before something went wrong.

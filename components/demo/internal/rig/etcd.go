@@ -20,6 +20,35 @@ const (
 	EtcdApp = "etcd-app"
 )
 
+// etcdMinReady is the min_ready_seconds of clusters/etcd.
+const etcdMinReady = 3 * time.Second
+
+// DeployEtcd starts a local cloud with three coordinators, the etcd example and its clients,
+// whose writes are steady then. Variables are given as "name=value".
+func (r *Rig) DeployEtcd(ctx context.Context, n *Narrator, vars ...string) error {
+	n.Say("starting a local cloud and three coordinators")
+	if err := r.Up(ctx); err != nil {
+		return err
+	}
+	if err := r.CreateCluster(ctx); err != nil {
+		return err
+	}
+	n.Say("applying groups %s and %s", Etcd, EtcdApp)
+	if err := r.ApplyEtcd(ctx, "1", vars...); err != nil {
+		return err
+	}
+	if err := r.ApplyEtcdApp(ctx); err != nil {
+		return err
+	}
+	for _, name := range []string{Etcd, EtcdApp} {
+		if _, err := r.Follow(ctx, name, n.Rollout); err != nil {
+			return fmt.Errorf("deploy %s: %w", name, err)
+		}
+	}
+	n.Say("waiting for steady writes")
+	return r.AwaitRegisterWrites(ctx, time.Now(), 200)
+}
+
 // ApplyEtcd writes the etcd group's spec with the given release, and other variables as
 // "name=value".
 func (r *Rig) ApplyEtcd(ctx context.Context, release string, vars ...string) error {

@@ -37,22 +37,26 @@ func (h Healing) line() map[string]float64 {
 }
 
 // Hang stops the processes of a Slot's service that have one of these names, so that they
-// neither end nor answer: SIGSTOP.
+// neither end nor answer.
 func (r *Rig) Hang(ctx context.Context, slot, service string, names ...string) error {
+	return r.signal(ctx, slot, service, "STOP", names...)
+}
+
+func (r *Rig) signal(ctx context.Context, slot, service, signal string, names ...string) error {
 	const script = `
-		hung=
+		found=
 		for process in /proc/[0-9]*; do
 			read -r name < "$process/comm" || continue
 			for one; do
 				if [ "$one" = "$name" ]; then
-					kill -STOP "${process#/proc/}" && hung=1
+					kill -s "$0" "${process#/proc/}" && found=1
 				fi
 			done
 		done
-		[ -n "$hung" ]`
-	_, err := r.Exec(ctx, r.PlatformName(slot), service, append([]string{"sh", "-c", script, "hang"}, names...)...)
+		[ -n "$found" ]`
+	_, err := r.Exec(ctx, r.PlatformName(slot), service, append([]string{"sh", "-c", script, signal}, names...)...)
 	if err != nil {
-		return fmt.Errorf("hang service %s of %s: %w", service, slot, err)
+		return fmt.Errorf("send SIG%s to service %s of %s: %w", signal, service, slot, err)
 	}
 	return nil
 }
@@ -72,7 +76,7 @@ func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
 		return err
 	}
 	n.Healing(killed)
-	slot, err := r.aFollower(ctx)
+	slot, err := r.aFollower(ctx, Postgres)
 	if err != nil {
 		return err
 	}
@@ -113,13 +117,13 @@ func (r *Rig) AwaitHealed(ctx context.Context, slot, harm string, from time.Time
 	return r.awaitBack(ctx, slot, harm, from, func(i client.Instance) (operation.Operation, bool) { return healed(i, from) })
 }
 
-// AwaitServer waits until the database of a Slot whose server process was killed answers
+// awaitServer waits until the member of a Slot whose server process was killed answers
 // again, which its own supervisor sees to, and until Cadre has it available.
-func (r *Rig) AwaitServer(ctx context.Context, slot, harm string, from time.Time) (Healing, error) {
+func (r *Rig) awaitServer(ctx context.Context, slot, harm string, from time.Time, asked func(context.Context, string) error) (Healing, error) {
 	ctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()
 	for {
-		_, _, err := r.Rows(ctx, slot)
+		err := asked(ctx, slot)
 		if err == nil {
 			break
 		}
@@ -196,14 +200,14 @@ func (r *Rig) healing(ctx context.Context, slot, harm string, from time.Time, op
 	return h, nil
 }
 
-// aFollower is a member of the database that follows, and that was not healed within the
-// window, once all are available.
-func (r *Rig) aFollower(ctx context.Context) (group.InstanceStatus, error) {
+// aFollower is a member of a group that follows, and that was not healed within the window,
+// once all are available.
+func (r *Rig) aFollower(ctx context.Context, of string) (group.InstanceStatus, error) {
 	c, err := r.Client()
 	if err != nil {
 		return group.InstanceStatus{}, err
 	}
-	if err := c.Wait(ctx, Postgres, client.WaitOptions{}); err != nil {
+	if err := c.Wait(ctx, of, client.WaitOptions{}); err != nil {
 		return group.InstanceStatus{}, fmt.Errorf("the group is not whole: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healTime)
@@ -211,7 +215,7 @@ func (r *Rig) aFollower(ctx context.Context) (group.InstanceStatus, error) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
-		instances, err := c.Instances(ctx, Postgres)
+		instances, err := c.Instances(ctx, of)
 		for _, i := range instances {
 			if i.Role == "follower" && i.Heals == nil {
 				return i, nil
