@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator"
 	"cadre.dev/simulator/trace"
@@ -23,7 +24,7 @@ func TestAServiceIsHealedWithoutItsCVM(t *testing.T) {
 		switch o := e.Operation; {
 		case o != nil && o.Actor == operation.ActorHealing:
 			repairs[o.ID] = *o
-		case e.Kind == trace.Called && e.Call.Verb != trace.Create:
+		case e.Kind == trace.Called && e.Call.Verb != cloud.Create:
 			t.Errorf("the platform is called: %s", e)
 		case e.Kind == trace.Served:
 			boots[e.Slot], serves[e.Slot] = append(boots[e.Slot], e.Boot), true

@@ -2,9 +2,7 @@ package simulated
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"reflect"
 	"sync"
 	"time"
 
@@ -91,29 +89,26 @@ type Agent struct {
 	builder *report.Builder
 	set     *member.SetChanger
 	changed latest.Value[struct{}]
-	refused latest.Value[error]
-	config  latest.Value[*group.AgentConfig]
-
-	mu   sync.Mutex
-	text []byte // guarded by mu; what config was read from
+	config  desired.InForce
 }
 
 // New makes one; it does nothing before Run. An error says that the disk is not readable.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, member: member.NewWatcher(cfg.Log)}
+	a.config = desired.InForce{Slot: func() string { return cfg.Slot }, Apply: a.apply, Applied: cfg.Configured, Log: cfg.Log}
 	disk := cfg.Disk.Open(cfg.Gone, cfg.Log)
 	var err error
 	a.exec, err = lifecycle.New(lifecycle.Config{
-		Slot: cfg.Slot, Disk: disk, Member: a.member, Hooks: a.hooks, Commands: cfg.Commands, Log: cfg.Log,
+		Slot: cfg.Slot, Disk: disk, Member: a.member, Hooks: a.config.Hooks, Commands: cfg.Commands, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.set = &member.SetChanger{Watcher: a.member, Config: &a.config, Connected: a.connected, Ended: a.ended, Log: cfg.Log}
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
 		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
-		Faults: a.faults, Version: "simulated", BootAt: cfg.BootAt,
+		Faults:  func() []string { return report.Faults(disk.Faults(), a.config.Fault(), a.set.Fault()) },
+		Version: "simulated", BootAt: cfg.BootAt,
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Run: cfg.Run, Log: cfg.Log,
@@ -121,29 +116,23 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(cfg.Config) > 0 {
-		err = a.configure(cfg.Config)
+	a.set = &member.SetChanger{
+		Watcher: a.member, Config: &a.config.Value, Connected: a.hub.Connected, Log: cfg.Log,
+		Ended: func() bool { why, _ := a.hub.Ended().Get(); return why != nil },
 	}
-	return a, err
+	return a, a.config.Configure(cfg.Config)
 }
 
 // Run does what the agent does, but for the sessions, until ctx ends.
 func (a *Agent) Run(ctx context.Context) {
-	parts := desired.Parts{
-		Configure: a.configure,
-		Configured: func() bool {
-			current, _ := a.config.Get()
-			return current != nil
-		},
-		Order: a.exec.Apply, Refused: &a.refused, Log: a.cfg.Log,
-	}
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context) error{
-		a.member.Run, a.exec.Run, a.hub.Run, a.set.Run, a.watch,
-		func(ctx context.Context) error { return desired.Follow(ctx, a.hub.Desired(), parts) },
+		a.member.Run, a.exec.Run, a.hub.Run, a.set.Run,
+		func(ctx context.Context) error { return a.config.Follow(ctx, a.hub.Desired(), a.exec.Apply) },
 	} {
 		all.Go(func() { _ = part(ctx) }) // each ends with ctx alone
 	}
+	all.Go(func() { a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.exec.Changes().Next) })
 	all.Wait()
 }
 
@@ -168,11 +157,7 @@ func (a *Agent) Lost() <-chan struct{} { return a.hub.Ended().Changed(0) }
 func (a *Agent) Kick() { a.member.Kick() }
 
 // Held is the configuration in force, for the next process of the Boot; nil: there is none.
-func (a *Agent) Held() []byte {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.text
-}
+func (a *Agent) Held() []byte { return a.config.Text() }
 
 // Hooks are those of the order at work, or of the last one.
 func (a *Agent) Hooks() []Hook {
@@ -186,72 +171,10 @@ func (a *Agent) Complete(hook, token string, result group.HookResult) bool {
 	return applied && err == nil
 }
 
-func (a *Agent) configure(text []byte) error {
-	if len(text) == 0 {
-		return nil // the coordinator cannot read what belongs to this Boot: the old one stays
-	}
-	next, _, err := desired.Config(text)
-	if err != nil {
-		return err
-	}
-	if next.Slot != a.cfg.Slot {
-		return fmt.Errorf("slot: it is for %q, this is %q", next.Slot, a.cfg.Slot)
-	}
-	old, _ := a.config.Get()
-	if old != nil && reflect.DeepEqual(*old, *next) {
-		return nil
-	}
+// apply gives the workload its driver, once there is anything to go by.
+func (a *Agent) apply(old, _ *group.AgentConfig) error {
 	if old == nil {
 		a.member.SetDriver(a.cfg.Driver)
 	}
-	a.mu.Lock()
-	a.text = text
-	a.mu.Unlock()
-	a.config.Set(next)
-	a.cfg.Configured(next)
 	return nil
-}
-
-// watch keeps the healthy streak and asks for a report on every change.
-func (a *Agent) watch(ctx context.Context) error {
-	for {
-		_, members := a.member.Changes().Get()
-		_, steps := a.exec.Changes().Get()
-		a.builder.Note()
-		a.changed.Set(struct{}{})
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.member.Changes().Changed(members):
-		case <-a.exec.Changes().Changed(steps):
-		}
-	}
-}
-
-func (a *Agent) hooks() []group.LifecycleHook {
-	if c, _ := a.config.Get(); c != nil {
-		return c.LifecycleHooks
-	}
-	return nil
-}
-
-func (a *Agent) faults() []string {
-	var out []string
-	if err, _ := a.refused.Get(); err != nil {
-		out = append(out, err.Error())
-	}
-	if err := a.set.Fault(); err != nil {
-		out = append(out, err.Error())
-	}
-	return out
-}
-
-func (a *Agent) connected() bool {
-	sessions, _ := a.hub.Sessions().Get()
-	return sessions > 0
-}
-
-func (a *Agent) ended() bool {
-	why, _ := a.hub.Ended().Get()
-	return why != nil
 }

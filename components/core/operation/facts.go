@@ -191,10 +191,14 @@ const (
 	refusedAnyone = "refused a boot that did not prove to be of this CVM: "
 )
 
+// RefusedWay is how a Boot failed that was provably its Slot's own and was refused with code: the
+// same words for each, and those that the reason of its step begins with.
+func RefusedWay(code string) string { return refusedBoot + code }
+
 // Told is the refusal for people. What proved nothing may be anybody's, and reads so.
 func (r RefusalView) Told() string {
 	if r.Proven {
-		return refusedBoot + r.Code + ": " + r.Message
+		return RefusedWay(r.Code) + ": " + r.Message
 	}
 	return refusedAnyone + r.Code + ": " + r.Message
 }

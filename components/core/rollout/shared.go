@@ -191,7 +191,7 @@ func FailedBoot(a *policy.Admission, r *policy.Refusal, away time.Time, healed [
 	// proved nothing is no Boot of this CVM, and one of before is none of this outage, which is noted
 	// once reports are old.
 	if r != nil && r.Proven && !policy.Passing(r.Code) && !came(r.Began()) && !r.Began().Before(away.Add(-notedWithin)) {
-		way, at = refusedWay(r.Code), r.Began()
+		way, at = operation.RefusedWay(string(r.Code)), r.Began()
 	}
 	for _, op := range healed {
 		if text := failedWay(op); text != "" && op.EndedAt.After(at) && !came(op.EndedAt) {
@@ -220,22 +220,19 @@ func failedWay(op *operation.Operation) string {
 	if op.Phase != operation.Failed || op.Service != "" || !op.Entered[operation.Joining].IsZero() {
 		return ""
 	}
-	code, proven := operation.RefusedWith(op.Reason)
-	refused := policy.Code(code)
+	refused, proven := operation.RefusedWith(op.Reason)
 	switch {
 	case refused != "" && !proven:
 		return "" // a boot may have come, or a stranger asked: nobody can tell
 	case op.Cause == operation.CauseBootError:
 		return sameWords(op.Reason)
-	case op.Cause != operation.CauseDeadline, policy.Passing(refused):
+	case op.Cause != operation.CauseDeadline, policy.Passing(policy.Code(refused)):
 		return ""
 	case refused != "":
-		return refusedWay(refused)
+		return operation.RefusedWay(refused)
 	}
 	return noBoot
 }
-
-func refusedWay(code policy.Code) string { return "admission refused: " + string(code) }
 
 // sameWords leaves what differs between two CVMs out of a text: numbers and names with digits.
 func sameWords(text string) string {

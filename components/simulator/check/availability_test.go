@@ -3,6 +3,7 @@ package check
 import (
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
@@ -257,30 +258,30 @@ func diskCases() []cases {
 	return []cases{{
 		id: "I23",
 		bad: []named{
-			{"nobody says so", three("none").called(trace.Delete, "pg-2")},
-			{"for an update", scaledIn().phases("a", "pg-2", operation.Acting).called(trace.Delete, "pg-2")},
-			{"a Slot that is wanted", three("none").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"nobody says so", three("none").called(cloud.Delete, "pg-2")},
+			{"for an update", scaledIn().phases("a", "pg-2", operation.Acting).called(cloud.Delete, "pg-2")},
+			{"a Slot that is wanted", three("none").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"one that is wanted, and told to leave its set, which still lists it", three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}).operator("control/delete-disks/pg").
-				op("a", "pg-2", operation.Acting, remove, leaves).called(trace.Delete, "pg-2")},
-			{"the same, of a set that nobody told of", three("etcd").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove, leaves).called(trace.Delete, "pg-2")},
-			{"nobody gave the disk up", three("none").spec("none", 2).after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
-			{"the spec preserves it", scaledIn(kept).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
-			{"another CVM than the one that is named", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2", gone("pg-1"))},
-			{"a replacement that nobody asked for", three("none").op("a", "pg-2", operation.Acting, replace, unasked).called(trace.Delete, "pg-2")},
-			{"by healing that is to ask", three("none").spec("none", 3, healing(group.ReplaceAsk)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
-			{"by healing, of a disk that the spec preserves", three("none").spec("none", 3, healing(group.ReplaceAuto), kept).after(time.Minute).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
-			{"the permission was taken back", scaledIn().operator("control/delete-disks/pg").removed().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+				op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
+			{"the same, of a set that nobody told of", three("etcd").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
+			{"nobody gave the disk up", three("none").spec("none", 2).after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"the spec preserves it", scaledIn(kept).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"another CVM than the one that is named", scaledIn().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2", gone("pg-1"))},
+			{"a replacement that nobody asked for", three("none").op("a", "pg-2", operation.Acting, replace, unasked).called(cloud.Delete, "pg-2")},
+			{"by healing that is to ask", three("none").spec("none", 3, healing(group.ReplaceAsk)).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
+			{"by healing, of a disk that the spec preserves", three("none").spec("none", 3, healing(group.ReplaceAuto), kept).after(time.Minute).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
+			{"the permission was taken back", scaledIn().operator("control/delete-disks/pg").removed().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 		},
 		good: []named{
-			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
-			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"a Slot that is wanted again, whose member left its set", three("etcd").lists([]string{"pg-0", "pg-1"}).operator("control/delete-disks/pg").
-				op("a", "pg-2", operation.Acting, remove, leaves).called(trace.Delete, "pg-2")},
-			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(trace.Delete, "pg-3")},
-			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(trace.Delete, "pg-2")},
-			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
-			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(trace.Delete, "pg-2")},
-			{"a restart deletes nothing", three("none").op("a", "pg-2", operation.Acting, kind(operation.Restart, operation.PartRestart)).called(trace.Restart, "pg-2")},
+				op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
+			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(cloud.Delete, "pg-3")},
+			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
+			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
+			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(cloud.Delete, "pg-2")},
+			{"a restart deletes nothing", three("none").op("a", "pg-2", operation.Acting, kind(operation.Restart, operation.PartRestart)).called(cloud.Restart, "pg-2")},
 		},
 	}}
 }

@@ -3,6 +3,7 @@ package check
 import (
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -204,12 +205,12 @@ func (r *run) operator(key string) *run {
 }
 
 // called is the next call; effected and answered are about the call of a number.
-func (r *run) called(verb trace.Verb, slot string, change ...func(*trace.Event)) *run {
+func (r *run) called(verb cloud.Verb, slot string, change ...func(*trace.Event)) *run {
 	r.calls++
 	e := trace.Event{Kind: trace.Called, By: r.by, Group: "pg", Slot: slot, Call: trace.Call{
-		ID: r.calls, Verb: verb, Name: "sim-" + slot, VMUUID: "vm-of-" + slot, Deadline: r.now + 31*time.Second,
+		Call: cloud.Call{Verb: verb, Name: "sim-" + slot, VMUUID: "vm-of-" + slot}, ID: r.calls, Deadline: r.now + 31*time.Second,
 	}}
-	if verb == trace.Create || verb == trace.Update {
+	if verb == cloud.Create || verb == cloud.Update {
 		e.Call.Hash = "hash-of-new"
 	}
 	for _, c := range change {

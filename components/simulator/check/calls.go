@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
@@ -11,7 +12,7 @@ import (
 func onceEffective(t trace.Trace) []Violation {
 	type part struct {
 		operation string
-		verb      trace.Verb
+		verb      cloud.Verb
 	}
 	var f findings
 	calls, effects, parts := map[int]part{}, map[int]bool{}, map[part]int{}
@@ -25,7 +26,7 @@ func onceEffective(t trace.Trace) []Violation {
 		if e.Kind == trace.Lost {
 			// What a call made there is gone: to make it once more is no second effect.
 			if op := s.member(e.Slot).acting(); op != nil {
-				delete(parts, part{op.ID, trace.Create})
+				delete(parts, part{op.ID, cloud.Create})
 			}
 		}
 		if e.Kind != trace.Effected || e.By == "fault" {
@@ -74,9 +75,9 @@ func writeAhead(t trace.Trace) []Violation {
 }
 
 // verbs are the calls that make each part of a change.
-var verbs = map[operation.Part]trace.Verb{
-	operation.PartCreate: trace.Create, operation.PartDelete: trace.Delete, operation.PartRestart: trace.Restart,
-	operation.PartResources: trace.Resize, operation.PartOSImage: trace.Image, operation.PartCompose: trace.Update,
+var verbs = map[operation.Part]cloud.Verb{
+	operation.PartCreate: cloud.Create, operation.PartDelete: cloud.Delete, operation.PartRestart: cloud.Restart,
+	operation.PartResources: cloud.Resize, operation.PartOSImage: cloud.Image, operation.PartCompose: cloud.Update,
 }
 
 // unannounced is why the record of op does not announce the call of e, the n-th that was sent.
@@ -88,7 +89,7 @@ func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) strin
 		return "the record says that it ended already"
 	case verbs[op.Part] != e.Call.Verb:
 		return "it is " + string(e.Call.Verb) + ", the record says " + string(op.Part)
-	case e.Call.Verb != trace.Create && op.VMUUID != "" && e.Call.VMUUID != "" && op.VMUUID != e.Call.VMUUID:
+	case e.Call.Verb != cloud.Create && op.VMUUID != "" && e.Call.VMUUID != "" && op.VMUUID != e.Call.VMUUID:
 		return "it is for CVM " + e.Call.VMUUID + ", the record says " + op.VMUUID
 	case s.caller[op.ID] != e.By:
 		return "sent by " + e.By + ", announced by " + s.caller[op.ID]

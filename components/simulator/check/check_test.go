@@ -3,7 +3,7 @@ package check
 import (
 	"testing"
 
-	"cadre.dev/simulator/trace"
+	"cadre.dev/coordinator/simulated/cloud"
 )
 
 // cases of one Checker. In a bad run the last event breaks the promise, and none before does;
@@ -78,7 +78,7 @@ func TestCheckers(t *testing.T) {
 
 func TestRunNamesAndSorts(t *testing.T) {
 	r := start().spec("etcd", 3, maxUnavailable(2)).members("pg-0", "pg-1", "pg-2").
-		phases("a", "pg-0", "DRAINING").phases("b", "pg-1", "DRAINING").called(trace.Delete, "pg-2")
+		phases("a", "pg-0", "DRAINING").phases("b", "pg-1", "DRAINING").called(cloud.Delete, "pg-2")
 	found := Run(r.t)
 	var ids []string
 	for i, v := range found {

@@ -3,6 +3,7 @@ package check
 import (
 	"slices"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
@@ -13,7 +14,7 @@ import (
 // whose disk an operator gave up and the spec does not preserve; or a Replace that an operator
 // asked for, or whose spec says that healing may.
 func disks(s *state, e trace.Event) []string {
-	if e.Kind != trace.Called || e.Call.Verb != trace.Delete {
+	if e.Kind != trace.Called || e.Call.Verb != cloud.Delete {
 		return nil
 	}
 	m := s.member(e.Slot)

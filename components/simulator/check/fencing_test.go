@@ -3,6 +3,7 @@ package check
 import (
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
@@ -33,12 +34,12 @@ func writerCases() cases {
 }
 
 func fencedCases() cases {
-	const update = trace.Update
+	const update = cloud.Update
 	return cases{
 		id: "I16",
 		bad: []named{
 			{"a second call before the answer", start().called(update, "pg-0").called(update, "pg-0")},
-			{"another coordinator calls", start().called(update, "pg-0").lead("coordinator-1", 2).called(trace.Restart, "pg-0")},
+			{"another coordinator calls", start().called(update, "pg-0").lead("coordinator-1", 2).called(cloud.Restart, "pg-0")},
 			{"the caller crashed a moment ago", start().called(update, "pg-0").crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
 			{"the caller crashed after its call took effect, and nobody looked", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
 			{"its successor saw nothing yet", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).phases("a", "pg-0", operation.Acting).called(update, "pg-0")},
@@ -61,31 +62,31 @@ func callCases() []cases { return []cases{onceCases(), aheadCases()} }
 
 func onceCases() cases {
 	const acting = operation.Acting
-	first := func() *run { return start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(1) }
+	first := func() *run { return start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(1) }
 	made := func() *run {
-		return start().phases("a", "pg-0", acting).called(trace.Create, "pg-0").effected(1).answered(1, trace.Unknown)
+		return start().phases("a", "pg-0", acting).called(cloud.Create, "pg-0").effected(1).answered(1, trace.Unknown)
 	}
 	byFault := func(r *run) *run { return r.then(func(e *trace.Event) { e.By = "fault" }) }
 	return cases{
 		id: "I17",
 		bad: []named{
 			{"a call twice", first().effected(1)},
-			{"made once more, as another one was lost", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(trace.Create, "pg-0").effected(2)},
+			{"made once more, as another one was lost", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(cloud.Create, "pg-0").effected(2)},
 			{"a call twice, after its answer", first().answered(1, trace.Unknown).after(time.Hour).effected(1)},
-			{"repeated although it took effect", first().answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
-			{"repeated, and the first was late", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).
-				phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2).effected(1)},
-			{"repeated by a successor", first().crashed("coordinator-0").after(time.Hour).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
-			{"a call that no Operation announced, twice", start().called(trace.Delete, "pg-0").effected(1).effected(1)},
+			{"repeated although it took effect", first().answered(1, trace.Unknown).phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
+			{"repeated, and the first was late", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).
+				phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(2).effected(1)},
+			{"repeated by a successor", first().crashed("coordinator-0").after(time.Hour).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
+			{"a call that no Operation announced, twice", start().called(cloud.Delete, "pg-0").effected(1).effected(1)},
 		},
 		good: []named{
 			{"once", first().answered(1, trace.OK)},
-			{"repeated, as it had none", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
-			{"made once more, as it was lost before anybody saw it", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-0"}).called(trace.Create, "pg-0").effected(2)},
-			{"two parts", first().phases("a", "pg-0", acting).called(trace.Image, "pg-0").effected(2)},
-			{"two Operations", first().phases("a", "pg-0", operation.Done).phases("b", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
+			{"repeated, as it had none", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
+			{"made once more, as it was lost before anybody saw it", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-0"}).called(cloud.Create, "pg-0").effected(2)},
+			{"two parts", first().phases("a", "pg-0", acting).called(cloud.Image, "pg-0").effected(2)},
+			{"two Operations", first().phases("a", "pg-0", operation.Done).phases("b", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
 			{"the platform's own doing", byFault(first().effected(1))},
-			{"calls that no Operation announced", start().called(trace.Delete, "pg-0").effected(1).called(trace.Delete, "pg-0").effected(2)},
+			{"calls that no Operation announced", start().called(cloud.Delete, "pg-0").effected(1).called(cloud.Delete, "pg-0").effected(2)},
 		},
 	}
 }
@@ -98,23 +99,23 @@ func aheadCases() cases {
 	return cases{
 		id: "I18",
 		bad: []named{
-			{"before the record", start().phases("a", "pg-0", operation.Drained).called(trace.Update, "pg-0")},
-			{"after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).called(trace.Update, "pg-0")},
-			{"without the time of the call", start().op("a", "pg-0", acting, func(op *opRecord) { op.CallIssuedAt = time.Time{} }).called(trace.Update, "pg-0")},
-			{"a second call by one record", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).called(trace.Update, "pg-0")},
-			{"after its outcome is recorded", start().phases("a", "pg-0", acting).op("a", "pg-0", acting, func(op *opRecord) { op.CallOutcome = operation.OutcomeBusy }).called(trace.Update, "pg-0")},
-			{"another call than the record says", start().phases("a", "pg-0", acting).called(trace.Restart, "pg-0")},
-			{"another CVM than the record says", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0", other)},
-			{"by another coordinator", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).called(trace.Update, "pg-0")},
+			{"before the record", start().phases("a", "pg-0", operation.Drained).called(cloud.Update, "pg-0")},
+			{"after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).called(cloud.Update, "pg-0")},
+			{"without the time of the call", start().op("a", "pg-0", acting, func(op *opRecord) { op.CallIssuedAt = time.Time{} }).called(cloud.Update, "pg-0")},
+			{"a second call by one record", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).called(cloud.Update, "pg-0")},
+			{"after its outcome is recorded", start().phases("a", "pg-0", acting).op("a", "pg-0", acting, func(op *opRecord) { op.CallOutcome = operation.OutcomeBusy }).called(cloud.Update, "pg-0")},
+			{"another call than the record says", start().phases("a", "pg-0", acting).called(cloud.Restart, "pg-0")},
+			{"another CVM than the record says", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0", other)},
+			{"by another coordinator", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).called(cloud.Update, "pg-0")},
 			{"the record is removed before the end", start().phases("a", "pg-0", acting, operation.Booting).removed()},
 			{"done without an outcome", start().phases("a", "pg-0", acting).op("a", "pg-0", operation.Done, unanswered)},
 			{"failed without a cause", start().phases("a", "pg-0", acting).op("a", "pg-0", operation.Failed, causeless)},
 		},
 		good: []named{
-			{"announced", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.OK).phases("a", "pg-0", operation.Booting, operation.Done)},
-			{"announced once more", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0")},
-			{"a successor announces", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(trace.Update, "pg-0")},
-			{"a creation names what it makes", start().op("a", "pg-0", acting, kind(operation.Create, operation.PartCreate)).called(trace.Create, "pg-0", other)},
+			{"announced", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.OK).phases("a", "pg-0", operation.Booting, operation.Done)},
+			{"announced once more", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(cloud.Update, "pg-0")},
+			{"a successor announces", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(cloud.Update, "pg-0")},
+			{"a creation names what it makes", start().op("a", "pg-0", acting, kind(operation.Create, operation.PartCreate)).called(cloud.Create, "pg-0", other)},
 			{"no call, no outcome", start().phases("a", "pg-0", operation.Draining, operation.Aborted)},
 			{"the record is removed after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).phases("a", "pg-0", operation.Done).removed()},
 		},

@@ -3,6 +3,7 @@ package check
 import (
 	"slices"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/simulator/trace"
@@ -14,7 +15,7 @@ import (
 // comes up would not be let in.
 func gateFirst(s *state, e trace.Event) []string {
 	switch {
-	case e.Kind == trace.Called && (e.Call.Verb == trace.Create || e.Call.Verb == trace.Update):
+	case e.Kind == trace.Called && (e.Call.Verb == cloud.Create || e.Call.Verb == cloud.Update):
 		return s.allowedFirst(e)
 	case e.Kind == trace.Committed && e.Policy != nil:
 		return s.narrowedEarly(e)

@@ -3,6 +3,7 @@ package check
 import (
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
@@ -113,7 +114,7 @@ func paceCases() []cases {
 	}
 	call := func(r *run, n int, every time.Duration) *run {
 		for range n {
-			r.called(trace.Update, "pg-0")
+			r.called(cloud.Update, "pg-0")
 			r.now += every - time.Second
 		}
 		return r
@@ -144,12 +145,12 @@ func paceCases() []cases {
 			bad: []named{
 				{"no time passes", call(start(), callsInMinute+1, 0)},
 				{"one a second", call(start(), callsInMinute+1, time.Second)},
-				{"also while others get none", call(start().called(trace.Update, "pg-1"), callsInMinute+1, time.Second)},
+				{"also while others get none", call(start().called(cloud.Update, "pg-1"), callsInMinute+1, time.Second)},
 			},
 			good: []named{
 				{"as many as may be", call(start(), callsInMinute, time.Second)},
 				{"spread", call(start(), 10*callsInMinute, 5*time.Second)},
-				{"by Slot", call(start(), callsInMinute, time.Second).called(trace.Update, "pg-1")},
+				{"by Slot", call(start(), callsInMinute, time.Second).called(cloud.Update, "pg-1")},
 			},
 		},
 	}
@@ -173,7 +174,7 @@ func story() *run {
 		} else {
 			r.phases(slot, slot, operation.Draining)
 		}
-		r.phases(slot, slot, operation.Drained, operation.Acting).called(trace.Update, slot, hash).stops(slot).effected(i+1).answered(i+1, trace.OK)
+		r.phases(slot, slot, operation.Drained, operation.Acting).called(cloud.Update, slot, hash).stops(slot).effected(i+1).answered(i+1, trace.OK)
 		r.phases(slot, slot, operation.Booting).admitted(slot, "boot-2", target, 2).servesAs(slot, "boot-2")
 		r.phases(slot, slot, operation.Joining, operation.Settling, operation.Done).allowed(slot, target).after(time.Minute)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -58,18 +59,6 @@ const (
 	Unknown Outcome = "unknown"
 )
 
-// Verb of a call.
-type Verb string
-
-const (
-	Create  Verb = "create"
-	Update  Verb = "update"
-	Image   Verb = "os-image"
-	Resize  Verb = "resize"
-	Restart Verb = "restart"
-	Delete  Verb = "delete"
-)
-
 // Event is one thing that happened. Which fields say something depends on Kind; the others
 // are zero.
 type Event struct {
@@ -114,15 +103,13 @@ type Event struct {
 	Faults, Steps int
 }
 
-// Call is one request to the platform.
+// Call is one request to the platform. What starts a CVM that does not run counts as a restart, as
+// in the records.
 type Call struct {
+	cloud.Call
+
 	// ID numbers the calls of a run, from 1.
-	ID   int
-	Verb Verb
-	// Name of the CVM on the platform, VMUUID where it is known.
-	Name, VMUUID string
-	// Hash of what it shall run, of Create and Update.
-	Hash string
+	ID int
 	// Deadline is after how long the caller gives up (see Event.At).
 	Deadline time.Duration
 }

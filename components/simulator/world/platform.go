@@ -117,27 +117,20 @@ func fateOf(odds plan.Odds, r *rand.Rand) fate {
 	return f
 }
 
-// verbOf is a call's verb in the trace, where a start is a restart of what does not run.
-func verbOf(v cloud.Verb) trace.Verb {
-	if v == cloud.Start {
-		return trace.Restart
-	}
-	return trace.Verb(v)
-}
-
 // carry is what becomes of one call with an effect; apply runs under the world's lock.
 func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() error) error {
 	if err := l.w.reach(ctx, l.p, toPlatform); err != nil {
 		return fmt.Errorf("%w: not sent: %w", platform.ErrRefused, err)
 	}
 	w := l.w
+	if c.Verb == cloud.Start {
+		c.Verb = cloud.Restart // as the trace has it
+	}
 	slot := strings.TrimPrefix(c.Name, Cluster+"-")
 	w.mu.Lock()
 	w.calls++
-	call := trace.Call{
-		ID: w.calls, Verb: verbOf(c.Verb), Name: c.Name, VMUUID: c.VMUUID, Hash: c.Hash, Deadline: time.Since(w.began) + callLimit,
-	}
-	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", call.Verb, slot))
+	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit}
+	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", c.Verb, slot))
 	f := fateOf(odds, r)
 	if f.slow > 0 || !f.applied || f.silent {
 		w.faults++

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/agent/internal/api"
 	"cadre.dev/agent/internal/command"
 	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/desired"
 	"cadre.dev/agent/internal/door"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/health"
@@ -76,12 +77,8 @@ type Agent struct {
 
 	// Replaced as a whole.
 	admitted latest.Value[*admit.Admitted]
-	config   latest.Value[*group.AgentConfig]
-	// configText is what config was read from.
-	configText atomic.Pointer[[]byte]
-	// refused is why the newest configuration is not in force; nil: it is.
-	refused latest.Value[error]
-	peers   latest.Value[[]overlay.Peer]
+	config   desired.InForce
+	peers    latest.Value[[]overlay.Peer]
 }
 
 // New checks cfg and prepares the parts; nothing runs yet.
@@ -133,6 +130,7 @@ func New(cfg Config) (*Agent, error) {
 		backends: words.Open(filepath.Join(cfg.RunDir, "words"), boot.ID, cfg.Log),
 		door:     door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
+	a.config = desired.InForce{Slot: func() string { return a.self().Slot }, Apply: a.apply, Applied: a.route, Log: cfg.Log}
 	a.admit = admit.New(admit.Config{
 		Boot: boot, Guest: a.guest, Verifier: verifier, Trust: trust, Pin: pin, Log: cfg.Log,
 		Dial: func(ctx context.Context) (admit.Conn, error) {
@@ -148,22 +146,19 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: a.checks, Results: a.results,
-		Epochs: a.epochs, Backends: a.backends.States, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
+		Epochs: a.epochs, Backends: a.backends.States, Version: cfg.Version, BootAt: a.bootAt,
+		Faults: func() []string { return report.Faults(a.disk.Faults(), a.config.Fault(), a.set.Fault()) },
 	})
-	a.set = &member.SetChanger{
-		Watcher: a.member, Config: &a.config, Log: cfg.Log,
-		Connected: func() bool {
-			sessions, _ := a.hub.Sessions().Get()
-			return sessions > 0
-		},
-		Ended: func() bool { return a.ended.Load() != nil },
-	}
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
 		Mesh: a.meshServer(), Holder: holder{a}, Run: run,
 	})
 	if err != nil {
 		return nil, err
+	}
+	a.set = &member.SetChanger{
+		Watcher: a.member, Config: &a.config.Value, Connected: a.hub.Connected, Log: cfg.Log,
+		Ended: func() bool { return a.ended.Load() != nil },
 	}
 	return a, nil
 }
@@ -220,7 +215,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	exec, err := lifecycle.New(lifecycle.Config{
-		Slot: first.ID.Slot, Disk: a.disk, Member: a.member, Hooks: a.hooks, Commands: a.command,
+		Slot: first.ID.Slot, Disk: a.disk, Member: a.member, Hooks: a.config.Hooks, Commands: a.command,
 		Callers: newCallers(a.hub, a.cfg.Log), Log: a.cfg.Log,
 	})
 	if err != nil {

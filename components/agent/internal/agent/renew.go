@@ -128,7 +128,7 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	if next.ID != current.ID || next.Grant.GetVip() != current.Grant.GetVip() {
 		return renewal.Held{}, fmt.Errorf("%w: %s", errMoved, next.ID)
 	}
-	if sessions, _ := a.hub.Sessions().Get(); sessions == 0 {
+	if !a.hub.Connected() {
 		a.peers.Set(next.Peers)
 	}
 	if err := a.proveTokens(ctx, next); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/mesh"
 )
 
@@ -51,29 +52,18 @@ func (a *Agent) first(ctx context.Context) (admit.Admitted, error) {
 // reconfigure puts the configuration in force that was before, until a coordinator gives
 // the newest.
 func (a *Agent) reconfigure() {
-	if a.resumed == nil || len(a.resumed.config) == 0 {
+	if a.resumed == nil {
 		return
 	}
-	if err := a.applyConfig(a.resumed.config); err != nil {
+	if err := a.config.Configure(a.resumed.config); err != nil {
 		a.cfg.Log.Error("the configuration of before is not in force", "error", err)
 	}
 }
 
 // keepHeld keeps what the next process of this Boot needs up to date.
 func (a *Agent) keepHeld(ctx context.Context) error {
-	for {
-		_, admitted := a.admitted.Get()
-		_, peers := a.peers.Get()
-		_, config := a.config.Get()
-		a.saveHeld()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.admitted.Changed(admitted):
-		case <-a.peers.Changed(peers):
-		case <-a.config.Changed(config):
-		}
-	}
+	latest.Each(ctx, a.saveHeld, a.admitted.Next, a.peers.Next, a.config.Next)
+	return nil
 }
 
 // saveHeld saves what is in force now. What cannot be kept costs the next process an
@@ -92,9 +82,7 @@ func (a *Agent) saveHeld() {
 	if list, _ := a.peers.Get(); len(list) > 0 {
 		state.Peers = list
 	}
-	if text := a.configText.Load(); text != nil {
-		state.Config = *text
-	}
+	state.Config = a.config.Text()
 	if err := a.held.Save(state); err != nil {
 		a.cfg.Log.Error("the boot would not outlive this process as it is", "error", err)
 	}

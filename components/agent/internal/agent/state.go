@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"cadre.dev/agent/internal/api"
+	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/mesh"
 	"cadre.dev/core/secret"
@@ -12,25 +13,9 @@ import (
 
 // watchHealth keeps the healthy streak and asks for a report on every change.
 func (a *Agent) watchHealth(ctx context.Context) error {
-	exec := a.lifecycle.Load()
-	for {
-		_, members := a.member.Changes().Get()
-		_, checks := a.checker.Changes().Get()
-		_, steps := exec.Changes().Get()
-		_, words := a.backends.Changes().Get()
-		proxies := a.service.changed()
-		a.builder.Note()
-		a.changed.Set(struct{}{})
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.member.Changes().Changed(members):
-		case <-a.checker.Changes().Changed(checks):
-		case <-exec.Changes().Changed(steps):
-		case <-a.backends.Changes().Changed(words):
-		case <-proxies:
-		}
-	}
+	a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.checker.Changes().Next, a.lifecycle.Load().Changes().Next,
+		a.backends.Changes().Next, a.service.changed)
+	return nil
 }
 
 // writeMesh keeps the workloads' files up to date, and says ready once they are
@@ -42,22 +27,13 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 			a.cfg.Log.Warn("the token of the admission is not known yet", "error", err)
 		}
 	}
-	for {
-		_, admitted := a.admitted.Get()
-		_, config := a.config.Get()
-		// Not the hub's: that may be newer than what updateMesh would read.
-		_, peers := a.peers.Get()
+	// Not the hub's peers: they may be newer than what updateMesh would read.
+	latest.Each(ctx, func() {
 		if err := a.updateMesh(&announced); err != nil {
 			a.cfg.Log.Error("mesh files are not up to date", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.admitted.Changed(admitted):
-		case <-a.config.Changed(config):
-		case <-a.peers.Changed(peers):
-		}
-	}
+	}, a.admitted.Next, a.config.Next, a.peers.Next)
+	return nil
 }
 
 func (a *Agent) updateMesh(announced *bool) error {
@@ -108,14 +84,13 @@ func (a *Agent) results() []lifecycle.Result {
 // notReady says what is missing; empty when ready.
 func (a *Agent) notReady() string {
 	current, _ := a.admitted.Get()
-	sessions, _ := a.hub.Sessions().Get()
 	ended := a.ended.Load()
 	switch {
 	case ended != nil:
 		return "this boot lost its slot: " + ended.Error()
 	case current == nil:
 		return "not admitted yet"
-	case sessions == 0:
+	case !a.hub.Connected():
 		return "no coordinator is connected"
 	}
 	return ""

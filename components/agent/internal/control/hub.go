@@ -79,6 +79,12 @@ func (h *Hub) Peers() *latest.Value[[]overlay.Peer] { return &h.peers }
 // Sessions is the number of coordinators we are connected to.
 func (h *Hub) Sessions() *latest.Value[int] { return &h.sessions }
 
+// Connected reports that a coordinator is.
+func (h *Hub) Connected() bool {
+	n, _ := h.sessions.Get()
+	return n > 0
+}
+
 // Term is the highest Term seen.
 func (h *Hub) Term() uint64 {
 	term, _ := h.term.highest()

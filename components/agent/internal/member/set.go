@@ -30,8 +30,10 @@ type SetChanger struct {
 
 // Fault is why the change that is due is not made; nil: none is due, or it is.
 func (s *SetChanger) Fault() error {
-	err, _ := s.fault.Get()
-	return err
+	if err, _ := s.fault.Get(); err != nil {
+		return fmt.Errorf("the workload's set is not changed: %w", err)
+	}
+	return nil
 }
 
 // Run makes the change of the workload's set that this member is told to make, again

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	"cadre.dev/agent/internal/health"
+	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/agent/internal/words"
@@ -41,6 +43,25 @@ func NewBuilder(src Sources) *Builder { return &Builder{src: src} }
 // Note takes the present health into the streak; call it on each change.
 func (b *Builder) Note() {
 	b.streak.add(b.verdict(b.src.Member(), b.src.Checks()), time.Now())
+}
+
+// Follow notes, and has changed tell of it, at once and after a change of any source, until ctx
+// ends; sources are as latest.Each wants them.
+func (b *Builder) Follow(ctx context.Context, changed *latest.Value[struct{}], sources ...func() <-chan struct{}) {
+	latest.Each(ctx, func() {
+		b.Note()
+		changed.Set(struct{}{})
+	}, sources...)
+}
+
+// Faults are, for Sources, what is not on the disk and those of errs that there are.
+func Faults(disk []string, errs ...error) []string {
+	for _, err := range errs {
+		if err != nil {
+			disk = append(disk, err.Error())
+		}
+	}
+	return disk
 }
 
 // Build makes the whole current report, without sequence, time, term, state and version.

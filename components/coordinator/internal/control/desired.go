@@ -36,7 +36,7 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		}
 	}
 	out := &controlv1.Desired{
-		Version:    version(v, record.Value.Group, slot),
+		Version:    Version(v, slot),
 		Term:       v.Term,
 		State:      v.State,
 		ConfigJson: config,
@@ -54,13 +54,13 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	return out, nil
 }
 
-// unchanged is the answer to an agent that has the desired state of v; nil: it has not.
-func unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *controlv1.Desired {
-	record, ok := v.Slots[slot]
-	if !ok || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || req.GetKnownVersion() != version(v, record.Value.Group, slot) {
+// Unchanged is the answer to an agent that has the desired state of v; nil: it has not.
+func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *controlv1.Desired {
+	now := Version(v, slot)
+	if now == 0 || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || req.GetKnownVersion() != now {
 		return nil
 	}
-	return &controlv1.Desired{Version: req.GetKnownVersion(), Term: v.Term, State: v.State}
+	return &controlv1.Desired{Version: now, Term: v.Term, State: v.State}
 }
 
 // conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
@@ -77,19 +77,24 @@ func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct gr
 	return spec.Conduct(), true
 }
 
-// version is the highest index among the records that a Slot's desired state is
-// made of: it grows with each change and is equal on all coordinators. It does
-// not fall while a Term lasts, or agents would not take what comes next: what
-// goes away leaves something newer behind. A removed spec leaves the record of
-// its acceptance, and the newest Operation of a Slot, which is written after or
-// together with all earlier ones, is never pruned.
-func version(v *view.View, groupName, slot string) uint64 {
+// Version of the desired state of slot by v; 0: v has no record of the Slot. It is the
+// highest index among the records that the desired state is made of: it grows with each
+// change and is equal on all coordinators. It does not fall while a Term lasts, or agents
+// would not take what comes next: what goes away leaves something newer behind. A removed
+// spec leaves the record of its acceptance, and the newest Operation of a Slot, which is
+// written after or together with all earlier ones, is never pruned.
+func Version(v *view.View, slot string) uint64 {
+	record, ok := v.Slots[slot]
+	if !ok {
+		return 0
+	}
+	groupName := record.Value.Group
 	_, out, _ := v.InForce(groupName)
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
 	// The record of the mesh stays while the group is there, an empty one too.
 	_, mesh, _ := v.MeshOf(groupName)
-	out = max(out, mesh, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
+	out = max(out, mesh, record.Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

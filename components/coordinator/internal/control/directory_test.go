@@ -215,7 +215,7 @@ func TestUnchangedDesiredStateIsAFewBytes(t *testing.T) {
 	seen := *v
 	seen.Term, seen.State = 3, 9
 	seen.Slots = map[string]view.Rec[group.SlotRecord]{"pg-0": {Value: group.SlotRecord{Group: "pg", Slot: "pg-0"}, Index: 12}}
-	now := version(&seen, "pg", "pg-0")
+	now := Version(&seen, "pg-0")
 	for name, c := range map[string]struct {
 		req  *controlv1.GetDesiredRequest
 		want bool
@@ -226,7 +226,7 @@ func TestUnchangedDesiredStateIsAFewBytes(t *testing.T) {
 		"older":              {&controlv1.GetDesiredRequest{KnownVersion: now - 1, KnownTerm: 3}, false},
 		"the same":           {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 3}, true},
 	} {
-		short := unchanged(&seen, "pg-0", c.req)
+		short := Unchanged(&seen, "pg-0", c.req)
 		if (short != nil) != c.want || short != nil && (short.GetVersion() != now || short.GetTerm() != 3 || short.GetState() != 9) {
 			t.Errorf("%s: %v", name, short)
 		}

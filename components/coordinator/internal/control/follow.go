@@ -11,16 +11,40 @@ import (
 // write is not enough: it arrives before the records are seen here, the agent fetches what
 // it already has, and would then wait for its next poll.
 func (s *Service) Follow(ctx context.Context) error {
-	records := s.views.Subscribe()
+	follow(ctx, s.views, s.wakeChanged)
+	return nil
+}
+
+// FollowSlots is Follow for who keeps the sessions: it calls wake with each Slot whose desired state
+// changed, until ctx ends.
+func FollowSlots(ctx context.Context, views Views, wake func(slot string)) {
+	told := map[string]uint64{}
+	follow(ctx, views, func(v *view.View, scope Scope) {
+		for slot, record := range v.Slots {
+			if !scope.has(record.Value.Group) {
+				continue
+			}
+			if now := Version(v, slot); told[slot] != now {
+				told[slot] = now
+				wake(slot)
+			}
+		}
+	})
+}
+
+// follow calls changed with the records each time they change, and the groups whose did, until
+// ctx ends.
+func follow(ctx context.Context, views Views, changed func(*view.View, Scope)) {
+	records := views.Subscribe()
 	defer records.Close()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-records.C():
 		}
-		if v, changed := records.Take(); v != nil {
-			s.wakeChanged(v, ScopeOf(changed.All, changed.Groups))
+		if v, which := records.Take(); v != nil {
+			changed(v, ScopeOf(which.All, which.Groups))
 		}
 	}
 }
@@ -31,11 +55,7 @@ func (s *Service) wakeChanged(v *view.View, scope Scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for one := range s.ofLocked(scope) {
-		record, ok := v.Slots[one.slot]
-		if !ok {
-			continue
-		}
-		if now := version(v, record.Value.Group, one.slot); one.told != now {
+		if now := Version(v, one.slot); now != 0 && one.told != now {
 			one.told = now
 			one.nudge()
 		}

@@ -135,7 +135,7 @@ func (s *Service) GetDesired(ctx context.Context, req *controlv1.GetDesiredReque
 	if !ok {
 		return &controlv1.GetDesiredResponse{Desired: &controlv1.Desired{}}, nil
 	}
-	if short := unchanged(v, id.Slot, req); short != nil {
+	if short := Unchanged(v, id.Slot, req); short != nil {
 		return &controlv1.GetDesiredResponse{Desired: short}, nil
 	}
 	desired, err := Desired(v, spec, id.Slot, boot)
@@ -172,8 +172,8 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	if report != nil && s.noted != nil {
 		s.noted(id.Slot, boot, report)
 	}
-	if record, ok := v.Slots[id.Slot]; ok && s.directory.Knows(id.Group) {
-		out.DesiredVersion = version(v, record.Value.Group, id.Slot)
+	if s.directory.Knows(id.Group) {
+		out.DesiredVersion = Version(v, id.Slot)
 	}
 	return out, nil
 }

@@ -105,10 +105,7 @@ func (s *Service) wakeLoop(ctx context.Context, one *session) {
 		}
 		req := &controlv1.WakeRequest{PeersVersion: s.directory.VersionOf(one.group)}
 		if v, _ := s.views.Latest(); v != nil {
-			req.Term = v.Term
-			if record, ok := v.Slots[one.slot]; ok {
-				req.DesiredVersion = version(v, record.Value.Group, one.slot)
-			}
+			req.Term, req.DesiredVersion = v.Term, Version(v, one.slot)
 		}
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)
 		_, err := one.agent.Wake(call, req)

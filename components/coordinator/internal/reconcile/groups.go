@@ -291,11 +291,9 @@ func spread(d time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // nobody gains from guessing it
 }
 
-// silences are how long after an agent's last report its group is looked at again.
+// silences are how long after an agent's last report its group is looked at again; from the first
+// on its Slot is silent.
 func (r *Reconciler) silences() []time.Duration {
 	stale := r.cfg.Timing.OrDefault().StaleAfter
-	if missedAfter >= stale {
-		return []time.Duration{stale}
-	}
-	return []time.Duration{missedAfter, stale}
+	return slices.Compact([]time.Duration{min(missedAfter, stale), stale})
 }

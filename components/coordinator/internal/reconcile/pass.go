@@ -145,9 +145,9 @@ func (p *pass) restless() bool {
 
 // silentSlot: a Slot's agent is not heard, or missed a heartbeat, or is cut.
 func (p *pass) silentSlot() bool {
-	stale := min(missedAfter, p.cfg.Timing.OrDefault().StaleAfter)
+	silent := p.silences()[0]
 	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
-		return s.Report == nil || p.now.Sub(s.Report.ReceivedAt) > stale || !s.Report.CutAt.IsZero()
+		return s.Report == nil || p.now.Sub(s.Report.ReceivedAt) > silent || !s.Report.CutAt.IsZero()
 	})
 }
 

@@ -1,0 +1,115 @@
+package desired
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync/atomic"
+
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/core/group"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// InForce is the configuration that this Boot goes by; its Value is nil before the first. All
+// exported fields are required, and are not changed once it is in use. One goroutine at a time
+// configures; else it is safe for concurrent use.
+type InForce struct {
+	latest.Value[*group.AgentConfig]
+
+	// Slot that a configuration must be for.
+	Slot func() string
+	// Apply has the parts do what next says, before it is in force; old is the one before, nil:
+	// there is none. An error leaves old in force.
+	Apply func(old, next *group.AgentConfig) error
+	// Applied does what follows once it is.
+	Applied func(*group.AgentConfig)
+	Log     *slog.Logger
+
+	text    atomic.Pointer[[]byte]
+	refused latest.Value[error]
+}
+
+// Configure puts what a text says in force. An error leaves the old one, and so does no text: the
+// coordinator cannot read what belongs to this Boot.
+func (f *InForce) Configure(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	next, ignored, err := Config(text)
+	if err != nil {
+		return err
+	}
+	if slot := f.Slot(); next.Slot != slot {
+		return fmt.Errorf("slot: it is for %q, this is %q", next.Slot, slot)
+	}
+	old, _ := f.Get()
+	if old != nil && reflect.DeepEqual(*old, *next) {
+		return nil
+	}
+	if err := f.Apply(old, next); err != nil {
+		return err
+	}
+	f.text.Store(&text)
+	f.Set(next)
+	f.Applied(next)
+	f.Log.Info("configuration applied", "slot", next.Slot, "workload", next.Workload.Kind,
+		"hooks", len(next.LifecycleHooks), "checks", len(next.HealthChecks))
+	if ignored != nil {
+		f.Log.Info("configuration is of a newer coordinator, what this agent does not know of it is ignored", "error", ignored)
+	}
+	return nil
+}
+
+// Follow hands each newest desired state on, idempotently, until ctx ends: its configuration is put in
+// force, and order is called with what is ordered, nil where nothing is, which may be repeated.
+func (f *InForce) Follow(ctx context.Context, wanted *latest.Value[*controlv1.Desired], order func(*lifecycle.Order)) error {
+	var index uint64
+	for {
+		d, now, err := wanted.Wait(ctx, index)
+		if err != nil {
+			return nil //nolint:nilerr // only ctx ends it
+		}
+		index = now
+		if d == nil {
+			continue
+		}
+		// A configuration that cannot be read leaves the old one in force; the
+		// order does not depend on it and is still obeyed.
+		err = f.Configure(d.GetConfigJson())
+		f.refused.Set(err)
+		if err != nil {
+			f.Log.Error("configuration is refused, the old one stays", "version", d.GetVersion(), "error", err)
+		}
+		if current, _ := f.Get(); current == nil {
+			continue // no driver and no hooks yet: nothing could be carried out
+		}
+		order(Order(d.GetOperation()))
+	}
+}
+
+// Fault is why the newest configuration is not in force; nil: it is.
+func (f *InForce) Fault() error {
+	if err, _ := f.refused.Get(); err != nil {
+		return fmt.Errorf("the newest configuration is not in force: %w", err)
+	}
+	return nil
+}
+
+// Text that the configuration was read from; nil: there is none.
+func (f *InForce) Text() []byte {
+	if text := f.text.Load(); text != nil {
+		return *text
+	}
+	return nil
+}
+
+// Hooks are those of the configuration.
+func (f *InForce) Hooks() []group.LifecycleHook {
+	if c, _ := f.Get(); c != nil {
+		return c.LifecycleHooks
+	}
+	return nil
+}
