@@ -75,18 +75,6 @@ type Coordinator struct {
 	reports *reports.Reports
 	ratchet *ratchet.Ratchet
 	loop    *reconcile.Reconciler
-
-	mu sync.Mutex
-	// told are the last answers, by Slot; guarded by mu. Members ask far more often than
-	// records change.
-	told map[string]told
-}
-
-// told is an answer to a Boot by a View.
-type told struct {
-	view *view.View
-	boot string
-	d    *controlv1.Desired
 }
 
 // New makes one; it does nothing before Run.
@@ -94,7 +82,7 @@ func New(cfg Config) *Coordinator {
 	if cfg.Tokens == nil {
 		cfg.Tokens = noTokens{}
 	}
-	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
+	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now)}
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
 	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
@@ -151,39 +139,6 @@ func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
 
 // Connect notes that a session of the Boot opened, until ended is called.
 func (c *Coordinator) Connect(slot, boot string) (ended func()) { return c.reports.Connect(slot, boot) }
-
-// Hear takes a report of the Boot that holds slot.
-func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
-
-// Desired is what an agent is told: nil while this coordinator does not take the Boot for the
-// one that holds the Slot.
-func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {
-	v, _ := c.views.Latest()
-	if v == nil {
-		return nil, ErrUnreadable
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last := c.told[slot]; last.view == v && last.boot == boot {
-		return last.d, nil
-	}
-	d, err := desired(v, slot, boot)
-	if err == nil {
-		c.told[slot] = told{v, boot, d}
-	}
-	return d, err
-}
-
-func desired(v *view.View, slot, boot string) (*controlv1.Desired, error) {
-	if !v.Admitted(slot, boot) {
-		return nil, nil //nolint:nilnil // it is to ask for an admission
-	}
-	spec, ok := v.Accepted[v.Admissions[slot].Value.Group]
-	if !ok {
-		return nil, ErrUnreadable
-	}
-	return control.Desired(v, spec.Value, slot, boot)
-}
 
 // Status is that of a group as the store has it now; zero: there is none yet.
 func Status(ctx context.Context, s store.Store, name string) (group.Status, error) {

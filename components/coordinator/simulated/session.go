@@ -25,7 +25,11 @@ func (c *Coordinator) GetDesired(ctx context.Context, slot, boot string, req *co
 	if short := control.Unchanged(v, slot, req); short != nil {
 		return &controlv1.GetDesiredResponse{Desired: short}, nil
 	}
-	d, err := desired(v, slot, boot)
+	spec, ok := v.Accepted[v.Admissions[slot].Value.Group]
+	if !ok {
+		return nil, status.Error(codes.Unavailable, ErrUnreadable.Error())
+	}
+	d, err := control.Desired(v, spec.Value, slot, boot)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -82,7 +84,7 @@ func (w *world) members(ctx context.Context) {
 		w.mu.Unlock()
 		for _, m := range all {
 			m.attest(ctx, coordinators)
-			m.listen(coordinators)
+			m.listen(ctx, coordinators)
 		}
 		w.mu.Lock()
 		down := 0
@@ -123,7 +125,7 @@ func (m *member) attest(ctx context.Context, coordinators []*life) {
 }
 
 // listen has it take its orders, do them and report.
-func (m *member) listen(coordinators []*life) {
+func (m *member) listen(ctx context.Context, coordinators []*life) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	if m.boot == "" || len(coordinators) == 0 {
@@ -131,11 +133,14 @@ func (m *member) listen(coordinators []*life) {
 	}
 	ended := 0
 	for _, c := range coordinators {
-		switch d, err := c.Desired(m.slot, m.boot); {
-		case err != nil:
-		case d == nil:
+		told, err := c.GetDesired(ctx, m.slot, m.boot, &controlv1.GetDesiredRequest{KnownVersion: m.told.GetVersion(), KnownTerm: m.seenTerm})
+		switch d := told.GetDesired(); {
+		case status.Code(err) == codes.FailedPrecondition:
 			ended++
-		case d.GetTerm() > m.seenTerm || d.GetTerm() == m.seenTerm && d.GetVersion() >= m.told.GetVersion():
+		case err != nil:
+		case d.GetTerm() == m.seenTerm && d.GetVersion() == m.told.GetVersion():
+			m.seenState = max(m.seenState, d.GetState())
+		case d.GetTerm() > m.seenTerm || d.GetTerm() == m.seenTerm && d.GetVersion() > m.told.GetVersion():
 			m.told, m.seenTerm, m.seenState = d, d.GetTerm(), max(m.seenState, d.GetState())
 		}
 	}
@@ -150,7 +155,7 @@ func (m *member) listen(coordinators []*life) {
 	}
 	report := m.report(m.obey(m.told.GetOperation()))
 	for _, c := range coordinators {
-		c.Hear(m.slot, m.boot, report)
+		_, _ = c.Report(ctx, m.slot, m.boot, &controlv1.ReportRequest{Report: report}) // it is told again
 	}
 }
 
