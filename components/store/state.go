@@ -51,14 +51,14 @@ func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, e
 	for _, entry := range entries {
 		switch entry.Key {
 		case StateKey:
-			record, err := parse[StateRecord](entry)
+			record, err := Decode[StateRecord](entry)
 			if err != nil {
 				return f, 0, err
 			}
 			f.Stored, index = record.State, entry.Index
 		case RecoverKey():
 			// One that cannot be used raises nothing, and stops nobody.
-			if raised, err := parse[Recovery](entry); err == nil && raised.Check() == nil {
+			if raised, err := Decode[Recovery](entry); err == nil && raised.Check() == nil {
 				f.Raised = raised.State
 			}
 		}

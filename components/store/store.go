@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Entry is one stored value. Index is its modify index; Session holds the lock on
-// the key, "" when nobody does.
+// Entry is one stored value, which nobody may change: others may read the same bytes. Index is
+// its modify index; Session holds the lock on the key, "" when nobody does.
 type Entry struct {
 	Key     string
 	Value   []byte

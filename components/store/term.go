@@ -104,7 +104,7 @@ func (f *TermFacts) readAll(ctx context.Context, s Store) (index uint64, err err
 	for _, entry := range all {
 		switch {
 		case entry.Key == TermKey:
-			stored, err := parse[TermRecord](entry)
+			stored, err := Decode[TermRecord](entry)
 			if err != nil {
 				return 0, err
 			}

@@ -169,8 +169,8 @@ func kindFor[T any](key string) (Kind, error) {
 	return kind, nil
 }
 
-// parse gives the record that was read. *RecordError when its value is not a T.
-func parse[T any](entry Entry) (T, error) {
+// Decode gives the record that was read. *RecordError when its value is not a T.
+func Decode[T any](entry Entry) (T, error) {
 	kind, err := kindFor[T](entry.Key)
 	if err != nil {
 		var none T

@@ -1,8 +1,6 @@
 package group
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"strings"
@@ -31,14 +29,11 @@ func (s Spec) OwnEnv(ordinal int, t Template) string {
 	if len(own) == 0 {
 		return ""
 	}
-	h := sha256.New()
-	put(h, "cadre/own-env/v1")
-	put(h, SlotName(s.Name, ordinal))
+	parts := []string{"cadre/own-env/v1", SlotName(s.Name, ordinal)}
 	for _, name := range sortedKeys(own) {
-		put(h, name)
-		put(h, own[name])
+		parts = append(parts, name, own[name])
 	}
-	return hex.EncodeToString(h.Sum(nil))[:contentHexLen]
+	return sumOf(contentHexLen, parts...)
 }
 
 // ownEnv are the values that differ from those of the template.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"hash"
 	"strconv"
 )
 
@@ -20,24 +19,14 @@ const revisionHexLen = 32
 // measured byte by byte. Size, budgets and deadlines are not part of it.
 func (s Spec) Revision() string {
 	t := s.Template
-	h := sha256.New()
-	// A tag and a length before each part: no two contents share an encoding.
-	put(h, "cadre/revision/v2")
-	put(h, s.Name)
-	put(h, t.Compose)
-	put(h, strconv.Itoa(len(t.Env)))
+	parts := []string{"cadre/revision/v2", s.Name, t.Compose, strconv.Itoa(len(t.Env))}
 	for _, name := range sortedKeys(t.Env) {
-		put(h, name)
-		put(h, t.Env[name])
+		parts = append(parts, name, t.Env[name])
 	}
-	put(h, t.InstanceType)
-	put(h, t.OSImage)
-	put(h, strconv.Itoa(t.DiskGB))
-	put(h, s.RestartToken)
 	// Plain data with fixed field order and sorted keys: it always encodes, and one way.
 	conduct, _ := json.Marshal(s.Conduct())
-	put(h, string(conduct))
-	return hex.EncodeToString(h.Sum(nil))[:revisionHexLen]
+	parts = append(parts, t.InstanceType, t.OSImage, strconv.Itoa(t.DiskGB), s.RestartToken, string(conduct))
+	return sumOf(revisionHexLen, parts...)
 }
 
 // contentHexLen is the length of a Content in hex digits: 96 bits.
@@ -47,16 +36,20 @@ const contentHexLen = 24
 // platform is asked: the compose text and the OS image. Templates with the same one
 // look the same to attestation, whatever else differs.
 func Content(t Template) string {
-	h := sha256.New()
-	put(h, "cadre/content/v1")
-	put(h, t.Compose)
-	put(h, t.OSImage)
-	return hex.EncodeToString(h.Sum(nil))[:contentHexLen]
+	return sumOf(contentHexLen, "cadre/content/v1", t.Compose, t.OSImage)
 }
 
-func put(h hash.Hash, part string) {
-	var size [8]byte
-	binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-	_, _ = h.Write(size[:]) // a hash never fails to write
-	_, _ = h.Write([]byte(part))
+// sumOf is the beginning, of so many hex digits, of the SHA-256 of the parts, with a length
+// before each: no two contents share an encoding. The first part is a tag.
+func sumOf(digits int, parts ...string) string {
+	size := 0
+	for _, part := range parts {
+		size += 8 + len(part)
+	}
+	text := make([]byte, 0, size)
+	for _, part := range parts {
+		text = append(binary.BigEndian.AppendUint64(text, uint64(len(part))), part...)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:digits]
 }

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -177,7 +176,7 @@ func (m *Memory) removeLocked(key string) {
 }
 
 func (i item) entry(key string) store.Entry {
-	return store.Entry{Key: key, Value: bytes.Clone(i.value), Index: i.index, Session: i.session}
+	return store.Entry{Key: key, Value: slices.Clip(i.value), Index: i.index, Session: i.session}
 }
 
 // listIndexLocked is the latest change below prefix, or of everything when

@@ -128,7 +128,7 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 // view may be older than the Admission, and of different moments. It reports whether
 // nothing is left to do.
 func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View, slot string) bool {
-	now, err := view.ReadGroup(ctx, s.store, v.Admissions[slot].Value.Group, v)
+	now, err := view.ReadGroup(ctx, s.store, v.Admissions[slot].Value.Group, v, nil)
 	if err != nil {
 		return false
 	}

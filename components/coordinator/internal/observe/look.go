@@ -24,7 +24,7 @@ func (l Looker) Look(ctx context.Context, name string) (*view.View, Seen, error)
 	if l.Views != nil {
 		latest, _ = l.Views.Latest()
 	}
-	v, err := view.ReadGroup(ctx, l.Store, name, latest)
+	v, err := view.ReadGroup(ctx, l.Store, name, latest, nil)
 	if err != nil {
 		return nil, Seen{}, err
 	}

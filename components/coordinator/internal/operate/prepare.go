@@ -37,7 +37,9 @@ type prepared struct {
 	template    platform.Template
 	// newApp: the Create makes the app that was provisioned.
 	newApp bool
-	at     time.Time
+	// document is the record of the text as it was found good; nil: it was not looked at yet.
+	document []byte
+	at       time.Time
 }
 
 func (o *Operator) preparedFor(id string) (prepared, bool) {
@@ -88,12 +90,12 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 			hold("blocked(precondition): %v", err)
 			return false, nil
 		}
-		o.mu.Lock()
-		o.prepared[op.ID] = p
-		o.mu.Unlock()
 	}
 	facts.WantedHash = p.hash
-	recorded, err := o.keep(ctx, lease, v, op.Group, op.To, p)
+	recorded, err := o.keep(ctx, lease, v, op.Group, op.To, &p)
+	o.mu.Lock()
+	o.prepared[op.ID] = p
+	o.mu.Unlock()
 	if err != nil {
 		return false, err
 	}

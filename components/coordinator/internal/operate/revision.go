@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 		o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", target, "error", err)
 		return false, nil
 	}
-	return o.keep(ctx, lease, v, seen.Spec.Name, target, p)
+	return o.keep(ctx, lease, v, seen.Spec.Name, target, &p)
 }
 
 // retryProvision paces provisioning that the platform refuses.
@@ -54,34 +55,37 @@ func (o *Operator) mayTry(revision string) bool {
 
 // keep keeps the document that was judged, and with it what Revision it is of. Both
 // stand before the hash is allowed, so that nothing is allowed which nobody can look at.
-func (o *Operator) keep(ctx context.Context, lease store.Lease, v *view.View, groupName, digest string, p prepared) (changed bool, err error) {
+func (o *Operator) keep(ctx context.Context, lease store.Lease, v *view.View, groupName, digest string, p *prepared) (changed bool, err error) {
 	kept, err := o.keepDocument(ctx, lease, groupName, digest, p)
 	if err != nil {
 		return false, err
 	}
-	recorded, err := o.recordRevision(ctx, lease, v, groupName, digest, p)
+	recorded, err := o.recordRevision(ctx, lease, v, groupName, digest, *p)
 	return kept || recorded, err
 }
 
-func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupName, digest string, p prepared) (changed bool, err error) {
+// keepDocument writes the document unless it is there. It is looked at in each pass until the
+// call, for somebody may remove it, and unpacked once: the same bytes are good again.
+func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupName, digest string, p *prepared) (changed bool, err error) {
 	key := store.AppComposeKey(p.hash)
-	old, index, err := store.Read[policy.Document](ctx, o.cfg.Store, key)
-	if err == nil {
-		if _, err = old.Text(); err == nil {
+	old, err := o.cfg.Store.Get(ctx, key)
+	switch {
+	case err == nil && p.document != nil && bytes.Equal(old.Value, p.document):
+		return false, nil
+	case err == nil:
+		if err = usable(old); err == nil {
+			p.document = old.Value
 			return false, nil
 		}
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		if index == 0 {
-			return false, fmt.Errorf("read the document of %.16s: %w", p.hash, err)
-		}
 		o.cfg.Log.Error("document not usable, it is written anew", "compose_hash", p.hash, "error", err)
+	case !errors.Is(err, store.ErrNotFound):
+		return false, fmt.Errorf("read the document of %.16s: %w", p.hash, err)
 	}
 	document, err := policy.NewDocument(groupName, digest, p.text, o.cfg.Now().UTC(), lease.Term())
 	if err != nil {
 		return false, err
 	}
-	put, err := store.Put(key, document, index)
+	put, err := store.Put(key, document, old.Index)
 	if err != nil {
 		return false, err
 	}
@@ -89,6 +93,15 @@ func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupNam
 		return false, fmt.Errorf("keep the document of %.16s: %w", p.hash, err)
 	}
 	return true, nil
+}
+
+// usable is why a record is no document that was judged; nil: it is one.
+func usable(entry store.Entry) error {
+	document, err := store.Decode[policy.Document](entry)
+	if err == nil {
+		_, err = document.Text()
+	}
+	return err
 }
 
 func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *view.View, groupName, digest string, p prepared) (changed bool, err error) {

@@ -269,9 +269,11 @@ func (w *worker) rest(ctx context.Context, in time.Duration, read uint64) {
 	}
 }
 
-// pace is what a worker remembers from one pass to the next, for its pace alone, and to notice
-// that the clock was set.
+// pace is what a worker remembers from one pass to the next, for its pace alone, to notice
+// that the clock was set, and not to make sense anew of records that say what they said.
 type pace struct {
+	// view is what the last pass read; nil before the first.
+	view *view.View
 	// led: a pass of this Term looked at the group; whatever changed since woke it.
 	led bool
 	// calm counts the passes in a row that found trouble and could do nothing about it.

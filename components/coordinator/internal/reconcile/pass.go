@@ -164,10 +164,11 @@ func (p *pass) cut() bool {
 // the status and nothing else changes.
 func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	latest, _ := p.cfg.Views.Latest()
-	p.view, err = view.ReadGroup(ctx, p.cfg.Store, p.name, latest)
+	p.view, err = view.ReadGroup(ctx, p.cfg.Store, p.name, latest, p.pace.view)
 	if err != nil {
 		return false, err
 	}
+	p.pace.view = p.view.Own()
 	p.read = p.view.Index
 	p.now = p.cfg.Now().UTC()
 	if bad := p.view.Unusable(p.name); bad != nil {

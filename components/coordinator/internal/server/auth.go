@@ -88,7 +88,7 @@ func (c *caller) mayRead(ctx context.Context, name string) error {
 		return err
 	}
 	latest, _ := c.server.cfg.Views.Latest()
-	v, err := view.ReadGroup(ctx, c.server.cfg.Store, name, latest)
+	v, err := view.ReadGroup(ctx, c.server.cfg.Store, name, latest, nil)
 	if err != nil {
 		return wire(err)
 	}

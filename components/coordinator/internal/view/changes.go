@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -49,6 +50,24 @@ func stampOf(e store.Entry) stamp {
 	_, _ = h.Write(e.Value) // a hash never fails to write
 	_, _ = h.WriteString(e.Session)
 	return stamp{e.Index, h.Sum64()}
+}
+
+// sumOf tells what records say from what others say, as a stamp does of one.
+func sumOf(entries []store.Entry) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	var sizes [4 * 8]byte
+	for _, e := range entries {
+		// The lengths come first: no two lists of records are written alike.
+		for n, size := range [...]uint64{e.Index, uint64(len(e.Key)), uint64(len(e.Value)), uint64(len(e.Session))} {
+			binary.BigEndian.PutUint64(sizes[8*n:], size)
+		}
+		_, _ = h.Write(sizes[:]) // a hash never fails to write
+		_, _ = h.WriteString(e.Key)
+		_, _ = h.Write(e.Value)
+		_, _ = h.WriteString(e.Session)
+	}
+	return h.Sum64()
 }
 
 // stamps are those of all records of a kind.

@@ -18,8 +18,11 @@ import (
 // from there, and the others by their keys; what other groups' policies tell of the age of
 // content comes from latest too. latest nil: everything is read, as by Read.
 //
+// before is what this gave last for the same group, or its Own; nil: nothing. Kinds of which
+// all records say what they said then are shared with it.
+//
 // Records of other groups are not in the View: do not ask it for them.
-func ReadGroup(ctx context.Context, s store.Store, name string, latest *View) (*View, error) {
+func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *View) (*View, error) {
 	if latest == nil {
 		return Read(ctx, s)
 	}
@@ -28,16 +31,48 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest *View) (*
 		return nil, fmt.Errorf("read the records of group %s: %w", name, err)
 	}
 	own := slices.DeleteFunc(entries, func(e store.Entry) bool { return foreign(e.Key, name) })
-	v := beside(ctx, latest, own, kinds)
-	v.others = latest
-	for _, e := range entries {
+	v, anew := &View{}, before == nil || before.turn == 0
+	if !anew {
+		*v = *before
+	}
+	v.others, v.turn = latest, latest.turn
+	changed := anew || before.turn != latest.turn
+	for _, k := range kinds {
+		of := k.of(own)
+		sum := sumOf(of)
+		if !anew && sum == before.sums[k.id] {
+			continue
+		}
+		v.take(ctx, k, moment{entries: of, known: latest.said[k.id]})
+		v.sums[k.id], changed = sum, true
+		// Rollouts and Operations say themselves whose they are; their keys may not.
+		switch k.id { //nolint:exhaustive // the keys of the others do
+		case kindOperations:
+			all := len(v.Operations)
+			maps.DeleteFunc(v.Operations, func(_ string, o Rec[operation.Operation]) bool { return o.Value.Group != name })
+			if len(v.Operations) != all {
+				v.bySlot = bySlot(v.Operations)
+			}
+		case kindRollouts:
+			maps.DeleteFunc(v.Rollouts, func(_ string, r Rec[operation.Rollout]) bool { return r.Value.Group != name })
+		}
+	}
+	if !changed {
+		return v, nil
+	}
+	v.Index = 0
+	for _, e := range own {
 		v.Index = max(v.Index, e.Index)
 	}
-	// Rollouts and Operations say themselves whose they are; their keys may not.
-	maps.DeleteFunc(v.Operations, func(_ string, o Rec[operation.Operation]) bool { return o.Value.Group != name })
-	maps.DeleteFunc(v.Rollouts, func(_ string, r Rec[operation.Rollout]) bool { return r.Value.Group != name })
-	v.bySlot = bySlot(v.Operations)
 	return v, v.readRevisions(ctx, s, name)
+}
+
+// Own is a View of one group without what is known of the others, for whoever keeps it until
+// the next ReadGroup: the Views of a Watcher are not kept alive by it.
+func (v *View) Own() *View {
+	out := *v
+	out.others = nil
+	return &out
 }
 
 // All is what is known of every group: the View that ReadGroup went by, or v itself.
@@ -80,6 +115,7 @@ func (v *View) readRevisions(ctx context.Context, s store.Store, name string) er
 		}
 	}
 	delete(wanted, "")
+	v.badOf[kindRevisions] = nil
 	v.Revisions = make(map[string]Rec[group.RevisionRecord], len(wanted))
 	var missing []string
 	for _, digest := range slices.Sorted(maps.Keys(wanted)) {
@@ -122,7 +158,7 @@ func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error
 		return Read(ctx, s)
 	}
 	of := []kind{kinds[kindSlots], kinds[kindAdmissions]}
-	entries, err := s.Together(ctx, below(of)...)
+	entries, err := s.Together(ctx, prefixesOf(of)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the members of all groups: %w", err)
 	}
@@ -134,7 +170,7 @@ func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error
 // ReadAddresses reads what names virtual addresses, of all groups at one moment.
 func ReadAddresses(ctx context.Context, s store.Store) (*View, error) {
 	of := []kind{kinds[kindSlots], kinds[kindAddresses], kinds[kindProofs]}
-	entries, err := s.Together(ctx, below(of)...)
+	entries, err := s.Together(ctx, prefixesOf(of)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the addresses of all groups: %w", err)
 	}

@@ -3,9 +3,11 @@ package view_test
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store"
@@ -33,12 +35,25 @@ func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
 		synctest.Wait()
 		latest, _ := w.Latest()
 		write("pg-1", "two") // no View has it yet
-		v, err := view.ReadGroup(ctx, s, "pg", latest)
+		v, err := view.ReadGroup(ctx, s, "pg", latest, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := v.Admissions["pg-1"].Value.BootID; got != "two" {
 			t.Errorf("pg-1 is held by %q, want what was written last", got)
+		}
+		again, err := view.ReadGroup(ctx, s, "pg", latest, v.Own())
+		if err != nil || reflect.ValueOf(again.Admissions).Pointer() != reflect.ValueOf(v.Admissions).Pointer() {
+			t.Errorf("what no record says otherwise was made sense of again: %v", err)
+		}
+		revision := store.Op{Kind: store.OpPut, Key: store.RevisionKey("r"), Value: []byte(`{"digest":"r","group":"pg"}`)}
+		if err := s.Commit(ctx, revision); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		now, _ := w.Latest()
+		if again, err = view.ReadGroup(ctx, s, "pg", now, v.Own()); err != nil || again.Revisions["r"].Index == 0 || again.All() != now {
+			t.Errorf("a revision that the latest View has is missing: %v, %v", again.Revisions, err)
 		}
 		shared := &v.Admissions["pg-0"].Value.TokenAccessors[0]
 		if shared != &latest.Admissions["pg-0"].Value.TokenAccessors[0] {

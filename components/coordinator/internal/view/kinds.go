@@ -2,6 +2,8 @@ package view
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -17,6 +19,22 @@ type kind struct {
 	// followed kinds are in a Watcher's View; nothing that rests on one asks for the others.
 	followed bool
 	read     func(v *View, ctx context.Context, at moment, errs *[]error)
+}
+
+// of are those of the entries, sorted by key, that are of the kind, sorted too.
+func (k kind) of(entries []store.Entry) (own []store.Entry) {
+	for n, prefix := range k.prefixes {
+		below := below(entries, prefix)
+		if n == 0 {
+			own = below
+			continue
+		}
+		own = append(own, below...)
+	}
+	if len(k.prefixes) > 1 {
+		slices.SortFunc(own, func(a, b store.Entry) int { return strings.Compare(a.Key, b.Key) })
+	}
+	return own
 }
 
 type kindID int
@@ -105,8 +123,8 @@ var kinds = []kind{
 		v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, errs)
 	}},
 	// Long, and asked for by Slot.
-	{kindDecisions, []string{store.DecisionsPrefix}, false, func(v *View, ctx context.Context, at moment, _ *[]error) {
-		v.decisions = at.below(ctx, store.DecisionsPrefix)
+	{kindDecisions, []string{store.DecisionsPrefix}, false, func(v *View, _ context.Context, at moment, _ *[]error) {
+		v.decisions = at.below(store.DecisionsPrefix)
 	}},
 }
 
@@ -120,8 +138,8 @@ func followed() (out []kind) {
 	return out
 }
 
-// below are the prefixes of kinds as store.Together takes them.
-func below(of []kind) (out []string) {
+// prefixesOf are those of kinds as store.Together takes them.
+func prefixesOf(of []kind) (out []string) {
 	for _, k := range of {
 		for _, prefix := range k.prefixes {
 			out = append(out, prefix+store.Below)

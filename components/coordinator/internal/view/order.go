@@ -21,9 +21,18 @@ func (v *View) OperationsOf(slot string) []Rec[operation.Operation] {
 
 // bySlot are the Operations of each Slot, newest first.
 func bySlot(all map[string]Rec[operation.Operation]) map[string][]Rec[operation.Operation] {
-	out := map[string][]Rec[operation.Operation]{}
+	// They are long: each list is made once, as long as it becomes.
+	counts := map[string]int{}
 	for _, o := range all {
-		out[o.Value.Slot] = append(out[o.Value.Slot], o)
+		counts[o.Value.Slot]++
+	}
+	out := make(map[string][]Rec[operation.Operation], len(counts))
+	for _, o := range all {
+		of, begun := out[o.Value.Slot]
+		if !begun {
+			of = make([]Rec[operation.Operation], 0, counts[o.Value.Slot])
+		}
+		out[o.Value.Slot] = append(of, o)
 	}
 	for _, of := range out {
 		slices.SortFunc(of, func(a, b Rec[operation.Operation]) int { return newer(b, a) })

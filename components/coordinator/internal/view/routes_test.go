@@ -102,7 +102,7 @@ func TestBeforeIsOfAllGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := view.ReadGroup(t.Context(), s, "web", latest)
+	one, err := view.ReadGroup(t.Context(), s, "web", latest, nil)
 	if err != nil || one.Before(1)["pg"].Name != "pg" {
 		t.Errorf("%+v, %v", one.Before(1), err)
 	}

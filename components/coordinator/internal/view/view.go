@@ -88,6 +88,10 @@ type View struct {
 	decisions  []store.Entry // decoded when asked for: they are long and nothing rests on them
 	// said is what the records of each kind said, for reads of some of them; nil: not kept.
 	said [kindCount]*memo
+	// turn counts the Views of a Watcher from 1 on. In a View of one group it is that of others,
+	// and sums tell what the records of each kind say. 0: of no Watcher.
+	turn uint64
+	sums [kindCount]uint64
 	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
 	bySlot map[string][]Rec[operation.Operation]
 }
@@ -211,7 +215,7 @@ func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
 // switches are those below prefix by the rest of their keys, on whatever is written there.
 func switches[T any](ctx context.Context, at moment, prefix string, errs *[]error) map[string]Rec[T] {
 	readable, out := keyed[T](ctx, at, prefix, errs), map[string]Rec[T]{}
-	for _, e := range at.below(ctx, prefix) {
+	for _, e := range at.below(prefix) {
 		out[strings.TrimPrefix(e.Key, prefix)] = Rec[T]{Value: readable[e.Key].Value, Index: e.Index}
 	}
 	return out
@@ -222,7 +226,16 @@ func (v *View) Groups() []string { return slices.Sorted(maps.Keys(v.Specs)) }
 
 // SlotsOf lists a group's Slot records by ordinal.
 func (v *View) SlotsOf(name string) []group.SlotRecord {
-	var out []group.SlotRecord
+	count := 0
+	for _, s := range v.Slots {
+		if s.Value.Group == name {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	out := make([]group.SlotRecord, 0, count)
 	for _, s := range v.Slots {
 		if s.Value.Group == name {
 			out = append(out, s.Value)
@@ -256,22 +269,24 @@ type moment struct {
 }
 
 func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, error) {
-	from, _ := slices.BinarySearchFunc(m.entries, prefix, byKey)
-	below := m.entries[from:]
-	for n, e := range below {
+	return below(m.entries, prefix), 0, nil
+}
+
+// below are those of the entries, sorted by key, that are below prefix.
+func below(entries []store.Entry, prefix string) []store.Entry {
+	from, _ := slices.BinarySearchFunc(entries, prefix, byKey)
+	out := entries[from:]
+	for n, e := range out {
 		if !strings.HasPrefix(e.Key, prefix) {
-			return below[:n:n], 0, nil
+			return out[:n:n]
 		}
 	}
-	return slices.Clip(below), 0, nil
+	return slices.Clip(out)
 }
 
 func byKey(e store.Entry, key string) int { return strings.Compare(e.Key, key) }
 
-func (m moment) below(ctx context.Context, prefix string) []store.Entry {
-	entries, _, _ := m.List(ctx, prefix) // never fails
-	return entries
-}
+func (m moment) below(prefix string) []store.Entry { return below(m.entries, prefix) }
 
 // keyed are the records below prefix by their keys.
 func keyed[T any](ctx context.Context, m moment, prefix string, errs *[]error) map[string]Rec[T] {
@@ -298,7 +313,7 @@ func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error,
 // each gives take the records below prefix that are a T; errs get those that cannot be read.
 func each[T any](ctx context.Context, m moment, prefix string, errs *[]error, take func(key string, rec Rec[T])) {
 	unknown := moment{}
-	for _, e := range m.below(ctx, prefix) {
+	for _, e := range m.below(prefix) {
 		if value, ok := recall[T](m.known, e); ok {
 			take(e.Key, Rec[T]{Value: value, Index: e.Index})
 		} else if !isOther[T](m.known, e.Key) {

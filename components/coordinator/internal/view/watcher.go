@@ -323,7 +323,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		}
 	}
 	w.mu.Unlock()
-	entries, err := w.store.Together(ctx, below(of)...)
+	entries, err := w.store.Together(ctx, prefixesOf(of)...)
 	if err != nil {
 		return err
 	}
@@ -332,6 +332,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 	if before != nil {
 		*after = *before
 	}
+	after.turn++
 	var all Changes
 	some := before == nil
 	for _, k := range of {

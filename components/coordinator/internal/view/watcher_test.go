@@ -37,7 +37,7 @@ func samples(name string, n int) map[string]string {
 	return map[string]string{
 		store.GroupStatusKey(name):                                text(`{"group":%q,"replicas":%d}`, name, n),
 		store.SlotStatusKey(name, slot):                           text(`{"group":%q,"slot":%q,"state":"x"}`, name, slot),
-		store.SlotKey(name, slot):                                 text(`{"group":%q,"slot":%q,"ordinal":%d}`, name, slot, n),
+		store.SlotKey(name, slot):                                 text(`{"group":%q,"slot":%q,"ordinal":%d,"assigned":"r-%s-%d"}`, name, slot, n, name, n),
 		store.AddressesKey(name):                                  text(`{"group":%q,"blocks":[{"first":-1,"net":"127.40.%d.0/24"}]}`, name, n),
 		store.OperationKey(text("%s-1-abc.%d.%s", name, n, slot)): text(`{"id":"%s-1-abc.%d.%s","group":%q,"slot":%q,"phase":"draining"}`, name, n, slot, name, slot),
 		store.OperationKey(slot + ".other-1"):                     text(`{"id":"%s.other-1","group":%q,"slot":%q,"phase":"done"}`, slot, name, slot),
@@ -64,7 +64,7 @@ func comparable(v *View) View {
 	out.collectBad()
 	slices.SortFunc(out.Bad, func(a, b *store.RecordError) int { return compare(a.Key, b.Key) })
 	out.badOf = [kindCount][]*store.RecordError{}
-	out.said = [kindCount]*memo{}
+	out.said, out.turn = [kindCount]*memo{}, 0
 	return out
 }
 
@@ -92,6 +92,7 @@ func TestTheWatchersViewIsWhatTheRecordsSay(t *testing.T) {
 			}
 			all = slices.Sorted(maps.Keys(texts))
 			var kept *storetest.Snapshot
+			before := map[string]*View{}
 			for range 60 {
 				for range 1 + r.IntN(6) {
 					key := all[r.IntN(len(all))]
@@ -125,11 +126,16 @@ func TestTheWatchersViewIsWhatTheRecordsSay(t *testing.T) {
 					t.Fatalf("seed %d: got\n%+v\nwant\n%+v", seed, a, b)
 				}
 				for _, name := range []string{"web", "web-a"} {
-					one, err := ReadGroup(t.Context(), s, name, got)
+					one, err := ReadGroup(t.Context(), s, name, got, before[name])
 					if err != nil {
 						t.Fatal(err)
 					}
 					sameGroup(t, name, one, want)
+					anew, err := ReadGroup(t.Context(), s, name, got, nil)
+					if a, b := comparable(one), comparable(anew); err != nil || !reflect.DeepEqual(a, b) {
+						t.Fatalf("seed %d: beside the last View: %v\n%+v\nwant\n%+v", seed, err, a, b)
+					}
+					before[name] = one.Own()
 				}
 			}
 		})
