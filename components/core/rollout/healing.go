@@ -244,12 +244,21 @@ func (w *world) heal(m *member, c *candidate) bool {
 	return true
 }
 
-// attempted counts the attempts to heal m in a row.
+// attempted counts the attempts to heal m in a row, and with them the newest replacements that came
+// to nothing: they count for no rung, and make the next one wait.
 func (m *member) attempted() int {
-	if m.record.Heals == nil {
+	h := m.record.Heals
+	if h == nil {
 		return 0
 	}
-	return m.record.Heals.Attempts + m.record.Heals.Services
+	n := h.Attempts + h.Services
+	for _, op := range slices.Backward(m.healed) {
+		if op.Kind != operation.Replace || !op.CameToNothing() {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // spent: the rung was tried as often as it is (R118).
@@ -271,9 +280,9 @@ func (w *world) spent(m *member, r rung) bool {
 // quarantined: m is ill, and everything that may be done by itself was (R118).
 func (w *world) quarantined(m *member) bool {
 	r, _, ok := w.heals(m)
-	// One whose new CVM never came in is not ill: it was never well.
+	// One whose new CVM never came in is not ill: it was never well. One that has none gets it.
 	h := m.record.Heals
-	lost := h != nil && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
+	lost := h != nil && !m.missing() && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
 	return m.open == nil && (lost || ok && w.spent(m, r))
 }
 
@@ -345,9 +354,12 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: cadre instance restart %s, or cadre instance replace %s",
 			n, m.slot, m.record.Heals.LastWhy, m.slot, m.slot)}
 	}
-	since := m.record.Heals.LastAt
+	since, why := m.record.Heals.LastAt, ""
 	for _, op := range m.healed {
 		since = later(since, op.EndedAt)
+		if why = ""; op.CameToNothing() {
+			why = "; the last one came to nothing: " + op.Reason
+		}
 	}
 	until := since.Add(min(firstHealWait<<min(n-1, 10), maxHealWait))
 	if until.After(w.now.Add(maxHealWait)) {
@@ -356,7 +368,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	if !w.now.Before(until) {
 		return nil
 	}
-	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s", n+1, m.slot, short(until.Sub(w.now)))}
+	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s%s", n+1, m.slot, short(until.Sub(w.now)), why)}
 }
 
 // storm is why the cause is more likely one that many share; "": it is not. What is down is made
