@@ -395,14 +395,18 @@ func (w *world) storm(c candidate) string {
 	return ""
 }
 
-// costly is why nobody gives m's disk up by himself now: somebody else is not well; "": all are.
+// costly is why nobody gives m's disk up by himself now: somebody else is not well, or of the
+// cluster's members others went when m did; "": all are.
 func (w *world) costly(m *member) string {
-	f := w.obs.Fleet
 	if others, _ := w.others(m, &taken{}); others > 0 {
 		return fmt.Sprintf("%d other slots are unavailable", others)
 	}
-	if f.silent()+f.Down > 1 {
-		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", f.Down, f.silent())
+	since := m.record.SilenceFrom
+	if since.IsZero() {
+		since = m.record.UnavailableSince
+	}
+	if down, silent := w.obs.Fleet.downWith(since), w.obs.Fleet.with(since); down+silent > 1 {
+		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", down, silent)
 	}
 	return ""
 }

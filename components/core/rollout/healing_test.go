@@ -325,6 +325,33 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	}
 }
 
+// TestR115_WhoWentOnAnotherDayKeepsNoDisk: of the cluster's members only those that went when this one
+// did are a reason to leave it alone.
+func TestR115_WhoWentOnAnotherDayKeepsNoDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		of       []time.Duration
+		replaced bool
+	}{
+		"alone":                {nil, true},
+		"beside one of a week": {[]time.Duration{7 * 24 * time.Hour}, true},
+		"beside one of later":  {[]time.Duration{time.Minute}, true},
+		"beside one with it":   {[]time.Duration{time.Hour + 9*time.Minute}, false},
+	} {
+		f := heals(3, "none").gone(1, time.Hour)
+		f.spec.AutoHealing.Replace = group.ReplaceAuto
+		f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+		f.rec.Slots[1].SilenceFrom = f.now.Add(-time.Hour)
+		f.obs.Fleet = Fleet{Expected: 20, Heard: 20, Down: 1 + len(c.of), Downs: []time.Time{f.now.Add(-time.Hour)}}
+		for _, ago := range c.of {
+			f.obs.Fleet.Downs = append(f.obs.Fleet.Downs, f.now.Add(-ago))
+		}
+		p := f.plan()
+		if got := slices.Contains(executes(p), "REPLACE db-1"); got != c.replaced {
+			t.Errorf("%s: replaced %t: %s", name, got, p.Message)
+		}
+	}
+}
+
 // TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld: by a failure, a pause, or a person
 // who did not approve yet. It goes on with what it ran.
 func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
