@@ -338,10 +338,27 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		}
 	}
 	if why := w.storm(c); why != "" {
-		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: cadre instance restart %s", why, m.slot, m.slot))
+		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, byHand(c)))
 	}
 	holds = append(holds, w.holdsOfShared(c, l)...)
 	return holds
+}
+
+// byHand is the command that does what healing would do, wayOut all that help m: a request to restart a
+// CVM that is gone is dropped at once.
+func byHand(c candidate) string {
+	if c.kind == operation.Replace {
+		return "cadre instance replace " + c.m.slot
+	}
+	return "cadre instance restart " + c.m.slot
+}
+
+func wayOut(m *member) string {
+	replace := "cadre instance replace " + m.slot
+	if m.vanished() {
+		return replace
+	}
+	return "cadre instance restart " + m.slot + ", or " + replace
 }
 
 // holdsOfAttempts: longer from the end of one to the next, and then no more.
@@ -351,8 +368,8 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 		return nil
 	}
 	if w.spent(m, rung{c.kind, c.service}) {
-		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: cadre instance restart %s, or cadre instance replace %s",
-			n, m.slot, m.record.Heals.LastWhy, m.slot, m.slot)}
+		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: %s",
+			n, m.slot, m.record.Heals.LastWhy, wayOut(m))}
 	}
 	since, why := m.record.Heals.LastAt, ""
 	for _, op := range m.healed {
