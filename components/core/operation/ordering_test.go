@@ -1,9 +1,12 @@
 package operation
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
+
+	"cadre.dev/core/group"
 )
 
 // entered are the phases that an Operation came through.
@@ -157,6 +160,40 @@ func TestWhatCameToNothing(t *testing.T) {
 		c.op.From, c.op.To = "A", ""
 		if got := c.op.AssignedAfter(""); got != "" {
 			t.Errorf("%s: assigned %q by what leads nowhere", name, got)
+		}
+	}
+}
+
+// TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused or called off spends
+// neither the one replacement nor an attempt, however often that is written; what was made, or
+// gave the old CVM up, does.
+func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		op      Operation
+		nothing bool
+	}{
+		"refused":                   {Operation{Phase: Failed, Cause: CauseRefused, Calls: 1}, true},
+		"the CVM is listed again":   {Operation{Phase: Aborted, Cause: CauseUnwanted}, true},
+		"called off as unsafe":      {Operation{Phase: Aborted, Cause: CauseUnsafe, Calls: 4}, true},
+		"at work":                   {Operation{Phase: Booting, Calls: 1}, false},
+		"late":                      {Operation{Phase: Failed, Cause: CauseDeadline, Calls: 1}, false},
+		"done":                      {Operation{Phase: Done, Calls: 1}, false},
+		"refused after the old one": {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartDelete}, Calls: 2}, false},
+		"a restart":                 {Operation{Kind: Restart, Phase: Aborted}, false},
+		"an operator's":             {Operation{Actor: ActorOperator, Phase: Aborted}, false},
+	} {
+		c.op.Kind, c.op.Actor = cmp.Or(c.op.Kind, Replace), cmp.Or(c.op.Actor, ActorHealing)
+		before := group.Heals{Attempts: 6, Replacements: 1, LastKind: string(Replace)}
+		want := before
+		if c.nothing {
+			want.Attempts, want.Replacements = 5, 0
+		}
+		got := c.op.HealsAfter(&before)
+		if *got != want || *c.op.HealsAfter(got) != want || before.Attempts != 6 {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		if c.op.HealsAfter(nil) != nil {
+			t.Errorf("%s: counted where nothing was", name)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"cadre.dev/core/group"
 )
 
 // resolve ends an Operation by an operator's word, where nothing else can: a call whose
@@ -47,6 +49,19 @@ func (op Operation) OwnEnvAfter(given string) string {
 		return op.OwnEnv
 	}
 	return given
+}
+
+// HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended. The
+// one replacement of a Slot is spent by that which was made, not by a creation that was refused or
+// called off: another one may be taken. Nor is that one of the restarts. Applying it twice changes
+// nothing more.
+func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
+	if h == nil || h.Replacements == 0 || op.Actor != ActorHealing || op.Kind != Replace || !op.CameToNothing() {
+		return h
+	}
+	after := *h
+	after.Attempts, after.Replacements = max(h.Attempts-1, 0), h.Replacements-1
+	return &after
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.

@@ -16,10 +16,13 @@ const (
 // likely cut off itself than right about each (R120). The zero value says nothing.
 type Fleet struct {
 	// Expected agents: admitted Boots that said no farewell and whose CVM is not known to be
-	// down. Heard: those with a fresh report.
+	// down. Heard: those with a fresh report. Nobody is expected, or down, who is drained, left out
+	// of healing, or in a step that does not heal.
 	Expected, Heard int
-	// Down are the members whose CVM is known to be down or gone.
-	Down int
+	// Down are the members whose CVM is known to be down or gone, Downs since when, where that is
+	// recorded.
+	Down  int
+	Downs []time.Time
 	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
 	// not among them.
 	Silences []time.Time
@@ -29,9 +32,14 @@ func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
 // with counts the silent agents but those whose silence began at quite another time than at; zero:
 // all of them.
-func (f Fleet) with(at time.Time) int {
-	n := f.silent()
-	for _, other := range f.Silences {
+func (f Fleet) with(at time.Time) int { return together(f.silent(), f.Silences, at) }
+
+// downWith counts those that are down but those that went at quite another time than at; zero: all.
+func (f Fleet) downWith(at time.Time) int { return together(f.Down, f.Downs, at) }
+
+// together is n without those of since that are far from at.
+func together(n int, since []time.Time, at time.Time) int {
+	for _, other := range since {
 		if apart := other.Sub(at).Abs(); !at.IsZero() && apart > silentTogether {
 			n--
 		}

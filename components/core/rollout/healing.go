@@ -244,12 +244,21 @@ func (w *world) heal(m *member, c *candidate) bool {
 	return true
 }
 
-// attempted counts the attempts to heal m in a row.
+// attempted counts the attempts to heal m in a row, and with them the newest replacements that came
+// to nothing: they count for no rung, and make the next one wait.
 func (m *member) attempted() int {
-	if m.record.Heals == nil {
+	h := m.record.Heals
+	if h == nil {
 		return 0
 	}
-	return m.record.Heals.Attempts + m.record.Heals.Services
+	n := h.Attempts + h.Services
+	for _, op := range slices.Backward(m.healed) {
+		if op.Kind != operation.Replace || !op.CameToNothing() {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // spent: the rung was tried as often as it is (R118).
@@ -271,9 +280,9 @@ func (w *world) spent(m *member, r rung) bool {
 // quarantined: m is ill, and everything that may be done by itself was (R118).
 func (w *world) quarantined(m *member) bool {
 	r, _, ok := w.heals(m)
-	// One whose new CVM never came in is not ill: it was never well.
+	// One whose new CVM never came in is not ill: it was never well. One that has none gets it.
 	h := m.record.Heals
-	lost := h != nil && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
+	lost := h != nil && !m.missing() && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
 	return m.open == nil && (lost || ok && w.spent(m, r))
 }
 
@@ -329,10 +338,27 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		}
 	}
 	if why := w.storm(c); why != "" {
-		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: cadre instance restart %s", why, m.slot, m.slot))
+		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, byHand(c)))
 	}
 	holds = append(holds, w.holdsOfShared(c, l)...)
 	return holds
+}
+
+// byHand is the command that does what healing would do, wayOut all that help m: a request to restart a
+// CVM that is gone is dropped at once.
+func byHand(c candidate) string {
+	if c.kind == operation.Replace {
+		return "cadre instance replace " + c.m.slot
+	}
+	return "cadre instance restart " + c.m.slot
+}
+
+func wayOut(m *member) string {
+	replace := "cadre instance replace " + m.slot
+	if m.vanished() {
+		return replace
+	}
+	return "cadre instance restart " + m.slot + ", or " + replace
 }
 
 // holdsOfAttempts: longer from the end of one to the next, and then no more.
@@ -342,12 +368,15 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 		return nil
 	}
 	if w.spent(m, rung{c.kind, c.service}) {
-		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: cadre instance restart %s, or cadre instance replace %s",
-			n, m.slot, m.record.Heals.LastWhy, m.slot, m.slot)}
+		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: %s",
+			n, m.slot, m.record.Heals.LastWhy, wayOut(m))}
 	}
-	since := m.record.Heals.LastAt
+	since, why := m.record.Heals.LastAt, ""
 	for _, op := range m.healed {
 		since = later(since, op.EndedAt)
+		if why = ""; op.CameToNothing() {
+			why = "; the last one came to nothing: " + op.Reason
+		}
 	}
 	until := since.Add(min(firstHealWait<<min(n-1, 10), maxHealWait))
 	if until.After(w.now.Add(maxHealWait)) {
@@ -356,7 +385,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	if !w.now.Before(until) {
 		return nil
 	}
-	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s", n+1, m.slot, short(until.Sub(w.now)))}
+	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s%s", n+1, m.slot, short(until.Sub(w.now)), why)}
 }
 
 // storm is why the cause is more likely one that many share; "": it is not. What is down is made
@@ -383,14 +412,18 @@ func (w *world) storm(c candidate) string {
 	return ""
 }
 
-// costly is why nobody gives m's disk up by himself now: somebody else is not well; "": all are.
+// costly is why nobody gives m's disk up by himself now: somebody else is not well, or of the
+// cluster's members others went when m did; "": all are.
 func (w *world) costly(m *member) string {
-	f := w.obs.Fleet
 	if others, _ := w.others(m, &taken{}); others > 0 {
 		return fmt.Sprintf("%d other slots are unavailable", others)
 	}
-	if f.silent()+f.Down > 1 {
-		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", f.Down, f.silent())
+	since := m.record.SilenceFrom
+	if since.IsZero() {
+		since = m.record.UnavailableSince
+	}
+	if down, silent := w.obs.Fleet.downWith(since), w.obs.Fleet.with(since); down+silent > 1 {
+		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", down, silent)
 	}
 	return ""
 }

@@ -436,7 +436,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	}
 	c.keep(next)
 	record := c.store.slots[next.Slot]
-	record.OwnEnv = next.OwnEnvAfter(record.OwnEnv)
+	record.OwnEnv, record.Heals = next.OwnEnvAfter(record.OwnEnv), next.HealsAfter(record.Heals)
 	if record.Assigned = next.AssignedAfter(record.Assigned); record.Slot != "" {
 		c.store.slots[next.Slot] = record
 	}

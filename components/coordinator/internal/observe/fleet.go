@@ -1,10 +1,12 @@
 package observe
 
 import (
+	"cmp"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -22,27 +24,49 @@ func silent(seen rollout.Observation) bool {
 	return false
 }
 
-// fleet counts the agents of all groups, and those that are heard. A CVM that its group's
-// last pass found stopped or gone is nobody to hear of.
+// fleet counts the agents of all groups, those that are heard, and the CVMs that their groups' last
+// pass found stopped or gone. Whom somebody keeps away, and who is in a step that does not heal, says
+// nothing by being silent or down: an ordinary step of another group is no storm.
 func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	all := v.All()
 	var f rollout.Fleet
 	for slot, a := range all.Admissions {
-		if down(all.Instances[slot].Value) {
+		record := all.Slots[slot].Value
+		isDown := down(all.Instances[slot].Value)
+		r, reported := agents.Of(slot)
+		heard := !isDown && reported && r.BootID == a.Value.BootID && now.Sub(r.At) <= silentAfter
+		switch {
+		case !heard && keptAway(all, record, slot, now):
+		case isDown:
 			f.Down++
-			continue
-		}
-		if all.Boots[slot].EndedBy(a.Value.BootID) {
-			continue
-		}
-		f.Expected++
-		if r, ok := agents.Of(slot); ok && r.BootID == a.Value.BootID && now.Sub(r.At) <= silentAfter {
+			if since := cmp.Or(record.SilenceFrom, record.UnavailableSince); !since.IsZero() {
+				f.Downs = append(f.Downs, since)
+			}
+		case all.Boots[slot].EndedBy(a.Value.BootID):
+		case heard:
+			f.Expected++
 			f.Heard++
-		} else if since := all.Slots[slot].Value.SilenceFrom; !since.IsZero() {
-			f.Silences = append(f.Silences, since)
+		default:
+			f.Expected++
+			if !record.SilenceFrom.IsZero() {
+				f.Silences = append(f.Silences, record.SilenceFrom)
+			}
 		}
 	}
 	return f
+}
+
+// keptAway: an operator drained the Slot or has it left out of healing, or a step is made with it. What
+// heals it tells that it broke by itself.
+func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Time) bool {
+	if open, is := all.OpenOperation(slot); is && open.Value.Actor != operation.ActorHealing {
+		return true
+	}
+	if drain, is := all.Drains[slot]; is && (drain.Value.Until.IsZero() || drain.Value.Until.After(now)) {
+		return true
+	}
+	spec, _, known := all.InForce(record.Group)
+	return known && spec.Instance(record.Ordinal).ExcludeFromHealing
 }
 
 // down: the platform's word as it was reported last; where nothing was, the CVM may run.

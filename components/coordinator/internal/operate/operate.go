@@ -186,9 +186,9 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 	}
 	ops := []store.Op{put}
 	slot := v.Slots[next.Slot]
-	assigned, ownEnv := next.AssignedAfter(slot.Value.Assigned), next.OwnEnvAfter(slot.Value.OwnEnv)
-	if slot.Index != 0 && (assigned != slot.Value.Assigned || ownEnv != slot.Value.OwnEnv) {
-		slot.Value.Assigned, slot.Value.OwnEnv = assigned, ownEnv
+	assigned, ownEnv, heals := next.AssignedAfter(slot.Value.Assigned), next.OwnEnvAfter(slot.Value.OwnEnv), next.HealsAfter(slot.Value.Heals)
+	if slot.Index != 0 && (assigned != slot.Value.Assigned || ownEnv != slot.Value.OwnEnv || heals != slot.Value.Heals) {
+		slot.Value.Assigned, slot.Value.OwnEnv, slot.Value.Heals = assigned, ownEnv, heals
 		put, err := store.Put(store.SlotKey(next.Group, next.Slot), slot.Value, slot.Index)
 		if err != nil {
 			return err

@@ -214,6 +214,28 @@ func TestARefusedCreateIsNoHotLoop(t *testing.T) {
 	})
 }
 
+// TestR118_ARefusedReplacementIsNotSpent: the platform takes the creation of a CVM in the place of one
+// that is gone only after some time.
+func TestR118_ARefusedReplacementIsNotSpent(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		s := spec("one")
+		s.AutoHealing = &group.AutoHealing{Replace: group.ReplaceAuto}
+		w.apply(s)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.mu.Lock()
+		w.fault = func(call string) (bool, error) {
+			return !strings.HasPrefix(call, "create"), refusedIf(strings.HasPrefix(call, "create"))
+		}
+		w.mu.Unlock()
+		w.vanish("pg-1")
+		w.until("refusals", 10*time.Minute, func() bool { return len(w.made("create demo-pg-1")) == 4 })
+		w.mu.Lock()
+		w.fault = nil
+		w.mu.Unlock()
+		w.until("another CVM", 20*time.Minute, w.complete("one"))
+	})
+}
+
 func refusedIf(refused bool) error {
 	if refused {
 		return fmt.Errorf("%w: no capacity", platform.ErrRefused)

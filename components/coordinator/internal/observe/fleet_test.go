@@ -1,0 +1,137 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+	"cadre.dev/store"
+)
+
+// heardOf are the last reports by Slot.
+type heardOf map[string]reports.Received
+
+func (h heardOf) Of(slot string) (reports.Received, bool) {
+	r, ok := h[slot]
+	return r, ok
+}
+
+// crowd are the Slots of a group "db" beside which others are judged.
+type crowd struct {
+	*view.View
+	heardOf
+	now time.Time
+}
+
+func newCrowd() *crowd {
+	return &crowd{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), heardOf: heardOf{}, View: &view.View{
+		Slots: map[string]view.Rec[group.SlotRecord]{}, Operations: map[string]view.Rec[operation.Operation]{}, Admissions: map[string]view.Rec[policy.Admission]{},
+		Instances: map[string]view.Rec[group.InstanceStatus]{}, Boots: map[string]view.Boot{}, Drains: map[string]view.Rec[store.SlotMark]{},
+		Accepted: map[string]view.Accepted{"db": {Value: group.Spec{Name: "db", Replicas: 9}}},
+	}}
+}
+
+// add makes the next Slot, whose CVM runs and whose agent was heard some time ago.
+func (c *crowd) add(ago time.Duration) (slot string) {
+	n := len(c.Slots)
+	slot = fmt.Sprintf("db-%d", n)
+	c.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "db", Slot: slot, Ordinal: n}}
+	c.Admissions[slot] = view.Rec[policy.Admission]{Value: policy.Admission{Slot: slot, BootID: "boot-" + slot}}
+	c.Instances[slot] = view.Rec[group.InstanceStatus]{Value: group.InstanceStatus{Slot: slot, PlatformStatus: "running"}}
+	c.heardOf[slot] = reports.Received{BootID: "boot-" + slot, At: c.now.Add(-ago)}
+	return slot
+}
+
+// silent adds one that is silent since, and down one whose CVM stopped.
+func (c *crowd) silent(since time.Duration) string {
+	slot := c.add(since)
+	record := c.Slots[slot]
+	record.Value.SilenceFrom = c.now.Add(-since)
+	c.Slots[slot] = record
+	return slot
+}
+
+func (c *crowd) down(since time.Duration) string {
+	slot := c.silent(since)
+	c.Instances[slot] = view.Rec[group.InstanceStatus]{Value: group.InstanceStatus{Slot: slot, PlatformStatus: "stopped"}}
+	return slot
+}
+
+// TestTheFleetIsWhoeverIsExpected: heard, silent, or down, each with the time since when.
+func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
+	c := newCrowd()
+	c.add(time.Second)
+	c.add(time.Second)
+	c.silent(time.Minute)
+	c.down(time.Hour)
+	vanished := c.silent(2 * time.Hour)
+	c.Instances[vanished] = view.Rec[group.InstanceStatus]{Value: group.InstanceStatus{Slot: vanished, State: "Vanished"}}
+	other := c.add(time.Second) // of a Boot before
+	c.heardOf[other] = reports.Received{BootID: "another", At: c.now}
+	left := c.silent(time.Minute)
+	c.Boots[left] = view.Boot{BootLease: store.BootLease{BootID: "boot-" + left, State: store.LeaseEnded}}
+	f := fleet(c.View, c, c.now)
+	if f.Expected != 4 || f.Heard != 2 || f.Down != 2 || !slices.Equal(f.Silences, []time.Time{c.now.Add(-time.Minute)}) {
+		t.Errorf("%+v", f)
+	}
+	slices.SortFunc(f.Downs, time.Time.Compare)
+	if want := []time.Time{c.now.Add(-2 * time.Hour), c.now.Add(-time.Hour)}; !slices.Equal(f.Downs, want) {
+		t.Errorf("down since %v, want %v", f.Downs, want)
+	}
+}
+
+// TestWhoIsKeptAwayIsNoStorm: a Slot in a rollout's step, drained, or left out of healing is missed by
+// nobody, and what heals is no reason to think that nothing broke.
+func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
+	step := func(actor operation.Actor, phase operation.Phase) func(c *crowd, slot string) {
+		return func(c *crowd, slot string) {
+			c.Operations[slot] = view.Rec[operation.Operation]{Value: operation.Operation{ID: slot, Group: "db", Slot: slot, Actor: actor, Phase: phase}}
+		}
+	}
+	drain := func(until time.Duration) func(c *crowd, slot string) {
+		return func(c *crowd, slot string) {
+			mark := store.SlotMark{Slot: slot}
+			if until != 0 {
+				mark.Until = c.now.Add(until)
+			}
+			c.Drains[slot] = view.Rec[store.SlotMark]{Value: mark}
+		}
+	}
+	for name, one := range map[string]struct {
+		does   func(c *crowd, slot string)
+		counts bool
+	}{
+		"nothing of it":          {func(*crowd, string) {}, true},
+		"in a rollout's step":    {step(operation.ActorRollout, operation.Booting), false},
+		"in a person's step":     {step(operation.ActorOperator, operation.Acting), false},
+		"in healing's step":      {step(operation.ActorHealing, operation.Booting), true},
+		"after a step":           {step(operation.ActorRollout, operation.Done), true},
+		"drained":                {drain(0), false},
+		"drained for a while":    {drain(time.Minute), false},
+		"drained until just now": {drain(-time.Second), true},
+		"left out of healing": {func(c *crowd, _ string) {
+			spec := c.Accepted["db"]
+			spec.Value.Instances = []group.InstanceSettings{{Ordinal: 0, ExcludeFromHealing: true}, {Ordinal: 1, ExcludeFromHealing: true}, {Ordinal: 2, ExcludeFromHealing: true}}
+			c.Accepted["db"] = spec
+		}, false},
+	} {
+		c := newCrowd()
+		for _, slot := range []string{c.down(time.Minute), c.silent(time.Minute), c.add(time.Second)} {
+			one.does(c, slot)
+		}
+		want := rollout.Fleet{Expected: 1, Heard: 1}
+		if one.counts {
+			want.Expected, want.Down = 2, 1
+		}
+		if f := fleet(c.View, c, c.now); f.Expected != want.Expected || f.Heard != want.Heard || f.Down != want.Down {
+			t.Errorf("%s: %+v, want %+v", name, f, want)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// TestR118_AReplacementThatCameToNothingIsTriedAgain: after the waits of any attempts, and what the
+// platform said is told. Where the old CVM is gone already, the Slot is filled, and is not given up.
+func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
+	f := heals(3, "none").gone(1, time.Hour).tried(1, 0, 3*time.Minute)
+	f.spec.AutoHealing.Replace = group.ReplaceAuto
+	f.rec.Slots[1].Heals.LastKind = string(operation.Replace)
+	for range 3 {
+		f.op(1, operation.Failed, func(op *operation.Operation) {
+			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Replace, operation.ActorHealing, "", 1, operation.CauseRefused
+			op.Reason, op.EndedAt = "the platform refused: no quota", f.now.Add(-time.Minute-59*time.Second)
+		})
+	}
+	p := f.plan()
+	wantHeld(t, p, "db-1", HoldHealDeferred)
+	if text := actionOf(t, p, "db-1").Holds[0].Message; !strings.Contains(text, "no quota") || !strings.Contains(text, "attempt 4") {
+		t.Errorf("told: %s", text)
+	}
+	f.now = f.now.Add(time.Second)
+	wantExecutes(t, f.plan(), "REPLACE db-1")
+
+	f.rec.Slots[1].Heals.Replacements = 1
+	f.rec.Slots[1] = f.rec.Slots[1].Unbound("replaced", f.now)
+	p = f.plan()
+	wantExecutes(t, p, "CREATE db-1")
+	for _, c := range p.Status.Conditions {
+		if c.Type == ConditionQuarantined {
+			t.Errorf("given up while it is filled: %s", c.Message)
+		}
+	}
+}
+
+// TestR115_WhoWentOnAnotherDayKeepsNoDisk: of the cluster's members only those that went when this one
+// did are a reason to leave it alone.
+func TestR115_WhoWentOnAnotherDayKeepsNoDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		of       []time.Duration
+		replaced bool
+	}{
+		"alone":                {nil, true},
+		"beside one of a week": {[]time.Duration{7 * 24 * time.Hour}, true},
+		"beside one of later":  {[]time.Duration{time.Minute}, true},
+		"beside one with it":   {[]time.Duration{time.Hour + 9*time.Minute}, false},
+	} {
+		f := heals(3, "none").gone(1, time.Hour)
+		f.spec.AutoHealing.Replace = group.ReplaceAuto
+		f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+		f.rec.Slots[1].SilenceFrom = f.now.Add(-time.Hour)
+		f.obs.Fleet = Fleet{Expected: 20, Heard: 20, Down: 1 + len(c.of), Downs: []time.Time{f.now.Add(-time.Hour)}}
+		for _, ago := range c.of {
+			f.obs.Fleet.Downs = append(f.obs.Fleet.Downs, f.now.Add(-ago))
+		}
+		p := f.plan()
+		if got := slices.Contains(executes(p), "REPLACE db-1"); got != c.replaced {
+			t.Errorf("%s: replaced %t: %s", name, got, p.Message)
+		}
+	}
+}
+
+// TestR115_TheWayOutHelps: who is told to heal a Slot by hand is told what the Slot's CVM allows.
+func TestR115_TheWayOutHelps(t *testing.T) {
+	gone := func(heals *group.Heals, beside bool) *fixture {
+		f := heals3(heals).gone(1, time.Hour)
+		if beside {
+			f.stopped(0)
+		}
+		return f
+	}
+	for name, c := range map[string]struct {
+		f               *fixture
+		predicate, want string
+	}{
+		"gone, in a storm":   {gone(nil, true), HoldHealStorm, "replace db-1"},
+		"gone, and given up": {gone(&group.Heals{Attempts: 1, Replacements: 1}, false), HoldQuarantined, "replace db-1"},
+		"stopped, given up":  {heals3(&group.Heals{Attempts: 10}).stopped(1), HoldQuarantined, "restart db-1, or cadre instance replace db-1"},
+	} {
+		p := c.f.plan()
+		holds := actionOf(t, p, "db-1").Holds
+		i := slices.IndexFunc(holds, func(h Hold) bool { return h.Predicate == c.predicate })
+		if i < 0 || !strings.HasSuffix(holds[i].Message, ": cadre instance "+c.want) {
+			t.Errorf("%s: %+v", name, holds)
+		}
+	}
+}
+
+// heals3 is three Slots that healing may replace, of which ordinal 1 was healed before.
+func heals3(before *group.Heals) *fixture {
+	f := heals(3, "none")
+	f.spec.AutoHealing.Replace = group.ReplaceAuto
+	f.rec.Slots[1].Heals = before
+	return f
+}
