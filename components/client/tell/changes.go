@@ -52,7 +52,7 @@ func withoutDigits(s string) string {
 }
 
 func slotLine(i group.InstanceStatus) string {
-	text := fmt.Sprintf("%s: %s, %s", i.Slot, i.State, i.Health)
+	text := fmt.Sprintf("%s: %s, %s", Slot(i.Slot, i.Extra), i.State, i.Health)
 	if r := Role(i); r != "" {
 		text += ", " + r
 	}

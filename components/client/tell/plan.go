@@ -57,7 +57,7 @@ func Because(a rollout.Action, now time.Time) string {
 
 // Step is one planned step in one line: "web-1: update (follower) 3f2a1b0c -> 9a8b7c6d, held: paused".
 func Step(a rollout.Action, now time.Time) string {
-	text := a.Slot + ": " + strings.ToLower(string(a.Kind))
+	text := Slot(a.Slot, a.Extra) + ": " + strings.ToLower(string(a.Kind))
 	if c := Class(a.Class); c != "" {
 		text += " (" + c + ")"
 	}

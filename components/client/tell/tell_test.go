@@ -36,11 +36,13 @@ func TestStepsAreSaidInOrder(t *testing.T) {
 		{Slot: "web-0", Kind: operation.Update, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Holds: []rollout.Hold{
 			{Predicate: "max_unavailable", Message: "1 of 1 in use"}, {Predicate: "min_ready", Until: noon.Add(12 * time.Second)}}},
 		{Slot: "web-2", Kind: operation.Create, To: "ffeeddccbbaa9988", Operation: "op", Phase: operation.Booting},
+		{Slot: "web-3", Kind: operation.Delete, Extra: true, Execute: true},
 	}}, noon)
 	want := []string{
 		"1. web-1: update (follower) a1b2c3d4 -> ffeeddcc, now: nothing to drain",
 		"2. web-0: update a1b2c3d4 -> ffeeddcc, held: max_unavailable: 1 of 1 in use; min_ready (12s left)",
 		"3. web-2: create ffeeddcc, booting",
+		"4. web-3 (extra): delete, now",
 	}
 	for i := range want {
 		if got[i] != want[i] {

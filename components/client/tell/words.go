@@ -100,6 +100,14 @@ func Role(i group.InstanceStatus) string {
 	return i.Role
 }
 
+// Slot is a Slot's name, marked where it is there for the time of a rollout only: "web-3 (extra)".
+func Slot(slot string, extra bool) string {
+	if extra {
+		return slot + " (extra)"
+	}
+	return slot
+}
+
 // Why a Slot is as it is; "" when nothing is the matter.
 func Why(i group.InstanceStatus) string {
 	parts := []string{}

@@ -101,7 +101,6 @@ func TestR132_AChangeThatCostsMoreThanIsAllowedIsRefusedAsAWhole(t *testing.T) {
 		{ActionRefresh, compose, []string{"template.compose"}},
 		{ActionNone, compose, []string{"template.compose", "meta.tier"}},
 		{ActionNone, func(s *Spec) { s.Replicas = 5 }, nil},
-		{ActionRestart, func(s *Spec) { s.AppID = strings.Repeat("cd", 20) }, []string{"app_id"}},
 	} {
 		got := edit(c.allowed, c.change)
 		var paths []string

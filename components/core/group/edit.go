@@ -14,15 +14,29 @@ func EditProblems(old, next Spec) []Problem {
 		problems = append(problems, Problem{Path: "template.disk_gb", Rule: "R131", Message: fmt.Sprintf(
 			"%s, and the spec in force says %d: a disk only grows, so leave it at %d or give more; for smaller disks make a new group and move the data", word, from, from)})
 	}
-	return append(problems, tooHarsh(old, next)...)
+	changes := Changes(old, next)
+	return append(append(problems, beyondRollouts(changes)...), tooHarsh(changes, MostDisruptive(next))...)
 }
 
-// tooHarsh is R132: a change that costs more than next allows is refused as a whole, so that
-// nothing of it is done by half.
-func tooHarsh(old, next Spec) []Problem {
-	allowed := MostDisruptive(next)
+// beyondRollouts are the changes that no rollout can make, whatever next allows: its old CVMs
+// would stay what they are and its new ones would be strangers to them.
+func beyondRollouts(changes []Change) []Problem {
 	var problems []Problem
-	for _, c := range Exceeding(Changes(old, next), allowed) {
+	for _, c := range Exceeding(changes, ActionRestart) {
+		problems = append(problems, Problem{Path: c.Path, Rule: "R131", Message: fmt.Sprintf(
+			"cannot change (%s): no rollout moves a member there, so the group would be split: put back what the group has, or make another group and move the data", c.Class)})
+	}
+	return problems
+}
+
+// tooHarsh is R132: a change that costs more than is allowed is refused as a whole, so that
+// nothing of it is done by half. What no rollout can make is refused already.
+func tooHarsh(changes []Change, allowed UpdateAction) []Problem {
+	var problems []Problem
+	for _, c := range Exceeding(changes, allowed) {
+		if c.Class.Harsher(ActionRestart) {
+			continue
+		}
 		problems = append(problems, Problem{Path: c.Path, Rule: "R132", Message: fmt.Sprintf(
 			"action_not_allowed: the change takes %s, and update_policy.most_disruptive_allowed_action is %s: leave the field as it is, or allow %s", c.Class, allowed, c.Class)})
 	}

@@ -7,6 +7,35 @@ import (
 	"cadre.dev/core/group"
 )
 
+// TestR131_WhatNoRolloutCanChangeIsRefused, whatever the spec allows: its new CVMs would be in
+// another app than its old ones.
+func TestR131_WhatNoRolloutCanChangeIsRefused(t *testing.T) {
+	one, other := strings.Repeat("ab", 20), strings.Repeat("cd", 20)
+	for _, c := range []struct {
+		name     string
+		old, new group.Spec
+		path     string // "": it may
+	}{
+		{"the same app", group.Spec{AppID: one}, group.Spec{AppID: one}, ""},
+		{"the app is written down", group.Spec{}, group.Spec{AppID: one}, ""},
+		{"the app is left out", group.Spec{AppID: one}, group.Spec{}, ""},
+		{"another app", group.Spec{AppID: one}, group.Spec{AppID: other}, "app_id"},
+		{"another platform", group.Spec{Platform: "phala"}, group.Spec{Platform: "dstack"}, "platform"},
+	} {
+		for _, allowed := range append(group.UpdateActions(), "") {
+			c.new.UpdatePolicy.MostDisruptiveAllowedAction = allowed
+			got := group.EditProblems(c.old, c.new)
+			switch {
+			case c.path == "" && len(got) > 0:
+				t.Errorf("%s: %v", c.name, got)
+			case c.path == "":
+			case len(got) != 1 || got[0].Path != c.path || got[0].Rule != "R131" || !strings.Contains(got[0].Message, "make another group"):
+				t.Errorf("%s, allowed %q: %v, want one problem of %s with the way out", c.name, allowed, got, c.path)
+			}
+		}
+	}
+}
+
 func TestR131_ADiskOnlyGrows(t *testing.T) {
 	for _, c := range []struct {
 		name     string

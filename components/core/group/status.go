@@ -114,6 +114,9 @@ type InstanceStatus struct {
 	// OwnEnv tells of values of env that the Slot has of its own: applied, unapplied, or empty
 	// where it has none and was given none (R143).
 	OwnEnv string `json:"own_env,omitempty"`
+	// Extra: the Slot is there for the time of a rollout (max_surge), and goes with its disk
+	// when that ends.
+	Extra bool `json:"extra,omitempty"`
 	// Drain and Protection are an operator's marks on the Slot, in force (R139).
 	Drain      *Mark `json:"drain,omitempty"`
 	Protection *Mark `json:"protection,omitempty"`

@@ -96,6 +96,9 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	if n+1 <= limit || c.m.down() && certain {
 		return nil
 	}
+	if limit == 0 && n == 0 {
+		return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable before an extra slot is available; to go without one: max_unavailable_fixed = 1", text)}
+	}
 	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
 }
 

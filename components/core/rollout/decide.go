@@ -127,7 +127,7 @@ func (w *world) inProgress() []Action {
 		actions = append(actions, Action{
 			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, Note: op.Note, By: op.By, From: op.From, To: op.To, Execute: true,
 			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, SkipDrain: op.SkipDrain, Sick: op.Sick, WasUnavailable: op.WasUnavailable, Quorum: op.QuorumSnapshot,
-			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Follows: op.Follows, Attempt: op.Attempt, Service: op.Service, Force: op.Force,
+			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Follows: op.Follows, Attempt: op.Attempt, Service: op.Service, Force: op.Force, Extra: m.record.Extra,
 		})
 	}
 	return actions
@@ -152,7 +152,7 @@ func (w *world) action(c candidate) Action {
 		a.From = m.record.Assigned
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)
-	a.Joins, a.Extra = w.joins(c), m.extra
+	a.Joins, a.Extra = w.joins(c), m.record.Extra
 	if c.kind == operation.Create {
 		a.From = ""
 		return a

@@ -87,7 +87,7 @@ type Action struct {
 	Joins bool `json:"joins,omitempty"`
 	// ForEnv: the update gives the Slot values of env of its own, at the Revision that it has.
 	ForEnv bool `json:"for_env,omitempty"`
-	// Extra: what it makes is there for the time of a rollout (max_surge).
+	// Extra: the Slot is there for the time of a rollout (max_surge).
 	Extra bool `json:"extra,omitempty"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
 	Attempt int `json:"attempt,omitempty"`

@@ -117,7 +117,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	if since := m.since(); !since.IsZero() {
 		s.Since = &since
 	}
-	s.Heals, s.OwnEnv = m.record.Heals, w.ownEnvWord(m)
+	s.Heals, s.OwnEnv, s.Extra = m.record.Heals, w.ownEnvWord(m), m.record.Extra
 	s.Drain, s.Protection = m.seen.Drain.told(), m.seen.Protection.told()
 	if r := m.seen.Refusal; r != nil && (m.seen.Admission == nil || r.At.After(m.seen.Admission.AdmittedAt)) {
 		s.LastRefusal = fmt.Sprintf("%s: %s", r.Code, r.Message)

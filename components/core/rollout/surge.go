@@ -9,12 +9,14 @@ import (
 )
 
 // Extra members (R15a): for the time of a rollout a group with max_surge has some more, so
-// that as many serve as it is to have while one of them is away. They are made like every
+// that as many serve as it is to have while one of them is away; one that may spare nobody also
+// for what is asked for by a Slot's name (byname.go). They are made like every
 // Slot that is made during a rollout, at the stable Revision (R107; a platform makes no CVM at
 // content that no CVM of the app had yet), and updated first: their ordinals are the highest.
 // They have disks of their own, of which nobody needs the data when they go.
 
-// extras are the ordinals of the Slots that the group has for the time of its rollout.
+// extras are the ordinals of the Slots that the group has for the time of its rollout, or of what
+// is asked for by name.
 func (w *world) extras() []int {
 	limit := group.MaxSurge(w.spec)
 	r := w.rec.Rollout
@@ -23,19 +25,21 @@ func (w *world) extras() []int {
 	}
 	// What a newer spec finds is of use to the rollout that begins with it.
 	current := r.To == w.target
-	if current && (r.State == operation.Complete || r.State == operation.PartitionReached) {
+	over := w.spec.UpdatePolicy.Type == group.Opportunistic || current && (r.State == operation.Complete || r.State == operation.PartitionReached)
+	named := w.wantedByName()
+	if over && named == 0 {
 		return nil
 	}
 	// have holds the ordinals with an extra Slot, and whether that has a CVM or a step.
 	taken, have := map[int]bool{}, map[int]bool{}
-	left := 0
+	waits := 0
 	for i := range w.rec.Slots {
 		one := &w.rec.Slots[i]
 		switch {
 		case one.Group != w.spec.Name && one.Group != "":
 		case w.spec.HasOrdinal(one.Ordinal):
 			if w.waitsAtWork(one) {
-				left++
+				waits++
 			}
 		case one.Extra:
 			have[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
@@ -50,17 +54,20 @@ func (w *world) extras() []int {
 			taken[o.Ordinal] = true
 		}
 	}
+	left := named
+	if current && r.State == operation.Running && !w.surgeWaits() {
+		left += waits
+	}
 	if left == 1 && w.spec.Replicas == 1 && group.HasVoters(w.spec) {
 		left = 2 // of two voters none can be spared
 	}
-	making := current && r.State == operation.Running && !w.surgeWaits()
 	var out []int
 	first := 0
 	if all := w.spec.Ordinals(); len(all) > 0 {
 		first = all[len(all)-1] + 1
 	}
 	for n := first; len(out) < limit && n < first+limit+len(taken) && n < group.MaxReplicas; n++ {
-		if have[n] || making && !taken[n] && len(out) < left {
+		if have[n] || !taken[n] && len(out) < left {
 			out = append(out, n)
 		}
 	}
@@ -73,7 +80,7 @@ func (w *world) underWay(slot string) bool {
 }
 
 // surgeWaits: the rollout waits for somebody, so that it keeps the extra members that it has and
-// makes none: nothing would be updated behind one.
+// makes none: nothing would be updated behind one. What is asked for by name makes its own.
 func (w *world) surgeWaits() bool {
 	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.gate(w.target).Allowed {
 		return true

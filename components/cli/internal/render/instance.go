@@ -22,7 +22,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 	}
 	var b strings.Builder
 	b.WriteString(s.Fields(
-		Field{"slot", Cell{st.Slot, Bold}},
+		Field{"slot", Cell{tell.Slot(st.Slot, st.Extra), Bold}},
 		Field{"group", Cell{st.Group, Plain}},
 		Field{"state", Cell{st.State + age, stateTone(st.State)}},
 		Field{"health", Cell{st.Health, healthTone(st.Health)}},

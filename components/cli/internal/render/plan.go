@@ -42,7 +42,7 @@ func actions(s Style, p rollout.Plan, now time.Time) string {
 	rows := [][]Cell{}
 	for n, a := range p.Actions {
 		rows = append(rows, []Cell{
-			C(fmt.Sprint(n + 1)), T(a.Slot, Bold), C(strings.ToLower(string(a.Kind))), C(tell.Class(a.Class)), C(tell.Arrow(a.From, a.To)),
+			C(fmt.Sprint(n + 1)), T(tell.Slot(a.Slot, a.Extra), Bold), C(strings.ToLower(string(a.Kind))), C(tell.Class(a.Class)), C(tell.Arrow(a.From, a.To)),
 			when(a), C(tell.Because(a, now)),
 		})
 	}

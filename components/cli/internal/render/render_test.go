@@ -6,7 +6,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"cadre.dev/client"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 )
 
 // On a terminal no line is wider than it, or a picture could not be redrawn.
@@ -19,6 +22,21 @@ func TestNothingIsWiderThanTheTerminal(t *testing.T) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, " ")); n > width {
 				t.Errorf("width %d: line of %d columns: %q", width, n, line)
 			}
+		}
+	}
+}
+
+// TestExtraSlotsAreTold: whoever sees a fourth member of three learns that it goes again.
+func TestExtraSlotsAreTold(t *testing.T) {
+	one := group.InstanceStatus{Slot: "web-3", Ordinal: 3, State: "Available", Extra: true}
+	plan := rollout.Plan{Group: "web", Actions: []rollout.Action{{Slot: "web-3", Kind: operation.Update, Extra: true, Execute: true}}}
+	for name, text := range map[string]string{
+		"list":     Instances(Style{}, []group.InstanceStatus{one}, time.Unix(0, 0)),
+		"plan":     Plan(Style{}, plan, time.Unix(0, 0)),
+		"describe": Instance(Style{}, client.Instance{Status: one}, time.Unix(0, 0)),
+	} {
+		if !strings.Contains(text, "web-3 (extra)") {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

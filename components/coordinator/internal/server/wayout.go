@@ -195,11 +195,12 @@ func (c *caller) deleteWarnings(name string, disks bool) []string {
 }
 
 // leaving are the recorded Slots that a spec does not ask for, and those of them whose
-// disks would be deleted though no request names them.
+// disks would be deleted though no request names them. Extra Slots of a rollout go with it, not
+// by the spec, and nobody has to give up their disks.
 func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 	named := c.view.DeleteDisks[spec.Name].Value.Slots
 	for _, record := range c.view.SlotsOf(spec.Name) {
-		if spec.HasOrdinal(record.Ordinal) {
+		if record.Extra || spec.HasOrdinal(record.Ordinal) {
 			continue
 		}
 		slots = append(slots, record.Slot)

@@ -290,6 +290,8 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(a, t, store.SlotKey("pg", "pg-2"), group.SlotRecord{Group: "pg", Slot: "pg-2", Ordinal: 2, VMUUID: "vm-2"})
+	// One for the time of a rollout goes by itself: it leaves by no spec, and its disk is nobody's.
+	put(a, t, store.SlotKey("pg", "pg-3"), group.SlotRecord{Group: "pg", Slot: "pg-3", Ordinal: 3, VMUUID: "vm-3", Extra: true})
 	req := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw, ExpectedIndex: index, DryRun: true}
 	dry, err := a.ApplyGroup(ctx, req)
 	if err != nil || strings.Join(dry.GetHeldDisks(), " ") != "pg-2" || strings.Join(dry.GetLeaving(), " ") != "pg-2" {

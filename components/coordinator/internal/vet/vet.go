@@ -59,12 +59,32 @@ func (v *Vet) edit(records *view.View, spec group.Spec, index uint64) error {
 		problems = append(problems, v.image(spec.Template.OSImage)...)
 	}
 	if ok {
-		problems = append(problems, group.EditProblems(accepted.Value, spec)...)
+		problems = append(problems, group.EditProblems(inItsApp(records, accepted.Value, spec), spec)...)
 	}
 	problems = append(problems, taken(spec, accepted.Value, records.Before(index))...)
 	// What hooks and checks name can change while the content does not.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)
+}
+
+// inItsApp is accepted with the app that the group's CVMs are in, which next is to stay in: the
+// first create allots one that no spec may name yet. Of several, which a group that was split has,
+// next may name any; a group that is recorded and has no CVM yet may move.
+func inItsApp(records *view.View, accepted, next group.Spec) group.Spec {
+	recorded, apps := records.SlotsOf(accepted.Name), []string{}
+	for _, r := range recorded {
+		if r.AppID != "" {
+			apps = append(apps, plainApp(r.AppID))
+		}
+	}
+	switch {
+	case len(recorded) == 0: // nobody knows
+	case len(apps) == 0, slices.Contains(apps, plainApp(next.AppID)):
+		accepted.AppID = next.AppID
+	case !slices.Contains(apps, plainApp(accepted.AppID)):
+		accepted.AppID = apps[0]
+	}
+	return accepted
 }
 
 // taken are the names of spec that others have. What the accepted one claims already is not

@@ -221,6 +221,43 @@ func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 	}
 }
 
+// TestR131_TheAppIsTheOneThatTheCVMsAreIn, whether or not the spec in force names it.
+func TestR131_TheAppIsTheOneThatTheCVMsAreIn(t *testing.T) {
+	one, other := strings.Repeat("ab", 20), strings.Repeat("cd", 20)
+	app := func(id string) func(*group.Spec) { return func(s *group.Spec) { s.AppID = id } }
+	for name, c := range map[string]struct {
+		bound    []string // apps of the recorded Slots
+		old, new string
+		may      bool
+	}{
+		"another than is named":               {[]string{one, one}, one, other, false},
+		"another than was allotted":           {[]string{one, ""}, "", other, false},
+		"the allotted one is written down":    {[]string{one, one}, "", one, true},
+		"the name is left out":                {[]string{one}, one, "", true},
+		"nothing is recorded":                 {nil, one, other, false},
+		"no CVM was made yet":                 {[]string{"", ""}, one, other, true},
+		"a split group goes back to its app":  {[]string{one, other}, other, one, true},
+		"a split group goes to a third one":   {[]string{one, other}, other, strings.Repeat("ef", 20), false},
+		"another writing of the platform's":   {[]string{"0x" + strings.ToUpper(one)}, "", one, true},
+		"nothing changes in an app of before": {[]string{one}, one, one, true},
+	} {
+		old, next := spec(app(c.old)), spec(app(c.new))
+		v := records(next, 9, &old, 8)
+		v.Slots = map[string]view.Rec[group.SlotRecord]{}
+		for i, id := range c.bound {
+			slot := group.SlotName("pg", i)
+			v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot, Ordinal: i, AppID: id}}
+		}
+		judge := vet.New(ownApp, nil)
+		for way, err := range map[string]error{"edit": judge.Edit(v, next), "stored": judge.Stored(v, "pg")} {
+			var refused *group.ValidationError
+			if c.may != (err == nil) || err != nil && (!errors.As(err, &refused) || refused.Problems[0].Path != "app_id") {
+				t.Errorf("%s, %s: %v", name, way, err)
+			}
+		}
+	}
+}
+
 // TestNamesThatOthersHaveAreRefused, all of them at once and with what else is wrong.
 func TestNamesThatOthersHaveAreRefused(t *testing.T) {
 	db := spec(func(s *group.Spec) {

@@ -86,6 +86,7 @@ type planData struct {
 type planStep struct {
 	Slot    string     `tfsdk:"slot"`
 	Ordinal int64      `tfsdk:"ordinal"`
+	Extra   bool       `tfsdk:"extra"`
 	Kind    string     `tfsdk:"kind"`
 	From    string     `tfsdk:"from_revision"`
 	To      string     `tfsdk:"to_revision"`
@@ -108,7 +109,7 @@ func newPlanData() datasource.DataSource {
 			"target_revision": text("Revision that the spec asks for."), "stable_revision": text("Last revision whose rollout completed."),
 			"message": text("What happens, in one line."), "warnings": textList("What will hurt."),
 			"actions": listed("Steps, in order.", map[string]schema.Attribute{
-				"slot": text("Slot."), "ordinal": whole("Its ordinal."), "kind": text("What is done."), "from_revision": text("Revision before."), "to_revision": text("Revision after."),
+				"slot": text("Slot."), "ordinal": whole("Its ordinal."), "extra": flagged("Whether the slot is there for the time of a rollout only (`max_surge`)."), "kind": text("What is done."), "from_revision": text("Revision before."), "to_revision": text("Revision after."),
 				"execute": flagged("Whether it may begin now."), "when": text("`now`, `held`, or the phase that it is in."), "text": text("The step in one line."), "holds": listed("What it waits for.", hold),
 			}),
 		},
@@ -122,7 +123,7 @@ func newPlanData() datasource.DataSource {
 func planOf(name string, p rollout.Plan) planData {
 	out := planData{Group: name, Target: p.Target, Stable: p.Stable, Message: p.Message, Warnings: append([]string{}, p.Warnings...), Actions: []planStep{}}
 	for _, a := range p.Actions {
-		s := planStep{Slot: a.Slot, Ordinal: int64(a.Ordinal), Kind: string(a.Kind), From: a.From, To: a.To, Execute: a.Execute, When: tell.When(a), Text: tell.Step(a, time.Now()), Holds: []planHold{}}
+		s := planStep{Slot: a.Slot, Ordinal: int64(a.Ordinal), Extra: a.Extra, Kind: string(a.Kind), From: a.From, To: a.To, Execute: a.Execute, When: tell.When(a), Text: tell.Step(a, time.Now()), Holds: []planHold{}}
 		for _, h := range a.Holds {
 			s.Holds = append(s.Holds, planHold{Predicate: h.Predicate, Message: h.Message})
 		}
@@ -182,6 +183,7 @@ type instancesData struct {
 type instanceOf struct {
 	Slot       string `tfsdk:"slot"`
 	Ordinal    int64  `tfsdk:"ordinal"`
+	Extra      bool   `tfsdk:"extra"`
 	InstanceID string `tfsdk:"instance_id"`
 	AppID      string `tfsdk:"app_id"`
 	VIP        string `tfsdk:"vip"`
@@ -197,7 +199,7 @@ func newInstancesData() datasource.DataSource {
 	return &question[instancesData]{
 		name: "instances", about: "The slots of a group and the CVMs that fill them.",
 		attributes: map[string]schema.Attribute{"instances": listed("By ordinal.", map[string]schema.Attribute{
-			"slot": text("Slot."), "ordinal": whole("Its ordinal."), "instance_id": text("Instance that fills it."), "app_id": text("The platform's application."), "vip": text("Virtual address."),
+			"slot": text("Slot."), "ordinal": whole("Its ordinal."), "extra": flagged("Whether it is there for the time of a rollout only (`max_surge`)."), "instance_id": text("Instance that fills it."), "app_id": text("The platform's application."), "vip": text("Virtual address."),
 			"state": text("One word, such as `Available`."), "health": text("`Healthy`, `Unhealthy` or `Unknown`."), "role": text("What the workload says that it is."),
 			"revision": text("Revision that it proved."), "assigned_revision": text("Revision that the leader decided for it."), "reason": text("Why it is so."),
 		})},
@@ -213,6 +215,6 @@ func newInstancesData() datasource.DataSource {
 }
 
 func instanceOfStatus(i group.InstanceStatus) instanceOf {
-	return instanceOf{Slot: i.Slot, Ordinal: int64(i.Ordinal), InstanceID: i.InstanceID, AppID: i.AppID, VIP: i.VIP, State: i.State, Health: i.Health, Role: i.Role,
+	return instanceOf{Slot: i.Slot, Ordinal: int64(i.Ordinal), Extra: i.Extra, InstanceID: i.InstanceID, AppID: i.AppID, VIP: i.VIP, State: i.State, Health: i.Health, Role: i.Role,
 		Revision: i.Observed, Assigned: i.Assigned, Reason: tell.Why(i)}
 }
