@@ -248,6 +248,15 @@ func TestContextFile(t *testing.T) {
 	if _, err := client.LoadContext(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("readable by others: %v", err)
 	}
+	for text, hint := range map[string]bool{`{"cluster":"demo","nope":1}`: true, `{"cluster":1}`: false} {
+		strange := filepath.Join(t.TempDir(), "strange.json")
+		if err := os.WriteFile(strange, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.LoadContext(strange); err == nil || strings.Contains(err.Error(), "another version") != hint {
+			t.Errorf("LoadContext of %s: %v", text, err)
+		}
+	}
 	if err := want.Save(filepath.Join(dir, "cadre", "prod.json")); err != nil {
 		t.Fatal(err)
 	}

@@ -160,6 +160,10 @@ func LoadContext(path string) (Context, error) {
 	dec.DisallowUnknownFields()
 	var c Context
 	if err := dec.Decode(&c); err != nil {
+		// What only a strict reader refuses is a field that this version does not know.
+		if json.Unmarshal(text, &Context{}) == nil {
+			return Context{}, fmt.Errorf("context %s: %w: written by another version of cadre?", path, err)
+		}
 		return Context{}, fmt.Errorf("context %s: %w", path, err)
 	}
 	return c, c.check(path)

@@ -134,7 +134,7 @@ var Records = []Kind{
 	{TermKey, typeOf[TermRecord](), Leader, 1 * kib,
 		"The Term, raised in the transaction that takes the lock. Every leader write checks the session on lease/coordinator and the index of this key."},
 	{StateKey, typeOf[StateRecord](), Leader, 1 * kib,
-		"How far the records have come: it grows with each Term, each recorded Operation, each platform call and at least once a minute. Agents keep the highest they saw, so that a restore within one Term is noticed. Never deleted."},
+		"How far the records have come: it grows with each Term, each recorded Operation, each platform call and at least every half minute. Agents keep the highest they saw, so that a restore within one Term is noticed. Never deleted."},
 }
 
 // KindOf finds the row of the table for key: ErrBadKey or ErrUnknownKey.

@@ -177,7 +177,7 @@ func TestVariables(t *testing.T) {
 		"g.hcl": "variable \"n\" {}\ngroup \"web\" {\n platform = \"phala\"\n replicas = var.n\n template {\n compose = \"x\"\n instance_type = var.kind\n os_image = \"o\"\n }\n update_policy {}\n}\n",
 		"v.txt": "n = 5\nkind = \"tdx.small\"\n",
 	})
-	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, nil); err == nil || !strings.Contains(err.Error(), "g.hcl:1: Variable without a value: give -var n=...") {
+	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, nil); err == nil || !strings.Contains(err.Error(), "g.hcl:1: Variable without a value: give --var n=..., a line of a --var-file, or a default") {
 		t.Errorf("without a value: %v", err)
 	}
 	vars, err := CollectVars([]string{"n=7"}, []string{filepath.Join(dir, "v.txt")})

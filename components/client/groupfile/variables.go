@@ -10,7 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ReadVars reads a -var-file: one "name = value" argument per line, HCL literals.
+// ReadVars reads a --var-file: one "name = value" argument per line, HCL literals.
 func ReadVars(path string) (map[string]string, error) {
 	text, err := readBounded(path)
 	if err != nil {
@@ -41,11 +41,11 @@ func ReadVars(path string) (map[string]string, error) {
 	return out, nil
 }
 
-// ParseVar reads one -var flag, "name=value".
+// ParseVar reads one --var flag, "name=value".
 func ParseVar(flag string) (name, value string, err error) {
 	name, value, ok := strings.Cut(flag, "=")
 	if !ok || !hclsyntax.ValidIdentifier(name) {
-		return "", "", fmt.Errorf("-var %q: want name=value", flag)
+		return "", "", fmt.Errorf("--var %q: want name=value", flag)
 	}
 	return name, value, nil
 }
@@ -107,7 +107,7 @@ func (l *loader) variable(s source, b *hclsyntax.Block, declared map[string]bool
 		return
 	}
 	if fallback == nil {
-		l.add(b.DefRange(), "Variable without a value", fmt.Sprintf("give -var %s=... or a default", name))
+		l.add(b.DefRange(), "Variable without a value", fmt.Sprintf("give --var %s=..., a line of a --var-file, or a default", name))
 		l.values[name] = cty.DynamicVal
 		return
 	}
@@ -141,7 +141,7 @@ func asText(v cty.Value) (string, bool) {
 	return "", false
 }
 
-// CollectVars merges -var-file and -var flags; the flags win, the last one first of all.
+// CollectVars merges --var-file and --var flags; the flags win, the last one first of all.
 func CollectVars(flags, files []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, f := range files {

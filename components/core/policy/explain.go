@@ -223,7 +223,7 @@ func (e Explanation) next() []string {
 		}
 		out = append(out, fmt.Sprintf("find out why two boots claim the slot; `cadre admission revoke instance %s` shuts both out", e.BoundInstance))
 	default:
-		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/admission.md")
+		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/reason-codes.md")
 	}
 	for _, a := range e.Allowed {
 		if a.Code == CodeRevisionNotApproved && e.Code != CodeRevisionNotApproved {

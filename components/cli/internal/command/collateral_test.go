@@ -69,7 +69,7 @@ func TestCollateralRefusesBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		"no family":      {[]string{"collateral", "fetch"}, 2, "arg"},
+		"no family":      {[]string{"collateral", "fetch"}, 2, "FMSPC is missing"},
 		"odd family":     {[]string{"collateral", "fetch", "90C0"}, 2, "12 lower-case hex"},
 		"odd address":    {[]string{"collateral", "fetch", attestsim.FMSPC(), "--pccs", "ftp://x"}, 2, "pccs"},
 		"nobody there":   {[]string{"collateral", "fetch", attestsim.FMSPC(), "--pccs", "http://127.0.0.1:1"}, 1, "127.0.0.1:1"},

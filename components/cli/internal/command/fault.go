@@ -30,7 +30,7 @@ processes.`,
 	}
 	for _, f := range []struct{ use, short, done string }{
 		{"pause", "Stop all processes of a CVM or of one service", "paused"},
-		{"resume", "Let them go on", "running again"},
+		{"resume", "Let paused processes go on", "running again"},
 	} {
 		var service string
 		sub := &cobra.Command{

@@ -111,7 +111,9 @@ func (a *App) instanceRestart() *cobra.Command {
 	var wait waitFlags
 	c := &cobra.Command{
 		Use: "restart SLOT", Short: "Ask for a restart of one slot, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `The slot is drained and its CVM restarts on its disk.
+		Long: `The slot is drained and its CVM restarts on its disk, under its group's budget and quorum
+rules. Until they let it begin it waits: ` + "`cadre operation requests`" + ` lists it, and
+` + "`cadre operation cancel`" + ` takes it back.
 
 With --service only that service's workload starts anew, in its container: the CVM and what
 it proved stay, and the platform is not called. The compose file has an x-cadre key for such

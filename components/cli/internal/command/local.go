@@ -67,7 +67,7 @@ func (a *App) localStatus(dir *string) *cobra.Command {
 // localPower starts or stops a CVM as the platform's API does.
 func (a *App) localPower(dir *string, verb string) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " CVM", Short: verb + " a CVM on its disk, as the platform's API does", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
+		Use: verb + " CVM", Short: strings.ToUpper(verb[:1]) + verb[1:] + " a CVM on its disk, as the platform's API does", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			info, err := localcloud.ReadInfo(*dir)
 			if err != nil {

@@ -27,7 +27,7 @@ func (f *markFlags) bind(c *cobra.Command) {
 func (f *markFlags) check() error {
 	switch {
 	case strings.TrimSpace(f.reason) == "":
-		return usagef("--reason is missing: it is shown to whoever finds the rollout waiting")
+		return usagef("--reason is missing: it is shown to whoever finds the mark")
 	case f.length < 0:
 		return usagef("--for %s: must be more than 0", f.length)
 	}

@@ -67,7 +67,7 @@ and says what happens and why.
 	}
 	root.PersistentFlags().StringVar(&a.context, "context", "", "cluster name or context file (default $CADRE_CONTEXT, then the only one in ~/.config/cadre)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "", "json instead of a table")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(seeHelp)
 	root.AddCommand(a.clusterCommand(), a.groupCommand(), a.rolloutCommand(), a.instanceCommand(), a.operationCommand(), a.freezeCommand(), a.unfreezeCommand(), a.marksCommand(), a.admissionCommand(), a.secretCommand(), a.meshCommand(), a.recoverCommand(), a.composeCommand(), a.collateralCommand(), a.localCommand(), a.versionCommand())
 	completeOr(root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		names, err := client.Contexts()
@@ -77,37 +77,12 @@ and says what happens and why.
 		return names, cobra.ShellCompDirectiveDefault
 	}))
 	usageArgs(root)
+	strictHelp(root)
 	return root
 }
 
 // completeOr drops an error that only a doubly registered flag could give.
 func completeOr(error) {}
-
-// usageArgs makes wrong arguments a usage error everywhere, and a bare parent
-// command with an unknown word too.
-func usageArgs(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
-			}
-			return nil
-		}
-	} else if c.HasSubCommands() {
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("%q is not a command of `%s`; see `%s --help`", args[0], cmd.CommandPath(), cmd.CommandPath())
-			}
-			return nil
-		}
-		if c.RunE == nil && c.Run == nil {
-			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	}
-	for _, sub := range c.Commands() {
-		usageArgs(sub)
-	}
-}
 
 func (a *App) now() time.Time {
 	if a.Now != nil {

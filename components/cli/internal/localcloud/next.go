@@ -73,7 +73,8 @@ func others(dir string) string {
 	return "; " + dir + " has: " + strings.Join(names, ", ")
 }
 
-// Clusters are the folders below a checkout's clusters/ that can be made.
+// Clusters are the folders below a checkout's clusters/ that can be made. One without a
+// README is a test's own, and nothing to begin with.
 func Clusters(checkout string) []string {
 	entries, err := os.ReadDir(filepath.Join(checkout, "clusters"))
 	if err != nil {
@@ -81,7 +82,8 @@ func Clusters(checkout string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if c, err := ReadCluster(filepath.Join(checkout, "clusters", e.Name())); err == nil && (c.Terraform || len(c.Groups) > 0) {
+		dir := filepath.Join(checkout, "clusters", e.Name())
+		if c, err := ReadCluster(dir); err == nil && (c.Terraform || len(c.Groups) > 0) && isFile(filepath.Join(dir, "README.md")) {
 			names = append(names, "clusters/"+e.Name())
 		}
 	}
@@ -108,7 +110,7 @@ type Facts struct {
 // variables that could not be filled in.
 func (c Cluster) Commands(f Facts) (lines []string, problems []error) {
 	if c.Terraform {
-		return []string{"make cluster NAME=" + c.Name}, nil
+		return []string{"make cluster NAME=" + c.Name + "   # on a local cloud of its own"}, nil
 	}
 	raw, err := os.ReadFile(c.Create)
 	if err != nil {

@@ -85,10 +85,14 @@ func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 	if !slices.Contains(names, "clusters/postgres") {
 		t.Fatalf("clusters: %v", names)
 	}
+	const fixture = "clusters/light" // made by tests, and offered to nobody
+	if slices.Contains(names, fixture) {
+		t.Errorf("clusters: %v, without a README for %s", names, fixture)
+	}
 	t.Setenv("XDG_CONFIG_HOME", "/config")
 	t.Setenv("CADRE_CONTEXT", "")
 	facts := Facts{Program: "bin/cadre", CloudFile: "/cloud.json", Image: func(v string) (string, error) { return "ref-of-" + v, nil }}
-	for _, name := range names {
+	for _, name := range append(names, fixture) {
 		c, err := ReadCluster(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -102,6 +106,9 @@ func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 			}
 		}
 		if c.Terraform {
+			if !strings.Contains(text, "make cluster NAME=") || !strings.Contains(text, "cloud of its own") {
+				t.Errorf("%s: %q", name, text)
+			}
 			continue
 		}
 		for _, want := range []string{"bin/cadre cluster create", "--var coordinator_image=ref-of-coordinator_image", "bin/cadre group apply", "--var context=/config/cadre/", "--var cloud=/cloud.json"} {

@@ -40,6 +40,21 @@ change keeps its modify index.
 |---|---|---|---|---|
 `
 
+const byHand = `## By hand
+
+Consul listens on the loopback of the coordinators' CVMs alone, so that ` + "`consul kv put`" + ` is typed
+inside of one. On a local cloud:
+
+` + "```" + `
+cadre local exec --service coordinator demo-coordinator-0 -- consul kv put \
+    -token="$(jq -r .token ~/.config/cadre/demo.json)" \
+    cadre/v1/control/freeze '{"reason":"we look into it","by":"ann","at":"2026-05-04T12:00:00Z"}'
+` + "```" + `
+
+On a real platform the shipped compose file of the coordinators opens no such way in: there
+the records are written by ` + "`cadre`" + ` and by Terraform. ` + "`control/require-approval`" + ` has no command yet.
+`
+
 func render() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, head, store.MaxTxnOps, store.MaxTxnBytes>>10)
@@ -52,7 +67,7 @@ func render() []byte {
 		"`<revision>` is a Revision or a compose hash. `<revocation>` is `instance-`, `revision-` or `key_provider-` and the id. `<floor>` is a group or `_all`. `<sha256>` is 64 lower-case hex digits.\n")
 	b.WriteString("\n## Operators' ACL policy\n\nFor a cluster with the one group `postgres`:\n\n```hcl\n")
 	b.WriteString(store.OperatorRules(store.DefaultPrefix, []string{"postgres"}))
-	b.WriteString("```\n\n## Fields\n\nA field marked * may be left out.\n")
+	b.WriteString("```\n\n" + byHand + "\n## Fields\n\nA field marked * may be left out.\n")
 	for _, t := range structs() {
 		fmt.Fprintf(&b, "\n### %s\n\n| field | JSON |\n|---|---|\n", t)
 		for _, f := range reflect.VisibleFields(t) {

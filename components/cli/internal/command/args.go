@@ -1,0 +1,103 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// usageArgs makes wrong arguments a usage error everywhere, and a bare parent
+// command with an unknown word too.
+func usageArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return seeHelp(cmd, argsError(cmd.Use, args, err))
+			}
+			return nil
+		}
+	} else if c.HasSubCommands() {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return noCommand(cmd, args[0])
+			}
+			return nil
+		}
+		if c.RunE == nil && c.Run == nil {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+	for _, sub := range c.Commands() {
+		usageArgs(sub)
+	}
+}
+
+// strictHelp makes `cadre help WORD...` refuse a word that is no command, as the commands
+// themselves do: cobra shows the help of the last one that it finds, and ends with 0.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, words []string) error {
+			found, rest, err := root.Find(words)
+			if err != nil || len(rest) == 0 {
+				return err
+			}
+			return noCommand(found, rest[0])
+		}
+	}
+}
+
+func noCommand(parent *cobra.Command, word string) error {
+	return seeHelp(parent, fmt.Errorf("%q is not a command of `%s`", word, parent.CommandPath()))
+}
+
+func seeHelp(c *cobra.Command, err error) error {
+	return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
+}
+
+// argsError says what is wrong with args by the command's line of usage: which word is
+// missing, or which ones are too many. otherwise is the error where the line does not tell.
+func argsError(use string, args []string, otherwise error) error {
+	words, most := usageWords(use)
+	for i, w := range words {
+		if i >= len(args) && !w.optional {
+			return fmt.Errorf("%s is missing", w.name)
+		}
+	}
+	if most >= 0 && len(args) > most {
+		return fmt.Errorf("too many words: %s", strings.Join(args[most:], " "))
+	}
+	return otherwise
+}
+
+// usageWord is one word that a command takes, such as GROUP.
+type usageWord struct {
+	name     string
+	optional bool
+}
+
+// usageWords reads a line of usage such as "logs CVM [SERVICE]": its words up to the first
+// flag, and how many the command takes at most; -1 where the last one may be repeated.
+func usageWords(use string) (words []usageWord, most int) {
+	repeated := false
+	for i, field := range strings.Fields(use) {
+		switch {
+		case i == 0 || field == "--":
+			continue
+		case strings.HasPrefix(field, "--"):
+			return words, len(words)
+		}
+		name := strings.Trim(field, "[]")
+		short := strings.TrimSuffix(name, "...")
+		repeated = short != name
+		words = append(words, usageWord{name: short, optional: strings.HasPrefix(field, "[")})
+	}
+	if repeated {
+		return words, -1
+	}
+	return words, len(words)
+}
