@@ -111,7 +111,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.set = &member.SetChanger{Watcher: a.member, Config: &a.config, Connected: a.connected, Ended: a.ended, Log: cfg.Log}
 	a.builder = report.NewBuilder(report.Sources{
-		Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
+		Conduct: a.conduct, Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
 		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
 		Faults: a.faults, Version: "simulated", BootAt: cfg.BootAt,
 	})
@@ -217,6 +217,7 @@ func (a *Agent) watch(ctx context.Context) error {
 	for {
 		_, members := a.member.Changes().Get()
 		_, steps := a.exec.Changes().Get()
+		_, config := a.config.Get()
 		a.builder.Note()
 		a.changed.Set(struct{}{})
 		select {
@@ -224,6 +225,7 @@ func (a *Agent) watch(ctx context.Context) error {
 			return nil
 		case <-a.member.Changes().Changed(members):
 		case <-a.exec.Changes().Changed(steps):
+		case <-a.config.Changed(config):
 		}
 	}
 }
@@ -233,6 +235,13 @@ func (a *Agent) hooks() []group.LifecycleHook {
 		return c.LifecycleHooks
 	}
 	return nil
+}
+
+func (a *Agent) conduct() string {
+	if c, _ := a.config.Get(); c != nil {
+		return c.Conduct
+	}
+	return ""
 }
 
 func (a *Agent) faults() []string {

@@ -147,7 +147,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.builder = report.NewBuilder(report.Sources{
-		Member: a.member.State, Checks: a.checks, Results: a.results,
+		Conduct: a.conduct, Member: a.member.State, Checks: a.checks, Results: a.results,
 		Epochs: a.epochs, Backends: a.backends.States, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.set = &member.SetChanger{

@@ -53,17 +53,20 @@ func (a *Agent) applyConfig(data []byte) error {
 	if old != nil && reflect.DeepEqual(*old, *next) {
 		return nil
 	}
+	var d driver.Driver
 	if old == nil || !reflect.DeepEqual(old.Workload, next.Workload) {
-		d, err := driver.New(driver.Config{
+		if d, err = driver.New(driver.Config{
 			Kind: next.Workload.Kind, Settings: next.Workload.Settings, Self: slot, VIP: a.vipOf, SlotAt: a.slotAt, Log: a.cfg.Log,
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
-		a.member.SetDriver(d)
 	}
+	// Before the driver: a Boot of which nothing but that is asked yet would seem well.
 	a.told.Set(words.OfChecks(next.HealthChecks))
 	a.checker.SetChecks(next.HealthChecks)
+	if d != nil {
+		a.member.SetDriver(d)
+	}
 	a.backends.Set(words.OfBackends(next.Mesh))
 	a.configText.Store(&data)
 	a.config.Set(next)
@@ -110,6 +113,14 @@ func (a *Agent) hooks() []group.LifecycleHook {
 		return c.LifecycleHooks
 	}
 	return nil
+}
+
+// conduct is the Revision that the configuration in force is of.
+func (a *Agent) conduct() string {
+	if c, _ := a.config.Get(); c != nil {
+		return c.Conduct
+	}
+	return ""
 }
 
 // vipOf finds a Slot's address in the newest peer map.

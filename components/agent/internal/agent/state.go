@@ -18,6 +18,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		_, checks := a.checker.Changes().Get()
 		_, steps := exec.Changes().Get()
 		_, words := a.backends.Changes().Get()
+		_, config := a.config.Get()
 		proxies := a.service.changed()
 		a.builder.Note()
 		a.changed.Set(struct{}{})
@@ -28,6 +29,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		case <-a.checker.Changes().Changed(checks):
 		case <-exec.Changes().Changed(steps):
 		case <-a.backends.Changes().Changed(words):
+		case <-a.config.Changed(config):
 		case <-proxies:
 		}
 	}
