@@ -78,7 +78,7 @@ func NewMachine(cfg MachineConfig) (*Machine, error) {
 		return nil, err
 	}
 	builder := report.NewBuilder(report.Sources{
-		Member: m.state, Checks: m.envoys.Checks, Results: func() []lifecycle.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
+		Conduct: func() string { return "" }, Member: m.state, Checks: m.envoys.Checks, Results: func() []lifecycle.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
 		Backends: func() []words.State { return nil }, Faults: m.disk.Faults, BootAt: time.Now(),
 	})
 	if m.hub, err = control.New(control.Config{Disk: m.disk, Report: builder.Build, ReportChanged: &m.changed, Log: cfg.Log}); err != nil {

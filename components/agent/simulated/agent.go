@@ -105,7 +105,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.builder = report.NewBuilder(report.Sources{
-		Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
+		Conduct: a.config.Conduct, Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
 		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
 		Faults:  func() []string { return report.Faults(disk.Faults(), a.config.Fault(), a.set.Fault()) },
 		Version: "simulated", BootAt: cfg.BootAt,
@@ -132,7 +132,7 @@ func (a *Agent) Run(ctx context.Context) {
 	} {
 		all.Go(func() { _ = part(ctx) }) // each ends with ctx alone
 	}
-	all.Go(func() { a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.exec.Changes().Next) })
+	all.Go(func() { a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.exec.Changes().Next, a.config.Next) })
 	all.Wait()
 }
 

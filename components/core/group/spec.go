@@ -302,6 +302,9 @@ type AgentConfig struct {
 	Membership *Membership `json:"membership,omitempty"`
 	// Revision assigned to this Slot.
 	Revision string `json:"revision"`
+	// Conduct is the Revision that the workload's driver, the hooks and the checks are of: the
+	// one at which the Boot was admitted. Empty: of a coordinator that does not say.
+	Conduct string `json:"conduct,omitempty"`
 	// MustUnderstand names fields and values of this text that an agent which does not know
 	// them may not ignore. Agents ignore all other unknown fields, since they are upgraded
 	// after the coordinators. One that finds a name here that it does not know keeps the

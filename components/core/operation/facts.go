@@ -87,6 +87,8 @@ type Facts struct {
 	// it is not; ReadyReason says what is missing (R7, R8).
 	ReadySince  time.Time
 	ReadyReason string
+	// Unjudged is why the member's health does not tell of the checks of To yet; empty: it does.
+	Unjudged string
 	// AwaitsQuorum: the member runs, and what is missing is the quorum that only the
 	// steps of others restore; to wait for it would be to wait for ever.
 	AwaitsQuorum bool

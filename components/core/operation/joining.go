@@ -87,14 +87,21 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	if f.ReadySince.IsZero() || !op.newBoot(f) {
 		return op.because(orElse(f.ReadyReason, "waits to become available")).overdue(f, now)
 	}
+	if op.unjudged(f) {
+		return op.because("available; "+f.Unjudged).overdue(f, now)
+	}
 	if op.hashTells() && f.Platform != nil && f.Platform.ComposeHash != op.HashWanted {
 		return op.because("the platform shows another compose hash than the one called for").overdue(f, now)
 	}
 	if op.Kind == Update && f.Platform != nil && !f.Platform.Shape.Shows(f.WantedShape) {
 		return op.because("the platform shows another instance type, OS image or disk than the one called for").overdue(f, now)
 	}
-	// Availability that began before this phase was of something else.
+	// Availability that began before this phase, or before new checks were judged, was of
+	// something else.
 	op.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
+	if op.Refresh {
+		op.AvailableSince = now
+	}
 	if !op.UnavailableFrom.IsZero() || !op.Refresh {
 		op.UnavailableUntil = op.AvailableSince
 	}
@@ -110,9 +117,9 @@ func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 	if !f.PlatformKnown {
 		return op, nil // not seen is not a setback; the clock's proof comes with the next look
 	}
-	if f.ReadySince.IsZero() || !op.newBoot(f) {
+	if f.ReadySince.IsZero() || !op.newBoot(f) || op.unjudged(f) {
 		op.AvailableSince, op.UnavailableUntil = time.Time{}, time.Time{}
-		return op.enter(Joining, now).because("fell back: " + orElse(f.ReadyReason, "not available")), nil
+		return op.enter(Joining, now).because("fell back: " + orElse(f.ReadyReason, orElse(f.Unjudged, "not available"))), nil
 	}
 	if f.ReadySince.After(op.AvailableSince) {
 		// A break that was not seen here, but proven by the report (R8).

@@ -35,3 +35,7 @@ func (op Operation) OutOfService() bool {
 func (op Operation) unproven() bool {
 	return op.Refresh && op.Phase == Failed && op.Entered[Joining].IsZero()
 }
+
+// unjudged: the member serves on, as it did before, and nobody knows yet how it is by what the
+// refresh changed. A Boot of To has nothing but that.
+func (op Operation) unjudged(f Facts) bool { return op.Refresh && f.Unjudged != "" }

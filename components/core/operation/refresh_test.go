@@ -73,3 +73,40 @@ func TestWhatHasNoPhaseIsRecorded(t *testing.T) {
 		t.Errorf("entered %v", op.Entered)
 	}
 }
+
+// TestARefreshWaitsForItsNewChecks: it is proven by them and not by the ones before, from when they
+// were judged on; meanwhile the member is available, and the healthy deadline goes on.
+func TestARefreshWaitsForItsNewChecks(t *testing.T) {
+	op, now := refreshing(t)
+	f := quiet(now)
+	f.Platform.ComposeHash = "hash-B"
+	op, _ = step(t, op, f, now, Booting)
+	f.Admission.Revision, f.ReadySince = "B", now.Add(-time.Hour)
+	op, _ = step(t, op, f, now, Joining)
+	f.Unjudged = "check ready was not judged yet"
+	now = now.Add(time.Minute)
+	op, _ = step(t, op, f, now, Joining)
+	if want := "available; check ready was not judged yet"; op.Reason != want {
+		t.Errorf("reason %q, want %q", op.Reason, want)
+	}
+	late, _ := Advance(op, f, op.HealthyDeadline)
+	if late.Phase != Failed || late.Cause != CauseDeadline {
+		t.Errorf("never judged: %s, %q", late.Phase, late.Cause)
+	}
+	f.Unjudged = ""
+	op, _ = step(t, op, f, now, Settling)
+	if !op.AvailableSince.Equal(now) {
+		t.Errorf("available since %s, judged at %s", op.AvailableSince, now)
+	}
+	f.Unjudged = "another leader hears of the old ones"
+	back, _ := step(t, op, f, now, Joining)
+	if want := "fell back: " + f.Unjudged; back.Reason != want {
+		t.Errorf("reason %q, want %q", back.Reason, want)
+	}
+	f.Unjudged, f.Limits.MinReady = "", 0
+	step(t, op, f, now, Done)
+	op.Refresh, f.Unjudged = false, "what its agent says of checks"
+	if op.unjudged(f) {
+		t.Error("a Boot that began at the Revision has had nothing but its checks")
+	}
+}

@@ -53,7 +53,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		f.Limits.Healthy = m.patience(f.Limits.Healthy)
 		f.Limits.Service = min(m.patience(f.Limits.Service), f.Limits.Healthy)
 	}
-	f.AwaitsQuorum = w.awaitsQuorum(m)
+	f.AwaitsQuorum, f.Unjudged = w.awaitsQuorum(m), m.unjudged(op.To)
 	f.Set, f.LeavesAlive = w.inSet(m), w.leavesAlive(m)
 	f.Member = w.view.ids[m.slot]
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
@@ -81,6 +81,20 @@ func (w *world) drainLimit(op operation.Operation) time.Duration {
 // ready is the step of another one, so m's step must not wait for it.
 func (w *world) awaitsQuorum(m *member) bool {
 	return m.report != nil && m.report.MemberAlive && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
+}
+
+// unjudged is why m's health does not tell yet of the checks of a Revision; empty: it does, or
+// its agent is older than that it could say.
+func (m *member) unjudged(revision string) string {
+	switch r := m.report; {
+	case r == nil:
+		return ""
+	case r.Conduct != "" && r.Conduct != revision:
+		return "its agent does not go by the revision's hooks and checks yet"
+	case len(r.Pending) > 0:
+		return "check " + r.Pending[0] + " was not judged yet"
+	}
+	return ""
 }
 
 // specAt is the spec with the conduct of a Revision: the Boot that runs it goes by that

@@ -259,6 +259,31 @@ func TestWhoCountsAsAVoter(t *testing.T) {
 	}
 }
 
+// What a report tells of health says nothing of checks that its agent does not go by, or has no
+// verdict of. An agent that is older tells neither.
+func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
+	f := newFixture(1, "none").want("B")
+	to := f.spec.Revision()
+	op := operation.Operation{Slot: "db-0", Kind: operation.Update, Refresh: true, To: to}
+	for name, c := range map[string]struct {
+		conduct string
+		pending []string
+		want    string
+	}{
+		"an older agent":         {"", nil, ""},
+		"those of before":        {"another", nil, "its agent does not go by the revision's hooks and checks yet"},
+		"one has no verdict":     {to, []string{"b", "c"}, "check b was not judged yet"},
+		"all have their verdict": {to, nil, ""},
+	} {
+		r := f.obs.Slots[0].Report
+		r.Conduct, r.Pending = c.conduct, c.pending
+		got := f.facts(op)
+		if got.Unjudged != c.want || got.ReadySince.IsZero() {
+			t.Errorf("%s: %q, want %q; available since %s", name, got.Unjudged, c.want, got.ReadySince)
+		}
+	}
+}
+
 // No hook runs in a refresh, so that none is waited for either: what cannot be prepared is
 // called off in the time of a step without hooks.
 func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {

@@ -162,6 +162,12 @@ type Report struct {
 	HealthReason string
 	// Failing are the names of the checks that certainly fail.
 	Failing []string
+	// Pending are those that came while the Boot ran and have no verdict yet: Health does not go
+	// by them.
+	Pending []string
+	// Conduct is the Revision whose driver, hooks and checks the agent goes by; empty: it does
+	// not tell.
+	Conduct string
 	// HealthyFor is the uninterrupted healthy interval that the agent proves.
 	HealthyFor time.Duration
 	BootAt     time.Time

@@ -145,7 +145,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.builder = report.NewBuilder(report.Sources{
-		Member: a.member.State, Checks: a.checks, Results: a.results,
+		Conduct: a.config.Conduct, Member: a.member.State, Checks: a.checks, Results: a.results,
 		Epochs: a.epochs, Backends: a.backends.States, Version: cfg.Version, BootAt: a.bootAt,
 		Faults: func() []string { return report.Faults(a.disk.Faults(), a.config.Fault(), a.set.Fault()) },
 	})

@@ -18,18 +18,21 @@ func (a *Agent) applyDesired(ctx context.Context) error {
 }
 
 // apply has the parts do what next says.
-func (a *Agent) apply(old, next *group.AgentConfig) error {
+func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
+	var d driver.Driver
 	if old == nil || !reflect.DeepEqual(old.Workload, next.Workload) {
-		d, err := driver.New(driver.Config{
+		if d, err = driver.New(driver.Config{
 			Kind: next.Workload.Kind, Settings: next.Workload.Settings, Self: next.Slot, VIP: a.vipOf, SlotAt: a.slotAt, Log: a.cfg.Log,
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
-		a.member.SetDriver(d)
 	}
+	// Before the driver: a Boot of which nothing but that is asked yet would seem well.
 	a.told.Set(words.OfChecks(next.HealthChecks))
 	a.checker.SetChecks(next.HealthChecks)
+	if d != nil {
+		a.member.SetDriver(d)
+	}
 	a.backends.Set(words.OfBackends(next.Mesh))
 	return nil
 }

@@ -56,7 +56,7 @@ func TestWhatHangsDoesNotBeat(t *testing.T) {
 		disk := durable.OpenDisk(t.TempDir(), log)
 		a := &Agent{cfg: Config{Parent: h, Log: log}, member: watcher, disk: disk}
 		a.builder = report.NewBuilder(report.Sources{
-			Member: watcher.State, Checks: func() []health.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
+			Conduct: a.config.Conduct, Member: watcher.State, Checks: func() []health.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
 			Backends: func() []words.State { return nil }, Faults: func() []string { return nil },
 			Results: func() []lifecycle.Result { lock <- struct{}{}; <-lock; return nil },
 		})

@@ -14,7 +14,7 @@ import (
 // watchHealth keeps the healthy streak and asks for a report on every change.
 func (a *Agent) watchHealth(ctx context.Context) error {
 	a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.checker.Changes().Next, a.lifecycle.Load().Changes().Next,
-		a.backends.Changes().Next, a.service.changed)
+		a.backends.Changes().Next, a.config.Next, a.service.changed)
 	return nil
 }
 

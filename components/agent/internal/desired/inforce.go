@@ -113,3 +113,11 @@ func (f *InForce) Hooks() []group.LifecycleHook {
 	}
 	return nil
 }
+
+// Conduct is the Revision that the configuration is of; empty: not known.
+func (f *InForce) Conduct() string {
+	if c, _ := f.Get(); c != nil {
+		return c.Conduct
+	}
+	return ""
+}

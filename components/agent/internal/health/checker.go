@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,11 +18,18 @@ type Checker struct {
 	commands Commands
 	told     Told
 	log      *slog.Logger
-	specs    latest.Value[[]group.HealthCheck]
 	changes  latest.Value[struct{}]
+	// set wakes Run: the checks are others.
+	set latest.Value[struct{}]
 
-	mu      sync.Mutex
-	results []Result // guarded by mu; in the spec's order
+	mu     sync.Mutex
+	checks []*check // guarded by mu; in the spec's order
+}
+
+// check is one of the configuration in force. Another one takes its place when its spec changes.
+type check struct {
+	spec   group.HealthCheck
+	result Result // guarded by Checker.mu
 }
 
 // Commands runs exec checks in the containers of their services.
@@ -34,62 +42,113 @@ func NewChecker(commands Commands, told Told, log *slog.Logger) *Checker {
 	return &Checker{commands: commands, told: told, log: log}
 }
 
-// SetChecks replaces the checks; judgements begin anew unless nothing changed.
+// SetChecks replaces the checks; Results are those of the new ones when it returns. What a check
+// with the same name asks for in the same way, however often, goes on to hold. One that is new, or
+// asks for something else, is Pending where none of those before counts against the member, so
+// that a member that is well stays so until it is judged. The first ones of a process count from
+// the beginning.
 func (c *Checker) SetChecks(specs []group.HealthCheck) {
-	if old, _ := c.specs.Get(); !reflect.DeepEqual(old, specs) {
-		c.specs.Set(specs)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now().UTC()
+	old, next := c.checks, make([]*check, len(specs))
+	well := old != nil && !slices.ContainsFunc(old, func(o *check) bool { return o.result.Health != rollout.Healthy && !o.result.Pending })
+	for i, spec := range specs {
+		next[i] = &check{spec, Result{Name: spec.Name, Health: rollout.Unknown, Since: now, Pending: well}}
+		at := slices.IndexFunc(old, func(o *check) bool { return o.spec.Name == spec.Name })
+		switch {
+		case at < 0:
+		case reflect.DeepEqual(old[at].spec, spec):
+			next[i] = old[at]
+		case asksTheSame(old[at].spec, spec):
+			next[i].result = old[at].result
+		}
 	}
+	if old != nil && slices.Equal(old, next) {
+		return
+	}
+	c.checks = next
+	c.set.Set(struct{}{})
+	c.changes.Set(struct{}{})
+}
+
+// asksTheSame reports that two checks of one name differ in their times and thresholds at most.
+func asksTheSame(a, b group.HealthCheck) bool { return reflect.DeepEqual(asked(a), asked(b)) }
+
+// asked is what a check asks for and where, without how often.
+func asked(h group.HealthCheck) group.HealthCheck {
+	h.CheckIntervalSec, h.TimeoutSec, h.HealthyThreshold, h.UnhealthyThreshold = 0, 0, 0, 0
+	if h.TTL != nil {
+		h.TTL = &group.TTLCheck{}
+	}
+	return h
 }
 
 // Results returns the newest judgements in the spec's order.
 func (c *Checker) Results() []Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Result(nil), c.results...)
+	var out []Result
+	for _, one := range c.checks {
+		out = append(out, one.result)
+	}
+	return out
 }
 
 // Changes wakes whoever reports judgements.
 func (c *Checker) Changes() *latest.Value[struct{}] { return &c.changes }
 
-// Run checks until ctx ends.
+// Run checks until ctx ends: a goroutine for each check, for as long as it is in force.
 func (c *Checker) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		specs, index := c.specs.Get()
-		c.runChecks(ctx, specs, index)
-	}
-	return nil
-}
-
-// runChecks runs one goroutine per check until the configuration changes.
-func (c *Checker) runChecks(ctx context.Context, specs []group.HealthCheck, index uint64) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	start := make([]Result, len(specs))
-	now := time.Now().UTC()
-	for i, spec := range specs {
-		start[i] = Result{Name: spec.Name, Health: rollout.Unknown, Since: now}
-	}
-	c.mu.Lock()
-	c.results = start
-	c.mu.Unlock()
-	c.changes.Set(struct{}{})
-	for i, spec := range specs {
-		if spec.TTL != nil {
-			wg.Go(func() { c.runTold(ctx, i, spec, start[i]) })
-			continue
+	var all sync.WaitGroup
+	defer all.Wait()
+	running := map[*check]context.CancelFunc{}
+	for {
+		_, index := c.set.Get()
+		now := c.inForce()
+		for one, end := range running {
+			if !slices.Contains(now, one) {
+				end()
+				delete(running, one)
+			}
 		}
-		wg.Go(func() { c.runOne(ctx, i, spec, start[i]) })
+		for _, one := range now {
+			if running[one] != nil {
+				continue
+			}
+			life, end := context.WithCancel(ctx)
+			running[one] = end
+			all.Go(func() { c.run(life, one) })
+		}
+		select {
+		case <-c.set.Changed(index):
+		case <-ctx.Done():
+			for _, end := range running {
+				end()
+			}
+			return nil
+		}
 	}
-	select {
-	case <-c.specs.Changed(index):
-	case <-ctx.Done():
-	}
-	cancel()
-	wg.Wait()
 }
 
-func (c *Checker) runOne(ctx context.Context, at int, spec group.HealthCheck, start Result) {
-	j := newJudge(spec, start)
+func (c *Checker) inForce() []*check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checks
+}
+
+func (c *Checker) run(ctx context.Context, one *check) {
+	if one.spec.TTL != nil {
+		c.runTold(ctx, one)
+		return
+	}
+	c.runAsked(ctx, one)
+}
+
+// runAsked judges by what it asks the workload.
+func (c *Checker) runAsked(ctx context.Context, one *check) {
+	spec := one.spec
+	j := newJudge(spec, c.resultOf(one))
 	timeout := min(seconds(spec.TimeoutSec, 5), j.interval)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -107,7 +166,7 @@ func (c *Checker) runOne(ctx context.Context, at int, spec group.HealthCheck, st
 		}
 		before := j.result.Health
 		if j.add(seen, time.Now().UTC()) {
-			c.set(at, j.result)
+			c.put(one, j.result)
 		}
 		if before != j.result.Health {
 			c.log.Info("health check changed", "check", spec.Name, "health", j.result.Health, "reason", seen.text)
@@ -116,10 +175,17 @@ func (c *Checker) runOne(ctx context.Context, at int, spec group.HealthCheck, st
 	}
 }
 
-// set replaces a result and wakes whoever reports it.
-func (c *Checker) set(at int, r Result) {
+func (c *Checker) resultOf(one *check) Result {
 	c.mu.Lock()
-	c.results[at] = r
+	defer c.mu.Unlock()
+	return one.result
+}
+
+// put replaces a result and wakes whoever reports it. Of a check that is in force no more it is
+// nobody's news: what goes on in its place has its last judgement.
+func (c *Checker) put(one *check, r Result) {
+	c.mu.Lock()
+	one.result = r
 	c.mu.Unlock()
 	c.changes.Set(struct{}{})
 }

@@ -15,6 +15,9 @@ type Result struct {
 	Since time.Time
 	// Informative: it is told, and the member's health does not go by it.
 	Informative bool
+	// Pending: it came while the Boot ran and the member was well, and has no verdict yet. The
+	// member's health does not go by it, and what brought it is not proven.
+	Pending bool
 }
 
 // outcome of one probe. The zero value passes.
@@ -97,9 +100,15 @@ func (j *judge) lasts(r row, at time.Time) bool {
 }
 
 func (j *judge) enter(h rollout.Health, at time.Time) {
-	if j.result.Health != h {
-		j.result.Health, j.result.Since = h, at
+	j.result.enter(h, at)
+}
+
+// enter is a verdict, unless h is Unknown.
+func (r *Result) enter(h rollout.Health, at time.Time) {
+	if r.Health != h {
+		r.Health, r.Since = h, at
 	}
+	r.Pending = r.Pending && h == rollout.Unknown
 }
 
 // pause until the next probe.

@@ -7,7 +7,6 @@ import (
 
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/words"
-	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
 
@@ -18,11 +17,13 @@ type Told interface {
 }
 
 // runTold judges by the workload's own word, without thresholds. Silence is a failure once a
-// word would hold no longer: the last one, or one of when the check began.
-func (c *Checker) runTold(ctx context.Context, at int, spec group.HealthCheck, result Result) {
+// word would hold no longer: the last one, or one of when the check began. One that was judged
+// before had its word, and the registry kept the time of that.
+func (c *Checker) runTold(ctx context.Context, one *check) {
+	spec, result := one.spec, c.resultOf(one)
 	silent := time.NewTimer(seconds(spec.TTL.TTLSec, 1))
 	defer silent.Stop()
-	failsBySilence := false
+	failsBySilence := result.Health != rollout.Unknown
 	for {
 		_, index := c.told.Changes().Get()
 		health, message := c.wordOf(spec.Name)
@@ -32,13 +33,12 @@ func (c *Checker) runTold(ctx context.Context, at int, spec group.HealthCheck, r
 		case failsBySilence:
 			health, message = rollout.Unhealthy, "the workload said nothing for "+seconds(spec.TTL.TTLSec, 1).String()
 		}
-		if health != result.Health {
-			result.Since = time.Now().UTC()
+		before := result
+		if result.enter(health, time.Now().UTC()); health != before.Health {
 			c.log.Info("health check changed", "check", spec.Name, "health", health, "reason", message)
 		}
-		if health != result.Health || message != result.Message {
-			result.Health, result.Message = health, message
-			c.set(at, result)
+		if result.Message = message; result != before {
+			c.put(one, result)
 		}
 		select {
 		case <-ctx.Done():

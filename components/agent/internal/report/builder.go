@@ -18,6 +18,9 @@ import (
 
 // Sources are what a report is made of.
 type Sources struct {
+	// Conduct is the Revision whose driver, hooks and checks are in force; empty: not known. It is
+	// asked first: of what it names, Checks are in force by then.
+	Conduct func() string
 	Member  func() member.State
 	Checks  func() []health.Result
 	Results func() []lifecycle.Result
@@ -66,10 +69,11 @@ func Faults(disk []string, errs ...error) []string {
 
 // Build makes the whole current report, without sequence, time, term, state and version.
 func (b *Builder) Build() *controlv1.Report {
+	conduct := b.src.Conduct()
 	state, checks := b.src.Member(), b.src.Checks()
 	lasting := b.streak.add(b.verdict(state, checks), time.Now())
 	r := &controlv1.Report{
-		MemberKnown: state.Known, Member: memberView(state),
+		Conduct: conduct, MemberKnown: state.Known, Member: memberView(state),
 		HealthyFor:   durationpb.New(lasting),
 		AgentVersion: b.src.Version, BootAt: timestamppb.New(b.src.BootAt),
 	}
@@ -79,7 +83,7 @@ func (b *Builder) Build() *controlv1.Report {
 	}
 	for _, c := range checks {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
-			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since), Informative: c.Informative,
+			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since), Informative: c.Informative, Pending: c.Pending,
 		})
 	}
 	for _, s := range b.src.Backends() {
@@ -91,8 +95,8 @@ func (b *Builder) Build() *controlv1.Report {
 	return r
 }
 
-// verdict is healthy only when every input says so, but for informative checks; unknown is
-// never healthy (R10).
+// verdict is healthy only when every input says so, but for informative checks and those that
+// are pending; unknown is never healthy (R10).
 func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 	v := state.View
 	if state.Known && (!v.Alive || !v.Ready) || v.CaughtUp != nil && !*v.CaughtUp {
@@ -103,7 +107,7 @@ func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 		out = unknown
 	}
 	for _, c := range checks {
-		if c.Informative {
+		if c.Informative || c.Pending {
 			continue
 		}
 		switch c.Health {

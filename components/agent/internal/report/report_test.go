@@ -27,17 +27,18 @@ func TestVerdict(t *testing.T) {
 		checks []health.Result
 		want   verdict
 	}{
-		"everything says so":        {good, check(rollout.Healthy), healthy},
-		"no checks":                 {good, nil, healthy},
-		"a check is unknown":        {good, check(rollout.Unknown), unknown},
-		"a check is unhealthy":      {good, check(rollout.Unhealthy), unhealthy},
-		"member is not known":       {member.State{}, nil, unknown},
-		"member is down":            {with(func(s *member.State) { s.View.Alive = false }), nil, unhealthy},
-		"member is not ready":       {with(func(s *member.State) { s.View.Ready = false }), nil, unhealthy},
-		"catch-up is not known":     {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, unknown},
-		"member is behind":          {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, unhealthy},
-		"unknown hides no bad news": {member.State{}, check(rollout.Unhealthy), unhealthy},
-		"what is only told":         {good, []health.Result{{Name: "a", Health: rollout.Unhealthy, Informative: true}, {Name: "b", Health: rollout.Unknown, Informative: true}}, healthy},
+		"everything says so":            {good, check(rollout.Healthy), healthy},
+		"no checks":                     {good, nil, healthy},
+		"a check is unknown":            {good, check(rollout.Unknown), unknown},
+		"a check is unhealthy":          {good, check(rollout.Unhealthy), unhealthy},
+		"member is not known":           {member.State{}, nil, unknown},
+		"member is down":                {with(func(s *member.State) { s.View.Alive = false }), nil, unhealthy},
+		"member is not ready":           {with(func(s *member.State) { s.View.Ready = false }), nil, unhealthy},
+		"catch-up is not known":         {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, unknown},
+		"member is behind":              {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, unhealthy},
+		"unknown hides no bad news":     {member.State{}, check(rollout.Unhealthy), unhealthy},
+		"a new check is not judged yet": {good, []health.Result{{Name: "a", Health: rollout.Healthy}, {Name: "b", Health: rollout.Unknown, Pending: true}}, healthy},
+		"what is only told":             {good, []health.Result{{Name: "a", Health: rollout.Unhealthy, Informative: true}, {Name: "b", Health: rollout.Unknown, Informative: true}}, healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := (&Builder{}).verdict(tc.state, tc.checks); got != tc.want {
@@ -78,6 +79,7 @@ func TestStreak(t *testing.T) {
 func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	bad := string([]byte{0xff, 0xfe}) + string(make([]byte, 511)) + "é"
 	b := NewBuilder(Sources{
+		Conduct:  func() string { return "rev" },
 		Faults:   func() []string { return []string{bad} },
 		Epochs:   func() map[string]uint32 { return map[string]uint32{"password": 2} },
 		Backends: func() []words.State { return nil },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 )
 
@@ -47,6 +48,9 @@ func (w *Writer) RegisterCaller(ctx context.Context, group, slot, boot, vip stri
 		ID: group + "-sidecar-proxy", Address: "127.0.0.1", Port: 20999, Destination: group, Upstreams: []Upstream{{"r", "127.10.0.1", 80}},
 	}})
 }
+
+// Hear takes what the member says of itself.
+func Hear(m *Member, got reports.Received) { m.hear(got) }
 
 // MemberOf is what the records of v say about the Boot of a Slot.
 func MemberOf(v *view.View, slot string) (Member, bool) {

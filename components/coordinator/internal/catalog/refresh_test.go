@@ -1,13 +1,18 @@
 package catalog_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"cadre.dev/coordinator/internal/catalog"
+	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
 // Routes lead to a member that is refreshed, in each phase in which one that is stopped gets
@@ -26,6 +31,70 @@ func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 			if !ok || m.Draining != (stopped && !refresh) {
 				t.Errorf("%s, refresh %t: draining %t, %t", phase, refresh, m.Draining, ok)
 			}
+		}
+	}
+}
+
+// A refresh brings checks that were not judged yet, and routes lead to its member by the ones that
+// were, as its agent says; what counts from the beginning of a Boot is not passed over so.
+func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
+	const well, ill, unknown = controlv1.Health_HEALTH_HEALTHY, controlv1.Health_HEALTH_UNHEALTHY, controlv1.Health_HEALTH_UNKNOWN
+	of := func(name string, health controlv1.Health, pending bool) *controlv1.CheckResult {
+		return &controlv1.CheckResult{Name: name, Health: health, Pending: pending}
+	}
+	for name, c := range map[string]struct {
+		checks []*controlv1.CheckResult
+		ready  bool
+		health rollout.Health
+		names  []string
+	}{
+		"before":           {[]*controlv1.CheckResult{of("a", well, false)}, true, rollout.Healthy, nil},
+		"one came":         {[]*controlv1.CheckResult{of("a", well, false), of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
+		"it passes":        {[]*controlv1.CheckResult{of("a", well, false), of("b", well, false)}, true, rollout.Healthy, nil},
+		"it fails":         {[]*controlv1.CheckResult{of("a", well, false), of("b", ill, false)}, false, rollout.Unhealthy, nil},
+		"the other fails":  {[]*controlv1.CheckResult{of("a", ill, false), of("b", unknown, true)}, false, rollout.Unhealthy, []string{"b"}},
+		"of a Boot begun":  {[]*controlv1.CheckResult{of("a", unknown, false)}, false, rollout.Unknown, nil},
+		"none is left":     {nil, true, rollout.Healthy, nil},
+		"only what is new": {[]*controlv1.CheckResult{of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
+	} {
+		heard := reports.New(time.Now)
+		heard.Put(slot, "b1", &controlv1.Report{
+			Sequence: 1, MemberKnown: true, Member: &controlv1.MemberView{Alive: true, Ready: true, Role: controlv1.Role_ROLE_LEADER},
+			Checks: c.checks, Conduct: "new",
+		})
+		got, _ := heard.Of(slot)
+		m := catalog.Member{Records: catalog.Records{Group: "pg", Slot: slot, Boot: "b1", VIP: vip, Held: true}}
+		catalog.Hear(&m, got)
+		if e := catalog.Want(m); e.Ready != c.ready || e.Role != "leader" {
+			t.Errorf("%s: the entry is ready %t, %s, role %q", name, e.Ready, e.Why, e.Role)
+		}
+		if seen := got.Observed(); seen.Health != c.health || !slices.Equal(seen.Pending, c.names) || seen.Conduct != "new" {
+			t.Errorf("%s: rollouts see %s, not judged %v, by %q", name, seen.Health, seen.Pending, seen.Conduct)
+		}
+	}
+}
+
+// What a refresh waits for is news: the verdict of a check, and that its agent took it over.
+func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
+	heard := reports.New(time.Now)
+	put := func(sequence uint64, conduct string, pending bool) (news bool) {
+		changed := heard.Changed()
+		heard.Put(slot, "b1", &controlv1.Report{Sequence: sequence, Conduct: conduct, Checks: []*controlv1.CheckResult{{Name: "a", Pending: pending}}})
+		select {
+		case <-changed:
+			return true
+		default:
+			return false
+		}
+	}
+	put(1, "old", false)
+	for sequence, c := range []struct {
+		conduct string
+		pending bool
+		news    bool
+	}{{"old", false, false}, {"new", false, true}, {"new", true, true}, {"new", true, false}, {"new", false, true}} {
+		if got := put(uint64(2+sequence), c.conduct, c.pending); got != c.news {
+			t.Errorf("report %d of %q, pending %t, is news: %t", 2+sequence, c.conduct, c.pending, got)
 		}
 	}
 }

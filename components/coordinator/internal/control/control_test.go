@@ -249,6 +249,10 @@ func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
 		if err := json.Unmarshal(out.GetConfigJson(), &config); err != nil {
 			t.Fatal(err)
 		}
+		// Its agent says in each report whose checks those are.
+		if of := map[string]string{"/old": running.Revision(), "/new": wanted.Revision()}[config.HealthChecks[0].HTTP.RequestPath]; config.Conduct != of {
+			t.Errorf("it is said to be the conduct of %.8s, and is of %.8s", config.Conduct, of)
+		}
 		return config.HealthChecks[0].HTTP.RequestPath, nil
 	}
 	if path, err := paths(); err != nil || path != "none" {

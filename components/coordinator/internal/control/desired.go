@@ -24,11 +24,11 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		return nil, fmt.Errorf("slot %s has no record", slot)
 	}
 	var config []byte // none: the agent keeps what it has
-	conduct, known := conductOf(v, spec, slot, record.Value.Assigned)
+	conduct, of, known := conductOf(v, spec, slot, record.Value.Assigned)
 	mesh, _, readable := v.MeshOf(record.Value.Group)
 	if known && readable {
 		next := spec.With(conduct).AgentConfig(slot, record.Value.Assigned)
-		next.Mesh = mesh
+		next.Conduct, next.Mesh = of, mesh
 		next.Join(record.Value.Membership)
 		var err error
 		if config, err = json.Marshal(next); err != nil {
@@ -64,17 +64,17 @@ func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *con
 }
 
 // conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
-// of the assigned one; ok is false when the record of that one cannot be read. A Boot
-// then keeps what it has, and is ordered about all the same.
-func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct group.Conduct, ok bool) {
-	revision := cmp.Or(v.Admissions[slot].Value.Revision, assigned)
+// of the assigned one, and that Revision; ok is false when the record of that one cannot be
+// read. A Boot then keeps what it has, and is ordered about all the same.
+func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct group.Conduct, revision string, ok bool) {
+	revision = cmp.Or(v.Admissions[slot].Value.Revision, assigned)
 	if record, ok := v.Revisions[revision]; ok {
-		return record.Value.Conduct, true
+		return record.Value.Conduct, revision, true
 	}
 	if revision != "" && revision != spec.Revision() {
-		return group.Conduct{}, false
+		return group.Conduct{}, revision, false
 	}
-	return spec.Conduct(), true
+	return spec.Conduct(), revision, true
 }
 
 // Version of the desired state of slot by v; 0: v has no record of the Slot. It is the

@@ -10,7 +10,7 @@ import (
 // checks of the spec.
 func (r Received) Workload() rollout.Health {
 	health, _ := healthOf(r.Report, func(check *controlv1.CheckResult) bool {
-		return !check.GetInformative() && !group.IsProxyCheck(check.GetName())
+		return counts(check) && !group.IsProxyCheck(check.GetName())
 	})
 	return health
 }

@@ -20,12 +20,12 @@ func relevant(a, b *controlv1.Report) bool {
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
 		!slices.Equal(ma.GetLearners(), mb.GetLearners()), !maps.Equal(ma.GetMemberIds(), mb.GetMemberIds()),
 		!slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
-		!slices.Equal(a.GetFaults(), b.GetFaults()), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
+		!slices.Equal(a.GetFaults(), b.GetFaults()), a.GetConduct() != b.GetConduct(), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
 		(a.GetHealthyFor().AsDuration() == 0) != (b.GetHealthyFor().AsDuration() == 0):
 		return true
 	}
 	for i, check := range a.GetChecks() {
-		if other := b.GetChecks()[i]; check.GetHealth() != other.GetHealth() || check.GetInformative() != other.GetInformative() {
+		if other := b.GetChecks()[i]; check.GetHealth() != other.GetHealth() || check.GetInformative() != other.GetInformative() || check.GetPending() != other.GetPending() {
 			return true
 		}
 	}
@@ -42,7 +42,7 @@ func relevant(a, b *controlv1.Report) bool {
 // Observed turns a report into the planner's words.
 func (r Received) Observed() *rollout.Report {
 	report, member := r.Report, r.Report.GetMember()
-	health, reason := healthOf(report, func(check *controlv1.CheckResult) bool { return !check.GetInformative() })
+	health, reason := healthOf(report, counts)
 	out := &rollout.Report{
 		BootID: r.BootID, ReceivedAt: r.At, CutAt: r.CutAt, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
@@ -50,13 +50,16 @@ func (r Received) Observed() *rollout.Report {
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
-		Message: member.GetMessage(), Faults: faultsOf(report),
+		Message: member.GetMessage(), Faults: faultsOf(report), Conduct: report.GetConduct(),
 	}
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes
 	}
 	for _, check := range report.GetChecks() {
-		if !check.GetInformative() && check.GetHealth() == controlv1.Health_HEALTH_UNHEALTHY {
+		switch {
+		case check.GetPending():
+			out.Pending = append(out.Pending, check.GetName())
+		case counts(check) && check.GetHealth() == controlv1.Health_HEALTH_UNHEALTHY:
 			out.Failing = append(out.Failing, check.GetName())
 		}
 	}
@@ -68,6 +71,9 @@ func (r Received) Observed() *rollout.Report {
 	}
 	return out
 }
+
+// counts: the member's health goes by the check.
+func counts(check *controlv1.CheckResult) bool { return !check.GetInformative() && !check.GetPending() }
 
 // faultsOf are those that the report names, and what its informative checks say is wrong: an
 // operator would see that nowhere else.
@@ -83,7 +89,7 @@ func faultsOf(report *controlv1.Report) []string {
 
 // healthOf is the worst of the checks that count and of the driver's own word: negative
 // beats unknown, unknown beats positive (R10).
-func healthOf(report *controlv1.Report, counts func(*controlv1.CheckResult) bool) (rollout.Health, string) {
+func healthOf(report *controlv1.Report, counted func(*controlv1.CheckResult) bool) (rollout.Health, string) {
 	health, reason := rollout.Healthy, ""
 	worsen := func(to rollout.Health, why string) {
 		if health == rollout.Healthy || health == rollout.Unknown && to == rollout.Unhealthy {
@@ -99,7 +105,7 @@ func healthOf(report *controlv1.Report, counts func(*controlv1.CheckResult) bool
 		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload is not ready"))
 	}
 	for _, check := range report.GetChecks() {
-		if !counts(check) {
+		if !counted(check) {
 			continue
 		}
 		switch check.GetHealth() {

@@ -1476,7 +1476,10 @@ type CheckResult struct {
 	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	// For people only: the member's health does not go by it.
-	Informative   bool `protobuf:"varint,5,opt,name=informative,proto3" json:"informative,omitempty"`
+	Informative bool `protobuf:"varint,5,opt,name=informative,proto3" json:"informative,omitempty"`
+	// It came while the Boot ran and the member was well, and was not judged yet: the member's
+	// health does not go by it, and a step that brought it is not proven.
+	Pending       bool `protobuf:"varint,6,opt,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1542,6 +1545,13 @@ func (x *CheckResult) GetSince() *timestamppb.Timestamp {
 func (x *CheckResult) GetInformative() bool {
 	if x != nil {
 		return x.Informative
+	}
+	return false
+}
+
+func (x *CheckResult) GetPending() bool {
+	if x != nil {
+		return x.Pending
 	}
 	return false
 }
@@ -1939,7 +1949,10 @@ type Report struct {
 	Backends []*BackendState `protobuf:"bytes,24,rep,name=backends,proto3" json:"backends,omitempty"`
 	// What this agent cannot do as it should, for people: a disk that takes no writes, a
 	// configuration that it does not understand. It obeys orders all the same.
-	Faults        []string `protobuf:"bytes,23,rep,name=faults,proto3" json:"faults,omitempty"`
+	Faults []string `protobuf:"bytes,23,rep,name=faults,proto3" json:"faults,omitempty"`
+	// Revision whose driver, hooks and checks are in force; the checks are those of it. Empty: not
+	// known, as from an agent that is older than this field.
+	Conduct       string `protobuf:"bytes,25,opt,name=conduct,proto3" json:"conduct,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2077,6 +2090,13 @@ func (x *Report) GetFaults() []string {
 		return x.Faults
 	}
 	return nil
+}
+
+func (x *Report) GetConduct() string {
+	if x != nil {
+		return x.Conduct
+	}
+	return ""
 }
 
 type ReportResponse struct {
@@ -2922,13 +2942,14 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"new_leader\x18\x06 \x01(\tR\tnewLeader\x12 \n" +
 	"\vtransferred\x18\a \x01(\bR\vtransferred\x12*\n" +
-	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc1\x01\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xdb\x01\n" +
 	"\vCheckResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x06health\x18\x02 \x01(\x0e2\x18.cadre.control.v1.HealthR\x06health\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
-	"\vinformative\x18\x05 \x01(\bR\vinformative\"\xec\x04\n" +
+	"\vinformative\x18\x05 \x01(\bR\vinformative\x12\x18\n" +
+	"\apending\x18\x06 \x01(\bR\apending\"\xec\x04\n" +
 	"\n" +
 	"MemberView\x12*\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x12\x14\n" +
@@ -2969,7 +2990,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\x12\x1d\n" +
 	"\n" +
-	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\x8b\x06\n" +
+	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xa5\x06\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -2986,7 +3007,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
 	"\x05state\x18\x16 \x01(\x04R\x05state\x12:\n" +
 	"\bbackends\x18\x18 \x03(\v2\x1e.cadre.control.v1.BackendStateR\bbackends\x12\x16\n" +
-	"\x06faults\x18\x17 \x03(\tR\x06faults\x1a?\n" +
+	"\x06faults\x18\x17 \x03(\tR\x06faults\x12\x18\n" +
+	"\aconduct\x18\x19 \x01(\tR\aconduct\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +
