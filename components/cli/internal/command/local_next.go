@@ -147,6 +147,11 @@ func (s *started) text() string {
 	line("  CVMs      %d", s.cvms)
 	line("  facts     %s", cloud)
 	line("  log       %s", localcloud.LogFile(s.dir))
+	// What follows is about this cloud, wherever a bare command would look for one.
+	at := ""
+	if s.dir != defaultState() {
+		at = " --state " + s.dir
+	}
 	for _, path := range s.moved {
 		line("context %s names its new addresses now", path)
 	}
@@ -161,11 +166,11 @@ func (s *started) text() string {
 		}
 	} else {
 		for _, name := range localcloud.Clusters(s.checkout) {
-			line("  %s local up %s   # says how to make that cluster", self(), name)
+			line("  %s local up%s %s   # says how to make that cluster", self(), at, name)
 		}
 		line("  %s cluster create FILE --var cloud=%s", self(), cloud)
 	}
-	line("  %s local status", self())
+	line("  %s local status%s", self(), at)
 	if s.info.GatewayCAFile != "" {
 		_, port, _ := strings.Cut(s.info.GatewayAddress, ":")
 		name := "APP-PORT." + s.info.GatewayDomain

@@ -75,7 +75,7 @@ func TestUpSaysWhatRunsAndWhatToTypeNext(t *testing.T) {
 	}
 	text := s.text()
 	for _, want := range []string{
-		"local cloud started", "registry  127.0.0.1:3, 3 images", "facts     /state/cloud.json", "CVMs      2",
+		"local cloud started", "registry  127.0.0.1:3, 3 images", "facts     /state/cloud.json", "CVMs      2", "local status --state /state",
 		"coordinator_image=127.0.0.1:3/cadre-coordinator:dev@sha256:bb", "agent_image=127.0.0.1:3/cadre-agent:dev@sha256:aa", "light_image=127.0.0.1:3/light:dev@sha256:cc",
 		"--cacert /state/gateway/ca.pem --resolve APP-PORT.gw.test:2:127.0.0.1 https://APP-PORT.gw.test:2/",
 	} {

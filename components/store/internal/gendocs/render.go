@@ -43,7 +43,8 @@ change keeps its modify index.
 const byHand = `## By hand
 
 Consul listens on the loopback of the coordinators' CVMs alone, so that ` + "`consul kv put`" + ` is typed
-inside of one. On a local cloud:
+inside of one. On a local cloud, with its ` + "`--state`" + ` and the context's path as they were printed when it
+was made:
 
 ` + "```" + `
 cadre local exec --service coordinator demo-coordinator-0 -- consul kv put \
