@@ -29,7 +29,8 @@ func (e *RolloutError) Error() string {
 // error is a *RolloutError when the rollout failed, paused or was replaced. A group whose
 // updates are OPPORTUNISTIC is done as well once its Slots are available and only wait for
 // somebody to update them. Slots that the spec does not ask for any more are waited for
-// until they are gone, but not those that stay until a person decides about their disks.
+// until they are gone, but not those that stay until a person decides about their disks, or takes
+// a protection or a drain without an end from them.
 // index 0 and revision "" wait for whatever is current.
 func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	s := v.Status
@@ -87,7 +88,7 @@ func waitsForUpdates(p rollout.Plan) bool {
 	updates := 0
 	for _, a := range p.Actions {
 		switch {
-		case a.Kind == operation.Delete && staysForDisk(p, a):
+		case a.Kind == operation.Delete && staysForPeople(p, a):
 		case a.Execute || a.Operation != "" || !heldBy(a, rollout.HoldOpportunistic):
 			return false
 		default:
@@ -100,13 +101,13 @@ func waitsForUpdates(p rollout.Plan) bool {
 // leaving: a Slot is on its way out, or will be once something clears by itself.
 func leaving(p rollout.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a rollout.Action) bool {
-		return a.Kind == operation.Delete && !staysForDisk(p, a)
+		return a.Kind == operation.Delete && !staysForPeople(p, a)
 	})
 }
 
-// staysForDisk: the Slot that an Action removes, or one that goes before it, stays until a
-// person gives up its disk, or wants it again.
-func staysForDisk(p rollout.Plan, a rollout.Action) bool {
+// staysForPeople: the Slot that an Action removes, or one that goes before it, stays until a
+// person gives up its disk, takes a mark from it, or wants it again.
+func staysForPeople(p rollout.Plan, a rollout.Action) bool {
 	if a.Execute || a.Operation != "" {
 		return false
 	}
@@ -118,9 +119,13 @@ func staysForDisk(p rollout.Plan, a rollout.Action) bool {
 	})
 }
 
-// forPeople: no time and no other step lets the removal of a Slot go on.
+// forPeople: no time and no other step lets the removal of a Slot go on. A mark with an end is
+// waited for.
 func forPeople(a rollout.Action) bool {
-	return heldBy(a, rollout.HoldDeleteDisks, rollout.HoldPreservedState, rollout.HoldVoterScaleIn)
+	marked := slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool {
+		return (h.Predicate == rollout.HoldProtected || h.Predicate == rollout.HoldDrained) && h.Until.IsZero()
+	})
+	return marked || heldBy(a, rollout.HoldDeleteDisks, rollout.HoldPreservedState, rollout.HoldVoterScaleIn)
 }
 
 func heldBy(a rollout.Action, predicates ...string) bool {

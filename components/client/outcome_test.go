@@ -2,6 +2,7 @@ package client
 
 import (
 	"testing"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -14,6 +15,12 @@ func act(kind operation.Kind, ordinal int, predicates ...string) rollout.Action 
 	for _, p := range predicates {
 		a.Holds = append(a.Holds, rollout.Hold{Predicate: p})
 	}
+	return a
+}
+
+// until is a with an end of its first hold.
+func until(a rollout.Action) rollout.Action {
+	a.Holds[0].Until = time.Unix(1, 0)
 	return a
 }
 
@@ -49,6 +56,10 @@ func TestWhatIsWaitedFor(t *testing.T) {
 		"complete, one leaves when another is back":      {operation.Complete, 2, []rollout.Action{act(remove, 2, rollout.HoldOthersUnavailable)}, false, false},
 		"complete, one stays for its disk":               {operation.Complete, 2, []rollout.Action{act(remove, 2, rollout.HoldDeleteDisks)}, true, true},
 		"complete, one stays behind one that stays":      {operation.Complete, 2, []rollout.Action{act(remove, 3, rollout.HoldDeleteDisks), act(remove, 2, rollout.HoldScaleInOrder)}, true, true},
+		"complete, one stays as it is protected":         {operation.Complete, 2, []rollout.Action{act(remove, 2, rollout.HoldProtected)}, true, true},
+		"complete, one stays as it is drained":           {operation.Complete, 2, []rollout.Action{act(remove, 2, rollout.HoldDrained)}, true, true},
+		"complete, one is protected for a while":         {operation.Complete, 2, []rollout.Action{until(act(remove, 2, rollout.HoldProtected))}, false, false},
+		"complete, one is drained for a while":           {operation.Complete, 2, []rollout.Action{until(act(remove, 2, rollout.HoldDrained))}, false, false},
 		"complete, one leaves after the other":           {operation.Complete, 2, []rollout.Action{act(remove, 3), act(remove, 2, rollout.HoldScaleInOrder)}, false, false},
 		"partition reached, one leaves":                  {operation.PartitionReached, 2, []rollout.Action{act(remove, 2)}, false, false},
 		"partition reached":                              {operation.PartitionReached, 1, nil, true, true},

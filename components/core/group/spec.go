@@ -104,9 +104,9 @@ type UpdatePolicy struct {
 	// (R132). What an operator asks for by a Slot's name, and healing, are not bound by it.
 	MostDisruptiveAllowedAction UpdateAction `json:"most_disruptive_allowed_action,omitempty"`
 	// MaxUnavailableFixed is a number of Slots; exclusive with the percent. Both
-	// absent means 1. Zero is refused where MaxSurgeFixed is zero too (R15).
+	// absent means 1. Zero is refused where there is no extra Slot (R15).
 	MaxUnavailableFixed *int `json:"max_unavailable_fixed,omitempty"`
-	// MaxUnavailablePercent of Replicas, rounded down, floor 1 (R12, R13).
+	// MaxUnavailablePercent of Replicas, rounded down, floor 1 where it is not 0 (R12, R13, R15).
 	MaxUnavailablePercent *int `json:"max_unavailable_percent,omitempty"`
 	// MaxSurgeFixed is how many extra Slots the group may have while a rollout runs: they join,
 	// are updated first and leave at its end, with their disks. As many more of the others

@@ -55,14 +55,15 @@ func (v *validator) actions(p UpdatePolicy) {
 func (v *validator) budget(s Spec) {
 	p := s.UpdatePolicy
 	const fixed, percent = "update_policy.max_unavailable_fixed", "update_policy.max_unavailable_percent"
+	const alone = "and 0 only beside max_surge_fixed or max_surge_percent"
 	if p.MaxUnavailableFixed != nil && p.MaxUnavailablePercent != nil {
 		v.add(fixed, "", "and max_unavailable_percent are both set: keep one")
 	}
 	if n := p.MaxUnavailablePercent; n != nil && (*n < 0 || *n > 100) {
-		v.add(percent, "R13", "is %d: must be 1 to 100", *n)
+		v.add(percent, "R13", "is %d: must be 0 to 100, "+alone, *n)
 	}
 	if n := p.MaxUnavailableFixed; n != nil && *n < 0 {
-		v.add(fixed, "", "is %d: must be at least 1", *n)
+		v.add(fixed, "", "is %d: must be at least 0, "+alone, *n)
 	}
 	const zero = "is 0, and so is max_surge_fixed (or max_surge_percent): nothing could ever be updated; set one of them to 1"
 	if n := p.MaxUnavailableFixed; n != nil && *n == 0 && MaxSurge(s) == 0 {

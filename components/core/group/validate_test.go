@@ -160,6 +160,35 @@ func TestR15_BothZeroIsRefused(t *testing.T) {
 	wantProblem(t, s, "update_policy.max_unavailable_percent", "R15")
 }
 
+// TestR15a_ZeroIsInTheRange of both fields where an extra Slot makes up for it, and what is told of
+// their ranges says so.
+func TestR15a_ZeroIsInTheRange(t *testing.T) {
+	for _, c := range []struct {
+		path string
+		set  func(p *UpdatePolicy, n int)
+	}{
+		{"update_policy.max_unavailable_fixed", func(p *UpdatePolicy, n int) { p.MaxUnavailableFixed = &n }},
+		{"update_policy.max_unavailable_percent", func(p *UpdatePolicy, n int) { p.MaxUnavailablePercent = &n }},
+	} {
+		s := goodSpec()
+		s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = nil, ptr(1)
+		c.set(&s.UpdatePolicy, 0)
+		if got := problems(t, s); got != nil {
+			t.Errorf("%s = 0 beside an extra slot: %v", c.path, got)
+		}
+		c.set(&s.UpdatePolicy, -1)
+		got := problems(t, s)
+		if len(got) != 1 || !strings.HasPrefix(got[0], c.path+": ") || !strings.Contains(got[0], "0 only beside max_surge_fixed or max_surge_percent") {
+			t.Errorf("%s = -1: %v", c.path, got)
+		}
+		for _, f := range Fields() {
+			if f.Path == c.path && !strings.Contains(f.Range, "0 only beside") {
+				t.Errorf("%s is told to be %s", c.path, f.Range)
+			}
+		}
+	}
+}
+
 func TestR15a_ExtraSlots(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = ptr(0), ptr(1)

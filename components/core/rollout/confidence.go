@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"cadre.dev/core/operation"
 )
@@ -39,4 +40,20 @@ func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
 	}
 	return []Hold{hold(HoldNamedLeader,
 		"%s is silent and those who follow name it as their leader; reach its agent, or move leadership away by hand", c.m.slot)}
+}
+
+// holdsOfNamedFollower: its agent is silent, and its workload is well by the word of the member
+// that leads: there is nothing to heal.
+func (w *world) holdsOfNamedFollower(c candidate, _ look) []Hold {
+	if c.m.report != nil || c.m.certainlyDown() || !w.follows(c.m) {
+		return nil
+	}
+	return []Hold{hold(HoldNamedFollower,
+		"%s is silent and %s, which leads, says that it follows; reach its agent, or restart its CVM by name: cadre instance restart %s", c.m.slot, w.view.leader, c.m.slot)}
+}
+
+// follows: the member that leads sees m following it now.
+func (w *world) follows(m *member) bool {
+	lead := w.find(w.view.leader)
+	return lead != nil && lead != m && lead.report != nil && slices.Contains(lead.report.Followers, m.slot)
 }

@@ -63,9 +63,9 @@ func (w *world) ailing(m *member) (ailment, bool) {
 	i := m.seen.Instance
 	switch {
 	case m.vanished() && w.obs.Platform.Known:
-		// Its agent's word, or that of those who follow it, is the better one.
+		// Its agent's word, or that of those who follow it or lead it, is the better one.
 		return ailment{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
-			m.report == nil && !w.followed(m)
+			m.report == nil && !w.followed(m) && !w.follows(m)
 	case i == nil || i.InProgress:
 		return ailment{}, false
 	case i.BootError != "":

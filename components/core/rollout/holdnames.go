@@ -97,6 +97,8 @@ const (
 	HoldAgentsUnheard = "agents_unheard"
 	// HoldNamedLeader: it is silent, and those who follow name it as their leader (R125).
 	HoldNamedLeader = "named_leader"
+	// HoldNamedFollower: it is silent, and the member that leads says that it follows (R125).
+	HoldNamedFollower = "named_follower"
 	// HoldPlatformBusy: the platform works on the CVM; waited for.
 	HoldPlatformBusy = "platform_busy"
 	// HoldRefused: the platform refused as often as it is asked.

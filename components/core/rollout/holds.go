@@ -58,7 +58,7 @@ func (w *world) holdsOfType(c candidate, _ look) []Hold {
 	if w.spec.UpdatePolicy.Type != group.Opportunistic || c.marked || c.class == ClassBroken {
 		return nil
 	}
-	return []Hold{hold(HoldOpportunistic, "updates are OPPORTUNISTIC; restart the slot to apply the revision")}
+	return []Hold{hold(HoldOpportunistic, "updates are OPPORTUNISTIC; to update this slot: cadre instance update %s", c.m.slot)}
 }
 
 // holdsOfUndecided: while nobody knows what a call did, no other is made (R66).

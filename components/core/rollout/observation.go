@@ -191,6 +191,8 @@ type Report struct {
 	// which it does not know the Slot stands there under its id. Workloads without such ids
 	// have none.
 	MemberIDs map[string]string
+	// Followers are the Slots that this member, which leads, sees following it now (R125).
+	Followers []string
 	// QuorumMember: the workload has a voter set and this member is asked about it.
 	QuorumMember     bool
 	Busy             []string

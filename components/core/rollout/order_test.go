@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -216,6 +217,9 @@ func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-2", HoldOpportunistic)
+	if held := actionOf(t, p, "db-2").Holds[0].Message; !strings.Contains(held, "cadre instance update db-2") {
+		t.Errorf("the hold names no way out: %s", held)
+	}
 	f.asks("db-1", "q")
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 }

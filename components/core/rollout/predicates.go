@@ -109,6 +109,8 @@ var predicates = []predicate{
 	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm, HoldSharedCause}, from: disruptive,
 		only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
 		first: (*world).holdsOfHealing, again: (*world).holdsOfHealing},
+	{names: []string{HoldNamedFollower}, from: disruptive, only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
+		first: (*world).holdsOfNamedFollower, again: (*world).holdsOfNamedFollower},
 
 	{names: []string{HoldAgentsUnheard}, from: disruptive, voluntary: true, first: (*world).holdsOfHearing, again: (*world).holdsOfHearing},
 	{names: []string{HoldNamedLeader}, stops: true, from: disruptive, first: (*world).holdsOfNamedLeader, again: (*world).holdsOfNamedLeader},

@@ -362,7 +362,7 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 	r.Role, r.Leader, r.Epoch = rollout.RoleFollower, w.leader, w.epoch
 	switch {
 	case w.leader == c.slot:
-		r.Role = rollout.RoleLeader
+		r.Role, r.Followers = rollout.RoleLeader, w.followers(c)
 	case w.nofailover[c.slot], w.kind != group.WorkloadPatroni && !votes:
 		r.Role = rollout.RoleLearner
 	}
@@ -376,6 +376,18 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 	if w.leader == "" {
 		r.MayDisrupt, r.MayDisruptReason = false, "the members have no leader"
 	}
+}
+
+// followers are the members that work beside c, which leads, whether or not their agents are heard;
+// etcd's leader tells of nobody.
+func (w *world) followers(c *cvm) (slots []string) {
+	for _, other := range w.cvms {
+		if other != c && !other.hung && w.kind != group.WorkloadEtcd && w.works(other) {
+			slots = append(slots, other.slot)
+		}
+	}
+	slices.Sort(slots)
+	return slots
 }
 
 // agents do what their orders say, as far as they hear them.

@@ -32,7 +32,7 @@ func (w *world) extras() []int {
 	}
 	// have holds the ordinals with an extra Slot, and whether that has a CVM or a step.
 	taken, have := map[int]bool{}, map[int]bool{}
-	waits := 0
+	waits, lost := 0, 0
 	for i := range w.rec.Slots {
 		one := &w.rec.Slots[i]
 		switch {
@@ -41,6 +41,9 @@ func (w *world) extras() []int {
 			if w.waitsAtWork(one) {
 				waits++
 			}
+		case one.Extra && w.extraLost(one):
+			taken[one.Ordinal] = true
+			lost++ // what is left of it goes before another one comes
 		case one.Extra:
 			have[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
 		default:
@@ -61,17 +64,39 @@ func (w *world) extras() []int {
 	if left == 1 && w.spec.Replicas == 1 && group.HasVoters(w.spec) {
 		left = 2 // of two voters none can be spared
 	}
-	var out []int
 	first := 0
 	if all := w.spec.Ordinals(); len(all) > 0 {
 		first = all[len(all)-1] + 1
 	}
-	for n := first; len(out) < limit && n < first+limit+len(taken) && n < group.MaxReplicas; n++ {
-		if have[n] || !taken[n] && len(out) < left {
+	end := min(first+limit+len(taken), group.MaxReplicas)
+	var out []int
+	for n := first; n < end && len(out) < limit; n++ {
+		if have[n] {
 			out = append(out, n)
 		}
 	}
+	for n := first; n < end && len(out) < min(left, limit-lost); n++ {
+		if !have[n] && !taken[n] {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
 	return out
+}
+
+// extraLost: the CVM of an extra Slot is gone, and its disk, which is nobody's: it is given up,
+// and leaves its set, as one that is scaled in.
+func (w *world) extraLost(r *group.SlotRecord) bool {
+	o := w.seenAt(r.Ordinal)
+	if o == nil {
+		o = &SlotObservation{}
+	}
+	if bound := r.VMUUID != "" || r.InstanceID != ""; !bound || o.Instance != nil || !w.obs.Platform.Known || w.underWay(r.Slot) {
+		return false
+	}
+	heard := o.Report != nil && w.fresh(o.Report)
+	kept := w.obs.Frozen || o.Protection != nil && !o.Protection.ended(w.now)
+	return !heard && !kept && !r.MissedSince.IsZero() && w.now.Sub(r.MissedSince) >= goneFor
 }
 
 // underWay: an Operation of the Slot is open.

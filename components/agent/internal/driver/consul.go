@@ -122,7 +122,7 @@ func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto cons
 	v.Ready = v.Leader != "" && v.Role != RoleUnknown
 	switch {
 	case v.Role == RoleLeader:
-		v.CaughtUp = ptr(true)
+		v.CaughtUp, v.Followers = ptr(true), auto.followers(self)
 	case mine.Name == "" || leader.Name == "":
 		v.Message = "autopilot does not know this server yet"
 	default:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,6 +116,18 @@ func (h consulHealth) server(name string) consulServer {
 		}
 	}
 	return consulServer{}
+}
+
+// followers are the servers beside self that autopilot, in the leader, is in contact with and
+// finds up to date, sorted.
+func (h consulHealth) followers(self string) (names []string) {
+	for _, s := range h.Servers {
+		if s.Healthy && s.Name != self {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // keepVoters raises autopilot's MinQuorum to servers, unless somebody changed

@@ -50,6 +50,9 @@ type View struct {
 	// same name after another has another id. A member of which the Slot is not known stands
 	// under its id. Nil for a workload without such ids.
 	MemberIDs map[string]string
+	// Followers are those that this member, which leads, sees following it now, sorted: they
+	// live, whatever else is heard of them. Nil where it does not lead, or cannot tell.
+	Followers []string
 	// QuorumMember: this member votes in a majority of Voters.
 	QuorumMember bool
 	// Busy lists work in progress that a stop would hurt.
@@ -67,7 +70,7 @@ type View struct {
 func (v View) Equal(o View) bool {
 	return v.Role == o.Role && v.Alive == o.Alive && v.Ready == o.Ready &&
 		equalPtr(v.CaughtUp, o.CaughtUp) && v.Leader == o.Leader && v.Epoch == o.Epoch &&
-		slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Learners, o.Learners) && maps.Equal(v.MemberIDs, o.MemberIDs) && v.QuorumMember == o.QuorumMember &&
+		slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Learners, o.Learners) && maps.Equal(v.MemberIDs, o.MemberIDs) && slices.Equal(v.Followers, o.Followers) && v.QuorumMember == o.QuorumMember &&
 		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message &&
 		v.MayDisrupt == o.MayDisrupt && v.MayDisruptReason == o.MayDisruptReason
 }

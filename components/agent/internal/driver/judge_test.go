@@ -72,6 +72,42 @@ func TestConsulJudgement(t *testing.T) {
 	}
 }
 
+// TestWhoFollowsIsToldByTheLeader, and only of those that it is in contact with.
+func TestWhoFollowsIsToldByTheLeader(t *testing.T) {
+	for self, want := range map[string]string{"c-0": "c-1", "c-1": ""} {
+		var me consulSelf
+		me.Stats.Raft.State, me.Stats.Raft.Applied = map[string]string{"c-0": "Leader", "c-1": "Follower"}[self], "900"
+		var raft consulRaft
+		var auto consulHealth
+		for i, name := range []string{"c-0", "c-1", "c-2"} {
+			raft.Servers = append(raft.Servers, struct {
+				ID     string
+				Node   string
+				Leader bool
+				Voter  bool
+			}{name, name, i == 0, true})
+			auto.Servers = append(auto.Servers, consulServer{Name: name, Healthy: i < 2, Voter: true, LastIndex: 1000})
+		}
+		v := View{Role: RoleUnknown}
+		judgeConsul(&v, self, me, raft, auto)
+		if got := strings.Join(v.Followers, " "); got != want {
+			t.Errorf("%s of Consul sees %q follow, want %q", self, got, want)
+		}
+	}
+	for self, want := range map[string]string{"db-0": "db-1", "db-1": ""} {
+		f := newFakePatroni(t)
+		f.status["db-0"]["replication"] = []any{
+			map[string]any{"application_name": "db-1", "state": "streaming"},
+			map[string]any{"application_name": "db-2", "state": "catchup"},
+			map[string]any{"application_name": "a_backup", "state": "streaming"},
+		}
+		v, err := f.driver(t, self, nil).Observe(t.Context())
+		if got := strings.Join(v.Followers, " "); err != nil || got != want {
+			t.Errorf("%s of Patroni sees %q follow, want %q; %v", self, got, want, err)
+		}
+	}
+}
+
 func TestEtcdJudgement(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*clientv3.StatusResponse, []*pb.Member, *clientv3.AlarmResponse)

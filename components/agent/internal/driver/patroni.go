@@ -210,7 +210,7 @@ func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, clus
 	case me.primary() && v.Leader == p.self:
 		v.Role = RoleLeader
 		v.Ready = me.State == "running"
-		v.CaughtUp, v.LagBytes = ptr(true), ptr(int64(0))
+		v.CaughtUp, v.LagBytes, v.Followers = ptr(true), ptr(int64(0)), me.streaming(cluster)
 		if !v.Ready {
 			v.Message = "PostgreSQL is " + me.State
 		}

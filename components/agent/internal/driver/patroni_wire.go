@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -49,6 +50,17 @@ func (s patroniStatus) streams(name string) bool {
 		}
 	}
 	return false
+}
+
+// streaming are the members of the cluster that this primary sends WAL to right now, sorted.
+func (s patroniStatus) streaming(cluster patroniCluster) (names []string) {
+	for _, m := range cluster.Members {
+		if s.streams(m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // patroniCluster is the part of GET /cluster that the driver reads.

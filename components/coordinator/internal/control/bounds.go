@@ -35,12 +35,12 @@ func bound(r *controlv1.Report) error {
 	switch {
 	case r == nil:
 		return status.Error(codes.InvalidArgument, "report: missing")
-	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetLearners()) > maxList, len(m.GetMemberIds()) > 2*maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList,
+	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetLearners()) > maxList, len(m.GetFollowers()) > maxList, len(m.GetMemberIds()) > 2*maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList,
 		len(r.GetFaults()) > maxFaults, len(r.GetBackends()) > maxBackends:
 		return status.Error(codes.InvalidArgument, "report: too many entries")
 	}
 	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
-	names = slices.Concat(names, m.GetVoters(), m.GetLearners(), m.GetBusy())
+	names = slices.Concat(names, m.GetVoters(), m.GetLearners(), m.GetFollowers(), m.GetBusy())
 	for slot, id := range m.GetMemberIds() {
 		names = append(names, slot, id)
 	}

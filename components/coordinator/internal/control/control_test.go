@@ -204,6 +204,8 @@ func TestReportsAreBounded(t *testing.T) {
 		"many tags":     {Backends: []*controlv1.BackendState{{Name: "b", Tags: make([]string, reports.MaxTags+1)}}},
 		"long tag":      {Backends: []*controlv1.BackendState{{Name: "b", Tags: []string{strings.Repeat("t", maxName+1)}}}},
 		"many voters":   {Member: &controlv1.MemberView{Voters: make([]string, maxList+1)}},
+		"many follow":   {Member: &controlv1.MemberView{Followers: make([]string, maxList+1)}},
+		"long follower": {Member: &controlv1.MemberView{Followers: []string{long}}},
 		"long released": {AgentVersion: long},
 	} {
 		if err := bound(bad); status.Code(err) != codes.InvalidArgument {

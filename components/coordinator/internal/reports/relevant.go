@@ -19,7 +19,7 @@ func relevant(a, b *controlv1.Report) bool {
 		ma.GetCaughtUp() != mb.GetCaughtUp(), (ma.GetCaughtUp() || ma != nil && ma.CaughtUp != nil) != (mb.GetCaughtUp() || mb != nil && mb.CaughtUp != nil),
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
 		!slices.Equal(ma.GetLearners(), mb.GetLearners()), !maps.Equal(ma.GetMemberIds(), mb.GetMemberIds()),
-		!slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
+		!slices.Equal(ma.GetFollowers(), mb.GetFollowers()), !slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
 		!slices.Equal(a.GetFaults(), b.GetFaults()), a.GetConduct() != b.GetConduct(), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
 		(a.GetHealthyFor().AsDuration() == 0) != (b.GetHealthyFor().AsDuration() == 0):
 		return true
@@ -47,7 +47,7 @@ func (r Received) Observed() *rollout.Report {
 		BootID: r.BootID, ReceivedAt: r.At, CutAt: r.CutAt, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
 		Role: roleOf(report), MemberKnown: report.GetMemberKnown(), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
-		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(),
+		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(), Followers: member.GetFollowers(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
 		Message: member.GetMessage(), Faults: faultsOf(report), Conduct: report.GetConduct(),

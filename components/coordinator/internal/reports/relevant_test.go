@@ -18,3 +18,16 @@ func TestAnotherIncarnationIsRelevant(t *testing.T) {
 		t.Errorf("the planner hears of %q", got)
 	}
 }
+
+// Who follows is news: a silent one of them is not healed.
+func TestWhoFollowsIsRelevant(t *testing.T) {
+	of := func(slots ...string) *controlv1.Report {
+		return &controlv1.Report{MemberKnown: true, Member: &controlv1.MemberView{Followers: slots}}
+	}
+	if relevant(of("pg-1"), of("pg-1")) || !relevant(of("pg-1"), of()) {
+		t.Error("the same report is news, or a lost follower is none")
+	}
+	if got := (Received{Report: of("pg-1")}).Observed().Followers; len(got) != 1 || got[0] != "pg-1" {
+		t.Errorf("the planner hears of %q", got)
+	}
+}

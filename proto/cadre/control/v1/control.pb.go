@@ -1584,7 +1584,9 @@ type MemberView struct {
 	Learners []string `protobuf:"bytes,15,rep,name=learners,proto3" json:"learners,omitempty"`
 	// What the workload knows these members by, by Slot name; one without a known Slot stands
 	// under its id.
-	MemberIds     map[string]string `protobuf:"bytes,16,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	MemberIds map[string]string `protobuf:"bytes,16,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Slot names of those that this member, which leads, sees following it now; sorted.
+	Followers     []string `protobuf:"bytes,17,rep,name=followers,proto3" json:"followers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1727,6 +1729,13 @@ func (x *MemberView) GetLearners() []string {
 func (x *MemberView) GetMemberIds() map[string]string {
 	if x != nil {
 		return x.MemberIds
+	}
+	return nil
+}
+
+func (x *MemberView) GetFollowers() []string {
+	if x != nil {
+		return x.Followers
 	}
 	return nil
 }
@@ -2949,7 +2958,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
 	"\vinformative\x18\x05 \x01(\bR\vinformative\x12\x18\n" +
-	"\apending\x18\x06 \x01(\bR\apending\"\xec\x04\n" +
+	"\apending\x18\x06 \x01(\bR\apending\"\x8a\x05\n" +
 	"\n" +
 	"MemberView\x12*\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x12\x14\n" +
@@ -2970,7 +2979,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\rquorum_member\x18\x0e \x01(\bR\fquorumMember\x12\x1a\n" +
 	"\blearners\x18\x0f \x03(\tR\blearners\x12J\n" +
 	"\n" +
-	"member_ids\x18\x10 \x03(\v2+.cadre.control.v1.MemberView.MemberIdsEntryR\tmemberIds\x1a<\n" +
+	"member_ids\x18\x10 \x03(\v2+.cadre.control.v1.MemberView.MemberIdsEntryR\tmemberIds\x12\x1c\n" +
+	"\tfollowers\x18\x11 \x03(\tR\tfollowers\x1a<\n" +
 	"\x0eMemberIdsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
