@@ -342,6 +342,11 @@ func platformEvents() []event {
 			late, err := time.ParseDuration(arg[1])
 			return errors.Join(err, faulty(fault{outcome: operation.OutcomeUnknown, effect: true, late: late, times: 1, takes: callTimesOutIn})(s, []string{arg[0], "timed out"}))
 		}},
+		{"platform does not offer revision WORD: REST", func(s *story, arg []string) error {
+			s.c.refused = map[string]string{s.revision(arg[0]): arg[1]}
+			return nil
+		}},
+		{"platform offers every revision again", func(s *story, _ []string) error { s.c.refused = nil; return nil }},
 		{"platform lists SLOTS as stopped", each(func(_ *story, c *cvm) { c.status, c.inProgress = "stopped", false })},
 		{"platform lists SLOTS as running", each(func(s *story, c *cvm) { c.status = "running"; c.reboot(s.w) })},
 		{"platform lists SLOTS as WORD", func(s *story, arg []string) error {
