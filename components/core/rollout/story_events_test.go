@@ -247,6 +247,9 @@ func memberEvents() []event {
 		{"SLOTS (?:is|are) heard again", each(func(_ *story, c *cvm) { c.silent = false })},
 		{"SLOTS (?:is|are) sick", each(func(_ *story, c *cvm) { c.sick = "does not answer" })},
 		{"SLOTS (?:is|are) sick, beyond a restart of the service", each(func(_ *story, c *cvm) { c.sick, c.deep = "does not answer", true })},
+		{"the check WORD of SLOT fails", func(s *story, arg []string) error {
+			return each(func(_ *story, c *cvm) { c.failing = arg[0] })(s, arg[1:])
+		}},
 		{"SLOTS recovers?", each(func(_ *story, c *cvm) { c.sick, c.deep = "", false })},
 		{"SLOTS has caught up", each(func(_ *story, c *cvm) { c.lag = 0 })},
 		{"SLOT lags by N bytes", func(s *story, arg []string) error {
