@@ -109,7 +109,11 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	case StepDone:
 		return op.enter(Drained, now).because("drained"), nil
 	case StepAborted, StepFailed:
-		return op.undrainable(CauseHook, orElse(step.Message, "the drain was called off by the agent"), now)
+		reason := orElse(step.Message, "the drain was called off by the agent")
+		if step.State == StepAborted && op.Actor == ActorHealing && op.Kind == Restart && !op.withoutHooks() {
+			return op.drainWithoutHooks(reason, f, now)
+		}
+		return op.undrainable(CauseHook, reason, now)
 	case StepHeld:
 		// Stays, beyond the deadline too, until an operator decides (R80).
 		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide") + "; " + op.wayOut()), nil
@@ -131,6 +135,21 @@ func (op Operation) wayOut() string {
 		return "complete the hook, or call it off with cadre instance protect"
 	}
 	return "complete the hook, or pause the group or change the spec to call it off"
+}
+
+// drainWithoutHooks asks a member that is to be healed once more, for its hand-over alone, where a hook
+// called the drain off: its hooks ask a workload that is ill, and would keep it ill. One that holds
+// still waits for an operator.
+func (op Operation) drainWithoutHooks(reason string, f Facts, now time.Time) (Operation, []Effect) {
+	op.Attempt++
+	op.Cause = CauseHook
+	op.DrainDeadline = now.Add(f.Limits.Drain)
+	return op.enter(Draining, now).because("drains without its hooks, to be healed: " + reason), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
+}
+
+// withoutHooks: a hook called the drain of a member off that is healed all the same.
+func (op Operation) withoutHooks() bool {
+	return op.Kind == Restart && op.Actor == ActorHealing && op.Cause == CauseHook
 }
 
 // undrainable ends a drain that came to nothing: the member returns to service. One that was

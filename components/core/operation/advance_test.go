@@ -121,6 +121,52 @@ func TestR80_ResultsOfTheDrain(t *testing.T) {
 	}
 }
 
+// TestR80_AHookEndsNoHealing: where a hook says ABANDON an ill member is drained once more, without
+// hooks. One that holds holds, and a hand-over that failed, or a hook against a step of another Kind,
+// ends it.
+func TestR80_AHookEndsNoHealing(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  Kind
+		actor Actor
+		state StepState
+		want  Phase
+		anew  bool
+	}{
+		"a hook abandons":      {Restart, ActorHealing, StepAborted, Draining, true},
+		"a hook holds":         {Restart, ActorHealing, StepHeld, Draining, false},
+		"the hand-over failed": {Restart, ActorHealing, StepFailed, Aborted, false},
+		"a person's restart":   {Restart, ActorOperator, StepAborted, Aborted, false},
+		"a disk is given up":   {Replace, ActorHealing, StepAborted, Aborted, false},
+	} {
+		op, now := to(t, c.kind, Draining)
+		op.Actor = c.actor
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, c.state)
+		next, _ := Advance(op, f, now)
+		if o, _ := CurrentOrder(next); next.Phase != c.want || o.WithoutHooks != c.anew {
+			t.Errorf("%s: %s, order %+v: %s", name, next.Phase, o, next.Reason)
+		}
+	}
+	op, now := to(t, Restart, Draining)
+	op.Actor = ActorHealing
+	f := quiet(now)
+	f.Steps = answer(VerbDrain, StepAborted)
+	op, effects := step(t, op, f, now, Draining)
+	wantOrder(t, effects, VerbDrain)
+	if o, ok := CurrentOrder(op); !ok || o.Attempt != 2 || o.Limit != f.Limits.Drain {
+		t.Errorf("order %+v", o)
+	}
+	_, effects = step(t, op, f, now, Draining) // what it said to the first order
+	wantNoEffects(t, effects)
+	f.Steps[0].Attempt = 2
+	_, effects = step(t, op, f, now, Aborted) // its agent does not know such an order
+	wantOrder(t, effects, VerbCancelDrain)
+	f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: 2, State: StepDone}}
+	op, _ = step(t, op, f, now, Drained)
+	_, effects = step(t, op, f, now, Acting)
+	wantCall(t, effects, Restart, 1)
+}
+
 func TestR80_AHoldWaitsForAnOperatorBeyondTheDeadline(t *testing.T) {
 	op, _ := to(t, Update, Draining)
 	later := op.DrainDeadline.Add(time.Hour)

@@ -60,6 +60,8 @@ type Order struct {
 	Limit          time.Duration
 	ExpectedLeader string
 	Candidates     []string
+	// WithoutHooks, of VerbDrain: only leadership is handed over.
+	WithoutHooks bool
 	// Service is whose workload VerbRestartService is about.
 	Service string
 }
@@ -116,7 +118,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 		if op.SkipDrain || op.Refresh || op.Kind == Create {
 			return Order{}, false
 		}
-		o.Verb, o.Deadline = VerbDrain, op.DrainDeadline
+		o.Verb, o.Deadline, o.WithoutHooks = VerbDrain, op.DrainDeadline, op.withoutHooks()
 		if t := op.Transfer; t != nil {
 			o.ExpectedLeader, o.Candidates = t.ExpectedLeader, t.Candidates
 		}

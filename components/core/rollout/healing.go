@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -139,7 +138,7 @@ func (w *world) updateHeld(m *member) bool {
 	}
 	state := w.rec.Rollout
 	failed := state != nil && state.To == w.target && state.State == operation.FailedState
-	return failed || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
+	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
 }
 
 func later(a, b time.Time) time.Time {
@@ -386,46 +385,6 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 		return nil
 	}
 	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s%s", n+1, m.slot, short(until.Sub(w.now)), why)}
-}
-
-// storm is why the cause is more likely one that many share; "": it is not. What is down is made
-// to run all the same, a CVM or the workload of a service: that takes nothing away. A disk is given
-// up only while everybody else is well.
-func (w *world) storm(c candidate) string {
-	n, all := len(w.tally.unavailable), len(w.members)
-	since := c.m.record.SilenceFrom
-	if c.kind == operation.Replace {
-		if why := w.costly(c.m); why != "" {
-			return why
-		}
-	}
-	switch {
-	case c.broken == neverBooted, c.service != "" && w.processDown(c.m):
-		return ""
-	case w.quorumLost():
-		return "fewer voters than a majority are healthy"
-	case all > 2 && 2*n > all:
-		return fmt.Sprintf("%d of %d slots are unavailable", n, all)
-	case c.broken == lost && w.obs.Fleet.manySilent(since):
-		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.with(since), w.obs.Fleet.Expected)
-	}
-	return ""
-}
-
-// costly is why nobody gives m's disk up by himself now: somebody else is not well, or of the
-// cluster's members others went when m did; "": all are.
-func (w *world) costly(m *member) string {
-	if others, _ := w.others(m, &taken{}); others > 0 {
-		return fmt.Sprintf("%d other slots are unavailable", others)
-	}
-	since := m.record.SilenceFrom
-	if since.IsZero() {
-		since = m.record.UnavailableSince
-	}
-	if down, silent := w.obs.Fleet.downWith(since), w.obs.Fleet.with(since); down+silent > 1 {
-		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", down, silent)
-	}
-	return ""
 }
 
 // healed is why op, which heals m and did nothing yet, is not wanted any more; "" while it is.

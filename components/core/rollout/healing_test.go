@@ -297,9 +297,20 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 // TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld: by a failure, a pause, or a person
 // who did not approve yet. It goes on with what it ran.
 func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
+	refused := func(n int) func(f *fixture) {
+		return func(f *fixture) {
+			for range n {
+				f.op(1, operation.Failed, func(op *operation.Operation) {
+					op.Kind, op.Calls, op.Cause, op.EndedAt = operation.Update, 1, operation.CauseRefused, f.now.Add(-time.Hour)
+				})
+			}
+		}
+	}
 	for name, hold := range map[string]func(f *fixture){
-		"failed": func(f *fixture) { f.rec.Rollout.State = operation.FailedState },
-		"paused": func(f *fixture) { f.obs.Paused = true },
+		"failed":      func(f *fixture) { f.rec.Rollout.State = operation.FailedState },
+		"refused":     refused(maxRefusals),
+		"not offered": func(f *fixture) { f.obs.Refused = map[string]string{f.spec.Revision(): "no such image"} },
+		"paused":      func(f *fixture) { f.obs.Paused = true },
 		"not approved": func(f *fixture) {
 			f.spec.UpdatePolicy.RequireApproval = true
 			f.rec.Policy.RequireApproval = true
@@ -315,6 +326,9 @@ func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
 			t.Errorf("%s: to %.8s, want what it runs, %.8s", name, a.To, was)
 		}
 	}
+	f := heals(3, "none").want("B").rolling().stopped(1)
+	refused(maxRefusals - 1)(f)
+	wantExecutes(t, f.plan(), "UPDATE db-1") // it is tried once more
 }
 
 // TestR45_AllThatStoppedStartTogether: of databases whose leader is among them nobody waits

@@ -103,6 +103,9 @@ const (
 	HoldPlatformBusy = "platform_busy"
 	// HoldRefused: the platform refused as often as it is asked.
 	HoldRefused = "refused"
+	// HoldPrecondition: the platform would not measure the Revision as what was judged, or does not
+	// offer what it names (R74).
+	HoldPrecondition = "precondition"
 	// HoldNoSource: nobody has the data that a replaced member would be rebuilt from (R136).
 	HoldNoSource = "no_data_source"
 	// HoldReplaceInProgress: one Slot is replaced at a time (R115).

@@ -93,6 +93,10 @@ type Observation struct {
 	Requests []Request
 	// Deletion is set while an operator wants the whole group gone.
 	Deletion *Deletion
+	// Refused says, by Revision, why a step to it would be made in vain: the platform would measure
+	// something else than was judged, or does not offer what it names. What is not in it is not
+	// known to be refused.
+	Refused map[string]string
 	// DeleteDisks are the Slots whose disk an operator gave up.
 	DeleteDisks []string
 	// Simulated is true when admissions happened under a root that is not Intel's.

@@ -247,6 +247,9 @@ func memberEvents() []event {
 		{"SLOTS (?:is|are) heard again", each(func(_ *story, c *cvm) { c.silent = false })},
 		{"SLOTS (?:is|are) sick", each(func(_ *story, c *cvm) { c.sick = "does not answer" })},
 		{"SLOTS (?:is|are) sick, beyond a restart of the service", each(func(_ *story, c *cvm) { c.sick, c.deep = "does not answer", true })},
+		{"the check WORD of SLOT fails", func(s *story, arg []string) error {
+			return each(func(_ *story, c *cvm) { c.failing = arg[0] })(s, arg[1:])
+		}},
 		{"SLOTS recovers?", each(func(_ *story, c *cvm) { c.sick, c.deep = "", false })},
 		{"SLOTS has caught up", each(func(_ *story, c *cvm) { c.lag = 0 })},
 		{"SLOT lags by N bytes", func(s *story, arg []string) error {
@@ -342,6 +345,11 @@ func platformEvents() []event {
 			late, err := time.ParseDuration(arg[1])
 			return errors.Join(err, faulty(fault{outcome: operation.OutcomeUnknown, effect: true, late: late, times: 1, takes: callTimesOutIn})(s, []string{arg[0], "timed out"}))
 		}},
+		{"platform does not offer revision WORD: REST", func(s *story, arg []string) error {
+			s.c.refused = map[string]string{s.revision(arg[0]): arg[1]}
+			return nil
+		}},
+		{"platform offers every revision again", func(s *story, _ []string) error { s.c.refused = nil; return nil }},
 		{"platform lists SLOTS as stopped", each(func(_ *story, c *cvm) { c.status, c.inProgress = "stopped", false })},
 		{"platform lists SLOTS as running", each(func(s *story, c *cvm) { c.status = "running"; c.reboot(s.w) })},
 		{"platform lists SLOTS as WORD", func(s *story, arg []string) error {

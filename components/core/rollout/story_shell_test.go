@@ -36,6 +36,8 @@ type coordinator struct {
 	protects map[string]*rollout.Mark
 	deleting *rollout.Deletion
 	givenUp  []string
+	// refused are the Revisions that the platform would not take, with its words.
+	refused map[string]string
 	// provisioning takes this long before a call that leads to a Revision.
 	provisioning time.Duration
 	// dies before or after its next call.
@@ -120,7 +122,7 @@ func (c *coordinator) records() rollout.Records {
 // observe looks at everything, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
-		Paused: c.paused, Frozen: c.frozen, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp}
+		Paused: c.paused, Frozen: c.frozen, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {
 			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request == r.ID

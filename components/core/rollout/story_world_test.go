@@ -92,6 +92,8 @@ type cvm struct {
 	// hung: the guest is silent, and does not shut down when it is asked.
 	hung bool
 	sick string
+	// failing is the check that fails although the member works, until a boot.
+	failing string
 	// deep: what makes it sick does not go with a restart of its service.
 	deep     bool
 	lag      int64
@@ -196,7 +198,7 @@ func (c *cvm) reboot(w *world) {
 	c.boots++
 	c.status, c.inProgress, c.bootError = "running", true, ""
 	c.updatedAt, c.upAt = w.now, w.now.Add(w.bootTakes)
-	c.boot, c.sick = "", "" // a boot helps
+	c.boot, c.sick, c.failing = "", "", "" // a boot helps
 	clear(c.steps)
 	if w.keyless {
 		boot := c.boots
@@ -348,6 +350,9 @@ func (w *world) report(c *cvm) *rollout.Report {
 		r.Health, r.HealthReason, r.HealthyFor, r.CaughtUp = rollout.Unhealthy, cmp.Or(c.sick, "does not answer"), 0, &no
 		r.Role, r.Leader, r.Voters, r.QuorumMember, r.Epoch = rollout.RoleUnknown, "", nil, false, 0
 	}
+	if c.failing != "" {
+		r.Health, r.HealthReason, r.HealthyFor, r.Failing = rollout.Unhealthy, "check "+c.failing+" fails", 0, []string{c.failing}
+	}
 	for _, id := range slices.Sorted(maps.Keys(c.steps)) {
 		s := c.steps[id]
 		r.Steps = append(r.Steps, operation.StepReport{Operation: s.order.Operation, Verb: s.order.Verb, Attempt: s.order.Attempt,
@@ -421,7 +426,7 @@ func (w *world) obey(c *cvm, s *drainStep) {
 		return
 	}
 	way := drainWay{takes: drainTakes, state: operation.StepDone}
-	if given, ok := w.drain[c.slot]; ok && s.order.Verb == operation.VerbDrain {
+	if given, ok := w.drain[c.slot]; ok && s.order.Verb == operation.VerbDrain && !s.order.WithoutHooks {
 		way = given
 	}
 	if s.order.Verb == operation.VerbDrain && w.now.Sub(s.began) < way.takes {

@@ -107,7 +107,7 @@ func (w *world) underWay(slot string) bool {
 // surgeWaits: the rollout waits for somebody, so that it keeps the extra members that it has and
 // makes none: nothing would be updated behind one. What is asked for by name makes its own.
 func (w *world) surgeWaits() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.gate(w.target).Allowed {
+	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.gate(w.target).Allowed || w.obs.Refused[w.target] != "" {
 		return true
 	}
 	// Nothing of a rollout is done by half: one Slot that needs more than is allowed holds all.

@@ -38,6 +38,21 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	return []Hold{holdUntil(until, HoldDeferred, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
 }
 
+// holdsOfPrecondition: a member would be drained for a call that cannot be made.
+func (w *world) holdsOfPrecondition(c candidate, _ look) []Hold {
+	if reason := w.obs.Refused[c.to]; reason != "" {
+		return []Hold{hold(HoldPrecondition, "%s", reason)}
+	}
+	return nil
+}
+
+// updateRefused: no update of m to what it is wanted at begins until a person decides, since the
+// platform would refuse it or did so as often as it is asked.
+func (w *world) updateRefused(m *member) bool {
+	_, refusals, _ := w.tries(candidate{m: m, kind: operation.Update, to: m.want.revision})
+	return w.obs.Refused[m.want.revision] != "" || refusals >= maxRefusals
+}
+
 // tries is the newest run of steps of c's Slot that came to nothing, for what c is about.
 func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) {
 	past := c.m.past

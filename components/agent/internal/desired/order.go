@@ -15,7 +15,7 @@ func Order(o *controlv1.OperationOrder) *lifecycle.Order {
 		Key: lifecycle.Key{
 			Operation: o.GetOperationId(), Verb: report.VerbFromProto(o.GetVerb()), Attempt: o.GetAttempt(),
 		},
-		ExpectedLeader: o.GetExpectedLeader(), Candidates: o.GetTransferCandidates(), Service: o.GetService(),
+		ExpectedLeader: o.GetExpectedLeader(), Candidates: o.GetTransferCandidates(), Service: o.GetService(), WithoutHooks: o.GetWithoutHooks(),
 	}
 	if o.GetDeadline() != nil {
 		out.Deadline = o.GetDeadline().AsTime()

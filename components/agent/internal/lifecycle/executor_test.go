@@ -305,6 +305,21 @@ func TestCancelDrainReturnsToService(t *testing.T) {
 	}
 }
 
+// TestR80_ADrainWithoutHooksHandsOver: the second order about a member that is healed though a hook
+// called its drain off.
+func TestR80_ADrainWithoutHooksHandsOver(t *testing.T) {
+	b := newBench(t, t.TempDir(), group.LifecycleHook{Name: "h", Transition: group.PreTerminate, Exec: &group.ExecAction{Service: "db", Command: "fail"}})
+	b.driver.lead(self)
+	b.Apply(drainOrder(1))
+	b.await(drainOrder(1).Key, rollout.StepAborted)
+	again := drainOrder(2)
+	again.WithoutHooks = true
+	b.Apply(again)
+	if got := b.await(again.Key, rollout.StepDone); !got.Transferred || b.driver.did() != "cancel transfer drain" {
+		t.Errorf("%+v after %q", got, b.driver.did())
+	}
+}
+
 func TestOrderThatVanishesReturnsToService(t *testing.T) {
 	b := newBench(t, t.TempDir(), wait("h"))
 	b.Apply(drainOrder(1))

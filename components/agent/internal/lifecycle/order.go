@@ -25,6 +25,8 @@ type Order struct {
 	ExpectedLeader string
 	// Candidates for the transfer, best first.
 	Candidates []string
+	// WithoutHooks: the drain hands leadership over and runs no hooks.
+	WithoutHooks bool
 	// Service that is to be restarted.
 	Service string
 }

@@ -73,7 +73,7 @@ func (s *step) carryOut(ctx, hold context.Context) (rollout.StepState, error) {
 }
 
 func (s *step) drain(ctx, hold context.Context) (rollout.StepState, error) {
-	if !s.again {
+	if !s.again && !s.order.WithoutHooks {
 		state, err := s.runHooks(ctx, hold, group.PreTerminate)
 		if state == rollout.StepAborted {
 			if undo := s.exec.cfg.Member.Driver().CancelDrain(hold); undo != nil {

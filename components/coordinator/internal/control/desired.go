@@ -115,7 +115,7 @@ func orderOf(v *view.View, slot, bootID string) *controlv1.OperationOrder {
 	}
 	out := &controlv1.OperationOrder{
 		OperationId: current.Operation, Verb: verbs[current.Verb], Attempt: uint32(max(current.Attempt, 0)),
-		ExpectedLeader: current.ExpectedLeader, TransferCandidates: current.Candidates, Service: current.Service,
+		ExpectedLeader: current.ExpectedLeader, TransferCandidates: current.Candidates, Service: current.Service, WithoutHooks: current.WithoutHooks,
 	}
 	if !current.Deadline.IsZero() {
 		out.Deadline = timestamppb.New(current.Deadline)

@@ -152,6 +152,7 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 		o.notMade(op, effect, "the last look failed: "+err.Error())
 		return
 	}
+	seen.Now.Refused = o.Refused() // what is healed since its update would be refused still is
 	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, o.cfg.Now().UTC(), o.cfg.Timing, op)
 	reason, ok := operation.MayCall(op, facts)
 	if ok && op.Kind != operation.Delete && op.Kind != operation.Restart {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -188,14 +189,14 @@ func (o *Operator) judged(revision string, err error) {
 	}
 }
 
-// Refused is why no step may lead to a Revision now: the platform would measure
+// Refused is, by Revision, why no step may lead to it now: the platform would measure
 // something that was not judged, or was judged unfit, or has no such image or instance
-// type; "" while nothing is known of it.
+// type; nothing of those of which nothing is known.
 // A step that began would take a member away for a call that cannot be made.
-func (o *Operator) Refused(revision string) string {
+func (o *Operator) Refused() map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.refused[revision]
+	return maps.Clone(o.refused)
 }
 
 // notOwn refuses the coordinators' own app among apps.

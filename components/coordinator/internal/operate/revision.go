@@ -22,7 +22,7 @@ import (
 // to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	target := seen.Spec.Revision()
-	if _, ok := v.Revisions[target]; ok && o.Refused(target) == "" || !seen.Now.Complete() {
+	if _, ok := v.Revisions[target]; ok && o.Refused()[target] == "" || !seen.Now.Complete() {
 		return false, nil
 	}
 	vm := anyInstance(seen, appOf(seen))

@@ -8,7 +8,6 @@ import (
 
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
@@ -44,18 +43,14 @@ func (p *pass) whyHeld() *held {
 	return &held{condition: condition, message: condition.Message}
 }
 
-// HoldPrecondition keeps back new steps to a Revision that the platform would not
-// measure as what was judged: a member would be drained for a call that cannot be made.
-const HoldPrecondition = "precondition"
-
-// hold takes the new steps out of a held plan, and those that lead to what was refused.
+// hold takes the new steps out of a held plan, and tells first of what the platform would refuse:
+// somebody has to decide about that.
 func (p *pass) hold() {
-	for i := range p.plan.Actions {
-		a := &p.plan.Actions[i]
-		if reason := p.cfg.Operator.Refused(a.To); a.Kind == operation.Update && a.Operation == "" && reason != "" {
-			a.Execute = false
-			a.Holds = append(a.Holds, rollout.Hold{Predicate: HoldPrecondition, Message: bounded(reason)})
-			p.plan.Status.Message = bounded(fmt.Sprintf("%s of %s is held, blocked(%s): %s", a.Kind, a.Slot, HoldPrecondition, reason))
+	for _, a := range p.plan.Actions {
+		for _, h := range a.Holds {
+			if h.Predicate == rollout.HoldPrecondition {
+				p.plan.Status.Message = bounded(fmt.Sprintf("%s of %s is held, blocked(%s): %s", a.Kind, a.Slot, h.Predicate, h.Message))
+			}
 		}
 	}
 	if p.held == nil || p.seen.Now.Deletion != nil {

@@ -57,3 +57,24 @@ func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
 		w.until("the update to one on offer", 10*time.Minute, arrived(next))
 	})
 }
+
+// TestR116_WhatIsNotOfferedKeepsNobodyDown: the update that would repair a member cannot be made, so that
+// it is started at what it runs.
+func TestR116_WhatIsNotOfferedKeepsNobodyDown(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
+		s := spec("one")
+		s.AutoHealing = &group.AutoHealing{}
+		w.apply(s)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		s.Template.OSImage = "dstack-0.5.8"
+		w.apply(s)
+		w.until("the hold", 2*time.Minute, w.says("blocked(precondition)"))
+		w.stop("pg-1")
+		w.until("its start", time.Minute, func() bool { return len(w.made("start demo-pg-1")) > 0 })
+		w.until("it is back", 2*time.Minute, w.availableSlots(3))
+		if got := w.made("update"); len(got) > 0 {
+			t.Errorf("calls %v", got)
+		}
+	})
+}

@@ -118,6 +118,10 @@ func (p *pass) run(ctx context.Context) (next, error) {
 
 // decide plans from what was seen.
 func (p *pass) decide() {
+	p.seen.Now.Refused = p.cfg.Operator.Refused()
+	for revision, reason := range p.seen.Now.Refused {
+		p.seen.Now.Refused[revision] = bounded(reason)
+	}
 	p.seen.Pass = rollout.Look(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
 	p.plan = p.seen.Pass.Plan()
 	p.hold()

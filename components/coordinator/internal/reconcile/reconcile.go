@@ -67,8 +67,8 @@ type Operator interface {
 	Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error)
 	// EnsureRevision records the content of the spec's Revision.
 	EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error)
-	// Refused is why no step may lead to a Revision now; "" while nothing is known of it.
-	Refused(revision string) string
+	// Refused is, by Revision, why no step may lead to it now. The caller's own.
+	Refused() map[string]string
 	// TidyPolicies binds Slots to the CVMs that fill them and withdraws Revisions
 	// that nobody is to run any more.
 	TidyPolicies(ctx context.Context, lease store.Lease, v *view.View, groupName string) (changed bool, err error)

@@ -1276,7 +1276,9 @@ type OperationOrder struct {
 	// agent's clock and a leader's need not agree, so a deadline alone says little.
 	Limit *durationpb.Duration `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Service of the compose file that VERB_RESTART_SERVICE is about.
-	Service       string `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"`
+	Service string `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"`
+	// VERB_DRAIN runs no hooks: one called the drain off, and the member is healed all the same.
+	WithoutHooks  bool `protobuf:"varint,9,opt,name=without_hooks,json=withoutHooks,proto3" json:"without_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1365,6 +1367,13 @@ func (x *OperationOrder) GetService() string {
 		return x.Service
 	}
 	return ""
+}
+
+func (x *OperationOrder) GetWithoutHooks() bool {
+	if x != nil {
+		return x.WithoutHooks
+	}
+	return false
 }
 
 type StepResult struct {
@@ -2931,7 +2940,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +
-	"\x10\vR\fgossip_epoch\"\xd6\x02\n" +
+	"\x10\vR\fgossip_epoch\"\xfb\x02\n" +
 	"\x0eOperationOrder\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x16.cadre.control.v1.VerbR\x04verb\x12\x18\n" +
@@ -2940,7 +2949,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x0fexpected_leader\x18\x05 \x01(\tR\x0eexpectedLeader\x12/\n" +
 	"\x13transfer_candidates\x18\x06 \x03(\tR\x12transferCandidates\x12/\n" +
 	"\x05limit\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12\x18\n" +
-	"\aservice\x18\b \x01(\tR\aservice\"\xaf\x02\n" +
+	"\aservice\x18\b \x01(\tR\aservice\x12#\n" +
+	"\rwithout_hooks\x18\t \x01(\bR\fwithoutHooks\"\xaf\x02\n" +
 	"\n" +
 	"StepResult\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
