@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 )
 
@@ -56,6 +57,7 @@ type coordinator struct {
 type storyStore struct {
 	status     group.Status
 	slots      map[string]group.SlotRecord
+	policies   map[string]policy.SlotPolicy
 	revisions  map[string]group.RevisionRecord
 	rollouts   map[string]operation.Rollout
 	operations map[string]operation.Operation
@@ -143,31 +145,6 @@ func (c *coordinator) observe() rollout.Observation {
 	return obs
 }
 
-// allowed: what the Slot was last given or let in with, and what its open step moves it
-// from and to.
-func (c *coordinator) allowed(slot, revision string) bool {
-	if revision == c.store.slots[slot].Assigned {
-		return true
-	}
-	if m := c.w.of(slot); m != nil && m.admitted != nil && m.admitted.Revision == revision {
-		return true
-	}
-	for _, op := range c.store.operations {
-		if op.Slot == slot && !op.Phase.Ended() && (op.To == revision || op.From == revision) {
-			return true
-		}
-	}
-	return false
-}
-
-// given: what the open step of the Slot leads to, or what it was given last.
-func (c *coordinator) given(slot string) string {
-	if of := c.of(slot); len(of) > 0 && !of[0].Phase.Ended() && of[0].To != "" {
-		return of[0].To
-	}
-	return c.store.slots[slot].Assigned
-}
-
 // known are the Slots that have a record.
 func (c *coordinator) known() []string { return slices.Sorted(maps.Keys(c.store.slots)) }
 
@@ -253,6 +230,7 @@ func (c *coordinator) pass() (again bool) {
 	if c.record(rec, now) {
 		return true
 	}
+	c.tidy()
 	for _, op := range rec.Operations {
 		if !op.Phase.Ended() && c.step(look, op) {
 			again = true
@@ -418,16 +396,13 @@ func arrow(w *world, op operation.Operation) string {
 
 // step moves one Operation on by one Phase at most.
 func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
-	now := c.clock()
 	facts := look.Facts(op)
 	facts.Term = c.term
 	if answer, ok := c.answers[op.ID]; ok {
 		facts.Call = &answer
 	}
-	if c.provisioning > 0 && op.Phase == operation.Drained && op.Kind != operation.Delete && op.Kind != operation.Restart {
-		c.elapse(c.provisioning)
-		now = c.clock()
-	}
+	c.prepare(op)
+	now := c.clock()
 	facts.TakenOver(op, c.took, now, c.timing.MaxCallTimeout)
 	next, effects := operation.Advance(op, facts, now)
 	if len(effects) == 0 && stillText(op.Reason) == stillText(next.Reason) {

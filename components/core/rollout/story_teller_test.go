@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 )
 
@@ -59,9 +60,9 @@ func newStory(t testingT, line string) (*story, error) {
 	}}
 	s.c = &coordinator{w: s.w, check: s.k, term: 1, took: s.w.now, timing: rollout.DefaultTiming(), log: s.log, note: s.note, elapse: s.elapse,
 		heard: map[string]rollout.Report{}, answers: map[string]operation.CallResult{},
-		store: storyStore{slots: map[string]group.SlotRecord{}, revisions: map[string]group.RevisionRecord{},
+		store: storyStore{slots: map[string]group.SlotRecord{}, policies: map[string]policy.SlotPolicy{}, revisions: map[string]group.RevisionRecord{},
 			rollouts: map[string]operation.Rollout{}, operations: map[string]operation.Operation{}}}
-	s.k.c, s.w.allowed, s.w.given = s.c, s.c.allowed, s.c.given
+	s.k.c, s.w.policies = s.c, s.c.store.policies
 	s.w.set = set{disks: map[string]string{}, learners: map[string]bool{}, broke: s.k.broke,
 		membership: func(slot string) *group.Membership { return s.c.store.slots[slot].Membership },
 		founders:   func() []string { return s.c.spec.Members() }}

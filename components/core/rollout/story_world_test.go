@@ -64,10 +64,8 @@ type world struct {
 	contents map[string]group.Template
 	// checks are the health checks of Revisions that have some, by their one name.
 	checks map[string]string
-	// allowed: the Slot's policy lets a Boot of the Revision in.
-	allowed func(slot, revision string) bool
-	// given is what the Slot may run that was allowed last.
-	given func(slot string) string
+	// policies are those of Slots, as coordinators wrote them.
+	policies map[string]policy.SlotPolicy
 	// log tells the story what happened.
 	log func(format string, args ...any)
 }
@@ -152,16 +150,18 @@ func (w *world) serves(c *cvm) bool {
 // runs is the Revision that c's content is; empty for what is none.
 func (w *world) runs(c *cvm) string {
 	// What measures the same may be several Revisions: it is at the one that it is let in at.
-	if c.admitted != nil && w.measures(c, c.admitted.Revision) && w.allowed(c.slot, c.admitted.Revision) {
+	if c.admitted != nil && w.measures(c, c.admitted.Revision) && w.allows(c.slot, c.admitted.Revision) {
 		return c.admitted.Revision
 	}
-	same := ""
+	if at := w.letsIn(c); at != "" {
+		return at
+	}
 	for _, digest := range slices.Sorted(maps.Keys(w.contents)) {
-		if w.measures(c, digest) && (same == "" || w.allowed(c.slot, digest)) {
-			same = digest
+		if w.measures(c, digest) {
+			return digest
 		}
 	}
-	return same
+	return ""
 }
 
 // measures: c's content is that of a Revision.
@@ -224,14 +224,11 @@ func (c *cvm) born(w *world, at time.Time) {
 
 // ask lets the Boot in when the Slot may run what it is.
 func (c *cvm) ask(w *world) {
-	revision := w.runs(c)
-	if given := w.given(c.slot); w.measures(c, given) {
-		revision = given // of those that measure the same the newest is meant
-	}
 	if c.admitted != nil && c.admitted.BootID == c.boot {
 		return
 	}
-	if !w.allowed(c.slot, revision) {
+	revision := w.letsIn(c)
+	if revision == "" {
 		if c.refusal == nil || c.refusal.BootID != c.boot {
 			w.log("%s is refused admission", c.slot)
 		}

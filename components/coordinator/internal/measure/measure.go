@@ -37,9 +37,6 @@ func (m Measure) Settle(groupName string, t group.Template, sent []byte, p platf
 	})
 }
 
-// EnvNames are the names of a Template's env as a policy carries them.
-func EnvNames(t group.Template) string { return appcompose.JoinNames(names(t)) }
-
 func (m Measure) name(groupName string) string { return m.cluster + "-" + groupName }
 
 func names(t group.Template) []string { return slices.Collect(maps.Keys(t.Env)) }

@@ -3,27 +3,22 @@ package operate
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 	"cadre.dev/store"
 )
-
-// maxAllowed bounds what one Slot may run at a time.
-const maxAllowed = 4
 
 // prepared is what one Operation leads to: the document that was judged, and what the
 // platform answered to it.
@@ -218,22 +213,9 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	if after.InstanceID == "" {
 		after.AppID = p.provisioned.AppID
 	}
-	wanted := policy.AllowedRevision{
-		Revision: op.To, ComposeHash: p.hash,
-		ComposeTextSHA256: textDigest(p.content.Compose), EnvNames: measure.EnvNames(p.content), OSImage: p.content.OSImage, Refresh: op.Refresh,
-	}
-	after.Allowed = slices.DeleteFunc(slices.Clone(after.Allowed), func(a policy.AllowedRevision) bool {
-		folded := wanted
-		folded.Number, folded.Approved = a.Number, a.Approved
-		return a.Revision != op.From && a.Revision != op.To || a == folded
-	})
-	// The same Revision may have had another hash before the platform changed; the
-	// Boot that runs it must stay renewable.
-	after.Allowed = append(after.Allowed, wanted)
-	if extra := len(after.Allowed) - maxAllowed; extra > 0 {
-		after.Allowed = after.Allowed[extra:]
-	}
-	changed, err = o.putPolicy(ctx, lease, v, before, after, op.Refresh)
+	wanted := rollout.AllowedAs(op.To, p.content, p.hash)
+	wanted.Refresh = op.Refresh
+	changed, err = o.putPolicy(ctx, lease, v, before, after.Moving(op.From, wanted), op.Refresh)
 	if err != nil {
 		return false, err
 	}
@@ -340,9 +322,4 @@ func appOfCVM(seen observe.Seen, vm string) string {
 		}
 	}
 	return ""
-}
-
-func textDigest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }

@@ -153,10 +153,7 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 			}
 		}
 		if _, open := v.OpenOperation(record.Slot); !open {
-			running := v.Admissions[record.Slot].Value.Revision
-			after.Allowed = slices.DeleteFunc(slices.Clone(after.Allowed), func(a policy.AllowedRevision) bool {
-				return a.Revision != record.Assigned && a.Revision != running
-			})
+			after = after.Resting(record.Assigned, v.Admissions[record.Slot].Value.Revision)
 		}
 		wrote, err := o.putPolicy(ctx, lease, v, before, after, false)
 		if err != nil {

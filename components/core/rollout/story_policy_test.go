@@ -1,0 +1,52 @@
+package rollout_test
+
+import (
+	"slices"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+)
+
+// prepare has the policy let in what a step leads to, before its call.
+func (c *coordinator) prepare(op operation.Operation) {
+	switch {
+	case op.Phase != operation.Drained:
+	case op.Kind == operation.Create, op.Kind == operation.Update, op.Kind == operation.Replace:
+		if c.provisioning > 0 {
+			c.elapse(c.provisioning)
+		}
+		t := c.store.revisions[op.To].Template
+		c.store.policies[op.Slot] = c.store.policies[op.Slot].Moving(op.From, rollout.AllowedAs(op.To, t, c.w.hashOf(t)))
+	}
+}
+
+// tidy takes away what a Slot may run no more.
+func (c *coordinator) tidy() {
+	for slot, p := range c.store.policies {
+		if of := c.of(slot); len(of) > 0 && !of[0].Phase.Ended() {
+			continue
+		}
+		running := ""
+		if m := c.w.of(slot); m != nil && m.admitted != nil {
+			running = m.admitted.Revision
+		}
+		c.store.policies[slot] = p.Resting(c.store.slots[slot].Assigned, running)
+	}
+}
+
+// letsIn is the Revision that a new Boot of c is let in at: of those that measure like it the one
+// that was allowed last; "": none.
+func (w *world) letsIn(c *cvm) string {
+	for _, a := range slices.Backward(w.policies[c.slot].Allowed) {
+		if w.measures(c, a.Revision) {
+			return a.Revision
+		}
+	}
+	return ""
+}
+
+// allows: a Boot that was let in at the Revision may stay at it.
+func (w *world) allows(slot, revision string) bool {
+	return slices.ContainsFunc(w.policies[slot].Allowed, func(a policy.AllowedRevision) bool { return a.Revision == revision })
+}
