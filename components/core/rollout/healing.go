@@ -296,6 +296,22 @@ func (w *world) givenUp() []string {
 	return slots
 }
 
+// forgetHeals forgets them where m, as its record says, was available for a whole window until then,
+// and since the last of them.
+func (w *world) forgetHeals(m *member, until time.Time) {
+	rec := &m.record
+	if rec.Heals == nil || rec.AvailableSince.IsZero() {
+		return
+	}
+	since := rec.AvailableSince
+	if at := rec.Heals.LastAt; !at.After(w.now) { // a time to come was written by a leader whose clock was ahead
+		since = later(since, at)
+	}
+	if until.Sub(since) >= group.HealWindow(w.spec) {
+		rec.Heals = nil
+	}
+}
+
 // keepHeals forgets attempts after a whole window of health (R118), and notes since when the
 // member's process is down, and since when listings lack the bound CVM.
 func (w *world) keepHeals(m *member) {
@@ -307,8 +323,8 @@ func (w *world) keepHeals(m *member) {
 	case rec.DownSince.IsZero() || rec.DownSince.After(w.now):
 		rec.DownSince = w.now
 	}
-	if rec.Heals != nil && m.available && w.now.Sub(rec.AvailableSince) >= group.HealWindow(w.spec) {
-		rec.Heals = nil
+	if m.available {
+		w.forgetHeals(m, w.now)
 	}
 	switch {
 	case !w.platformKnown(m):

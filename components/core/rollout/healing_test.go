@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,30 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 
 // TestR118_AttemptsWaitLongerAndEnd: doubled waits, then quarantine; a whole window of
 // health, or an operator, forgets them.
+// TestR118_AWindowOfHealthCountsThoughNobodyLooked: the pass that sees m broken may be the first one
+// after the window's end.
+func TestR118_AWindowOfHealthCountsThoughNobodyLooked(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasted  time.Duration
+		boot    string
+		forgets bool
+	}{
+		"a whole window":           {time.Hour, "", true},
+		"less":                     {time.Hour - time.Second, "", false},
+		"the word of another boot": {time.Hour, "another", false},
+	} {
+		f := heals(3, "none").tried(1, 5, 2*time.Hour)
+		last := f.obs.Slots[1].Report.ReceivedAt
+		f.rec.Slots[1].AvailableSince = last.Add(-c.lasted)
+		f.rec.Slots[1].AvailableBoot = cmp.Or(c.boot, f.obs.Slots[1].Report.BootID)
+		f.sick(1)
+		p := f.plan()
+		if s := p.Slots[1]; !s.AvailableSince.IsZero() || (s.Heals == nil) != c.forgets {
+			t.Errorf("%s: available since %s, %+v", name, s.AvailableSince, s.Heals)
+		}
+	}
+}
+
 func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
 	f := heals(3, "none").stopped(1).tried(1, 2, 59*time.Second)
 	p := f.plan()
