@@ -114,6 +114,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 				sooner(mark.Until)
 			}
 		}
+		if w.spec.AutoHealing != nil {
+			sooner(w.backUntil(m))
+		}
 		if a, ill := w.ails(m); ill {
 			sooner(a.at)
 		}
