@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -133,6 +134,28 @@ func TestIDN02_NamesOfDecisions(t *testing.T) {
 	} {
 		if _, err := store.KindOf(key); (err == nil) != want {
 			t.Errorf("%q: %v, want %v", key, err, want)
+		}
+	}
+}
+
+// TestNamesAndIDs have the grammars of regular expressions, which say what is meant.
+func TestNamesAndIDs(t *testing.T) {
+	for text, key := range map[string]func(string) string{`^[a-z][a-z0-9-]{0,62}$`: store.GroupSpecKey, `^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,127}$`: store.RevisionKey} {
+		want := regexp.MustCompile(text)
+		try := func(s string) {
+			t.Helper()
+			if err := store.CheckKey(key(s)); (err == nil) != want.MatchString(s) {
+				t.Errorf("%q: %v, unlike %s", s, err, text)
+			}
+		}
+		for c := range 256 {
+			for _, s := range []string{"", "a", "a0-", "a\n"} {
+				try(s + string([]byte{byte(c)}))
+				try(string([]byte{byte(c)}) + s)
+			}
+		}
+		for n := range 131 {
+			try(strings.Repeat("a", n))
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (k Kind) Matches(key string) bool {
 	}
 }
 
-var variables = map[string]interface{ MatchString(string) bool }{
+var variables = map[string]grammar{
 	"<group>":  nameGrammar,
 	"<slot>":   nameGrammar,
 	"<route>":  nameGrammar,

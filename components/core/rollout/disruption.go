@@ -19,8 +19,11 @@ func (w *world) changes(from, to string) (list []group.Change, ok bool) {
 	}
 	before, known := w.contentOf(from)
 	after, wanted := w.contentOf(to)
-	if !known || !wanted {
+	switch {
+	case !known || !wanted:
 		return nil, false
+	case from == to:
+		return nil, true
 	}
 	list = group.Changes(before, after)
 	if w.moves == nil {

@@ -132,18 +132,17 @@ func (m *Memory) Together(ctx context.Context, what ...string) ([]store.Entry, e
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var entries []store.Entry
+	var keys []string
 	for _, w := range what {
-		prefix, is := strings.CutSuffix(w, store.Below)
-		if found, ok := m.items[w]; ok && !is {
-			entries = append(entries, found.entry(w))
+		if prefix, is := strings.CutSuffix(w, store.Below); is {
+			keys = append(keys, m.belowLocked(prefix)...)
+		} else if _, ok := m.items[w]; ok {
+			keys = append(keys, w)
 		}
-		if !is {
-			continue
-		}
-		for _, key := range m.belowLocked(prefix) {
-			entries = append(entries, m.items[key].entry(key))
-		}
+	}
+	entries := make([]store.Entry, 0, len(keys))
+	for _, key := range keys {
+		entries = append(entries, m.items[key].entry(key))
 	}
 	return store.SortTogether(entries), nil
 }

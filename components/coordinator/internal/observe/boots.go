@@ -47,9 +47,10 @@ func boot(v *view.View, slot string) rollout.Boot {
 		refusal = &r.Value
 	}
 	var healed []*operation.Operation
-	for _, o := range v.OperationsOf(slot) {
-		if o.Value.Actor == operation.ActorHealing && o.Value.Phase.Ended() {
-			healed = append(healed, &o.Value)
+	all := v.OperationsOf(slot)
+	for n := range all {
+		if o := &all[n].Value; o.Actor == operation.ActorHealing && o.Phase.Ended() {
+			healed = append(healed, o)
 		}
 	}
 	out.Way, out.At = rollout.FailedBoot(admission, refusal, v.Slots[slot].Value.UnavailableSince, healed)

@@ -30,14 +30,22 @@ type Seen struct {
 	Pass *rollout.Pass
 	// Listing is the platform's word behind Now.
 	Listing Listing
+	// Asked is what the group's policy is folded from; its Target is what Spec is at.
+	Asked policy.Asked
 }
 
 // Group joins everything about one group. cluster names the CVMs.
 func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agents Reports) Seen {
-	seen := Seen{Spec: spec, Records: records(v, spec.Name), Listing: listing}
+	return Again(Seen{Spec: spec, Records: records(v, spec.Name), Asked: v.Asked(spec)}, v, cluster, listing, agents)
+}
+
+// Again is Group of what was Seen before, where the records say the same as then.
+func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Reports) Seen {
+	spec := seen.Spec
+	seen.Listing, seen.Pass = listing, nil
 	// As the leader will fold it in its next pass, so that a plan for a spec that is not
 	// stored yet tells what it would wait for.
-	seen.Records.Policy, seen.Records.Problems = v.FoldGroup(spec, listing.At)
+	seen.Records.Policy, seen.Records.Problems = v.FoldAsked(spec, seen.Asked, listing.At)
 	seen.Now = rollout.Observation{
 		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
 		Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
@@ -74,9 +82,10 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 	return seen
 }
 
+// records are those of the group, which nothing that plans from them changes.
 func records(v *view.View, name string) rollout.Records {
 	rec := rollout.Records{
-		SpecIndex: v.Specs[name].Index, Status: v.Statuses[name].Value, Slots: v.SlotsOf(name),
+		SpecIndex: v.Specs[name].Index, Status: v.Statuses[name].Value, Slots: slices.Clone(v.SlotsOf(name)),
 		Revisions: map[string]group.RevisionRecord{}, Policies: map[string]policy.SlotPolicy{},
 	}
 	if rec.Status.Group == "" {
@@ -101,19 +110,26 @@ func records(v *view.View, name string) rollout.Records {
 	if rec.Rollout != nil {
 		current = rec.Rollout.ID
 	}
+	var all []*operation.Operation
 	for _, slot := range v.SlotsWithOperations() {
-		if v.OperationsOf(slot)[0].Value.Group != name {
+		of := v.OperationsOf(slot)
+		if of[0].Value.Group != name {
 			continue
 		}
-		if o, open := v.OpenOperation(slot); open {
-			rec.Operations = append(rec.Operations, o.Value)
+		if at := slices.IndexFunc(of, func(o view.Rec[operation.Operation]) bool { return !o.Value.Phase.Ended() }); at >= 0 {
+			all = append(all, &of[at].Value)
 		}
 		counts, _ := v.Past(slot, current)
 		for _, o := range counts {
 			if o.Value.Counts(current) {
-				rec.Operations = append(rec.Operations, o.Value)
+				all = append(all, &o.Value)
 			}
 		}
+	}
+	// They are long: the list is made once, as long as it becomes.
+	rec.Operations = make([]operation.Operation, 0, len(all))
+	for _, o := range all {
+		rec.Operations = append(rec.Operations, *o)
 	}
 	return rec
 }

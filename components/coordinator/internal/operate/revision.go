@@ -21,7 +21,7 @@ import (
 // judged for it. Before the group has a CVM there is no app
 // to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
-	target := seen.Spec.Revision()
+	target := seen.Asked.Target.Revision
 	if _, ok := v.Revisions[target]; ok && o.Refused()[target] == "" || !seen.Now.Complete() {
 		return false, nil
 	}

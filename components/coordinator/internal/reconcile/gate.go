@@ -11,7 +11,7 @@ import (
 // the order of the Revisions, the floor, the approvals. It is written before anything
 // is planned by it, so that a floor that a plan rested on cannot be forgotten.
 func (p *pass) gate(ctx context.Context) (changed bool, err error) {
-	after, _ := p.view.FoldGroup(p.seen.Spec, p.now)
+	after, _ := p.view.FoldAsked(p.seen.Spec, p.seen.Asked, p.now)
 	before := p.view.Gate.Groups[p.name]
 	if before.Index != 0 && same(before.Value, after) {
 		return false, nil

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/store"
@@ -245,6 +246,9 @@ func (g *groups) run(ctx context.Context, w *worker, name string) {
 			wait(ctx, breath)
 			continue
 		}
+		if next.in > listIdle {
+			remembered.view, remembered.seen = nil, nil // it is as much as the group has records
+		}
 		wait(ctx, burst)
 		w.rest(ctx, next.in, one.read)
 	}
@@ -272,8 +276,10 @@ func (w *worker) rest(ctx context.Context, in time.Duration, read uint64) {
 // pace is what a worker remembers from one pass to the next, for its pace alone, to notice
 // that the clock was set, and not to make sense anew of records that say what they said.
 type pace struct {
-	// view is what the last pass read; nil before the first.
+	// view is what the last pass read; nil before the first, and where none follows soon. seen is
+	// what it made of that, for as long as the records say the same; nil: they do not.
 	view *view.View
+	seen *observe.Seen
 	// led: a pass of this Term looked at the group; whatever changed since woke it.
 	led bool
 	// calm counts the passes in a row that found trouble and could do nothing about it.

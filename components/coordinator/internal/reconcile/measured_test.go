@@ -131,3 +131,36 @@ func TestPlatformsOwnTextIsJudgedAndKept(t *testing.T) {
 		}
 	})
 }
+
+// What a step leads to can be looked at for as long as its call is out, whoever removes or
+// edits the document meanwhile.
+func TestADocumentIsWrittenAnewWhileItsCallWaits(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.mu.Lock()
+		w.fault = func(string) (bool, error) { return false, platform.ErrBusy }
+		w.mu.Unlock()
+		w.apply(spec("two"))
+		key := store.AppComposeKey(measuredAs("two"))
+		kept := func() bool {
+			d, _, err := store.Read[policy.Document](t.Context(), w.store, key)
+			if err == nil {
+				_, err = d.Text()
+			}
+			return err == nil
+		}
+		w.until("the document", time.Minute, kept)
+		for name, op := range map[string]store.Op{"removed": {Kind: store.OpDelete, Key: key}, "edited": {Kind: store.OpPut, Key: key, Value: []byte(`{}`)}} {
+			tick(t.Context(), 10*time.Second) // it was found good
+			if err := w.store.Commit(t.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+			w.until("a document after it was "+name, time.Minute, kept)
+		}
+		w.mu.Lock()
+		w.fault = nil
+		w.mu.Unlock()
+		w.until("the update", 10*time.Minute, w.complete("two"))
+	})
+}

@@ -172,6 +172,9 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if !p.view.Same(p.pace.view) {
+		p.pace.seen = nil
+	}
 	p.pace.view = p.view.Own()
 	p.read = p.view.Index
 	p.now = p.cfg.Now().UTC()
@@ -212,7 +215,12 @@ func (p *pass) unsettled(spec group.Spec) bool {
 func (p *pass) look(ctx context.Context, maxAge time.Duration) {
 	listing := p.cfg.Listing.List(ctx, p.name, maxAge)
 	p.now = p.cfg.Now().UTC()
-	p.seen = observe.Group(p.view, p.seen.Spec, p.cfg.Cluster, listing, p.cfg.Reports)
+	if p.pace.seen != nil {
+		p.seen = observe.Again(*p.pace.seen, p.view, p.cfg.Cluster, listing, p.cfg.Reports)
+	} else {
+		p.seen = observe.Group(p.view, p.seen.Spec, p.cfg.Cluster, listing, p.cfg.Reports)
+	}
+	p.pace.seen = &observe.Seen{Spec: p.seen.Spec, Records: p.seen.Records, Asked: p.seen.Asked}
 	if p.pace.led {
 		// This leader looked ever since: whatever changed woke it.
 		p.seen.Records.Status.At = p.now

@@ -147,14 +147,17 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 // Slots that were scaled in; at most room writes, those of Slots whose Operation
 // starts in this transaction first. The next pass writes the rest.
 func (p *pass) slotOps(started []operation.Operation, room int) ([]store.Op, error) {
-	slots := slices.Clone(p.plan.Slots)
-	starts := func(slot string) int {
-		if slices.ContainsFunc(started, func(o operation.Operation) bool { return o.Slot == slot }) {
-			return 0
+	slots := p.plan.Slots
+	if len(started) > 0 {
+		slots = slices.Clone(slots)
+		starts := func(slot string) int {
+			if slices.ContainsFunc(started, func(o operation.Operation) bool { return o.Slot == slot }) {
+				return 0
+			}
+			return 1
 		}
-		return 1
+		slices.SortStableFunc(slots, func(a, b group.SlotRecord) int { return cmp.Compare(starts(a.Slot), starts(b.Slot)) })
 	}
-	slices.SortStableFunc(slots, func(a, b group.SlotRecord) int { return cmp.Compare(starts(a.Slot), starts(b.Slot)) })
 	var ops []store.Op
 	for _, s := range slots {
 		before := p.view.Slots[s.Slot]

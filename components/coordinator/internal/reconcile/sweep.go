@@ -96,7 +96,7 @@ func (r *Reconciler) oldNonces(v *view.View) []store.Op {
 // that went long ago.
 func (r *Reconciler) oldOperations(v *view.View) []store.Op {
 	var ops []store.Op
-	remove := func(all ...view.Rec[operation.Operation]) {
+	remove := func(all ...*view.Rec[operation.Operation]) {
 		for _, o := range all {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OperationKey(o.Value.ID), Index: o.Index})
 		}

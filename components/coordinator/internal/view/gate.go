@@ -92,8 +92,13 @@ func Revocations(ctx context.Context, s store.Store) ([]policy.Revocation, error
 // FoldGroup is the policy of the spec's group as it should read at now, with what is
 // asked for and not done, or cannot be.
 func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []policy.Problem) {
+	return v.FoldAsked(spec, v.Asked(spec), now)
+}
+
+// FoldAsked is FoldGroup for who has what is Asked already.
+func (v *View) FoldAsked(spec group.Spec, asked policy.Asked, now time.Time) (policy.GroupPolicy, []policy.Problem) {
 	before := v.Gate.Groups[spec.Name].Value
-	folded, problems := before.Fold(v.asked(spec), now)
+	folded, problems := before.Fold(asked, now)
 	folded.Epoch, folded.Term = before.Epoch, before.Term
 	for _, bad := range v.Gate.Unread {
 		if g, ok := strings.CutPrefix(bad.Key, store.FloorPrefix); ok && g != spec.Name && g != store.Everywhere {
@@ -108,7 +113,9 @@ func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []
 	return folded, append(problems, v.secretProblems(spec)...)
 }
 
-func (v *View) asked(spec group.Spec) policy.Asked {
+// Asked is what the policy of the spec's group is folded from, whenever that is. It names the
+// spec's Revision, and the content of each that there is.
+func (v *View) Asked(spec group.Spec) policy.Asked {
 	target := spec.Revision()
 	asked := policy.Asked{
 		Group: spec.Name, RequireApproval: spec.UpdatePolicy.RequireApproval || v.Gate.Required,

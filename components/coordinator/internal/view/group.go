@@ -35,8 +35,8 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *
 	if !anew {
 		*v = *before
 	}
-	v.others, v.turn = latest, latest.turn
-	changed := anew || before.turn != latest.turn
+	v.own, v.others, v.turn = name, latest, latest.turn
+	changed := anew || before.turn != latest.turn || before.lacked
 	for _, k := range kinds {
 		of := k.of(own)
 		sum := sumOf(of)
@@ -53,6 +53,8 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *
 			if len(v.Operations) != all {
 				v.bySlot = bySlot(v.Operations)
 			}
+		case kindSlots:
+			v.slots = slotsOf(v.Slots, name)
 		case kindRollouts:
 			maps.DeleteFunc(v.Rollouts, func(_ string, r Rec[operation.Rollout]) bool { return r.Value.Group != name })
 		}
@@ -65,6 +67,11 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *
 		v.Index = max(v.Index, e.Index)
 	}
 	return v, v.readRevisions(ctx, s, name)
+}
+
+// Same reports that the records that both tell of one group say the same, as far as v knows.
+func (v *View) Same(other *View) bool {
+	return other != nil && v.own != "" && v.own == other.own && v.turn != 0 && v.turn == other.turn && v.sums == other.sums && !v.lacked && !other.lacked
 }
 
 // Own is a View of one group without what is known of the others, for whoever keeps it until
@@ -86,11 +93,12 @@ func (v *View) All() *View {
 // groupKeys is what is read of one group.
 func groupKeys(name string) []string {
 	of := func(prefix string) string { return prefix + name + "-" + store.Below }
+	// In their order: what is read is so already.
 	return []string{
-		store.GroupsPrefix + name + "/" + store.Below, store.SlotsOf(name) + store.Below, store.AddressesKey(name), store.GroupPolicyKey(name),
-		of(store.OperationsPrefix), of(store.RolloutsPrefix), of(store.PolicyPrefix), of(store.AdmissionsPrefix), of(store.BootLeasePrefix),
-		of(store.RefusalsPrefix), of(store.ProofsPrefix), store.SecretsOf(name) + store.Below, store.SecretsOf(store.ClusterSecrets) + store.Below,
-		store.ControlPrefix + store.Below, store.LeaseKey, store.TermKey, store.StateKey,
+		store.AddressesKey(name), of(store.AdmissionsPrefix), store.ControlPrefix + store.Below, store.GroupsPrefix + name + "/" + store.Below,
+		of(store.BootLeasePrefix), store.LeaseKey, store.StateKey, store.TermKey, of(store.OperationsPrefix), store.GroupPolicyKey(name), of(store.PolicyPrefix),
+		of(store.ProofsPrefix), of(store.RefusalsPrefix), of(store.RolloutsPrefix), store.SecretsOf(store.ClusterSecrets) + store.Below, store.SecretsOf(name) + store.Below,
+		store.SlotsOf(name) + store.Below,
 	}
 }
 
@@ -125,6 +133,7 @@ func (v *View) readRevisions(ctx context.Context, s store.Store, name string) er
 		}
 		missing = append(missing, store.RevisionKey(digest))
 	}
+	v.lacked = len(missing) > 0
 	for keys := range slices.Chunk(missing, store.MaxTogether) {
 		entries, err := s.Together(ctx, keys...)
 		if err != nil {

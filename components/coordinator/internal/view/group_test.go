@@ -46,6 +46,9 @@ func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
 		if err != nil || reflect.ValueOf(again.Admissions).Pointer() != reflect.ValueOf(v.Admissions).Pointer() {
 			t.Errorf("what no record says otherwise was made sense of again: %v", err)
 		}
+		if !again.Same(v) || again.Same(latest) {
+			t.Error("what says the same is not told from what does not")
+		}
 		revision := store.Op{Kind: store.OpPut, Key: store.RevisionKey("r"), Value: []byte(`{"digest":"r","group":"pg"}`)}
 		if err := s.Commit(ctx, revision); err != nil {
 			t.Fatal(err)
@@ -54,6 +57,21 @@ func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
 		now, _ := w.Latest()
 		if again, err = view.ReadGroup(ctx, s, "pg", now, v.Own()); err != nil || again.Revisions["r"].Index == 0 || again.All() != now {
 			t.Errorf("a revision that the latest View has is missing: %v, %v", again.Revisions, err)
+		}
+		write("pg-2", "one") // at a revision that no View has
+		admission := store.Op{Kind: store.OpPut, Key: store.AdmissionKey("pg-2"), Value: []byte(`{"slot":"pg-2","boot_id":"one","revision":"late"}`)}
+		if err := s.Commit(ctx, admission); err != nil {
+			t.Fatal(err)
+		}
+		if v, err = view.ReadGroup(ctx, s, "pg", now, again.Own()); err != nil || v.Same(again) {
+			t.Errorf("another admission says the same: %v", err)
+		}
+		late := store.Op{Kind: store.OpPut, Key: store.RevisionKey("late"), Value: []byte(`{"digest":"late","group":"pg"}`)}
+		if err := s.Commit(ctx, late); err != nil {
+			t.Fatal(err)
+		}
+		if again, err = view.ReadGroup(ctx, s, "pg", now, v.Own()); err != nil || again.Revisions["late"].Index == 0 || again.Same(v) {
+			t.Errorf("a revision that was written since is missing: %v, %v", again.Revisions, err)
 		}
 		shared := &v.Admissions["pg-0"].Value.TokenAccessors[0]
 		if shared != &latest.Admissions["pg-0"].Value.TokenAccessors[0] {

@@ -71,13 +71,16 @@ const (
 
 // Past tells for each ended Operation of a Slot, newest first, whether it still counts:
 // the newest ones, those of the rollout, and of the rollout those that moved leadership,
-// as they are counted (R53). What does not count is neither shown to a decision nor kept.
-func (v *View) Past(slot, rollout string) (counts, others []Rec[operation.Operation]) {
+// as they are counted (R53). What does not count is neither shown to a decision nor kept. Do
+// not change what they point to.
+func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Operation]) {
 	all, recent, ofRollout, moved := keptPerSlot, 0, 0, 0
 	if _, recorded := v.Slots[slot]; !recorded {
 		all = keptGone
 	}
-	for _, o := range v.OperationsOf(slot) {
+	of := v.OperationsOf(slot)
+	for n := range of {
+		o := &of[n]
 		if !o.Value.Phase.Ended() {
 			continue
 		}

@@ -11,12 +11,21 @@ import (
 
 // readInstances reads the states of the Slots and gives each group's status its own.
 func (v *View) readInstances(ctx context.Context, at moment, errs *[]error) {
-	v.Instances = map[string]Rec[group.InstanceStatus]{}
-	of := map[string][]group.InstanceStatus{}
 	// The end of the key is what the record must say of itself.
-	for _, i := range collect(ctx, at, store.GroupsPrefix, errs, func(s group.InstanceStatus) string { return s.Group + "/slots/" + s.Slot }) {
+	named := collect(ctx, at, store.GroupsPrefix, errs, func(s group.InstanceStatus) string { return s.Group + "/slots/" + s.Slot })
+	v.Instances = make(map[string]Rec[group.InstanceStatus], len(named))
+	counts := map[string]int{}
+	for _, i := range named {
 		v.Instances[i.Value.Slot] = i
-		of[i.Value.Group] = append(of[i.Value.Group], i.Value)
+		counts[i.Value.Group]++
+	}
+	of := make(map[string][]group.InstanceStatus, len(counts))
+	for _, i := range named {
+		instances, begun := of[i.Value.Group]
+		if !begun {
+			instances = make([]group.InstanceStatus, 0, counts[i.Value.Group])
+		}
+		of[i.Value.Group] = append(instances, i.Value)
 	}
 	for name, instances := range of {
 		if status, ok := v.Statuses[name]; ok {

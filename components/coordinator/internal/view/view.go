@@ -92,6 +92,11 @@ type View struct {
 	// and sums tell what the records of each kind say. 0: of no Watcher.
 	turn uint64
 	sums [kindCount]uint64
+	// own is the group of a View of one, and slots are its records by ordinal; "": of all.
+	own   string
+	slots []group.SlotRecord
+	// lacked: Revisions that its records name were not in others, and may be written meanwhile.
+	lacked bool
 	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
 	bySlot map[string][]Rec[operation.Operation]
 }
@@ -224,10 +229,17 @@ func switches[T any](ctx context.Context, at moment, prefix string, errs *[]erro
 // Groups lists the names of all specs, sorted.
 func (v *View) Groups() []string { return slices.Sorted(maps.Keys(v.Specs)) }
 
-// SlotsOf lists a group's Slot records by ordinal.
+// SlotsOf lists a group's Slot records by ordinal. Do not change the result.
 func (v *View) SlotsOf(name string) []group.SlotRecord {
+	if v.own == name && name != "" {
+		return v.slots
+	}
+	return slotsOf(v.Slots, name)
+}
+
+func slotsOf(all map[string]Rec[group.SlotRecord], name string) []group.SlotRecord {
 	count := 0
-	for _, s := range v.Slots {
+	for _, s := range all {
 		if s.Value.Group == name {
 			count++
 		}
@@ -235,8 +247,9 @@ func (v *View) SlotsOf(name string) []group.SlotRecord {
 	if count == 0 {
 		return nil
 	}
+	// They are long: the list is made once, as long as it becomes.
 	out := make([]group.SlotRecord, 0, count)
-	for _, s := range v.Slots {
+	for _, s := range all {
 		if s.Value.Group == name {
 			out = append(out, s.Value)
 		}

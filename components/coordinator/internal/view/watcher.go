@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -339,9 +337,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		if keep.known[k.id] == nil {
 			keep.known[k.id] = &memo{}
 		}
-		own := slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool {
-			return !slices.ContainsFunc(k.prefixes, func(prefix string) bool { return strings.HasPrefix(e.Key, prefix) })
-		})
+		own := k.of(entries)
 		sizes[k.id] = sizeOf(own)
 		is := stamps(own)
 		floor := keep.floor[k.id]

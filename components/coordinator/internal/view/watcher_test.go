@@ -64,7 +64,7 @@ func comparable(v *View) View {
 	out.collectBad()
 	slices.SortFunc(out.Bad, func(a, b *store.RecordError) int { return compare(a.Key, b.Key) })
 	out.badOf = [kindCount][]*store.RecordError{}
-	out.said, out.turn = [kindCount]*memo{}, 0
+	out.said, out.turn, out.own, out.slots, out.lacked = [kindCount]*memo{}, 0, "", nil, false
 	return out
 }
 

@@ -1,6 +1,7 @@
 package rollouttest
 
 import (
+	"reflect"
 	"testing"
 
 	"cadre.dev/core/group"
@@ -53,4 +54,16 @@ func heldBy(p rollout.Plan, predicate string) bool {
 		}
 	}
 	return false
+}
+
+// TestWhatIsPlannedFromStaysAsItIs: a leader plans from what it made of the records for as long
+// as these say the same.
+func TestWhatIsPlannedFromStaysAsItIs(t *testing.T) {
+	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni} {
+		world, before := Busy(200, kind), Busy(200, kind)
+		world.Decide()
+		if !reflect.DeepEqual(world, before) {
+			t.Errorf("%s: a plan changes what it is made from", kind)
+		}
+	}
 }
