@@ -39,6 +39,8 @@ type (
 	Transferred = driver.Transferred
 	// Commands run hooks, and restart services.
 	Commands = lifecycle.Commands
+	// Checks run commands of health checks; those of other kinds are not simulated.
+	Checks = health.Commands
 	// Hook is one of the order at work.
 	Hook = lifecycle.HookStatus
 )
@@ -74,6 +76,8 @@ type Config struct {
 	Disk     *Disk
 	Driver   Driver
 	Commands Commands
+	// Checks run the commands of health checks.
+	Checks Checks
 	// Configured is called with each configuration that comes in force, as the workload sees it.
 	Configured func(*group.AgentConfig)
 	// Gone reports that the process has ended: what it still does has no effect.
@@ -86,6 +90,7 @@ type Config struct {
 type Agent struct {
 	cfg     Config
 	member  *member.Watcher
+	checker *health.Checker
 	exec    *lifecycle.Executor
 	hub     *control.Hub
 	builder *report.Builder
@@ -100,7 +105,7 @@ type Agent struct {
 
 // New makes one; it does nothing before Run. An error says that the disk is not readable.
 func New(cfg Config) (*Agent, error) {
-	a := &Agent{cfg: cfg, member: member.NewWatcher(cfg.Log)}
+	a := &Agent{cfg: cfg, member: member.NewWatcher(cfg.Log), checker: health.NewChecker(cfg.Checks, nil, cfg.Log)}
 	disk := cfg.Disk.Open(cfg.Gone, cfg.Log)
 	var err error
 	a.exec, err = lifecycle.New(lifecycle.Config{
@@ -111,7 +116,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.set = &member.SetChanger{Watcher: a.member, Config: &a.config, Connected: a.connected, Ended: a.ended, Log: cfg.Log}
 	a.builder = report.NewBuilder(report.Sources{
-		Conduct: a.conduct, Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
+		Conduct: a.conduct, Member: a.member.State, Checks: a.checker.Results, Results: a.exec.Results,
 		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
 		Faults: a.faults, Version: "simulated", BootAt: cfg.BootAt,
 	})
@@ -139,7 +144,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context) error{
-		a.member.Run, a.exec.Run, a.hub.Run, a.set.Run, a.watch,
+		a.member.Run, a.checker.Run, a.exec.Run, a.hub.Run, a.set.Run, a.watch,
 		func(ctx context.Context) error { return desired.Follow(ctx, a.hub.Desired(), parts) },
 	} {
 		all.Go(func() { _ = part(ctx) }) // each ends with ctx alone
@@ -201,6 +206,7 @@ func (a *Agent) configure(text []byte) error {
 	if old != nil && reflect.DeepEqual(*old, *next) {
 		return nil
 	}
+	a.checker.SetChecks(next.HealthChecks)
 	if old == nil {
 		a.member.SetDriver(a.cfg.Driver)
 	}
@@ -216,6 +222,7 @@ func (a *Agent) configure(text []byte) error {
 func (a *Agent) watch(ctx context.Context) error {
 	for {
 		_, members := a.member.Changes().Get()
+		_, checks := a.checker.Changes().Get()
 		_, steps := a.exec.Changes().Get()
 		_, config := a.config.Get()
 		a.builder.Note()
@@ -224,6 +231,7 @@ func (a *Agent) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.member.Changes().Changed(members):
+		case <-a.checker.Changes().Changed(checks):
 		case <-a.exec.Changes().Changed(steps):
 		case <-a.config.Changed(config):
 		}

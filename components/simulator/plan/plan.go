@@ -73,7 +73,25 @@ type Move struct {
 	GiveUp bool
 	// Without are Slots that it is not to have, from then on until the next Move.
 	Without []string
+	// Checks are those of its members, from then on until the next Move: OneCheck, or one of the
+	// others.
+	Checks string
 }
+
+// Values of Move.Checks. Each changes what the agent looks at, and nothing that runs.
+const (
+	// OneCheck asks whether the workload is well.
+	OneCheck = ""
+	// SlowCheck asks the same less often, OtherCheck by another command.
+	SlowCheck  = "slow"
+	OtherCheck = "other"
+	// TwoChecks have one beside it, NoCheck has none.
+	TwoChecks = "two"
+	NoCheck   = "none"
+)
+
+// checks are the other values of Move.Checks.
+var checks = []string{SlowCheck, OtherCheck, TwoChecks, NoCheck}
 
 // FaultKind is what goes wrong.
 type FaultKind string
@@ -180,6 +198,7 @@ func Draw(seed uint64) Plan {
 		p.Groups = append(p.Groups, g)
 		p.Moves = append(p.Moves, moves(r, g)...)
 	}
+	drawChecks(Source(seed, "checks", 0), p.Moves)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	return p
@@ -201,6 +220,24 @@ func moves(r *rand.Rand, g Group) []Move {
 		out = append(out, m)
 	}
 	return out
+}
+
+// drawChecks has half of the changes change the checks, and half of these nothing else, so that the
+// Boots that run are to prove them.
+func drawChecks(r *rand.Rand, all []Move) {
+	last := map[string]Move{}
+	for i, m := range all {
+		if before, made := last[m.Group]; made {
+			all[i].Checks = before.Checks
+			if r.IntN(2) == 0 {
+				all[i].Checks = append(checks, OneCheck)[r.IntN(len(checks)+1)]
+				if r.IntN(2) == 0 {
+					all[i].Release, all[i].Replicas, all[i].Without = before.Release, before.Replicas, before.Without
+				}
+			}
+		}
+		last[m.Group] = all[i]
+	}
 }
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }

@@ -40,6 +40,9 @@ func Shorter(p Plan) []Plan {
 		if len(m.Without) > 0 {
 			with(func(q *Plan) { q.Moves[i].Without = nil })
 		}
+		if m.Checks != OneCheck {
+			with(func(q *Plan) { q.Moves[i].Checks = OneCheck })
+		}
 		if m.GiveUp {
 			with(func(q *Plan) { q.Moves[i].GiveUp = false })
 		}

@@ -33,6 +33,9 @@ func (p Plan) String() string {
 		if m.GiveUp {
 			b.WriteString(" give-up")
 		}
+		if m.Checks != OneCheck {
+			b.WriteString(" checks " + m.Checks)
+		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
 		}
@@ -135,6 +138,9 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Still = f.time()
 	case "move":
 		m := Move{At: f.time(), Group: f.word(), Release: f.word(), Replicas: int(f.number()), GiveUp: f.next("give-up")}
+		if f.next("checks") {
+			m.Checks = f.oneOf(checks)
+		}
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
 		}
