@@ -129,6 +129,9 @@ const (
 	FreezeGroup FaultKind = "freeze-group"
 	Drain       FaultKind = "drain"
 	Protect     FaultKind = "protect"
+	// An operator asks once for a restart of a member, or for another CVM in its place.
+	AskRestart FaultKind = "ask-restart"
+	AskReplace FaultKind = "ask-replace"
 )
 
 // Unhealed: the group's spec has no healing.
@@ -201,6 +204,7 @@ func Draw(seed uint64) Plan {
 	drawChecks(Source(seed, "checks", 0), p.Moves)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
+	drawAsks(Source(seed, "asks", 0), &p)
 	return p
 }
 
@@ -244,6 +248,21 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
 var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
+
+// asks are what an operator may ask for.
+var asks = []FaultKind{AskRestart, AskRestart, AskReplace}
+
+// drawAsks has an operator of every third seed ask for one thing or two.
+func drawAsks(r *rand.Rand, p *Plan) {
+	if r.IntN(3) > 0 {
+		return
+	}
+	for range 1 + r.IntN(2) {
+		g := p.Groups[r.IntN(len(p.Groups))]
+		p.Faults = append(p.Faults, Fault{Kind: asks[r.IntN(len(asks))], At: time.Minute + upTo(r, Horizon-time.Minute), Target: Member(g.Name, r.IntN(g.Replicas))})
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {

@@ -84,7 +84,7 @@ func (p *Plan) drop(group string) {
 
 // ofMember, ofAll and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect, AskRestart, AskReplace}, f.Kind)
 }
 
 func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }
