@@ -37,6 +37,8 @@ type (
 	Transferred = driver.Transferred
 	// Commands run hooks, and restart services.
 	Commands = lifecycle.Commands
+	// Checks run commands of health checks; those of other kinds are not simulated.
+	Checks = health.Commands
 	// Hook is one of the order at work.
 	Hook = lifecycle.HookStatus
 )
@@ -72,6 +74,8 @@ type Config struct {
 	Disk     *Disk
 	Driver   Driver
 	Commands Commands
+	// Checks run the commands of health checks.
+	Checks Checks
 	// Configured is called with each configuration that comes in force, as the workload sees it.
 	Configured func(*group.AgentConfig)
 	// Gone reports that the process has ended: what it still does has no effect.
@@ -84,6 +88,7 @@ type Config struct {
 type Agent struct {
 	cfg     Config
 	member  *member.Watcher
+	checker *health.Checker
 	exec    *lifecycle.Executor
 	hub     *control.Hub
 	builder *report.Builder
@@ -94,7 +99,7 @@ type Agent struct {
 
 // New makes one; it does nothing before Run. An error says that the disk is not readable.
 func New(cfg Config) (*Agent, error) {
-	a := &Agent{cfg: cfg, member: member.NewWatcher(cfg.Log)}
+	a := &Agent{cfg: cfg, member: member.NewWatcher(cfg.Log), checker: health.NewChecker(cfg.Checks, nil, cfg.Log)}
 	a.config = desired.InForce{Slot: func() string { return cfg.Slot }, Apply: a.apply, Applied: cfg.Configured, Log: cfg.Log}
 	disk := cfg.Disk.Open(cfg.Gone, cfg.Log)
 	var err error
@@ -105,7 +110,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.builder = report.NewBuilder(report.Sources{
-		Conduct: a.config.Conduct, Member: a.member.State, Checks: func() []health.Result { return nil }, Results: a.exec.Results,
+		Conduct: a.config.Conduct, Member: a.member.State, Checks: a.checker.Results, Results: a.exec.Results,
 		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
 		Faults:  func() []string { return report.Faults(disk.Faults(), a.config.Fault(), a.set.Fault()) },
 		Version: "simulated", BootAt: cfg.BootAt,
@@ -127,12 +132,14 @@ func New(cfg Config) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context) error{
-		a.member.Run, a.exec.Run, a.hub.Run, a.set.Run,
+		a.member.Run, a.checker.Run, a.exec.Run, a.hub.Run, a.set.Run,
 		func(ctx context.Context) error { return a.config.Follow(ctx, a.hub.Desired(), a.exec.Apply) },
 	} {
 		all.Go(func() { _ = part(ctx) }) // each ends with ctx alone
 	}
-	all.Go(func() { a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.exec.Changes().Next, a.config.Next) })
+	all.Go(func() {
+		a.builder.Follow(ctx, &a.changed, a.member.Changes().Next, a.checker.Changes().Next, a.exec.Changes().Next, a.config.Next)
+	})
 	all.Wait()
 }
 
@@ -171,8 +178,10 @@ func (a *Agent) Complete(hook, token string, result group.HookResult) bool {
 	return applied && err == nil
 }
 
-// apply gives the workload its driver, once there is anything to go by.
-func (a *Agent) apply(old, _ *group.AgentConfig) error {
+// apply has the checks judge as next says, and gives the workload its driver, once there is anything
+// to go by: after the checks, or a Boot of which nothing but that is asked yet would seem well.
+func (a *Agent) apply(old, next *group.AgentConfig) error {
+	a.checker.SetChecks(next.HealthChecks)
 	if old == nil {
 		a.member.SetDriver(a.cfg.Driver)
 	}

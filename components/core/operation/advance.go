@@ -164,6 +164,12 @@ func (op Operation) undrainable(cause Cause, reason string, now time.Time) (Oper
 
 // fromDrained looks a second time, then commits to the one call (R50, R60).
 func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
+	if op.Refresh && op.newBoot(f) {
+		// The policy was written before this step went on, and the Boot was quicker. Called off
+		// now, its record would say that it runs From.
+		op.HashWanted, op.HealthyDeadline = f.WantedHash, now.Add(f.Limits.Healthy)
+		return op.enter(Booting, now).because("attested at the new revision"), nil
+	}
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}

@@ -110,3 +110,22 @@ func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 		t.Error("a Boot that began at the Revision has had nothing but its checks")
 	}
 }
+
+// TestABootMayBeQuickerThanItsRefresh: it attests as soon as the policy allows that, and the leader
+// may be gone meanwhile. The step goes on to prove it, wanted or not: there is nothing to call off.
+func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
+	op, now := refreshing(t)
+	f := quiet(now)
+	cvm := f.Platform
+	cvm.ComposeHash, f.Unwanted, f.Paused, f.Safe = "hash-B", "the slot is not outdated any more", true, false
+	f.Admission.Revision, f.Platform, f.PlatformKnown = "B", nil, false // the list is to come
+	op, effects := step(t, op, f, now.Add(time.Hour), Booting)
+	wantNoEffects(t, effects)
+	op, _ = step(t, op, f, now.Add(time.Hour), Joining)
+	if got := op.AssignedAfter("B"); got != "B" || op.HashWanted != "hash-B" {
+		t.Errorf("it is assigned %s, and is to be %q", got, op.HashWanted)
+	}
+	early, _ := refreshing(t)
+	f.Admission.Revision, f.Platform, f.PlatformKnown = "A", cvm, true
+	step(t, early, f, now, Aborted)
+}

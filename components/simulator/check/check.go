@@ -45,6 +45,8 @@ func ofAvailability() []Checker {
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
 		{"I6-freeze", "while an operator has everything frozen, or a group, no Operation begins to take a member of it away", each(freeze)},
 		{"R139", "what an operator protects is not taken away, and what an operator drains by nothing but that", each(marks)},
+		{"refresh-found", "discovery leads to a member that serves all the while that it is refreshed", each(found)},
+		{"refresh-judged", "a refresh is done only when the agent says that it goes by the new checks, and that each has its verdict", each(judged)},
 		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
 		{"I23", "the CVM of a Slot is deleted with its disk only where somebody gave that up: the group or the Slot goes, or is replaced on request", each(disks)},
 	}

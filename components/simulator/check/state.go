@@ -76,9 +76,12 @@ type member struct {
 	servedAt int
 	// changed is when it last began or ceased to serve; without any, when it got a CVM.
 	changed time.Duration
-	// muted: nobody hears its agent, since mutedAt.
-	muted   bool
-	mutedAt time.Duration
+	// muted: nobody hears its agent, since mutedAt; they did again at heardAt.
+	muted            bool
+	mutedAt, heardAt time.Duration
+	// goesBy is the Revision whose checks its agent says it goes by, each judged; "": it does not
+	// say so of any.
+	goesBy string
 	// away: an Operation takes it away, or took it away and it did not serve again yet.
 	// takenAt is the event at which it began to.
 	away    bool
@@ -124,7 +127,10 @@ func (s *state) apply(e trace.Event) {
 		m := s.memberOf(e.Group, e.Slot)
 		m.muted, m.mutedAt = true, s.now
 	case trace.Heard:
-		s.memberOf(e.Group, e.Slot).muted = false
+		m := s.memberOf(e.Group, e.Slot)
+		m.muted, m.heardAt = false, s.now
+	case trace.Judged:
+		s.memberOf(e.Group, e.Slot).goesBy = e.Text
 	case trace.Led:
 		g := s.group(e.Group)
 		if g.leader != e.Slot {
@@ -277,6 +283,9 @@ func (m *member) acting() *operation.Operation {
 // takesAway reports that op is in a phase in which its member is not to be counted on. A
 // Create takes nobody away; with nothing to drain the call itself is the first that does.
 func takesAway(op *operation.Operation) bool {
+	if op.Refresh {
+		return false
+	}
 	switch op.Phase {
 	case operation.Draining, operation.Drained:
 		return op.Kind != operation.Create && !op.SkipDrain

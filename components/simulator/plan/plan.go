@@ -73,7 +73,25 @@ type Move struct {
 	GiveUp bool
 	// Without are Slots that it is not to have, from then on until the next Move.
 	Without []string
+	// Checks are those of its members, from then on until the next Move: OneCheck, or one of the
+	// others.
+	Checks string
 }
+
+// Values of Move.Checks. Each changes what the agent looks at, and nothing that runs.
+const (
+	// OneCheck asks whether the workload is well.
+	OneCheck = ""
+	// SlowCheck asks the same less often, OtherCheck by another command.
+	SlowCheck  = "slow"
+	OtherCheck = "other"
+	// TwoChecks have one beside it, NoCheck has none.
+	TwoChecks = "two"
+	NoCheck   = "none"
+)
+
+// checks are the other values of Move.Checks.
+var checks = []string{SlowCheck, OtherCheck, TwoChecks, NoCheck}
 
 // FaultKind is what goes wrong.
 type FaultKind string
@@ -111,6 +129,9 @@ const (
 	FreezeGroup FaultKind = "freeze-group"
 	Drain       FaultKind = "drain"
 	Protect     FaultKind = "protect"
+	// An operator asks once for a restart of a member, or for another CVM in its place.
+	AskRestart FaultKind = "ask-restart"
+	AskReplace FaultKind = "ask-replace"
 )
 
 // Unhealed: the group's spec has no healing.
@@ -180,8 +201,10 @@ func Draw(seed uint64) Plan {
 		p.Groups = append(p.Groups, g)
 		p.Moves = append(p.Moves, moves(r, g)...)
 	}
+	drawChecks(Source(seed, "checks", 0), p.Moves)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
+	drawAsks(Source(seed, "asks", 0), &p)
 	return p
 }
 
@@ -203,10 +226,43 @@ func moves(r *rand.Rand, g Group) []Move {
 	return out
 }
 
+// drawChecks has half of the changes change the checks, and half of these nothing else, so that the
+// Boots that run are to prove them.
+func drawChecks(r *rand.Rand, all []Move) {
+	last := map[string]Move{}
+	for i, m := range all {
+		if before, made := last[m.Group]; made {
+			all[i].Checks = before.Checks
+			if r.IntN(2) == 0 {
+				all[i].Checks = append(checks, OneCheck)[r.IntN(len(checks)+1)]
+				if r.IntN(2) == 0 {
+					all[i].Release, all[i].Replicas, all[i].Without = before.Release, before.Replicas, before.Without
+				}
+			}
+		}
+		last[m.Group] = all[i]
+	}
+}
+
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
 var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
+
+// asks are what an operator may ask for.
+var asks = []FaultKind{AskRestart, AskRestart, AskReplace}
+
+// drawAsks has an operator of every third seed ask for one thing or two.
+func drawAsks(r *rand.Rand, p *Plan) {
+	if r.IntN(3) > 0 {
+		return
+	}
+	for range 1 + r.IntN(2) {
+		g := p.Groups[r.IntN(len(p.Groups))]
+		p.Faults = append(p.Faults, Fault{Kind: asks[r.IntN(len(asks))], At: time.Minute + upTo(r, Horizon-time.Minute), Target: Member(g.Name, r.IntN(g.Replicas))})
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {

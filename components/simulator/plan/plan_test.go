@@ -73,6 +73,9 @@ func size(p Plan) (n int) {
 		if m.GiveUp {
 			n++
 		}
+		if m.Checks != OneCheck {
+			n++
+		}
 	}
 	for _, odds := range p.Odds.named() {
 		if *odds != 0 {

@@ -40,6 +40,9 @@ func Shorter(p Plan) []Plan {
 		if len(m.Without) > 0 {
 			with(func(q *Plan) { q.Moves[i].Without = nil })
 		}
+		if m.Checks != OneCheck {
+			with(func(q *Plan) { q.Moves[i].Checks = OneCheck })
+		}
 		if m.GiveUp {
 			with(func(q *Plan) { q.Moves[i].GiveUp = false })
 		}
@@ -81,7 +84,7 @@ func (p *Plan) drop(group string) {
 
 // ofMember, ofAll and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect, AskRestart, AskReplace}, f.Kind)
 }
 
 func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }

@@ -33,6 +33,9 @@ func (p Plan) String() string {
 		if m.GiveUp {
 			b.WriteString(" give-up")
 		}
+		if m.Checks != OneCheck {
+			b.WriteString(" checks " + m.Checks)
+		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
 		}
@@ -135,14 +138,17 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Still = f.time()
 	case "move":
 		m := Move{At: f.time(), Group: f.word(), Release: f.word(), Replicas: int(f.number()), GiveUp: f.next("give-up")}
+		if f.next("checks") {
+			m.Checks = f.oneOf(checks)
+		}
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
 		}
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(kinds, kind) {
-			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, kinds))
+		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(slices.Concat(kinds, asks), kind) {
+			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, slices.Concat(kinds, asks)))
 		}
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))

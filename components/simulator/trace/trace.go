@@ -34,6 +34,13 @@ const (
 	// Muted: no coordinator hears a Slot's agent, whatever it does; Heard: they do again.
 	Muted Kind = "muted"
 	Heard Kind = "heard"
+	// Judged: a Slot's agent says to a coordinator that it goes by the checks of the Revision in
+	// Text, and that all of them are judged; with no Text, that it does not any more.
+	Judged Kind = "judged"
+	// Found: discovery leads to a Slot from now on, as far as coordinator By knows; Hidden: it
+	// does not any more, for the reason in Text.
+	Found  Kind = "found"
+	Hidden Kind = "hidden"
 	// Lost: the platform lost the CVM of a Slot, with its disk.
 	Lost Kind = "lost"
 	// Led: the workload of a group is led by a Slot from now on, or by none.

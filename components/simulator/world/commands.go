@@ -17,7 +17,10 @@ type commands struct {
 	r *worker
 }
 
-var _ agent.Commands = (*commands)(nil)
+var (
+	_ agent.Commands = (*commands)(nil)
+	_ agent.Checks   = (*commands)(nil)
+)
 
 const (
 	// hookLimit is how long a hook may take, hookTakes how long one takes that goes well.
@@ -41,6 +44,27 @@ func (m *commands) RunUntil(ctx context.Context, _ group.ExecAction, _ []string,
 	}
 	return nil
 }
+
+// deepTakes is how long the command "deep" looks: two of its answers are there after min_ready.
+const deepTakes = 3 * time.Second
+
+// Run is what a check asks: whether the workload is well.
+func (m *commands) Run(ctx context.Context, a group.ExecAction, _ []string, _ time.Duration) error {
+	if a.Command == deep && !pause(ctx, deepTakes) {
+		return context.Cause(ctx)
+	}
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	switch {
+	case m.r.gone.Load() || m.c.boot != m.r.boot:
+		return errGone
+	case m.c.ill():
+		return errIll
+	}
+	return nil
+}
+
+var errIll = errors.New("the workload is not well")
 
 // decides is how often a person looks at the hooks that hold a step.
 const decides = 30 * time.Second

@@ -35,7 +35,13 @@ func (k *control) GetDesired(ctx context.Context, req *controlv1.GetDesiredReque
 	if err := k.up(); err != nil {
 		return nil, err
 	}
-	return k.p.coordinator.GetDesired(ctx, k.c.slot, k.r.boot, req)
+	out, err := k.p.coordinator.GetDesired(ctx, k.c.slot, k.r.boot, req)
+	if epoch := out.GetDesired().GetPolicyEpoch(); epoch > 0 {
+		k.w.mu.Lock()
+		k.r.epoch.set(epoch)
+		k.w.mu.Unlock()
+	}
+	return out, err
 }
 
 // GetPeers: there is no overlay, and no map of it.
@@ -47,7 +53,11 @@ func (k *control) Report(ctx context.Context, req *controlv1.ReportRequest, _ ..
 	if err := k.up(); err != nil {
 		return nil, err
 	}
-	return k.p.coordinator.Report(ctx, k.c.slot, k.r.boot, req)
+	out, err := k.p.coordinator.Report(ctx, k.c.slot, k.r.boot, req)
+	if err == nil {
+		k.heard(req.GetReport())
+	}
+	return out, err
 }
 
 // wake tells a member that a coordinator has something new for it.

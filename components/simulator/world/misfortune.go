@@ -75,19 +75,42 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.sets(ctx, f.For, store.DrainKey(f.Target), store.SlotMark{Slot: f.Target})
 	case plan.Protect:
 		w.sets(ctx, f.For, store.ProtectKey(f.Target), store.SlotMark{Slot: f.Target})
+	case plan.AskRestart:
+		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestRestart})
+	case plan.AskReplace:
+		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestReplace, DeleteDisk: true})
 	case plan.Reboot, plan.Halt, plan.Lose:
 		w.strike(f.Target, f.Kind)
 	}
 }
 
-// sets has the operator set a switch for d.
-func (w *World) sets(ctx context.Context, d time.Duration, key string, value any) {
+// ask has the operator ask for something about the CVM that a Slot has now, where it has one.
+func (w *World) ask(ctx context.Context, slot string, q store.QueueRequest) {
+	w.mu.Lock()
+	c := w.cvmLocked(slot)
+	w.asks++
+	q.ID = fmt.Sprintf("asked-%d", w.asks)
+	w.mu.Unlock()
+	if c == nil {
+		return
+	}
+	q.Group, q.Slot, q.VMUUID, q.InstanceID = c.group(), slot, c.VMUUID, c.InstanceID
+	q.Reason, q.By, q.At = "asked for", "operator", time.Now()
+	w.put(ctx, store.QueueKey(q.ID), q)
+}
+
+// put writes as an operator, whose own way to the store is never cut.
+func (w *World) put(ctx context.Context, key string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("%T has no text: %v", value, err)) // they are ours
 	}
-	// The operator's own way to the store is never cut.
 	_ = w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: key, Value: text})
+}
+
+// sets has the operator set a switch for d.
+func (w *World) sets(ctx context.Context, d time.Duration, key string, value any) {
+	w.put(ctx, key, value)
 	w.wait(ctx, d)
 	_ = w.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: key})
 }

@@ -58,24 +58,44 @@ func (w *World) spec(m plan.Move) group.Spec {
 			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Hook)),
 		}}
 	}
+	s.HealthChecks = healthChecks(m)
 	s.Normalize()
 	return s
+}
+
+// deep is the name of a check, and of its command.
+const deep = "deep"
+
+// healthChecks of a move.
+func healthChecks(m plan.Move) []group.HealthCheck {
+	const ready = "ready"
+	of := func(name, command string, every int) group.HealthCheck {
+		return group.HealthCheck{Name: name, CheckIntervalSec: every, Exec: &group.ExecAction{Service: m.Group, Command: command}}
+	}
+	switch m.Checks {
+	case plan.SlowCheck:
+		return []group.HealthCheck{of(ready, ready, 20)}
+	case plan.OtherCheck:
+		return []group.HealthCheck{of(ready, deep, 10)}
+	case plan.TwoChecks:
+		return []group.HealthCheck{of(ready, ready, 10), of(deep, deep, 5)}
+	case plan.NoCheck:
+		return nil
+	}
+	return []group.HealthCheck{of(ready, ready, 10)}
 }
 
 // compose is the text of a release; what the agent may restart says so in it.
 func compose(g plan.Group, release string) string {
 	image := "@sha256:" + strings.Repeat("a", 64)
 	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      RELEASE: " + release + "\n"
-	if !g.Service && g.Hook == plan.Unhooked {
-		return text
-	}
-	commands := ""
+	commands := "ready: [ready], deep: [deep]"
 	if g.Hook != plan.Unhooked {
-		commands = " drain: [drain] "
+		commands += ", drain: [drain]"
 	}
 	return text + `    command: [/run/mesh/exec, --, serve]
     volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec"]
-    x-cadre: { exec: {` + commands + `} }
+    x-cadre: { exec: { ` + commands + ` } }
   cadre:
     image: example.org/cadre` + image + `
     volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec/` + g.Name + `"]
@@ -109,7 +129,7 @@ func (w *World) Operate(ctx context.Context) error {
 		if !pause(ctx, m.At-time.Since(w.began)) {
 			return ctx.Err()
 		}
-		w.say(trace.Faulted, "operator", fmt.Sprintf("asks for %s of %s, %d replicas", m.Release, m.Group, m.Replicas))
+		w.say(trace.Faulted, "operator", strings.TrimSpace(fmt.Sprintf("asks for %s of %s, %d replicas %s", m.Release, m.Group, m.Replicas, m.Checks)))
 		before := last[m.Group].Members()
 		last[m.Group] = w.spec(m)
 		if err := w.Apply(ctx, last[m.Group]); err != nil {

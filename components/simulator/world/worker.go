@@ -9,7 +9,6 @@ import (
 	"time"
 
 	agent "cadre.dev/agent/simulated"
-	"cadre.dev/coordinator/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/plan"
 )
@@ -21,6 +20,11 @@ type worker struct {
 	boot  string
 	gone  atomic.Bool
 	end   context.CancelFunc
+	// epoch of the Slot's policy that the Boot was told of last.
+	epoch latest
+	// goesBy and found are what trace says of it; guarded by World.mu.
+	goesBy string
+	found  map[*process]bool
 }
 
 // die ends the process at once: nothing that it does from now on has an effect.
@@ -81,8 +85,7 @@ func (w *World) untilAdmitted(ctx context.Context, c *cvm) (boot string) {
 // admit asks each coordinator once; "" when none lets the Boot in.
 func (w *World) admit(ctx context.Context, c *cvm) string {
 	w.mu.Lock()
-	w.asked++
-	e := simulated.Evidence{Slot: c.slot, Boot: c.boot, Serial: w.asked, InstanceID: c.InstanceID, AppID: c.AppID, ComposeHash: c.ComposeHash, OSImage: c.OSImage}
+	e := w.evidenceLocked(c)
 	in, processes := c.admitted, w.heardByLocked(c)
 	w.mu.Unlock()
 	if ctx.Err() != nil {
@@ -109,14 +112,15 @@ func (w *World) admit(ctx context.Context, c *cvm) string {
 
 // newWorker makes a process.
 func (w *World) newWorker(c *cvm, boot string, run uint32, held []byte) (*worker, error) {
-	r := &worker{boot: boot}
+	r := &worker{boot: boot, epoch: make(latest, 1), found: map[*process]bool{}}
+	does := &commands{w: w, c: c, r: r}
 	w.mu.Lock()
 	at := c.bootAt
 	w.mu.Unlock()
 	var err error
 	r.agent, err = agent.New(agent.Config{
 		Cluster: Cluster, Group: c.group(), Slot: c.slot, BootAt: at, Run: run, Config: held,
-		Disk: &c.disk, Driver: &driver{w: w, c: c, r: r}, Commands: &commands{w: w, c: c, r: r}, Gone: r.gone.Load,
+		Disk: &c.disk, Driver: &driver{w: w, c: c, r: r}, Commands: does, Checks: does, Gone: r.gone.Load,
 		Configured: func(config *group.AgentConfig) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -144,6 +148,7 @@ func (w *World) work(ctx context.Context, c *cvm, r *worker) (lost bool) {
 	w.mu.Unlock()
 	var all sync.WaitGroup
 	all.Go(func() { r.agent.Run(life) })
+	all.Go(func() { w.renew(life, c, r) })
 	if w.group(c.group()).Hook != plan.Unhooked {
 		all.Go(func() { w.decide(life, c, r) })
 	}

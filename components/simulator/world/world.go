@@ -38,6 +38,8 @@ type World struct {
 	// boots counts the Boots of all CVMs, asked how often they asked to be admitted.
 	boots int
 	asked uint64
+	// asks counts what the operator asked for.
+	asks int
 	// workloads by group.
 	workloads map[string]*workload
 	// coordinators by Slot.

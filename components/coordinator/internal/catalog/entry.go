@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -89,6 +90,19 @@ func Want(m Member) Entry {
 		out.Services = services(m, out)
 	}
 	return out
+}
+
+// WantHeard is the entry, without the service layer, of the Boot of a Slot that got is of and that
+// is heard; ok is false where another Boot has the Slot, or none. It is for the simulator, where
+// Boots hold no leases.
+func WantHeard(v *view.View, slot string, got reports.Received) (e Entry, ok bool) {
+	var m Member
+	if m.Records, ok = recordsOf(v, slot); !ok || m.Boot != got.BootID {
+		return Entry{}, false
+	}
+	m.Held = true
+	m.hear(got)
+	return Want(m), true
 }
 
 // judge says how the member is.

@@ -253,17 +253,25 @@ func (w *Writer) noteFree(v *view.View, concerned func(group string) bool) {
 
 // memberOf is what the records say about the Boot of a Slot; ok is false when there is none.
 func (w *Writer) memberOf(v *view.View, slot string) (m Member, ok bool) {
+	if m.Records, ok = recordsOf(v, slot); ok {
+		w.takeMesh(v, &m)
+	}
+	return m, ok
+}
+
+// recordsOf are those of the Boot of a Slot, without its group's mesh; ok is false when there is
+// none.
+func recordsOf(v *view.View, slot string) (out Records, ok bool) {
 	a, admitted := v.Admissions[slot]
 	record, bound := v.Slots[slot]
 	if !admitted || !bound || record.Value.VIP == "" {
-		return Member{}, false
+		return Records{}, false
 	}
-	m.Records = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
-	w.takeMesh(v, &m)
+	out = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
 	if op, open := v.OpenOperation(slot); open && op.Value.OutOfService() {
-		m.Draining, m.HandsOver = true, op.Value.Phase == operation.Draining
+		out.Draining, out.HandsOver = true, op.Value.Phase == operation.Draining
 	}
-	return m, true
+	return out, true
 }
 
 // takeMesh gives m its group's part in the service layer: the last one that could be read.

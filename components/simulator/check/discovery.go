@@ -1,0 +1,55 @@
+package check
+
+import (
+	"slices"
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// wellFor is how long a member serves at least until all of its checks have said so.
+const wellFor = 5 * time.Second
+
+// heardFor is how long after an agent's process began it has found its member well.
+const heardFor = 5 * time.Second
+
+// found is refresh-found: while a refresh of a member is open, and it serves as it did before, discovery
+// leads to it. What ends that is what ails it, and an agent that began anew and has seen nothing yet.
+func found(s *state, e trace.Event) []string {
+	if e.Kind != trace.Hidden {
+		return nil
+	}
+	m := s.member(e.Slot)
+	switch op := m.refreshed(); {
+	case op == nil, !slices.Contains(m.serving, e.Boot), s.now-m.changed < wellFor, m.muted, m.heardAt > 0 && s.now-m.heardAt < heardFor:
+		return nil
+	default:
+		return wrong("%s refreshes %s, which serves as before, and %s leads nobody to it: %s", op.ID, e.Slot, e.By, e.Text)
+	}
+}
+
+// judged is refresh-judged: a refresh is done only once the agent of its member goes by its checks, and all of them
+// are judged.
+func judged(s *state, e trace.Event) []string {
+	op := e.Operation
+	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Refresh || op.Phase != operation.Done {
+		return nil
+	}
+	if before := s.operations[op.ID]; before != nil && before.Phase == operation.Done {
+		return nil
+	}
+	if by := s.member(op.Slot).goesBy; by != op.To {
+		return wrong("%s is done at %.8s, and the agent of %s says it goes by %q, or not by all of its checks yet", op.ID, op.To, op.Slot, by)
+	}
+	return nil
+}
+
+// refreshed is the open refresh of m; nil: there is none.
+func (m *member) refreshed() *operation.Operation {
+	at := slices.IndexFunc(m.open, func(op *operation.Operation) bool { return op.Refresh })
+	if at < 0 {
+		return nil
+	}
+	return m.open[at]
+}

@@ -1,0 +1,71 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+func refresh(op *operation.Operation) { op.Refresh = true }
+
+// refreshing is a group of three, of which pg-0 is being refreshed.
+func refreshing() *run {
+	return three("none").after(time.Minute).op("a", "pg-0", operation.Drained, refresh).phases("a", "pg-0", operation.Booting)
+}
+
+func (r *run) hides(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Hidden, By: "coordinator-1", Group: "pg", Slot: slot, Boot: "boot-1-of-" + slot, Text: "its health is not known"})
+}
+
+func (r *run) judges(slot, revision string) *run {
+	return r.add(trace.Event{Kind: trace.Judged, By: "coordinator-1", Group: "pg", Slot: slot, Text: revision})
+}
+
+func (r *run) hears(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Heard, By: "fault", Group: "pg", Slot: slot})
+}
+
+func discoveryCases() []cases { return []cases{foundCases(), judgedCases()} }
+
+func foundCases() cases {
+	const joining, settling, done = operation.Joining, operation.Settling, operation.Done
+	return cases{
+		id: "refresh-found",
+		bad: []named{
+			{"while it attests", refreshing().hides("pg-0")},
+			{"while its checks are judged", refreshing().phases("a", "pg-0", joining).hides("pg-0")},
+			{"while it settles", refreshing().phases("a", "pg-0", joining, settling).hides("pg-0")},
+			{"long after it was heard again", refreshing().mutes("pg-0").hears("pg-0").after(time.Minute).hides("pg-0")},
+		},
+		good: []named{
+			{"another one", refreshing().hides("pg-1")},
+			{"it is ill", refreshing().stops("pg-0").hides("pg-0")},
+			{"it was ill a moment ago", refreshing().stops("pg-0").serves("pg-0").hides("pg-0")},
+			{"its agent began anew", refreshing().mutes("pg-0").hears("pg-0").hides("pg-0")},
+			{"it is done", refreshing().phases("a", "pg-0", joining, settling, done).hides("pg-0")},
+			{"it is restarted", three("none").after(time.Minute).phases("a", "pg-0", operation.Draining).hides("pg-0")},
+		},
+	}
+}
+
+func judgedCases() cases {
+	const joining, settling, done = operation.Joining, operation.Settling, operation.Done
+	joins := func() *run { return refreshing().phases("a", "pg-0", joining) }
+	return cases{
+		id: "refresh-judged",
+		bad: []named{
+			{"its agent said nothing", joins().phases("a", "pg-0", settling, done)},
+			{"by those of before", joins().judges("pg-0", "old").phases("a", "pg-0", settling, done)},
+			{"not yet", joins().judges("pg-0", "old").judges("pg-0", "").phases("a", "pg-0", settling, done)},
+			{"another one's", joins().judges("pg-1", "new").phases("a", "pg-0", settling, done)},
+			{"no more", joins().judges("pg-0", "new").judges("pg-0", "").phases("a", "pg-0", settling, done)},
+		},
+		good: []named{
+			{"judged", joins().judges("pg-0", "").judges("pg-0", "new").phases("a", "pg-0", settling, done)},
+			{"written once more", joins().judges("pg-0", "new").phases("a", "pg-0", settling, done).judges("pg-0", "").phases("a", "pg-0", done)},
+			{"it fails", joins().phases("a", "pg-0", operation.Failed)},
+			{"no refresh", three("none").after(time.Minute).phases("a", "pg-0", operation.Draining, joining, done)},
+		},
+	}
+}
