@@ -211,6 +211,9 @@ func (w *world) overtaken(m *member, op operation.Operation) string {
 	if op.Phase != operation.Recorded || op.Request != "" || op.Kind == operation.Create {
 		return ""
 	}
+	if op.Kind == operation.Drain && !m.ready && !m.available {
+		return "" // a person's word, about one that serves nobody: the first look let it begin for that
+	}
 	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole, refresh: op.Refresh, service: op.Service}
 	if op.Sick || op.WasUnavailable {
 		c.broken = w.brokenness(m)
