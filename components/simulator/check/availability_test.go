@@ -81,9 +81,15 @@ func quorumCases() cases {
 	const draining = operation.Draining
 	all := maxUnavailable(3)
 	allow := func(s *group.Spec) { s.UpdatePolicy.Interruption = group.InterruptionAllow }
+	// Of four voters one is down.
+	four := func() *run {
+		return start().spec("etcd", 4, all).members("pg-0", "pg-1", "pg-2").lists([]string{"pg-0", "pg-1", "pg-2", "pg-3"}).after(time.Minute)
+	}
 	return cases{
 		id: "I2",
 		bad: []named{
+			{"a restart leaves no set", four().op("a", "pg-2", draining, kind(operation.Restart, operation.PartRestart))},
+			{"it leaves its set before, and the others are none", four().stops("pg-1").after(time.Minute).op("a", "pg-2", draining, kind(operation.Replace, operation.PartDelete))},
 			{"a second of three", three("etcd", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"one of three while another is down", three("consul", all).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"one of two", start().spec("etcd", 2).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
@@ -92,6 +98,7 @@ func quorumCases() cases {
 				stops("pg-4").after(EvidenceAge).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 		},
 		good: []named{
+			{"it leaves its set before, and the others are a majority then", four().op("a", "pg-2", draining, kind(operation.Replace, operation.PartDelete))},
 			{"one of three", three("etcd", all).phases("a", "pg-0", draining)},
 			{"two of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
 				phases("a", "pg-0", draining).phases("b", "pg-1", draining)},

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
 
@@ -23,12 +24,18 @@ func quorum(s *state, e trace.Event) []string {
 		left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
 			return slot == op.Slot || s.member(slot).away || !s.mayServe(slot)
 		})
-		if s.maySpare(sp, op.Slot, voters) || len(left) >= group.Quorum(len(voters)) {
+		if s.maySpare(sp, op.Slot, voters) || s.leavesFirst(op, len(left), len(voters)) || len(left) >= group.Quorum(len(voters)) {
 			return nil
 		}
 		message = wrong("%s takes %s away, which leaves %d of %d voters: %d are needed", op.ID, op.Slot, len(left), len(voters), group.Quorum(len(voters)))
 	}
 	return message
+}
+
+// leavesFirst reports that op's member, which makes way for another CVM, is out of its set before it
+// is away: it votes for that, and those that are left are a majority of themselves.
+func (s *state) leavesFirst(op *operation.Operation, left, voters int) bool {
+	return op.Kind == operation.Replace && s.group(op.Group).set && left+1 >= group.Quorum(voters) && left >= group.Quorum(voters-1)
 }
 
 // maySpare reports that no majority rests on the Slot, or that the spec bears its interruption.
