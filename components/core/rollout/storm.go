@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -26,8 +27,8 @@ func (w *world) storm(c candidate) string {
 		return "fewer voters than a majority are healthy"
 	case all > 2 && 2*n > all:
 		return fmt.Sprintf("%d of %d slots are unavailable", n, all)
-	case all > 2 && 2*(n+w.justBack()) > all:
-		return fmt.Sprintf("%d of %d slots were unavailable a moment ago, and the others have their time anew", n+w.justBack(), all)
+	case all > 2 && 2*(n+w.tally.justBack) > all:
+		return fmt.Sprintf("%d of %d slots were unavailable a moment ago, and the others have their time anew", n+w.tally.justBack, all)
 	case c.broken == lost && w.obs.Fleet.manySilent(since):
 		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.with(since), w.obs.Fleet.Expected)
 	}
@@ -38,24 +39,14 @@ func (w *world) storm(c candidate) string {
 // that are still ill may be about to, like a process that is down (unwellFor).
 const stormOver = time.Minute
 
-// backUntil is until when m counts for a storm though it is available; zero: its step made it so, or
-// it is away. Beside them min_ready has passed.
+// backUntil is until when m counts for a storm though it is available; zero: a step made it so, of
+// the rollout or of healing, or it is away. Beside them min_ready has passed.
 func (w *world) backUntil(m *member) time.Time {
-	last := m.last()
-	if m.extra || !m.available || last != nil && !last.EndedAt.Before(m.record.AvailableSince) {
+	made := func(op *operation.Operation) bool { return !op.EndedAt.Before(m.record.AvailableSince) }
+	if last := m.last(); m.extra || !m.available || last != nil && made(last) || slices.ContainsFunc(m.healed, made) {
 		return time.Time{}
 	}
 	return m.record.AvailableSince.Add(group.MinReady(w.spec) + stormOver)
-}
-
-// justBack counts the members that are back only now.
-func (w *world) justBack() (n int) {
-	for _, m := range w.members {
-		if w.now.Before(w.backUntil(m)) {
-			n++
-		}
-	}
-	return n
 }
 
 // costly is why nobody gives m's disk up by himself now: somebody else is not well, or of the

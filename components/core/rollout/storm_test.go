@@ -23,6 +23,11 @@ func TestR119_AfterAStormTheOthersHaveTheirTimeAnew(t *testing.T) {
 	f.op(3, operation.Done, func(op *operation.Operation) { op.EndedAt = f.now })
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.rec.Operations = nil
+	f.op(2, operation.Done, func(op *operation.Operation) {
+		op.Kind, op.Actor, op.Rollout, op.EndedAt = operation.Restart, operation.ActorHealing, "", f.now
+	})
+	wantExecutes(t, f.plan(), "RESTART db-1")
+	f.rec.Operations = nil
 	f.rec.Slots[2].AvailableSince = f.now.Add(-group.MinReady(f.spec) - stormOver)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 }

@@ -33,6 +33,8 @@ type tally struct {
 	proven bool
 	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
 	heard, expected int
+	// justBack counts the members that are back only now, after a storm (R119).
+	justBack int
 	// tooHarsh are those whose update takes more than the spec allows (R132).
 	tooHarsh []*member
 	// outdated wait for their update, outdatedVoters are those of them that count.
@@ -54,6 +56,9 @@ func (w *world) takeTally() {
 		}
 		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)
+		}
+		if w.spec.AutoHealing != nil && w.now.Before(w.backUntil(m)) {
+			t.justBack++
 		}
 		if t.notAvailable == nil && !m.extra && !m.available {
 			t.notAvailable = m
