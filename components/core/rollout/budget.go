@@ -59,6 +59,9 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 	if !m.condemned && !m.extra && (m.unavailable() || t.has(m)) {
 		n--
 	}
+	if n > 0 {
+		some = make([]string, 0, min(n, named)) // once: it is asked for each candidate
+	}
 	for _, list := range [][]*member{w.tally.unavailable, t.added} {
 		for _, other := range list {
 			if len(some) == named {
