@@ -28,8 +28,10 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 		}
 	}
 	// Before the driver: a Boot of which nothing but that is asked yet would seem well.
-	a.told.Set(words.OfChecks(next.HealthChecks))
 	a.checker.SetChecks(next.HealthChecks)
+	// After the checks: one that is taken away would fail, for it is not spoken for any more, and the
+	// new ones would count at once beside it.
+	a.told.Set(words.OfChecks(next.HealthChecks))
 	if d != nil {
 		a.member.SetDriver(d)
 	}

@@ -72,8 +72,11 @@ func (c *Checker) SetChecks(specs []group.HealthCheck) {
 	c.changes.Set(struct{}{})
 }
 
-// asksTheSame reports that two checks of one name differ in their times and thresholds at most.
-func asksTheSame(a, b group.HealthCheck) bool { return reflect.DeepEqual(asked(a), asked(b)) }
+// asksTheSame reports that next differs from old, of the same name, in its times and thresholds at
+// most, and gives the workload no less time: what passed may not pass any more with less.
+func asksTheSame(old, next group.HealthCheck) bool {
+	return patience(next) >= patience(old) && reflect.DeepEqual(asked(old), asked(next))
+}
 
 // asked is what a check asks for and where, without how often.
 func asked(h group.HealthCheck) group.HealthCheck {
@@ -82,6 +85,14 @@ func asked(h group.HealthCheck) group.HealthCheck {
 		h.TTL = &group.TTLCheck{}
 	}
 	return h
+}
+
+// patience is how long a check waits for an answer, or for the workload's next word.
+func patience(h group.HealthCheck) time.Duration {
+	if h.TTL != nil {
+		return seconds(h.TTL.TTLSec, 1)
+	}
+	return min(seconds(h.TimeoutSec, 5), seconds(h.CheckIntervalSec, 10))
 }
 
 // Results returns the newest judgements in the spec's order.
@@ -149,7 +160,7 @@ func (c *Checker) run(ctx context.Context, one *check) {
 func (c *Checker) runAsked(ctx context.Context, one *check) {
 	spec := one.spec
 	j := newJudge(spec, c.resultOf(one))
-	timeout := min(seconds(spec.TimeoutSec, 5), j.interval)
+	timeout := patience(spec)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

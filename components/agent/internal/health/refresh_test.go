@@ -19,13 +19,14 @@ type workload struct {
 	mu    sync.Mutex
 	ill   map[string]bool
 	asked map[string]int
+	takes time.Duration // of each command
 }
 
-func (w *workload) Run(_ context.Context, a group.ExecAction, _ []string, _ time.Duration) error {
+func (w *workload) Run(_ context.Context, a group.ExecAction, _ []string, limit time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked[a.Command]++
-	if w.ill[a.Command] {
+	if w.ill[a.Command] || limit < w.takes {
 		return errors.New("no")
 	}
 	return nil
@@ -88,8 +89,8 @@ func bubble(t *testing.T, f func(t *testing.T, r *running)) {
 }
 
 func (r *running) set(checks ...group.HealthCheck) {
+	r.SetChecks(checks) // in the order of the agent
 	r.told.Set(words.OfChecks(checks))
-	r.SetChecks(checks)
 }
 
 // lapsed is what counted against the member since it was called last.
@@ -210,6 +211,27 @@ func TestAJudgementOutlivesItsTimes(t *testing.T) {
 		check.UnhealthyThreshold = 5
 		r.set(other, check)
 		r.wants(t, "ill, and other times", well("b"), ill("a"))
+	})
+}
+
+// TestLessTimeIsAnotherQuestion: what passes within two seconds does not within one, so the step that
+// asks for it waits for a verdict, while the member stays well.
+func TestLessTimeIsAnotherQuestion(t *testing.T) {
+	bubble(t, func(t *testing.T, r *running) {
+		r.takes = 2 * time.Second
+		check := of("a", "a")
+		check.TimeoutSec, check.CheckIntervalSec = 5, 20
+		r.set(check)
+		time.Sleep(time.Second)
+		r.wants(t, "it passes", well("a"))
+		check.TimeoutSec = 7
+		r.set(check)
+		r.wants(t, "more time", well("a"))
+		check.TimeoutSec = 1
+		r.set(check)
+		r.wants(t, "less time", pending("a"))
+		time.Sleep(time.Minute)
+		r.wants(t, "too little", ill("a"))
 	})
 }
 

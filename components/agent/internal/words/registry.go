@@ -117,7 +117,8 @@ func OfChecks(checks []group.HealthCheck) map[string]time.Duration {
 	return ttls
 }
 
-// Set names what workloads speak for. What was said of one that stays holds.
+// Set names what workloads speak for, and how long a word holds. What was said of one that stays
+// holds as long from when it was said.
 func (r *Registry) Set(ttls map[string]time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +127,13 @@ func (r *Registry) Set(ttls map[string]time.Duration) {
 	}
 	r.ttls = ttls
 	maps.DeleteFunc(r.words, func(name string, _ said) bool { _, still := ttls[name]; return !still })
-	r.takeLocked(r.before, time.Now())
+	now := time.Now()
+	maps.DeleteFunc(r.words, func(name string, w said) bool { return now.Sub(w.at) >= ttls[name] })
+	for name, w := range r.words {
+		w.until = w.at.Add(ttls[name])
+		r.words[name] = w
+	}
+	r.takeLocked(r.before, now)
 	r.before = nil
 	r.saveLocked()
 	r.changed.Set(struct{}{})

@@ -114,3 +114,37 @@ func TestAnotherSpec(t *testing.T) {
 		t.Errorf("it was nobody's meanwhile: %+v", got)
 	}
 }
+
+// TestAWordHoldsAsLongAsIsAskedForNow: from when it was said, also where the time was another one then.
+func TestAWordHoldsAsLongAsIsAskedForNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		set := func(ttl time.Duration) { r.Set(map[string]time.Duration{"a": ttl}) }
+		wants := func(when string, want rollout.Health) {
+			t.Helper()
+			if got := r.States()[0].Health; got != want {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		set(10 * time.Second)
+		if _, err := r.Put("a", Word{Status: Passing}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		set(time.Minute)
+		time.Sleep(20 * time.Second)
+		r.expire(time.Now())
+		wants("a longer time", rollout.Healthy)
+		set(27 * time.Second)
+		wants("a shorter one, which is not over", rollout.Healthy)
+		time.Sleep(time.Second)
+		r.expire(time.Now())
+		wants("which is over", rollout.Unknown)
+		if _, err := r.Put("a", Word{Status: Passing}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		set(5 * time.Second)
+		wants("one that was over before", rollout.Unknown)
+	})
+}

@@ -131,17 +131,23 @@ func (v *View) readRevisions(ctx context.Context, s store.Store, name string) er
 			v.Revisions[digest] = r
 			continue
 		}
-		missing = append(missing, store.RevisionKey(digest))
+		missing = append(missing, digest)
 	}
-	v.lacked = len(missing) > 0
-	for keys := range slices.Chunk(missing, store.MaxTogether) {
+	// The order of a group keeps Revisions whose records went long ago; nobody writes those.
+	named := v.RevisionsNamed()
+	v.lacked = slices.ContainsFunc(missing, func(digest string) bool { return named[digest] })
+	for some := range slices.Chunk(missing, store.MaxTogether) {
+		keys := make([]string, 0, len(some))
+		for _, digest := range some {
+			keys = append(keys, store.RevisionKey(digest))
+		}
 		entries, err := s.Together(ctx, keys...)
 		if err != nil {
 			return fmt.Errorf("read the revisions of group %s: %w", name, err)
 		}
-		some := made(ctx, moment{entries: entries}, kinds[kindRevisions:kindRevisions+1])
-		maps.Copy(v.Revisions, some.Revisions)
-		v.badOf[kindRevisions] = append(v.badOf[kindRevisions], some.badOf[kindRevisions]...)
+		read := made(ctx, moment{entries: entries}, kinds[kindRevisions:kindRevisions+1])
+		maps.Copy(v.Revisions, read.Revisions)
+		v.badOf[kindRevisions] = append(v.badOf[kindRevisions], read.badOf[kindRevisions]...)
 	}
 	v.collectBad()
 	return nil
