@@ -172,15 +172,16 @@ func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 		op      Operation
 		nothing bool
 	}{
-		"refused":                   {Operation{Phase: Failed, Cause: CauseRefused, Calls: 1}, true},
-		"the CVM is listed again":   {Operation{Phase: Aborted, Cause: CauseUnwanted}, true},
-		"called off as unsafe":      {Operation{Phase: Aborted, Cause: CauseUnsafe, Calls: 4}, true},
-		"at work":                   {Operation{Phase: Booting, Calls: 1}, false},
-		"late":                      {Operation{Phase: Failed, Cause: CauseDeadline, Calls: 1}, false},
-		"done":                      {Operation{Phase: Done, Calls: 1}, false},
-		"refused after the old one": {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartDelete}, Calls: 2}, false},
-		"a restart":                 {Operation{Kind: Restart, Phase: Aborted}, false},
-		"an operator's":             {Operation{Actor: ActorOperator, Phase: Aborted}, false},
+		"refused":                     {Operation{Phase: Failed, Cause: CauseRefused, Calls: 1}, true},
+		"the CVM is listed again":     {Operation{Phase: Aborted, Cause: CauseUnwanted}, true},
+		"refused, and out of its set": {Operation{Phase: Failed, Cause: CauseRefused, Leaves: true, Calls: 1}, true},
+		"called off as unsafe":        {Operation{Phase: Aborted, Cause: CauseUnsafe, Calls: 4}, true},
+		"at work":                     {Operation{Phase: Booting, Calls: 1}, false},
+		"late":                        {Operation{Phase: Failed, Cause: CauseDeadline, Calls: 1}, false},
+		"done":                        {Operation{Phase: Done, Calls: 1}, false},
+		"refused after the old one":   {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartDelete}, Calls: 2}, false},
+		"a restart":                   {Operation{Kind: Restart, Phase: Aborted}, false},
+		"an operator's":               {Operation{Actor: ActorOperator, Phase: Aborted}, false},
 	} {
 		c.op.Kind, c.op.Actor = cmp.Or(c.op.Kind, Replace), cmp.Or(c.op.Actor, ActorHealing)
 		before := group.Heals{Attempts: 6, Replacements: 1, LastKind: string(Replace)}

@@ -37,9 +37,13 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 	return op.end(Failed, CauseResolved, word, now), op.cancelDrain(), true
 }
 
-// CameToNothing reports that op ended without any effect on its CVM.
-func (op Operation) CameToNothing() bool {
-	return !op.touched() && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved))
+// CameToNothing reports that op ended without any effect on its CVM, nor on the workload's set.
+func (op Operation) CameToNothing() bool { return !op.Leaves && op.MadeNothing() }
+
+// MadeNothing reports that op ended without any effect on its CVM. It may have taken the member out
+// of its set.
+func (op Operation) MadeNothing() bool {
+	return len(op.Applied) == 0 && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved))
 }
 
 // OwnEnvAfter names the values of env of its own that the Slot's CVM was given last, where that
@@ -56,7 +60,7 @@ func (op Operation) OwnEnvAfter(given string) string {
 // called off: another one may be taken. Nor is that one of the restarts. Applying it twice changes
 // nothing more.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
-	if h == nil || h.Replacements == 0 || op.Actor != ActorHealing || op.Kind != Replace || !op.CameToNothing() {
+	if h == nil || h.Replacements == 0 || op.Actor != ActorHealing || op.Kind != Replace || !op.MadeNothing() {
 		return h
 	}
 	after := *h

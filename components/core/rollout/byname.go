@@ -16,20 +16,26 @@ func (w *world) wantedByName() (n int) {
 	if group.MaxUnavailable(w.spec) > 0 {
 		return 0
 	}
+	taken := w.takenByName()
 	for i := range w.rec.Slots {
 		r := &w.rec.Slots[i]
-		if own := r.Group == w.spec.Name || r.Group == ""; own && w.spec.HasOrdinal(r.Ordinal) && (w.takenByName(r) || !w.obs.Frozen && w.askedAway(r)) {
+		if own := r.Group == w.spec.Name || r.Group == ""; own && w.spec.HasOrdinal(r.Ordinal) && (taken[r.Slot] || !w.obs.Frozen && w.askedAway(r)) {
 			n++
 		}
 	}
 	return n
 }
 
-// takenByName: a step that an operator asked for takes the Slot away, which served before.
-func (w *world) takenByName(r *group.SlotRecord) bool {
-	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool {
-		return op.Slot == r.Slot && !op.Phase.Ended() && op.Actor == operation.ActorOperator && op.Kind != operation.Delete && !op.WasUnavailable
-	})
+// takenByName are the Slots that a step takes away which an operator asked for, and that served before.
+func (w *world) takenByName() map[string]bool {
+	out := map[string]bool{}
+	for i := range w.rec.Operations {
+		op := &w.rec.Operations[i]
+		if !op.Phase.Ended() && op.Actor == operation.ActorOperator && op.Kind != operation.Delete && !op.WasUnavailable {
+			out[op.Slot] = true
+		}
+	}
+	return out
 }
 
 // askedAway: an operator asks for a step of the Slot, which serves, and no other word of theirs is
@@ -41,20 +47,28 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 	}
 	stands := func(m *Mark) bool { return m != nil && !m.ended(w.now) }
 	switch {
-	case stands(o.Protection), w.heldAnyway(r):
+	case stands(o.Protection):
 		return false
 	case stands(o.Drain):
 		return true
 	}
 	m := &member{slot: r.Slot, ordinal: r.Ordinal, record: *r, seen: *o}
 	return slices.ContainsFunc(w.obs.Requests, func(q Request) bool {
-		step := q.Kind == RequestRestart || q.Kind == RequestReplace
-		return step && q.Slot == r.Slot && !q.Spent && !w.outlived(m, q)
+		return q.Slot == r.Slot && !q.Spent && !w.outlived(m, q) && !w.heldAnyway(r, q)
 	})
 }
 
-// heldAnyway: what the Slot would be given is what the rollout failed with, or nobody approved it.
-func (w *world) heldAnyway(r *group.SlotRecord) bool {
-	failed := w.rec.Rollout.State == operation.FailedState
-	return (failed || !w.gate(w.target).Allowed) && w.stepOf(r) != group.ActionNone
+// heldAnyway: the Slot would be given what it may not have: nobody approved it, the rollout failed
+// with it, or the platform refuses it. A service is restarted at what runs.
+func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
+	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[w.target] != ""
+	switch {
+	case q.Kind == RequestRestart && q.Service != "":
+		return false
+	case q.Kind == RequestRestart:
+		return (failed || !w.gate(w.target).Allowed) && w.stepOf(r) != group.ActionNone
+	case q.Kind == RequestReplace:
+		return !w.gate(w.target).Allowed && w.stepOf(r) != group.ActionNone
+	}
+	return true // it takes nothing away
 }

@@ -1,6 +1,10 @@
 package rollout
 
-import "time"
+import (
+	"time"
+
+	"cadre.dev/core/group"
+)
 
 const (
 	// fleetShare: more than one in so many agents silent is no failure of single members.
@@ -19,10 +23,10 @@ type Fleet struct {
 	// down. Heard: those with a fresh report. Nobody is expected, or down, who is drained, left out
 	// of healing, or in a step that does not heal.
 	Expected, Heard int
-	// Down are the members whose CVM is known to be down or gone, Downs since when, where that is
-	// recorded.
+	// Down are the members whose CVM is known to be down or gone, Downs when each of them went
+	// (WentAt), where that is recorded.
 	Down  int
-	Downs []time.Time
+	Downs [][]time.Time
 	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
 	// not among them.
 	Silences []time.Time
@@ -30,21 +34,52 @@ type Fleet struct {
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
-// with counts the silent agents but those whose silence began at quite another time than at; zero:
-// all of them.
-func (f Fleet) with(at time.Time) int { return together(f.silent(), f.Silences, at) }
-
-// downWith counts those that are down but those that went at quite another time than at; zero: all.
-func (f Fleet) downWith(at time.Time) int { return together(f.Down, f.Downs, at) }
-
-// together is n without those of since that are far from at.
-func together(n int, since []time.Time, at time.Time) int {
-	for _, other := range since {
-		if apart := other.Sub(at).Abs(); !at.IsZero() && apart > silentTogether {
+// with counts the silent agents but those whose silence began at quite another time than all of
+// these; none, or zero: all of them.
+func (f Fleet) with(at ...time.Time) int {
+	n := f.silent()
+	for _, since := range f.Silences {
+		if apart([]time.Time{since}, at) {
 			n--
 		}
 	}
 	return max(n, 0)
+}
+
+// downWith counts those that are down but those that went at quite another time than all of these;
+// none: all.
+func (f Fleet) downWith(at ...time.Time) int {
+	n := f.Down
+	for _, went := range f.Downs {
+		if apart(went, at) {
+			n--
+		}
+	}
+	return max(n, 0)
+}
+
+// apart: what happened at these times, and what at those, had nothing to do with each other.
+func apart(a, b []time.Time) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if y.IsZero() || x.Sub(y).Abs() <= silentTogether {
+				return false
+			}
+		}
+	}
+	return len(a) > 0 && len(b) > 0
+}
+
+// WentAt are the moments at which a member went, as its record tells: out of service, silent, off the
+// platform. A restart that did not help moves some of them, and none of them tells alone what it has
+// in common with another one.
+func WentAt(r group.SlotRecord) (at []time.Time) {
+	for _, since := range []time.Time{r.UnavailableSince, r.SilenceFrom, r.MissedSince} {
+		if !since.IsZero() {
+			at = append(at, since)
+		}
+	}
+	return at
 }
 
 // manySilent: more than single members that failed by themselves, when one did at that time.

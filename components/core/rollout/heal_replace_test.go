@@ -46,20 +46,23 @@ func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
 func TestR115_WhoWentOnAnotherDayKeepsNoDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		of       []time.Duration
+		spoke    time.Duration // when it was heard last: a restart did not help
 		replaced bool
 	}{
-		"alone":                {nil, true},
-		"beside one of a week": {[]time.Duration{7 * 24 * time.Hour}, true},
-		"beside one of later":  {[]time.Duration{time.Minute}, true},
-		"beside one with it":   {[]time.Duration{time.Hour + 9*time.Minute}, false},
+		"alone":                                   {nil, time.Hour, true},
+		"beside one of a week":                    {[]time.Duration{7 * 24 * time.Hour}, time.Hour, true},
+		"beside one of later":                     {[]time.Duration{time.Minute}, time.Hour, true},
+		"beside one with it":                      {[]time.Duration{time.Hour + 9*time.Minute}, time.Hour, false},
+		"beside one with it, and was restarted":   {[]time.Duration{time.Hour}, 40 * time.Minute, false},
+		"beside one that went when it was silent": {[]time.Duration{40 * time.Minute}, 40 * time.Minute, false},
 	} {
 		f := heals(3, "none").gone(1, time.Hour)
 		f.spec.AutoHealing.Replace = group.ReplaceAuto
 		f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
-		f.rec.Slots[1].SilenceFrom = f.now.Add(-time.Hour)
-		f.obs.Fleet = Fleet{Expected: 20, Heard: 20, Down: 1 + len(c.of), Downs: []time.Time{f.now.Add(-time.Hour)}}
+		f.rec.Slots[1].SilenceFrom = f.now.Add(-c.spoke)
+		f.obs.Fleet = Fleet{Expected: 20, Heard: 20, Down: 1 + len(c.of), Downs: [][]time.Time{{f.now.Add(-time.Hour)}}}
 		for _, ago := range c.of {
-			f.obs.Fleet.Downs = append(f.obs.Fleet.Downs, f.now.Add(-ago))
+			f.obs.Fleet.Downs = append(f.obs.Fleet.Downs, []time.Time{f.now.Add(-ago)})
 		}
 		p := f.plan()
 		if got := slices.Contains(executes(p), "REPLACE db-1"); got != c.replaced {

@@ -252,7 +252,7 @@ func (m *member) attempted() int {
 	}
 	n := h.Attempts + h.Services
 	for _, op := range slices.Backward(m.healed) {
-		if op.Kind != operation.Replace || !op.CameToNothing() {
+		if op.Kind != operation.Replace || !op.MadeNothing() {
 			break
 		}
 		n++
@@ -389,7 +389,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	since, why := m.record.Heals.LastAt, ""
 	for _, op := range m.healed {
 		since = later(since, op.EndedAt)
-		if why = ""; op.CameToNothing() {
+		if why = ""; op.MadeNothing() {
 			why = "; the last one came to nothing: " + op.Reason
 		}
 	}

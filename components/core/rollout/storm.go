@@ -55,11 +55,8 @@ func (w *world) costly(m *member) string {
 	if others, _ := w.others(m, &taken{}); others > 0 {
 		return fmt.Sprintf("%d other slots are unavailable", others)
 	}
-	since := m.record.SilenceFrom
-	if since.IsZero() {
-		since = m.record.UnavailableSince
-	}
-	if down, silent := w.obs.Fleet.downWith(since), w.obs.Fleet.with(since); down+silent > 1 {
+	at := WentAt(m.record)
+	if down, silent := w.obs.Fleet.downWith(at...), w.obs.Fleet.with(at...); down+silent > 1 {
 		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", down, silent)
 	}
 	return ""

@@ -94,9 +94,17 @@ func (w *world) extraLost(r *group.SlotRecord) bool {
 	if bound := r.VMUUID != "" || r.InstanceID != ""; !bound || o.Instance != nil || !w.obs.Platform.Known || w.underWay(r.Slot) {
 		return false
 	}
-	heard := o.Report != nil && w.fresh(o.Report)
+	heard := o.Report != nil && w.fresh(o.Report) || w.vouchedFor(r.Slot)
 	kept := w.obs.Frozen || o.Protection != nil && !o.Protection.ended(w.now)
 	return !heard && !kept && !r.MissedSince.IsZero() && w.now.Sub(r.MissedSince) >= goneFor
+}
+
+// vouchedFor: another member says that the Slot leads, or follows it: whatever listings lack, it lives.
+func (w *world) vouchedFor(slot string) bool {
+	return slices.ContainsFunc(w.obs.Slots, func(o SlotObservation) bool {
+		r := o.Report
+		return r != nil && w.fresh(r) && (r.Leader == slot || slices.Contains(r.Followers, slot))
+	})
 }
 
 // underWay: an Operation of the Slot is open.

@@ -2,8 +2,10 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 )
 
 // surged is a group of n that may spare nobody, in a rollout to B with an extra member, which
@@ -41,4 +43,67 @@ func TestR15_AnExtraSlotIsToldAsOne(t *testing.T) {
 	}
 	f.rec.Rollout.State = operation.Complete
 	check("after it", operation.Delete)
+}
+
+// TestR15_AnExtraMemberThatLivesIsNotLost: what a listing lacks for half a minute is given up, but not
+// while another member says that it leads, or follows.
+func TestR15_AnExtraMemberThatLivesIsNotLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  func(*fixture)
+		given bool
+	}{
+		"nobody speaks for it": {func(*fixture) {}, true},
+		"others follow it":     {func(f *fixture) { f.obs.Slots[1].Report.Leader = "db-3" }, false},
+		"the leader sees it":   {func(f *fixture) { f.obs.Slots[0].Report.Followers = []string{"db-3"} }, false},
+		"the word is stale": {func(f *fixture) {
+			f.obs.Slots[1].Report.Leader, f.obs.Slots[1].Report.ReceivedAt = "db-3", f.now.Add(-time.Minute)
+		}, true},
+	} {
+		f := surged(3, "patroni")
+		f.silent(3, f.now.Add(-time.Hour))
+		f.obs.Slots[3].Instance = nil
+		f.rec.Slots[3].MissedSince = f.now.Add(-goneFor)
+		c.edit(f)
+		forgets := false
+		p := f.plan()
+		for _, slot := range p.Forget {
+			forgets = forgets || slot == "db-3"
+		}
+		if forgets != c.given {
+			t.Errorf("%s: forgets %v\n%s", name, p.Forget, describe(p))
+		}
+	}
+}
+
+// TestR15_AnExtraMemberForWhatMayBegin: none is made for what waits for somebody anyway; a drain and
+// the restart of a service boot nothing that could be refused.
+func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
+	ask := func(kind RequestKind, service string) func(*fixture) {
+		return func(f *fixture) {
+			f.asks("db-1", "q")
+			f.obs.Requests[0].Kind, f.obs.Requests[0].Service = kind, service
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		made bool
+	}{
+		"nothing":       {func(*fixture) {}, false},
+		"a drain":       {func(f *fixture) { f.drains(1) }, true},
+		"a service":     {ask(RequestRestart, "app"), true},
+		"a restart":     {ask(RequestRestart, ""), false}, // it would boot the target
+		"a replacement": {ask(RequestReplace, ""), false},
+	} {
+		f := newFixture(3, "none")
+		zero, one := 0, 1
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+		f.want("B").rolling()
+		f.rec.Policy.RequireApproval = true
+		f.rec.Policy.Approvals = map[string]policy.Approval{revisionOf(f.spec, "A"): {ComposeHash: hashOf("A")}}
+		c.edit(f)
+		p := f.plan()
+		if made := hasAction(p, "db-3"); made != c.made {
+			t.Errorf("%s: made %t\n%s", name, made, describe(p))
+		}
+	}
 }

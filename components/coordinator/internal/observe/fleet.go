@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"cmp"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
@@ -39,8 +38,8 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		case !heard && keptAway(all, record, slot, now):
 		case isDown:
 			f.Down++
-			if since := cmp.Or(record.SilenceFrom, record.UnavailableSince); !since.IsZero() {
-				f.Downs = append(f.Downs, since)
+			if at := rollout.WentAt(record); len(at) > 0 {
+				f.Downs = append(f.Downs, at)
 			}
 		case all.Boots[slot].EndedBy(a.Value.BootID):
 		case heard:

@@ -81,8 +81,8 @@ func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 	if f.Expected != 4 || f.Heard != 2 || f.Down != 2 || !slices.Equal(f.Silences, []time.Time{c.now.Add(-time.Minute)}) {
 		t.Errorf("%+v", f)
 	}
-	slices.SortFunc(f.Downs, time.Time.Compare)
-	if want := []time.Time{c.now.Add(-2 * time.Hour), c.now.Add(-time.Hour)}; !slices.Equal(f.Downs, want) {
+	slices.SortFunc(f.Downs, func(a, b []time.Time) int { return a[0].Compare(b[0]) })
+	if want := [][]time.Time{{c.now.Add(-2 * time.Hour)}, {c.now.Add(-time.Hour)}}; !slices.EqualFunc(f.Downs, want, slices.Equal) {
 		t.Errorf("down since %v, want %v", f.Downs, want)
 	}
 }
