@@ -151,6 +151,8 @@ func leaderCases() cases {
 			{"leadership came a moment ago", led().phases("a", "pg-1", draining, operation.Drained).leads("pg-1").phases("a", "pg-1", acting)},
 			{"a Slot below the partition stays behind", at(three("patroni", func(s *group.Spec) { s.UpdatePolicy.Partition = 1 }).leads("pg-2").after(time.Minute), "old", "new", "old").
 				op("a", "pg-2", draining, handOver)},
+			{"before one that was lost and is out of the set", at(three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}).leads("pg-0").lists([]string{"pg-0", "pg-2"}).after(time.Minute), "old", "old", "new").
+				op("a", "pg-0", draining, handOver)},
 			{"the others are out of its set", three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}).leads("pg-0").spec("etcd", 1).lists([]string{"pg-0"}).after(time.Minute).phases("a", "pg-0", draining, acting)},
 			{"the last one of a group that goes", led().stops("pg-1").stops("pg-2").spec("patroni", 0).after(time.Minute).op("a", "pg-0", acting, kind(operation.Delete, operation.PartDelete))},
 		},

@@ -49,6 +49,9 @@ func (s *state) outdatedBeside(op *operation.Operation) string {
 	}
 	sp := s.spec(op.Group)
 	for _, slot := range sp.Members() {
+		if s.group(op.Group).lacks(slot) {
+			continue // it was lost: no voter, and no heir that could run the target first
+		}
 		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != op.To && inScope(sp, slot) {
 			return slot
 		}
