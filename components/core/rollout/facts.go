@@ -233,11 +233,12 @@ func (w *world) spared(c candidate, op *operation.Operation) bool {
 }
 
 // budgetAgain: something else became unavailable meanwhile. op's own Slot is in U by
-// its intent.
+// its intent. One that was down when op was recorded may have come back before anything was done.
 func (w *world) budgetAgain(c candidate, l look) []Hold {
 	n, some := w.others(c.m, l.taken)
 	limit, text := w.budget(c, l.taken)
-	if n+1 <= limit || l.op.WasUnavailable || c.kind == operation.Delete || w.spared(c, l.op) {
+	back := l.op.Phase == operation.Recorded && c.broken == whole
+	if n+1 <= limit || l.op.WasUnavailable && !back || c.kind == operation.Delete || w.spared(c, l.op) {
 		return nil
 	}
 	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}

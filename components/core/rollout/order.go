@@ -166,17 +166,21 @@ func (w *world) brokenness(m *member) int {
 			return lost
 		}
 		return whole
-	case group.HasDriver(w.spec) && !m.report.MemberAlive:
+	case m.answers(w.spec) && !m.report.MemberAlive:
 		return processDown
 	case w.merelyLeaderless(m):
 		return whole
 	case m.report.Health == Unhealthy:
 		return sick
-	case group.HasDriver(w.spec) && (!m.report.MemberReady || !caughtUp(m.report)):
+	case m.answers(w.spec) && (!m.report.MemberReady || !caughtUp(m.report)):
 		return sick
 	}
 	return whole // unknown is not broken (R10)
 }
+
+// answers: the driver has said how the member is. What an agent reports that has begun to ask it is
+// no word about it (R10).
+func (m *member) answers(spec group.Spec) bool { return group.HasDriver(spec) && m.report.MemberKnown }
 
 // provenElsewhere: since the last admission another Boot of the Slot's own instance
 // proved a Revision that the Slot may not run. The code is given only after genuine

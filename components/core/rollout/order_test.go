@@ -278,3 +278,23 @@ func TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell(t *testing.T) {
 	f.obs.DeleteDisks = nil
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 }
+
+// TestR10_WhoWasNotAskedYetIsNotBroken: an agent that has begun to ask its workload knows nothing of
+// it, and a member that may serve is taken within the budget.
+func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
+	f := newFixture(3, "patroni").want("B").rolling()
+	none := 0
+	one := 1
+	f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &none, &one
+	r := f.obs.Slots[1].Report
+	r.MemberKnown, r.MemberAlive, r.MemberReady, r.CaughtUp, r.Health, r.HealthyFor = false, false, false, nil, Unknown, 0
+	p := f.plan()
+	if a := actionOf(t, p, "db-1"); a.Execute || a.Class == ClassBroken {
+		t.Errorf("%+v", a)
+	}
+	r.MemberKnown, r.Health = true, Unhealthy
+	p = f.plan()
+	if a := actionOf(t, p, "db-1"); !a.Execute || a.Class != ClassBroken {
+		t.Errorf("its process is down: %+v", a)
+	}
+}

@@ -107,7 +107,9 @@ func (w *World) keep(ctx context.Context, slot string) {
 		altered := p.coordinator.Altered()
 		w.mu.Lock()
 		w.altered = append(w.altered, altered...)
-		off, down = p.off, max(p.down, time.Second)
+		// One that is armed may reach its failpoint long after, and is back all the same when all
+		// goes right again: what rests without anybody who leads does not rest.
+		off, down = p.off, max(min(p.down, time.Until(w.began.Add(w.plan.HealAt))), time.Second)
 		w.mu.Unlock()
 	}
 }
