@@ -31,6 +31,9 @@ type SlotMark struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// Stands reports that the mark, which exists, has not ended by itself.
+func (m SlotMark) Stands(now time.Time) bool { return m.Until.IsZero() || now.Before(m.Until) }
+
 // RequireApproval is the operator's switch at control/require-approval: while it
 // exists, every group's new Revisions wait for an approval. Who may write specs but
 // not control/ cannot turn it off.

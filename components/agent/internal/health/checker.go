@@ -92,7 +92,12 @@ func patience(h group.HealthCheck) time.Duration {
 	if h.TTL != nil {
 		return seconds(h.TTL.TTLSec, 1)
 	}
-	return min(seconds(h.TimeoutSec, 5), seconds(h.CheckIntervalSec, 10))
+	return min(seconds(h.TimeoutSec, group.DefaultCheckTimeoutSec), interval(h))
+}
+
+// interval is how often a check asks.
+func interval(h group.HealthCheck) time.Duration {
+	return seconds(h.CheckIntervalSec, group.DefaultCheckIntervalSec)
 }
 
 // Results returns the newest judgements in the spec's order.
@@ -204,7 +209,7 @@ func (c *Checker) put(one *check, r Result) {
 func newJudge(spec group.HealthCheck, start Result) *judge {
 	j := &judge{
 		healthyAfter: spec.HealthyThreshold, unhealthyAfter: spec.UnhealthyThreshold,
-		interval: seconds(spec.CheckIntervalSec, 10), result: start,
+		interval: interval(spec), result: start,
 	}
 	if j.healthyAfter <= 0 {
 		j.healthyAfter = 2

@@ -126,12 +126,14 @@ func (r *Registry) Set(ttls map[string]time.Duration) {
 		return
 	}
 	r.ttls = ttls
-	maps.DeleteFunc(r.words, func(name string, _ said) bool { _, still := ttls[name]; return !still })
 	now := time.Now()
-	maps.DeleteFunc(r.words, func(name string, w said) bool { return now.Sub(w.at) >= ttls[name] })
 	for name, w := range r.words {
-		w.until = w.at.Add(ttls[name])
-		r.words[name] = w
+		ttl, still := ttls[name]
+		if w.until = w.at.Add(ttl); still && now.Before(w.until) {
+			r.words[name] = w
+		} else {
+			delete(r.words, name)
+		}
 	}
 	r.takeLocked(r.before, now)
 	r.before = nil

@@ -61,7 +61,7 @@ func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Tim
 	if open, is := all.OpenOperation(slot); is && open.Value.Actor != operation.ActorHealing {
 		return true
 	}
-	if drain, is := all.Drains[slot]; is && (drain.Value.Until.IsZero() || drain.Value.Until.After(now)) {
+	if drain, is := all.Drains[slot]; is && drain.Value.Stands(now) {
 		return true
 	}
 	spec, _, known := all.InForce(record.Group)

@@ -108,7 +108,7 @@ func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name
 func (c *caller) notProtected(ctx context.Context, slot string) error {
 	stands := func(key string) (mark store.SlotMark, ok bool) {
 		mark, index, err := store.Read[store.SlotMark](ctx, c.store, key)
-		return mark, (err == nil || index != 0) && (mark.Until.IsZero() || c.now().Before(mark.Until))
+		return mark, (err == nil || index != 0) && mark.Stands(c.now())
 	}
 	p, protected := stands(store.ProtectKey(slot))
 	if _, drains := stands(store.DrainKey(slot)); !protected || drains {
