@@ -1,4 +1,4 @@
-// Command cadre-bench-table writes docs/performance.md from what the benchmarks wrote last.
+// Command cadre-bench-table writes into docs/performance.md what the benchmarks wrote last.
 package main
 
 import (
@@ -29,5 +29,9 @@ func write(args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(*to, []byte(table.Document(results, time.Now())), 0o644) //nolint:gosec // a document is for everybody
+	page, err := os.ReadFile(*to)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(*to, []byte(table.Document(string(page), results, time.Now())), 0o644) //nolint:gosec // a document is for everybody
 }
