@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -147,6 +148,7 @@ func (d *Deps) complete() error {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
+	d.Timing.Settle = cmp.Or(d.Timing.Settle, d.Platform.Settle())
 	if d.Failpoint == nil {
 		d.Failpoint = func(string) {}
 	}

@@ -325,29 +325,40 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 	return nil
 }
 
+// assembleServices makes what answers members and operators, and what leads.
 func (c *Coordinator) assembleServices(consulAddress string) {
+	c.assembleAdmission()
+	judge := vet.New(c.info.AppID, c.cfg.Trust.Images)
+	measured := measure.New(c.cfg.Cluster, appcompose.Rules{Scripts: c.cfg.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.cfg.Trust.KeyProvider.ID})
+	c.assembleReconciler(judge, measured)
+	c.assembleServer(judge, measured, consulAddress)
+	c.gauges()
+}
+
+// assembleAdmission makes what lets members in.
+func (c *Coordinator) assembleAdmission() {
 	coordinators := make([]string, c.cfg.Replicas)
 	for n := range coordinators {
 		coordinators[n] = peering.CoordinatorSlot(n)
 	}
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
-		Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
-		Store: c.store, Views: c.views, Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
+		Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(), Store: c.store, Views: c.views,
+		Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
 		Founding: founding.NewProver(c.ownFounding(c.identity.PublicKey()), c.quoter, c.log),
 		Catalog:  c.catalog,
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
-		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: admitWarmup, Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
+		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: admitWarmup,
+		Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	c.control.ServeFarewell(c.admission.Farewell)
-	judge := vet.New(c.info.AppID, c.cfg.Trust.Images)
-	measured := measure.New(c.cfg.Cluster, appcompose.Rules{Scripts: c.cfg.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.cfg.Trust.KeyProvider.ID})
-	if c.deps.Timing.Settle == 0 {
-		c.deps.Timing.Settle = c.deps.Platform.Settle()
-	}
+}
+
+// assembleReconciler makes what plans and acts while this coordinator leads.
+func (c *Coordinator) assembleReconciler(judge *vet.Vet, measured measure.Measure) {
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Look:    observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Look,
@@ -355,15 +366,23 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
-		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
-		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes},
-		Removed: func(ctx context.Context, slot string) error { return c.catalog.Remove(ctx, slot, "") },
-		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views,
+		Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
+		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(),
+		Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove,
+		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes},
+		Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
+}
+
+// assembleServer makes the API.
+func (c *Coordinator) assembleServer(judge *vet.Vet, measured measure.Measure, consulAddress string) {
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
-		Images: c.cfg.Trust.ImagePolicy(), Vet: judge, Measure: measured, Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
+		Images: c.cfg.Trust.ImagePolicy(), Vet: judge, Measure: measured,
+		Root: c.root, Identity: c.identity, Certificate: c.certificate,
+		Store: c.store, Views: c.views, Platform: c.platform,
 		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.quoter,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
@@ -371,6 +390,10 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh, Ratchet: c.ratchet,
 		Now: c.deps.Now, Log: c.log,
 	})
+}
+
+// gauges tell how many are connected here, and of Consul's restarts.
+func (c *Coordinator) gauges() {
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_api_strangers", "Open connections to the API that no good token vouches for.", func() float64 { _, n := c.server.Connections(); return float64(n) })

@@ -32,6 +32,8 @@ type listing struct {
 
 func (l *listing) List(context.Context, string) ([]platform.Instance, error) { return l.all, nil }
 
+func (l *listing) Settle() time.Duration { return 0 }
+
 const settleApp = "cccccccccccccccccccccccccccccccccccccccc"
 
 // site is one app of coordinators, whose keys are the same on whatever disks they start.

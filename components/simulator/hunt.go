@@ -66,7 +66,7 @@ type Broken struct {
 // stuckAfter is far longer than any seed takes, beside other work and with the race detector.
 const stuckAfter = 5 * time.Minute
 
-// Hunt runs seeds from first on, on workers cores, until next says false.
+// Hunt runs seeds from first on, on workers cores, until more says false.
 func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally {
 	t.Helper()
 	var (

@@ -214,6 +214,8 @@ func TestARemovalFollowsTheEndOfADrain(t *testing.T) {
 	wantExecutes(t, f.plan())
 	f.obs.Slots[3].Drain = &Mark{Reason: "x"}
 	wantExecutes(t, f.plan())
+	f.obs.Slots[3].Drain, f.rec.Operations = nil, nil
+	wantExecutes(t, f.plan(), "DELETE db-3")
 }
 
 // What a pinned Slot is given of its own is judged by what it is pinned to.

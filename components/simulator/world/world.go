@@ -44,7 +44,7 @@ type World struct {
 	workloads map[string]*workload
 	// coordinators by Slot.
 	coordinators map[string]*process
-	// cuts are the connections that are broken; see link.go.
+	// cuts are the connections that are broken; see links.go.
 	cuts map[cut]int
 	// draws counts the decisions of each kind, so that each has a number of its own.
 	draws map[string]uint64

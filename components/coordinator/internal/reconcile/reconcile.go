@@ -105,8 +105,8 @@ type Metrics interface {
 	Pass(group, result string, seconds float64)
 }
 
-// Config of a Reconciler. All fields are required, but Guard, Duties, Removed and
-// Members with LeaseNode.
+// Config of a Reconciler. All fields are required, but Guard, Duties, RemoveNode
+// and Members with LeaseNode.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -128,15 +128,13 @@ type Config struct {
 	// and while this coordinator leads; Duties run as it does.
 	Guard  func(ctx context.Context, lease store.Lease)
 	Duties []Duty
-	// Removed is told of each Slot that is gone for good, before its records go; it
-	// may be told again.
-	Removed func(ctx context.Context, slot string) error
 	// Members is compared with the admissions; nil: it is not, and tokens that none names
 	// live until they end. LeaseNode is the one that sessions are on.
 	Members   Members
 	LeaseNode string
 	// RemoveNode takes the node of a Boot out of the catalog, with the sessions on it; boot
-	// "": of any. nil: nodes that no admission explains stay.
+	// "": of any. It may be told again. nil: nodes that no admission explains, and those of Slots
+	// that are gone for good, stay.
 	RemoveNode func(ctx context.Context, slot, bootID string) error
 	Timing     rollout.Timing
 	Now        func() time.Time

@@ -222,11 +222,11 @@ func (p *pass) revokeForgotten(ctx context.Context) error {
 		if err := p.cfg.Tokens.Retire(ctx, slot, p.view.Admissions[slot].Value.TokenAccessors...); err != nil {
 			return fmt.Errorf("revoke the tokens of %s: %w", slot, err)
 		}
-		if p.cfg.Removed == nil {
+		if p.cfg.RemoveNode == nil {
 			continue
 		}
-		if err := p.cfg.Removed(ctx, slot); err != nil {
-			return fmt.Errorf("after the removal of %s: %w", slot, err)
+		if err := p.cfg.RemoveNode(ctx, slot, ""); err != nil {
+			return fmt.Errorf("take the node of %s out of the catalog: %w", slot, err)
 		}
 	}
 	return nil
