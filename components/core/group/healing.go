@@ -60,7 +60,7 @@ const (
 	DefaultHealWindow   = time.Hour
 
 	maxInitialDelaySec = 3600
-	// maxAttemptsBound is as many Operations of a Slot as are kept.
+	// maxAttemptsBound: with the waits between them, more would take hours.
 	maxAttemptsBound = 8
 	minHealWindow    = time.Minute
 	maxHealWindow    = 24 * time.Hour
@@ -75,10 +75,22 @@ type Heals struct {
 	Services int `json:"services,omitempty"`
 	// Replacements among them.
 	Replacements int `json:"replacements,omitempty"`
+	// FailedDown are the restarts that were made in this outage while the platform said that the CVM was
+	// down, and did not help. Kept here, since of Operations only the newest are kept.
+	FailedDown int `json:"failed_down,omitempty"`
 	// LastAt is when the last one began, LastKind and LastWhy what it was.
 	LastAt   time.Time `json:"last_at"`
 	LastKind string    `json:"last_kind"`
 	LastWhy  string    `json:"last_why"`
+}
+
+// Replaced is what an update leaves of h until its Revision is reached: the replacements, so that one
+// which comes to nothing allows no further one in the same window.
+func (h *Heals) Replaced() *Heals {
+	if h == nil || h.Replacements == 0 {
+		return nil
+	}
+	return &Heals{Attempts: h.Replacements, Replacements: h.Replacements, LastAt: h.LastAt, LastKind: h.LastKind, LastWhy: h.LastWhy}
 }
 
 // InitialDelay is how long failures after a Boot do not count.

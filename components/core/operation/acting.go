@@ -95,7 +95,11 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if op.Actor == ActorHealing && op.Kind == Restart && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
 		// It counts as an attempt, and others that are down wait for it no longer.
-		return op.callOff(CauseUnsafe, "the platform does not start it: "+op.Reason, now)
+		why := op.Reason
+		if op.CallOutcome == "" || op.CallOutcome == OutcomeUnknown {
+			why = fmt.Sprintf("how its call %d ended is not known, and it is down as before", op.Calls)
+		}
+		return op.callOff(CauseUnsafe, "the platform does not start it: "+why, now)
 	}
 	if reason, ok := op.mayAct(f); !ok {
 		switch {
@@ -332,8 +336,11 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	if op.updated(p) {
 		return effectSeen
 	}
-	if op.Part == PartRestart && settled && !p.Running && now.Sub(op.Entered[Acting]) < f.Limits.Unknown {
-		return effectAbsent // it is down as it was: making it run once more takes nothing away
+	// It is down as it was: making it run once more takes nothing away. What heals is called off after
+	// that time: nobody says how it ended, and a start that shows later does no harm.
+	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
+	if op.Part == PartRestart && settled && !p.Running && patient {
+		return effectAbsent
 	}
 	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
 	if settled && alive {

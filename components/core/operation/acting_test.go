@@ -171,6 +171,37 @@ func TestR66_UndecidedIsShown(t *testing.T) {
 	}
 }
 
+// TestR66_AHealWhoseCallIsNeverAnsweredIsCalledOff: its CVM is down as it was, so that it is tried
+// again for as long as a call may be undecided. An operator says how a restart ended that somebody asked for.
+func TestR66_AHealWhoseCallIsNeverAnsweredIsCalledOff(t *testing.T) {
+	for actor, want := range map[Actor]Phase{ActorHealing: Aborted, ActorOperator: Acting} {
+		op, now := to(t, Restart, Acting)
+		op.Actor = actor
+		down := func() Facts {
+			f := quiet(now)
+			f.Platform.Running, f.LastReportOf, f.ReadySince = false, "", time.Time{}
+			return f
+		}
+		for end := now.Add(limits.Unknown); now.Before(end); {
+			f := down()
+			f.Call = &CallResult{Number: op.Calls, Outcome: OutcomeUnknown, Message: "503"}
+			op, _ = step(t, op, f, now, Acting)
+			now = now.Add(limits.Settle)
+			if now.Before(end) {
+				op, _ = step(t, op, down(), now, Acting)
+			}
+		}
+		if op.Calls < 2 {
+			t.Fatalf("%s: %d calls", actor, op.Calls)
+		}
+		calls := op.Calls
+		op, _ = step(t, op, down(), now, want)
+		if op.Calls != calls || actor == ActorHealing && op.Cause != CauseUnsafe {
+			t.Errorf("%s: %d calls, cause %q", actor, op.Calls, op.Cause)
+		}
+	}
+}
+
 func TestR66_ARestartHasNoHashToCompare(t *testing.T) {
 	acting := func() (Operation, time.Time) { return to(t, Restart, Acting) }
 	op, now := acting()

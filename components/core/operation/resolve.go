@@ -55,17 +55,34 @@ func (op Operation) OwnEnvAfter(given string) string {
 	return given
 }
 
-// HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended. The
-// one replacement of a Slot is spent by that which was made, not by a creation that was refused or
-// called off: another one may be taken. Nor is that one of the restarts. Applying it twice changes
-// nothing more.
+// HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended; op is as it is
+// recorded with it, once. The one replacement of a Slot is spent by that which was made, not by a creation that
+// was refused or called off: another one may be taken. Nor is that one of the restarts. Of what runs another
+// Revision nothing is counted.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
-	if h == nil || h.Replacements == 0 || op.Actor != ActorHealing || op.Kind != Replace || !op.MadeNothing() {
+	if op.Kind == Update && op.Phase == Done && !op.Refresh && !op.ForEnv {
+		return nil
+	}
+	if h == nil || op.Actor != ActorHealing {
 		return h
 	}
 	after := *h
-	after.Attempts, after.Replacements = max(h.Attempts-1, 0), h.Replacements-1
+	switch {
+	case op.Kind == Replace && h.Replacements > 0 && op.MadeNothing():
+		after.Attempts, after.Replacements = max(h.Attempts-1, 0), h.Replacements-1
+	case op.failedDown():
+		after.FailedDown++
+	default:
+		return h
+	}
 	return &after
+}
+
+// failedDown: a restart of what was down was made, and nothing came of it. One that was ready for a moment
+// ended an outage.
+func (op Operation) failedDown() bool {
+	failed := op.Phase == Failed && (op.Cause == CauseDeadline || op.Cause == CauseBootError)
+	return op.Kind == Restart && op.Down && failed && op.Calls > 0 && op.Entered[Settling].IsZero()
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.
@@ -76,4 +93,14 @@ func (op Operation) AssignedAfter(assigned string) string {
 		return op.From
 	}
 	return assigned
+}
+
+// WasAvailableAfter is the Revision at which a Slot was available last, where that was was before op
+// ended. A step of a rollout is done because its member was available for min_ready: whoever leads next
+// may find it broken, and has to know. What is none of the rollout's steps is its arrival when it is seen.
+func (op Operation) WasAvailableAfter(was string) string {
+	if op.Phase == Done && op.Rollout != "" && op.To != "" && !op.AvailableSince.IsZero() {
+		return op.To
+	}
+	return was
 }

@@ -49,8 +49,19 @@ func (w *world) judge(m *member) {
 	if m.available {
 		m.record.WasAvailableAt = m.observed
 	}
+	w.keepAssigned(m)
 	w.keepSilence(m)
 	w.keepHeals(m)
+}
+
+// keepAssigned notes that the Boot of m proved a Revision after the refresh to it had ended: called off, or
+// late by a moment. Its CVM was told nothing else, and must not be taken for one that was: the Boot would
+// count as gone as soon as its agent is silent, and nobody would heal it (R10).
+func (w *world) keepAssigned(m *member) {
+	was := m.record.Assigned
+	if m.report != nil && m.open == nil && was != "" && was != m.observed && w.takesRefresh(m, was, m.observed) {
+		m.record.Assigned = m.observed
+	}
 }
 
 // bind notes the CVM that fills a Slot at the first listing that shows exactly
@@ -236,6 +247,11 @@ func (w *world) keepClock(m *member) {
 	}
 	rec.AvailableBoot = boot
 	rec.UnavailableSince = time.Time{}
+	if h := rec.Heals; h != nil && h.FailedDown > 0 {
+		after := *h
+		after.FailedDown = 0
+		rec.Heals = &after
+	}
 }
 
 // unbroken reports that m has been healthy since the recorded start as far as

@@ -82,8 +82,9 @@ func (w *world) answered() []string {
 			m := w.find(r.Slot)
 			done = done || m == nil || m.open == nil && (m.missing() || w.outlived(m, r))
 			if m != nil && r.Kind == RequestRestart {
-				// Nothing is there to restart, and what takes its place is not meant.
-				done = done || m.vanished() && m.open == nil && w.obs.Platform.Known
+				// Nothing is there to restart, and what takes its place is not meant. One listing without
+				// the CVM may be the platform's mistake.
+				done = done || m.open == nil && w.certainlyGone(m)
 			}
 		case RequestResolve:
 			done = !open[r.Operation]

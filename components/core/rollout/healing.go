@@ -47,7 +47,7 @@ func (w *world) ails(m *member) (a ailment, ill bool) {
 		return a, false
 	case runs == "" || m.record.WasAvailableAt != runs || m.movedAway() || m.provenElsewhere():
 		return a, false
-	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m):
+	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m):
 		return a, false
 	}
 	if a, ill = w.ailing(m); !ill {
@@ -141,6 +141,18 @@ func (w *world) updateHeld(m *member) bool {
 	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
 }
 
+// healedFirst: only an agent that speaks can prove the refresh that the silent m is due. It is restarted at
+// what it runs, and refreshed then.
+func (w *world) healedFirst(m *member) bool {
+	i := m.seen.Instance
+	return m.report == nil && i.Running() && i.BootError == "" && w.onlyConduct(m)
+}
+
+// onlyConduct: what m is outdated by takes a refresh of a Boot that is well.
+func (w *world) onlyConduct(m *member) bool {
+	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -195,14 +207,11 @@ func (m *member) serviceSpent() bool {
 
 // failedHeals counts the restarts of this outage that were made while the CVM was down, and did
 // not help. Those of a CVM that ran say nothing about one that is down.
-func (m *member) failedHeals() (n int) {
-	for _, op := range m.healed {
-		failed := op.Phase == operation.Failed && (op.Cause == operation.CauseDeadline || op.Cause == operation.CauseBootError)
-		if op.Kind == operation.Restart && op.Down && failed && op.Calls > 0 && m.inOutage(op) {
-			n++
-		}
+func (m *member) failedHeals() int {
+	if m.record.Heals == nil {
+		return 0
 	}
-	return n
+	return m.record.Heals.FailedDown
 }
 
 // hangs: the last restart of m's CVM in this outage, which asked its guest, brought no boot, also
@@ -444,7 +453,9 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 			h.Replacements++
 		}
 		rec.Heals = &h
-	case a.Actor == operation.ActorOperator || a.Kind == operation.Update:
-		rec.Heals = nil // somebody acted, or it will run something else
+	case a.Actor == operation.ActorOperator && a.Kind != operation.Drain:
+		rec.Heals = nil // somebody restarts or replaces it
+	case a.Kind == operation.Update && a.Takes != group.ActionRefresh && !a.ForEnv:
+		rec.Heals = rec.Heals.Replaced() // it is to run something else
 	}
 }

@@ -280,25 +280,14 @@ func spent(but int) *fixture {
 	f := heals(3, "none").stopped(1).tried(1, 5, time.Hour)
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
 	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
-	for range 5 - but {
-		f.op(1, operation.Failed, func(op *operation.Operation) {
-			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Restart, operation.ActorHealing, "", 1, operation.CauseDeadline
-			op.Down = true
-			op.EndedAt = f.now.Add(-time.Hour)
-		})
-	}
+	f.rec.Slots[1].Heals.FailedDown = 5 - but
 	return f
 }
 
-// TestR115_OnlyRestartsThatFailedCostADisk: attempts that were refused or called off, those
-// of an earlier outage, and a CVM that runs, give none up; nor does a Slot beside another
-// one that is not well, or a fleet that is silent.
+// TestR115_OnlyRestartsThatFailedCostADisk: too few of them, and a CVM that runs, give none up; nor
+// does a Slot beside another one that is not well, or a fleet that is silent.
 func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
-		"refused":                func(f *fixture) { f.rec.Operations[0].Cause = operation.CauseRefused },
-		"of a CVM that ran":      func(f *fixture) { f.rec.Operations[0].Down = false },
-		"called off":             func(f *fixture) { f.rec.Operations[0].Phase = operation.Aborted },
-		"of an earlier outage":   func(f *fixture) { f.rec.Slots[1].UnavailableSince = f.now.Add(-time.Second) },
 		"it runs":                func(f *fixture) { f.obs.Slots[1].Instance.Status = "running" },
 		"another one is ill":     func(f *fixture) { f.failing(0, "ready") },
 		"others are down too":    func(f *fixture) { f.obs.Fleet = Fleet{Expected: 98, Heard: 98, Down: 2} },
@@ -316,6 +305,56 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 				t.Errorf("%s: %s", name, one)
 			}
 		}
+	}
+}
+
+// TestR118_WhatEndsTheCountOfHeals: an operator's restart or replacement, and another Revision, which leaves
+// the replacements until it is reached. No drain does, no edit of checks, and no own env.
+func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
+	at := epoch
+	before := group.Heals{Attempts: 4, Services: 2, Replacements: 1, FailedDown: 3, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
+	replaced := group.Heals{Attempts: 1, Replacements: 1, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
+	for name, c := range map[string]struct {
+		a    Action
+		want *group.Heals
+	}{
+		"a drain":               {Action{Kind: operation.Drain, Actor: operation.ActorOperator}, &before},
+		"an operator's restart": {Action{Kind: operation.Restart, Actor: operation.ActorOperator}, nil},
+		"of a service":          {Action{Kind: operation.Restart, Actor: operation.ActorOperator, Service: "app"}, nil},
+		"a replacement":         {Action{Kind: operation.Replace, Actor: operation.ActorOperator}, nil},
+		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, ForEnv: true}, nil},
+		"an update":             {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart}, &replaced},
+		"an edit of checks":     {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRefresh}, &before},
+		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, ForEnv: true}, &before},
+		"a removal":             {Action{Kind: operation.Delete, Actor: operation.ActorScaling}, &before},
+	} {
+		h := before
+		rec := group.SlotRecord{Heals: &h}
+		noteHeal(&rec, c.a, at.Add(time.Hour))
+		if got := rec.Heals; (got == nil) != (c.want == nil) || got != nil && *got != *c.want || h != before {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	rec := group.SlotRecord{Heals: &group.Heals{Attempts: 4}}
+	if noteHeal(&rec, Action{Kind: operation.Update, Takes: group.ActionRestart}, at); rec.Heals != nil {
+		t.Errorf("never replaced, and kept %+v", rec.Heals)
+	}
+}
+
+// TestR115_AnOutageEndsTheCount of restarts that cost a disk, and not that of attempts.
+func TestR115_AnOutageEndsTheCount(t *testing.T) {
+	f := heals(3, "none").tried(1, 5, time.Minute)
+	f.rec.Slots[1].Heals.FailedDown = 5
+	before := *f.rec.Slots[1].Heals
+	if h := f.plan().Slots[1].Heals; h == nil || h.FailedDown != 0 || h.Attempts != 5 {
+		t.Errorf("kept %+v", h)
+	}
+	if *f.rec.Slots[1].Heals != before {
+		t.Error("the record that was read is changed")
+	}
+	f.obs.Slots[1].Report.Health = Unknown
+	if h := f.plan().Slots[1].Heals; h == nil || h.FailedDown != 5 {
+		t.Errorf("not ready, and kept %+v", h)
 	}
 }
 

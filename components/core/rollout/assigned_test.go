@@ -1,0 +1,117 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// refreshed is a group that heals, whose Slots proved what an edit of checks alone brought, and the
+// Revision before.
+func refreshed() (f *fixture, before string) {
+	f = heals(3, "none")
+	before = f.spec.Revision()
+	f.noteRevision()
+	f.spec.HealthChecks = []group.HealthCheck{{Name: "ready", TCP: &group.TCPCheck{Port: 81}}}
+	f.spec.Normalize()
+	settle(f).noteRevision()
+	return f, before
+}
+
+// noteRevision records the spec's Revision with its conduct.
+func (f *fixture) noteRevision() {
+	digest := f.spec.Revision()
+	f.rec.Revisions[digest] = group.RevisionRecord{Digest: digest, ComposeHash: hashOf("A"), Template: f.spec.Template, Conduct: f.spec.Conduct()}
+}
+
+// TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway: the step was called off, or late, a moment
+// before the Boot attested, so that the record names what ran before. What it proved is noted, and its
+// silence is healed as that of any other.
+func TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway(t *testing.T) {
+	f, before := refreshed()
+	f.rec.Slots[1].Assigned = before
+	p := f.plan()
+	if got := p.Slots[1].Assigned; got != p.Target {
+		t.Fatalf("assigned %.8s, and it runs %.8s", got, p.Target)
+	}
+	f.rec.Slots = p.Slots
+	wantExecutes(t, f.silent(1, f.now.Add(-6*time.Minute)).plan(), "RESTART db-1")
+
+	for name, edit := range map[string]func(f *fixture){
+		"silent":               func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) },
+		"in a step":            func(f *fixture) { f.op(1, operation.Drained, nil) },
+		"not listed":           func(f *fixture) { f.obs.Slots[1].Instance = nil },
+		"something else on it": func(f *fixture) { f.obs.Slots[1].Instance.ComposeHash = hashOf("B") },
+		"told to boot that": func(f *fixture) {
+			b := *f
+			b.want("B").noteRevision()
+			f.rec.Slots[1].Assigned = b.spec.Revision()
+		},
+		"of unknown content": func(f *fixture) { delete(f.rec.Revisions, before) },
+	} {
+		f, before := refreshed()
+		f.rec.Slots[1].Assigned = before
+		edit(f)
+		want := f.rec.Slots[1].Assigned
+		if got := f.plan().Slots[1].Assigned; got != want {
+			t.Errorf("%s: assigned %.8s, not %.8s as before", name, got, want)
+		}
+	}
+}
+
+// TestR112_ASilentAgentIsHealedBeforeItsRefresh, which it could not prove; the restart is no wrong turn
+// once it is made, and one that speaks is updated.
+func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
+	edited := func() *fixture {
+		f := heals(3, "none")
+		f.noteRevision()
+		f.spec.HealthChecks = []group.HealthCheck{{Name: "ready", TCP: &group.TCPCheck{Port: 81}}}
+		f.spec.Normalize()
+		f.noteRevision()
+		return f.rolling().silent(1, f.now.Add(-6*time.Minute))
+	}
+	f := edited()
+	was := f.obs.Slots[1].Admission.Revision
+	p := f.plan()
+	a := actionOf(t, p, "db-1")
+	if a.Kind != operation.Restart || a.Actor != operation.ActorHealing || a.To != was || !a.Execute {
+		t.Fatalf("%s on behalf of %s to %.8s, held by %v", a.Kind, a.Actor, a.To, holdNames(a))
+	}
+	op, _ := p.Begin(a, 3, f.now)
+	op.Phase = operation.Drained
+	f.rec.Operations = append(f.rec.Operations, op)
+	if facts := f.facts(op); facts.Unwanted != "" || !facts.Safe {
+		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
+	}
+	for _, phase := range []operation.Phase{operation.Booting, operation.Joining} {
+		f.rec.Operations[0].Phase, f.rec.Operations[0].Calls = phase, 1
+		if a := actionOf(t, f.plan(), "db-1"); a.Operation != op.ID {
+			t.Errorf("%s: it is to be %sd instead", phase, a.Kind)
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		kind operation.Kind
+		by   operation.Actor
+	}{
+		"it stopped": {func(f *fixture) { f.stopped(1) }, operation.Update, operation.ActorRollout},
+		"it speaks": {func(f *fixture) {
+			f.obs.Slots[1].Report = healthyReport("db-1", f.now, "none", nil)
+			f.failing(1, "ready")
+		}, operation.Update, operation.ActorRollout},
+		"a new compose": {func(f *fixture) { f.want("B").rolling() }, operation.Update, operation.ActorRollout},
+		"not healed":    {func(f *fixture) { f.spec.AutoHealing = nil }, operation.Update, operation.ActorRollout},
+		"another one takes more than is allowed": {func(f *fixture) {
+			f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+			f.obs.Slots[2].Instance.ComposeHash = hashOf("C")
+		}, operation.Restart, operation.ActorHealing},
+	} {
+		f := edited()
+		c.edit(f)
+		if a := actionOf(t, f.plan(), "db-1"); a.Kind != c.kind || a.Actor != c.by {
+			t.Errorf("%s: %s on behalf of %s", name, a.Kind, a.Actor)
+		}
+	}
+}
