@@ -15,9 +15,6 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	if c := f.Call; c != nil && c.Number == op.Calls && op.CallOutcome == "" {
 		return op.answered(*c, f, now)
 	}
-	if f.CallInFlight {
-		return op, nil
-	}
 	if next, ended := op.gone(f, now); ended {
 		return next, nil
 	}
@@ -106,7 +103,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdue(f, now)
 		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):
-			return op.callOff(CauseUnsafe, reason, now)
+			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil
 	}
@@ -213,7 +210,7 @@ func (op Operation) MadeWay() bool {
 		return false
 	}
 	deleted := op.VMUUID == "" && slices.Contains(op.Applied, PartDelete)
-	return deleted || op.decided() || slices.Contains(op.Applied, PartCreate)
+	return deleted || op.Decided() || slices.Contains(op.Applied, PartCreate)
 }
 
 // makesWay: the CVM that a Replace was to delete is gone by itself, in two listings, so

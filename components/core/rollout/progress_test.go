@@ -102,6 +102,48 @@ func TestR80_ThreeCallOffsFailTheRollout(t *testing.T) {
 	}
 }
 
+// TestR74_APreconditionIsNoFailure: what the platform does not take says nothing about the member, and is
+// asked again with growing waits.
+func TestR74_APreconditionIsNoFailure(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	off := func(cause operation.Cause) {
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause, op.EndedAt = cause, f.now })
+	}
+	off(operation.CauseHook)
+	for range maxAborts {
+		off(operation.CausePrecondition)
+	}
+	off(operation.CauseHook)
+	p := f.plan()
+	if p.Rollout.State != operation.Running {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	for _, a := range p.Actions {
+		if a.Slot == "db-2" && !heldBy(a, HoldDeferred) {
+			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
+		}
+	}
+	off(operation.CauseHook)
+	if p := f.plan(); p.Rollout.State != operation.FailedState {
+		t.Errorf("after %d by hooks: %s", maxAborts, p.Rollout.State)
+	}
+}
+
+// TestR5_ACompleteRolloutIsStableWhateverTheStatusSays: its leader died before the status was written,
+// and a member went meanwhile.
+func TestR5_ACompleteRolloutIsStableWhateverTheStatusSays(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(0, "B").at(1, "B").at(2, "B")
+	f.rec.Rollout.State = operation.Complete
+	f.stopped(1)
+	b := f.spec.Revision()
+	if p := f.plan(); p.Stable != b || p.Status.Stable != b {
+		t.Errorf("stable %.8s, status %.8s, want %.8s", p.Stable, p.Status.Stable, b)
+	}
+	if p := f.want("C").plan(); p.Rollout.From != b || p.Stable != b {
+		t.Errorf("the next one goes from %.8s, stable %.8s, want %.8s", p.Rollout.From, p.Stable, b)
+	}
+}
+
 func TestR82_BeingCalledOffByAPauseOrANewSpecIsNoRefusal(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	for _, cause := range []operation.Cause{operation.CausePaused, operation.CauseUnwanted, operation.CausePaused, operation.CauseUnwanted} {

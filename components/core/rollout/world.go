@@ -48,6 +48,36 @@ type world struct {
 	retry *Request
 	// shared is why boots of several Slots failed, also one that ended lately; nil: none.
 	shared *group.SharedCause
+	found  found
+}
+
+// found is what is asked for many members and worked out once for all of them. What rests on the
+// Operations of the rollout is found anew when those change (retally).
+type found struct {
+	// rungs are what heals a member.
+	rungs map[*member]healing
+	// trial is whose boot is tried while a shared cause stands, nil: nobody's; bootedAt is when the
+	// last boot ended that healing made.
+	trial    once[*member]
+	bootedAt once[time.Time]
+	// leaders counts, by Slot, the members that live and name it as their leader.
+	leaders once[map[string]int]
+	// condemned is the one that is removed first, givenUp whose disks somebody gave up.
+	condemned once[*member]
+	givenUp   once[map[string]bool]
+}
+
+// once is worked out when it is asked for first.
+type once[T any] struct {
+	value T
+	known bool
+}
+
+func (o *once[T]) of(work func() T) T {
+	if !o.known {
+		o.value, o.known = work(), true
+	}
+	return o.value
 }
 
 // member is one Slot of the pass.
@@ -105,8 +135,12 @@ type member struct {
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
 	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.OrDefault()}
+	w.obs.Fleet = obs.Fleet.sorted()
 	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
+	if r := rec.Rollout; r != nil && r.State == operation.Complete {
+		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
+	}
 	w.generation = w.nextGeneration()
 	w.dropEndedFreeze() // who the members are depends on it
 	w.joinSlots()
@@ -273,7 +307,7 @@ func (w *world) shownOther(m *member) bool {
 // givenTarget: nothing is proven, but as far as is known the CVM was made for or
 // moved to the target. Doing that again would be the same thing again (R39).
 func (w *world) givenTarget(m *member) bool {
-	if m.open != nil && acted(m.open) {
+	if m.open != nil && m.open.Decided() {
 		return m.open.To == m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
@@ -285,25 +319,14 @@ func (w *world) givenTarget(m *member) bool {
 }
 
 func (w *world) givenOther(m *member) bool {
-	if m.open != nil && acted(m.open) && m.open.Kind != operation.Restart {
+	if m.open != nil && m.open.Decided() && m.open.Kind != operation.Restart {
 		return m.open.To != m.want.revision
 	}
-	if m.moved != nil && (m.open == nil || !acted(m.open)) {
+	if m.moved != nil && (m.open == nil || !m.open.Decided()) {
 		return m.moved.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	return !m.ready && i != nil && !i.InProgress && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted
-}
-
-// acted: the open Operation's call was made and its effect is decided.
-func acted(op *operation.Operation) bool {
-	switch op.Phase {
-	case operation.Booting, operation.Joining, operation.Settling:
-		return true
-	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting,
-		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
-	}
-	return false
 }
 
 // missing: no CVM fills the Slot and none ever did.

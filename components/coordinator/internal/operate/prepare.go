@@ -41,8 +41,10 @@ type prepared struct {
 func (o *Operator) preparedFor(id string) (prepared, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// An Operation that was re-targeted is never asked about again.
+	maps.DeleteFunc(o.prepared, func(_ string, p prepared) bool { return o.cfg.Now().Sub(p.at) >= provisionedFor })
 	p, ok := o.prepared[id]
-	return p, ok && o.cfg.Now().Sub(p.at) < provisionedFor
+	return p, ok
 }
 
 // prepare does what must be so before the irreversible call: the platform knows
@@ -84,6 +86,9 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	if !ok {
 		if p, err = o.provision(ctx, v, seen, op); err != nil {
 			hold("blocked(precondition): %v", err)
+			if facts.Unmet = true; refusal(err) != "" {
+				facts.Refused = facts.SafeReason // to wait keeps its member out of service in vain
+			}
 			return false, nil
 		}
 	}
@@ -173,15 +178,23 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 func (o *Operator) judged(revision string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	refusal, refused := errors.AsType[*appcompose.Refusal](err)
-	switch {
-	case err == nil:
+	if reason := refusal(err); reason != "" {
+		o.refused[revision] = reason
+	} else if err == nil {
 		delete(o.refused, revision)
-	case refused:
-		o.refused[revision] = refusal.Reason
-	case errors.Is(err, platform.ErrMeasuresOther), errors.Is(err, platform.ErrNotOffered):
-		o.refused[revision] = err.Error()
 	}
+}
+
+// refusal is why what was provisioned is certainly refused; "": nobody knows, or it is not.
+func refusal(err error) string {
+	document, refused := errors.AsType[*appcompose.Refusal](err)
+	switch {
+	case refused:
+		return document.Reason
+	case errors.Is(err, platform.ErrMeasuresOther), errors.Is(err, platform.ErrNotOffered):
+		return err.Error()
+	}
+	return ""
 }
 
 // Refused is, by Revision, why no step may lead to it now: the platform would measure

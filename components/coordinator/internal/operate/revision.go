@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,15 +18,15 @@ import (
 	"cadre.dev/store"
 )
 
-// EnsureRevision records the content of the spec's Revision, with the document that was
-// judged for it. Before the group has a CVM there is no app
-// to ask about, and the first creation records it.
+// EnsureRevision asks the platform about the spec's Revision before a member is touched for it
+// (R74), and records its content with the document that was judged for it. Before the group has a
+// CVM there is no app to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	target := seen.Asked.Target.Revision
-	if _, ok := v.Revisions[target]; ok && o.Refused()[target] == "" || !seen.Now.Complete() {
+	if !seen.Now.Complete() || !o.toAsk(v, seen.Spec.Name, target) {
 		return false, nil
 	}
-	vm := anyInstance(seen, appOf(seen))
+	vm := mover(v, seen, target)
 	if vm == "" || !o.mayTry(target) {
 		return false, nil
 	}
@@ -35,7 +36,51 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 		o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", target, "error", err)
 		return false, nil
 	}
+	o.mu.Lock()
+	o.asked[seen.Spec.Name] = target
+	delete(o.notBefore, target)
+	o.mu.Unlock()
 	return o.keep(ctx, lease, v, seen.Spec.Name, target, &p)
+}
+
+// toAsk: it is not known that the platform would take the target. What is recorded was taken once,
+// and may have been withdrawn since: it is asked about anew when it becomes the target again, and
+// by each leader, where a Slot has still to go there.
+func (o *Operator) toAsk(v *view.View, groupName, target string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked[groupName] != target {
+		delete(o.asked, groupName)
+	}
+	_, recorded := v.Revisions[target]
+	if !recorded || o.refused[target] != "" {
+		return true
+	}
+	away := func(s group.SlotRecord) bool { return s.Assigned != target }
+	return o.asked[groupName] == "" && slices.ContainsFunc(v.SlotsOf(groupName), away)
+}
+
+// mover is a CVM through which the platform is asked about a Revision: what a CVM has is not asked
+// for, so that one that has still to go there tells, before all one that has not what it names.
+func mover(v *view.View, seen observe.Seen, revision string) string {
+	app := appOf(seen)
+	assigned := map[string]string{}
+	for _, s := range v.SlotsOf(seen.Spec.Name) {
+		assigned[s.VMUUID] = s.Assigned
+	}
+	t, _ := templateOf(v, seen.Spec, revision)
+	vm := ""
+	for _, i := range seen.Listing.Instances {
+		at, bound := assigned[i.VMUUID]
+		switch {
+		case app == "" || i.AppID != app || i.VMUUID == "" || !bound || at == revision:
+		case !group.SameOSImage(i.OSImage, t.OSImage), i.InstanceType != t.InstanceType:
+			return i.VMUUID
+		default:
+			vm = cmp.Or(vm, i.VMUUID)
+		}
+	}
+	return cmp.Or(vm, anyInstance(seen, app))
 }
 
 // retryProvision paces provisioning that the platform refuses.
