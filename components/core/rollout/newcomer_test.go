@@ -88,3 +88,31 @@ func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
 		t.Errorf("the second look: %s", facts.SafeReason)
 	}
 }
+
+// Nothing is called off before a removal would find all that was made.
+func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(f *fixture)
+		want   bool
+	}{
+		"condemned":               {func(*fixture) {}, true},
+		"wanted":                  {func(f *fixture) { f.spec.Replicas = 4 }, false},
+		"not listed":              {func(f *fixture) { f.obs.Slots[3].Instance = nil }, false},
+		"not recorded":            {func(f *fixture) { f.rec.Slots[3].VMUUID = "" }, false},
+		"another CVM is recorded": {func(f *fixture) { f.rec.Slots[3].VMUUID = "vm-before" }, false},
+		"another one has its name": {func(f *fixture) {
+			f.obs.Slots[3].Duplicates = []Instance{{VMUUID: "vm-other"}}
+		}, false},
+		"the group goes while its set is founded": {func(f *fixture) {
+			f.obs.Deletion = &Deletion{}
+		}, true},
+	} {
+		f := newFixture(4, "etcd").rolling()
+		f.spec.Replicas = 3
+		f.op(3, operation.Booting, func(op *operation.Operation) { op.Kind = operation.Create })
+		c.change(f)
+		if got := f.facts(f.rec.Operations[0]).ToGo; got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
