@@ -45,6 +45,10 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	if f.Retargeted && op.Decided() {
 		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
 	}
+	if f.ToGo && op.Decided() && (op.Kind == Create || op.Kind == Replace) {
+		// What was made is removed by an Operation of its own, and is not waited for (R105, R109).
+		return op.end(Superseded, "", "removed as soon as it was made: "+f.Unwanted, now), nil
+	}
 	if op.Kind == Drain && !op.Entered[Drained].IsZero() {
 		return op.stayDrained(f, now)
 	}

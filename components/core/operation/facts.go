@@ -122,6 +122,8 @@ type Facts struct {
 
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
+	// ToGo: the Slot is to be removed with the CVM that is listed, which is recorded as its own.
+	ToGo bool
 	// Paused: the group is paused or frozen.
 	Paused bool
 	// Resolved is what an operator said about the Operation; nil when nobody did.

@@ -26,7 +26,8 @@ const (
 	Aborted Phase = "ABORTED"
 	// Failed: overdue or certainly failed; blocks further healthy Slots until the Slot is available (R40).
 	Failed Phase = "FAILED"
-	// Superseded: re-targeted by a newer Operation of the same Slot after acting (R105).
+	// Superseded: re-targeted by a newer Operation of the same Slot after acting (R105), or what it made
+	// is to be removed.
 	Superseded Phase = "SUPERSEDED"
 )
 

@@ -62,6 +62,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	if op.Kind == operation.Update {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
 	}
+	f.ToGo = w.toGo(m)
 	if op.Kind == operation.Drain {
 		f.Leads = m.leads() || m.named
 		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})
@@ -177,6 +178,16 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the rollout failed: " + w.rollout.Reason
 	}
 	return ""
+}
+
+// toGo: m is to be removed, and its CVM is listed, recorded, and no other one carries the name: a
+// removal finds all that a call for m made. One that founds a set leaves it once that stands.
+func (w *world) toGo(m *member) bool {
+	i := m.seen.Instance
+	if !m.condemned || i == nil || i.VMUUID != m.boundBefore || len(m.seen.Duplicates) > 0 {
+		return false
+	}
+	return w.ending() || len(w.holdsOfFounding(candidate{m: m, kind: operation.Delete})) == 0
 }
 
 // isBack: the CVM that op was to replace, since the listing lacked it, is listed again; before

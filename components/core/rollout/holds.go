@@ -175,9 +175,10 @@ func (w *world) givenUpDisk(slot string) bool {
 	})[slot]
 }
 
-// holdsOfScaleIn: of several the highest first, one at a time, while everybody else is fine.
+// holdsOfScaleIn: of several the highest first, one at a time, while everybody else is fine. Who
+// has no vote waits for nobody: as long as it is in the set, those that wait could wait for it (R104).
 func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
-	if w.ending() {
+	if w.ending() || w.voteless(c.m) {
 		return nil
 	}
 	var holds []Hold
@@ -188,8 +189,11 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 }
 
 // holdsOfOthers: a removal takes nothing while somebody is down, however long its drain
-// took.
+// took. What is out of its set, or never got its vote, is nothing to take.
 func (w *world) holdsOfOthers(c candidate, l look) []Hold {
+	if w.voteless(c.m) {
+		return nil
+	}
 	blocking := w.tally.notAvailable
 	if blocking == c.m && blocking != nil {
 		// It is wanted again, and what is left of it has to go first all the same.
@@ -275,6 +279,9 @@ func (w *world) mayDisrupt(m *member) []Hold {
 func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 	if c.marked && c.broken == lost {
 		return nil // an operator who names a silent Slot has looked
+	}
+	if c.kind == operation.Delete && w.voteless(c.m) {
+		return nil // the other one may wait for just that
 	}
 	m := otherThan(c.m, w.tally.failedBack)
 	if m == nil {

@@ -127,6 +127,15 @@ func (m *member) joining() bool {
 	return m.record.Membership != nil && m.record.Membership.Joins && !m.ready
 }
 
+// coming: something of m is there that joins, or it is being made. A Slot whose creation was
+// refused is on its way to nowhere, and blocks nobody (R47).
+func (m *member) coming() bool { return m.joining() && (!m.missing() || m.open != nil) }
+
+// voteless: m has no vote in a set that is known, so that none is lost with it.
+func (w *world) voteless(m *member) bool {
+	return group.ChangesSet(w.spec) && w.setDoubt() == "" && !slices.Contains(w.view.voters, m.slot) && !w.stillThere(m)
+}
+
 // pendingIn is what is on its way into or out of the set beside m: it blocks other changes
 // (R47, R48). Empty: nothing is.
 func (w *world) pendingIn(m *member) string {
@@ -142,13 +151,31 @@ func (w *world) pendingIn(m *member) string {
 		switch {
 		case other == m:
 			before = !leaves
-		case other.joining() && !other.condemned:
+		case other.coming() && !other.condemned:
 			return other.slot + " is joining"
 		case before && op != nil && op.Leaving() && w.listed(other):
 			return other.slot + " is leaving"
 		}
 	}
 	return ""
+}
+
+// stuckIn: who is on its way into the set beside m would still be when m is out of it. It is to go,
+// or nobody is at work to bring it in.
+func (w *world) stuckIn(m *member) bool {
+	getsOn := func(other *member) bool {
+		r := other.report
+		return other.open != nil || r != nil && (r.MemberAlive || other.record.Membership.Waits())
+	}
+	for _, slot := range w.view.learners {
+		other := w.find(slot)
+		if slot != m.slot && (other == nil || other.condemned || !getsOn(other)) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.everyone, func(other *member) bool {
+		return other != m && other.coming() && !other.condemned && !getsOn(other)
+	})
 }
 
 // holdsOfNewcomers is R47: no voter that is well is taken away while one comes or goes.
@@ -229,9 +256,10 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	}
 	var holds []Hold
 	votes := slices.Contains(w.view.voters, c.m.slot)
-	// A dead voter goes first (R48): the newcomer may have to wait for just that.
-	dead := votes && !w.view.healthy[c.m.slot]
-	if pending := w.pendingIn(c.m); pending != "" && !dead {
+	// A dead voter goes first (R48): the newcomer may have to wait for just that. One that another is
+	// to take the place of stays where that one could not come: out of the set it helps nobody.
+	first := votes && !w.view.healthy[c.m.slot] && (c.kind != operation.Replace || !w.stuckIn(c.m))
+	if pending := w.pendingIn(c.m); pending != "" && !first {
 		holds = append(holds, hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending))
 	}
 	if !votes {

@@ -87,7 +87,9 @@ type member struct {
 	record  group.SlotRecord
 	// wasAvailableAt is what the record said before this pass.
 	wasAvailableAt string
-	seen           SlotObservation
+	// boundBefore is the CVM that the record named before this pass.
+	boundBefore string
+	seen        SlotObservation
 	// want is what the Slot is to run.
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
@@ -209,7 +211,7 @@ func (w *world) joinSlots() {
 	for i := range w.rec.Slots {
 		if r := &w.rec.Slots[i]; r.Group == w.spec.Name || r.Group == "" {
 			m := at(r.Ordinal)
-			m.record, m.wasAvailableAt = *r, r.WasAvailableAt
+			m.record, m.wasAvailableAt, m.boundBefore = *r, r.WasAvailableAt, r.VMUUID
 			m.policed = w.rec.Policies[m.slot].InstanceID
 		}
 	}
