@@ -64,6 +64,7 @@ func TestWayOutPictures(t *testing.T) {
 		"rollout_retry_help":       {ExitOK, []string{"rollout", "retry", "--help"}},
 		"group_delete_help":        {ExitOK, []string{"group", "delete", "--help"}},
 		"group_delete_unsure":      {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},
+		"group_apply_unsure":       {ExitUsage, []string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load is gone"}},
 		"group_adopt_help":         {ExitOK, []string{"group", "adopt", "--help"}},
 		"group_adopt_unsure":       {ExitUsage, []string{"group", "adopt", "worker"}},
 		"group_adopt":              {ExitOK, []string{"group", "adopt", "worker", "--reason", "an old snapshot", "--confirm", "worker"}},
@@ -102,6 +103,8 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 		{"group", "adopt", "worker", "--reason", "x", "--confirm", "worker-0"},
 		{"group", "adopt", "worker", "--reason", "x", "--slot", "worker-9", "--yes"},
 		{"group", "apply", b.file("1", "10"), "--delete-disks"},
+		{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "x"},
+		{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "x", "--confirm", "worker-2"},
 	} {
 		if code, out := b.run(args...); code != ExitUsage {
 			t.Errorf("%v: exit %d: %s", args, code, out)
@@ -110,6 +113,11 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 	if got := b.Decided(); len(got) != 0 {
 		t.Errorf("decided %q", got)
 	}
+	b.Set("worker", func(g *clienttest.Group) {
+		if g.Index != 41 {
+			t.Errorf("the spec was written, index %d", g.Index)
+		}
+	})
 }
 
 func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
@@ -125,7 +133,7 @@ func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
 		{[]string{"operation", "resolve", undecided, "--as", "done", "--reason", "seen", "--yes", "-o", "json"}, ExitOK, "resolve " + undecided + " as done: seen"},
 		{[]string{"group", "delete", "worker", "--keep-cvms", "--reason", "moved", "--yes", "--wait"}, ExitOK, "delete worker keep_cvms=true delete_disks=false cancel=false moved"},
 		{[]string{"group", "adopt", "worker", "--reason", "old", "--yes", "--wait"}, ExitOK, "adopt worker worker-0=" + instance + "/" + strings.Repeat("0c", 32) + " old"},
-		{[]string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load"}, ExitOK, "delete disks worker half the load"},
+		{[]string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load", "--confirm", "worker"}, ExitOK, "delete disks worker half the load"},
 	} {
 		stuck(b)
 		code, out := b.run(c.args...)
@@ -141,5 +149,9 @@ func TestAScaleInSaysAtOnceThatDisksHoldIt(t *testing.T) {
 	stuck(b)
 	if _, out := b.run("group", "apply", b.file("1", "10")); !strings.Contains(out, "blocked(delete_disks): worker-2") || !strings.Contains(out, "--delete-disks --reason") {
 		t.Error(out)
+	}
+	b.SetWayOut(clienttest.WayOut{})
+	if code, out := b.run("group", "apply", b.file("2", "10"), "--delete-disks", "--reason", "none is held"); code != ExitOK {
+		t.Errorf("no disk would be lost, and nothing needs a word: exit %d\n%s", code, out)
 	}
 }
