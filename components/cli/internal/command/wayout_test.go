@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -153,5 +154,25 @@ func TestAScaleInSaysAtOnceThatDisksHoldIt(t *testing.T) {
 	b.SetWayOut(clienttest.WayOut{})
 	if code, out := b.run("group", "apply", b.file("2", "10"), "--delete-disks", "--reason", "none is held"); code != ExitOK {
 		t.Errorf("no disk would be lost, and nothing needs a word: exit %d\n%s", code, out)
+	}
+}
+
+// TestARequestIsTakenBackByItsBeginning, and one that does not wait is not found.
+func TestARequestIsTakenBackByItsBeginning(t *testing.T) {
+	b := newBench(t)
+	stuck(b)
+	const id = "restart-0f3a5c1b8d2e4f60718293a4b5c6d7e8"
+	b.SetWayOut(clienttest.WayOut{Waiting: []client.Asked{{ID: id, Kind: "restart", Group: "worker", Slot: "worker-1"}}})
+	if code, out := b.run("__complete", "operation", "cancel", ""); code != ExitOK || !strings.Contains(out, id+"\trestart of worker-1\n") {
+		t.Errorf("completion: exit %d\n%s", code, out)
+	}
+	if code, out := b.run("operation", "cancel", "restart-77"); code != ExitNotFound || !strings.Contains(out, "cadre operation requests") {
+		t.Errorf("none: exit %d\n%s", code, out)
+	}
+	if code, out := b.run("operation", "cancel", "restart-0f3a"); code != ExitOK || !strings.Contains(out, "restart-0f3a is taken back") {
+		t.Errorf("cancel: exit %d\n%s", code, out)
+	}
+	if code, _ := b.run("operation", "cancel", "restart-0f3a"); code != ExitNotFound {
+		t.Errorf("again: exit %d", code)
 	}
 }
