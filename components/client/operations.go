@@ -51,8 +51,8 @@ func (c *Client) Requests(ctx context.Context, name string) ([]Asked, error) {
 	return decodeAll[Asked](doing, r.GetRequestsJson())
 }
 
-// CancelRequest takes a request back that nothing was done about yet; changed is false when there is
-// none of that id. Kind Conflict when it is carried out already.
+// CancelRequest takes a request back that nothing was done about yet, by its id or a beginning of it
+// that no other one has; changed is false when there is none. Kind Conflict when it is carried out already.
 func (c *Client) CancelRequest(ctx context.Context, id string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -66,8 +66,8 @@ type Operation struct {
 	Request   *Asked               `json:"request,omitempty"`
 }
 
-// Operation reads an Operation by its id, the beginning of it, or the id of the request
-// that it carries out; Kind NotFound when there is none of them.
+// Operation reads an Operation by its id or that of the request that it carries out, or a request that
+// waits, or either by the beginning of its id; Kind NotFound when there is none of them.
 func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
 	doing := "show operation " + id
 	ctx, cancel := c.bound(ctx)

@@ -18,10 +18,16 @@ output "env" {
   }
 }
 
+# A word of a shell's line, quoted where a shell would take it apart.
+locals {
+  ca_file = lookup(local.facts, "gateway_ca_file", "CA.pem")
+  ca_word = can(regex("^[-+=./,:@%_0-9A-Za-z]+$", local.ca_file)) ? local.ca_file : "'${replace(local.ca_file, "'", "'\\''")}'"
+}
+
 output "curl" {
   description = "Options of curl that reach a name below the gateway's domain: replace NAME."
   value = local.facts.gateway_address == "" ? "https://NAME.${local.facts.gateway_domain}/" : join(" ", [
-    "--cacert ${lookup(local.facts, "gateway_ca_file", "CA.pem")}",
+    "--cacert ${local.ca_word}",
     "--resolve NAME.${local.facts.gateway_domain}:${split(":", local.facts.gateway_address)[1]}:${split(":", local.facts.gateway_address)[0]}",
     "https://NAME.${local.facts.gateway_domain}:${split(":", local.facts.gateway_address)[1]}/",
   ])

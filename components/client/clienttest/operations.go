@@ -3,10 +3,13 @@ package clienttest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/client"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -23,6 +26,8 @@ type WayOut struct {
 	HeldDisks []string
 	// Carried by the kind of a request is the Operation that carries it out.
 	Carried map[string]operation.Operation
+	// Waiting is what was asked for and has not begun.
+	Waiting []client.Asked
 }
 
 // SetWayOut replaces what is answered.
@@ -63,7 +68,21 @@ func (s *Server) ListOperations(ctx context.Context, r *apiv1.ListOperationsRequ
 			out.OperationsJson = append(out.OperationsJson, encode(o))
 		}
 	}
+	for _, q := range s.wayOut.Waiting {
+		out.RequestsJson = append(out.RequestsJson, encode(q))
+	}
 	return out, nil
+}
+
+// CancelRequest implements OperationService.
+func (s *Server) CancelRequest(ctx context.Context, r *apiv1.CancelRequestRequest) (*apiv1.CancelRequestResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "CancelRequest"); err != nil {
+		return nil, err
+	}
+	before := len(s.wayOut.Waiting)
+	s.wayOut.Waiting = slices.DeleteFunc(slices.Clone(s.wayOut.Waiting), func(q client.Asked) bool { return strings.HasPrefix(q.ID, r.GetRequestId()) })
+	return &apiv1.CancelRequestResponse{Changed: len(s.wayOut.Waiting) < before}, nil
 }
 
 func (s *Server) operationLocked(id string) (operation.Operation, error) {

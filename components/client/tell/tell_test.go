@@ -50,3 +50,14 @@ func TestStepsAreSaidInOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestAWordIsQuotedWhereAShellWouldTakeItApart(t *testing.T) {
+	for text, want := range map[string]string{
+		"/srv/cloud.json": "/srv/cloud.json", "cloud=/a:b,c@sha256:0f": "cloud=/a:b,c@sha256:0f",
+		"/my clouds/x": "'/my clouds/x'", "it's": `'it'\''s'`, "": "''", "~/x": "'~/x'", "a;b": "'a;b'", "$HOME": "'$HOME'", "*": "'*'", "ü": "'ü'",
+	} {
+		if got := Word(text); got != want {
+			t.Errorf("Word(%q) = %s, want %s", text, got, want)
+		}
+	}
+}

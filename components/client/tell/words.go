@@ -57,6 +57,17 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
+// Word is text as one word of a shell's line: quoted, where it holds what a shell takes apart.
+func Word(text string) string {
+	plain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-+=./,:@%", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
 // OneLine is text without line ends and control characters.
 func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {

@@ -24,6 +24,7 @@ type applyFlags struct {
 	timeout      time.Duration
 	deleteDisks  bool
 	reason       string
+	sure         sureFlags
 	// index of the spec that the new one was made from; 0: of the one that is compared with.
 	index uint64
 }
@@ -50,8 +51,9 @@ the specs. The rollout is the leader's work: it goes on whether or not this
 program waits. The write is refused if somebody changed the spec since it was read.
 
 Fewer replicas remove the slots with the highest numbers. What is on their disks would
-be lost with them, so they stay, held, until --delete-disks gives it up.`,
-		Example: "  cadre group apply postgres.hcl --wait\n  cadre group apply web.hcl --delete-disks --reason \"half the load is gone\"",
+be lost with them, so they stay, held, until --delete-disks gives it up. Where it would,
+nothing is written without --confirm or --yes: it only says which disks would go.`,
+		Example: "  cadre group apply postgres.hcl --wait\n  cadre group apply web.hcl --delete-disks --reason \"half the load is gone\" --confirm web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.deleteDisks && !f.dryRun && strings.TrimSpace(f.reason) == "" {
 				return usagef("--reason is missing: --delete-disks is for good, and whoever misses the data will look for it")
@@ -67,6 +69,7 @@ be lost with them, so they stay, held, until --delete-disks gives it up.`,
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "validate, compare and plan; write nothing")
 	c.Flags().BoolVar(&f.deleteDisks, "delete-disks", false, "the disks of slots that a smaller number of replicas removes may be deleted; needs --reason")
 	c.Flags().StringVar(&f.reason, "reason", "", "with --delete-disks: why, for the record")
+	f.sure.bind(c, "with --delete-disks: GROUP")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved the target and is available; fail with the rollout's reason")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout goes on after it")
 	return c
@@ -108,15 +111,20 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	}
 	s := a.style()
 	a.print(diffed.picture(s))
-	options := client.ApplyOptions{ExpectedIndex: diffed.index, DryRun: true, DeleteDisks: f.deleteDisks, Reason: f.reason}
+	// A group that was not there when it was read may be made by somebody else meanwhile.
+	options := client.ApplyOptions{ExpectedIndex: diffed.index, ExpectAbsent: diffed.New && diffed.index == 0, DryRun: true}
 	checked, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)
 	if err != nil {
 		return out, err
 	}
 	out.Warnings, out.Leaving, out.HeldDisks = checked.Warnings, checked.Leaving, checked.HeldDisks
+	if checked.Revision != "" {
+		out.To = checked.Revision // the coordinators may be of another version, and it is theirs that is waited for
+	}
+	lost := f.deleteDisks && len(checked.HeldDisks) > 0
 	a.print(render.Warnings(s, checked.Warnings))
-	a.print(render.Leaving(s, checked.Leaving, checked.HeldDisks, f.deleteDisks))
-	if !diffed.New && len(diffed.Fields) == 0 && (!f.deleteDisks || len(checked.Leaving) == 0) {
+	a.print(render.Leaving(s, checked.HeldDisks, lost, f.dryRun || !f.sure.sure(g.Spec.Name)))
+	if !diffed.New && len(diffed.Fields) == 0 && !lost {
 		return out, nil
 	}
 	// A plan needs a leader with a view; a spec must be appliable without one (R145).
@@ -131,12 +139,15 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 		a.print("dry run: nothing was written\n")
 		return out, nil
 	}
-	options.DryRun = false
+	if lost && !f.sure.sure(g.Spec.Name) {
+		return out, usagef("group %s is not changed: repeat with --confirm %s", g.Spec.Name, g.Spec.Name)
+	}
+	options.DryRun, options.DeleteDisks, options.Reason = false, lost, f.reason
 	done, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)
 	if err != nil {
 		return out, err
 	}
-	out.Changed, out.Index, out.To = done.Changed, done.Index, done.Revision
+	out.Changed, out.Index, out.To, out.HeldDisks = done.Changed, done.Index, done.Revision, done.HeldDisks
 	a.print(fmt.Sprintf("group %s applied, index %d\n", g.Spec.Name, done.Index))
 	if !f.wait {
 		a.print(fmt.Sprintf("watch it with `cadre rollout watch %s`\n", g.Spec.Name))

@@ -15,6 +15,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/client/tell"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -61,7 +62,7 @@ Run again after an interruption: it continues.`,
 			if a.output == "json" {
 				return a.json(map[string]string{"cluster": made.Cluster, "context": path, "coordinator_app_id": made.CoordinatorAppID})
 			}
-			a.say(fmt.Sprintf("cluster %s is ready; next: `cadre --context %s group apply FILE`", made.Cluster, name))
+			a.say(fmt.Sprintf("cluster %s is ready; next: `cadre --context %s group apply FILE`", made.Cluster, tell.Word(name)))
 			return nil
 		},
 	}

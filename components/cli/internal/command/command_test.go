@@ -35,7 +35,11 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	s := clienttest.New(t)
+	return benchOf(t, clienttest.New(t))
+}
+
+func benchOf(t *testing.T, s *clienttest.Server) *bench {
+	t.Helper()
 	c := s.Start(t)
 	path := filepath.Join(t.TempDir(), "demo.json")
 	if err := c.Save(path); err != nil {
@@ -241,7 +245,7 @@ func TestApply(t *testing.T) {
 	golden(t, "apply_dry_run", out)
 
 	code, out = b.run("group", "apply", b.file("a", "10"))
-	if code != ExitOK || !strings.Contains(out, "revision stays") || !strings.Contains(out, "~ update_policy.min_ready_seconds (NONE): 30 -> 10") {
+	if code != ExitOK || !strings.Contains(out, "revision stays 25a6e445\n") || !strings.Contains(out, "~ update_policy.min_ready_seconds (NONE): 30 -> 10") {
 		t.Errorf("policy change: exit %d\n%s", code, out)
 	}
 	if code, out = b.run("group", "apply", b.file("a", "10"), "--wait"); code != ExitOK || !strings.Contains(out, "is unchanged") {
@@ -260,6 +264,39 @@ func TestApply(t *testing.T) {
 	b.Fail("ApplyGroup", status.Error(codes.Aborted, "SPEC_CONFLICT: somebody changed the spec"))
 	if code, out = b.run("group", "apply", b.file("d", "10")); code != ExitRefused || !strings.Contains(out, "SPEC_CONFLICT") {
 		t.Errorf("conflict: exit %d\n%s", code, out)
+	}
+}
+
+// A group that was not there is not written over one that somebody else made meanwhile.
+func TestApplyOfANewGroupFindsOneThatWasMadeMeanwhile(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", midRollout)
+	b.Fail("GetGroup", status.Error(codes.NotFound, "no such group: worker"))
+	if code, out := b.run("group", "apply", b.file("a", "30")); code != ExitRefused || !strings.Contains(out, "GROUP_EXISTS") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	b.Set("worker", func(g *clienttest.Group) {
+		if g.Index != 41 {
+			t.Errorf("the spec was written, index %d", g.Index)
+		}
+	})
+}
+
+// What is waited for is the revision by the coordinators' word: that of a program of another version
+// never comes.
+func TestApplyWaitsForTheCoordinatorsRevision(t *testing.T) {
+	const theirs = "0123456789abcdef0123456789abcdef"
+	s := clienttest.New(t)
+	s.RevisionOf = func(group.Spec) string { return theirs }
+	s.OnApply = func(g *clienttest.Group) {
+		lead(operation.Complete, "")(g)
+		g.Status.Target, g.Status.Stable = theirs, theirs
+	}
+	b := benchOf(t, s)
+	for _, what := range []string{"a new group", "an unchanged one"} {
+		if code, out := b.run("group", "apply", b.file("a", "30"), "--wait", "--timeout", "5s"); code != ExitOK || !strings.Contains(out, "runs revision 01234567") {
+			t.Errorf("%s: exit %d\n%s", what, code, out)
+		}
 	}
 }
 

@@ -17,15 +17,21 @@ once: kill ends it as a host crash would, isolate cuts its network, pause stops 
 processes.`,
 	}
 	c.AddCommand(a.faultAPI(dir), a.faultList(dir), a.faultClear(dir))
-	for _, f := range []struct{ use, action, short, done string }{
-		{"kill", "kill", "End a CVM at once, as a host crash would", "killed"},
-		{"isolate", "isolate", "Cut a CVM off the network", "cut off; take it back with `cadre local fault rejoin`"},
-		{"rejoin", "rejoin", "Connect a CVM again", "connected"},
-		{"lose-disk", "lose-disk", "Remove the data disk of a stopped CVM", "without its disk"},
+	for _, f := range []struct{ use, action, short, done, back string }{
+		{"kill", "kill", "End a CVM at once, as a host crash would", "killed", ""},
+		{"isolate", "isolate", "Cut a CVM off the network", "cut off", "rejoin"},
+		{"rejoin", "rejoin", "Connect a CVM again", "connected", ""},
+		{"lose-disk", "lose-disk", "Remove the data disk of a stopped CVM", "without its disk", ""},
 	} {
 		c.AddCommand(&cobra.Command{
 			Use: f.use + " CVM", Short: f.short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
-			RunE: func(cmd *cobra.Command, args []string) error { return a.act(cmd, dir, args[0], f.action, nil, f.done) },
+			RunE: func(cmd *cobra.Command, args []string) error {
+				done := f.done
+				if f.back != "" {
+					done += fmt.Sprintf("; take it back with `cadre local fault %s %s%s`", f.back, args[0], localcloud.At(*dir))
+				}
+				return a.act(cmd, dir, args[0], f.action, nil, done)
+			},
 		})
 	}
 	for _, f := range []struct{ use, short, done string }{

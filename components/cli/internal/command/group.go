@@ -175,7 +175,7 @@ func (c change) picture(s render.Style) string {
 	case len(c.Fields) == 0:
 		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, tell.Short(c.To))
 	case c.From == c.To:
-		return fmt.Sprintf("group %s changes, revision stays %s: no slot is touched for it\n", c.Group, tell.Short(c.To)) + render.Diff(s, c.Fields)
+		return fmt.Sprintf("group %s changes, revision stays %s\n", c.Group, tell.Short(c.To)) + render.Diff(s, c.Fields)
 	}
 	return fmt.Sprintf("group %s changes, revision %s\n", c.Group, tell.Arrow(c.From, c.To)) + render.Diff(s, c.Fields)
 }

@@ -3,8 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,24 +16,9 @@ import (
 func (a *App) localCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{Use: "local", Short: "A whole cloud on this Linux machine, for trying and testing"}
-	c.PersistentFlags().StringVar(&dir, "state", defaultState(), "the local cloud's state folder")
+	c.PersistentFlags().StringVar(&dir, "state", localcloud.DefaultDir(), "the local cloud's state folder")
 	c.AddCommand(a.localUp(&dir), a.localDown(&dir), a.localStatus(&dir), a.localPower(&dir, "start"), a.localPower(&dir, "stop"), a.localFault(&dir), a.localExec(&dir), a.localLogs(&dir))
 	return c
-}
-
-func defaultState() string {
-	if dir := os.Getenv("CADRE_LOCAL_STATE"); dir != "" {
-		return dir
-	}
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "cadre-local"
-		}
-		base = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(base, "cadre", "local")
 }
 
 // local reaches the running daemon.
@@ -84,7 +67,7 @@ func (a *App) localPower(dir *string, verb string) *cobra.Command {
 			if _, err := call(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			a.say(fmt.Sprintf("%s of %s is accepted; see `cadre local status`", verb, args[0]))
+			a.say(fmt.Sprintf("%s of %s is accepted; see `cadre local status%s`", verb, args[0], localcloud.At(*dir)))
 			return nil
 		},
 	}

@@ -87,3 +87,25 @@ func TestUpSaysWhatRunsAndWhatToTypeNext(t *testing.T) {
 		t.Errorf("not all is filled in:\n%s", text)
 	}
 }
+
+// A path with a space stays one word of what is to be typed.
+func TestWhatToTypeNextIsForAShell(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "/my config")
+	t.Setenv("CADRE_CONTEXT", "")
+	cluster, err := localcloud.ReadCluster(filepath.Join(localcloud.Checkout(testdata), "clusters/light"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := started{dir: "/my clouds/one", info: localcloud.Info{GatewayAddress: "127.0.0.1:2", GatewayDomain: "gw.test", GatewayCAFile: "/my clouds/one/gateway/ca.pem"}}
+	text := s.text()
+	s.cluster = &cluster
+	text += s.text()
+	for _, want := range []string{
+		" --state '/my clouds/one'\n", " --var 'cloud=/my clouds/one/cloud.json'\n", "--cacert '/my clouds/one/gateway/ca.pem' ", "--var 'context=/my config/cadre/", "--var 'cloud=/my clouds/one/cloud.json' ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -1,8 +1,12 @@
 package command
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"cadre.dev/cli/internal/localcloud"
@@ -51,5 +55,19 @@ func TestContextsFollowTheirCloud(t *testing.T) {
 	}
 	if got, err := (&App{}).readdress(info); err != nil || len(got) > 0 {
 		t.Errorf("changed %v, %v again", got, err)
+	}
+}
+
+// What was cut off is taken back by the command that is printed, on whatever cloud it is.
+func TestACutIsTakenBackByWhatIsPrinted(t *testing.T) {
+	t.Setenv("CADRE_LOCAL_STATE", t.TempDir())
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	t.Cleanup(api.Close)
+	dir := t.TempDir()
+	if err := os.WriteFile(localcloud.CloudFile(dir), []byte(`{"api_url": "`+api.URL+`/api/v1", "api_key": "key"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := run(t, "local", "fault", "isolate", "demo-web-1", "--state", dir); code != ExitOK || !strings.Contains(out, "`cadre local fault rejoin demo-web-1 --state "+dir+"`") {
+		t.Errorf("exit %d\n%s", code, out)
 	}
 }

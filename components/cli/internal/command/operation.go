@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,20 +66,21 @@ One whose CVM is gone or another by then is dropped.`,
 
 func (a *App) operationCancel() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel REQUEST", Short: "Take back a request that has not begun", Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `. What has begun goes on: a step is safest
+		Use: "cancel REQUEST", Short: "Take back a request that has not begun", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRequest,
+		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `, or the beginning of one. What has begun goes on: a step is safest
 at its end.`,
-		Example: "  cadre operation cancel restart-0f3a...",
+		Example: "  cadre operation cancel restart-0f3a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				changed, err := cl.CancelRequest(cmd.Context(), args[0])
-				if err != nil {
+				switch {
+				case err != nil:
 					return err
+				case !changed:
+					return &client.Error{Kind: client.NotFound, Doing: "cancel request " + args[0], Message: "no request waits whose id is that, or begins so: nothing is changed",
+						Hint: "`cadre operation requests` lists those that do"}
 				}
-				return a.show(map[string]any{"request_id": args[0], "changed": changed}, func(render.Style) string {
-					if !changed {
-						return fmt.Sprintf("no request %s waits: nothing is changed\n", args[0])
-					}
+				return a.show(map[string]any{"request_id": args[0], "changed": true}, func(render.Style) string {
 					return fmt.Sprintf("request %s is taken back\n", args[0])
 				})
 			})
@@ -89,7 +91,7 @@ at its end.`,
 func (a *App) operationShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show OPERATION", Short: "Show one operation: phases, calls, parts, deadlines, reason", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeOperation,
-		Long:    "OPERATION is an id, the beginning of one, or the id of the request that it carries out.",
+		Long:    "OPERATION is the id of an operation or of its request, or the beginning of one.",
 		Example: "  cadre operation show postgres-4-1a2b3c4d.2.postgres-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -212,6 +214,21 @@ func (a *App) completeOperation(cmd *cobra.Command, args []string, _ string) ([]
 		ids := []string{}
 		for _, o := range list {
 			ids = append(ids, o.ID+"\t"+operationWord(o))
+		}
+		return ids, err
+	})
+}
+
+// completeRequest offers the ids of what waits to begin.
+func (a *App) completeRequest(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.ask(cmd, func(ctx context.Context, cl *client.Client) ([]string, error) {
+		list, err := cl.Requests(ctx, "")
+		ids := []string{}
+		for _, q := range list {
+			ids = append(ids, q.ID+"\t"+q.Kind+" of "+cmp.Or(q.Slot, q.Operation, q.Group))
 		}
 		return ids, err
 	})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -64,6 +65,7 @@ func TestWayOutPictures(t *testing.T) {
 		"rollout_retry_help":       {ExitOK, []string{"rollout", "retry", "--help"}},
 		"group_delete_help":        {ExitOK, []string{"group", "delete", "--help"}},
 		"group_delete_unsure":      {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},
+		"group_apply_unsure":       {ExitUsage, []string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load is gone"}},
 		"group_adopt_help":         {ExitOK, []string{"group", "adopt", "--help"}},
 		"group_adopt_unsure":       {ExitUsage, []string{"group", "adopt", "worker"}},
 		"group_adopt":              {ExitOK, []string{"group", "adopt", "worker", "--reason", "an old snapshot", "--confirm", "worker"}},
@@ -102,6 +104,8 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 		{"group", "adopt", "worker", "--reason", "x", "--confirm", "worker-0"},
 		{"group", "adopt", "worker", "--reason", "x", "--slot", "worker-9", "--yes"},
 		{"group", "apply", b.file("1", "10"), "--delete-disks"},
+		{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "x"},
+		{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "x", "--confirm", "worker-2"},
 	} {
 		if code, out := b.run(args...); code != ExitUsage {
 			t.Errorf("%v: exit %d: %s", args, code, out)
@@ -110,6 +114,11 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 	if got := b.Decided(); len(got) != 0 {
 		t.Errorf("decided %q", got)
 	}
+	b.Set("worker", func(g *clienttest.Group) {
+		if g.Index != 41 {
+			t.Errorf("the spec was written, index %d", g.Index)
+		}
+	})
 }
 
 func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
@@ -125,7 +134,7 @@ func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
 		{[]string{"operation", "resolve", undecided, "--as", "done", "--reason", "seen", "--yes", "-o", "json"}, ExitOK, "resolve " + undecided + " as done: seen"},
 		{[]string{"group", "delete", "worker", "--keep-cvms", "--reason", "moved", "--yes", "--wait"}, ExitOK, "delete worker keep_cvms=true delete_disks=false cancel=false moved"},
 		{[]string{"group", "adopt", "worker", "--reason", "old", "--yes", "--wait"}, ExitOK, "adopt worker worker-0=" + instance + "/" + strings.Repeat("0c", 32) + " old"},
-		{[]string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load"}, ExitOK, "delete disks worker half the load"},
+		{[]string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load", "--confirm", "worker"}, ExitOK, "delete disks worker half the load"},
 	} {
 		stuck(b)
 		code, out := b.run(c.args...)
@@ -141,5 +150,29 @@ func TestAScaleInSaysAtOnceThatDisksHoldIt(t *testing.T) {
 	stuck(b)
 	if _, out := b.run("group", "apply", b.file("1", "10")); !strings.Contains(out, "blocked(delete_disks): worker-2") || !strings.Contains(out, "--delete-disks --reason") {
 		t.Error(out)
+	}
+	b.SetWayOut(clienttest.WayOut{})
+	if code, out := b.run("group", "apply", b.file("2", "10"), "--delete-disks", "--reason", "none is held"); code != ExitOK {
+		t.Errorf("no disk would be lost, and nothing needs a word: exit %d\n%s", code, out)
+	}
+}
+
+// TestARequestIsTakenBackByItsBeginning, and one that does not wait is not found.
+func TestARequestIsTakenBackByItsBeginning(t *testing.T) {
+	b := newBench(t)
+	stuck(b)
+	const id = "restart-0f3a5c1b8d2e4f60718293a4b5c6d7e8"
+	b.SetWayOut(clienttest.WayOut{Waiting: []client.Asked{{ID: id, Kind: "restart", Group: "worker", Slot: "worker-1"}}})
+	if code, out := b.run("__complete", "operation", "cancel", ""); code != ExitOK || !strings.Contains(out, id+"\trestart of worker-1\n") {
+		t.Errorf("completion: exit %d\n%s", code, out)
+	}
+	if code, out := b.run("operation", "cancel", "restart-77"); code != ExitNotFound || !strings.Contains(out, "cadre operation requests") {
+		t.Errorf("none: exit %d\n%s", code, out)
+	}
+	if code, out := b.run("operation", "cancel", "restart-0f3a"); code != ExitOK || !strings.Contains(out, "restart-0f3a is taken back") {
+		t.Errorf("cancel: exit %d\n%s", code, out)
+	}
+	if code, _ := b.run("operation", "cancel", "restart-0f3a"); code != ExitNotFound {
+		t.Errorf("again: exit %d", code)
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // API calls the daemon's /_local/ endpoints.
 type API struct {
-	base, key string
-	http      *http.Client
+	base, key, at string
+	http          *http.Client
 }
 
 // NewAPI makes an API for a running daemon.
@@ -25,7 +25,7 @@ func NewAPI(info Info) *API {
 	if u, err := url.Parse(info.APIURL); err == nil {
 		base = u.Scheme + "://" + u.Host
 	}
-	return &API{base: base + "/_local", key: info.APIKey, http: &http.Client{Timeout: 2 * time.Minute}}
+	return &API{base: base + "/_local", key: info.APIKey, at: info.at, http: &http.Client{Timeout: 2 * time.Minute}}
 }
 
 // CVM is one CVM as its host sees it.
@@ -177,7 +177,7 @@ func (a *API) do(ctx context.Context, method, path string, body, into any) error
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("the local cloud does not answer (is it up? `cadre local up`): %w", err)
+		return fmt.Errorf("the local cloud does not answer (is it up? `cadre local up%s`): %w", a.at, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))

@@ -38,7 +38,7 @@ func Start(ctx context.Context, o StartOptions) (info Info, began bool, err erro
 			err = NewAPI(info).Ready(ctx)
 		}
 		if err != nil {
-			return info, false, fmt.Errorf("a daemon (pid %d) runs on %s but does not answer; see %s, or end it with `cadre local down`: %w", pids[0], o.Dir, LogFile(o.Dir), err)
+			return info, false, fmt.Errorf("a daemon (pid %d) runs on %s but does not answer; see %s, or end it with `cadre local down%s`: %w", pids[0], o.Dir, LogFile(o.Dir), At(o.Dir), err)
 		}
 		return info, false, nil
 	}

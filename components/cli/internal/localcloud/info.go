@@ -21,6 +21,8 @@ type Info struct {
 	// Registry is the host:port of the cloud's images; empty where it serves none.
 	Registry    string `json:"registry"`
 	RootPEMFile string `json:"root_pem_file"`
+	// at is [At] of the folder that it was read from.
+	at string
 }
 
 // ErrNotUp means that no local cloud runs on this state folder.
@@ -33,7 +35,7 @@ func CloudFile(dir string) string { return filepath.Join(dir, "cloud.json") }
 func ReadInfo(dir string) (Info, error) {
 	f, err := os.Open(CloudFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Info{}, fmt.Errorf("%w: %s does not exist; start one with `cadre local up`", ErrNotUp, CloudFile(dir))
+		return Info{}, fmt.Errorf("%w: %s does not exist; start one with `cadre local up%s`", ErrNotUp, CloudFile(dir), At(dir))
 	}
 	if err != nil {
 		return Info{}, fmt.Errorf("read local cloud: %w", err)
@@ -46,5 +48,6 @@ func ReadInfo(dir string) (Info, error) {
 	if info.APIURL == "" || info.APIKey == "" {
 		return Info{}, fmt.Errorf("read %s: api_url or api_key is empty", CloudFile(dir))
 	}
+	info.at = At(dir)
 	return info, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 )
 
 // Cluster is a folder of a checkout with the files of a cluster.
@@ -129,7 +130,7 @@ func (c Cluster) Commands(f Facts) (lines []string, problems []error) {
 		}
 		vars, errs := f.variables(file, context)
 		problems = append(problems, errs...)
-		lines = append(lines, strings.Join(slices.Concat([]string{f.Program + " " + verb}, vars, []string{near(file)}), " \\\n    "))
+		lines = append(lines, strings.Join(slices.Concat([]string{tell.Word(f.Program) + " " + verb}, vars, []string{tell.Word(near(file))}), " \\\n    "))
 	}
 	return lines, problems
 }
@@ -150,7 +151,7 @@ func (f Facts) variables(file, context string) (flags []string, problems []error
 			problems = append(problems, fmt.Errorf("%s: %s: %w", near(file), name, err))
 			value = "..."
 		}
-		flags = append(flags, "--var "+name+"="+value)
+		flags = append(flags, "--var "+tell.Word(name+"="+value))
 	}
 	return flags, problems
 }

@@ -262,13 +262,17 @@ func Adoptables(s Style, list []rollout.Adoptable, name string, asked bool, now 
 	return text
 }
 
-// Leaving says which slots a spec removes, and which of them stay for their disks.
-func Leaving(s Style, leaving, held []string, deleteDisks bool) string {
+// Leaving says for which slots that a spec removes their disks matter: they are held for them, or lose
+// them; would: once that is confirmed.
+func Leaving(s Style, held []string, lost, would bool) string {
+	slots := strings.Join(held, ", ")
 	switch {
-	case len(held) > 0:
-		return s.Line(fmt.Sprintf("held, blocked(delete_disks): %s would go, and what is on the disks with it: to give that up, apply with --delete-disks --reason WHY", strings.Join(held, ", ")), Warn)
-	case len(leaving) > 0 && deleteDisks:
-		return s.Line(fmt.Sprintf("the disks of %s are given up: everything on them is lost for good", strings.Join(leaving, ", ")), Bad)
+	case len(held) == 0:
+		return ""
+	case !lost:
+		return s.Line("held, blocked(delete_disks): "+slots+" would go, and what is on the disks with it: to give that up, apply with --delete-disks --reason WHY", Warn)
+	case would:
+		return s.Line("the disks of "+slots+" would be given up: everything on them would be lost for good", Bad)
 	}
-	return ""
+	return s.Line("the disks of "+slots+" are given up: everything on them is lost for good", Bad)
 }

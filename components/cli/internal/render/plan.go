@@ -2,11 +2,13 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"cadre.dev/client"
 	"cadre.dev/client/tell"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -21,12 +23,22 @@ func Plan(s Style, p rollout.Plan, now time.Time) string {
 		Field{"now", Cell{p.Message, Plain}},
 	))
 	b.WriteString(Warnings(s, p.Warnings))
-	if len(p.Actions) == 0 {
+	switch {
+	case len(p.Actions) > 0:
+		b.WriteString("\n" + actions(s, p, now))
+	case settled(p):
 		b.WriteString("nothing to do: every slot is where it should be\n")
-		return b.String()
+	default:
+		b.WriteString(s.Line(strings.TrimSuffix("nothing begins now: "+p.Message, ": "), Warn))
 	}
-	b.WriteString("\n" + actions(s, p, now))
 	return b.String()
+}
+
+// settled: every slot is available. One that is not may wait for its time to be healed, or for a
+// person; and those of a group that is being deleted are on their way out.
+func settled(p rollout.Plan) bool {
+	leaves := func(i group.InstanceStatus) bool { return i.State != "Available" }
+	return p.Status.Available >= p.Status.Replicas && !slices.ContainsFunc(p.Status.Instances, leaves)
 }
 
 // Warnings are printed one per line.

@@ -41,6 +41,22 @@ func TestExtraSlotsAreTold(t *testing.T) {
 	}
 }
 
+// Only a group whose slots are all available is said to need nothing: one that is about to be healed,
+// or is being deleted, has no step either.
+func TestR2_AnIdlePlanSaysWhatItWaitsFor(t *testing.T) {
+	down := []group.InstanceStatus{{Slot: "web-0", State: "Available"}, {Slot: "web-1", State: "Unavailable"}}
+	going := []group.InstanceStatus{{Slot: "web-0", State: "Condemned"}}
+	for want, p := range map[string]rollout.Plan{
+		"nothing to do: every slot is where it should be\n": {Message: "2 of 2", Status: group.Status{Replicas: 2, Available: 2, Instances: down[:1]}},
+		"nothing begins now: waits for web-1: silent\n":     {Message: "waits for web-1: silent", Status: group.Status{Replicas: 2, Available: 1, Instances: down}},
+		"nothing begins now: it is being deleted\n":         {Message: "it is being deleted", Status: group.Status{Instances: going}},
+	} {
+		if text := Plan(Style{}, p, time.Unix(0, 0)); !strings.HasSuffix(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
 // Foreign text must not drive the terminal.
 func TestControlCharactersAreNotPrinted(t *testing.T) {
 	text := Style{}.Table([]string{"A"}, [][]Cell{{C("x\x1b[2J\ny\u009b")}})

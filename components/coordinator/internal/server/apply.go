@@ -162,7 +162,7 @@ func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
 func (c *caller) pinHeld(name string, one group.InstanceSettings) (why string, waits bool) {
 	record, recorded := c.view.Revisions[one.PinnedRevision]
 	if !recorded {
-		return fmt.Sprintf("revision %s is not recorded any more, or never was: use one of `cadre rollout history %s`, or the one that the slot runs: `cadre instance describe %s`",
+		return fmt.Sprintf("revision %s is not recorded any more, or never was: use one of `cadre rollout history %s -o json`, or the one that the slot runs: `cadre instance describe %s`",
 			one.PinnedRevision, name, group.SlotName(name, one.Ordinal)), false
 	}
 	d := c.view.Gate.Groups[name].Value.Judge(one.PinnedRevision, group.Content(record.Value.Template), record.Value.ComposeHash)

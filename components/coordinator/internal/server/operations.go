@@ -45,21 +45,25 @@ func (s *Server) CancelRequest(ctx context.Context, req *apiv1.CancelRequestRequ
 	if err != nil {
 		return nil, err
 	}
-	id := req.GetRequestId()
-	q, ok := all.view.Queue[id]
-	if !ok || !all.mayKnow(q.Value) {
-		if op, err := all.find(id); err == nil && op.Request == id {
-			return nil, status.Errorf(codes.FailedPrecondition, "request %s is carried out already: `cadre operation show %s`", id, op.ID)
+	typed := req.GetRequestId()
+	q, ok, err := all.request(typed)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if op, err := all.find(typed); err == nil && strings.HasPrefix(op.Request, typed) {
+			return nil, status.Errorf(codes.FailedPrecondition, "request %s is carried out already: `cadre operation show %s`", op.Request, op.ID)
 		}
 		return &apiv1.CancelRequestResponse{}, nil
 	}
+	id := q.ID
 	c, err := s.decider(ctx, store.QueuePrefix, "request_id", id)
 	if err != nil {
 		return nil, err
 	}
 	changed, err := c.remove(ctx, store.QueueKey(id))
 	if changed && err == nil {
-		s.cfg.Log.Info("request taken back", "request", id, "kind", q.Value.Kind, "slot", q.Value.Slot, "by", c.by)
+		s.cfg.Log.Info("request taken back", "request", id, "kind", q.Kind, "slot", q.Slot, "by", c.by)
 	}
 	return &apiv1.CancelRequestResponse{Changed: changed}, err
 }
@@ -82,16 +86,15 @@ func (s *Server) GetOperation(ctx context.Context, req *apiv1.GetOperationReques
 		return nil, err
 	}
 	out := &apiv1.GetOperationResponse{}
-	if q, ok := all.view.Queue[req.GetOperation()]; ok && all.mayKnow(q.Value) {
-		if out.RequestJson, err = encode(q.Value); err != nil {
-			return nil, err
+	op, err := all.find(req.GetOperation())
+	// A beginning may be that of a request as well, and of another one than is carried out.
+	if q, ok, asked := all.request(req.GetOperation()); asked == nil && ok && (err != nil || op.Request == q.ID) {
+		text, failed := encode(q)
+		if out.RequestJson = text; failed != nil || err != nil {
+			return out, failed // it waits
 		}
 	}
-	op, err := all.find(req.GetOperation())
 	if err != nil {
-		if out.RequestJson != nil {
-			return out, nil // it waits
-		}
 		return nil, err
 	}
 	out.OperationJson, err = encode(op)
@@ -190,14 +193,35 @@ func (k known) groupOf(q store.QueueRequest) string {
 	return cmp.Or(q.Group, k.view.Slots[q.Slot].Value.Group)
 }
 
-// find gives the Operation with the id, or the only one whose id begins so.
+// request gives what waits in the queue by its id, or by a beginning that no other one has.
+func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
+	if one, there := k.view.Queue[id]; there && k.mayKnow(one.Value) {
+		return one.Value, true, nil
+	}
+	if len(id) < minPrefix {
+		return q, false, nil
+	}
+	n := 0
+	for _, one := range k.waiting("") {
+		if strings.HasPrefix(one.ID, id) {
+			q, n = one, n+1
+		}
+	}
+	if n > 1 {
+		return q, false, status.Errorf(codes.InvalidArgument, "request_id: %.140q is the beginning of %d requests: give more of it", id, n)
+	}
+	return q, n == 1, nil
+}
+
+// find gives the Operation with the id, the one that carries out the request with it, or the only
+// one of which either begins so.
 func (k known) find(id string) (operation.Operation, error) {
 	var found []operation.Operation
 	for _, op := range k.operations {
 		if op.ID == id || op.Request == id && id != "" {
 			return op, nil
 		}
-		if len(id) >= minPrefix && strings.HasPrefix(op.ID, id) {
+		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || strings.HasPrefix(op.Request, id)) {
 			found = append(found, op)
 		}
 	}

@@ -129,9 +129,32 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 	if got := waiting(""); !slices.Equal(got, []string{"two"}) {
 		t.Errorf("%v wait", got)
 	}
+	for _, id := range []string{"restart-0f3a11", "restart-0f3a22"} {
+		if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for typed, want := range map[string]codes.Code{"restart-0f3a": codes.InvalidArgument, "res": codes.OK, "restart-77": codes.OK} {
+		if out, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); status.Code(err) != want || out.GetChanged() {
+			t.Errorf("%s: %v, %v, want %v and no change", typed, out, err, want)
+		}
+	}
+	if out, err := a.GetOperation(ctx, &apiv1.GetOperationRequest{Operation: "restart-0f3a1"}); err != nil || !strings.Contains(string(out.GetRequestJson()), "restart-0f3a11") {
+		t.Errorf("the beginning of what waits: %v, %v", out, err)
+	}
+	for _, typed := range []string{"restart-0f3a1", "restart-0f3a"} { // the second one is the only one by then
+		if out, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); err != nil || !out.GetChanged() {
+			t.Errorf("%s: %v, %v", typed, out, err)
+		}
+	}
+	if got := waiting(""); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("%v wait", got)
+	}
 	put(a, t, store.OperationKey("r1.1.pg-0"), operation.Operation{ID: "r1.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "begun", Phase: operation.Draining, CreatedAt: time.Now()})
-	if _, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: "begun"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "r1.1.pg-0") {
-		t.Errorf("what is carried out: %v", err)
+	for _, typed := range []string{"begun", "begu"} {
+		if _, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "r1.1.pg-0") {
+			t.Errorf("what is carried out, by %s: %v", typed, err)
+		}
 	}
 	if _, err := a.CancelRequest(as(t.Context(), "00000000-0000-4000-8000-000000000bad"), &apiv1.CancelRequestRequest{RequestId: "two"}); err == nil {
 		t.Error("a stranger takes a request back")

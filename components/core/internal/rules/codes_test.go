@@ -24,7 +24,15 @@ var (
 	named    = regexp.MustCompile(`(?m)^(?:const |\t)((?:Hold|Condition|Cause)\w+) +(?:Cause )?= "(\w+)"`)
 	declared = regexp.MustCompile(`(?m)^\t(Code\w+) +Code = "([A-Z_]+)"`)
 	codeWord = regexp.MustCompile(`\b(?:Code\w+|[A-Z]{2,}(?:_[A-Z]+)*)\b`)
-	codeRow  = regexp.MustCompile("^\\| `(\\w+)` \\| (.*) \\|$")
+	// otherwise are names in the form of codes that no list has: reasons of conditions and of problems,
+	// answers of the door, and what stands in front of a text.
+	otherwise = []*regexp.Regexp{
+		regexp.MustCompile(`\b(?:Reason|Rule)(?::| =) +"([A-Z]+(?:_[A-Z]+)+)"`),
+		regexp.MustCompile(`(?m)^\tProblem\w+ += "([A-Z_]+)"`),
+		regexp.MustCompile(`"(DOOR_[A-Z_]+)"`),
+		regexp.MustCompile(`"([A-Z]{2,}(?:_[A-Z]+)+): `),
+	}
+	codeRow = regexp.MustCompile("^\\| `(\\w+)` \\| (.*) \\|$")
 )
 
 // rowsOf are the rows of a section of the page, by the name in the first column.
@@ -149,4 +157,24 @@ func TestR140_CodesAreOnThePage(t *testing.T) {
 			t.Errorf("%s: the page says that its class is %s, and it is %s", name, cells[0], want)
 		}
 	}
+}
+
+// The page has a row for each name of the same form that is no code of the list.
+func TestR140_OtherNamesAreOnThePage(t *testing.T) {
+	text, all := page(t, codesPage), code(t)
+	said := map[string]bool{}
+	for file, text := range all {
+		for _, form := range otherwise {
+			found := 0
+			for _, m := range form.FindAllStringSubmatch(text, -1) {
+				if found++; !policy.Code(m[1]).Known() {
+					said[m[1]] = true
+				}
+			}
+			if file == "core/policy/fold.go" && form == otherwise[1] && found < 5 {
+				t.Errorf("%d reasons of problems were found in %s: the search misses some", found, file)
+			}
+		}
+	}
+	same(t, "other names", rowsOf(t, text, "Other names"), said)
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"cadre.dev/client/tell"
 	"cadre.dev/demo/internal/rig"
 	"cadre.dev/figures"
 )
@@ -364,7 +365,7 @@ The cluster runs. Look around:
   bin/cadre instance restart postgres-2
 
 make up brings it back when the machine was off; make down removes it.
-`, r.ContextFile())
+`, tell.Word(r.ContextFile()))
 	return nil
 }
 

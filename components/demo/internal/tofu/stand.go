@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"cadre.dev/client/tell"
 	"cadre.dev/demo/internal/rig"
 )
 
@@ -127,25 +128,22 @@ func (s *Stand) writeSettings() error {
 		return err
 	}
 	text := "# . this file: cadre and tofu then know the cluster " + s.Name + ".\n"
-	text += "export PATH=" + quote(filepath.Join(s.Root, "bin")+":"+filepath.Dir(s.Program)) + ":\"$PATH\"\n"
+	text += "export PATH=" + tell.Word(filepath.Join(s.Root, "bin")+":"+filepath.Dir(s.Program)) + ":\"$PATH\"\n"
 	env := s.environment()
 	// Terraform takes these apart as a shell does.
-	given := "-state=" + quote(s.StateFile()) + " -var-file=" + quote(s.VarFile())
+	given := "-state=" + tell.Word(s.StateFile()) + " -var-file=" + tell.Word(s.VarFile())
 	for _, verb := range []string{"plan", "apply", "destroy"} {
 		env = append(env, "TF_CLI_ARGS_"+verb+"="+given)
 	}
 	for _, verb := range []string{"output", "show"} {
-		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+quote(s.StateFile()))
+		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+tell.Word(s.StateFile()))
 	}
 	for _, line := range env {
 		name, value, _ := strings.Cut(line, "=")
-		text += "export " + name + "=" + quote(value) + "\n"
+		text += "export " + name + "=" + tell.Word(value) + "\n"
 	}
 	return os.WriteFile(s.file("env"), []byte(text), 0o600)
 }
-
-// quote makes one word of text for a shell.
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (s *Stand) environment() []string {
 	return []string{"TF_CLI_CONFIG_FILE=" + s.file("settings.tfrc"), "TF_DATA_DIR=" + s.file("data"), "CHECKPOINT_DISABLE=1", "CADRE_CONTEXT=" + s.ContextFile()}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cadre.dev/client/tell"
 	"cadre.dev/demo/internal/rig"
 )
 
@@ -39,7 +40,7 @@ func TestTheEnvFileIsForAShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(out), "\n")
-	if lines[0] != s.ContextFile() || lines[1] != "-state="+quote(s.StateFile()) || !strings.HasPrefix(lines[2], filepath.Join(dir, "bin")+":/opt:") {
+	if lines[0] != s.ContextFile() || lines[1] != "-state="+tell.Word(s.StateFile()) || !strings.HasPrefix(lines[2], filepath.Join(dir, "bin")+":/opt:") {
 		t.Errorf("the shell has\n%s", out)
 	}
 }

@@ -131,7 +131,7 @@ func (x *ListOperationsResponse) GetRequestsJson() [][]byte {
 
 type CancelRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The request's id.
+	// The request's id, or a beginning of it that no other one has.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -221,8 +221,8 @@ func (x *CancelRequestResponse) GetChanged() bool {
 
 type GetOperationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An Operation, the beginning of its id that no other one has, or the id of the
-	// request that it carries out.
+	// An Operation, the request that it carries out or that waits, or the beginning of such an id
+	// that no other one has.
 	Operation     string `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
