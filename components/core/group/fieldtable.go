@@ -127,7 +127,7 @@ var fields = []Field{
 	{Path: "secret.rotate", Class: ActionRefresh, Default: "`manual`", Range: "at least `1h`", Line: "`manual`, or how long a value is used."},
 	{Path: "secret.pooler_routes", Class: ActionRefresh, Line: "Routes of other groups whose pooler, in this group's CVMs, may log in at the database with the secret."},
 
-	{Path: "not_secret", Class: ActionNone, Line: "Entries of `env`, `meta` and `settings` that look like secrets and are none, such as `template.env.TOKEN_URL`."},
+	{Path: "not_secret", Class: ActionNone, Line: "Names of entries of `env`, `meta`, `metadata` and `settings` that look like secrets and are none, such as `SESSION_TOKEN`."},
 	{Path: "meta", Class: ActionRefresh, Range: "64 KiB in all", Line: "Handed to the workload as `CADRE_META_<KEY>`; not part of the revision."},
 
 	{Path: "instance", Line: "Settings of one slot. They are not part of the revision and, but for `env` and `pinned_revision`, take effect at once."},

@@ -52,12 +52,14 @@ func judge(w written, diags *diag.Diagnostics) {
 // restsOn names, by the first word of a problem's path, what else the rule looks at.
 var restsOn = map[string][]string{
 	"replicas":      {"workload", "update_policy"},
-	"update_policy": {"replicas", "workload", "lifecycle_hook"},
+	"without":       {"name", "replicas"},
+	"update_policy": {"replicas", "without", "name", "workload", "lifecycle_hook"},
 	"template":      {"not_secret"}, "meta": {"not_secret"}, "workload": {"not_secret"},
-	"not_secret":     {"template", "meta", "workload"},
+	"instance":       {"template", "not_secret"},
+	"not_secret":     {"template", "meta", "workload", "instance"},
 	"lifecycle_hook": {"template"}, "health_check": {"template"},
 	"auto_healing_policies": {"health_check"}, "restart_policy": {"auto_healing_policies"},
-	"secret": {"workload"}, "backend": {"secret", "name"}, "route": {"backend", "workload"}, "consul_permissions": {"name"},
+	"secret": {"workload", "name"}, "backend": {"secret", "name"}, "route": {"backend", "workload", "name"}, "consul_permissions": {"name"},
 }
 
 // judged: everything is known that a problem at path follows from.

@@ -43,6 +43,15 @@ func markBlock(text string) schema.SingleNestedBlock {
 	}
 }
 
+// setMark puts the block of a kind, or takes it out.
+func (m *instance) setMark(kind client.MarkKind, said types.Object) {
+	if kind == client.MarkDrain {
+		m.Drain = said
+		return
+	}
+	m.Protect = said
+}
+
 // marks are the blocks of m. A configuration has one of them at most; an import may find both.
 func (m instance) marks() []slotMark {
 	return []slotMark{{client.MarkProtect, m.Protect}, {client.MarkDrain, m.Drain}}
@@ -108,6 +117,14 @@ func (k slotMark) refuseOver(slot string, had slotMark, diags *diag.Diagnostics)
 		fmt.Sprintf("until: %s has passed, and the mark is gone by itself. Take the block out, or give it more time.", k.text("until").ValueString()))
 }
 
+// refuseOverMarks refuses marks that the plan would set and that have ended.
+func (m instance) refuseOverMarks(had instance, diags *diag.Diagnostics) {
+	before := had.marks()
+	for i, k := range m.marks() {
+		k.refuseOver(m.slot(), before[i], diags)
+	}
+}
+
 // stands reports whether the mark is the one that is said.
 func (k slotMark) stands(found client.SlotMark) bool {
 	until, err := k.until()
@@ -165,8 +182,8 @@ func blockOf(m client.SlotMark) types.Object {
 	return types.ObjectValueMust(markAttributes, map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": until})
 }
 
-// unmark takes back the marks that this resource had set and sets no more.
-func (r *instanceResource) unmark(ctx context.Context, cl *client.Client, want, had instance, lost func(error)) error {
+// unmark takes back the marks that this resource had set and sets no more, in left too.
+func (r *instanceResource) unmark(ctx context.Context, cl *client.Client, want, had instance, left *instance, lost func(error)) error {
 	now := want.marks()
 	for i, k := range had.marks() {
 		if k.said.IsNull() || !now[i].said.IsNull() {
@@ -179,19 +196,20 @@ func (r *instanceResource) unmark(ctx context.Context, cl *client.Client, want, 
 		if err != nil {
 			return err
 		}
+		left.setMark(k.kind, types.ObjectNull(markAttributes))
 	}
 	return nil
 }
 
 // mark sets what is said of the slot, unless it stands, and waits until it is drained where
-// that is said.
-func (r *instanceResource) mark(ctx context.Context, cl *client.Client, want instance, lost func(error)) error {
+// that is said. left gets what it set.
+func (r *instanceResource) mark(ctx context.Context, cl *client.Client, want instance, left *instance, lost func(error)) error {
 	for _, k := range want.marks() {
 		if k.said.IsNull() {
 			continue
 		}
 		err := client.Poll(ctx, func(ctx context.Context) (bool, error) {
-			err := k.set(ctx, cl, want.Group.ValueString(), want.slot())
+			err := k.set(ctx, cl, want, left)
 			return err == nil, err
 		}, lost)
 		if err != nil {
@@ -204,12 +222,14 @@ func (r *instanceResource) mark(ctx context.Context, cl *client.Client, want ins
 	return drained(ctx, cl, want.slot(), lost)
 }
 
-func (k slotMark) set(ctx context.Context, cl *client.Client, group, slot string) error {
-	standing, err := cl.Marks(ctx, group)
+func (k slotMark) set(ctx context.Context, cl *client.Client, want instance, left *instance) error {
+	slot := want.slot()
+	standing, err := cl.Marks(ctx, want.Group.ValueString())
 	if err != nil {
 		return err
 	}
-	if at := k.find(standing, slot); at >= 0 && k.stands(standing[at]) {
+	at := k.find(standing, slot)
+	if at >= 0 && k.stands(standing[at]) {
 		return nil
 	}
 	until, err := k.until()
@@ -223,6 +243,11 @@ func (k slotMark) set(ctx context.Context, cl *client.Client, group, slot string
 		}
 	}
 	_, err = cl.Mark(ctx, k.kind, slot, length, k.text("reason").ValueString())
+	// A new resource that fails takes back what it set. A mark that stood before, for another
+	// reason, was set by another hand that still means it.
+	if mayStand(err) && (at < 0 || !left.ID.IsNull()) {
+		left.setMark(k.kind, k.said)
+	}
 	return err
 }
 

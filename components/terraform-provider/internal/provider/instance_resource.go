@@ -73,7 +73,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain` and `protect` are an operator's marks on it. Destroying it takes all but the preserved disk back and changes nothing else: the slot is the group's.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain` and `protect` are an operator's marks on it. Destroying it takes all but the preserved disk back: the slot is the group's, and a plan says which steps that makes.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -109,10 +109,14 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 
 // ModifyPlan says what updating the slot would do, and refuses what cannot be.
 func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	var had, want instance
+	if !req.State.Raw.IsNull() {
+		resp.Diagnostics.Append(req.State.Get(ctx, &had)...)
+	}
 	if req.Plan.Raw.IsNull() {
+		had.tellOfEnd(&resp.Diagnostics)
 		return
 	}
-	var want instance
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
 	if resp.Diagnostics.HasError() || want.Group.IsUnknown() || want.Ordinal.IsUnknown() {
 		return
@@ -121,8 +125,16 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		resp.Diagnostics.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("ordinal: is %d: must be 0 to %d", n, group.MaxReplicas-1))
 		return
 	}
-	r.refuseOverMarks(ctx, want, req, &resp.Diagnostics)
+	want.refuseOverMarks(had, &resp.Diagnostics)
 	r.claim(ctx, want, req, resp)
+	var configured types.String
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
+	moved := !had.ID.IsNull() && had.slot() != want.slot()
+	if moved { // it is replaced: the slot of before is given back, and nothing else says so
+		had.tellOfEnd(&resp.Diagnostics)
+	} else {
+		unended(ctx, want, configured, req, resp)
+	}
 	want.ID = types.StringValue(want.slot())
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), want.ID)...)
 	cl, err := r.connection.open()
@@ -137,9 +149,9 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	if !ok {
 		return
 	}
-	r.tellOfEnv(ctx, want, req, &resp.Diagnostics)
-	var configured types.String
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
+	if !moved {
+		want.tellOfSteps(had, v.Status.Target, i, &resp.Diagnostics)
+	}
 	if configured.IsNull() {
 		// Nothing is asked for: it stays where it is, or goes where its group takes it.
 		if !req.Plan.Raw.Equal(req.State.Raw) {
@@ -151,30 +163,6 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		return
 	}
 	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, tell.Arrow(i.Observed, want.Revision.ValueString())), updateText(v, i))
-}
-
-// refuseOverMarks refuses marks that the plan would set and that have ended.
-func (r *instanceResource) refuseOverMarks(ctx context.Context, want instance, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	var had instance
-	if !req.State.Raw.IsNull() {
-		diags.Append(req.State.Get(ctx, &had)...)
-	}
-	before := had.marks()
-	for i, k := range want.marks() {
-		k.refuseOver(want.slot(), before[i], diags)
-	}
-}
-
-// tellOfEnv says what a change of the slot's env costs.
-func (r *instanceResource) tellOfEnv(ctx context.Context, want instance, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
-	var had instance
-	if !req.State.Raw.IsNull() {
-		diags.Append(req.State.Get(ctx, &had)...)
-	}
-	if want.Env.IsNull() && had.Env.IsNull() || want.Env.Equal(had.Env) {
-		return
-	}
-	diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" is restarted for its env", "It is given other values, by the rules of an update of this slot alone, and stays at its revision.")
 }
 
 // updateText is what the coordinators would do with one slot.
@@ -206,7 +194,8 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	switch r.bring(ctx, &want, instance{}, timeout, &resp.Diagnostics) {
+	left := instance{Group: want.Group, Ordinal: want.Ordinal}
+	switch r.bring(ctx, &want, instance{}, &left, timeout, &resp.Diagnostics) {
 	case brought:
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
 		return
@@ -214,11 +203,11 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 		return
 	case failed:
 	}
-	// Nothing is recorded, and nobody would take the settings back that were written.
+	// Nothing is recorded, and nobody would take back what was written.
 	if cl := r.connection.use(&resp.Diagnostics); cl != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
-		r.takeBack(ctx, cl, want, &resp.Diagnostics)
+		r.takeBack(ctx, cl, left, &resp.Diagnostics)
 	}
 }
 
@@ -233,9 +222,15 @@ func (r *instanceResource) Update(ctx context.Context, req resource.UpdateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.bring(ctx, &want, had, timeout, &resp.Diagnostics) == brought {
+	left := had
+	if r.bring(ctx, &want, had, &left, timeout, &resp.Diagnostics) == brought {
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
+		resp.Diagnostics.Append(resp.Private.SetKey(ctx, unendedKey, nil)...)
+		return
 	}
+	// What was written is taken back by taking it out of the configuration, as if it had got there.
+	resp.Diagnostics.Append(resp.State.Set(ctx, left)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, unendedKey, []byte("true"))...)
 }
 
 // outcome is what came of bringing a slot to what is said of it.
@@ -252,8 +247,9 @@ const (
 
 // bring gives the slot its settings, updates it when a revision is asked for, and reads what
 // became of it. One slot of a group at a time: each finds the others in their places. One that
-// leads goes after those of the same run.
-func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) outcome {
+// leads goes after those of the same run. left is what the resource has written of its slot: it
+// begins as what it had, and holds also where the slot does not get there.
+func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, left *instance, timeout time.Duration, diags *diag.Diagnostics) outcome {
 	cl := r.connection.use(diags)
 	if cl == nil {
 		return failed
@@ -262,7 +258,7 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, had instan
 	err := turn.take(ctx)
 	for err == nil {
 		var again bool
-		if again, err = r.try(ctx, cl, turn, want, had, timeout, diags); err == nil && !again {
+		if again, err = r.try(ctx, cl, turn, want, had, left, timeout, diags); err == nil && !again {
 			turn.pass()
 			if diags.HasError() {
 				return failed
@@ -285,21 +281,21 @@ const goFirst = 3 * time.Second
 
 // try does what bring says, in the slot's turn. again: others went first, and it is the slot's
 // turn again; an error: the turn is gone, or, of a *takenError, nothing was written.
-func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *turn, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) (again bool, err error) {
+func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *turn, want *instance, had instance, left *instance, timeout time.Duration, diags *diag.Diagnostics) (again bool, err error) {
 	// The time is this slot's own, not that of those before it.
 	own, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var p progress
-	err = r.unmark(own, cl, *want, had, p.lost(own))
+	err = r.unmark(own, cl, *want, had, left, p.lost(own))
 	if err == nil {
-		err = r.settle(own, cl, *want, had, p.lost(own))
+		err = r.settle(own, cl, *want, had, left, p.lost(own))
 	}
 	if _, is := errors.AsType[*takenError](err); is {
 		return false, err
 	}
 	if err != nil {
 		if client.KindOf(err) == client.NotFound {
-			noSlot(*want, diags)
+			noSlot(ctx, cl, *want, diags)
 			return false, nil
 		}
 		addError(diags, "Slot "+want.slot()+" does not get its settings", err)
@@ -319,7 +315,7 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	if reached != nil && reached.OwnEnv == group.OwnEnvUnapplied && want.Drain.IsNull() {
 		diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" keeps the env that it has", "The values stand in the group's spec, and its CVM is given them by its next step: it is excluded from rollouts, below the partition, or waits for an update that nobody asked for. `cadre instance describe "+want.slot()+"` says when it has them.")
 	}
-	if err = r.mark(own, cl, *want, p.lost(own)); err != nil {
+	if err = r.mark(own, cl, *want, left, p.lost(own)); err != nil {
 		addError(diags, "Slot "+want.slot()+" does not get its marks", err)
 		return false, nil
 	}
@@ -333,7 +329,7 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	case err != nil:
 		addError(diags, "Slot "+want.slot()+" cannot be read", err)
 	case !found:
-		noSlot(*want, diags)
+		noSlot(ctx, cl, *want, diags)
 	}
 	return false, nil
 }
@@ -359,11 +355,6 @@ func (r *instanceResource) update(ctx context.Context, cl *client.Client, want, 
 		return nil, err
 	}
 	return &i, nil
-}
-
-func noSlot(m instance, diags *diag.Diagnostics) {
-	diags.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf(
-		"Group %s has no slot of ordinal %d: its ordinals go from 0 to its replicas - 1. Raise replicas of the group, or take this resource out.", m.Group.ValueString(), m.Ordinal.ValueInt64()))
 }
 
 func updateFailed(slot string, timeout time.Duration, last *client.View, err error, diags *diag.Diagnostics) {

@@ -146,9 +146,9 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 // settleTries bounds how often a write is tried again that another one came before.
 const settleTries = 5
 
-// settle writes the slot's own settings into the spec of its group, unless they stand there.
-// Kind NotFound: there is no such slot.
-func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, had instance, lost func(error)) error {
+// settle writes the slot's own settings into the spec of its group, unless they stand there, and
+// notes in left those that it wrote. Kind NotFound: there is no such slot.
+func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, had instance, left *instance, lost func(error)) error {
 	if !want.sets() && !had.sets() {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, 
 		if _, err := cl.Instance(ctx, want.slot()); err != nil {
 			return false, err
 		}
-		err := r.write(ctx, cl, want, had)
+		err := r.write(ctx, cl, want, had, left)
 		tries++
 		// Somebody else wrote the spec in between: it is read again. Who writes it all the
 		// time is to be heard of before the time is over.
@@ -174,7 +174,7 @@ func unless(passed bool, err error) error {
 }
 
 // write changes the settings of one slot in the stored spec, and nothing else.
-func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, had instance) error {
+func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, had instance, left *instance) error {
 	g, err := cl.Group(ctx, want.Group.ValueString())
 	if err != nil {
 		return err
@@ -196,7 +196,46 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 		spec.Instances = append(spec.Instances, now)
 	}
 	_, err = cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{ExpectedIndex: g.Index})
+	if mayStand(err) {
+		left.wrote(want, before, now)
+	}
 	return err
+}
+
+// mayStand: what was asked for with that answer is done, or nobody knows.
+func mayStand(err error) bool {
+	if err == nil {
+		return true
+	}
+	switch client.KindOf(err) {
+	case client.Invalid, client.Denied, client.NotFound, client.Conflict, client.Untrusted:
+		return false
+	case client.Internal, client.Unavailable, client.Timeout:
+	}
+	return true
+}
+
+// wrote takes those settings of want over that were written: what stood so before is another
+// hand's. One that want takes back stays until its step was seen.
+func (m *instance) wrote(want instance, before, now group.InstanceSettings) {
+	if !want.Metadata.IsNull() && !maps.Equal(before.Metadata, now.Metadata) {
+		m.Metadata = want.Metadata
+	}
+	if !want.Env.IsNull() && !maps.Equal(before.Env, now.Env) {
+		m.Env = want.Env
+	}
+	if !want.Excluded.IsNull() && before.ExcludeFromRollout != now.ExcludeFromRollout {
+		m.Excluded = want.Excluded
+	}
+	if !want.Unhealed.IsNull() && before.ExcludeFromHealing != now.ExcludeFromHealing {
+		m.Unhealed = want.Unhealed
+	}
+	if !want.Pinned.IsNull() && before.PinnedRevision != now.PinnedRevision {
+		m.Pinned = want.Pinned
+	}
+	if !want.PreservedState.IsNull() && before.PreservedState != now.PreservedState {
+		m.PreservedState = want.PreservedState
+	}
 }
 
 func equal(a, b group.InstanceSettings) bool {
@@ -225,9 +264,9 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 	}
 }
 
-// takeBack removes the settings that the resource gave its slot; a disk stays preserved.
+// takeBack removes the settings and marks that the resource gave its slot; a disk stays preserved.
 func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
-	had.PreservedState = types.ObjectNull(nil)
+	had.ID, had.PreservedState = types.StringValue(had.slot()), types.ObjectNull(nil)
 	if !had.sets() && !had.marked() {
 		return
 	}
@@ -239,9 +278,9 @@ func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had 
 	defer turn.pass()
 	ctx, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
-	gone := instance{Group: had.Group, Ordinal: had.Ordinal} // all else is null
+	gone, left := instance{Group: had.Group, Ordinal: had.Ordinal}, had // all else of gone is null
 	var p progress
-	if err := r.unmark(ctx, cl, gone, had, p.lost(ctx)); err != nil && client.KindOf(err) != client.NotFound {
+	if err := r.unmark(ctx, cl, gone, had, &left, p.lost(ctx)); err != nil && client.KindOf(err) != client.NotFound {
 		addError(diags, "Marks of slot "+had.slot()+" are not taken back", err)
 	}
 	g, err := cl.Group(ctx, had.Group.ValueString())
@@ -249,7 +288,7 @@ func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had 
 		return // they go with the group
 	}
 	if err == nil {
-		err = r.settle(ctx, cl, gone, had, p.lost(ctx))
+		err = r.settle(ctx, cl, gone, had, &left, p.lost(ctx))
 	}
 	if err != nil && client.KindOf(err) != client.NotFound {
 		addError(diags, "Settings of slot "+had.slot()+" are not taken back", err)

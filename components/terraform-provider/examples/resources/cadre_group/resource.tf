@@ -49,7 +49,7 @@ resource "cadre_group" "consul" {
     }
   }
 
-  # Accepted and checked, and NOT acted on yet.
+  # A slot that fails this check, or is silent, is restarted by itself, a few times.
   auto_healing_policies {
     health_check      = "ready"
     initial_delay_sec = 60
