@@ -141,6 +141,8 @@ type Config struct {
 	VIP func(slot string) (netip.Addr, bool)
 	// SlotAt is the inverse of VIP; nil knows nobody.
 	SlotAt func(vip netip.Addr) (slot string, ok bool)
+	// Members are the Slots that the group is to have, by its newest configuration; nil knows none.
+	Members func() []string
 	// Local is where the own member listens; the zero value is 127.0.0.1. Several
 	// members on one machine (tests) have one each.
 	Local netip.Addr
@@ -154,6 +156,9 @@ func New(cfg Config) (Driver, error) {
 	}
 	if cfg.SlotAt == nil {
 		cfg.SlotAt = func(netip.Addr) (string, bool) { return "", false }
+	}
+	if cfg.Members == nil {
+		cfg.Members = func() []string { return nil }
 	}
 	if !cfg.Local.IsValid() {
 		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 0, 1})
