@@ -32,3 +32,11 @@ func (a *Agent) slotAt(vip netip.Addr) (string, bool) {
 	}
 	return "", false
 }
+
+// members are the group's Slots by the configuration in force.
+func (a *Agent) members() []string {
+	if config, _ := a.config.Get(); config != nil {
+		return config.Members
+	}
+	return nil
+}

@@ -26,6 +26,8 @@ type consul struct {
 	base      string
 	tokenFile string
 	client    *http.Client
+	// members are the Slots that the group is to have.
+	members func() []string
 }
 
 var _ Driver = (*consul)(nil)
@@ -36,7 +38,7 @@ const consulTrailing = 250
 func newConsul(cfg Config) (Driver, error) {
 	c := &consul{
 		self: cfg.Self, base: "http://127.0.0.1:8500",
-		tokenFile: cfg.Settings["token_file"], client: newRESTClient(),
+		tokenFile: cfg.Settings["token_file"], client: newRESTClient(), members: cfg.Members,
 	}
 	err := refuseUnknown(cfg, "http_addr", "token_file")
 	if addr := cfg.Settings["http_addr"]; addr != "" {
@@ -159,9 +161,7 @@ func (c *consul) Drain(ctx context.Context) error {
 	if err := c.get(ctx, "/v1/operator/raft/configuration", header, &raft); err != nil {
 		return fmt.Errorf("%w: %w", ErrTransient, err)
 	}
-	return poll(ctx, consulCASPause, func(ctx context.Context) (bool, error) {
-		return c.keepVoters(ctx, header, len(raft.Servers))
-	})
+	return c.setMinQuorum(ctx, header, func(have int) int { return max(have, len(raft.Servers)) })
 }
 
 func (c *consul) CancelDrain(context.Context) error { return nil }

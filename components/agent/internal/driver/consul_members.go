@@ -17,8 +17,8 @@ func (c *consul) Join(context.Context, string) error { return nil }
 // Promote has nothing to do: autopilot gives a server its vote once it is stable.
 func (c *consul) Promote(context.Context, string, string) error { return nil }
 
-// Leave takes a server that is gone out of the gossip, so that its name is free for the next
-// one, and out of raft. One that lives is refused: it would be listed again at once, and a
+// Leave takes a server that is gone out of raft, and out of the gossip, so that its name is free
+// for the next one. One that lives is refused: it would be listed again at once, and a
 // forced leave of it stops it only for others. The last one beside this server is taken out of
 // raft while it lives, since nobody could decide it afterwards: within a minute it is listed
 // again without a vote, gets one ten seconds later, and is taken out anew if it is still there.
@@ -38,22 +38,39 @@ func (c *consul) Leave(ctx context.Context, slot, id string) error {
 	if listed && id != "" && peer.name() != slot && peer.name() != id {
 		return fmt.Errorf("%w: server %s is %s, not %s", ErrUnsafe, id, peer.Node, slot)
 	}
-	// First the gossip: the leader lists again who is in it.
-	if err := c.forget(ctx, header, slot, id, raft.leaves(peer) == c.self); err != nil {
+	failed, err := c.failed(ctx, header, slot, id, raft.leaves(peer) == c.self)
+	if err != nil {
 		return err
 	}
-	if !listed {
+	// First raft, which lists again only who lives. Once the gossip has forgotten the name, a vote
+	// that is left stands under an id of which nobody knows whose it is, and nobody may ask again.
+	if listed {
+		if err := c.lowerMinQuorum(ctx, header, len(raft.Servers)-1); err != nil {
+			return err
+		}
+		if err := c.removePeer(ctx, header, peer.ID); err != nil {
+			return err
+		}
+	}
+	if !failed {
 		return nil
 	}
-	return c.removePeer(ctx, header, peer.ID)
+	return c.put(ctx, http.MethodPut, "/v1/agent/force-leave/"+url.PathEscape(slot)+"?prune=1", header)
 }
 
-// forget takes slot's server out of the gossip. One that came under its name since has another
-// id, and stays; so does one that lives where it may.
-func (c *consul) forget(ctx context.Context, header http.Header, slot, id string, mayLive bool) error {
+// lowerMinQuorum takes back what Drain raised MinQuorum to, for servers that stay: with one above
+// their number autopilot never cleans up a dead server, however many come. It does not go below
+// what the group is to have: one that is replaced comes again.
+func (c *consul) lowerMinQuorum(ctx context.Context, header http.Header, servers int) error {
+	return c.setMinQuorum(ctx, header, func(have int) int { return min(have, max(servers, len(c.members()))) })
+}
+
+// failed: slot's server stands in the gossip and does not live. One that came under its name
+// since has another id, and stays; so does one that lives where it may.
+func (c *consul) failed(ctx context.Context, header http.Header, slot, id string, mayLive bool) (bool, error) {
 	var members []consulMember
 	if err := c.get(ctx, "/v1/agent/members", header, &members); err != nil {
-		return fmt.Errorf("%w: %w", ErrTransient, err)
+		return false, fmt.Errorf("%w: %w", ErrTransient, err)
 	}
 	named := func(name string) int {
 		return slices.IndexFunc(members, func(m consulMember) bool { return m.Name == name })
@@ -61,18 +78,18 @@ func (c *consul) forget(ctx context.Context, header http.Header, slot, id string
 	at := named(slot)
 	switch {
 	case named(c.self) < 0: // Consul leaves out what the token may not see
-		return fmt.Errorf("%w: whether %s lives is not known: the token of token_file lacks node_prefix \"\" with policy \"read\"", ErrUnsafe, slot)
+		return false, fmt.Errorf("%w: whether %s lives is not known: the token of token_file lacks node_prefix \"\" with policy \"read\"", ErrUnsafe, slot)
 	case at < 0, id != "" && members[at].Tags["id"] != id:
-		return nil
+		return false, nil
 	case members[at].Status == consulAlive && mayLive:
-		return nil
+		return false, nil
 	case members[at].Status == consulAlive:
-		return fmt.Errorf("%w: %s still takes part in the gossip: a server that lives comes back by itself", ErrUnsafe, slot)
+		return false, fmt.Errorf("%w: %s still takes part in the gossip: a server that lives comes back by itself", ErrUnsafe, slot)
 	}
-	return c.put(ctx, http.MethodPut, "/v1/agent/force-leave/"+url.PathEscape(slot)+"?prune=1", header)
+	return true, nil
 }
 
-// removePeer takes the server out of raft, if the gossip did not do so already.
+// removePeer takes the server out of raft, if nobody did so already.
 func (c *consul) removePeer(ctx context.Context, header http.Header, id string) error {
 	err := c.put(ctx, http.MethodDelete, "/v1/operator/raft/peer?id="+url.QueryEscape(id), header)
 	if err == nil {

@@ -32,9 +32,15 @@ func TestConsulServersLeave(t *testing.T) {
 		t.Fatalf("after refused changes: %v", err)
 	}
 
+	if err := c.drivers[lead].Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	c.procs[lost].kill()
 	c.leaves(t, lost, old)
 	c.leaves(t, lost, old)
+	if got := c.minQuorum(t); got != 2 {
+		t.Errorf("MinQuorum is %d with two servers", got)
+	}
 
 	// A new one, with another disk and the same name. One that comes within a second of the
 	// leave is listed when the leader next looks for such, once a minute.
@@ -114,6 +120,16 @@ func (c *realCluster) leaves(t *testing.T, lost int, id string) {
 		}
 		return errors.New("nobody leads")
 	})
+}
+
+// minQuorum is autopilot's.
+func (c *realCluster) minQuorum(t *testing.T) int {
+	t.Helper()
+	var config struct{ MinQuorum int }
+	if err := c.drivers[c.leader(t)].(*consul).get(t.Context(), "/v1/operator/autopilot/configuration", nil, &config); err != nil {
+		t.Fatal(err)
+	}
+	return config.MinQuorum
 }
 
 // id is what the leader knows that server by.

@@ -130,22 +130,28 @@ func (h consulHealth) followers(self string) (names []string) {
 	return names
 }
 
-// keepVoters raises autopilot's MinQuorum to servers, unless somebody changed
-// the configuration in between (not done, read again). Everything else in it is
-// kept as read.
-func (c *consul) keepVoters(ctx context.Context, header http.Header, servers int) (bool, error) {
+// setMinQuorum has autopilot's MinQuorum be what want makes of the one that stands there.
+func (c *consul) setMinQuorum(ctx context.Context, header http.Header, want func(have int) int) error {
+	return poll(ctx, consulCASPause, func(ctx context.Context) (bool, error) { return c.tryMinQuorum(ctx, header, want) })
+}
+
+// tryMinQuorum is setMinQuorum, unless somebody changed the configuration in between (not done,
+// read again). Everything else in it is kept as read.
+func (c *consul) tryMinQuorum(ctx context.Context, header http.Header, want func(have int) int) (bool, error) {
 	var config map[string]json.RawMessage
 	if err := c.get(ctx, "/v1/operator/autopilot/configuration", header, &config); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrTransient, err)
 	}
 	var have int
-	if err := json.Unmarshal(config["MinQuorum"], &have); err == nil && have >= servers {
+	_ = json.Unmarshal(config["MinQuorum"], &have) // one that is missing is 0
+	set := want(have)
+	if set == have {
 		return true, nil
 	}
 	cas := strings.TrimSpace(string(config["ModifyIndex"]))
 	delete(config, "ModifyIndex")
 	delete(config, "CreateIndex")
-	config["MinQuorum"] = json.RawMessage(strconv.Itoa(servers))
+	config["MinQuorum"] = json.RawMessage(strconv.Itoa(set))
 	status, answer, err := call(ctx, c.client, http.MethodPut,
 		c.base+"/v1/operator/autopilot/configuration?cas="+cas, header, config)
 	switch {

@@ -48,7 +48,8 @@ type View struct {
 	Learners []string
 	// MemberIDs are what the workload knows those two by, by Slot: one that comes under the
 	// same name after another has another id. A member of which the Slot is not known stands
-	// under its id. Nil for a workload without such ids.
+	// under its address where that tells the Slot, else under its id. Nil for a workload without
+	// such ids.
 	MemberIDs map[string]string
 	// Followers are those that this member, which leads, sees following it now, sorted: they
 	// live, whatever else is heard of them. Nil where it does not lead, or cannot tell.
@@ -141,6 +142,8 @@ type Config struct {
 	VIP func(slot string) (netip.Addr, bool)
 	// SlotAt is the inverse of VIP; nil knows nobody.
 	SlotAt func(vip netip.Addr) (slot string, ok bool)
+	// Members are the Slots that the group is to have, by its newest configuration; nil knows none.
+	Members func() []string
 	// Local is where the own member listens; the zero value is 127.0.0.1. Several
 	// members on one machine (tests) have one each.
 	Local netip.Addr
@@ -154,6 +157,9 @@ func New(cfg Config) (Driver, error) {
 	}
 	if cfg.SlotAt == nil {
 		cfg.SlotAt = func(netip.Addr) (string, bool) { return "", false }
+	}
+	if cfg.Members == nil {
+		cfg.Members = func() []string { return nil }
 	}
 	if !cfg.Local.IsValid() {
 		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 0, 1})
