@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,24 +19,55 @@ import (
 )
 
 // EnsureRevision records the content of the spec's Revision, with the document that was
-// judged for it. Before the group has a CVM there is no app
+// judged for it, and asks again for what the platform refused, also of a Revision that a Slot is
+// pinned to: no step asks for one that is refused. Before the group has a CVM there is no app
 // to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
-	target := seen.Asked.Target.Revision
-	if _, ok := v.Revisions[target]; ok && o.Refused()[target] == "" || !seen.Now.Complete() {
-		return false, nil
-	}
 	vm := anyInstance(seen, appOf(seen))
-	if vm == "" || !o.mayTry(target) {
+	if vm == "" || !seen.Now.Complete() {
 		return false, nil
 	}
-	p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: vm, To: target})
-	if err != nil {
-		// The plan goes on; each step is held back by the same check (R74).
-		o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", target, "error", err)
-		return false, nil
+	asked := o.toProvision(v, seen)
+	for _, revision := range slices.Sorted(maps.Keys(asked)) {
+		if !o.mayTry(revision) {
+			continue
+		}
+		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: cmp.Or(asked[revision], vm), To: revision})
+		if err != nil {
+			// The plan goes on; each step is held back by the same check (R74).
+			o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", revision, "error", err)
+			continue
+		}
+		if kept, err := o.keep(ctx, lease, v, seen.Spec.Name, revision, &p); err != nil || kept {
+			return kept, err
+		}
 	}
-	return o.keep(ctx, lease, v, seen.Spec.Name, target, &p)
+	return false, nil
+}
+
+// toProvision are the Revisions that the spec names and the platform has not taken, each with the CVM through
+// which it is asked, "" for any: a Slot's own where it is pinned, for what that has is not asked for.
+func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]string {
+	refused, target, through := o.Refused(), seen.Asked.Target.Revision, map[string]string{}
+	for _, own := range seen.Spec.Instances {
+		if pin := own.PinnedRevision; refused[pin] != "" {
+			through[pin] = instanceOf(seen, own.Ordinal)
+		}
+	}
+	if _, recorded := v.Revisions[target]; !recorded || refused[target] != "" {
+		through[target] = ""
+	}
+	return through
+}
+
+// instanceOf is the CVM of the Slot of an ordinal; "": none is known.
+func instanceOf(seen observe.Seen, ordinal int) string {
+	for _, s := range seen.Now.Slots {
+		if s.Ordinal == ordinal && s.Instance != nil {
+			return s.Instance.VMUUID
+		}
+	}
+	return ""
 }
 
 // retryProvision paces provisioning that the platform refuses.
