@@ -192,7 +192,7 @@ func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	text = fmt.Sprintf("max_unavailable is %d", limit)
 	if spare := w.spare(c.m, t); spare > 0 {
 		limit += spare
-		text += fmt.Sprintf(", %d extra slot(s) are available", spare)
+		text += fmt.Sprintf(", %d extra %s available", spare, pick(spare == 1, "slot is", "slots are"))
 	}
 	if c.m.extra {
 		limit++
