@@ -19,7 +19,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return next, nil
 	}
 	switch op.CallOutcome {
-	case OutcomeBusy, OutcomeNotMade:
+	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
 		return op.retryBusy(f, now)
 	case OutcomeDone:
 		return op.nextPart(f, now)
@@ -49,7 +49,7 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 		op.VMUUID, op.InstanceID = orElse(op.VMUUID, c.VMUUID), orElse(op.InstanceID, c.InstanceID)
 		return op.accepted(f, now), nil
 	case OutcomeRefused:
-		return op.refused(c, now)
+		return op.refused(c, f, now)
 	case OutcomeBusy:
 		return op.because("the platform is busy: " + c.Message), nil
 	case OutcomeNotMade:
@@ -60,13 +60,17 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 }
 
 // refused ends the Operation: nothing happened on the platform, so the member
-// returns to service. A CVM that is gone is what Delete wanted (R68).
-func (op Operation) refused(c CallResult, now time.Time) (Operation, []Effect) {
+// returns to service. A CVM that is gone is what Delete wanted (R68). One that is out of its
+// set has no service to return to: the platform is asked again.
+func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []Effect) {
+	if op.isOut(f) {
+		return op.because("the platform refused, and is asked again, since " + op.Slot + " is out of its set already: " + c.Message), nil
+	}
 	return op.giveBack(Failed, CauseRefused, "the platform refused: "+c.Message, now)
 }
 
 // retryBusy asks again after a growing wait: a busy answer proves that there was
-// no effect.
+// no effect, and so does a refusal.
 func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
 	wait := min(time.Second<<min(op.Calls, 10), maxRetryWait)
 	if now.Sub(op.CallIssuedAt) < wait {
@@ -82,7 +86,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		return next, effects
 	}
 	if reason, out := op.outOfSet(f); !out {
-		return op.leave(f, now).because(reason).overdue(f, now)
+		return op.leave(f, now).because(reason).overdueInSet(f, now)
 	}
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil // by a call before the last one, or by somebody else
@@ -101,7 +105,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if reason, ok := op.mayAct(f); !ok {
 		switch {
 		case op.touched():
-			return op.because("the call had no effect; "+reason).overdue(f, now)
+			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
 		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):
 			return op.callOff(f.unsafe(), reason, now)
 		}

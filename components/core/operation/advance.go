@@ -195,7 +195,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		switch {
 		case op.touched():
 			// Half of the change is there: it waits as long as a boot may take.
-			return op.because(reason).overdue(f, now)
+			return op.because(reason).overdueInSet(f, now)
 		case !now.Before(op.DrainDeadline):
 			return op.callOff(f.unsafe(), reason, now)
 		}

@@ -52,6 +52,25 @@ func (op Operation) Leaving() bool {
 	return op.Leaves && !op.Phase.Ended() && !made
 }
 
+// isOut: the member was told to leave, as far as anybody knows it did, and its CVM is still there. As it
+// is it never serves again: the step is the only one that helps it, so it neither fails nor ends.
+func (op Operation) isOut(f Facts) bool {
+	out := f.Set == SetAbsent || f.Set == SetUnknown
+	return out && op.Leaving() && len(op.Applied) == 0 && op.VMUUID != ""
+}
+
+// overdueInSet fails at the healthy deadline a step whose member is in its set all the same. One that is out
+// of it has the whole time anew, for when it is listed again.
+func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
+	if op.isOut(f) {
+		if !now.Before(op.HealthyDeadline) {
+			op.HealthyDeadline = now.Add(f.Limits.Healthy)
+		}
+		return op, nil
+	}
+	return op.overdue(f, now)
+}
+
 // leave records that the others are to take the member out of their set. From here on it
 // cannot be called off: the member may be out already.
 func (op Operation) leave(f Facts, now time.Time) Operation {

@@ -177,3 +177,49 @@ func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
 		t.Errorf("never let out: %s %s", op.Phase, op.Cause)
 	}
 }
+
+// Who is out of its set never serves again as it is: whatever holds its step, that neither ends by itself nor
+// by one refusal, and has the whole time anew where the set lists it again.
+func TestR49_WhoIsOutIsNotGivenUp(t *testing.T) {
+	hour := leavingAt.Add(time.Hour)
+	for _, k := range []Kind{Delete, Replace} {
+		told, _ := Advance(leavingOp(k), leavingFacts(SetListed, true), leavingAt)
+		for _, word := range []SetWord{SetAbsent, SetUnknown} {
+			f := leavingFacts(word, true)
+			f.Safe, f.SafeReason = false, "another one is down"
+			op, effects := Advance(told, f, hour)
+			if op.Phase != Drained || len(effects) != 0 {
+				t.Errorf("%s, %s: held for long: %s, %d effects", k, word, op.Phase, len(effects))
+			}
+			if op, _ = Advance(op, leavingFacts(SetListed, true), hour.Add(time.Second)); op.Phase != Drained {
+				t.Errorf("%s, %s: listed again: %s: %s", k, word, op.Phase, op.Reason)
+			}
+		}
+		f := leavingFacts(SetAbsent, true)
+		op, _ := Advance(told, f, leavingAt)
+		f.Call = &CallResult{Number: 1, Outcome: OutcomeRefused, Message: "403"}
+		op, _ = Advance(op, f, leavingAt)
+		f.Call = nil
+		if op.Phase != Acting || !strings.Contains(op.Reason, "403") {
+			t.Fatalf("%s: refused: %s: %s", k, op.Phase, op.Reason)
+		}
+		if next, effects := Advance(op, f, leavingAt.Add(time.Second)); len(effects) != 0 {
+			t.Errorf("%s: refused a moment ago: %s, %d effects", k, next.Phase, len(effects))
+		}
+		held := f
+		held.Safe = false
+		if next, _ := Advance(op, held, hour); next.Phase != Acting {
+			t.Errorf("%s: refused, and held for long: %s", k, next.Phase)
+		}
+		if _, effects := Advance(op, f, leavingAt.Add(2*time.Second)); len(effects) != 1 || effects[0].Number != 2 {
+			t.Errorf("%s: asked again: %d effects", k, len(effects))
+		}
+		// One that is in its set still serves on.
+		in, _ := Advance(leavingOp(k), leavingFacts(SetListed, false), leavingAt)
+		f = leavingFacts(SetListed, false)
+		f.Call = &CallResult{Number: 1, Outcome: OutcomeRefused, Message: "403"}
+		if in, _ = Advance(in, f, leavingAt); in.Phase != Failed || in.Cause != CauseRefused {
+			t.Errorf("%s: refused, and in its set: %s %s", k, in.Phase, in.Cause)
+		}
+	}
+}

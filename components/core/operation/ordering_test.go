@@ -130,14 +130,15 @@ func TestWhatCameToNothing(t *testing.T) {
 		"called off":                         {Operation{Phase: Aborted}, true, true},
 		"refused":                            {Operation{Phase: Failed, Cause: CauseRefused}, true, true},
 		"resolved as failed":                 {Operation{Phase: Failed, Cause: CauseResolved}, true, true},
-		"late":                               {Operation{Phase: Failed, Cause: CauseDeadline}, false, false},
+		"late":                               {Operation{Phase: Failed, Cause: CauseDeadline, Entered: entered(Booting)}, false, false},
 		"at work":                            {Operation{Phase: Acting, Cause: CauseRefused}, false, false},
 		"done":                               {Operation{Phase: Done}, false, false},
 		"refused after half of it":           {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartResources}}, false, false},
 		"called off after it began to go":    {Operation{Phase: Aborted, Leaves: true}, false, false},
-		"a refresh that no boot proved":      {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true}, false, true},
+		"never let out of its set":           {Operation{Phase: Failed, Cause: CauseDeadline, Leaves: true}, false, false},
+		"a refresh that no boot proved":      {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true, Entered: entered(Booting)}, false, true},
 		"a refresh at work":                  {Operation{Phase: Booting, Refresh: true}, false, false},
-		"a refresh that was proved, and ...": {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true, Entered: entered(Joining)}, false, false},
+		"a refresh that was proved, and ...": {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true, Entered: entered(Booting, Joining)}, false, false},
 	} {
 		c.op.From, c.op.To = "A", "B"
 		if got := c.op.CameToNothing(); got != c.nothing {
@@ -195,7 +196,7 @@ func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 	}
 }
 
-// TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused or called off spends
+// TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused, called off or never asked for spends
 // neither the one replacement nor an attempt; what was made, or gave the old CVM up, does.
 func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -207,7 +208,9 @@ func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 		"refused, and out of its set": {Operation{Phase: Failed, Cause: CauseRefused, Leaves: true, Calls: 1}, true},
 		"called off as unsafe":        {Operation{Phase: Aborted, Cause: CauseUnsafe, Calls: 4}, true},
 		"at work":                     {Operation{Phase: Booting, Calls: 1}, false},
-		"late":                        {Operation{Phase: Failed, Cause: CauseDeadline, Calls: 1}, false},
+		"never let out of its set":    {Operation{Phase: Failed, Cause: CauseDeadline, Leaves: true}, true},
+		"late":                        {Operation{Phase: Failed, Cause: CauseDeadline, Applied: []Part{PartCreate}, Calls: 1, Entered: entered(Booting)}, false},
+		"another one's CVM, late":     {Operation{Phase: Failed, Cause: CauseDeadline, Entered: entered(Booting)}, false},
 		"done":                        {Operation{Phase: Done, Calls: 1}, false},
 		"refused after the old one":   {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartDelete}, Calls: 2}, false},
 		"a restart":                   {Operation{Kind: Restart, Phase: Aborted}, false},

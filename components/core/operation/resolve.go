@@ -41,9 +41,10 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 func (op Operation) CameToNothing() bool { return !op.Leaves && op.MadeNothing() }
 
 // MadeNothing reports that op ended without any effect on its CVM. It may have taken the member out
-// of its set.
+// of its set, and waited in vain for that.
 func (op Operation) MadeNothing() bool {
-	return len(op.Applied) == 0 && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved))
+	waited := op.Cause == CauseDeadline && op.Entered[Booting].IsZero() // no call of it had an effect
+	return len(op.Applied) == 0 && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved || waited))
 }
 
 // OwnEnvAfter names the values of env of its own that the Slot's CVM was given last, where that
@@ -57,7 +58,7 @@ func (op Operation) OwnEnvAfter(given string) string {
 
 // HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended; op is as it is
 // recorded with it, once. The one replacement of a Slot is spent by that which was made, not by a creation that
-// was refused or called off: another one may be taken. Nor is that one of the restarts. Of what runs another
+// was refused, called off or never came to be: another one may be taken. Nor is that one of the restarts. Of what runs another
 // Revision nothing is counted.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 	if op.Kind == Update && op.Phase == Done && !op.Refresh && !op.ForEnv {

@@ -318,5 +318,8 @@ func lagText(r *Report) string {
 	return ""
 }
 
+// plural is word for n of what it names.
+func plural(n int, word string) string { return pick(n == 1, word, word+"s") }
+
 // short is d for people: whole seconds, at least one.
 func short(d time.Duration) string { return max(d.Round(time.Second), time.Second).String() }

@@ -61,14 +61,15 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 // heldAnyway: the Slot would be given what it may not have: nobody approved it, the rollout failed
 // with it, or the platform refuses it. A service is restarted at what runs.
 func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
-	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[w.target] != ""
+	to := w.pinOrTarget(r.Ordinal)
+	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[to] != ""
 	switch {
 	case q.Kind == RequestRestart && q.Service != "":
 		return false
 	case q.Kind == RequestRestart:
-		return (failed || !w.gate(w.target).Allowed) && w.stepOf(r) != group.ActionNone
+		return (failed || !w.gate(to).Allowed) && w.stepOf(r) != group.ActionNone
 	case q.Kind == RequestReplace:
-		return !w.gate(w.target).Allowed && w.stepOf(r) != group.ActionNone
+		return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
 	}
 	return true // it takes nothing away
 }

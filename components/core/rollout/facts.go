@@ -210,6 +210,7 @@ func (w *world) serves(m *member) bool { return m.ready || w.view.healthy[m.slot
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
 	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh, service: op.Service}
+	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent
 	if op.Sick || op.WasUnavailable {
 		c.broken = w.brokenness(m)
 	} else {
@@ -252,7 +253,7 @@ func (w *world) budgetAgain(c candidate, l look) []Hold {
 	n, some := w.others(c.m, l.taken)
 	limit, text := w.budget(c, l.taken)
 	back := l.op.Phase == operation.Recorded && c.broken == whole
-	if n+1 <= limit || l.op.WasUnavailable && !back || c.kind == operation.Delete || w.spared(c, l.op) {
+	if n+1 <= limit || l.op.WasUnavailable && !back || c.kind == operation.Delete || c.left || w.spared(c, l.op) {
 		return nil
 	}
 	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}

@@ -424,8 +424,8 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 		return nil
 	}
 	if w.spent(m, rung{c.kind, c.service}) {
-		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: %s",
-			n, m.slot, m.record.Heals.LastWhy, wayOut(m))}
+		return []Hold{hold(HoldQuarantined, "%d %s to heal %s did not last (%s), and no more are made: %s",
+			n, plural(n, "attempt"), m.slot, m.record.Heals.LastWhy, wayOut(m))}
 	}
 	since, why := m.record.Heals.LastAt, ""
 	for _, op := range m.healed {

@@ -122,6 +122,9 @@ const (
 	HoldSharedCause = "shared_cause"
 	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.
 	HoldUnadopted = "unadopted"
+	// HoldOutOfSet: the set does not know the member any more, and no step is under way that would make
+	// it anew.
+	HoldOutOfSet = "out_of_set"
 	// HoldScaleInOrder: the highest ordinal goes first, one at a time (R109).
 	HoldScaleInOrder = "scale_in_order"
 )

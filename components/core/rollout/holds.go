@@ -75,7 +75,7 @@ func (w *world) undecided(op *operation.Operation) bool {
 		return false
 	}
 	switch op.CallOutcome {
-	case operation.OutcomeBusy, operation.OutcomeNotMade, operation.OutcomeDone:
+	case operation.OutcomeBusy, operation.OutcomeNotMade, operation.OutcomeDone, operation.OutcomeRefused:
 		return false
 	}
 	return op.CallOutcome == operation.OutcomeUnknown || w.now.Sub(op.CallIssuedAt) > w.t.MaxCallTimeout
@@ -96,6 +96,9 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldInstanceMissing,
 			"the CVM of %s (%s) is gone from the platform, and its disk with it; to have a new one made: cadre instance replace %s",
 			m.slot, orWord(m.record.VMUUID, m.record.InstanceID), m.slot))
+	case c.kind == operation.Replace && c.actor == operation.ActorScaling:
+		holds = append(holds, hold(HoldOutOfSet,
+			"%s was taken out of its workload's set, and does not come back with what is on its disk; to have it made anew: cadre instance replace %s", m.slot, m.slot))
 	case i != nil && m.record.VMUUID != i.VMUUID,
 		i != nil && m.record.InstanceID != "" && i.InstanceID != "" && m.record.InstanceID != i.InstanceID:
 		holds = append(holds, hold(HoldReplaced, "the platform shows CVM %s under the name of %s, which is bound to %s",
@@ -143,7 +146,8 @@ func (w *world) predecessor(m *member, t *taken) *member {
 	return nil
 }
 
-// holdsOfDisk: no disk goes that somebody may want.
+// holdsOfDisk: no disk goes that somebody may want. One that was given up when its member was told to
+// leave is not wanted back once that is out: who wants the Slot again gets another one.
 func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	slot := c.m.slot
 	if w.ending() {
@@ -157,7 +161,7 @@ func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 		return append(holds, hold(HoldPreservedState,
 			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))
 	}
-	if !w.givenUpDisk(slot) {
+	if !c.left && !w.givenUpDisk(slot) {
 		holds = append(holds, hold(HoldDeleteDisks,
 			"removing %s deletes its disk; give it up with --delete-disks, or raise replicas to keep the slot", slot))
 	}
@@ -202,7 +206,7 @@ func (w *world) holdsOfOthers(c candidate, l look) []Hold {
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
 		blocking = l.taken.order[0]
 	}
-	if blocking == nil || w.ending() {
+	if blocking == nil || c.left || w.ending() {
 		return nil
 	}
 	return []Hold{hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}

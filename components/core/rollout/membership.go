@@ -42,6 +42,13 @@ func (w *world) listed(m *member) bool {
 	return slices.Contains(w.view.voters, m.slot) || slices.Contains(w.view.learners, m.slot) || w.stillThere(m)
 }
 
+// ejected: m was a member and the set does not know it any more, while its CVM is there. Where the others
+// have to list a member before it starts, one that they took out never comes back with its disk.
+func (w *world) ejected(m *member) bool {
+	was := m.record.WasAvailableAt != "" && !m.joining() && !m.ready
+	return was && group.AddsMembers(w.spec) && !m.condemned && !m.missing() && m.seen.Instance != nil && w.inSet(m) == operation.SetAbsent
+}
+
 // stillThere: the incarnation of m that is to leave is listed, if only by its id. Consul
 // forgets the name of a server before its vote.
 func (w *world) stillThere(m *member) bool {

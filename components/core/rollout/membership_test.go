@@ -3,7 +3,9 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -355,4 +357,114 @@ func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
 	if got := changeOf(f.plan()); got != "" {
 		t.Errorf("an id that nobody has: %q", got)
 	}
+}
+
+// out takes ordinal i out of the set: its process ended for that.
+func (f *fixture) out(i int) *fixture {
+	f.down(i)
+	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+	for j := range f.obs.Slots {
+		if r := f.obs.Slots[j].Report; j != i && r != nil {
+			r.Voters = slices.DeleteFunc(slices.Clone(r.Voters), func(v string) bool { return v == f.obs.Slots[i].Slot })
+		}
+	}
+	return f
+}
+
+// Once its step took a member out of its set, its CVM serves nobody: who went down since is no reason to leave
+// the step half done, nor is that the Slot is wanted again.
+func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind operation.Kind
+		edit func(f *fixture)
+		safe bool
+	}{
+		"a replacement":                       {operation.Replace, func(*fixture) {}, true},
+		"a removal":                           {operation.Delete, func(f *fixture) { f.spec.Replicas, f.obs.DeleteDisks = 4, []string{"db-4"} }, true},
+		"a removal, and it is wanted again":   {operation.Delete, func(*fixture) {}, true},
+		"a removal whose disk is preserved":   {operation.Delete, func(f *fixture) { f.spec.PreservedState.Disk = "data" }, false},
+		"a replacement, and it is still in":   {operation.Replace, func(f *fixture) { f.votes() }, false},
+		"a replacement that nobody asked out": {operation.Replace, func(f *fixture) { f.rec.Operations[0].Leaves = false }, false},
+		"nobody tells who belongs to the set": {operation.Replace, func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower }, false},
+	} {
+		f := newFixture(5, "etcd").out(4)
+		f.down(3)
+		f.op(4, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves, op.Request = c.kind, true, "q" })
+		c.edit(f)
+		if facts := f.facts(f.rec.Operations[0]); facts.Safe != c.safe {
+			t.Errorf("%s: safe %t: %s", name, facts.Safe, facts.SafeReason)
+		}
+	}
+}
+
+// votes puts all of them back into the set.
+func (f *fixture) votes() {
+	for i := range f.obs.Slots {
+		if r := f.obs.Slots[i].Report; r.Voters != nil {
+			r.Voters = f.spec.Members()
+		}
+	}
+}
+
+// A member that the others took out, by whatever hand, is not brought back by a restart or an update. A person
+// says that it is made anew, also where healing may replace what is gone.
+func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
+	outOf := func(kind string, edit func(f *fixture)) *fixture {
+		f := heals(3, kind)
+		f.spec.AutoHealing.Replace = group.ReplaceAuto
+		f.out(2)
+		f.rec.Slots[2].DownSince = f.now.Add(-time.Hour)
+		edit(f)
+		return f
+	}
+	for name, edit := range map[string]func(f *fixture){
+		"with healing":    func(*fixture) {},
+		"without":         func(f *fixture) { f.spec.AutoHealing = nil },
+		"outdated":        func(f *fixture) { f.want("B").rolling() },
+		"silent meantime": func(f *fixture) { f.silent(2, f.now.Add(-time.Hour)) },
+	} {
+		p := outOf("etcd", edit).plan()
+		a := actionOf(t, p, "db-2")
+		if a.Kind != operation.Replace || !strings.Contains(a.Holds[0].Message, "cadre instance replace db-2") || p.Status.Instances[2].State != "OutOfSet" {
+			t.Errorf("%s: %s", name, describe(p))
+		}
+		wantHeld(t, p, "db-2", HoldOutOfSet)
+	}
+	for name, c := range map[string]struct {
+		f    *fixture
+		want string
+	}{
+		"a person asks for it": {outOf("etcd", func(f *fixture) {
+			f.asks("db-2", "q")
+			f.obs.Requests[0].Kind = RequestReplace
+		}), "REPLACE db-2"},
+		"it joins":              {outOf("etcd", func(f *fixture) { f.rec.Slots[2].Membership = &group.Membership{Joins: true} }), "RESTART db-2"},
+		"it was never in":       {outOf("etcd", func(f *fixture) { f.rec.Slots[2].WasAvailableAt = "" }), ""},
+		"the set is open":       {outOf("consul", func(*fixture) {}), "RESTART db-2"},
+		"a person restarts it":  {outOf("etcd", func(f *fixture) { f.asks("db-2", "q") }), "RESTART db-2"},
+		"it is in it, and down": {outOf("etcd", func(f *fixture) { f.votes() }), "RESTART db-2"},
+	} {
+		if got := strings.Join(executes(c.f.plan()), ", "); got != c.want {
+			t.Errorf("%s: begins %q, want %q\n%s", name, got, c.want, describe(c.f.plan()))
+		}
+	}
+}
+
+// All are down while one that was told to leave waits to know who belongs to the set: the restart of another one
+// does not wait for its step, which waits for just that. Nor is a refused call undecided that is made again.
+func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		f := newFixture(3, "etcd").out(2)
+		f.down(0, 1)
+		f.op(2, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves, op.WasUnavailable = operation.Replace, leaves, true })
+		f.asks("db-1", "q")
+		if p := f.plan(); slices.Contains(executes(p), "RESTART db-1") != leaves {
+			t.Errorf("told to leave %t: %s", leaves, describe(p))
+		}
+	}
+	f := newFixture(5, "etcd").out(4)
+	f.op(4, operation.Acting, func(op *operation.Operation) {
+		op.Kind, op.Leaves, op.Calls, op.CallOutcome, op.CallIssuedAt = operation.Replace, true, 1, operation.OutcomeRefused, epoch
+	})
+	wantNotHeld(t, f.asks("db-1", "q").plan(), "db-1", HoldCallUndecided)
 }

@@ -30,6 +30,8 @@ type candidate struct {
 	down bool
 	// service is the one that a Restart is about; "" is the CVM.
 	service string
+	// left: by its step the member is out of its workload's set, so that its CVM serves nobody.
+	left bool
 }
 
 // Degrees of brokenness, most broken first (R31).
@@ -79,6 +81,8 @@ func (w *world) need(m *member) candidate {
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
 	case m.namesService() && m.open == nil && m.seen.Instance != nil && m.speaks:
 		w.restartService(m, &c)
+	case w.ejected(m) && m.open == nil && !marked && !m.namesService():
+		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: its disk goes by a person's word
 	case w.heal(m, &c):
 	case m.seen.Instance == nil && w.obs.Platform.Known:
 		c.kind, c.actor = operation.Create, operation.ActorScaling

@@ -54,7 +54,8 @@ type predicate struct {
 	// voluntary: it holds only what nobody needs, not the repair of what is known to be
 	// down. What is only silent may be as well as ever.
 	voluntary bool
-	// stops: it is about taking a member away, so that a refresh is not asked.
+	// stops: it is about taking a member away, so that a refresh is not asked, nor what is left of
+	// one that is out of its set.
 	stops bool
 	// actor: it is about what is done on that one's behalf; "": whoever's.
 	actor operation.Actor
@@ -89,7 +90,7 @@ var predicates = []predicate{
 		first: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
 	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
-	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted}, first: (*world).holdsOfBinding,
+	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted, HoldOutOfSet}, first: (*world).holdsOfBinding,
 		once: "Advance compares the CVM with the one that it names right before the call (R63)"},
 	{names: []string{HoldPlatformBusy}, first: (*world).holdsOfPlatform,
 		once: "Advance waits for the platform right before the call"},
@@ -136,7 +137,7 @@ func (p predicate) appliesTo(w *world, c candidate) bool {
 	if p.actor != "" && c.actor != p.actor {
 		return false
 	}
-	if p.stops && c.refresh {
+	if p.stops && (c.refresh || c.left) {
 		return false
 	}
 	if harmOf(c.kind) < p.from || p.only != nil && !slices.Contains(p.only, c.kind) {

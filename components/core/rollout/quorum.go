@@ -24,7 +24,7 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 	}
 	steps := w.voterSteps(c.m, l.taken)
 	if limit := w.voterCap(); steps.n >= limit {
-		holds = append(holds, hold(HoldVoterCap, "at most %d voter(s) at a time, %s in a step", limit, steps.text()))
+		holds = append(holds, hold(HoldVoterCap, "at most %d %s at a time, %s in a step", limit, plural(limit, "voter"), steps.text()))
 	}
 	if w.view.leader == "" && !w.alone(c.m) && !w.isSick(c) {
 		holds = append(holds, hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt))

@@ -149,6 +149,8 @@ func (w *world) stateWord(m *member) string {
 		return "Vanished"
 	case m.condemned:
 		return "Condemned"
+	case w.ejected(m):
+		return "OutOfSet"
 	case w.quarantined(m):
 		return "Quarantined"
 	case m.available:

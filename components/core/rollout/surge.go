@@ -123,26 +123,41 @@ func (w *world) surgeWaits() bool {
 	return slices.ContainsFunc(w.rec.Slots, func(r group.SlotRecord) bool { return w.stepOf(&r).Harsher(allowed) })
 }
 
-// waitsAtWork: the Slot serves, and the rollout is to take it away for its update.
+// waitsAtWork: the Slot serves, and the rollout is to take it away for its update, for which nobody is waited
+// for.
 func (w *world) waitsAtWork(r *group.SlotRecord) bool {
-	return r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r)
+	to := w.pinOrTarget(r.Ordinal)
+	may := w.gate(to).Allowed && w.obs.Refused[to] == ""
+	return may && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
+}
+
+// pinOrTarget is the Revision that the spec names for the Slot of an ordinal.
+func (w *world) pinOrTarget(ordinal int) string {
+	return orWord(w.spec.Instance(ordinal).PinnedRevision, w.target)
+}
+
+// leaderAsked: the Slot leads, by its own word, and the spec has its step wait for a person.
+func (w *world) leaderAsked(r *group.SlotRecord) bool {
+	o := w.seenAt(r.Ordinal)
+	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && o != nil && o.Report != nil && w.fresh(o.Report) && o.Report.Role == RoleLeader
 }
 
 // stepOf is what the rollout's step of a Slot costs, by its record and what is seen of it: before
 // who the members are is settled. ActionNone: there is no step. One that nothing is known of boots.
 func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 	own := w.spec.Instance(r.Ordinal)
-	to := orWord(own.PinnedRevision, w.target)
-	kept := !w.spec.HasOrdinal(r.Ordinal) || r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout
+	to := w.pinOrTarget(r.Ordinal)
+	_, known := w.rec.Revisions[to]
+	kept := !w.spec.HasOrdinal(r.Ordinal) || r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout || to != w.target && !known
 	env := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv
 	if kept || r.Assigned == "" || r.Assigned == to && !env {
 		return group.ActionNone
 	}
-	list, known := w.changes(r.Assigned, to)
+	list, whole := w.changes(r.Assigned, to)
 	if env {
 		list = withEnv(r.Ordinal, list)
 	}
-	return w.costs(list, known, func() bool { return w.bootsAsWanted(r, to) })
+	return w.costs(list, whole, func() bool { return w.bootsAsWanted(r, to) })
 }
 
 // bootsAsWanted: the Boot of the Slot is at what it was given, and its CVM is what the Revision
@@ -192,7 +207,7 @@ func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	text = fmt.Sprintf("max_unavailable is %d", limit)
 	if spare := w.spare(c.m, t); spare > 0 {
 		limit += spare
-		text += fmt.Sprintf(", %d extra slot(s) are available", spare)
+		text += fmt.Sprintf(", %d extra %s available", spare, pick(spare == 1, "slot is", "slots are"))
 	}
 	if c.m.extra {
 		limit++

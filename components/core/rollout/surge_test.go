@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 )
@@ -104,6 +105,47 @@ func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
 		p := f.plan()
 		if made := hasAction(p, "db-3"); made != c.made {
 			t.Errorf("%s: made %t\n%s", name, made, describe(p))
+		}
+	}
+}
+
+// TestR15_NoExtraMemberForASlotThatWaits: one whose own step waits for a person, or is none, needs nobody in its
+// place, whatever the rollout does.
+func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
+	pin := func(f *fixture, name string) {
+		f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, name)}}
+	}
+	approved := func(f *fixture, names ...string) {
+		f.rec.Policy.RequireApproval, f.rec.Policy.Approvals = true, map[string]policy.Approval{}
+		for _, name := range names {
+			f.rec.Policy.Approvals[revisionOf(f.spec, name)] = policy.Approval{ComposeHash: hashOf(name)}
+		}
+	}
+	leader := func(f *fixture, handling string) {
+		f.spec.UpdatePolicy.Leader = handling
+		f.want("B").rolling().at(1, "B").at(2, "B")
+	}
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		made bool
+	}{
+		"pinned":                           {func(f *fixture) { pin(f, "B") }, true},
+		"pinned to what is approved":       {func(f *fixture) { pin(f, "B"); approved(f, "A", "B") }, true},
+		"pinned to what is not":            {func(f *fixture) { pin(f, "B"); approved(f, "A") }, false},
+		"pinned to what is not recorded":   {func(f *fixture) { pin(f, "Z") }, false},
+		"pinned to what is not offered":    {func(f *fixture) { pin(f, "B"); f.obs.Refused = map[string]string{revisionOf(f.spec, "B"): "no"} }, false},
+		"the leader is left":               {func(f *fixture) { leader(f, "") }, true},
+		"the leader is left, and asks":     {func(f *fixture) { leader(f, group.LeaderAsk) }, false},
+		"the leader asks, and is asked of": {func(f *fixture) { leader(f, group.LeaderAsk); f.asks("db-0", "q") }, true},
+		"the leader asks, another is left": {func(f *fixture) { leader(f, group.LeaderAsk); f.at(2, "A") }, true},
+	} {
+		f := newFixture(3, "patroni")
+		zero, one := 0, 1
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+		f.rec.Rollout.State = operation.Running
+		c.edit(f)
+		if p := f.plan(); hasAction(p, "db-3") != c.made {
+			t.Errorf("%s: made %t\n%s", name, !c.made, describe(p))
 		}
 	}
 }

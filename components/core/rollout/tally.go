@@ -93,8 +93,9 @@ func (w *world) takeTally() {
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)
 			}
-			// One that an operator took out of service may stay so for days: no step waits for it.
-			if w.voter(m) && !m.rests() {
+			// One that an operator took out of service may stay so for days, and one that was told to leave
+			// until somebody tells who belongs to the set: no step waits for those.
+			if left := m.open.Leaves && w.inSet(m) != operation.SetListed; w.voter(m) && !m.rests() && !left {
 				t.openVoters = append(t.openVoters, m)
 			}
 		}

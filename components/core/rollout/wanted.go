@@ -52,7 +52,7 @@ func (w *world) whyCondemned(m *member) string {
 	if slices.Contains(w.spec.Without, m.slot) {
 		return "left out by `without`"
 	}
-	return fmt.Sprintf("scaled in to %d slots", w.spec.Replicas)
+	return fmt.Sprintf("scaled in to %d %s", w.spec.Replicas, plural(w.spec.Replicas, "slot"))
 }
 
 // pinned is what a Slot is to run whose spec names a Revision for it. One that is not recorded

@@ -67,6 +67,8 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 		return "the Slot is wanted"
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"
+	case op.Leaves && s.group(op.Group).lacks(op.Slot):
+		return "" // given up when it was told to leave
 	case s.extra(op.Slot):
 		return "" // nobody needs what is on it
 	case !s.switched("control/delete-disks/" + op.Group):

@@ -19,45 +19,77 @@ import (
 )
 
 // EnsureRevision asks the platform about the spec's Revision before a member is touched for it
-// (R74), and records its content with the document that was judged for it. Before the group has a
-// CVM there is no app to ask about, and the first creation records it.
+// (R74), and records its content with the document that was judged for it. What the platform
+// refused is asked about again, also of a Revision that a Slot is pinned to: no step asks for one
+// that is refused. Before the group has a CVM there is no app to ask about, and the first creation
+// records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
-	target := seen.Asked.Target.Revision
-	if !seen.Now.Complete() || !o.toAsk(v, seen.Spec.Name, target) {
+	if !seen.Now.Complete() {
 		return false, nil
 	}
-	vm := mover(v, seen, target)
-	if vm == "" || !o.mayTry(target) {
-		return false, nil
+	asked := o.toAsk(v, seen)
+	for _, revision := range slices.Sorted(maps.Keys(asked)) {
+		vm := asked[revision]
+		if vm == "" || !o.mayTry(revision) {
+			continue
+		}
+		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: vm, To: revision})
+		if err != nil {
+			// The plan goes on; each step is held back by the same check (R74).
+			o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", revision, "error", err)
+			continue
+		}
+		o.answered(seen, revision)
+		if kept, err := o.keep(ctx, lease, v, seen.Spec.Name, revision, &p); err != nil || kept {
+			return kept, err
+		}
 	}
-	p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: vm, To: target})
-	if err != nil {
-		// The plan goes on; each step is held back by the same check (R74).
-		o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", target, "error", err)
-		return false, nil
-	}
-	o.mu.Lock()
-	o.asked[seen.Spec.Name] = target
-	delete(o.notBefore, target)
-	o.mu.Unlock()
-	return o.keep(ctx, lease, v, seen.Spec.Name, target, &p)
+	return false, nil
 }
 
-// toAsk: it is not known that the platform would take the target. What is recorded was taken once,
-// and may have been withdrawn since: it is asked about anew when it becomes the target again, and
-// by each leader, where a Slot has still to go there.
-func (o *Operator) toAsk(v *view.View, groupName, target string) bool {
+// answered: the platform would take it.
+func (o *Operator) answered(seen observe.Seen, revision string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.asked[groupName] != target {
-		delete(o.asked, groupName)
+	delete(o.notBefore, revision)
+	if revision == seen.Asked.Target.Revision {
+		o.asked[seen.Spec.Name] = revision
+	}
+}
+
+// toAsk are the Revisions of which it is not known that the platform would take them, each with
+// the CVM through which it is asked, "" where there is none yet. What is recorded was taken once,
+// and may have been withdrawn since: the target is asked about anew when it becomes that again,
+// and by each leader, where a Slot has still to go there. A pin is, as long as it is refused.
+func (o *Operator) toAsk(v *view.View, seen observe.Seen) map[string]string {
+	refused, target, through := o.Refused(), seen.Asked.Target.Revision, map[string]string{}
+	for _, own := range seen.Spec.Instances {
+		if pin := own.PinnedRevision; refused[pin] != "" {
+			// Its own CVM: what one has is not asked for.
+			through[pin] = cmp.Or(instanceOf(seen, own.Ordinal), mover(v, seen, pin))
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked[seen.Spec.Name] != target {
+		delete(o.asked, seen.Spec.Name)
 	}
 	_, recorded := v.Revisions[target]
-	if !recorded || o.refused[target] != "" {
-		return true
-	}
 	away := func(s group.SlotRecord) bool { return s.Assigned != target }
-	return o.asked[groupName] == "" && slices.ContainsFunc(v.SlotsOf(groupName), away)
+	if !recorded || refused[target] != "" || o.asked[seen.Spec.Name] == "" && slices.ContainsFunc(v.SlotsOf(seen.Spec.Name), away) {
+		through[target] = mover(v, seen, target)
+	}
+	return through
+}
+
+// instanceOf is the CVM of the Slot of an ordinal; "": none is known.
+func instanceOf(seen observe.Seen, ordinal int) string {
+	for _, s := range seen.Now.Slots {
+		if s.Ordinal == ordinal && s.Instance != nil {
+			return s.Instance.VMUUID
+		}
+	}
+	return ""
 }
 
 // mover is a CVM through which the platform is asked about a Revision: what a CVM has is not asked

@@ -175,7 +175,9 @@ func TestR121_HoweverManyAreAway(t *testing.T) {
 		tick(t.Context(), nobody)
 		var lost atomic.Bool
 		w.store.OnCommit(func(ops []store.Op) storetest.Fault {
-			many := func(op store.Op) bool { return op.Kind == store.OpPutCAS && strings.HasPrefix(op.Key, store.SlotsOf("pg")) }
+			many := func(op store.Op) bool {
+				return op.Kind == store.OpPutCAS && strings.HasPrefix(op.Key, store.SlotsOf("pg"))
+			}
 			if len(ops) > n/2 && slices.ContainsFunc(ops, many) && lost.CompareAndSwap(false, true) {
 				return storetest.UnknownApplied
 			}
