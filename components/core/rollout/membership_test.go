@@ -319,3 +319,40 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 		t.Errorf("listed and up: %q", got)
 	}
 }
+
+// A learner that has not started stands under its address where the leader does not know whose
+// that is any more, as of a Boot that was revoked: its Slot takes it out all the same.
+func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
+	f := newFixture(4, "etcd")
+	f.joiner(3)
+	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
+	lead := f.obs.Slots[0].Report
+	lead.Learners, lead.MemberIDs = []string{"127.50.1.4"}, map[string]string{"db-0": "a0", "127.50.1.4": "c3"}
+	wantExecutes(t, f.plan(), "DELETE db-3")
+	f.leavingOp(3)
+	if got := changeOf(f.plan()); got != "db-0: remove db-3 as c3" {
+		t.Errorf("its step leaves: %q", got)
+	}
+	if facts := f.facts(f.rec.Operations[0]); facts.Set != operation.SetListed || facts.Member != "c3" {
+		t.Errorf("the set says %q, and knows it by %q", facts.Set, facts.Member)
+	}
+	if lead.Learners[0] != "127.50.1.4" || lead.MemberIDs["127.50.1.4"] != "c3" {
+		t.Errorf("the report was changed: %v, %v", lead.Learners, lead.MemberIDs)
+	}
+	// Its CVM vanished: it is made again once the old place is given up.
+	f = newFixture(4, "etcd")
+	f.joiner(3)
+	f.obs.Slots[0].Report.Learners, f.obs.Slots[0].Report.MemberIDs = lead.Learners, lead.MemberIDs
+	f.rec.Slots[3] = f.rec.Slots[3].Unbound("vanished", f.now)
+	f.obs.Slots[3].Instance, f.obs.Slots[3].Report = nil, nil
+	p := f.plan()
+	wantHeld(t, p, "db-3", HoldSetChanging)
+	if got := changeOf(p); got != "db-0: remove db-3 as c3" {
+		t.Errorf("its CVM is gone: %q", got)
+	}
+	// A name that is no address of a Slot stays what it is.
+	f.obs.Slots[0].Report.Learners = []string{"c3"}
+	if got := changeOf(f.plan()); got != "" {
+		t.Errorf("an id that nobody has: %q", got)
+	}
+}

@@ -192,8 +192,8 @@ type Report struct {
 	// Learners belong to the set without a vote, as the same configuration lists them.
 	Learners []string
 	// MemberIDs are what the same configuration knows the members by, by their Slots; one of
-	// which it does not know the Slot stands there under its id. Workloads without such ids
-	// have none.
+	// which it does not know the Slot stands there, and among the learners, under its VIP, or
+	// else under its id. Workloads without such ids have none.
 	MemberIDs map[string]string
 	// Followers are the Slots that this member, which leads, sees following it now (R125).
 	Followers []string

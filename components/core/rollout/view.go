@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"cadre.dev/core/group"
@@ -40,7 +41,7 @@ func (w *world) look() view {
 	v.leader, v.leaderDoubt = w.findLeader()
 	v.voters, v.votersDoubt = w.findVoters(w.find(v.leader))
 	if lead := w.find(v.leader); lead != nil {
-		v.learners, v.ids = lead.report.Learners, lead.report.MemberIDs
+		v.learners, v.ids = w.listedBy(lead)
 	}
 	w.nameSilent()
 	for _, m := range w.everyone {
@@ -49,6 +50,27 @@ func (w *world) look() view {
 		}
 	}
 	return v
+}
+
+// listedBy is who belongs to the set without a vote as lead lists them, and what it knows them by.
+// A member that has not started has no name yet, and lead may know nobody at its address, as when
+// its Boot was revoked, or has no CVM any more: the records say whose address it is.
+func (w *world) listedBy(lead *member) (learners []string, ids map[string]string) {
+	learners, ids = lead.report.Learners, lead.report.MemberIDs
+	for _, m := range w.everyone {
+		vip := m.record.VIP
+		at := slices.Index(learners, vip)
+		if vip == "" || at < 0 {
+			continue
+		}
+		learners, ids = slices.Clone(learners), maps.Clone(ids) // the report is others' too
+		learners[at] = m.slot
+		if id, ok := ids[vip]; ok {
+			delete(ids, vip)
+			ids[m.slot] = id
+		}
+	}
+	return learners, ids
 }
 
 // findLeader wants exactly one claimant, and nobody healthy who says otherwise.

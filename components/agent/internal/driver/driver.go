@@ -48,7 +48,8 @@ type View struct {
 	Learners []string
 	// MemberIDs are what the workload knows those two by, by Slot: one that comes under the
 	// same name after another has another id. A member of which the Slot is not known stands
-	// under its id. Nil for a workload without such ids.
+	// under its address where that tells the Slot, else under its id. Nil for a workload without
+	// such ids.
 	MemberIDs map[string]string
 	// Followers are those that this member, which leads, sees following it now, sorted: they
 	// live, whatever else is heard of them. Nil where it does not lead, or cannot tell.

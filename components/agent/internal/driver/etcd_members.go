@@ -106,7 +106,7 @@ func (e *etcd) incarnation(list []*pb.Member, slot, id string) (*pb.Member, erro
 		if etcdID(m) != id {
 			continue
 		}
-		if name := e.nameOf(m); name != slot && name != id {
+		if name, known := e.slotOf(m); known && name != slot {
 			return nil, fmt.Errorf("%w: member %s is %s, not %s", ErrUnsafe, id, name, slot)
 		}
 		return m, nil
@@ -124,21 +124,35 @@ func (e *etcd) find(list []*pb.Member, slot string) *pb.Member {
 	return nil
 }
 
-// nameOf is the Slot of a member: its name, or, before it started, whose address it has.
-func (e *etcd) nameOf(m *pb.Member) string {
+// slotOf is the Slot of a member: its name, or, before it started, whose address it has. Where
+// nobody here has that address, as that of a Boot which is the others' Peer no more, the name is
+// the address: it says to the coordinators whose it is.
+func (e *etcd) slotOf(m *pb.Member) (name string, known bool) {
 	if m.Name != "" {
-		return m.Name
+		return m.Name, true
 	}
+	name = etcdID(m)
 	for _, peer := range m.PeerURLs {
-		if u, err := url.Parse(peer); err == nil {
-			if at, err := netip.ParseAddr(u.Hostname()); err == nil {
-				if slot, ok := e.slotAt(at); ok {
-					return slot
-				}
-			}
+		u, err := url.Parse(peer)
+		if err != nil {
+			continue
 		}
+		at, err := netip.ParseAddr(u.Hostname())
+		if err != nil {
+			continue
+		}
+		if slot, ok := e.slotAt(at); ok {
+			return slot, true
+		}
+		name = at.String()
 	}
-	return memberName(m)
+	return name, false
+}
+
+// nameOf is how the view names a member.
+func (e *etcd) nameOf(m *pb.Member) string {
+	name, _ := e.slotOf(m)
+	return name
 }
 
 // peerURL is where slot will listen for the others: as this member does, at slot's address.

@@ -25,6 +25,17 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 	}
 	c.voters(founders)
 
+	// One that is listed never starts, and its address is nobody's any more.
+	c.twice("add", "etcd-5")
+	c.away = c.addr(5)
+	at := c.addr(5).String()
+	v, err := c.drivers[c.leader()].Observe(t.Context())
+	if err != nil || !slices.Equal(v.Learners, []string{at}) || v.MemberIDs[at] == "" {
+		t.Fatalf("learners %v, known by %v: %v", v.Learners, v.MemberIDs, err)
+	}
+	c.change("remove", "etcd-5", v.MemberIDs[at])
+	c.voters(founders)
+
 	// A voter without its disk: out first, then in again as another member.
 	c.procs["etcd-2"].stop()
 	old := c.id("etcd-2")
@@ -58,6 +69,8 @@ type etcdMembers struct {
 	addr    func(int) netip.Addr
 	drivers map[string]Driver
 	procs   map[string]*proc
+	// away is an address of which nobody knows the Slot.
+	away netip.Addr
 }
 
 func (c *etcdMembers) vip(slot string) (netip.Addr, bool) {
@@ -68,7 +81,7 @@ func (c *etcdMembers) vip(slot string) (netip.Addr, bool) {
 
 func (c *etcdMembers) slotAt(at netip.Addr) (string, bool) {
 	for n := range 8 {
-		if c.addr(n) == at {
+		if c.addr(n) == at && at != c.away {
 			return fmt.Sprintf("etcd-%d", n), true
 		}
 	}

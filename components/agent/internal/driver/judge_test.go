@@ -157,3 +157,36 @@ func TestEtcdJudgement(t *testing.T) {
 		})
 	}
 }
+
+// TestAMemberThatHasNotStarted has no name: it is the Slot's whose address it has, or stands under
+// that address, and leaves by its id.
+func TestAMemberThatHasNotStarted(t *testing.T) {
+	peers := map[string]string{"127.50.1.4": "e-3"}
+	e := &etcd{self: "e-1", slotAt: func(at netip.Addr) (string, bool) {
+		slot, ok := peers[at.String()]
+		return slot, ok
+	}}
+	members := []*pb.Member{
+		{ID: 1, Name: "e-0"}, {ID: 2, Name: "e-1"}, {ID: 3, Name: "e-2"},
+		{ID: 0xa4, IsLearner: true, PeerURLs: []string{"http://127.50.1.4:2380"}},
+	}
+	for _, want := range []string{"e-3", "127.50.1.4"} {
+		v := View{Role: RoleUnknown}
+		e.judge(&v, &clientv3.StatusResponse{Header: &pb.ResponseHeader{MemberId: 2}, Leader: 1, RaftTerm: 5}, members, nil)
+		if strings.Join(v.Learners, " ") != want || v.MemberIDs[want] != "a4" {
+			t.Errorf("learners %v, known by %v; want %s", v.Learners, v.MemberIDs, want)
+		}
+		if m, err := e.incarnation(members, "e-3", "a4"); err != nil || m != members[3] {
+			t.Errorf("%s: %v, %v", want, m, err)
+		}
+		_, err := e.incarnation(members, "e-4", "a4")
+		if known := want == "e-3"; errors.Is(err, ErrUnsafe) != known {
+			t.Errorf("%s in another one's name: %v", want, err)
+		}
+		clear(peers)
+	}
+	members[3].PeerURLs = []string{"http://e-3.local:2380"}
+	if name := e.nameOf(members[3]); name != "a4" {
+		t.Errorf("without an address it stands under %q", name)
+	}
+}

@@ -1592,7 +1592,7 @@ type MemberView struct {
 	// Slot names of those who belong to the same configuration without a vote.
 	Learners []string `protobuf:"bytes,15,rep,name=learners,proto3" json:"learners,omitempty"`
 	// What the workload knows these members by, by Slot name; one without a known Slot stands
-	// under its id.
+	// under its VIP, else under its id.
 	MemberIds map[string]string `protobuf:"bytes,16,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Slot names of those that this member, which leads, sees following it now; sorted.
 	Followers     []string `protobuf:"bytes,17,rep,name=followers,proto3" json:"followers,omitempty"`
