@@ -246,10 +246,34 @@ func (w *world) holdsOfJoining(c candidate, l look) []Hold {
 	if pending != "" {
 		return []Hold{hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending)}
 	}
+	if slot := w.unheardVoter(c.m); c.kind == operation.Create && slot != "" {
+		return []Hold{hold(HoldSetChanging, "%s is let in once all who vote are well, and %s is not", c.m.slot, slot)}
+	}
 	if c.kind == operation.Create && w.listed(c.m) {
 		return []Hold{hold(HoldSetChanging, "the others still know %s with what was on its last disk, and take it out first", c.m.slot)}
 	}
 	return nil
+}
+
+// unheardVoter is one of the Slots beside m that votes and is not known to be well, where that keeps
+// newcomers out: etcd lists none while it does not reach each of its voters, to spare a majority
+// that is short of one already. "": there is none.
+func (w *world) unheardVoter(m *member) string {
+	if !group.AddsMembers(w.spec) {
+		return ""
+	}
+	for _, slot := range w.view.voters {
+		if slot != m.slot && w.find(slot) != nil && !w.view.healthy[slot] {
+			return slot
+		}
+	}
+	return ""
+}
+
+// outFirst: m is a dead voter that keeps every newcomer out of the set. It leaves the set beside the
+// replacement of another one, which could not come in before (R48).
+func (w *world) outFirst(m *member) bool {
+	return group.AddsMembers(w.spec) && w.setDoubt() == "" && slices.Contains(w.view.voters, m.slot) && !w.view.healthy[m.slot]
 }
 
 // holdsOfLeaving is R46: a member leaves the set only where the others can decide that, and

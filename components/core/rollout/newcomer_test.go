@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -113,6 +114,71 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 		c.change(f)
 		if got := f.facts(f.rec.Operations[0]).ToGo; got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// Who is out of the set waits for the one whose CVM is made, and before that for the first. A dead voter
+// that is in it waits for nobody, since it keeps the others out.
+func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
+	out := func(f *fixture) { f.listed("db-0", "db-3", "db-4") }
+	for name, c := range map[string]struct {
+		kind    string
+		calls   [2]int // of db-1 and db-2
+		change  func(f *fixture)
+		waiting [2]bool
+	}{
+		"both are out":                             {"etcd", [2]int{0, 0}, out, [2]bool{false, true}},
+		"both are out, and the first is made":      {"etcd", [2]int{1, 0}, out, [2]bool{false, true}},
+		"both are out, and the second is made":     {"etcd", [2]int{0, 1}, out, [2]bool{true, false}},
+		"both are out, and calls of both are made": {"etcd", [2]int{1, 1}, out, [2]bool{false, true}},
+		"the second is in it":                      {"etcd", [2]int{1, 0}, func(f *fixture) { f.listed("db-0", "db-2", "db-3", "db-4") }, [2]bool{false, false}},
+		"both are in it":                           {"etcd", [2]int{0, 0}, func(*fixture) {}, [2]bool{false, false}},
+		"both are in one that lets newcomers in":   {"consul", [2]int{0, 0}, func(*fixture) {}, [2]bool{false, true}},
+	} {
+		f := newFixture(5, c.kind).rolling()
+		c.change(f)
+		f.down(1, 2)
+		for i, calls := range c.calls {
+			f.op(1+i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Calls = operation.Replace, calls })
+		}
+		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+		for i, slot := range []string{"db-1", "db-2"} {
+			holds := w.holdsOfReplace(candidate{m: w.find(slot), kind: operation.Replace}, look{taken: &taken{}, op: &f.rec.Operations[i]})
+			if waits := len(holds) > 0 && holds[0].Predicate == HoldReplaceInProgress; waits != c.waiting[i] {
+				t.Errorf("%s: %s waits %t (%v), want %t", name, slot, waits, holds, c.waiting[i])
+			}
+		}
+		// At the first look nothing of it is done: a dead voter that keeps others out begins beside them.
+		m := w.find("db-2")
+		first := w.replacedBefore(candidate{m: m, kind: operation.Replace}, look{taken: &taken{}}, []*member{w.find("db-1")})
+		if begins := first == nil; begins != w.outFirst(m) {
+			t.Errorf("%s: db-2 begins %t, out first %t", name, begins, w.outFirst(m))
+		}
+	}
+}
+
+// A set that reaches not each of its voters lists nobody, so that nobody is made for it.
+func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
+	for kind, want := range map[string]string{"etcd": HoldSetChanging, "consul": ""} {
+		for name, change := range map[string]func(f *fixture){
+			"down":   func(f *fixture) { f.down(2) },
+			"silent": func(f *fixture) { f.silent(2, f.now.Add(-10*time.Minute)) },
+		} {
+			f := newFixture(3, kind)
+			f.spec.Replicas, f.spec.ManagementPolicy = 4, group.Parallel
+			wantExecutes(t, f.plan(), "CREATE db-3")
+			change(f)
+			got := ""
+			w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+			for _, l := range []look{{taken: &taken{}}, {taken: &taken{}, op: &operation.Operation{}}} {
+				if holds := w.holdsOfSet(candidate{m: w.find("db-3"), kind: operation.Create}, l); len(holds) > 0 {
+					got = holds[0].Predicate
+				}
+			}
+			if got != want {
+				t.Errorf("%s of %s: held by %q, want %q", name, kind, got, want)
+			}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 	var holds []Hold
 	for _, replacing := range [][]*member{w.tally.replacing, l.taken.replacing} {
-		if m := otherThan(c.m, replacing); m != nil {
+		if m := w.replacedBefore(c, l, replacing); m != nil {
 			holds = append(holds, hold(HoldReplaceInProgress, "waits for the replacement of %s", m.slot))
 		}
 	}
@@ -31,6 +31,27 @@ func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 		}
 	}
 	return holds
+}
+
+// replacedBefore is the first of those that are replaced, or nil, that c waits for. A voter that keeps
+// the new CVMs of others out of the set waits for none until it is out; of several that are out
+// the one goes on whose calls began, and before that the first.
+func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member {
+	if w.outFirst(c.m) {
+		return nil
+	}
+	begun, after := l.op != nil && l.op.Calls > 0, false
+	for _, other := range replacing {
+		if other == c.m {
+			after = true // those that follow wait for it
+			continue
+		}
+		called := other.open != nil && other.open.Calls > 0
+		if l.op == nil || called && !begun || called == begun && !after {
+			return other
+		}
+	}
+	return nil
 }
 
 // dataElsewhere: another member is available and has caught up.

@@ -66,7 +66,7 @@ func (w *world) changeSet() {
 	c := w.of(slot)
 	switch own.Change.Do {
 	case group.SetAdd:
-		if c == nil || w.set.learners[slot] || slices.Contains(w.voters, slot) {
+		if c == nil || len(w.set.learners) > 0 || slices.Contains(w.voters, slot) || !w.allVote() {
 			return
 		}
 		w.set.learners[slot], w.set.disks[slot] = true, c.uuid
@@ -88,6 +88,14 @@ func (w *world) changeSet() {
 		w.voters = slices.DeleteFunc(w.voters, func(v string) bool { return v == slot })
 		w.log("%s takes %s out of the set", lead.slot, slot)
 	}
+}
+
+// allVote: each of the voters is there. etcd lists nobody new otherwise, also without a vote.
+func (w *world) allVote() bool {
+	return !slices.ContainsFunc(w.voters, func(slot string) bool {
+		c := w.of(slot)
+		return c == nil || !w.works(c)
+	})
 }
 
 // listing is the learners as the set's members tell them.

@@ -133,7 +133,7 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 	case change.Do == group.SetAdd && is, change.Do == group.SetRemove && !is,
 		change.Do == group.SetPromote && slices.Contains(cluster.voters, change.Slot):
 		return nil
-	case change.Do == group.SetAdd && len(cluster.learners) > 0, change.Do == group.SetPromote && !w.caughtUpLocked(cluster, change.Slot):
+	case change.Do == group.SetAdd && (len(cluster.learners) > 0 || !w.allVoteLocked(cluster)), change.Do == group.SetPromote && !w.caughtUpLocked(cluster, change.Slot):
 		return agent.ErrBusy
 	case change.Slot == c.slot:
 		return fmt.Errorf("%w: a member that leads does not take itself out", agent.ErrUnsafe)
@@ -158,6 +158,15 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 	}
 	w.standLocked(c.group(), "the set changed")
 	return nil
+}
+
+// allVoteLocked reports that the leader reaches each of the voters. etcd lists nobody new otherwise,
+// also without a vote.
+func (w *World) allVoteLocked(cluster *workload) bool {
+	return !slices.ContainsFunc(cluster.voters, func(slot string) bool {
+		c := w.cvmLocked(slot)
+		return c == nil || !c.well
+	})
 }
 
 // caughtUpLocked reports that a learner may get its vote.
