@@ -164,6 +164,37 @@ func TestWhatCameToNothing(t *testing.T) {
 	}
 }
 
+// TestR90_WhatAStepProvedIsKeptWithItsEnd: available for min_ready, and not merely done.
+func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
+	settled := func(kind Kind) (before, after Operation) {
+		before, now := to(t, kind, Settling)
+		now = now.Add(limits.MinReady)
+		after, _ = step(t, before, happy(before, now), now, Done)
+		return before, after
+	}
+	for _, kind := range []Kind{Create, Update} {
+		before, op := settled(kind)
+		if got := before.WasAvailableAfter("A"); got != "A" {
+			t.Errorf("%s: available at %s before its end", kind, got)
+		}
+		if got := op.WasAvailableAfter("A"); got != "B" {
+			t.Errorf("%s: available at %s", kind, got)
+		}
+		op.AvailableSince = time.Time{} // it waited for the quorum alone
+		if got := op.WasAvailableAfter("A"); got != "A" {
+			t.Errorf("%s, without its quorum: available at %s", kind, got)
+		}
+	}
+	_, restart := settled(Restart)
+	restart.Rollout = "" // an operator's, or healing's
+	removal, _ := to(t, Delete, Done)
+	for _, op := range []Operation{restart, removal} {
+		if got := op.WasAvailableAfter("before"); got != "before" {
+			t.Errorf("%s: available at %s", op.Kind, got)
+		}
+	}
+}
+
 // TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused or called off spends
 // neither the one replacement nor an attempt, however often that is written; what was made, or
 // gave the old CVM up, does.

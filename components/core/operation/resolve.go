@@ -77,3 +77,13 @@ func (op Operation) AssignedAfter(assigned string) string {
 	}
 	return assigned
 }
+
+// WasAvailableAfter is the Revision at which a Slot was available last, where that was was before op
+// ended. A step of a rollout is done because its member was available for min_ready: whoever leads next
+// may find it broken, and has to know. What is none of the rollout's steps is its arrival when it is seen.
+func (op Operation) WasAvailableAfter(was string) string {
+	if op.Phase == Done && op.Rollout != "" && op.To != "" && !op.AvailableSince.IsZero() {
+		return op.To
+	}
+	return was
+}

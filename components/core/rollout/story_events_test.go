@@ -403,6 +403,7 @@ func coordinatorEvents() []event {
 		}},
 		{"the coordinator will die before its next call", func(s *story, _ []string) error { s.c.dies = "before"; return nil }},
 		{"the coordinator will die after its next call", func(s *story, _ []string) error { s.c.dies = "after"; return nil }},
+		{"the coordinator will die when a step is done", func(s *story, _ []string) error { s.c.dies = "done"; return nil }},
 		{"provisioning takes TIME", func(s *story, arg []string) (err error) {
 			s.c.provisioning, err = time.ParseDuration(arg[0])
 			return err

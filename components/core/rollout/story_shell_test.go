@@ -41,7 +41,7 @@ type coordinator struct {
 	refused map[string]string
 	// provisioning takes this long before a call that leads to a Revision.
 	provisioning time.Duration
-	// dies before or after its next call.
+	// dies before or after its next call, or right after a step that is done.
 	dies string
 	dead bool
 	// gone: nothing is left of the group.
@@ -414,10 +414,16 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	c.keep(next)
 	record := c.store.slots[next.Slot]
 	record.OwnEnv, record.Heals = next.OwnEnvAfter(record.OwnEnv), next.HealsAfter(record.Heals)
+	record.WasAvailableAt = next.WasAvailableAfter(record.WasAvailableAt)
 	if record.Assigned = next.AssignedAfter(record.Assigned); record.Slot != "" {
 		c.store.slots[next.Slot] = record
 	}
 	c.store.commits++
+	if next.Phase == operation.Done && c.dies == "done" {
+		c.log("the coordinator dies")
+		c.dead, c.dies = true, ""
+		return true
+	}
 	if facts.Call != nil && next.CallOutcome != "" || next.Phase.Ended() {
 		delete(c.answers, op.ID)
 	}

@@ -187,10 +187,12 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 	}
 	ops := []store.Op{put}
 	slot := v.Slots[next.Slot]
-	assigned, ownEnv, heals := next.AssignedAfter(slot.Value.Assigned), next.OwnEnvAfter(slot.Value.OwnEnv), next.HealsAfter(slot.Value.Heals)
-	if slot.Index != 0 && (assigned != slot.Value.Assigned || ownEnv != slot.Value.OwnEnv || heals != slot.Value.Heals) {
-		slot.Value.Assigned, slot.Value.OwnEnv, slot.Value.Heals = assigned, ownEnv, heals
-		put, err := store.Put(store.SlotKey(next.Group, next.Slot), slot.Value, slot.Index)
+	was, after := slot.Value, slot.Value
+	after.Assigned, after.OwnEnv, after.Heals = next.AssignedAfter(was.Assigned), next.OwnEnvAfter(was.OwnEnv), next.HealsAfter(was.Heals)
+	after.WasAvailableAt = next.WasAvailableAfter(was.WasAvailableAt)
+	same := after.Assigned == was.Assigned && after.OwnEnv == was.OwnEnv && after.Heals == was.Heals && after.WasAvailableAt == was.WasAvailableAt
+	if slot.Index != 0 && !same {
+		put, err := store.Put(store.SlotKey(next.Group, next.Slot), after, slot.Index)
 		if err != nil {
 			return err
 		}
