@@ -49,8 +49,23 @@ func (w *world) judge(m *member) {
 	if m.available {
 		m.record.WasAvailableAt = m.observed
 	}
+	w.keepAssigned(m)
 	w.keepSilence(m)
 	w.keepHeals(m)
+}
+
+// keepAssigned notes that the Boot of m proved a Revision after the refresh to it had ended: called off, or
+// late by a moment. Its CVM was told nothing else, and must not be taken for one that was: the Boot would
+// count as gone as soon as its agent is silent, and nobody would heal it (R10).
+func (w *world) keepAssigned(m *member) {
+	i, was := m.seen.Instance, m.record.Assigned
+	if m.report == nil || m.open != nil || i == nil || was == "" || was == m.observed || !w.measuredAs(i, m.observed) {
+		return
+	}
+	list, known := w.changes(was, m.observed)
+	if known && len(list) > 0 && !group.StepAction(w.spec, list).Harsher(group.ActionRefresh) {
+		m.record.Assigned = m.observed
+	}
 }
 
 // bind notes the CVM that fills a Slot at the first listing that shows exactly
