@@ -60,3 +60,58 @@ func TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway(t *testing.T) {
 		}
 	}
 }
+
+// TestR112_ASilentAgentIsHealedBeforeItsRefresh, which it could not prove; the restart is no wrong turn
+// once it is made, and one that speaks is updated.
+func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
+	edited := func() *fixture {
+		f := heals(3, "none")
+		f.noteRevision()
+		f.spec.HealthChecks = []group.HealthCheck{{Name: "ready", TCP: &group.TCPCheck{Port: 81}}}
+		f.spec.Normalize()
+		f.noteRevision()
+		return f.rolling().silent(1, f.now.Add(-6*time.Minute))
+	}
+	f := edited()
+	was := f.obs.Slots[1].Admission.Revision
+	p := f.plan()
+	a := actionOf(t, p, "db-1")
+	if a.Kind != operation.Restart || a.Actor != operation.ActorHealing || a.To != was || !a.Execute {
+		t.Fatalf("%s on behalf of %s to %.8s, held by %v", a.Kind, a.Actor, a.To, holdNames(a))
+	}
+	op, _ := p.Begin(a, 3, f.now)
+	op.Phase = operation.Drained
+	f.rec.Operations = append(f.rec.Operations, op)
+	if facts := f.facts(op); facts.Unwanted != "" || !facts.Safe {
+		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
+	}
+	for _, phase := range []operation.Phase{operation.Booting, operation.Joining} {
+		f.rec.Operations[0].Phase, f.rec.Operations[0].Calls = phase, 1
+		if a := actionOf(t, f.plan(), "db-1"); a.Operation != op.ID {
+			t.Errorf("%s: it is to be %sd instead", phase, a.Kind)
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		kind operation.Kind
+		by   operation.Actor
+	}{
+		"it stopped": {func(f *fixture) { f.stopped(1) }, operation.Update, operation.ActorRollout},
+		"it speaks": {func(f *fixture) {
+			f.obs.Slots[1].Report = healthyReport("db-1", f.now, "none", nil)
+			f.failing(1, "ready")
+		}, operation.Update, operation.ActorRollout},
+		"a new compose": {func(f *fixture) { f.want("B").rolling() }, operation.Update, operation.ActorRollout},
+		"not healed":    {func(f *fixture) { f.spec.AutoHealing = nil }, operation.Update, operation.ActorRollout},
+		"another one takes more than is allowed": {func(f *fixture) {
+			f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+			f.obs.Slots[2].Instance.ComposeHash = hashOf("C")
+		}, operation.Restart, operation.ActorHealing},
+	} {
+		f := edited()
+		c.edit(f)
+		if a := actionOf(t, f.plan(), "db-1"); a.Kind != c.kind || a.Actor != c.by {
+			t.Errorf("%s: %s on behalf of %s", name, a.Kind, a.Actor)
+		}
+	}
+}

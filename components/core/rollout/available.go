@@ -58,12 +58,8 @@ func (w *world) judge(m *member) {
 // late by a moment. Its CVM was told nothing else, and must not be taken for one that was: the Boot would
 // count as gone as soon as its agent is silent, and nobody would heal it (R10).
 func (w *world) keepAssigned(m *member) {
-	i, was := m.seen.Instance, m.record.Assigned
-	if m.report == nil || m.open != nil || i == nil || was == "" || was == m.observed || !w.measuredAs(i, m.observed) {
-		return
-	}
-	list, known := w.changes(was, m.observed)
-	if known && len(list) > 0 && !group.StepAction(w.spec, list).Harsher(group.ActionRefresh) {
+	was := m.record.Assigned
+	if m.report != nil && m.open == nil && was != "" && was != m.observed && w.takesRefresh(m, was, m.observed) {
 		m.record.Assigned = m.observed
 	}
 }

@@ -93,6 +93,13 @@ func (w *world) attestable(m *member) bool {
 	return w.measuredAs(i, m.want.revision)
 }
 
+// takesRefresh: what differs between two Revisions takes a refresh, and the CVM of m is what both measure.
+func (w *world) takesRefresh(m *member, from, to string) bool {
+	i := m.seen.Instance
+	list, known := w.changes(from, to)
+	return i != nil && w.costs(list, known, func() bool { return w.measuredAs(i, to) }) == group.ActionRefresh
+}
+
 // measuredAs: the CVM is what the Revision measures, as far as is known.
 func (w *world) measuredAs(i *Instance, revision string) bool {
 	wanted := w.rec.Revisions[revision].ComposeHash

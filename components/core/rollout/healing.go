@@ -47,7 +47,7 @@ func (w *world) ails(m *member) (a ailment, ill bool) {
 		return a, false
 	case runs == "" || m.record.WasAvailableAt != runs || m.movedAway() || m.provenElsewhere():
 		return a, false
-	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m):
+	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m):
 		return a, false
 	}
 	if a, ill = w.ailing(m); !ill {
@@ -139,6 +139,18 @@ func (w *world) updateHeld(m *member) bool {
 	state := w.rec.Rollout
 	failed := state != nil && state.To == w.target && state.State == operation.FailedState
 	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
+}
+
+// healedFirst: only an agent that speaks can prove the refresh that the silent m is due. It is restarted at
+// what it runs, and refreshed then.
+func (w *world) healedFirst(m *member) bool {
+	i := m.seen.Instance
+	return m.report == nil && i.Running() && i.BootError == "" && w.onlyConduct(m)
+}
+
+// onlyConduct: what m is outdated by takes a refresh of a Boot that is well.
+func (w *world) onlyConduct(m *member) bool {
+	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
 }
 
 func later(a, b time.Time) time.Time {

@@ -125,6 +125,9 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
+	if m.open.Actor == operation.ActorHealing && m.open.Kind == operation.Restart && w.began(m.open) && w.onlyConduct(m) {
+		return false // it was begun to be refreshed after it
+	}
 	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
 	// another one.
 	return acted(m.open) && m.seen.Instance != nil

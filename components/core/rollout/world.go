@@ -198,12 +198,18 @@ func (w *world) joinSlots() {
 // the current one came after all others.
 func (w *world) recorded(a, b operation.Operation) int {
 	late := func(op operation.Operation) int {
-		if r := w.rec.Rollout; r != nil && (op.Rollout == r.ID || strings.HasPrefix(op.ID, r.ID+".")) {
+		if w.began(&op) {
 			return 1
 		}
 		return 0
 	}
 	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
+}
+
+// began: op was recorded while the current rollout was.
+func (w *world) began(op *operation.Operation) bool {
+	r := w.rec.Rollout
+	return r != nil && (op.Rollout == r.ID || strings.HasPrefix(op.ID, r.ID+"."))
 }
 
 // joinOperations gives each member its Operations by the order in which they were recorded.
