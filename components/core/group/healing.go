@@ -60,7 +60,7 @@ const (
 	DefaultHealWindow   = time.Hour
 
 	maxInitialDelaySec = 3600
-	// maxAttemptsBound is as many Operations of a Slot as are kept.
+	// maxAttemptsBound: with the waits between them, more would take hours.
 	maxAttemptsBound = 8
 	minHealWindow    = time.Minute
 	maxHealWindow    = 24 * time.Hour
@@ -75,6 +75,9 @@ type Heals struct {
 	Services int `json:"services,omitempty"`
 	// Replacements among them.
 	Replacements int `json:"replacements,omitempty"`
+	// FailedDown are the restarts that were made in this outage while the platform said that the CVM was
+	// down, and did not help. Kept here, since of Operations only the newest are kept.
+	FailedDown int `json:"failed_down,omitempty"`
 	// LastAt is when the last one began, LastKind and LastWhy what it was.
 	LastAt   time.Time `json:"last_at"`
 	LastKind string    `json:"last_kind"`

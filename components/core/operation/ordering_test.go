@@ -196,8 +196,7 @@ func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 }
 
 // TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused or called off spends
-// neither the one replacement nor an attempt, however often that is written; what was made, or
-// gave the old CVM up, does.
+// neither the one replacement nor an attempt; what was made, or gave the old CVM up, does.
 func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		op      Operation
@@ -221,11 +220,40 @@ func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 			want.Attempts, want.Replacements = 5, 0
 		}
 		got := c.op.HealsAfter(&before)
-		if *got != want || *c.op.HealsAfter(got) != want || before.Attempts != 6 {
+		if *got != want || before.Attempts != 6 {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 		if c.op.HealsAfter(nil) != nil {
 			t.Errorf("%s: counted where nothing was", name)
+		}
+	}
+}
+
+// TestR115_WhichRestartsCostADisk: those that were made of what was down, and brought nothing. The count
+// outlives the Operations.
+func TestR115_WhichRestartsCostADisk(t *testing.T) {
+	failed := Operation{Kind: Restart, Actor: ActorHealing, Phase: Failed, Cause: CauseDeadline, Down: true, Calls: 1, Entered: entered(Booting)}
+	for name, c := range map[string]struct {
+		edit func(op *Operation)
+		n    int
+	}{
+		"late":                     {func(*Operation) {}, 3},
+		"it does not boot":         {func(op *Operation) { op.Cause = CauseBootError }, 3},
+		"refused":                  {func(op *Operation) { op.Cause = CauseRefused }, 2},
+		"called off":               {func(op *Operation) { op.Phase = Aborted }, 2},
+		"at work":                  {func(op *Operation) { op.Phase = Booting }, 2},
+		"of a CVM that ran":        {func(op *Operation) { op.Down = false }, 2},
+		"no call was made":         {func(op *Operation) { op.Calls = 0 }, 2},
+		"it was ready for a while": {func(op *Operation) { op.Entered[Settling] = start }, 2},
+		"an operator's":            {func(op *Operation) { op.Actor = ActorOperator }, 2},
+		"a replacement":            {func(op *Operation) { op.Kind = Replace }, 2},
+	} {
+		op := failed
+		op.Entered = entered(Booting)
+		c.edit(&op)
+		before := group.Heals{Attempts: 3, FailedDown: 2}
+		if got := op.HealsAfter(&before); got.FailedDown != c.n || got.Attempts != 3 || before.FailedDown != 2 {
+			t.Errorf("%s: %+v, want %d", name, got, c.n)
 		}
 	}
 }

@@ -55,17 +55,30 @@ func (op Operation) OwnEnvAfter(given string) string {
 	return given
 }
 
-// HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended. The
-// one replacement of a Slot is spent by that which was made, not by a creation that was refused or
-// called off: another one may be taken. Nor is that one of the restarts. Applying it twice changes
-// nothing more.
+// HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended; op is as it is
+// recorded with it, once. The one replacement of a Slot is spent by that which was made, not by a creation that
+// was refused or called off: another one may be taken. Nor is that one of the restarts.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
-	if h == nil || h.Replacements == 0 || op.Actor != ActorHealing || op.Kind != Replace || !op.MadeNothing() {
+	if h == nil || op.Actor != ActorHealing {
 		return h
 	}
 	after := *h
-	after.Attempts, after.Replacements = max(h.Attempts-1, 0), h.Replacements-1
+	switch {
+	case op.Kind == Replace && h.Replacements > 0 && op.MadeNothing():
+		after.Attempts, after.Replacements = max(h.Attempts-1, 0), h.Replacements-1
+	case op.failedDown():
+		after.FailedDown++
+	default:
+		return h
+	}
 	return &after
+}
+
+// failedDown: a restart of what was down was made, and nothing came of it. One that was ready for a moment
+// ended an outage.
+func (op Operation) failedDown() bool {
+	failed := op.Phase == Failed && (op.Cause == CauseDeadline || op.Cause == CauseBootError)
+	return op.Kind == Restart && op.Down && failed && op.Calls > 0 && op.Entered[Settling].IsZero()
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.

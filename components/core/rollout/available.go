@@ -247,6 +247,11 @@ func (w *world) keepClock(m *member) {
 	}
 	rec.AvailableBoot = boot
 	rec.UnavailableSince = time.Time{}
+	if h := rec.Heals; h != nil && h.FailedDown > 0 {
+		after := *h
+		after.FailedDown = 0
+		rec.Heals = &after
+	}
 }
 
 // unbroken reports that m has been healthy since the recorded start as far as

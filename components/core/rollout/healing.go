@@ -207,14 +207,11 @@ func (m *member) serviceSpent() bool {
 
 // failedHeals counts the restarts of this outage that were made while the CVM was down, and did
 // not help. Those of a CVM that ran say nothing about one that is down.
-func (m *member) failedHeals() (n int) {
-	for _, op := range m.healed {
-		failed := op.Phase == operation.Failed && (op.Cause == operation.CauseDeadline || op.Cause == operation.CauseBootError)
-		if op.Kind == operation.Restart && op.Down && failed && op.Calls > 0 && m.inOutage(op) {
-			n++
-		}
+func (m *member) failedHeals() int {
+	if m.record.Heals == nil {
+		return 0
 	}
-	return n
+	return m.record.Heals.FailedDown
 }
 
 // hangs: the last restart of m's CVM in this outage, which asked its guest, brought no boot, also

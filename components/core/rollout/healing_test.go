@@ -280,25 +280,14 @@ func spent(but int) *fixture {
 	f := heals(3, "none").stopped(1).tried(1, 5, time.Hour)
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
 	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
-	for range 5 - but {
-		f.op(1, operation.Failed, func(op *operation.Operation) {
-			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Restart, operation.ActorHealing, "", 1, operation.CauseDeadline
-			op.Down = true
-			op.EndedAt = f.now.Add(-time.Hour)
-		})
-	}
+	f.rec.Slots[1].Heals.FailedDown = 5 - but
 	return f
 }
 
-// TestR115_OnlyRestartsThatFailedCostADisk: attempts that were refused or called off, those
-// of an earlier outage, and a CVM that runs, give none up; nor does a Slot beside another
-// one that is not well, or a fleet that is silent.
+// TestR115_OnlyRestartsThatFailedCostADisk: too few of them, and a CVM that runs, give none up; nor
+// does a Slot beside another one that is not well, or a fleet that is silent.
 func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
-		"refused":                func(f *fixture) { f.rec.Operations[0].Cause = operation.CauseRefused },
-		"of a CVM that ran":      func(f *fixture) { f.rec.Operations[0].Down = false },
-		"called off":             func(f *fixture) { f.rec.Operations[0].Phase = operation.Aborted },
-		"of an earlier outage":   func(f *fixture) { f.rec.Slots[1].UnavailableSince = f.now.Add(-time.Second) },
 		"it runs":                func(f *fixture) { f.obs.Slots[1].Instance.Status = "running" },
 		"another one is ill":     func(f *fixture) { f.failing(0, "ready") },
 		"others are down too":    func(f *fixture) { f.obs.Fleet = Fleet{Expected: 98, Heard: 98, Down: 2} },
@@ -316,6 +305,23 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 				t.Errorf("%s: %s", name, one)
 			}
 		}
+	}
+}
+
+// TestR115_AnOutageEndsTheCount of restarts that cost a disk, and not that of attempts.
+func TestR115_AnOutageEndsTheCount(t *testing.T) {
+	f := heals(3, "none").tried(1, 5, time.Minute)
+	f.rec.Slots[1].Heals.FailedDown = 5
+	before := *f.rec.Slots[1].Heals
+	if h := f.plan().Slots[1].Heals; h == nil || h.FailedDown != 0 || h.Attempts != 5 {
+		t.Errorf("kept %+v", h)
+	}
+	if *f.rec.Slots[1].Heals != before {
+		t.Error("the record that was read is changed")
+	}
+	f.obs.Slots[1].Report.Health = Unknown
+	if h := f.plan().Slots[1].Heals; h == nil || h.FailedDown != 5 {
+		t.Errorf("not ready, and kept %+v", h)
 	}
 }
 
