@@ -84,6 +84,15 @@ type Heals struct {
 	LastWhy  string    `json:"last_why"`
 }
 
+// Replaced is what an update leaves of h until its Revision is reached: the replacements, so that one
+// which comes to nothing allows no further one in the same window.
+func (h *Heals) Replaced() *Heals {
+	if h == nil || h.Replacements == 0 {
+		return nil
+	}
+	return &Heals{Attempts: h.Replacements, Replacements: h.Replacements, LastAt: h.LastAt, LastKind: h.LastKind, LastWhy: h.LastWhy}
+}
+
 // InitialDelay is how long failures after a Boot do not count.
 func InitialDelay(s Spec) time.Duration {
 	if s.AutoHealing == nil || s.AutoHealing.InitialDelaySec == nil {

@@ -257,3 +257,31 @@ func TestR115_WhichRestartsCostADisk(t *testing.T) {
 		}
 	}
 }
+
+// TestR118_AnotherRevisionBeginsTheCountAnew once it is reached; what an update changes beside its workload,
+// or gives a Slot of its own, does not.
+func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(op *Operation)
+		kept bool
+	}{
+		"done":             {func(*Operation) {}, false},
+		"late":             {func(op *Operation) { op.Phase, op.Cause = Failed, CauseDeadline }, true},
+		"called off":       {func(op *Operation) { op.Phase = Aborted }, true},
+		"a refresh":        {func(op *Operation) { op.Refresh = true }, true},
+		"env of its own":   {func(op *Operation) { op.ForEnv = true }, true},
+		"a drain":          {func(op *Operation) { op.Kind = Drain }, true},
+		"a heal that held": {func(op *Operation) { op.Kind, op.Actor = Restart, ActorHealing }, true},
+	} {
+		op := Operation{Kind: Update, Phase: Done}
+		c.edit(&op)
+		h := &group.Heals{Attempts: 1, Replacements: 1}
+		want := h
+		if !c.kept {
+			want = nil
+		}
+		if got := op.HealsAfter(h); got != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -57,8 +57,12 @@ func (op Operation) OwnEnvAfter(given string) string {
 
 // HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended; op is as it is
 // recorded with it, once. The one replacement of a Slot is spent by that which was made, not by a creation that
-// was refused or called off: another one may be taken. Nor is that one of the restarts.
+// was refused or called off: another one may be taken. Nor is that one of the restarts. Of what runs another
+// Revision nothing is counted.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
+	if op.Kind == Update && op.Phase == Done && !op.Refresh && !op.ForEnv {
+		return nil
+	}
 	if h == nil || op.Actor != ActorHealing {
 		return h
 	}

@@ -453,7 +453,9 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 			h.Replacements++
 		}
 		rec.Heals = &h
-	case a.Actor == operation.ActorOperator || a.Kind == operation.Update:
-		rec.Heals = nil // somebody acted, or it will run something else
+	case a.Actor == operation.ActorOperator && a.Kind != operation.Drain:
+		rec.Heals = nil // somebody restarts or replaces it
+	case a.Kind == operation.Update && a.Takes != group.ActionRefresh && !a.ForEnv:
+		rec.Heals = rec.Heals.Replaced() // it is to run something else
 	}
 }

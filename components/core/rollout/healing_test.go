@@ -308,6 +308,39 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	}
 }
 
+// TestR118_WhatEndsTheCountOfHeals: an operator's restart or replacement, and another Revision, which leaves
+// the replacements until it is reached. No drain does, no edit of checks, and no own env.
+func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
+	at := epoch
+	before := group.Heals{Attempts: 4, Services: 2, Replacements: 1, FailedDown: 3, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
+	replaced := group.Heals{Attempts: 1, Replacements: 1, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
+	for name, c := range map[string]struct {
+		a    Action
+		want *group.Heals
+	}{
+		"a drain":               {Action{Kind: operation.Drain, Actor: operation.ActorOperator}, &before},
+		"an operator's restart": {Action{Kind: operation.Restart, Actor: operation.ActorOperator}, nil},
+		"of a service":          {Action{Kind: operation.Restart, Actor: operation.ActorOperator, Service: "app"}, nil},
+		"a replacement":         {Action{Kind: operation.Replace, Actor: operation.ActorOperator}, nil},
+		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, ForEnv: true}, nil},
+		"an update":             {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart}, &replaced},
+		"an edit of checks":     {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRefresh}, &before},
+		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, ForEnv: true}, &before},
+		"a removal":             {Action{Kind: operation.Delete, Actor: operation.ActorScaling}, &before},
+	} {
+		h := before
+		rec := group.SlotRecord{Heals: &h}
+		noteHeal(&rec, c.a, at.Add(time.Hour))
+		if got := rec.Heals; (got == nil) != (c.want == nil) || got != nil && *got != *c.want || h != before {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	rec := group.SlotRecord{Heals: &group.Heals{Attempts: 4}}
+	if noteHeal(&rec, Action{Kind: operation.Update, Takes: group.ActionRestart}, at); rec.Heals != nil {
+		t.Errorf("never replaced, and kept %+v", rec.Heals)
+	}
+}
+
 // TestR115_AnOutageEndsTheCount of restarts that cost a disk, and not that of attempts.
 func TestR115_AnOutageEndsTheCount(t *testing.T) {
 	f := heals(3, "none").tried(1, 5, time.Minute)
