@@ -41,6 +41,23 @@ func TestGroupIsCreatedAndUpdated(t *testing.T) {
 	})
 }
 
+// TestR90_WhatAStepProvedIsWrittenWithItsEnd, and not by a pass after it: whoever leads next finds it.
+func TestR90_WhatAStepProvedIsWrittenWithItsEnd(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.apply(spec("two"))
+		w.until("update", 5*time.Minute, w.complete("two"))
+		v, target := w.view(), spec("two").Revision()
+		for name, slot := range v.Slots {
+			end := v.OperationsOf(name)[0]
+			if slot.Value.WasAvailableAt != target || end.Value.Phase != operation.Done || slot.Index != end.Index {
+				t.Errorf("%s: available at %.8s, written at %d; its step is %s, written at %d", name, slot.Value.WasAvailableAt, slot.Index, end.Value.Phase, end.Index)
+			}
+		}
+	})
+}
+
 func TestInvalidSpecChangesNothingAndNamesEveryField(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
