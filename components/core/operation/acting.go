@@ -102,7 +102,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdue(f, now)
 		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):
-			return op.callOff(CauseUnsafe, reason, now)
+			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil
 	}

@@ -193,7 +193,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 			// Half of the change is there: it waits as long as a boot may take.
 			return op.because(reason).overdue(f, now)
 		case !now.Before(op.DrainDeadline):
-			return op.callOff(CauseUnsafe, reason, now)
+			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because(reason), nil
 	}
@@ -267,6 +267,8 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 		return f.Unwanted, false
 	case f.Paused:
 		return "paused before acting", false
+	case f.Refused != "":
+		return f.Refused, false
 	}
 	if op.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
 		return "CVM " + f.Platform.VMUUID + " carries the slot's name already", false
@@ -333,12 +335,16 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Force: op.forces(f), Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
 }
 
-// calledOff ends an Operation that is not wanted any more and has done nothing
-// yet: the member returns to service at once (R82, R92, R105).
+// calledOff ends an Operation that is not wanted any more, or whose call would be made in vain,
+// and has done nothing yet: the member returns to service at once (R74, R82, R92, R105).
 func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool) {
 	cause, reason := CauseUnwanted, f.Unwanted
-	if reason == "" && f.Paused {
+	switch {
+	case reason != "":
+	case f.Paused:
 		cause, reason = CausePaused, "paused before acting"
+	case f.Refused != "":
+		cause, reason = CausePrecondition, f.Refused
 	}
 	if reason == "" || op.touched() {
 		return op, nil, false

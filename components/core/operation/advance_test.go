@@ -271,6 +271,54 @@ func TestR50_TheSecondLookHoldsTheCallUntilItIsSafe(t *testing.T) {
 	}
 }
 
+// TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce: nobody stays out of service for a call that
+// cannot be made. Half of a change goes on.
+func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
+	for _, phase := range []Phase{Recorded, Draining, Drained} {
+		op, now := to(t, Update, phase)
+		f := quiet(now)
+		f.Refused = "no such image"
+		if next, _ := step(t, op, f, now, Aborted); next.Cause != CausePrecondition || next.Reason != f.Refused {
+			t.Errorf("%s: %s: %s", phase, next.Cause, next.Reason)
+		}
+		f.Safe, f.SafeReason = false, f.Refused
+		op.Applied = []Part{PartResources}
+		if next, _ := Advance(op, f, now); next.Phase.Ended() {
+			t.Errorf("%s with half of it done: %s (%s)", phase, next.Phase, next.Reason)
+		}
+	}
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.Refused = "no such image"
+	if reason, ok := MayCall(op, f); ok || reason != f.Refused {
+		t.Errorf("right before the call: %q, %t", reason, ok)
+	}
+	op.CallOutcome = OutcomeBusy
+	if op, _ = step(t, op, f, now.Add(time.Minute), Aborted); op.Cause != CausePrecondition {
+		t.Errorf("asked again: %s", op.Cause)
+	}
+}
+
+// TestR74_WhatThePlatformDoesNotTellIsWaitedFor, as long as for safety.
+func TestR74_WhatThePlatformDoesNotTellIsWaitedFor(t *testing.T) {
+	unmet := func(at time.Time) Facts {
+		f := quiet(at)
+		f.Safe, f.Unmet = false, true
+		return f
+	}
+	op, now := to(t, Update, Drained)
+	step(t, op, unmet(now), now, Drained)
+	if next, _ := step(t, op, unmet(op.DrainDeadline), op.DrainDeadline, Aborted); next.Cause != CausePrecondition {
+		t.Errorf("cause %s", next.Cause)
+	}
+	op, _ = to(t, Update, Acting)
+	op.CallOutcome = OutcomeBusy
+	late := op.DrainDeadline.Add(limits.Unknown)
+	if next, _ := step(t, op, unmet(late), late, Aborted); next.Cause != CausePrecondition {
+		t.Errorf("asked again: %s", next.Cause)
+	}
+}
+
 func TestR50_BlindnessIsNotSafety(t *testing.T) {
 	for name, edit := range map[string]func(*Facts){
 		"platform not listed": func(f *Facts) { f.PlatformKnown = false },

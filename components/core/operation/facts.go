@@ -29,6 +29,8 @@ const (
 	CauseDrainDeadline Cause = "drain_deadline"
 	// CauseUnsafe: the second look before acting never became safe (R50).
 	CauseUnsafe Cause = "unsafe"
+	// CausePrecondition: the platform would refuse what the call leads to, or could not tell (R74).
+	CausePrecondition Cause = "precondition"
 	// CauseUnwanted: the spec moved on before anything was done (R82, R105).
 	CauseUnwanted Cause = "unwanted"
 	// CausePaused: an operator paused before anything was done (R92).
@@ -96,6 +98,10 @@ type Facts struct {
 	// Safe is the verdict of the second look at quorum and roles (R50).
 	Safe       bool
 	SafeReason string
+	// Refused is why the platform would refuse what the call leads to: who waits for it waits in
+	// vain. Unmet: that is what is not safe, or nobody knows yet whether it would (R74).
+	Refused string
+	Unmet   bool
 	// NotServing: the member gave up its duties already while draining.
 	NotServing bool
 	// Gone: the Boot is silent and its instance proved that it runs another one.
@@ -145,6 +151,14 @@ func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Durati
 		return
 	}
 	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
+}
+
+// unsafe is the Cause of a step that is called off since it never became safe.
+func (f Facts) unsafe() Cause {
+	if f.Unmet {
+		return CausePrecondition
+	}
+	return CauseUnsafe
 }
 
 // PlatformView is what the platform says about one CVM. Never evidence of what runs.

@@ -59,6 +59,9 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
 	f.Unwanted = w.unwanted(m, op)
+	if op.Kind == operation.Update {
+		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
+	}
 	if op.Kind == operation.Drain {
 		f.Leads = m.leads() || m.named
 		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})

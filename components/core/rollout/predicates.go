@@ -95,7 +95,7 @@ var predicates = []predicate{
 		once: "Advance waits for the platform right before the call"},
 	{names: []string{HoldDeferred, HoldRefused}, first: (*world).holdsOfTries, once: "it is about beginning again"},
 	{names: []string{HoldPrecondition}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfPrecondition,
-		once: "the platform is asked again before the call"},
+		once: "a refusal calls an Operation off that has not acted"},
 
 	{names: []string{HoldPredecessor, HoldAppID, HoldStepInProgress}, only: []operation.Kind{operation.Create}, first: (*world).holdsOfCreate,
 		once: "a creation takes nothing away"},

@@ -341,7 +341,7 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 	if last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused && last.To == w.target {
 		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: orWord(last.Reason, "its step failed")}
 	}
-	if n := w.aborts(m); n >= maxAborts {
+	if n, last := w.aborts(m); n >= maxAborts {
 		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
 	}
 	if i := m.seen.Instance; i != nil && i.BootError != "" && !i.InProgress && !w.outdated(m) && m.record.WasAvailableAt != w.target {

@@ -102,6 +102,33 @@ func TestR80_ThreeCallOffsFailTheRollout(t *testing.T) {
 	}
 }
 
+// TestR74_APreconditionIsNoFailure: what the platform does not take says nothing about the member, and is
+// asked again with growing waits.
+func TestR74_APreconditionIsNoFailure(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	off := func(cause operation.Cause) {
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause, op.EndedAt = cause, f.now })
+	}
+	off(operation.CauseHook)
+	for range maxAborts {
+		off(operation.CausePrecondition)
+	}
+	off(operation.CauseHook)
+	p := f.plan()
+	if p.Rollout.State != operation.Running {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	for _, a := range p.Actions {
+		if a.Slot == "db-2" && !heldBy(a, HoldDeferred) {
+			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
+		}
+	}
+	off(operation.CauseHook)
+	if p := f.plan(); p.Rollout.State != operation.FailedState {
+		t.Errorf("after %d by hooks: %s", maxAborts, p.Rollout.State)
+	}
+}
+
 func TestR82_BeingCalledOffByAPauseOrANewSpecIsNoRefusal(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	for _, cause := range []operation.Cause{operation.CausePaused, operation.CauseUnwanted, operation.CausePaused, operation.CauseUnwanted} {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/core/operation"
@@ -77,21 +78,27 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 	return n, refusals, last
 }
 
-// cameToNothing: it was called off by the member or its safety, or refused. A pause or
-// a new spec is no refusal and does not count (R80).
+// cameToNothing: it was called off by the member, its safety or the platform, or refused. A pause
+// or a new spec is no refusal and does not count (R80).
 func cameToNothing(op *operation.Operation) bool {
-	called := op.Cause == operation.CauseHook || op.Cause == operation.CauseDrainDeadline || op.Cause == operation.CauseUnsafe
-	return op.Phase == operation.Failed || op.Phase == operation.Aborted && called
+	called := []operation.Cause{operation.CauseHook, operation.CauseDrainDeadline, operation.CauseUnsafe, operation.CausePrecondition}
+	return op.Phase == operation.Failed || op.Phase == operation.Aborted && slices.Contains(called, op.Cause)
 }
 
-// aborts counts the newest run of steps of m that its hooks or its agent called off.
-func (w *world) aborts(m *member) int {
-	n := 0
+// aborts counts the newest run of steps of m that its hooks or its agent called off. What the
+// platform did not take meanwhile says nothing about m (R74).
+func (w *world) aborts(m *member) (n int, last *operation.Operation) {
 	for i := len(m.past) - 1; i >= 0; i-- {
-		if op := &m.past[i]; op.Phase != operation.Aborted || !cameToNothing(op) {
-			break
+		op := &m.past[i]
+		switch {
+		case op.Phase != operation.Aborted || !cameToNothing(op):
+			return n, last
+		case op.Cause == operation.CausePrecondition:
+			continue
+		case last == nil:
+			last = op
 		}
 		n++
 	}
-	return n
+	return n, last
 }

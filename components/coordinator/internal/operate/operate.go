@@ -80,12 +80,16 @@ type Operator struct {
 	// refused is why a Revision's document may not be allowed, as the platform answered
 	// last; guarded by mu.
 	refused map[string]string
+	// asked are the Revisions, by group, that its spec names and the platform took since it does, in
+	// this Term; guarded by mu. Losing it costs a provision each.
+	asked map[string]map[string]bool
 }
 
 // New makes an Operator.
 func New(cfg Config) *Operator {
 	cfg.Timing = cfg.Timing.OrDefault()
-	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{}}
+	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{},
+		asked: map[string]map[string]bool{}}
 }
 
 // Took notes when the Lease was taken. What an earlier holder prepared or heard
@@ -96,6 +100,7 @@ func (o *Operator) Took(at time.Time) {
 	o.took = at
 	clear(o.prepared)
 	clear(o.answers)
+	clear(o.asked)
 }
 
 // Step moves one open Operation on by one Phase at most, and does what follows.

@@ -84,6 +84,9 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	if !ok {
 		if p, err = o.provision(ctx, v, seen, op); err != nil {
 			hold("blocked(precondition): %v", err)
+			if facts.Unmet = true; refusal(err) != "" {
+				facts.Refused = facts.SafeReason // to wait keeps its member out of service in vain
+			}
 			return false, nil
 		}
 	}
@@ -173,15 +176,23 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 func (o *Operator) judged(revision string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	refusal, refused := errors.AsType[*appcompose.Refusal](err)
-	switch {
-	case err == nil:
+	if reason := refusal(err); reason != "" {
+		o.refused[revision] = reason
+	} else if err == nil {
 		delete(o.refused, revision)
-	case refused:
-		o.refused[revision] = refusal.Reason
-	case errors.Is(err, platform.ErrMeasuresOther), errors.Is(err, platform.ErrNotOffered):
-		o.refused[revision] = err.Error()
 	}
+}
+
+// refusal is why what was provisioned is certainly refused; "": nobody knows, or it is not.
+func refusal(err error) string {
+	document, refused := errors.AsType[*appcompose.Refusal](err)
+	switch {
+	case refused:
+		return document.Reason
+	case errors.Is(err, platform.ErrMeasuresOther), errors.Is(err, platform.ErrNotOffered):
+		return err.Error()
+	}
+	return ""
 }
 
 // Refused is, by Revision, why no step may lead to it now: the platform would measure

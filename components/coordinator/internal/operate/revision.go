@@ -18,26 +18,27 @@ import (
 	"cadre.dev/store"
 )
 
-// EnsureRevision records the content of the spec's Revision, with the document that was
-// judged for it, and asks again for what the platform refused, also of a Revision that a Slot is
-// pinned to: no step asks for one that is refused. Before the group has a CVM there is no app
-// to ask about, and the first creation records it.
+// EnsureRevision asks the platform about the Revisions that the spec names, the target and those that
+// Slots are pinned to, before a member is touched for them (R74), and records their content with
+// the document that was judged for it. Before the group has a CVM there is no app to ask about, and the first
+// creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	vm := anyInstance(seen, appOf(seen))
 	if vm == "" || !seen.Now.Complete() {
 		return false, nil
 	}
-	asked := o.toProvision(v, seen)
-	for _, revision := range slices.Sorted(maps.Keys(asked)) {
+	through := o.toProvision(v, seen)
+	for _, revision := range slices.Sorted(maps.Keys(through)) {
 		if !o.mayTry(revision) {
 			continue
 		}
-		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: cmp.Or(asked[revision], vm), To: revision})
+		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: cmp.Or(through[revision], vm), To: revision})
 		if err != nil {
 			// The plan goes on; each step is held back by the same check (R74).
 			o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", revision, "error", err)
 			continue
 		}
+		o.taken(seen.Spec.Name, revision)
 		if kept, err := o.keep(ctx, lease, v, seen.Spec.Name, revision, &p); err != nil || kept {
 			return kept, err
 		}
@@ -45,19 +46,63 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 	return false, nil
 }
 
-// toProvision are the Revisions that the spec names and the platform has not taken, each with the CVM through
-// which it is asked, "" for any: a Slot's own where it is pinned, for what that has is not asked for.
+// taken notes that the platform took a Revision.
+func (o *Operator) taken(groupName, revision string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked[groupName] == nil {
+		o.asked[groupName] = map[string]bool{}
+	}
+	o.asked[groupName][revision] = true
+	delete(o.notBefore, revision)
+}
+
+// toProvision are the Revisions that the spec names of which it is not known that the platform would take
+// them, each with the CVM through which it is asked, "" for any: a Slot's own where it is pinned, for
+// what that has is not asked for. What is recorded was taken once, and may have been withdrawn
+// since: it is asked about by each leader, and anew when the spec names it again, where a Slot has
+// still to go there.
 func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]string {
-	refused, target, through := o.Refused(), seen.Asked.Target.Revision, map[string]string{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	target, slots := seen.Asked.Target.Revision, v.SlotsOf(seen.Spec.Name)
+	asked, through, named := o.asked[seen.Spec.Name], map[string]string{}, map[string]bool{target: true}
 	for _, own := range seen.Spec.Instances {
-		if pin := own.PinnedRevision; refused[pin] != "" {
+		pin := own.PinnedRevision
+		goes := func(s group.SlotRecord) bool { return s.Ordinal == own.Ordinal && s.Assigned != pin }
+		_, recorded := v.Revisions[pin]
+		if named[pin] = true; o.refused[pin] != "" || recorded && !asked[pin] && slices.ContainsFunc(slots, goes) {
 			through[pin] = instanceOf(seen, own.Ordinal)
 		}
 	}
-	if _, recorded := v.Revisions[target]; !recorded || refused[target] != "" {
-		through[target] = ""
+	goes := func(s group.SlotRecord) bool { return s.Assigned != target }
+	_, recorded := v.Revisions[target]
+	if !recorded || o.refused[target] != "" || !asked[target] && slices.ContainsFunc(slots, goes) {
+		through[target] = mover(v, seen, target)
 	}
+	maps.DeleteFunc(asked, func(revision string, _ bool) bool { return !named[revision] })
 	return through
+}
+
+// mover is a CVM through which the platform is asked about the target: what a CVM has is not asked
+// for, so that one that has still to go there tells, before all one that has not what it names; "": none has.
+func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
+	app, assigned := appOf(seen), map[string]string{}
+	for _, s := range v.SlotsOf(seen.Spec.Name) {
+		assigned[s.VMUUID] = s.Assigned
+	}
+	t, _ := templateOf(v, seen.Spec, revision)
+	for _, i := range seen.Listing.Instances {
+		at, bound := assigned[i.VMUUID]
+		switch {
+		case i.AppID != app || i.VMUUID == "" || !bound || at == revision:
+		case !group.SameOSImage(i.OSImage, t.OSImage), i.InstanceType != t.InstanceType:
+			return i.VMUUID
+		default:
+			vm = cmp.Or(vm, i.VMUUID)
+		}
+	}
+	return vm
 }
 
 // instanceOf is the CVM of the Slot of an ordinal; "": none is known.

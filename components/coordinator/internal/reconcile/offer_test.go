@@ -1,10 +1,12 @@
 package reconcile_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/platform"
 )
 
@@ -102,9 +104,98 @@ func TestR74_APinThatIsOfferedAgain(t *testing.T) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
 		pinned := two
 		pinned.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: spec("one").Revision()}}
+		steps := len(w.view().Operations)
 		w.apply(pinned)
 		w.until("the hold", 10*time.Minute, w.says("UPDATE of pg-2 is held, blocked(precondition)"))
+		if now := len(w.view().Operations); now != steps {
+			t.Errorf("%d operations, %d before it was pinned", now, steps)
+		}
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
 		w.until("the pin", 5*time.Minute, at("pg-2", spec("one").Revision()))
+	})
+}
+
+// steps: so many are in a phase, or ended there for a cause.
+func (w *world) steps(phase operation.Phase, cause operation.Cause, n int) func() bool {
+	return func() bool {
+		found := 0
+		for _, o := range w.view().Operations {
+			if o.Value.Phase == phase && o.Value.Cause == cause {
+				found++
+			}
+		}
+		return found >= n
+	}
+}
+
+// TestR74_APlatformThatDoesNotTellIsAskedAgain: an answer that does not come says nothing about a member,
+// however often it does not.
+func TestR74_APlatformThatDoesNotTellIsAskedAgain(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.apply(spec("two"))
+		w.until("a drain", time.Minute, w.steps(operation.Draining, "", 1))
+		hears := func(why error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.deaf = why
+		}
+		hears(errors.New("503 Service Unavailable"))
+		w.until("four steps that came to nothing", 20*time.Minute, w.steps(operation.Aborted, operation.CausePrecondition, 4))
+		if st := w.status(); st.RolloutState != string(operation.Running) {
+			t.Errorf("rollout %s: %s", st.RolloutState, st.Message)
+		}
+		hears(nil)
+		w.until("the update", 10*time.Minute, w.complete("two"))
+	})
+}
+
+// TestR74_TheWayBackIsAskedAboutToo: what the platform took once may be withdrawn since. That is told
+// before a member is drained, when it becomes the target again and by each leader.
+func TestR74_TheWayBackIsAskedAboutToo(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		first := w.coordinator("coordinator-0")
+		both := platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.9"}, InstanceTypes: []string{"tdx.small"}}
+		w.offers(both)
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		next := spec("one")
+		next.Template.OSImage = "dstack-0.5.9"
+		w.apply(next)
+		w.until("the update", 10*time.Minute, func() bool { return w.status().Stable == next.Revision() && w.status().Available == 3 })
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.9"}, InstanceTypes: []string{"tdx.small"}})
+		steps := len(w.view().Operations)
+		w.apply(spec("one"))
+		w.until("the hold", 2*time.Minute, w.says("precondition"))
+		tick(t.Context(), time.Minute)
+		first.stop()
+		w.coordinator("coordinator-1")
+		tick(t.Context(), 2*time.Minute)
+		if now := len(w.view().Operations); now != steps || w.status().Available != 3 || !w.says("precondition")() {
+			t.Errorf("%d operations, %d before; %d available: %s", now, steps, w.status().Available, w.status().Message)
+		}
+		w.offers(both)
+		w.until("the way back", 10*time.Minute, w.complete("one"))
+	})
+}
+
+// TestR74_WhatIsWithdrawnMeanwhileEndsTheStep: the member that drained for it serves again at once, and
+// it counts against nobody.
+func TestR74_WhatIsWithdrawnMeanwhileEndsTheStep(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.9"}, InstanceTypes: []string{"tdx.small"}})
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		next := spec("one")
+		next.Template.OSImage = "dstack-0.5.9"
+		w.apply(next)
+		w.until("a drain", time.Minute, w.steps(operation.Draining, "", 1))
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
+		w.until("its end", 10*time.Second, w.steps(operation.Aborted, operation.CausePrecondition, 1))
+		tick(t.Context(), 10*time.Minute)
+		if got := w.made("update"); len(got) > 0 || w.status().Available != 3 || w.status().RolloutState == string(operation.FailedState) {
+			t.Errorf("calls %v, %d available, rollout %s: %s", got, w.status().Available, w.status().RolloutState, w.status().Message)
+		}
 	})
 }

@@ -77,6 +77,9 @@ func (l link) Provision(ctx context.Context, vmUUID string, t platform.Template)
 	p, err := l.Link.Provision(ctx, vmUUID, t)
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
+	if l.w.deaf != nil {
+		return platform.Provisioned{}, l.w.deaf
+	}
 	if l.w.answer != nil && err == nil {
 		l.w.answer(t, &p)
 	}

@@ -62,6 +62,8 @@ type world struct {
 	owned []tokens.Owned
 	// answer changes what the platform says that it would measure; nil: what it was sent.
 	answer func(t platform.Template, p *platform.Provisioned)
+	// deaf is why the platform does not answer what it would measure; nil: it does.
+	deaf error
 	// offer is what the platform has to choose from; zero: it does not tell.
 	offer platform.Offer
 	// away is the worst number of members that were away at once.
