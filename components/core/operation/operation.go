@@ -194,6 +194,12 @@ type Operation struct {
 	EndedAt          time.Time  `json:"ended_at,omitzero"`
 }
 
+// Clocks are the times in op that were read off the leader's clock when something was seen or done.
+// What is due at a time, and when op ended, is none of them, nor is the platform's own time.
+func (op *Operation) Clocks() []*time.Time {
+	return []*time.Time{&op.CreatedAt, &op.GoneSince, &op.CallIssuedAt, &op.AvailableSince, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning}
+}
+
 // OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
 // is the current one: what told its CVM to boot, what followed that, what healed it, how
 // often it could not be drained, and what deleted its CVM.

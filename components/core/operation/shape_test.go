@@ -1,7 +1,10 @@
 package operation_test
 
 import (
+	"reflect"
+	"slices"
 	"testing"
+	"time"
 
 	"cadre.dev/core/operation"
 )
@@ -24,6 +27,19 @@ func TestShapeShows(t *testing.T) {
 	} {
 		if got := c.seen.Shows(wanted); got != c.want {
 			t.Errorf("%s: %+v shows %+v: %v, want %v", name, c.seen, wanted, got, c.want)
+		}
+	}
+}
+
+// TestClocksAreAllTimesOfTheLeader, but those that are treated one by one: a new one is to be thought about.
+func TestClocksAreAllTimesOfTheLeader(t *testing.T) {
+	var op operation.Operation
+	clocks := op.Clocks()
+	for f, v := range reflect.ValueOf(&op).Elem().Fields() {
+		at, is := v.Addr().Interface().(*time.Time)
+		apart := []string{"DrainDeadline", "HealthyDeadline", "EndedAt", "UpdatedBefore"}
+		if is && slices.Contains(clocks, at) == slices.Contains(apart, f.Name) {
+			t.Errorf("%s is in Clocks: %t", f.Name, slices.Contains(clocks, at))
 		}
 	}
 }

@@ -98,6 +98,9 @@ func counts(op operation.Operation) bool {
 }
 
 // moveClocks moves what counts of the group together with its status, so that it is done once.
+// What does not fit into one transaction with it goes where a death in between makes waits longer
+// and never shorter: before the status, by which the successor moves all once more, where times
+// move on, which ends at now; after it where they move back.
 func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
 	status := p.view.Statuses[p.name]
 	after := clip.Status(status.Value)
@@ -110,38 +113,47 @@ func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
 	if err != nil {
 		return err
 	}
-	ops := append([]store.Op{put}, counting...)
-	for batch := range store.Batches(p.lease.Fence(), ops) {
-		ops = batch // what does not fit is not moved: so many steps at once are not made
-		break
+	ops := slices.Insert(counting, 0, put)
+	if by > 0 {
+		ops = append(ops[1:], put)
 	}
-	if err := p.commit(ctx, ops...); err != nil {
-		return fmt.Errorf("move recorded clocks: %w", err)
+	for batch := range store.Batches(p.lease.Fence(), ops) {
+		if err := p.commit(ctx, batch...); err != nil {
+			return fmt.Errorf("move recorded clocks: %w", err)
+		}
 	}
 	p.log.Warn("recorded clocks were moved: a leader's clock differs or was set, or nobody led", "by", by.Round(time.Second), "records", len(ops)-1)
 	return nil
 }
 
+// puts are writes, and what is wrong with the last one that cannot be.
+type puts struct {
+	ops []store.Op
+	err error
+}
+
+func (w *puts) add(op store.Op, err error) {
+	if err != nil {
+		w.err = err
+		return
+	}
+	w.ops = append(w.ops, op)
+}
+
 // counting writes the Operations that count, the rollout and the Slots that are not available
 // with their clocks moved.
-func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
-	put := func(op store.Op, problem error) {
-		if problem != nil {
-			err = problem
-			return
-		}
-		ops = append(ops, op)
-	}
+func (p *pass) counting(by time.Duration) ([]store.Op, error) {
+	var w puts
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
 		if o := p.view.Operations[id]; o.Value.Group == p.name && counts(o.Value) {
-			put(store.Put(store.OperationKey(id), clip.Operation(movedOperation(o.Value, by, p.now)), o.Index))
+			w.add(store.Put(store.OperationKey(id), clip.Operation(movedOperation(o.Value, by, p.now)), o.Index))
 		}
 	}
 	if all := p.view.RolloutsOf(p.name); len(all) > 0 {
 		r := all[0]
 		move(&r.Value.ProgressAt, by, p.now)
 		move(&r.Value.PausedAt, by, p.now)
-		put(store.Put(store.RolloutKey(r.Value.ID), clip.Rollout(r.Value), r.Index))
+		w.add(store.Put(store.RolloutKey(r.Value.ID), clip.Rollout(r.Value), r.Index))
 	}
 	for _, record := range p.view.SlotsOf(p.name) {
 		if record.UnavailableSince.IsZero() {
@@ -150,9 +162,9 @@ func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
 		for _, at := range slotClocks(&record) {
 			move(at, by, p.now)
 		}
-		put(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
+		w.add(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
 	}
-	return ops, err
+	return w.ops, w.err
 }
 
 // slotClocks are the times in a Slot's record that something waits for while it is not
@@ -169,7 +181,7 @@ func slotClocks(record *group.SlotRecord) []*time.Time {
 
 // movedOperation is op with its clocks moved. The platform's own times stay.
 func movedOperation(op operation.Operation, by time.Duration, now time.Time) operation.Operation {
-	for _, at := range []*time.Time{&op.CreatedAt, &op.GoneSince, &op.CallIssuedAt, &op.AvailableSince, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning} {
+	for _, at := range op.Clocks() {
 		move(at, by, now)
 	}
 	for _, at := range []*time.Time{&op.DrainDeadline, &op.HealthyDeadline} {
@@ -198,35 +210,28 @@ func move(at *time.Time, by time.Duration, now time.Time) {
 // pullBack writes times anew that lie in the future: this leader's clock was set back, or
 // a clock before was ahead.
 func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
-	var ops []store.Op
+	var w puts
 	limit := p.now.Add(ahead)
-	put := func(op store.Op, problem error) {
-		if problem != nil {
-			err = problem
-			return
-		}
-		ops = append(ops, op)
-	}
 	for _, record := range p.view.SlotsOf(p.name) {
 		if pulled(limit, p.now, append(slotClocks(&record), &record.AvailableSince)...) {
-			put(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
+			w.add(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
 		}
 		// The newest one alone counts: an open one, or the one after which a Slot rests.
 		if last := p.view.OperationsOf(record.Slot); len(last) > 0 {
 			if o := last[0].Value; pulledOperation(limit, p.now, &o) {
-				put(store.Put(store.OperationKey(o.ID), clip.Operation(o), last[0].Index))
+				w.add(store.Put(store.OperationKey(o.ID), clip.Operation(o), last[0].Index))
 			}
 		}
 	}
 	if all := p.view.RolloutsOf(p.name); len(all) > 0 {
 		if r := all[0].Value; pulled(limit, p.now, &r.StartedAt, &r.ProgressAt, &r.PausedAt, &r.EndedAt) {
-			put(store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index))
+			w.add(store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index))
 		}
 	}
-	if err != nil {
-		return false, err
+	if w.err != nil {
+		return false, w.err
 	}
-	for batch := range store.Batches(p.lease.Fence(), ops) {
+	for batch := range store.Batches(p.lease.Fence(), w.ops) {
 		if err := p.commit(ctx, batch...); err != nil {
 			return changed, fmt.Errorf("pull recorded times back: %w", err)
 		}
@@ -236,7 +241,7 @@ func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 }
 
 func pulledOperation(limit, now time.Time, op *operation.Operation) bool {
-	changed := pulled(limit, now, &op.CreatedAt, &op.GoneSince, &op.CallIssuedAt, &op.AvailableSince, &op.EndedAt, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning)
+	changed := pulled(limit, now, append(op.Clocks(), &op.EndedAt)...)
 	for phase, at := range op.Entered {
 		if at.After(limit) {
 			op.Entered = maps.Clone(op.Entered)

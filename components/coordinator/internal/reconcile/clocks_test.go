@@ -3,6 +3,8 @@ package reconcile_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
@@ -151,4 +154,44 @@ func notRepeated(t *testing.T, w *world) {
 			t.Errorf("%s failed: %s", id, op.Value.Reason)
 		}
 	}
+}
+
+// TestR121_HoweverManyAreAway: what nobody led for counts for none of them, also where their records do
+// not fit into one transaction and its answer is lost.
+func TestR121_HoweverManyAreAway(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		const n, nobody = 80, 10 * time.Minute
+		first := w.coordinator("coordinator-0")
+		s := spec("one")
+		s.Replicas, s.Workload = n, group.Workload{Kind: group.WorkloadNone}
+		w.apply(s)
+		w.until("creation", 10*time.Minute, w.availableSlots(n))
+		for i := range n - 1 {
+			w.stop(group.SlotName("pg", i))
+		}
+		w.until("their absence", 2*time.Minute, w.availableSlots(1))
+		tick(t.Context(), time.Minute)
+		first.stop()
+		tick(t.Context(), nobody)
+		var lost atomic.Bool
+		w.store.OnCommit(func(ops []store.Op) storetest.Fault {
+			many := func(op store.Op) bool {
+				return op.Kind == store.OpPutCAS && strings.HasPrefix(op.Key, store.SlotsOf("pg"))
+			}
+			if len(ops) > n/2 && slices.ContainsFunc(ops, many) && lost.CompareAndSwap(false, true) {
+				return storetest.UnknownApplied
+			}
+			return storetest.None
+		})
+		w.coordinator("coordinator-1")
+		w.until("the takeover", time.Minute, func() bool { return time.Since(w.status().At) < time.Minute })
+		for name, slot := range w.view().Slots {
+			if since := slot.Value.UnavailableSince; !since.IsZero() && time.Since(since) > nobody/2 {
+				t.Errorf("%s is away for %s", name, time.Since(since))
+			}
+		}
+		if !lost.Load() {
+			t.Error("no answer was lost")
+		}
+	})
 }
