@@ -129,6 +129,21 @@ func TestR74_APreconditionIsNoFailure(t *testing.T) {
 	}
 }
 
+// TestR5_ACompleteRolloutIsStableWhateverTheStatusSays: its leader died before the status was written,
+// and a member went meanwhile.
+func TestR5_ACompleteRolloutIsStableWhateverTheStatusSays(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(0, "B").at(1, "B").at(2, "B")
+	f.rec.Rollout.State = operation.Complete
+	f.stopped(1)
+	b := f.spec.Revision()
+	if p := f.plan(); p.Stable != b || p.Status.Stable != b {
+		t.Errorf("stable %.8s, status %.8s, want %.8s", p.Stable, p.Status.Stable, b)
+	}
+	if p := f.want("C").plan(); p.Rollout.From != b || p.Stable != b {
+		t.Errorf("the next one goes from %.8s, stable %.8s, want %.8s", p.Rollout.From, p.Stable, b)
+	}
+}
+
 func TestR82_BeingCalledOffByAPauseOrANewSpecIsNoRefusal(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	for _, cause := range []operation.Cause{operation.CausePaused, operation.CauseUnwanted, operation.CausePaused, operation.CauseUnwanted} {

@@ -107,6 +107,9 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.OrDefault()}
 	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
+	if r := rec.Rollout; r != nil && r.State == operation.Complete {
+		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
+	}
 	w.generation = w.nextGeneration()
 	w.dropEndedFreeze() // who the members are depends on it
 	w.joinSlots()
