@@ -23,3 +23,19 @@ func BenchmarkDecide(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDecideStruck plans groups in which much is wrong at once: what is asked for each member must
+// not walk all of them.
+func BenchmarkDecideStruck(b *testing.B) {
+	for name, of := range map[string]func(int) rollouttest.World{"silent": rollouttest.Silent, "failing": rollouttest.Failing, "scaled in": rollouttest.ScaledIn} {
+		for _, slots := range []int{200, 2_000} {
+			b.Run(fmt.Sprintf("%s/%d", name, slots), func(b *testing.B) {
+				world := of(slots)
+				b.ReportAllocs()
+				for b.Loop() {
+					world.Decide()
+				}
+			})
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -34,16 +35,40 @@ type Fleet struct {
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
+// sorted is f with its Silences in order: it is asked about each silent member.
+func (f Fleet) sorted() Fleet {
+	if !slices.IsSortedFunc(f.Silences, time.Time.Compare) {
+		f.Silences = slices.SortedFunc(slices.Values(f.Silences), time.Time.Compare)
+	}
+	return f
+}
+
 // with counts the silent agents but those whose silence began at quite another time than all of
 // these; none, or zero: all of them.
 func (f Fleet) with(at ...time.Time) int {
-	n := f.silent()
-	for _, since := range f.Silences {
-		if apart([]time.Time{since}, at) {
-			n--
+	if len(at) == 0 || slices.ContainsFunc(at, time.Time.IsZero) {
+		return f.silent()
+	}
+	return f.silentBut(len(f.Silences) - f.near(at))
+}
+
+// silentBut counts the silent agents but so many of those whose silence is noted.
+func (f Fleet) silentBut(n int) int { return max(f.silent()-n, 0) }
+
+// near counts the Silences that began at about one of these times.
+func (f Fleet) near(at []time.Time) (n int) {
+	before := func(t time.Time) int { // how many began before it
+		i, _ := slices.BinarySearchFunc(f.Silences, t, time.Time.Compare)
+		return i
+	}
+	counted := 0
+	for _, t := range slices.SortedFunc(slices.Values(at), time.Time.Compare) {
+		from, to := max(before(t.Add(-silentTogether)), counted), before(t.Add(silentTogether+1))
+		if to > from {
+			n, counted = n+to-from, to
 		}
 	}
-	return max(n, 0)
+	return n
 }
 
 // downWith counts those that are down but those that went at quite another time than all of these;
@@ -89,21 +114,28 @@ func (f Fleet) manySilent(at time.Time) bool {
 }
 
 // dark: so many agents fell silent at about that time that silence says nothing about a member.
-func (f Fleet) dark(at time.Time) bool {
-	return f.Expected >= darkFrom && f.with(at)*darkShare >= f.Expected
+func (f Fleet) dark(at time.Time) bool { return f.darkBy(f.with(at)) }
+
+func (f Fleet) darkBy(silent int) bool {
+	return f.Expected >= darkFrom && silent*darkShare >= f.Expected
 }
 
 // split is how many fell silent together, so many that the fleet is dark; 0: it is not.
-func (f Fleet) split() (n int) {
+func (f Fleet) split() int {
+	most, from, to := 0, 0, 0 // of one time; from and to are around it
 	for _, at := range f.Silences {
-		if f.dark(at) {
-			n = max(n, f.with(at))
+		for f.Silences[from].Before(at.Add(-silentTogether)) {
+			from++
 		}
+		for to < len(f.Silences) && !f.Silences[to].After(at.Add(silentTogether)) {
+			to++
+		}
+		most = max(most, to-from)
 	}
-	if len(f.Silences) == 0 && f.dark(time.Time{}) {
-		return f.silent()
+	if n := f.silentBut(len(f.Silences) - most); f.darkBy(n) {
+		return n
 	}
-	return n
+	return 0
 }
 
 // keepSilence notes since when m is silent, whatever else it was before. It lets silence not count
@@ -124,7 +156,7 @@ func (w *world) keepSilence(m *member) {
 			rec.SilenceFrom = r.ReceivedAt
 		}
 	}
-	if w.obs.Fleet.dark(rec.SilenceFrom) && w.now.Sub(rec.SilenceFrom) > w.t.LostAfter/2 {
+	if w.now.Sub(rec.SilenceFrom) > w.t.LostAfter/2 && w.obs.Fleet.dark(rec.SilenceFrom) {
 		rec.SilenceFrom = w.now
 	}
 }

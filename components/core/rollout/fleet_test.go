@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -50,5 +51,44 @@ func TestR120_ASplitCountsFromWhenSilenceBegan(t *testing.T) {
 	wantExecutes(t, p)
 	if got := p.Slots[1].SilenceFrom; !got.Equal(f.now) {
 		t.Errorf("in a split silence counts from %s, not %s", got, f.now)
+	}
+}
+
+// TestR120_HowManyFellSilentTogether, as one counts who looks at each silence by itself.
+func TestR120_HowManyFellSilentTogether(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		f := Fleet{Expected: 40 + random.IntN(20), Heard: random.IntN(60)}
+		moment := func() time.Time { return epoch.Add(time.Duration(random.IntN(40)) * silentTogether / 4) }
+		for range random.IntN(20) {
+			f.Silences = append(f.Silences, moment())
+		}
+		counted := func(at ...time.Time) int {
+			n := f.silent()
+			for _, since := range f.Silences {
+				if apart([]time.Time{since}, at) {
+					n--
+				}
+			}
+			return max(n, 0)
+		}
+		var split int
+		for _, at := range f.Silences {
+			if n := counted(at); n*darkShare >= f.Expected {
+				split = max(split, n)
+			}
+		}
+		if all := f.silent(); len(f.Silences) == 0 && all*darkShare >= f.Expected {
+			split = all
+		}
+		sorted := f.sorted()
+		for _, at := range [][]time.Time{nil, {{}}, {moment()}, {moment(), moment()}, {moment(), moment(), moment()}, {moment(), {}}} {
+			if got, want := sorted.with(at...), counted(at...); got != want {
+				t.Fatalf("%+v: with %v are %d, want %d", f, at, got, want)
+			}
+		}
+		if got := sorted.split(); got != split {
+			t.Fatalf("%+v: a split of %d, want %d", f, got, split)
+		}
 	}
 }

@@ -123,10 +123,23 @@ func (w *world) refused(m *member) bool {
 
 // followed: a member that lives names m as its leader.
 func (w *world) followed(m *member) bool {
-	return slices.ContainsFunc(w.everyone, func(other *member) bool {
-		r := other.report
-		return other != m && r != nil && r.MemberAlive && r.Leader == m.slot
-	})
+	names := func(other *member) string {
+		if r := other.report; r != nil && r.MemberAlive {
+			return r.Leader
+		}
+		return ""
+	}
+	n := w.found.leaders.of(func() map[string]int {
+		all := map[string]int{}
+		for _, other := range w.everyone {
+			all[names(other)]++
+		}
+		return all
+	})[m.slot]
+	if names(m) == m.slot {
+		n--
+	}
+	return n > 0
 }
 
 // updateHeld: m's update waits for a person, however long that takes; until then m is healed
@@ -165,6 +178,25 @@ type rung struct {
 // agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
 // is to be healed, or only a person may.
 func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
+	h, known := w.found.rungs[m]
+	if !known {
+		h.rung, h.ailment, h.ok = w.findRung(m)
+		if w.found.rungs == nil {
+			w.found.rungs = map[*member]healing{}
+		}
+		w.found.rungs[m] = h
+	}
+	return h.rung, h.ailment, h.ok
+}
+
+// healing is what heals a member.
+type healing struct {
+	rung    rung
+	ailment ailment
+	ok      bool
+}
+
+func (w *world) findRung(m *member) (r rung, a ailment, ok bool) {
 	a, ill := w.ails(m)
 	if !ill || a.at.After(w.now) {
 		return rung{}, a, false

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -158,11 +157,22 @@ func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 		return append(holds, hold(HoldPreservedState,
 			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))
 	}
-	if !slices.Contains(w.obs.DeleteDisks, slot) {
+	if !w.givenUpDisk(slot) {
 		holds = append(holds, hold(HoldDeleteDisks,
 			"removing %s deletes its disk; give it up with --delete-disks, or raise replicas to keep the slot", slot))
 	}
 	return holds
+}
+
+// givenUpDisk: somebody gave the disk of the Slot up.
+func (w *world) givenUpDisk(slot string) bool {
+	return w.found.givenUp.of(func() map[string]bool {
+		all := make(map[string]bool, len(w.obs.DeleteDisks))
+		for _, given := range w.obs.DeleteDisks {
+			all[given] = true
+		}
+		return all
+	})[slot]
 }
 
 // holdsOfScaleIn: of several the highest first, one at a time, while everybody else is fine.
@@ -206,16 +216,18 @@ func (w *world) notAvailableBeside(m *member) *member {
 // firstCondemned is the one that is removed first. What cannot go as long as an operator says
 // nothing else keeps none of the others.
 func (w *world) firstCondemned() *member {
-	for _, m := range w.condemned {
-		switch {
-		case m.open != nil && m.open.Kind != operation.Drain:
+	return w.found.condemned.of(func() *member {
+		for _, m := range w.condemned {
+			switch {
+			case m.open != nil && m.open.Kind != operation.Drain:
+				return m
+			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
+				continue
+			}
 			return m
-		case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
-			continue
 		}
-		return m
-	}
-	return nil
+		return nil
+	})
 }
 
 // holdsOfMember are what the workload itself asks for.

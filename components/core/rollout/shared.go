@@ -77,17 +77,18 @@ func (w *world) holdsOfShared(c candidate, l look) []Hold {
 // onTrial: of the Slots whose boots failed, which a restart may heal and whose attempts are not
 // spent, m was tried longest ago: one that is broken in its own way tells nothing about the others.
 func (w *world) onTrial(m *member) bool {
-	var first *member
-	for _, other := range w.members {
-		r, _, ok := w.heals(other)
-		if !ok || r.kind != operation.Restart || r.service != "" || w.spent(other, r) || !slices.Contains(w.shared.Slots, other.slot) {
-			continue
+	return m == w.found.trial.of(func() (first *member) {
+		for _, other := range w.members {
+			r, _, ok := w.heals(other)
+			if !ok || r.kind != operation.Restart || r.service != "" || w.spent(other, r) || !slices.Contains(w.shared.Slots, other.slot) {
+				continue
+			}
+			if first == nil || other.healedAt().Before(first.healedAt()) {
+				first = other
+			}
 		}
-		if first == nil || other.healedAt().Before(first.healedAt()) {
-			first = other
-		}
-	}
-	return first == m
+		return first
+	})
 }
 
 // healedAt is when the last attempt to heal m began; zero: there was none.
@@ -100,15 +101,16 @@ func (m *member) healedAt() time.Time {
 
 // triedAt is when the last boot failed, or the cause was found.
 func (w *world) triedAt() time.Time {
-	at := w.shared.Since
-	for _, m := range w.members {
-		for _, op := range m.healed {
-			if op.Service == "" {
-				at = later(at, op.EndedAt)
+	return later(w.shared.Since, w.found.bootedAt.of(func() (at time.Time) {
+		for _, m := range w.members {
+			for _, op := range m.healed {
+				if op.Service == "" {
+					at = later(at, op.EndedAt)
+				}
 			}
 		}
-	}
-	return at
+		return at
+	}))
 }
 
 // sharedIsOver: an operator lets the group go on, the spec was edited, one of the Slots is back, none

@@ -48,6 +48,36 @@ type world struct {
 	retry *Request
 	// shared is why boots of several Slots failed, also one that ended lately; nil: none.
 	shared *group.SharedCause
+	found  found
+}
+
+// found is what is asked for many members and worked out once for all of them. What rests on the
+// Operations of the rollout is found anew when those change (retally).
+type found struct {
+	// rungs are what heals a member.
+	rungs map[*member]healing
+	// trial is whose boot is tried while a shared cause stands, nil: nobody's; bootedAt is when the
+	// last boot ended that healing made.
+	trial    once[*member]
+	bootedAt once[time.Time]
+	// leaders counts, by Slot, the members that live and name it as their leader.
+	leaders once[map[string]int]
+	// condemned is the one that is removed first, givenUp whose disks somebody gave up.
+	condemned once[*member]
+	givenUp   once[map[string]bool]
+}
+
+// once is worked out when it is asked for first.
+type once[T any] struct {
+	value T
+	known bool
+}
+
+func (o *once[T]) of(work func() T) T {
+	if !o.known {
+		o.value, o.known = work(), true
+	}
+	return o.value
 }
 
 // member is one Slot of the pass.
@@ -105,6 +135,7 @@ type member struct {
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
 	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.OrDefault()}
+	w.obs.Fleet = obs.Fleet.sorted()
 	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
 	if r := rec.Rollout; r != nil && r.State == operation.Complete {

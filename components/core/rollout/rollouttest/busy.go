@@ -48,6 +48,16 @@ var (
 // so that some steps begin and the others are held. kind is the workload's: group.WorkloadNone has neither roles nor voters. n
 // may be more than a group may have: the planner's cost is what is looked at.
 func Busy(n int, kind string) World {
+	b := started(n, kind)
+	for i := range n {
+		b.slot(i, i%100)
+	}
+	b.Records.Rollout.Steps = len(b.Records.Operations)
+	return b.World
+}
+
+// started is a group that is to have n Slots and has none yet.
+func started(n int, kind string) *busy {
 	spec := group.Spec{
 		Name: "web", Platform: "phala", AppID: strings.Repeat("a", 40), Replicas: n,
 		Template: group.Template{Compose: compose("old"), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"},
@@ -62,11 +72,7 @@ func Busy(n int, kind string) World {
 	b.World = World{Spec: spec, Now: now, Timing: rollout.DefaultTiming()}
 	b.records(n)
 	b.Seen = rollout.Observation{Platform: rollout.Source{Known: true}, Records: rollout.Source{Known: true}, At: now}
-	for i := range n {
-		b.slot(i)
-	}
-	b.Records.Rollout.Steps = len(b.Records.Operations)
-	return b.World
+	return b
 }
 
 type busy struct {
@@ -95,8 +101,8 @@ func (b *busy) records(n int) {
 	}
 }
 
-// slot adds ordinal i, disturbed by what is left of it after division by a hundred.
-func (b *busy) slot(i int) {
+// slot adds ordinal i, with that one of the disturbances.
+func (b *busy) slot(i, which int) {
 	slot := group.SlotName(b.Spec.Name, i)
 	record := group.SlotRecord{
 		Group: b.Spec.Name, Slot: slot, Ordinal: i, AppID: b.Spec.AppID, InstanceID: "i-" + slot, VMUUID: "vm-" + slot,
@@ -109,7 +115,7 @@ func (b *busy) slot(i int) {
 		Admission: &policy.Admission{Group: b.Spec.Name, Slot: slot, BootID: "boot-" + slot, InstanceID: record.InstanceID, Revision: b.from, AdmittedAt: created},
 		Report:    b.report(slot, i),
 	}
-	b.disturb(i%100, &record, &seen)
+	b.disturb(which, &record, &seen)
 	b.Records.Slots = append(b.Records.Slots, record)
 	b.Records.Policies[slot] = policy.SlotPolicy{Group: b.Spec.Name, Slot: slot, AppID: record.AppID, InstanceID: record.InstanceID,
 		Allowed: []policy.AllowedRevision{{Revision: record.Assigned, ComposeHash: hash(record.Assigned), OSImage: b.Spec.Template.OSImage}}}

@@ -67,3 +67,30 @@ func TestWhatIsPlannedFromStaysAsItIs(t *testing.T) {
 		}
 	}
 }
+
+// Much is wrong in what the benchmarks of a struck group measure, and nothing of it moves.
+func TestStruckGroupsWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		world World
+		holds []string
+	}{
+		"silent":    {Silent(60), nil},
+		"failing":   {Failing(60), []string{rollout.HoldSharedCause}},
+		"scaled in": {ScaledIn(60), []string{rollout.HoldDeleteDisks}},
+	} {
+		p := c.world.Decide()
+		for _, a := range p.Actions {
+			if a.Execute {
+				t.Errorf("%s: %s of %s begins", name, a.Kind, a.Slot)
+			}
+		}
+		for _, hold := range c.holds {
+			if !heldBy(p, hold) {
+				t.Errorf("%s: nothing is held by %s", name, hold)
+			}
+		}
+	}
+	if silent := Silent(60); silent.Decide().Status.Available != 40 {
+		t.Errorf("%d are available", silent.Decide().Status.Available)
+	}
+}

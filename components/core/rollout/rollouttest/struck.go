@@ -1,0 +1,68 @@
+package rollouttest
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// away is since when the members of a struck group are: for most of the time after which they are lost.
+const away = 4 * time.Minute
+
+// rest is a group of n Slots, all available at the target, that heals what breaks.
+func rest(n int) *busy {
+	b := started(n, group.WorkloadNone)
+	b.from = b.to
+	b.Spec.AutoHealing = &group.AutoHealing{Replace: group.ReplaceAuto}
+	b.Records.Status.Stable = b.to
+	b.Records.Rollout.State, b.Records.Rollout.EndedAt = operation.Complete, began
+	for i := range n {
+		b.slot(i, 0)
+	}
+	return b
+}
+
+// strike has a third of the Slots be away, each since a moment of its own.
+func (b *busy) strike(how func(*group.SlotRecord, *rollout.SlotObservation)) World {
+	for i := 0; i < len(b.Records.Slots); i += 3 {
+		record := &b.Records.Slots[i]
+		record.AvailableSince, record.UnavailableSince = time.Time{}, now.Add(-away+time.Duration(i)*time.Millisecond)
+		how(record, &b.Seen.Slots[i])
+	}
+	return b.World
+}
+
+// Silent is a group of n Slots of which the agents of a third fell silent together, as all of the
+// cluster's did.
+func Silent(n int) World {
+	b := rest(n)
+	f := &b.Seen.Fleet
+	f.Expected, f.Heard = n, n
+	return b.strike(func(record *group.SlotRecord, seen *rollout.SlotObservation) {
+		seen.Report, record.SilenceFrom = nil, record.UnavailableSince
+		f.Heard--
+		f.Silences = append(f.Silences, record.SilenceFrom)
+	})
+}
+
+// Failing is one of which the CVMs of a third are stopped or gone from the platform, while healing waits
+// for what boots share that failed.
+func Failing(n int) World {
+	b := rest(n)
+	b.Records.Status.SharedCause = &group.SharedCause{Way: "the registry is away", Slots: []string{group.SlotName(b.Spec.Name, 0)}, Since: now.Add(-away), SpecIndex: b.Records.SpecIndex}
+	return b.strike(func(record *group.SlotRecord, seen *rollout.SlotObservation) {
+		seen.Report = nil
+		if seen.Instance.Status = "stopped"; record.Ordinal%2 == 0 {
+			seen.Instance, record.MissedSince = nil, record.UnavailableSince
+		}
+	})
+}
+
+// ScaledIn is one of n Slots that is to have one, whose disks nobody gave up.
+func ScaledIn(n int) World {
+	b := rest(n)
+	b.Spec.Replicas = 1
+	return b.World
+}
