@@ -41,8 +41,10 @@ type prepared struct {
 func (o *Operator) preparedFor(id string) (prepared, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// An Operation that was re-targeted is never asked about again.
+	maps.DeleteFunc(o.prepared, func(_ string, p prepared) bool { return o.cfg.Now().Sub(p.at) >= provisionedFor })
 	p, ok := o.prepared[id]
-	return p, ok && o.cfg.Now().Sub(p.at) < provisionedFor
+	return p, ok
 }
 
 // prepare does what must be so before the irreversible call: the platform knows

@@ -1,0 +1,19 @@
+package operate
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWhatWasPreparedIsNotKeptForEver: nobody says when an Operation was re-targeted.
+func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
+	now := time.Now()
+	o := New(Config{Now: func() time.Time { return now }})
+	o.prepared["old"], o.prepared["young"] = prepared{at: now.Add(-provisionedFor)}, prepared{at: now.Add(-time.Second)}
+	if _, ok := o.preparedFor("another"); ok || len(o.prepared) != 1 {
+		t.Errorf("found %t, kept %d", ok, len(o.prepared))
+	}
+	if _, ok := o.preparedFor("young"); !ok {
+		t.Error("what is young is prepared anew")
+	}
+}
