@@ -15,9 +15,6 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	if c := f.Call; c != nil && c.Number == op.Calls && op.CallOutcome == "" {
 		return op.answered(*c, f, now)
 	}
-	if f.CallInFlight {
-		return op, nil
-	}
 	if next, ended := op.gone(f, now); ended {
 		return next, nil
 	}
@@ -209,7 +206,7 @@ func (op Operation) MadeWay() bool {
 		return false
 	}
 	deleted := op.VMUUID == "" && slices.Contains(op.Applied, PartDelete)
-	return deleted || op.decided() || slices.Contains(op.Applied, PartCreate)
+	return deleted || op.Decided() || slices.Contains(op.Applied, PartCreate)
 }
 
 // makesWay: the CVM that a Replace was to delete is gone by itself, in two listings, so

@@ -295,15 +295,6 @@ func TestR69_WhatWasSeenBeforeTheCallProvesNothingAboutIt(t *testing.T) {
 	wantNoEffects(t, effects)
 }
 
-func TestR70_ACallInFlightIsAwaited(t *testing.T) {
-	op, now := to(t, Update, Acting)
-	settled := now.Add(limits.Settle)
-	f := quiet(settled)
-	f.CallInFlight = true
-	_, effects := step(t, op, f, settled, Acting)
-	wantNoEffects(t, effects)
-}
-
 func TestR70_ReissueIsReValidated(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Facts)

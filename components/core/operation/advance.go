@@ -42,7 +42,7 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, resolved := op.resolve(f, now); resolved {
 		return next, effects
 	}
-	if f.Retargeted && op.decided() {
+	if f.Retargeted && op.Decided() {
 		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
 	}
 	if op.Kind == Drain && !op.Entered[Drained].IsZero() {
@@ -404,8 +404,8 @@ func (op Operation) replaced(f Facts) bool {
 	return other(op.VMUUID, f.Platform.VMUUID) || other(op.InstanceID, f.Platform.InstanceID)
 }
 
-// decided reports that the call's effect is settled, so that a re-target may follow (R105).
-func (op Operation) decided() bool {
+// Decided reports that the call's effect is settled, so that a re-target may follow (R105).
+func (op Operation) Decided() bool {
 	switch op.Phase {
 	case Booting, Joining, Settling:
 		return true

@@ -136,8 +136,6 @@ type Facts struct {
 	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
 	PostLaunch bool
 
-	// CallInFlight: this process waits for the call's answer right now.
-	CallInFlight bool
 	// Call is the answer to the call numbered Call.Number, once it is there.
 	Call *CallResult
 

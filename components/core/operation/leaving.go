@@ -25,7 +25,7 @@ const (
 // others still know with what was on the last one. A member that would come back by
 // itself is taken out once its CVM is gone.
 func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
-	if op.Kind != Delete && op.Kind != Replace || op.decided() && op.Kind == Replace {
+	if op.Kind != Delete && op.Kind != Replace || op.Decided() && op.Kind == Replace {
 		return "", true
 	}
 	gone := f.Platform == nil || op.replaced(f)

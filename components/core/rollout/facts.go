@@ -12,7 +12,7 @@ import (
 // FactsFor joins what is known about one open Operation, for operation.Advance. It
 // includes the second look at quorum and roles (R50), whether the Operation is
 // still wanted (R82, R105), and the clock of R8. The caller adds what only it
-// knows: Term, Call, CallInFlight, Retargeted.
+// knows: Term, Call, Retargeted.
 func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
 	return Look(spec, rec, obs, now, t).Facts(op)
 }

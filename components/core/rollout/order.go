@@ -127,7 +127,7 @@ func (w *world) retargetable(m *member) bool {
 	}
 	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
 	// another one.
-	return acted(m.open) && m.seen.Instance != nil
+	return m.open.Decided() && m.seen.Instance != nil
 }
 
 // class is R31.

@@ -301,7 +301,7 @@ func (w *world) shownOther(m *member) bool {
 // givenTarget: nothing is proven, but as far as is known the CVM was made for or
 // moved to the target. Doing that again would be the same thing again (R39).
 func (w *world) givenTarget(m *member) bool {
-	if m.open != nil && acted(m.open) {
+	if m.open != nil && m.open.Decided() {
 		return m.open.To == m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
@@ -313,25 +313,14 @@ func (w *world) givenTarget(m *member) bool {
 }
 
 func (w *world) givenOther(m *member) bool {
-	if m.open != nil && acted(m.open) && m.open.Kind != operation.Restart {
+	if m.open != nil && m.open.Decided() && m.open.Kind != operation.Restart {
 		return m.open.To != m.want.revision
 	}
-	if m.moved != nil && (m.open == nil || !acted(m.open)) {
+	if m.moved != nil && (m.open == nil || !m.open.Decided()) {
 		return m.moved.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	return !m.ready && i != nil && !i.InProgress && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted
-}
-
-// acted: the open Operation's call was made and its effect is decided.
-func acted(op *operation.Operation) bool {
-	switch op.Phase {
-	case operation.Booting, operation.Joining, operation.Settling:
-		return true
-	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting,
-		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
-	}
-	return false
 }
 
 // missing: no CVM fills the Slot and none ever did.
