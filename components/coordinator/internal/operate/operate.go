@@ -80,16 +80,16 @@ type Operator struct {
 	// refused is why a Revision's document may not be allowed, as the platform answered
 	// last; guarded by mu.
 	refused map[string]string
-	// asked is the target, by group, that the platform took since it is the target, in this Term;
-	// guarded by mu. Losing it costs one provision.
-	asked map[string]string
+	// asked are the Revisions, by group, that its spec names and the platform took since it does, in
+	// this Term; guarded by mu. Losing it costs a provision each.
+	asked map[string]map[string]bool
 }
 
 // New makes an Operator.
 func New(cfg Config) *Operator {
 	cfg.Timing = cfg.Timing.OrDefault()
 	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{},
-		asked: map[string]string{}}
+		asked: map[string]map[string]bool{}}
 }
 
 // Took notes when the Lease was taken. What an earlier holder prepared or heard

@@ -18,28 +18,27 @@ import (
 	"cadre.dev/store"
 )
 
-// EnsureRevision asks the platform about the spec's Revision before a member is touched for it
-// (R74), and records its content with the document that was judged for it. What the platform
-// refused is asked about again, also of a Revision that a Slot is pinned to: no step asks for one
-// that is refused. Before the group has a CVM there is no app to ask about, and the first creation
-// records it.
+// EnsureRevision asks the platform about the Revisions that the spec names, the target and those that
+// Slots are pinned to, before a member is touched for them (R74), and records their content with
+// the document that was judged for it. Before the group has a CVM there is no app to ask about, and the first
+// creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
-	if !seen.Now.Complete() {
+	vm := anyInstance(seen, appOf(seen))
+	if vm == "" || !seen.Now.Complete() {
 		return false, nil
 	}
-	asked := o.toAsk(v, seen)
-	for _, revision := range slices.Sorted(maps.Keys(asked)) {
-		vm := asked[revision]
-		if vm == "" || !o.mayTry(revision) {
+	through := o.toProvision(v, seen)
+	for _, revision := range slices.Sorted(maps.Keys(through)) {
+		if !o.mayTry(revision) {
 			continue
 		}
-		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: vm, To: revision})
+		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: cmp.Or(through[revision], vm), To: revision})
 		if err != nil {
 			// The plan goes on; each step is held back by the same check (R74).
 			o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", revision, "error", err)
 			continue
 		}
-		o.answered(seen, revision)
+		o.taken(seen.Spec.Name, revision)
 		if kept, err := o.keep(ctx, lease, v, seen.Spec.Name, revision, &p); err != nil || kept {
 			return kept, err
 		}
@@ -47,39 +46,63 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 	return false, nil
 }
 
-// answered: the platform would take it.
-func (o *Operator) answered(seen observe.Seen, revision string) {
+// taken notes that the platform took a Revision.
+func (o *Operator) taken(groupName, revision string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.notBefore, revision)
-	if revision == seen.Asked.Target.Revision {
-		o.asked[seen.Spec.Name] = revision
+	if o.asked[groupName] == nil {
+		o.asked[groupName] = map[string]bool{}
 	}
+	o.asked[groupName][revision] = true
+	delete(o.notBefore, revision)
 }
 
-// toAsk are the Revisions of which it is not known that the platform would take them, each with
-// the CVM through which it is asked, "" where there is none yet. What is recorded was taken once,
-// and may have been withdrawn since: the target is asked about anew when it becomes that again,
-// and by each leader, where a Slot has still to go there. A pin is, as long as it is refused.
-func (o *Operator) toAsk(v *view.View, seen observe.Seen) map[string]string {
-	refused, target, through := o.Refused(), seen.Asked.Target.Revision, map[string]string{}
-	for _, own := range seen.Spec.Instances {
-		if pin := own.PinnedRevision; refused[pin] != "" {
-			// Its own CVM: what one has is not asked for.
-			through[pin] = cmp.Or(instanceOf(seen, own.Ordinal), mover(v, seen, pin))
-		}
-	}
+// toProvision are the Revisions that the spec names of which it is not known that the platform would take
+// them, each with the CVM through which it is asked, "" for any: a Slot's own where it is pinned, for
+// what that has is not asked for. What is recorded was taken once, and may have been withdrawn
+// since: it is asked about by each leader, and anew when the spec names it again, where a Slot has
+// still to go there.
+func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.asked[seen.Spec.Name] != target {
-		delete(o.asked, seen.Spec.Name)
+	target, slots := seen.Asked.Target.Revision, v.SlotsOf(seen.Spec.Name)
+	asked, through, named := o.asked[seen.Spec.Name], map[string]string{}, map[string]bool{target: true}
+	for _, own := range seen.Spec.Instances {
+		pin := own.PinnedRevision
+		goes := func(s group.SlotRecord) bool { return s.Ordinal == own.Ordinal && s.Assigned != pin }
+		_, recorded := v.Revisions[pin]
+		if named[pin] = true; o.refused[pin] != "" || recorded && !asked[pin] && slices.ContainsFunc(slots, goes) {
+			through[pin] = instanceOf(seen, own.Ordinal)
+		}
 	}
+	goes := func(s group.SlotRecord) bool { return s.Assigned != target }
 	_, recorded := v.Revisions[target]
-	away := func(s group.SlotRecord) bool { return s.Assigned != target }
-	if !recorded || refused[target] != "" || o.asked[seen.Spec.Name] == "" && slices.ContainsFunc(v.SlotsOf(seen.Spec.Name), away) {
+	if !recorded || o.refused[target] != "" || !asked[target] && slices.ContainsFunc(slots, goes) {
 		through[target] = mover(v, seen, target)
 	}
+	maps.DeleteFunc(asked, func(revision string, _ bool) bool { return !named[revision] })
 	return through
+}
+
+// mover is a CVM through which the platform is asked about the target: what a CVM has is not asked
+// for, so that one that has still to go there tells, before all one that has not what it names; "": none has.
+func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
+	app, assigned := appOf(seen), map[string]string{}
+	for _, s := range v.SlotsOf(seen.Spec.Name) {
+		assigned[s.VMUUID] = s.Assigned
+	}
+	t, _ := templateOf(v, seen.Spec, revision)
+	for _, i := range seen.Listing.Instances {
+		at, bound := assigned[i.VMUUID]
+		switch {
+		case i.AppID != app || i.VMUUID == "" || !bound || at == revision:
+		case !group.SameOSImage(i.OSImage, t.OSImage), i.InstanceType != t.InstanceType:
+			return i.VMUUID
+		default:
+			vm = cmp.Or(vm, i.VMUUID)
+		}
+	}
+	return vm
 }
 
 // instanceOf is the CVM of the Slot of an ordinal; "": none is known.
@@ -90,29 +113,6 @@ func instanceOf(seen observe.Seen, ordinal int) string {
 		}
 	}
 	return ""
-}
-
-// mover is a CVM through which the platform is asked about a Revision: what a CVM has is not asked
-// for, so that one that has still to go there tells, before all one that has not what it names.
-func mover(v *view.View, seen observe.Seen, revision string) string {
-	app := appOf(seen)
-	assigned := map[string]string{}
-	for _, s := range v.SlotsOf(seen.Spec.Name) {
-		assigned[s.VMUUID] = s.Assigned
-	}
-	t, _ := templateOf(v, seen.Spec, revision)
-	vm := ""
-	for _, i := range seen.Listing.Instances {
-		at, bound := assigned[i.VMUUID]
-		switch {
-		case app == "" || i.AppID != app || i.VMUUID == "" || !bound || at == revision:
-		case !group.SameOSImage(i.OSImage, t.OSImage), i.InstanceType != t.InstanceType:
-			return i.VMUUID
-		default:
-			vm = cmp.Or(vm, i.VMUUID)
-		}
-	}
-	return cmp.Or(vm, anyInstance(seen, app))
 }
 
 // retryProvision paces provisioning that the platform refuses.

@@ -81,6 +81,40 @@ func TestR116_WhatIsNotOfferedKeepsNobodyDown(t *testing.T) {
 	})
 }
 
+// TestR74_APinThatIsOfferedAgain: what the platform refused of a Revision that one Slot is pinned to is asked
+// again, as it is for the target.
+func TestR74_APinThatIsOfferedAgain(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		two := spec("two")
+		two.Template.OSImage = "dstack-0.5.8"
+		w.apply(two)
+		w.until("the update", 10*time.Minute, func() bool { return w.status().Stable == two.Revision() && w.status().Available == 3 })
+		at := func(slot, revision string) func() bool {
+			return func() bool {
+				for _, i := range w.status().Instances {
+					if i.Slot == slot {
+						return i.Observed == revision && i.State == "Available"
+					}
+				}
+				return false
+			}
+		}
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
+		pinned := two
+		pinned.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: spec("one").Revision()}}
+		steps := len(w.view().Operations)
+		w.apply(pinned)
+		w.until("the hold", 10*time.Minute, w.says("UPDATE of pg-2 is held, blocked(precondition)"))
+		if now := len(w.view().Operations); now != steps {
+			t.Errorf("%d operations, %d before it was pinned", now, steps)
+		}
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
+		w.until("the pin", 5*time.Minute, at("pg-2", spec("one").Revision()))
+	})
+}
+
 // steps: so many are in a phase, or ended there for a cause.
 func (w *world) steps(phase operation.Phase, cause operation.Cause, n int) func() bool {
 	return func() bool {
@@ -163,35 +197,5 @@ func TestR74_WhatIsWithdrawnMeanwhileEndsTheStep(t *testing.T) {
 		if got := w.made("update"); len(got) > 0 || w.status().Available != 3 || w.status().RolloutState == string(operation.FailedState) {
 			t.Errorf("calls %v, %d available, rollout %s: %s", got, w.status().Available, w.status().RolloutState, w.status().Message)
 		}
-	})
-}
-
-// TestR74_APinThatIsOfferedAgain: what the platform refused of a Revision that one Slot is pinned to is asked
-// again, as it is for the target.
-func TestR74_APinThatIsOfferedAgain(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.apply(spec("one"))
-		w.until("creation", 2*time.Minute, w.complete("one"))
-		two := spec("two")
-		two.Template.OSImage = "dstack-0.5.8"
-		w.apply(two)
-		w.until("the update", 10*time.Minute, func() bool { return w.status().Stable == two.Revision() && w.status().Available == 3 })
-		at := func(slot, revision string) func() bool {
-			return func() bool {
-				for _, i := range w.status().Instances {
-					if i.Slot == slot {
-						return i.Observed == revision && i.State == "Available"
-					}
-				}
-				return false
-			}
-		}
-		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
-		pinned := two
-		pinned.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: spec("one").Revision()}}
-		w.apply(pinned)
-		w.until("the hold", 10*time.Minute, w.says("UPDATE of pg-2 is held, blocked(precondition)"))
-		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
-		w.until("the pin", 5*time.Minute, at("pg-2", spec("one").Revision()))
 	})
 }
