@@ -75,10 +75,20 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 // Same reports that a and b are the same record: there is nothing to write.
 func Same(a, b Operation) bool { return reflect.DeepEqual(a, b) }
 
+// overtakenFor is how long what an operator asked for waits for the others before its drain. As
+// long others wait for it.
+const overtakenFor = 2 * time.Minute
+
 // fromRecorded starts the drain, or skips it where nothing runs.
 func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
+	}
+	if f.Overtaken != "" {
+		if !now.Before(op.Entered[Recorded].Add(overtakenFor)) {
+			return op.callOff(CauseUnsafe, f.Overtaken+"; ask again when that has changed", now)
+		}
+		return op.because("waits: " + f.Overtaken), nil
 	}
 	op.DrainDeadline = now.Add(f.Limits.Drain)
 	if op.SkipDrain || op.Refresh || op.Kind == Create {

@@ -122,6 +122,9 @@ type Facts struct {
 
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
+	// Overtaken is why what an operator asked for waits before it begins: another member went away
+	// since it was recorded.
+	Overtaken string
 	// ToGo: the Slot is to be removed with the CVM that is listed, which is recorded as its own.
 	ToGo bool
 	// Paused: the group is paused or frozen.

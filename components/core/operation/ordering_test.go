@@ -288,3 +288,23 @@ func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
 		}
 	}
 }
+
+// TestR21_WhatAnOperatorAskedForWaitsBesideAnotherLoss before its member is drained, for a while: who
+// asked is told, and nobody waits for it longer.
+func TestR21_WhatAnOperatorAskedForWaitsBesideAnotherLoss(t *testing.T) {
+	op, now := to(t, Restart, Recorded)
+	op.Request = "q"
+	f := happy(op, now)
+	f.Overtaken = "db-1 is away"
+	waits, effects := Advance(op, f, now)
+	if waits.Phase != Recorded || len(effects) > 0 || waits.Reason != "waits: db-1 is away" {
+		t.Fatalf("%s: %s, effects %v", waits.Phase, waits.Reason, effects)
+	}
+	if over, _ := Advance(waits, f, now.Add(overtakenFor)); over.Phase != Aborted || over.Cause != CauseUnsafe {
+		t.Errorf("after %s: %s for %s", overtakenFor, over.Phase, over.Cause)
+	}
+	f.Overtaken = ""
+	if next, _ := Advance(waits, f, now.Add(time.Second)); next.Phase != Draining {
+		t.Errorf("once the other one is back: %s", next.Phase)
+	}
+}

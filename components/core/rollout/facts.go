@@ -58,7 +58,11 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.Member = w.view.ids[m.slot]
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
-	f.Unwanted = w.unwanted(m, op)
+	overtaken := w.overtaken(m, op)
+	if op.Request != "" {
+		f.Overtaken, overtaken = overtaken, ""
+	}
+	f.Unwanted = w.unwanted(m, op, overtaken)
 	if op.Kind == operation.Update {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
 	}
@@ -142,9 +146,9 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.ReadyReason = m.reason
 }
 
-// unwanted is why op should not be begun any more; empty while it should (R82, R105).
-func (w *world) unwanted(m *member, op operation.Operation) string {
-	overtaken := w.overtaken(m, op)
+// unwanted is why op should not be begun any more; empty while it should (R82, R105). It goes on
+// from the word of overtaken.
+func (w *world) unwanted(m *member, op operation.Operation, overtaken string) string {
 	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
 		return orWord(marked, overtaken)
 	}
@@ -205,34 +209,36 @@ func (m *member) bound(i *Instance) bool {
 // serves: stopping m without a drain would be felt.
 func (w *world) serves(m *member) bool { return m.ready || w.view.healthy[m.slot] || m.leads() }
 
+// again is op as a later look judges it: what was down when it was decided, as it is now.
+func (w *world) again(m *member, op operation.Operation) candidate {
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh, service: op.Service, broken: whole}
+	if op.Sick || op.WasUnavailable {
+		c.broken = w.brokenness(m)
+	}
+	return c
+}
+
 // unsafe is the second look, right before the irreversible call (R50): the same table
 // of predicates as the first one. op's own Slot counts as gone; what the drain changed
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh, service: op.Service}
+	c := w.again(m, op)
 	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent
-	if op.Sick || op.WasUnavailable {
-		c.broken = w.brokenness(m)
-	} else {
-		c.broken = whole
-	}
 	return firstMessage(w.holdsAgain(c, &op))
 }
 
 // overtaken is why op, which is recorded and no more, must not begin: another member went
 // away since it was decided. A leader that takes over finds it so, minutes later; the drain
-// alone would take the member away. An operator's word stands.
+// alone would take the member away. What an operator asked for waits for a while, and what the
+// engine decided is planned anew.
 func (w *world) overtaken(m *member, op operation.Operation) string {
-	if op.Phase != operation.Recorded || op.Request != "" || op.Kind == operation.Create {
+	if op.Phase != operation.Recorded || op.Kind == operation.Create {
 		return ""
 	}
 	if op.Kind == operation.Drain && !m.ready && !m.available {
 		return "" // a person's word, about one that serves nobody: the first look let it begin for that
 	}
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole, refresh: op.Refresh, service: op.Service}
-	if op.Sick || op.WasUnavailable {
-		c.broken = w.brokenness(m)
-	}
+	c := w.again(m, op)
 	l := look{taken: &taken{}, op: &op}
 	if op.Refresh {
 		return firstMessage(w.budgetAgain(c, l)) // no vote is taken away

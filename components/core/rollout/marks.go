@@ -157,14 +157,10 @@ func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 	case m.drained() && !m.repairsProtected(op.Kind, op.Actor):
 		return "an operator wants it out of service" + m.seen.Drain.text()
 	}
-	c := candidate{m: m, kind: op.Kind, broken: whole}
-	if op.Sick || op.WasUnavailable {
-		c.broken = w.brokenness(m)
-	}
 	if harmOf(op.Kind) < disruptive {
 		return ""
 	}
-	return firstMessage(w.holdsOfProtection(c, look{op: &op}))
+	return firstMessage(w.holdsOfProtection(w.again(m, op), look{op: &op}))
 }
 
 // holdsOfProtection keeps m from all that would take it away or cost its disk. What is known
