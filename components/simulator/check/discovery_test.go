@@ -65,6 +65,7 @@ func judgedCases() cases {
 			{"judged", joins().judges("pg-0", "").judges("pg-0", "new").phases("a", "pg-0", settling, done)},
 			{"written once more", joins().judges("pg-0", "new").phases("a", "pg-0", settling, done).judges("pg-0", "").phases("a", "pg-0", done)},
 			{"it fails", joins().phases("a", "pg-0", operation.Failed)},
+			{"its quorum is away", joins().judges("pg-0", "").stops("pg-0").phases("a", "pg-0", done)},
 			{"no refresh", three("none").after(time.Minute).phases("a", "pg-0", operation.Draining, joining, done)},
 		},
 	}

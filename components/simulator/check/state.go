@@ -357,8 +357,12 @@ func (s *state) spec(name string) *group.Spec {
 	return nil
 }
 
-// lostAfter is how long an agent is not heard until its member counts as down (R31).
-var lostAfter = rollout.Timing{}.OrDefault().LostAfter
+// heartbeat is how old the last word of an agent may be when it falls silent.
+const heartbeat = 5 * time.Second
+
+// lostAfter is how long an agent is not heard until its member counts as down (R31), which is counted
+// from its last word.
+var lostAfter = rollout.Timing{}.OrDefault().LostAfter - heartbeat
 
 // silent reports that nobody heard the Slot's agent for so long that its member counts as down,
 // whatever it does.
