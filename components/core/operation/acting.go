@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -43,10 +44,10 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 // answered takes the outcome of the call that is in the record.
 func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, []Effect) {
 	op.CallOutcome = c.Outcome
-	op.Correlation = orElse(c.Correlation, op.Correlation)
+	op.Correlation = cmp.Or(c.Correlation, op.Correlation)
 	switch c.Outcome {
 	case OutcomeDone:
-		op.VMUUID, op.InstanceID = orElse(op.VMUUID, c.VMUUID), orElse(op.InstanceID, c.InstanceID)
+		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, c.VMUUID), cmp.Or(op.InstanceID, c.InstanceID)
 		return op.accepted(f, now), nil
 	case OutcomeRefused:
 		return op.refused(c, f, now)
@@ -244,7 +245,7 @@ func (op Operation) goneQuiet(f Facts, now time.Time) bool {
 // adopt takes the CVM under the Slot's name as the one that Create makes (R67).
 func (op Operation) adopt(f Facts, now time.Time) Operation {
 	if p := f.Platform; p != nil {
-		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
+		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, p.VMUUID), cmp.Or(op.InstanceID, p.InstanceID)
 	}
 	op.HealthyDeadline = now.Add(f.Limits.Healthy)
 	return op.enter(Booting, now).because("waits for the first boot")

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -123,16 +124,16 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	case StepDone:
 		return op.enter(Drained, now).because("drained"), nil
 	case StepAborted, StepFailed:
-		reason := orElse(step.Message, "the drain was called off by the agent")
+		reason := cmp.Or(step.Message, "the drain was called off by the agent")
 		if step.State == StepAborted && op.Actor == ActorHealing && op.Kind == Restart && !op.withoutHooks() {
 			return op.drainWithoutHooks(reason, f, now)
 		}
 		return op.undrainable(CauseHook, reason, now)
 	case StepHeld:
 		// Stays, beyond the deadline too, until an operator decides (R80).
-		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide") + "; " + op.wayOut()), nil
+		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide") + "; " + op.wayOut()), nil
 	case StepRunning:
-		op = op.because(orElse(step.Message, "the agent drains"))
+		op = op.because(cmp.Or(step.Message, "the agent drains"))
 	}
 	if !now.Before(op.DrainDeadline) {
 		return op.undrainable(CauseDrainDeadline, "the drain did not end in time", now)
@@ -267,7 +268,7 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	case f.Platform != nil && f.Platform.InProgress && op.Kind != Create && op.Kind != Delete:
 		return "the platform is busy with the CVM", false
 	case !f.Safe:
-		return "not safe to act: " + orElse(f.SafeReason, "unknown"), false
+		return "not safe to act: " + cmp.Or(f.SafeReason, "unknown"), false
 	}
 	return "", true
 }
@@ -451,11 +452,4 @@ func (op Operation) because(reason string) Operation {
 func (op Operation) clone() Operation {
 	op.Entered = maps.Clone(op.Entered)
 	return op
-}
-
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }

@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // leadsAgainAfter is how long a drained member leads again until it is asked once more to
 // hand over: its cluster may have nobody better just then.
@@ -61,7 +64,7 @@ func (op Operation) NotDrained() bool {
 // notDrained notes why what runs could not be drained.
 func (op Operation) notDrained(cause Cause, why string) Operation {
 	op.Cause = cause
-	return op.because("could not be drained again: " + orElse(why, "the agent did not say why") + "; undrain and drain it to ask once more")
+	return op.because("could not be drained again: " + cmp.Or(why, "the agent did not say why") + "; undrain and drain it to ask once more")
 }
 
 // drainAnew orders one more drain of what runs now.
@@ -86,9 +89,9 @@ func (op Operation) drainedAgain(f Facts, now time.Time) (Operation, []Effect) {
 	case StepAborted, StepFailed:
 		return op.enter(Drained, now).notDrained(CauseHook, step.Message), nil
 	case StepHeld:
-		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide")), nil
+		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide")), nil
 	case StepRunning:
-		op = op.because(orElse(step.Message, "the agent drains"))
+		op = op.because(cmp.Or(step.Message, "the agent drains"))
 	}
 	if f.Gone || !now.Before(op.DrainDeadline) {
 		return op.enter(Drained, now).notDrained(CauseDrainDeadline, "the drain did not end in time"), nil

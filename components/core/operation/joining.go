@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -19,13 +20,13 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	p := f.Platform
 	if p != nil && (op.Kind == Create || op.Kind == Replace) {
-		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
+		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, p.VMUUID), cmp.Or(op.InstanceID, p.InstanceID)
 	}
 	if p != nil && p.Running && !op.Refresh && op.PlatformRunning.IsZero() && (!op.hashTells() || p.ComposeHash == op.HashWanted) {
 		op.PlatformRunning = now
 	}
 	if op.newBoot(f) && op.Refresh {
-		return op.enter(Joining, now).because(orElse(f.ReadyReason, "attested again")), nil
+		return op.enter(Joining, now).because(cmp.Or(f.ReadyReason, "attested again")), nil
 	}
 	if op.newBoot(f) {
 		return op.join(f, "admitted", now)
@@ -46,7 +47,7 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 
 // join goes on to hooks, health and catch-up.
 func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effect) {
-	why = orElse(f.ReadyReason, why)
+	why = cmp.Or(f.ReadyReason, why)
 	if f.PostLaunch {
 		why = "waits for POST_LAUNCH hooks"
 	}
@@ -74,18 +75,18 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 		switch step.State {
 		case StepDone:
 		case StepAborted, StepFailed:
-			return op.fail(CausePostLaunch, orElse(step.Message, "a POST_LAUNCH hook called it off"), now)
+			return op.fail(CausePostLaunch, cmp.Or(step.Message, "a POST_LAUNCH hook called it off"), now)
 		case StepHeld:
-			return op.because("held by a hook: " + orElse(step.Message, "an operator must decide")), nil
+			return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide")), nil
 		default:
-			return op.because(orElse(step.Message, "waits for POST_LAUNCH hooks")).overdue(f, now)
+			return op.because(cmp.Or(step.Message, "waits for POST_LAUNCH hooks")).overdue(f, now)
 		}
 	}
 	if f.ReadySince.IsZero() && f.AwaitsQuorum && op.newBoot(f) {
 		return op.end(Done, "", "runs what it should; the quorum that it waits for is restored by the other steps", now), nil
 	}
 	if f.ReadySince.IsZero() || !op.newBoot(f) {
-		return op.because(orElse(f.ReadyReason, "waits to become available")).overdue(f, now)
+		return op.because(cmp.Or(f.ReadyReason, "waits to become available")).overdue(f, now)
 	}
 	if op.unjudged(f) {
 		return op.because("available; "+f.Unjudged).overdue(f, now)
@@ -119,7 +120,7 @@ func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if f.ReadySince.IsZero() || !op.newBoot(f) || op.unjudged(f) {
 		op.AvailableSince, op.UnavailableUntil = time.Time{}, time.Time{}
-		return op.enter(Joining, now).because("fell back: " + orElse(f.ReadyReason, orElse(f.Unjudged, "not available"))), nil
+		return op.enter(Joining, now).because("fell back: " + cmp.Or(f.ReadyReason, cmp.Or(f.Unjudged, "not available"))), nil
 	}
 	if f.ReadySince.After(op.AvailableSince) {
 		// A break that was not seen here, but proven by the report (R8).

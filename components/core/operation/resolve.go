@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -21,7 +22,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 		return op, nil, false // heard already
 	}
 	op.ResolvedBy = r.ID
-	word := fmt.Sprintf("resolved as %s by %s: %s", r.As, orElse(r.By, "an operator"), orElse(r.Reason, "no reason given"))
+	word := fmt.Sprintf("resolved as %s by %s: %s", r.As, cmp.Or(r.By, "an operator"), cmp.Or(r.Reason, "no reason given"))
 	switch {
 	case r.As == Done && op.Phase == Acting:
 		next := op.accepted(f, now)

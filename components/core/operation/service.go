@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // restartService has the agent end the workload of one service and start it anew. The order
 // is in the record before the agent can see it, and an agent that finished it answers a
@@ -28,10 +31,10 @@ func (op Operation) fromRestarting(f Facts, now time.Time) (Operation, []Effect)
 	case StepDone:
 		return op.join(f, "service "+op.Service+" was restarted", now)
 	case StepAborted, StepFailed:
-		next, _ := op.fail(CauseService, "service "+op.Service+": "+orElse(step.Message, "the agent could not restart it"), now)
+		next, _ := op.fail(CauseService, "service "+op.Service+": "+cmp.Or(step.Message, "the agent could not restart it"), now)
 		return next, op.cancelDrain()
 	case StepRunning, StepHeld:
-		op = op.because(orElse(step.Message, "the agent restarts service "+op.Service))
+		op = op.because(cmp.Or(step.Message, "the agent restarts service "+op.Service))
 	}
 	return op.overdue(f, now)
 }

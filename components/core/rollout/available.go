@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -109,7 +110,7 @@ func (w *world) unbind(m *member) {
 	if op == nil || !op.MadeWay() || m.record.Incarnation >= op.Incarnation {
 		return
 	}
-	m.record = m.record.Unbound(orWord(op.Note, "replaced"), w.now)
+	m.record = m.record.Unbound(cmp.Or(op.Note, "replaced"), w.now)
 	m.record.Incarnation = op.Incarnation
 	// Not before: the member that makes way is in the set until then, and joins nothing.
 	m.record.Membership = partOf(nil, op.Joins)
@@ -182,13 +183,13 @@ func (w *world) notReady(m *member) string {
 func (w *world) memberNotReady(r *Report) string {
 	switch {
 	case r.Health != Healthy:
-		return fmt.Sprintf("health %s: %s", orUnknown(r.Health), orWord(r.HealthReason, "no check answered"))
+		return fmt.Sprintf("health %s: %s", orUnknown(r.Health), cmp.Or(r.HealthReason, "no check answered"))
 	case !group.HasDriver(w.spec):
 		return ""
 	case !r.MemberAlive:
-		return "member is down: " + orWord(r.Message, "no word from it")
+		return "member is down: " + cmp.Or(r.Message, "no word from it")
 	case !r.MemberReady:
-		return "member is not ready: " + orWord(r.Message, "no word from it")
+		return "member is not ready: " + cmp.Or(r.Message, "no word from it")
 	case r.Role == RoleUnknown || r.Role == "":
 		return "member's role is unknown"
 	case !caughtUp(r):
@@ -289,9 +290,9 @@ func (w *world) provenSince(m *member) time.Time {
 
 func platformWord(i *Instance) string {
 	if i.InProgress {
-		return orWord(i.Status, "unknown") + ", in progress"
+		return cmp.Or(i.Status, "unknown") + ", in progress"
 	}
-	return orWord(i.Status, "unknown")
+	return cmp.Or(i.Status, "unknown")
 }
 
 func orUnknown(h Health) Health {
@@ -299,13 +300,6 @@ func orUnknown(h Health) Health {
 		return Unknown
 	}
 	return h
-}
-
-func orWord(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }
 
 func lagText(r *Report) string {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -22,7 +23,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 	p.Rollout.Term = term
 	if p.Rollout.State == operation.FailedState && a.Actor == operation.ActorOperator && a.Kind == operation.Update {
 		// An operator asked for another attempt: that is the decision to go on.
-		goOn(p.Rollout, fmt.Sprintf("%s is tried again: %s", a.Slot, orWord(a.Note, "an operator asked for it")), p.Rollout.Steps-1, now)
+		goOn(p.Rollout, fmt.Sprintf("%s is tried again: %s", a.Slot, cmp.Or(a.Note, "an operator asked for it")), p.Rollout.Steps-1, now)
 	}
 	op = operation.Operation{
 		ID:             p.operationID(a),

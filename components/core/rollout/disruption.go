@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -48,7 +49,7 @@ func (w *world) contentOf(revision string) (group.Spec, bool) {
 }
 
 // runs is what m runs as far as is known: proven, or else given.
-func (m *member) runs() string { return orWord(m.observed, m.record.Assigned) }
+func (m *member) runs() string { return cmp.Or(m.observed, m.record.Assigned) }
 
 // takes is what an update of m costs, and the changes that it makes.
 func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -65,22 +66,22 @@ func (w *world) stepMessage(m *member) string {
 		}
 		return fmt.Sprintf("waits for %s: arrives", m.slot)
 	case operation.Joining:
-		return fmt.Sprintf("waits for %s: %s", m.slot, orWord(m.reason, op.Reason))
+		return fmt.Sprintf("waits for %s: %s", m.slot, cmp.Or(m.reason, op.Reason))
 	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting, operation.Booting,
 		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
 	}
-	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), orWord(op.Reason, m.reason))
+	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), cmp.Or(op.Reason, m.reason))
 }
 
 // whyNot is why m is not available.
 func (w *world) whyNot(m *member) string {
 	switch {
 	case m.open != nil:
-		return m.stepWord() + ": " + orWord(m.open.Reason, "in a step")
+		return m.stepWord() + ": " + cmp.Or(m.open.Reason, "in a step")
 	case m.missing():
 		return "not created yet"
 	}
-	return orWord(m.reason, "about to begin a step")
+	return cmp.Or(m.reason, "about to begin a step")
 }
 
 // wake is when time alone changes the decision: a clock of R8 runs out, a deadline

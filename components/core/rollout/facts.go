@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -150,7 +151,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 // from the word of overtaken.
 func (w *world) unwanted(m *member, op operation.Operation, overtaken string) string {
 	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
-		return orWord(marked, overtaken)
+		return cmp.Or(marked, overtaken)
 	}
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	switch {
 	case w.processDown(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
-		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + orWord(r.Message, "no word from it"), at: at, inside: true}, true
+		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
 	case check != "" && slices.Contains(r.Failing, check) && !w.merelyLeaderless(m):
 		return ailment{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted, inside: true}, true
 	}
@@ -319,11 +320,14 @@ func (w *world) spent(m *member, r rung) bool {
 
 // quarantined: m is ill, and everything that may be done by itself was (R118).
 func (w *world) quarantined(m *member) bool {
+	if m.open != nil || w.spec.AutoHealing == nil {
+		return false
+	}
+	if h := m.record.Heals; h != nil && h.LastKind == string(operation.Replace) && !m.missing() && !m.admitted() {
+		return true // its new CVM never came in: it was never well, and so is not ill. One that has none gets it.
+	}
 	r, _, ok := w.heals(m)
-	// One whose new CVM never came in is not ill: it was never well. One that has none gets it.
-	h := m.record.Heals
-	lost := h != nil && !m.missing() && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
-	return m.open == nil && (lost || ok && w.spent(m, r))
+	return ok && w.spent(m, r)
 }
 
 // givenUp are the Slots in quarantine.
@@ -434,10 +438,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 			why = "; the last one came to nothing: " + op.Reason
 		}
 	}
-	until := since.Add(min(firstHealWait<<min(n-1, 10), maxHealWait))
-	if until.After(w.now.Add(maxHealWait)) {
-		until = w.now.Add(maxHealWait) // another leader's clock was ahead
-	}
+	until := w.nextTry(since, n, firstHealWait, maxHealWait)
 	if !w.now.Before(until) {
 		return nil
 	}

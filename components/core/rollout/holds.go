@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"time"
 
 	"cadre.dev/core/group"
@@ -95,14 +96,14 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 	case m.vanished() && c.kind == operation.Create:
 		holds = append(holds, hold(HoldInstanceMissing,
 			"the CVM of %s (%s) is gone from the platform, and its disk with it; to have a new one made: cadre instance replace %s",
-			m.slot, orWord(m.record.VMUUID, m.record.InstanceID), m.slot))
+			m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID), m.slot))
 	case c.kind == operation.Replace && c.actor == operation.ActorScaling:
 		holds = append(holds, hold(HoldOutOfSet,
 			"%s was taken out of its workload's set, and does not come back with what is on its disk; to have it made anew: cadre instance replace %s", m.slot, m.slot))
 	case i != nil && m.record.VMUUID != i.VMUUID,
 		i != nil && m.record.InstanceID != "" && i.InstanceID != "" && m.record.InstanceID != i.InstanceID:
 		holds = append(holds, hold(HoldReplaced, "the platform shows CVM %s under the name of %s, which is bound to %s",
-			i.VMUUID, m.slot, orWord(m.record.VMUUID, "none of this app")))
+			i.VMUUID, m.slot, cmp.Or(m.record.VMUUID, "none of this app")))
 	}
 	return holds
 }
@@ -111,7 +112,7 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 // refused, and a CVM that terminates comes to its end.
 func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 	if i := c.m.seen.Instance; i != nil && i.InProgress && c.m.open == nil {
-		return []Hold{hold(HoldPlatformBusy, "the platform is busy with the CVM of %s (%s)", c.m.slot, orWord(i.Status, "in progress"))}
+		return []Hold{hold(HoldPlatformBusy, "the platform is busy with the CVM of %s (%s)", c.m.slot, cmp.Or(i.Status, "in progress"))}
 	}
 	return nil
 }
@@ -275,7 +276,7 @@ func (w *world) mayDisrupt(m *member) []Hold {
 	if r == nil || r.MayDisrupt || !group.HasDriver(w.spec) && r.MayDisruptReason == "" {
 		return nil
 	}
-	return []Hold{hold(HoldMayDisrupt, "%s must not be stopped now: %s", m.slot, orWord(r.MayDisruptReason, "its driver does not say that it may"))}
+	return []Hold{hold(HoldMayDisrupt, "%s must not be stopped now: %s", m.slot, cmp.Or(r.MayDisruptReason, "its driver does not say that it may"))}
 }
 
 // holdsOfFailedSteps is R40: no further healthy Slot is spent while one whose step

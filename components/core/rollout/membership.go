@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -33,7 +34,7 @@ func (w *world) setDoubt() string {
 	case len(w.view.voters) == 0:
 		return "no member tells who votes"
 	case w.view.leader == "":
-		return orWord(w.view.leaderDoubt, "the leader is unknown")
+		return cmp.Or(w.view.leaderDoubt, "the leader is unknown")
 	}
 	return ""
 }

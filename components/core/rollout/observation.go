@@ -110,9 +110,9 @@ func (o Observation) Complete() bool { return o.Platform.Known && o.Records.Know
 func (o Observation) Incomplete() string {
 	switch {
 	case !o.Records.Known:
-		return orWord(o.Records.Silent, "a record cannot be read")
+		return cmp.Or(o.Records.Silent, "a record cannot be read")
 	case !o.Platform.Known:
-		return orWord(o.Platform.Silent, "the platform did not answer")
+		return cmp.Or(o.Platform.Silent, "the platform did not answer")
 	}
 	return ""
 }

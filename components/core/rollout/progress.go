@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func (w *world) trackRollout() {
 		// What the platform refused is asked for again, whatever the rollout made of it.
 		w.forgive()
 		if r.State == operation.FailedState {
-			goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), r.Forgiven, w.now)
+			goOn(r, "an operator lets it go on: "+cmp.Or(w.retry.Reason, "no reason given"), r.Forgiven, w.now)
 		}
 	}
 	if !w.obs.Complete() || w.ending() {
@@ -82,7 +83,7 @@ func (w *world) excluded() (slots, by string) {
 			field = "pinned_revision"
 		}
 		if field != "" {
-			names, by = append(names, m.slot), orWord(by, field)
+			names, by = append(names, m.slot), cmp.Or(by, field)
 		}
 	}
 	return strings.Join(names, ", "), by
@@ -339,7 +340,7 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 	}
 	last := m.last()
 	if last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused && last.To == w.target {
-		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: orWord(last.Reason, "its step failed")}
+		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: cmp.Or(last.Reason, "its step failed")}
 	}
 	if n, last := w.aborts(m); n >= maxAborts {
 		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}

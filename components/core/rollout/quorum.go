@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -209,7 +210,7 @@ func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 
 func quorumText(slot string, left []string, v int) string {
 	return fmt.Sprintf("without %s %d of %d voters are healthy (%s), %d needed",
-		slot, len(left), v, orWord(Few(left, " "), "none"), group.Quorum(v))
+		slot, len(left), v, cmp.Or(Few(left, " "), "none"), group.Quorum(v))
 }
 
 func isOrAre(slots []string) string {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cadre.dev/core/group"
+	"cmp"
 )
 
 // holdsOfReplace: the disk is lost, so the group must bear it and somebody must have
@@ -24,7 +25,7 @@ func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 	v := len(w.view.voters)
 	switch {
 	case w.view.votersDoubt != "" || v == 0:
-		holds = append(holds, hold(HoldQuorumUnknown, "who votes is not known: %s", orWord(w.view.votersDoubt, "no member tells")))
+		holds = append(holds, hold(HoldQuorumUnknown, "who votes is not known: %s", cmp.Or(w.view.votersDoubt, "no member tells")))
 	default:
 		if left := w.healthyWithout(c.m, l.taken); len(left) < group.Quorum(v) {
 			holds = append(holds, hold(HoldQuorum, "%s", quorumText(c.m.slot, left, v)))

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,7 +103,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	}
 	if m.open != nil {
 		s.Operation, s.Phase = m.open.ID, string(m.open.Phase)
-		s.Reason = orWord(m.open.Reason, m.reason)
+		s.Reason = cmp.Or(m.open.Reason, m.reason)
 	} else if last := m.last(); !m.available && !m.ready && last != nil && last.Phase == operation.Failed {
 		s.Reason = last.Reason
 	}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -133,7 +134,7 @@ func (w *world) waitsAtWork(r *group.SlotRecord) bool {
 
 // pinOrTarget is the Revision that the spec names for the Slot of an ordinal.
 func (w *world) pinOrTarget(ordinal int) string {
-	return orWord(w.spec.Instance(ordinal).PinnedRevision, w.target)
+	return cmp.Or(w.spec.Instance(ordinal).PinnedRevision, w.target)
 }
 
 // leaderAsked: the Slot leads, by its own word, and the spec has its step wait for a person.

@@ -28,15 +28,21 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	if refusals >= maxRefusals {
 		return []Hold{hold(HoldRefused, "%d times in a row: %s; mend what it says, then: cadre rollout retry %s", refusals, last.Reason, w.spec.Name)}
 	}
-	until := last.EndedAt.Add(min(firstWait<<min(n-1, 10), maxWait))
-	if until.After(w.now.Add(maxWait)) {
-		// It ended in the future: another leader's clock was ahead.
-		until = w.now.Add(maxWait)
-	}
+	until := w.nextTry(last.EndedAt, n, firstWait, maxWait)
 	if !w.now.Before(until) {
 		return nil
 	}
 	return []Hold{holdUntil(until, HoldDeferred, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
+}
+
+// nextTry is when what ended at a time is tried again, after n that came to nothing: first later,
+// doubled each time, at most by most.
+func (w *world) nextTry(ended time.Time, n int, first, most time.Duration) time.Time {
+	until, last := ended.Add(min(first<<min(n-1, 10), most)), w.now.Add(most)
+	if until.After(last) {
+		return last // it ended in the future: another leader's clock was ahead
+	}
+	return until
 }
 
 // holdsOfPrecondition: a member would be drained for a call that cannot be made.
