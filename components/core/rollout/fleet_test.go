@@ -56,7 +56,7 @@ func TestR120_ASplitCountsFromWhenSilenceBegan(t *testing.T) {
 
 // TestR120_HowManyFellSilentTogether, as one counts who looks at each silence by itself.
 func TestR120_HowManyFellSilentTogether(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same ones each time
+	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		f := Fleet{Expected: 40 + random.IntN(20), Heard: random.IntN(60)}
 		moment := func() time.Time { return epoch.Add(time.Duration(random.IntN(40)) * silentTogether / 4) }
