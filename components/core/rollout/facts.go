@@ -192,7 +192,14 @@ func (w *world) toGo(m *member) bool {
 	if !m.condemned || i == nil || i.VMUUID != m.boundBefore || len(m.seen.Duplicates) > 0 {
 		return false
 	}
-	return w.ending() || len(w.holdsOfFounding(candidate{m: m, kind: operation.Delete})) == 0
+	if w.ending() {
+		return true
+	}
+	// Only where the removal may follow: one that is held by a word of a person would leave what was
+	// made without an end, and without its hooks if the Slot is wanted again.
+	gone := candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling}
+	kept := m.keptByHand() || w.obs.Frozen || w.pausedFor(gone.kind, gone.actor)
+	return !kept && len(w.holdsOfFounding(gone)) == 0 && len(w.holdsOfDisk(gone, look{})) == 0
 }
 
 // isBack: the CVM that op was to replace, since the listing lacked it, is listed again; before

@@ -468,3 +468,20 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	})
 	wantNotHeld(t, f.asks("db-1", "q").plan(), "db-1", HoldCallUndecided)
 }
+
+// Of two that are out of the set one goes on after the other, and not after one whose call the platform refused:
+// that one may never go on.
+func TestR48_WhoWasRefusedKeepsNoOtherOneOut(t *testing.T) {
+	for outcome, safe := range map[string]bool{operation.OutcomeRefused: true, operation.OutcomeDone: false} {
+		f := newFixture(5, "etcd").out(3).out(4)
+		for _, i := range []int{3, 4} {
+			f.op(i, operation.Drained, func(op *operation.Operation) {
+				op.Kind, op.Leaves, op.Request = operation.Replace, true, f.obs.Slots[i].Slot
+			})
+		}
+		f.rec.Operations[0].Calls, f.rec.Operations[0].CallOutcome = 1, outcome
+		if facts := f.facts(f.rec.Operations[1]); facts.Safe != safe {
+			t.Errorf("beside one whose call was %s: safe %t: %s", outcome, facts.Safe, facts.SafeReason)
+		}
+	}
+}

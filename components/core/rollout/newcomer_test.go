@@ -98,6 +98,11 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 	}{
 		"condemned":               {func(*fixture) {}, true},
 		"wanted":                  {func(f *fixture) { f.spec.Replicas = 4 }, false},
+		"its disk is kept":        {func(f *fixture) { f.obs.DeleteDisks = nil }, false},
+		"its disk is preserved":   {func(f *fixture) { f.spec.PreservedState.Disk = "data" }, false},
+		"protected":               {func(f *fixture) { f.obs.Slots[3].Protection = &Mark{Reason: "x"} }, false},
+		"all is frozen":           {func(f *fixture) { f.obs.Frozen = true }, false},
+		"removals are paused":     {func(f *fixture) { f.obs.Paused = true }, false},
 		"not listed":              {func(f *fixture) { f.obs.Slots[3].Instance = nil }, false},
 		"not recorded":            {func(f *fixture) { f.rec.Slots[3].VMUUID = "" }, false},
 		"another CVM is recorded": {func(f *fixture) { f.rec.Slots[3].VMUUID = "vm-before" }, false},
@@ -109,7 +114,7 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 		}, true},
 	} {
 		f := newFixture(4, "etcd").rolling()
-		f.spec.Replicas = 3
+		f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
 		f.op(3, operation.Booting, func(op *operation.Operation) { op.Kind = operation.Create })
 		c.change(f)
 		if got := f.facts(f.rec.Operations[0]).ToGo; got != c.want {

@@ -1,8 +1,10 @@
 package rollout
 
 import (
-	"cadre.dev/core/group"
 	"cmp"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 )
 
 // holdsOfReplace: the disk is lost, so the group must bear it and somebody must have
@@ -46,6 +48,9 @@ func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member
 		if other == c.m {
 			after = true // those that follow wait for it
 			continue
+		}
+		if op := other.open; op != nil && op.CallOutcome == operation.OutcomeRefused {
+			continue // it may never go on
 		}
 		called := other.open != nil && other.open.Calls > 0
 		if l.op == nil || called && !begun || called == begun && !after {

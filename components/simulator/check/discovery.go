@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
@@ -30,8 +31,8 @@ func found(s *state, e trace.Event) []string {
 }
 
 // judged is refresh-judged: a refresh is done only once the agent of its member goes by its checks, and all of them
-// are judged. Where the member serves nobody, since its quorum is away, no check can be: its step makes
-// room for those that restore it (R45).
+// are judged. While the group's quorum is away no check can be: the step makes room for those that
+// restore it (R45).
 func judged(s *state, e trace.Event) []string {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Refresh || op.Phase != operation.Done {
@@ -40,11 +41,20 @@ func judged(s *state, e trace.Event) []string {
 	if before := s.operations[op.ID]; before != nil && before.Phase == operation.Done {
 		return nil
 	}
-	if m := s.member(op.Slot); m.goesBy != op.To && len(m.serving) > 0 {
-		by := m.goesBy
+	if by := s.member(op.Slot).goesBy; by != op.To && !s.short(op.Group) {
 		return wrong("%s is done at %.8s, and the agent of %s says it goes by %q, or not by all of its checks yet", op.ID, op.To, op.Slot, by)
 	}
 	return nil
+}
+
+// short reports that fewer than a majority of the voters serve.
+func (s *state) short(name string) bool {
+	voters := s.group(name).voters
+	serve := 0
+	for _, slot := range voters {
+		serve += min(len(s.member(slot).serving), 1)
+	}
+	return len(voters) > 0 && serve < group.Quorum(len(voters))
 }
 
 // refreshed is the open refresh of m; nil: there is none.

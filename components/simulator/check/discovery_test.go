@@ -58,6 +58,8 @@ func judgedCases() cases {
 			{"its agent said nothing", joins().phases("a", "pg-0", settling, done)},
 			{"by those of before", joins().judges("pg-0", "old").phases("a", "pg-0", settling, done)},
 			{"not yet", joins().judges("pg-0", "old").judges("pg-0", "").phases("a", "pg-0", settling, done)},
+			{"it is down", joins().judges("pg-0", "").stops("pg-0").phases("a", "pg-0", done)},
+			{"it is down, and the others are a majority", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").phases("a", "pg-0", done)},
 			{"another one's", joins().judges("pg-1", "new").phases("a", "pg-0", settling, done)},
 			{"no more", joins().judges("pg-0", "new").judges("pg-0", "").phases("a", "pg-0", settling, done)},
 		},
@@ -65,7 +67,7 @@ func judgedCases() cases {
 			{"judged", joins().judges("pg-0", "").judges("pg-0", "new").phases("a", "pg-0", settling, done)},
 			{"written once more", joins().judges("pg-0", "new").phases("a", "pg-0", settling, done).judges("pg-0", "").phases("a", "pg-0", done)},
 			{"it fails", joins().phases("a", "pg-0", operation.Failed)},
-			{"its quorum is away", joins().judges("pg-0", "").stops("pg-0").phases("a", "pg-0", done)},
+			{"its quorum is away", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").stops("pg-1").phases("a", "pg-0", done)},
 			{"no refresh", three("none").after(time.Minute).phases("a", "pg-0", operation.Draining, joining, done)},
 		},
 	}

@@ -101,6 +101,7 @@ func (o *Operator) Took(at time.Time) {
 	clear(o.prepared)
 	clear(o.answers)
 	clear(o.asked)
+	clear(o.refused)
 }
 
 // Step moves one open Operation on by one Phase at most, and does what follows.

@@ -34,9 +34,11 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 		}
 		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: cmp.Or(through[revision], vm), To: revision})
 		if err != nil {
-			// The plan goes on; each step is held back by the same check (R74).
+			// The plan goes on; each step is held back by the same check (R74). One that hangs is not
+			// followed by another in the same pass, nor at once by itself.
 			o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", revision, "error", err)
-			continue
+			o.pace(revision)
+			return false, nil
 		}
 		o.taken(seen.Spec.Name, revision)
 		if kept, err := o.keep(ctx, lease, v, seen.Spec.Name, revision, &p); err != nil || kept {
@@ -71,11 +73,12 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 		pin := own.PinnedRevision
 		goes := func(s group.SlotRecord) bool { return s.Ordinal == own.Ordinal && s.Assigned != pin }
 		_, recorded := v.Revisions[pin]
-		if named[pin] = true; o.refused[pin] != "" || recorded && !asked[pin] && slices.ContainsFunc(slots, goes) {
+		// Of several Slots of one pin, one that has still to go there: of the others nothing is asked.
+		if named[pin] = true; (o.refused[pin] != "" || recorded && !asked[pin]) && slices.ContainsFunc(slots, goes) {
 			through[pin] = instanceOf(seen, own.Ordinal)
 		}
 	}
-	goes := func(s group.SlotRecord) bool { return s.Assigned != target }
+	goes := func(s group.SlotRecord) bool { return s.Assigned != target && follows(seen.Spec, s.Ordinal) }
 	_, recorded := v.Revisions[target]
 	if !recorded || o.refused[target] != "" || !asked[target] && slices.ContainsFunc(slots, goes) {
 		through[target] = mover(v, seen, target)
@@ -89,7 +92,9 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
 	app, assigned := appOf(seen), map[string]string{}
 	for _, s := range v.SlotsOf(seen.Spec.Name) {
-		assigned[s.VMUUID] = s.Assigned
+		if follows(seen.Spec, s.Ordinal) {
+			assigned[s.VMUUID] = s.Assigned
+		}
 	}
 	t, _ := templateOf(v, seen.Spec, revision)
 	for _, i := range seen.Listing.Instances {
@@ -105,6 +110,13 @@ func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
 	return vm
 }
 
+// follows: the Slot of an ordinal goes to the target by itself. Who is kept elsewhere says nothing
+// about what the others may have.
+func follows(spec group.Spec, ordinal int) bool {
+	own := spec.Instance(ordinal)
+	return spec.HasOrdinal(ordinal) && ordinal >= spec.UpdatePolicy.Partition && own.PinnedRevision == "" && !own.ExcludeFromRollout
+}
+
 // instanceOf is the CVM of the Slot of an ordinal; "": none is known.
 func instanceOf(seen observe.Seen, ordinal int) string {
 	for _, s := range seen.Now.Slots {
@@ -117,6 +129,13 @@ func instanceOf(seen observe.Seen, ordinal int) string {
 
 // retryProvision paces provisioning that the platform refuses.
 const retryProvision = 10 * time.Second
+
+// pace keeps a Revision from being asked about anew for a while.
+func (o *Operator) pace(revision string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.notBefore[revision] = o.cfg.Now().Add(retryProvision)
+}
 
 func (o *Operator) mayTry(revision string) bool {
 	o.mu.Lock()

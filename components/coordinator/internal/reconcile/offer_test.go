@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -197,5 +198,61 @@ func TestR74_WhatIsWithdrawnMeanwhileEndsTheStep(t *testing.T) {
 		if got := w.made("update"); len(got) > 0 || w.status().Available != 3 || w.status().RolloutState == string(operation.FailedState) {
 			t.Errorf("calls %v, %d available, rollout %s: %s", got, w.status().Available, w.status().RolloutState, w.status().Message)
 		}
+	})
+}
+
+// TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes: of a Slot that is there already nothing is asked,
+// which says nothing about the other one.
+func TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		old, two := spec("one"), spec("two")
+		two.Template.OSImage = "dstack-0.5.8"
+		w.apply(old)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		two.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: old.Revision()}}
+		w.apply(two)
+		w.until("the update of the others", 10*time.Minute, func() bool {
+			moved := 0
+			for _, i := range w.status().Instances {
+				if i.Observed == two.Revision() && i.State == "Available" {
+					moved++
+				}
+			}
+			return moved == 2 && w.status().Available == 3
+		})
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
+		two.Instances = append([]group.InstanceSettings{{Ordinal: 0, PinnedRevision: old.Revision()}}, two.Instances...)
+		w.apply(two)
+		w.until("the hold", 10*time.Minute, w.says("UPDATE of pg-0 is held, blocked(precondition)"))
+		steps := len(w.view().Operations)
+		tick(t.Context(), 10*time.Minute)
+		if now := len(w.view().Operations); now != steps || w.status().Available != 3 {
+			t.Errorf("%d operations, %d before; %d available: %s", now, steps, w.status().Available, w.status().Message)
+		}
+	})
+}
+
+// TestR74_WhoIsKeptElsewhereDecidesForNobody: the OS image of the target is not offered any more, and those
+// that go to it have it. One below the partition would need it, and does not go.
+func TestR74_WhoIsKeptElsewhereDecidesForNobody(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		two := spec("two")
+		two.Template.OSImage, two.UpdatePolicy.Partition = "dstack-0.5.8", 2
+		w.apply(two)
+		at := func(revision string) func() bool {
+			return func() bool {
+				return w.status().Available == 3 && slices.ContainsFunc(w.status().Instances, func(i group.InstanceStatus) bool {
+					return i.Slot == "pg-2" && i.Observed == revision && i.State == "Available"
+				})
+			}
+		}
+		w.until("the update of the last", 10*time.Minute, at(two.Revision()))
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
+		mended := spec("three")
+		mended.Template.OSImage, mended.UpdatePolicy.Partition = "dstack-0.5.8", 2
+		w.apply(mended)
+		w.until("its next update", 10*time.Minute, at(mended.Revision()))
 	})
 }

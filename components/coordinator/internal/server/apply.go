@@ -60,7 +60,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if req.GetDeleteDisks() && len(out.HeldDisks) > 0 {
 		out.HeldDisks = nil
 		if !req.GetDryRun() {
-			named, err := c.deleteDisks(ctx, spec.Name, out.Leaving, req.GetReason())
+			named, err := c.deleteDisks(ctx, spec.Name, unpreserved(spec, out.Leaving), req.GetReason())
 			if err != nil {
 				return nil, err
 			}

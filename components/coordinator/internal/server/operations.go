@@ -193,12 +193,19 @@ func (k known) groupOf(q store.QueueRequest) string {
 	return cmp.Or(q.Group, k.view.Slots[q.Slot].Value.Group)
 }
 
+// tells: a beginning of a request's id says more than the kind of what was asked for, which is in
+// front of it.
+func tells(id string) bool {
+	_, rest, _ := strings.Cut(id, "-")
+	return len(rest) >= minPrefix
+}
+
 // request gives what waits in the queue by its id, or by a beginning that no other one has.
 func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
 	if one, there := k.view.Queue[id]; there && k.mayKnow(one.Value) {
 		return one.Value, true, nil
 	}
-	if len(id) < minPrefix {
+	if !tells(id) {
 		return q, false, nil
 	}
 	n := 0
@@ -221,7 +228,7 @@ func (k known) find(id string) (operation.Operation, error) {
 		if op.ID == id || op.Request == id && id != "" {
 			return op, nil
 		}
-		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || strings.HasPrefix(op.Request, id)) {
+		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || tells(id) && strings.HasPrefix(op.Request, id)) {
 			found = append(found, op)
 		}
 	}

@@ -211,6 +211,15 @@ func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 	return slots, held
 }
 
+// unpreserved are those of the Slots whose disk the spec does not preserve. Who gives up disks was
+// told of no other, also where what preserves one is removed later.
+func unpreserved(spec group.Spec, slots []string) []string {
+	return slices.DeleteFunc(slices.Clone(slots), func(slot string) bool {
+		_, ordinal, err := group.ParseSlot(slot)
+		return err != nil || spec.PreservedDisk(ordinal) != ""
+	})
+}
+
 // deleteDisks makes the Op that lets the disks of Slots be deleted, and of no others.
 func (c *caller) deleteDisks(ctx context.Context, name string, slots []string, reason string) (store.Op, error) {
 	if err := needReason(reason); err != nil {

@@ -134,7 +134,7 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for typed, want := range map[string]codes.Code{"restart-0f3a": codes.InvalidArgument, "res": codes.OK, "restart-77": codes.OK} {
+	for typed, want := range map[string]codes.Code{"restart-0f3a": codes.InvalidArgument, "rest": codes.OK, "restart-": codes.OK, "restart-77": codes.OK} {
 		if out, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); status.Code(err) != want || out.GetChanged() {
 			t.Errorf("%s: %v, %v, want %v and no change", typed, out, err, want)
 		}
@@ -150,8 +150,8 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 	if got := waiting(""); !slices.Equal(got, []string{"two"}) {
 		t.Errorf("%v wait", got)
 	}
-	put(a, t, store.OperationKey("r1.1.pg-0"), operation.Operation{ID: "r1.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "begun", Phase: operation.Draining, CreatedAt: time.Now()})
-	for _, typed := range []string{"begun", "begu"} {
+	put(a, t, store.OperationKey("r1.1.pg-0"), operation.Operation{ID: "r1.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "restart-begun", Phase: operation.Draining, CreatedAt: time.Now()})
+	for _, typed := range []string{"restart-begun", "restart-begu"} {
 		if _, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "r1.1.pg-0") {
 			t.Errorf("what is carried out, by %s: %v", typed, err)
 		}
@@ -308,16 +308,18 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	smaller.Replicas = 1
+	smaller.Instances = []group.InstanceSettings{{Ordinal: 1, PreservedState: group.PreservedState{Disk: "data"}}}
 	raw, err := json.Marshal(smaller)
 	if err != nil {
 		t.Fatal(err)
 	}
+	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm-1"})
 	put(a, t, store.SlotKey("pg", "pg-2"), group.SlotRecord{Group: "pg", Slot: "pg-2", Ordinal: 2, VMUUID: "vm-2"})
 	// One for the time of a rollout goes by itself: it leaves by no spec, and its disk is nobody's.
 	put(a, t, store.SlotKey("pg", "pg-3"), group.SlotRecord{Group: "pg", Slot: "pg-3", Ordinal: 3, VMUUID: "vm-3", Extra: true})
 	req := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw, ExpectedIndex: index, DryRun: true}
 	dry, err := a.ApplyGroup(ctx, req)
-	if err != nil || strings.Join(dry.GetHeldDisks(), " ") != "pg-2" || strings.Join(dry.GetLeaving(), " ") != "pg-2" {
+	if err != nil || strings.Join(dry.GetHeldDisks(), " ") != "pg-2" || strings.Join(dry.GetLeaving(), " ") != "pg-1 pg-2" {
 		t.Fatalf("%v, %v", dry, err)
 	}
 	req.DryRun, req.DeleteDisks = false, true
