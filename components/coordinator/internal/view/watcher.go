@@ -418,6 +418,9 @@ func (w *Watcher) publish(v *View, changed Changes, some bool) {
 }
 
 func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
