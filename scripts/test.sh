@@ -81,7 +81,7 @@ mapfile -t others < <(go list -e "${longest[@]}" && grep -vxF "$special" <<<"$al
 # bubble at the same moment, the race detector of Go 1.26 may crash, for they share what it knows of them
 # (unlockAndRun in runtime/time.go). It sees the same races on one.
 # shellcheck disable=SC2016 # what go list is asked for
-virtual=$(go list -e -test -f '{{$of := .ForTest}}{{range .Deps}}{{if eq . "testing/synctest"}}{{$of}}{{end}}{{end}}' "${others[@]}" | sort -u) || exit 1
+virtual=$(go list -e -test -f '{{$of := .ForTest}}{{range .Deps}}{{if eq . "testing/synctest"}}{{$of}}{{end}}{{end}}' "${others[@]}") || exit 1
 mapfile -t timed < <(printf '%s\n' "${others[@]}" | grep -xF "$virtual")
 mapfile -t others < <(printf '%s\n' "${others[@]}" | grep -vxF "$virtual")
 
