@@ -37,6 +37,7 @@ longest=(
 	./components/coordinator/internal/admission
 	./components/coordinator/internal/reconcile
 	./components/agent/internal/agent
+	./components/simulator
 	./components/overlay
 )
 # Pure functions, with long properties: the race detector finds nothing in them by themselves,
