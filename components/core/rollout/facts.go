@@ -25,7 +25,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		WantedHash:  w.rec.Revisions[op.To].ComposeHash,
 		WantedShape: w.shapeOf(op.To),
 		ObservedAt:  w.obs.At,
-		Paused:      w.obs.Frozen || w.pausedFor(op.Kind, op.Actor),
+		Paused:      w.stopped(op.Kind, op.Actor),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
 			Drain:    w.drainLimit(op),
@@ -198,8 +198,7 @@ func (w *world) toGo(m *member) bool {
 	// Only where the removal may follow: one that is held by a word of a person would leave what was
 	// made without an end, and without its hooks if the Slot is wanted again.
 	gone := candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling}
-	kept := m.keptByHand() || w.obs.Frozen || w.pausedFor(gone.kind, gone.actor)
-	return !kept && len(w.holdsOfFounding(gone)) == 0 && len(w.holdsOfDisk(gone, look{})) == 0
+	return !m.keptByHand() && !w.stopped(gone.kind, gone.actor) && len(w.holdsOfFounding(gone)) == 0 && len(w.holdsOfDisk(gone, look{})) == 0
 }
 
 // isBack: the CVM that op was to replace, since the listing lacked it, is listed again; before

@@ -45,6 +45,11 @@ func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 	return w.obs.Paused && !passes && !scaleOut && !w.ending()
 }
 
+// stopped: a freeze or the group's pause keeps such Actions from beginning.
+func (w *world) stopped(k operation.Kind, by operation.Actor) bool {
+	return w.obs.Frozen || w.pausedFor(k, by)
+}
+
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).
 func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
 	if w.rollout.State != operation.FailedState || c.marked && w.attempts(c.m, c.to) > 0 {

@@ -2,7 +2,6 @@ package reconcile_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -92,16 +91,6 @@ func TestR74_APinThatIsOfferedAgain(t *testing.T) {
 		two.Template.OSImage = "dstack-0.5.8"
 		w.apply(two)
 		w.until("the update", 10*time.Minute, func() bool { return w.status().Stable == two.Revision() && w.status().Available == 3 })
-		at := func(slot, revision string) func() bool {
-			return func() bool {
-				for _, i := range w.status().Instances {
-					if i.Slot == slot {
-						return i.Observed == revision && i.State == "Available"
-					}
-				}
-				return false
-			}
-		}
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
 		pinned := two
 		pinned.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: spec("one").Revision()}}
@@ -112,8 +101,21 @@ func TestR74_APinThatIsOfferedAgain(t *testing.T) {
 			t.Errorf("%d operations, %d before it was pinned", now, steps)
 		}
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
-		w.until("the pin", 5*time.Minute, at("pg-2", spec("one").Revision()))
+		w.until("the pin", 5*time.Minute, w.runs(map[string]string{"pg-2": spec("one").Revision()}))
 	})
+}
+
+// runs: all are available, and these Slots at these Revisions.
+func (w *world) runs(want map[string]string) func() bool {
+	return func() bool {
+		st, found := w.status(), 0
+		for _, i := range st.Instances {
+			if at, ok := want[i.Slot]; ok && i.Observed == at && i.State == "Available" {
+				found++
+			}
+		}
+		return st.Available == 3 && found == len(want)
+	}
 }
 
 // steps: so many are in a phase, or ended there for a cause.
@@ -211,15 +213,7 @@ func TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes(t *testing.T) {
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		two.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: old.Revision()}}
 		w.apply(two)
-		w.until("the update of the others", 10*time.Minute, func() bool {
-			moved := 0
-			for _, i := range w.status().Instances {
-				if i.Observed == two.Revision() && i.State == "Available" {
-					moved++
-				}
-			}
-			return moved == 2 && w.status().Available == 3
-		})
+		w.until("the update of the others", 10*time.Minute, w.runs(map[string]string{"pg-0": two.Revision(), "pg-1": two.Revision(), "pg-2": old.Revision()}))
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.8"}, InstanceTypes: []string{"tdx.small"}})
 		two.Instances = append([]group.InstanceSettings{{Ordinal: 0, PinnedRevision: old.Revision()}}, two.Instances...)
 		w.apply(two)
@@ -241,18 +235,11 @@ func TestR74_WhoIsKeptElsewhereDecidesForNobody(t *testing.T) {
 		two := spec("two")
 		two.Template.OSImage, two.UpdatePolicy.Partition = "dstack-0.5.8", 2
 		w.apply(two)
-		at := func(revision string) func() bool {
-			return func() bool {
-				return w.status().Available == 3 && slices.ContainsFunc(w.status().Instances, func(i group.InstanceStatus) bool {
-					return i.Slot == "pg-2" && i.Observed == revision && i.State == "Available"
-				})
-			}
-		}
-		w.until("the update of the last", 10*time.Minute, at(two.Revision()))
+		w.until("the update of the last", 10*time.Minute, w.runs(map[string]string{"pg-2": two.Revision()}))
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
 		mended := spec("three")
 		mended.Template.OSImage, mended.UpdatePolicy.Partition = "dstack-0.5.8", 2
 		w.apply(mended)
-		w.until("its next update", 10*time.Minute, at(mended.Revision()))
+		w.until("its next update", 10*time.Minute, w.runs(map[string]string{"pg-2": mended.Revision()}))
 	})
 }
