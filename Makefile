@@ -16,11 +16,11 @@ export CADRE_HOST_PATH := $(PATH)
 endif
 # What targets find: our own programs, and the commands that scripts/tools.sh declares and
 # links. A command that it does not name is found on no machine.
-OWN := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
-export PATH := $(OWN):$(CURDIR)/.tools/path/run
-generate fmt lint check: export PATH := $(OWN):$(CURDIR)/.tools/path/dev
-images images-reproduce: export PATH := $(OWN):$(CURDIR)/.tools/path/images
-images-lock: export PATH := $(OWN):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
+PROGRAMS := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
+export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/run
+generate fmt lint check: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/dev
+images images-reproduce: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images
+images-lock: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
 help commands tools tools-dev tools-images tools-lock: export PATH := $(CADRE_HOST_PATH)
 
