@@ -296,3 +296,35 @@ func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
 		}
 	}
 }
+
+// Of a replacement whose CVM is deleted a creation is left: it takes nothing away, whoever went down or fell silent since, and
+// whoever went with its CVM.
+func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
+	for _, kind := range []string{"none", "patroni", "consul"} {
+		for name, c := range map[string]struct {
+			edit func(f *fixture, op *operation.Operation)
+			safe bool
+		}{
+			"by an operator":        {func(*fixture, *operation.Operation) {}, true},
+			"by healing":            {func(_ *fixture, op *operation.Operation) { op.Actor, op.Request = operation.ActorHealing, "" }, true},
+			"it is not deleted yet": {func(f *fixture, op *operation.Operation) { op.Applied, op.VMUUID = nil, "vm-db-3" }, false},
+			"the listing is silent": {func(f *fixture, _ *operation.Operation) { f.blind("no answer") }, false},
+		} {
+			f := heals(4, kind)
+			if kind == "consul" {
+				f.joiner(3)
+			}
+			f.rec.Slots[3] = f.rec.Slots[3].Unbound("replaced", f.now)
+			f.obs.Slots[3].Instance, f.obs.Slots[3].Report = nil, nil
+			f.silent(2, f.now.Add(-10*time.Minute))
+			f.op(3, operation.Drained, func(op *operation.Operation) {
+				op.Kind, op.Actor, op.Request, op.Rollout, op.VMUUID = operation.Replace, operation.ActorOperator, "q", "", ""
+				op.Applied = []operation.Part{operation.PartDelete}
+				c.edit(f, op)
+			})
+			if facts := f.facts(f.rec.Operations[0]); facts.Safe != c.safe {
+				t.Errorf("%s, %s: safe %t: %s", kind, name, facts.Safe, facts.SafeReason)
+			}
+		}
+	}
+}
