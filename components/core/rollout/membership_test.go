@@ -434,6 +434,31 @@ func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T)
 	wantHeld(t, f.plan(), "db-3", HoldHealInProgress)
 }
 
+// A replacement that waits goes before what would bring its Slot back, as it was asked for. Who asked is told how to
+// take it back.
+func TestR138_AReplacementThatWaitsIsTakenBack(t *testing.T) {
+	f := heals(3, "etcd")
+	f.down(1, 2)
+	for _, i := range []int{1, 2} {
+		slot := f.obs.Slots[i].Slot
+		f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince, f.rec.Slots[i].DownSince = time.Time{}, f.now.Add(-time.Hour), f.now.Add(-time.Hour)
+		f.asks(slot, "q-"+slot).asks(slot, "r-"+slot)
+		f.obs.Requests[len(f.obs.Requests)-2].Kind = RequestReplace
+	}
+	p := f.plan()
+	wantExecutes(t, p)
+	for _, slot := range []string{"db-1", "db-2"} {
+		a := actionOf(t, p, slot)
+		if want := "cadre operation cancel q-" + slot; a.Kind != operation.Replace || !strings.HasSuffix(a.Holds[0].Message, want) {
+			t.Errorf("%s of %s is told %v", a.Kind, slot, a.Holds)
+		}
+	}
+	for i := range f.obs.Requests {
+		f.obs.Requests[i].Spent = f.obs.Requests[i].Kind == RequestReplace
+	}
+	wantExecutes(t, f.plan(), "RESTART db-2")
+}
+
 // votes puts all of them back into the set.
 func (f *fixture) votes() {
 	for i := range f.obs.Slots {
