@@ -320,7 +320,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	}
 	switch {
 	case v == 1:
-		holds = append(holds, hold(HoldWouldLoseQuorum, "%s is the only voter", c.m.slot))
+		holds = append(holds, hold(HoldWouldLoseQuorum, "%s is the only voter; another one has to be there first", c.m.slot))
 	case decide < group.Quorum(v):
 		holds = append(holds, hold(HoldQuorum, "%s; that %s leaves has to be decided by %d", quorumText(c.m.slot, left, v), c.m.slot, group.Quorum(v)))
 	case len(left) < group.Quorum(v-1):
