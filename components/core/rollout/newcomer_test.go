@@ -187,3 +187,32 @@ func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 		}
 	}
 }
+
+// A voter that is lost needs no room in the budget beside those that it keeps out of the set.
+func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   string
+		change func(f *fixture)
+		held   bool
+	}{
+		"the newcomer waits to be listed": {"etcd", func(*fixture) {}, false},
+		"nothing of it is there": {"etcd", func(f *fixture) {
+			f.obs.Slots[4] = SlotObservation{Slot: "db-4", Ordinal: 4}
+		}, false},
+		"it runs since a moment ago":   {"etcd", func(f *fixture) { f.obs.Slots[4].Admission.AdmittedAt = f.now.Add(-30 * time.Second) }, true},
+		"it is listed":                 {"etcd", func(f *fixture) { f.obs.Slots[0].Report.Learners = []string{"db-4"} }, true},
+		"it is silent":                 {"etcd", func(f *fixture) { f.obs.Slots[4].Report = nil }, true},
+		"another voter is away, too":   {"etcd", func(f *fixture) { f.stopped(3) }, true},
+		"it was silent for a while":    {"etcd", func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, true},
+		"the others let in whoever is": {"consul", func(*fixture) {}, true},
+	} {
+		f := newFixture(5, c.kind)
+		f.joiner(4)
+		f.silent(1, f.now.Add(-10*time.Minute))
+		f.asks("db-1", "q1")
+		c.change(f)
+		if p := f.plan(); heldBy(actionOf(t, p, "db-1"), HoldMaxUnavailable) != c.held {
+			t.Errorf("%s: want held %t\n%s", name, c.held, describe(p))
+		}
+	}
+}
