@@ -134,7 +134,7 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	if m := otherThan(c.m, w.tally.steps); m != nil {
+	if m := cmp.Or(otherThan(c.m, w.tally.steps), otherThan(c.m, l.taken.replacing)); m != nil {
 		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
 	}
 	return holds

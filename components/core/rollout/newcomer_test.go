@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -213,6 +214,36 @@ func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
 		c.change(f)
 		if p := f.plan(); heldBy(actionOf(t, p, "db-1"), HoldMaxUnavailable) != c.held {
 			t.Errorf("%s: want held %t\n%s", name, c.held, describe(p))
+		}
+	}
+}
+
+// A newcomer that is made in this pass is on its way as well: a step that took a voter away
+// beside it would be called off at the second look.
+func TestR47_WhoIsMadeInThisPassIsOnItsWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   string
+		change func(f *fixture)
+		want   []string
+	}{
+		"an update":                       {"etcd", func(f *fixture) { f.want("B") }, []string{"CREATE db-5"}},
+		"a restart":                       {"etcd", func(f *fixture) { f.asks("db-2", "q") }, []string{"CREATE db-5"}},
+		"a replacement, which goes first": {"etcd", func(f *fixture) { f.asks("db-2", "q"); f.obs.Requests[0].Kind = RequestReplace }, []string{"REPLACE db-2"}},
+		"a replacement after it": {"etcd", func(f *fixture) {
+			f.spec.Replicas = 5
+			f.listed("db-0", "db-2", "db-3", "db-4")
+			f.missing(1).rec.Slots[1].Membership = &group.Membership{Joins: true}
+			f.asks("db-2", "q")
+			f.obs.Requests[0].Kind = RequestReplace
+		}, []string{"CREATE db-1"}},
+		"an update where servers join by themselves": {"consul", func(f *fixture) { f.want("B") }, []string{"CREATE db-5", "UPDATE db-4"}},
+	} {
+		f := newFixture(5, c.kind)
+		f.spec.Replicas, f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxUnavailableFixed = 6, group.Parallel, intp(2)
+		c.change(f)
+		p := f.plan()
+		if got := executes(p); !slices.Equal(got, c.want) {
+			t.Errorf("%s: begins %v, want %v\n%s", name, got, c.want, describe(p))
 		}
 	}
 }
