@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/core/operation"
@@ -23,7 +24,7 @@ func (w *world) keepsOut(c candidate, others ...[]*member) (from time.Time, ok b
 				continue
 			}
 			at, kept := w.keptOut(other)
-			if !kept {
+			if !kept && (c.kind != operation.Delete || !w.keptFromVoting(other)) {
 				return time.Time{}, false
 			}
 			from = later(from, at)
@@ -43,4 +44,10 @@ func (w *world) keptOut(m *member) (from time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return m.seen.Admission.AdmittedAt.Add(keptOutFor), true
+}
+
+// keptFromVoting: m is listed and runs, and gets its vote once a dead voter is out of the set. To
+// restart that one instead waits for its turn: who listed m reached it a while ago.
+func (w *world) keptFromVoting(m *member) bool {
+	return m.joining() && m.report != nil && m.report.MemberAlive && slices.Contains(w.view.learners, m.slot) && w.voteTooMany(m)
 }

@@ -475,7 +475,6 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 	if !group.AddsMembers(w.spec) || !m.joining() || m.condemned || r == nil || !m.admitted() || m.open != nil && m.open.Leaving() {
 		return ""
 	}
-	v := len(w.view.voters)
 	switch {
 	case slices.Contains(w.view.voters, m.slot):
 		return ""
@@ -486,10 +485,16 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 		return group.SetAdd
 	case !r.MemberAlive:
 		return "" // it comes up first
-	case v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1):
-		return "" // with its vote more are needed than are well (R46)
+	case w.voteTooMany(m):
+		return ""
 	}
 	return group.SetPromote
+}
+
+// voteTooMany: with a vote of m more are needed than are well (R46).
+func (w *world) voteTooMany(m *member) bool {
+	v := len(w.view.voters)
+	return v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1)
 }
 
 // setText says what changes about the set, for people; empty: nothing does.
