@@ -87,7 +87,7 @@ func (w *world) takeTally() {
 			// One that was told to leave its set is healed no more: until its CVM is gone it waits for the
 			// platform or for who tells of the set, however long that takes.
 			left := m.open.Leaves && w.inSet(m) != operation.SetListed
-			if m.open.Actor == operation.ActorHealing && !(left && m.open.Leaving()) {
+			if m.open.Actor == operation.ActorHealing && (!left || !m.open.Leaving()) {
 				t.healing++
 			}
 			if m.open.Kind != operation.Create && m.open.Kind != operation.Drain {
