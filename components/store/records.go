@@ -118,7 +118,7 @@ var Records = []Kind{
 	{"control/delete/<group>", typeOf[DeleteGroup](), Operator, 4 * kib,
 		"While it exists, the group is taken down: every Slot, then its records, the spec and this switch. Only keep_cvms or only delete_disks says what becomes of the CVMs."},
 	{"control/delete-disks/<group>", typeOf[DeleteDisks](), Operator, 128 * kib,
-		"The Slots whose disks a scale-in may delete; without it a Slot with a disk that no preserved_state names stays. The leader deletes it when none of them is left."},
+		"The Slots whose disks a scale-in may delete; without it a Slot with a disk that no preserved_state names stays. The leader deletes it when none of them is left, or when a spec wants one of them again."},
 	{"control/adopt/<group>", typeOf[Adoption](), Operator, 64 * kib,
 		"Running CVMs whose records are lost, as they attested themselves: the leader binds exactly these and deletes the request."},
 	{"secrets/<group>/<secret>", typeOf[SecretRecord](), Leader, 4 * kib,

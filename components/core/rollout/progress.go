@@ -132,7 +132,7 @@ func (w *world) forgive() {
 // startRollout takes the record over or begins one for a new target (R5, R105).
 func (w *world) startRollout() {
 	old := w.rec.Rollout
-	if old != nil && old.To == w.target {
+	if old != nil && w.goesOn(old) {
 		r := *old
 		w.rollout = &r
 		return
@@ -156,6 +156,13 @@ func (w *world) startRollout() {
 		m.past = nil // steps of another rollout are no evidence about this one
 	}
 	w.retally()
+}
+
+// goesOn: the newest rollout leads where the spec does. One that was superseded, and is the newest all
+// the same, was so by the end of its group: a group that is made anew under its name begins its own,
+// which inherits no clock, no verdict and no evidence.
+func (w *world) goesOn(r *operation.Rollout) bool {
+	return r.To == w.target && r.State != operation.SupersededState
 }
 
 func ended(s operation.RolloutState) bool {

@@ -161,9 +161,17 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	return w
 }
 
-// nextGeneration counts accepted edits that changed the target or the size.
+// nextGeneration counts accepted edits that changed the target or the size. A group that was deleted
+// and made anew counts on from its rollouts of before, which are kept: by their generation the newest
+// one is known, and their ids are taken.
 func (w *world) nextGeneration() uint64 {
 	s := w.rec.Status
+	if r := w.rec.Rollout; r != nil && s.Generation == 0 {
+		if w.goesOn(r) {
+			return max(r.Generation, 1)
+		}
+		return r.Generation + 1
+	}
 	if s.Target == w.target && s.Replicas == w.spec.Replicas {
 		return max(s.Generation, 1)
 	}

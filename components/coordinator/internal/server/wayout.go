@@ -25,7 +25,7 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 	if err != nil {
 		return nil, err
 	}
-	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	record, err := c.mayChangeSlot(ctx, "slot", req.GetSlot())
 	if err != nil {
 		return nil, err
 	}
