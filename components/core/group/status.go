@@ -97,8 +97,8 @@ type InstanceStatus struct {
 	// Assigned is what the leader last decided, Observed what attestation proved (R4).
 	Assigned string `json:"assigned_revision,omitempty"`
 	Observed string `json:"observed_revision,omitempty"`
-	// State: one word for people, e.g. "Available", "Draining", "Booting", "Unavailable".
-	State          string     `json:"state"`
+	// State is one word for people.
+	State          SlotState  `json:"state"`
 	Health         string     `json:"health"`
 	Reason         string     `json:"reason,omitempty"`
 	Role           string     `json:"role,omitempty"`

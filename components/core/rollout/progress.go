@@ -74,16 +74,8 @@ func (w *world) trackRollout() {
 func (w *world) excluded() (slots, by string) {
 	var names []string
 	for _, m := range w.members {
-		own, field := w.spec.Instance(m.ordinal), ""
-		switch {
-		case m.observed == w.target || m.ordinal < w.spec.UpdatePolicy.Partition:
-		case own.ExcludeFromRollout:
-			field = "exclude_from_rollout"
-		case own.PinnedRevision != "":
-			field = "pinned_revision"
-		}
-		if field != "" {
-			names, by = append(names, m.slot), cmp.Or(by, field)
+		if kept := w.spec.KeptBy(m.ordinal); kept != "" && kept != group.KeptByPartition && m.observed != w.target {
+			names, by = append(names, m.slot), cmp.Or(by, kept)
 		}
 	}
 	return strings.Join(names, ", "), by

@@ -217,7 +217,7 @@ func (w *world) joinSlots() {
 		at(ordinal)
 	}
 	for i := range w.rec.Slots {
-		if r := &w.rec.Slots[i]; r.Group == w.spec.Name || r.Group == "" {
+		if r := &w.rec.Slots[i]; w.ofGroup(r) {
 			m := at(r.Ordinal)
 			m.record, m.wasAvailableAt, m.boundBefore = *r, r.WasAvailableAt, r.VMUUID
 			m.policed = w.rec.Policies[m.slot].InstanceID
@@ -235,6 +235,9 @@ func (w *world) joinSlots() {
 		m.record.Extra = m.extra // one that the group grew over stays
 	}
 }
+
+// ofGroup: the record is of this group's Slot.
+func (w *world) ofGroup(r *group.SlotRecord) bool { return r.Group == w.spec.Name || r.Group == "" }
 
 // recorded orders Operations as they were recorded: by Term and number, never by a clock, since
 // leaders' clocks differ. Each rollout counts anew, also those that are none of its steps, whose ids

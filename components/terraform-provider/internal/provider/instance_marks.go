@@ -266,7 +266,7 @@ func drained(ctx context.Context, cl *client.Client, slot string, lost func(erro
 		case len(i.Status.Holds) > 0:
 			why = i.Status.Holds[0].Predicate + ": " + i.Status.Holds[0].Message
 		default:
-			why = strings.TrimSpace(i.Status.State + ": " + i.Status.Reason)
+			why = strings.TrimSpace(string(i.Status.State) + ": " + i.Status.Reason)
 		}
 		return false, nil
 	}, lost)
