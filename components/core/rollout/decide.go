@@ -53,6 +53,7 @@ func (pass *Pass) Plan() Plan {
 	p.Message = w.message(actions)
 	p.Status = w.status(p)
 	p.Wake, p.Clock = w.wake(actions)
+	p.Actions = append(p.Actions, w.healsToCome(actions)...)
 	return p
 }
 

@@ -119,6 +119,57 @@ func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	wantExecutes(t, heals(3, "none").failing(1, "traffic").plan())
 }
 
+// TestR2_WhatWillBeHealedIsPlanned with what it waits for, before its time is there; what a person
+// has to see to, what is spared, and what another step is planned for is not.
+func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
+	booted := func(f *fixture) {
+		f.failing(1, "ready").obs.Slots[1].Admission.AdmittedAt = f.now.Add(-10 * time.Second)
+	}
+	for name, c := range map[string]struct {
+		kind string
+		ill  func(*fixture)
+		want string // the holds of db-1; "": nothing is planned
+		why  string
+	}{
+		"just booted": {"none", booted, HoldHealDeferred, "heals: its check ready fails"},
+		"process just down": {"patroni", func(f *fixture) {
+			f.sick(1).rec.Slots[1].UnavailableSince, f.rec.Slots[1].AvailableSince = f.now, time.Time{}
+		}, HoldHealDeferred, "heals: its workload is down: no word from it"},
+		"silent":             {"none", func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, HoldUnknownHealth, "heals: its agent is silent"},
+		"stopped, and heard": {"none", func(f *fixture) { f.obs.Slots[1].Instance.Status = "stopped" }, HoldHealDeferred, "heals: the platform says stopped"},
+		"tried a moment ago": {"none", func(f *fixture) { booted(f.tried(1, 2, time.Second)) }, HoldHealDeferred + " " + HoldHealDeferred, "heals: its check ready fails"},
+		"tried too often":    {"none", func(f *fixture) { booted(f.tried(1, 5, time.Hour)) }, "", ""},
+		"excluded": {"none", func(f *fixture) {
+			booted(f)
+			f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, ExcludeFromHealing: true}}
+		}, "", ""},
+		"no healing": {"none", func(f *fixture) { booted(f); f.spec.AutoHealing = nil }, "", ""},
+		"well":       {"none", func(*fixture) {}, "", ""},
+	} {
+		f := heals(3, c.kind)
+		c.ill(f)
+		p := f.plan()
+		wantExecutes(t, p)
+		if c.want == "" {
+			if len(p.Actions) != 0 {
+				t.Errorf("%s: planned %+v", name, p.Actions)
+			}
+			continue
+		}
+		if len(p.Actions) != 1 {
+			t.Errorf("%s: planned %+v", name, p.Actions)
+			continue
+		}
+		a := p.Actions[0]
+		if a.Slot != "db-1" || a.Kind != operation.Restart || a.Actor != operation.ActorHealing || a.Why != c.why || strings.Join(holdNames(a), " ") != c.want {
+			t.Errorf("%s: planned %+v", name, a)
+		}
+		if h := a.Holds[len(a.Holds)-1]; !h.Until.After(f.now) || p.Wake.After(h.Until) {
+			t.Errorf("%s: held until %s, looked at again at %s", name, h.Until, p.Wake)
+		}
+	}
+}
+
 // TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed, and a process that is down is, after
 // its own supervisor had its time.
 func TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed(t *testing.T) {
