@@ -33,7 +33,7 @@ func stuck(b *bench) {
 	})
 	hash := strings.Repeat("0c", 32)
 	b.SetWayOut(clienttest.WayOut{
-		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\": this is the one way to lose it"}},
+		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\", which is lost all the same"}},
 		Retried:     &apiv1.RetryRolloutResponse{Changed: true, Rollout: "worker-4", RolloutState: "FAILED"},
 		Deleted:     &apiv1.DeleteGroupResponse{Changed: true, Slots: []string{"worker-0", "worker-1"}, Warnings: []string{"running members lose their credentials: worker-0"}},
 		Warnings:    []string{"RESTART is taken to have had no effect"},

@@ -37,7 +37,8 @@ func markBlock(text string) schema.SingleNestedBlock {
 	return schema.SingleNestedBlock{
 		MarkdownDescription: text,
 		Attributes: map[string]schema.Attribute{
-			"reason": schema.StringAttribute{Optional: true, MarkdownDescription: "Why, for whoever finds it so. Needed."},
+			// Required would refuse resources that have no such block: validate asks for it.
+			"reason": schema.StringAttribute{Optional: true, MarkdownDescription: "Why, for whoever finds it so. A block without it is refused."},
 			"until":  schema.StringAttribute{Optional: true, MarkdownDescription: "When it ends by itself, such as `2026-05-04T14:00:00Z`. Default: when the block is taken out. Once it is over, a plan shows the block as missing and refuses to set it again: take it out, or give it more time."},
 		},
 	}
