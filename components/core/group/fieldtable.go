@@ -42,7 +42,7 @@ var fields = []Field{
 
 	{Path: "workload", Line: "The driver that knows the workload: its roles, its quorum, how it hands leadership over."},
 	{Path: "workload.kind", Class: ActionRestart, Default: "`none`", Line: "`consul`, `patroni`, `etcd` or `none`."},
-	{Path: "workload.settings", Class: ActionRestart, Line: "Settings of the driver."},
+	{Path: "workload.settings", Class: ActionRestart, Line: settingsLine()},
 
 	{Path: "lifecycle_hook", Line: "Work at a point in a slot's life. Exactly one of `http`, `exec`, `wait` and `driver`."},
 	{Path: "lifecycle_hook.name", Class: ActionRefresh, Line: "Name, unique in the group."},
