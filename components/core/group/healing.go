@@ -15,7 +15,7 @@ type AutoHealing struct {
 	// Service of the compose file whose workload is restarted before the CVM is, where the
 	// agent speaks: it has an x-cadre key there. Absent: the CVM is.
 	Service string `json:"service,omitempty"`
-	// InitialDelaySec after a Boot in which failures do not count (R113); 0..3600, default 300.
+	// InitialDelaySec after a Boot in which failures do not count, until it is ready (R113); 0..3600, default 300.
 	InitialDelaySec *int `json:"initial_delay_sec,omitempty"`
 	// Replace: "ask" leaves the last rung, another CVM with an empty disk, to an operator;
 	// "auto" takes it. Default "ask".
@@ -93,7 +93,7 @@ func (h *Heals) Replaced() *Heals {
 	return &Heals{Attempts: h.Replacements, Replacements: h.Replacements, LastAt: h.LastAt, LastKind: h.LastKind, LastWhy: h.LastWhy}
 }
 
-// InitialDelay is how long failures after a Boot do not count.
+// InitialDelay is how long failures after a Boot do not count, at most.
 func InitialDelay(s Spec) time.Duration {
 	if s.AutoHealing == nil || s.AutoHealing.InitialDelaySec == nil {
 		return DefaultInitialDelay
