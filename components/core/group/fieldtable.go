@@ -42,7 +42,7 @@ var fields = []Field{
 
 	{Path: "workload", Line: "The driver that knows the workload: its roles, its quorum, how it hands leadership over."},
 	{Path: "workload.kind", Class: ActionRestart, Default: "`none`", Line: "`consul`, `patroni`, `etcd` or `none`."},
-	{Path: "workload.settings", Class: ActionRestart, Line: "Settings of the driver."},
+	{Path: "workload.settings", Class: ActionRestart, Line: settingsLine()},
 
 	{Path: "lifecycle_hook", Line: "Work at a point in a slot's life. Exactly one of `http`, `exec`, `wait` and `driver`."},
 	{Path: "lifecycle_hook.name", Class: ActionRefresh, Line: "Name, unique in the group."},
@@ -86,7 +86,7 @@ var fields = []Field{
 	{Path: "auto_healing_policies", Line: "What breaks by itself is repaired without being asked: the service is restarted where `service` names one, then the CVM, a few times, and after that it is replaced where `replace` says so. Absent: an operator does that."},
 	{Path: "auto_healing_policies.health_check", Class: ActionNone, Line: "Name of the health check whose failure is healed. Absent: only what the platform says, silence, and a workload whose process is down."},
 	{Path: "auto_healing_policies.service", Class: ActionNone, Line: "Service of the compose file that is restarted, twice in a row, before the CVM is, for a failing check and a workload that is down. It has an `x-cadre` key there. Absent: the CVM is restarted."},
-	{Path: "auto_healing_policies.initial_delay_sec", Class: ActionNone, Default: "300", Range: "0 to 3600", Line: "Seconds after a boot in which failures do not count."},
+	{Path: "auto_healing_policies.initial_delay_sec", Class: ActionNone, Default: "300", Range: "0 to 3600", Line: "Seconds after a boot in which failures do not count, until the member is ready for the first time."},
 	{Path: "auto_healing_policies.replace", Class: ActionNone, Default: "`ask`", Line: "`ask` or `auto`: whether a slot whose CVM is gone, or that no restart healed, gets another CVM with an empty disk by itself."},
 
 	{Path: "restart_policy", Line: "Which failures a CVM is restarted for, and how often. Only with `auto_healing_policies`."},

@@ -150,7 +150,7 @@ type PreservedState struct {
 type Workload struct {
 	// Kind: "consul", "patroni", "etcd", or "none" (also the default): no roles, no quorum.
 	Kind string `json:"kind,omitempty"`
-	// Settings of the driver; each driver lists the ones it knows.
+	// Settings of the driver: SettingsOf lists those that it knows.
 	Settings map[string]string `json:"settings,omitempty"`
 }
 

@@ -148,7 +148,8 @@ type SlotRecord struct {
 	ConfigVersion uint64 `json:"config_version"`
 	// AvailableSince is when the Slot last became available except for min_ready (R8); zero when it is not.
 	AvailableSince time.Time `json:"available_since,omitzero"`
-	// AvailableBoot is the Boot whose clock AvailableSince is: another Boot starts it anew (R8).
+	// AvailableBoot is the Boot that was available last, except for min_ready, and whose clock AvailableSince
+	// is: another Boot starts it anew (R8). Failures of this one count (R113).
 	AvailableBoot string `json:"available_boot,omitempty"`
 	// UnavailableSince is when the Slot was last seen to become unavailable; zero while
 	// it is available but for min_ready. Survives a change of leader, so that a silent

@@ -83,10 +83,13 @@ func (w *world) ailing(m *member) (ailment, bool) {
 
 // unwell is what a fresh report says that a restart may help: the process is down, or the
 // check fails that healing goes by. Readiness for traffic is none of it (R114), and a
-// member that merely has no leader is well (R34). Right after a Boot nothing counts (R113).
+// member that merely has no leader is well (R34). Right after a Boot nothing counts, until it was ready once (R113).
 func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
-	booted := m.seen.Admission.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
+	var booted time.Time
+	if a := m.seen.Admission; m.record.AvailableBoot != a.BootID {
+		booted = a.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
+	}
 	switch {
 	case w.processDown(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))

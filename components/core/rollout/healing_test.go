@@ -108,6 +108,7 @@ func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 // healing goes by is readiness for traffic.
 func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	f := heals(3, "none").failing(1, "ready")
+	f.rec.Slots[1].AvailableBoot = "the one before"
 	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-group.DefaultInitialDelay + time.Second)
 	p := f.plan()
 	wantExecutes(t, p)
@@ -168,6 +169,30 @@ func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 			t.Errorf("%s: held until %s, looked at again at %s", name, h.Until, p.Wake)
 		}
 	}
+}
+
+// TestR113_TheFirstHealthEndsTheGrace of a Boot, and of no other one. Which Boot that was outlasts the pass that
+// sees the member broken, since healing may have to wait.
+func TestR113_TheFirstHealthEndsTheGrace(t *testing.T) {
+	f := heals(3, "none")
+	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-time.Minute)
+	f.rec.Slots[1].AvailableBoot = ""
+	f.rec.Slots[1] = f.plan().Slots[1] // it is ready
+	f.failing(1, "ready")
+	p := f.plan()
+	wantExecutes(t, p, "RESTART db-1")
+	f.rec.Slots[1] = p.Slots[1]
+	wantExecutes(t, f.plan(), "RESTART db-1")
+	f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "the next one", "the next one"
+	wantExecutes(t, f.plan())
+
+	f = heals(3, "patroni").sick(1) // its process is down: that waits for its supervisor all the same
+	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-2 * time.Minute)
+	p = f.plan()
+	wantExecutes(t, p)
+	f.rec.Slots[1] = p.Slots[1]
+	f.rec.Slots[1].DownSince = f.now.Add(-unwellFor)
+	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
 // TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed, and a process that is down is, after
