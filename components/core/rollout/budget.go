@@ -99,10 +99,14 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	if n+1 <= limit || c.m.down() && certain {
 		return nil
 	}
+	from, kept := w.keepsOut(c, w.tally.unavailable, l.taken.added)
+	if kept && !w.now.Before(from) {
+		return nil
+	}
 	if limit == 0 && n == 0 {
 		return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable before an extra slot is available; to go without one: max_unavailable_fixed = 1", text)}
 	}
-	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
+	return []Hold{holdUntil(from, HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
 }
 
 func notAvailable(n int, some []string) string {

@@ -305,7 +305,7 @@ func (w *world) majorityAgain(c candidate, l look) []Hold {
 		return nil
 	}
 	v := len(w.view.voters)
-	if holds := w.holdsOfNewcomers(m); c.broken == whole && len(holds) > 0 {
+	if holds := w.holdsOfNewcomers(m, l.taken); c.broken == whole && len(holds) > 0 {
 		return holds
 	}
 	switch {

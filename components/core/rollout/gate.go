@@ -27,11 +27,16 @@ func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
 }
 
+// mayRun: the policy lets a Revision run, and the platform would take it, as far as is known.
+func (w *world) mayRun(revision string) bool {
+	return w.gate(revision).Allowed && w.obs.Refused[revision] == ""
+}
+
 // pinRefused: m is pinned to a Revision that it does not run, and that may not run. It waits for
 // the person who pinned it, or who judges Revisions; the others do not wait for m.
 func (w *world) pinRefused(m *member) bool {
 	pin := w.spec.Instance(m.ordinal).PinnedRevision
-	return pin != "" && pin == m.want.revision && w.outdated(m) && !w.gate(pin).Allowed
+	return pin != "" && pin == m.want.revision && w.outdated(m) && !w.mayRun(pin)
 }
 
 // gate judges a Revision by the group's policy, once a pass: its content is hashed for it.

@@ -91,6 +91,8 @@ func (w *world) unwell(m *member) (ailment, bool) {
 		booted = a.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
 	}
 	switch {
+	case m.record.Membership.Waits():
+		return ailment{}, false // its workload starts when the others have listed it
 	case w.processDown(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
 		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
@@ -434,8 +436,9 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		// What is down is made to run beside others: that takes nothing away.
 		starts := c.kind == operation.Restart && c.broken == neverBooted
 		limit := max(group.MaxUnavailable(w.spec), 1)
-		if n := w.tally.healing + l.taken.healing; !starts && n >= limit {
-			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", limit))
+		from, kept := w.keepsOut(c, w.tally.open, l.taken.order)
+		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && (!kept || w.now.Before(from)) {
+			holds = append(holds, holdUntil(from, HoldHealInProgress, "%d at a time are healed, and so many are", limit))
 		}
 	}
 	if why := w.storm(c); why != "" {

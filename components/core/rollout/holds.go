@@ -134,7 +134,7 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	if m := otherThan(c.m, w.tally.steps); m != nil {
+	if m := cmp.Or(otherThan(c.m, w.tally.steps), otherThan(c.m, l.taken.replacing)); m != nil {
 		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
 	}
 	return holds
@@ -142,7 +142,7 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 
 // predecessor is the first Slot before m that is not available, or taken in this pass.
 func (w *world) predecessor(m *member, t *taken) *member {
-	first := w.tally.notAvailable
+	first := otherThan(nil, w.tally.notAvailable)
 	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
 		first = t.order[0]
 	}
@@ -204,27 +204,19 @@ func (w *world) holdsOfOthers(c candidate, l look) []Hold {
 	if w.voteless(c.m) {
 		return nil
 	}
-	blocking := w.tally.notAvailable
-	if blocking == c.m && blocking != nil {
-		// It is wanted again, and what is left of it has to go first all the same.
-		blocking = w.notAvailableBeside(c.m)
-	}
+	// One that is wanted again has to go first all the same.
+	blocking := otherThan(c.m, w.tally.notAvailable)
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
 		blocking = l.taken.order[0]
 	}
 	if blocking == nil || c.left || w.ending() {
 		return nil
 	}
-	return []Hold{hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
-}
-
-func (w *world) notAvailableBeside(m *member) *member {
-	for _, other := range w.members {
-		if other != m && !other.extra && !other.available {
-			return other
-		}
+	from, kept := w.keepsOut(c, w.tally.notAvailable, l.taken.order)
+	if kept && !w.now.Before(from) {
+		return nil
 	}
-	return nil
+	return []Hold{holdUntil(from, HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
 }
 
 // firstCondemned is the one that is removed first. What cannot go as long as an operator says
@@ -302,7 +294,11 @@ func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 	if m == nil {
 		return nil
 	}
-	return []Hold{hold(HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
+	from, kept := w.keepsOut(c, w.tally.failedBack)
+	if kept && !w.now.Before(from) {
+		return nil
+	}
+	return []Hold{holdUntil(from, HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
 }
 
 // maxRebuild bounds how long a recovery is left alone (R38).

@@ -186,12 +186,25 @@ func (w *world) stuckIn(m *member) bool {
 	})
 }
 
+// pendingBeside is pendingIn, or who is to be made in this pass and joins.
+func (w *world) pendingBeside(m *member, t *taken) string {
+	if pending := w.pendingIn(m); pending != "" {
+		return pending
+	}
+	for _, slot := range t.creates {
+		if w.joins(candidate{m: w.find(slot), kind: operation.Create}) {
+			return slot + " is made to join"
+		}
+	}
+	return ""
+}
+
 // holdsOfNewcomers is R47: no voter that is well is taken away while one comes or goes.
-func (w *world) holdsOfNewcomers(m *member) []Hold {
+func (w *world) holdsOfNewcomers(m *member, t *taken) []Hold {
 	if !group.ChangesSet(w.spec) {
 		return nil
 	}
-	pending := w.pendingIn(m)
+	pending := w.pendingBeside(m, t)
 	if pending == "" {
 		return nil
 	}
@@ -291,7 +304,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	// A dead voter goes first (R48): the newcomer may have to wait for just that. One that another is
 	// to take the place of stays where that one could not come: out of the set it helps nobody.
 	first := votes && !w.view.healthy[c.m.slot] && (c.kind != operation.Replace || !w.stuckIn(c.m))
-	if pending := w.pendingIn(c.m); pending != "" && !first {
+	if pending := w.pendingBeside(c.m, l.taken); pending != "" && !first {
 		holds = append(holds, hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending))
 	}
 	if !votes {

@@ -438,7 +438,8 @@ func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
 			f.asks("db-2", "q")
 			f.obs.Requests[0].Kind = RequestReplace
 		}), "REPLACE db-2"},
-		"it joins":              {outOf("etcd", func(f *fixture) { f.rec.Slots[2].Membership = &group.Membership{Joins: true} }), "RESTART db-2"},
+		"it waits to be listed": {outOf("etcd", func(f *fixture) { f.rec.Slots[2].Membership = &group.Membership{Joins: true} }), ""},
+		"it joins":              {outOf("etcd", func(f *fixture) { f.rec.Slots[2].Membership = &group.Membership{Joins: true, Set: []string{"db-0"}} }), "RESTART db-2"},
 		"it was never in":       {outOf("etcd", func(f *fixture) { f.rec.Slots[2].WasAvailableAt = "" }), ""},
 		"the set is open":       {outOf("consul", func(*fixture) {}), "RESTART db-2"},
 		"a person restarts it":  {outOf("etcd", func(f *fixture) { f.asks("db-2", "q") }), "RESTART db-2"},

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -184,6 +185,65 @@ func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 			if got != want {
 				t.Errorf("%s of %s: held by %q, want %q", name, kind, got, want)
 			}
+		}
+	}
+}
+
+// A voter that is lost needs no room in the budget beside those that it keeps out of the set.
+func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   string
+		change func(f *fixture)
+		held   bool
+	}{
+		"the newcomer waits to be listed": {"etcd", func(*fixture) {}, false},
+		"nothing of it is there": {"etcd", func(f *fixture) {
+			f.obs.Slots[4] = SlotObservation{Slot: "db-4", Ordinal: 4}
+		}, false},
+		"it runs since a moment ago":   {"etcd", func(f *fixture) { f.obs.Slots[4].Admission.AdmittedAt = f.now.Add(-30 * time.Second) }, true},
+		"it is listed":                 {"etcd", func(f *fixture) { f.obs.Slots[0].Report.Learners = []string{"db-4"} }, true},
+		"it is silent":                 {"etcd", func(f *fixture) { f.obs.Slots[4].Report = nil }, true},
+		"another voter is away, too":   {"etcd", func(f *fixture) { f.stopped(3) }, true},
+		"it was silent for a while":    {"etcd", func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, true},
+		"the others let in whoever is": {"consul", func(*fixture) {}, true},
+	} {
+		f := newFixture(5, c.kind)
+		f.joiner(4)
+		f.silent(1, f.now.Add(-10*time.Minute))
+		f.asks("db-1", "q1")
+		c.change(f)
+		if p := f.plan(); heldBy(actionOf(t, p, "db-1"), HoldMaxUnavailable) != c.held {
+			t.Errorf("%s: want held %t\n%s", name, c.held, describe(p))
+		}
+	}
+}
+
+// A newcomer that is made in this pass is on its way as well: a step that took a voter away
+// beside it would be called off at the second look.
+func TestR47_WhoIsMadeInThisPassIsOnItsWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   string
+		change func(f *fixture)
+		want   []string
+	}{
+		"an update":                       {"etcd", func(f *fixture) { f.want("B") }, []string{"CREATE db-5"}},
+		"a restart":                       {"etcd", func(f *fixture) { f.asks("db-2", "q") }, []string{"CREATE db-5"}},
+		"a replacement, which goes first": {"etcd", func(f *fixture) { f.asks("db-2", "q"); f.obs.Requests[0].Kind = RequestReplace }, []string{"REPLACE db-2"}},
+		"a replacement after it": {"etcd", func(f *fixture) {
+			f.spec.Replicas = 5
+			f.listed("db-0", "db-2", "db-3", "db-4")
+			f.missing(1).rec.Slots[1].Membership = &group.Membership{Joins: true}
+			f.asks("db-2", "q")
+			f.obs.Requests[0].Kind = RequestReplace
+		}, []string{"CREATE db-1"}},
+		"an update where servers join by themselves": {"consul", func(f *fixture) { f.want("B") }, []string{"CREATE db-5", "UPDATE db-4"}},
+	} {
+		f := newFixture(5, c.kind)
+		f.spec.Replicas, f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxUnavailableFixed = 6, group.Parallel, intp(2)
+		c.change(f)
+		p := f.plan()
+		if got := executes(p); !slices.Equal(got, c.want) {
+			t.Errorf("%s: begins %v, want %v\n%s", name, got, c.want, describe(p))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (w *world) need(m *member) candidate {
 		w.restartService(m, &c)
 	case w.ejected(m) && m.open == nil && !marked && !m.namesService():
 		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: its disk goes by a person's word
-	case w.heal(m, &c):
+	case m.open == nil && w.heal(m, &c): // a step under way has a deadline of its own
 	case m.seen.Instance == nil && w.obs.Platform.Known:
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
@@ -129,12 +129,19 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	if m.open.Actor == operation.ActorHealing && m.open.Kind == operation.Restart && w.began(m.open) && w.onlyConduct(m) {
-		return false // it was begun to be refreshed after it
+	if m.open.Kind == operation.Restart && w.onlyConduct(m) && !w.correctsCheck(m) {
+		return false // it is refreshed after it
 	}
 	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
 	// another one.
 	return m.open.Decided() && m.seen.Instance != nil
+}
+
+// correctsCheck: m's restart waits for a check that may be what a newer spec corrects. One that was begun
+// to be refreshed after it was decided for that spec.
+func (w *world) correctsCheck(m *member) bool {
+	booted := m.open.Phase != operation.Booting && m.report != nil
+	return booted && len(m.report.Failing) > 0 && !w.began(m.open)
 }
 
 // class is R31.

@@ -298,3 +298,38 @@ func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
 		t.Errorf("its process is down: %+v", a)
 	}
 }
+
+// What only an agent does otherwise is refreshed when a restart has ended, whoever asked for that. One whose boot
+// fails a check is not waited for, since the check may be what the edit corrects.
+func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase  operation.Phase
+		actor  operation.Actor
+		change func(f *fixture)
+		want   string
+	}{
+		"while it boots":                      {operation.Booting, operation.ActorHealing, func(f *fixture) { f.silent(1, f.now.Add(-time.Hour)) }, ""},
+		"while it boots, by a person's word":  {operation.Booting, operation.ActorOperator, func(f *fixture) { f.silent(1, f.now.Add(-time.Hour)) }, ""},
+		"while it settles":                    {operation.Settling, operation.ActorHealing, func(*fixture) {}, ""},
+		"while the last boot's check is told": {operation.Booting, operation.ActorHealing, func(f *fixture) { f.failing(1, "ready") }, ""},
+		"while its check fails":               {operation.Joining, operation.ActorHealing, func(f *fixture) { f.failing(1, "ready") }, "UPDATE db-1"},
+		"the compose file changes, too":       {operation.Booting, operation.ActorHealing, func(f *fixture) { f.want("B") }, "UPDATE db-1"},
+	} {
+		f := heals(3, "none")
+		a := f.spec.Revision()
+		r := f.rec.Revisions[a]
+		r.Conduct = f.spec.Conduct()
+		f.rec.Revisions[a] = r
+		f.op(1, c.phase, func(op *operation.Operation) {
+			op.ID, op.Rollout, op.Kind, op.Actor, op.From, op.To = "db-0-old.1.db-1", "", operation.Restart, c.actor, a, a
+		})
+		f.spec.HealthChecks = []group.HealthCheck{{Name: "live", TCP: &group.TCPCheck{Port: 81}}}
+		f.spec.AutoHealing.HealthCheck = "live"
+		f.rec.Status.Target, f.rec.Rollout = f.spec.Revision(), nil
+		c.change(f)
+		f.rolling()
+		if got := strings.Join(executes(f.plan()), ", "); got != c.want {
+			t.Errorf("%s: begins %q, want %q\n%s", name, got, c.want, describe(f.plan()))
+		}
+	}
+}

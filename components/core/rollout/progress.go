@@ -205,9 +205,10 @@ func (w *world) resume() {
 	}
 }
 
-// waitsForDecision: what is left waits until a person approves, allows more, or asks for it.
+// waitsForDecision: what is left waits until a person approves, allows more, or asks for it, or until the
+// platform takes what it refuses (R74).
 func (w *world) waitsForDecision() bool {
-	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed || w.tooHarsh() != nil || w.onlyLeaderAsks()
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks()
 }
 
 // keepProgressClock lets the clock stand while the rollout waits for Slots that an operator

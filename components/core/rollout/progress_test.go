@@ -98,6 +98,37 @@ func TestR88_WaitingForAnOperatorDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
+// What the platform does not have any more waits for a person, whoever is to go there.
+func TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused string
+		want    operation.RolloutState
+	}{
+		"the target": {"B", operation.Running}, "a pin": {"C", operation.Running}, "what nobody goes to": {"A", operation.FailedState},
+	} {
+		f := newFixture(3, "none").want("B").rolling().at(0, "B").at(1, "B")
+		if c.refused == "C" {
+			f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: revisionOf(f.spec, "C")}}
+		}
+		f.rec.Rollout.ProgressAt = f.now.Add(-2 * time.Hour)
+		if got := f.plan().Rollout.State; got != operation.FailedState {
+			t.Errorf("%s, as long as it is offered: state %s", name, got)
+		}
+		f.obs.Refused = map[string]string{revisionOf(f.spec, c.refused): "no such image"}
+		p := f.plan()
+		if p.Rollout.State != c.want {
+			t.Errorf("%s: state %s: %s", name, p.Rollout.State, p.Rollout.Reason)
+		}
+		if c.want == operation.Running {
+			wantHeld(t, p, "db-2", HoldPrecondition)
+			f.rec.Rollout, f.obs.Refused = p.Rollout, nil
+			if r := f.plan().Rollout; r.State != operation.Running || !r.ProgressAt.Equal(f.now) {
+				t.Errorf("%s, offered again: state %s, progress at %s", name, r.State, r.ProgressAt)
+			}
+		}
+	}
+}
+
 func TestR89_AFailedStepFailsTheRolloutAtOnce(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().sick(2)
 	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseBootError, "no such image" })

@@ -139,7 +139,7 @@ func (w *world) holdsOfMajority(c candidate, taken *taken, steps steps) []Hold {
 	}
 	v := len(w.view.voters)
 	left, q := w.healthyWithout(c.m, taken), group.Quorum(v)
-	if holds := w.holdsOfNewcomers(c.m); !w.isSick(c) && len(holds) > 0 {
+	if holds := w.holdsOfNewcomers(c.m, taken); !w.isSick(c) && len(holds) > 0 {
 		return holds
 	}
 	switch {

@@ -121,7 +121,7 @@ func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.
 // works: the member itself does its duty, whoever knows. One that is not let in has
 // neither peers nor secrets.
 func (w *world) works(c *cvm) bool {
-	return w.up(c) && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c)
+	return w.up(c) && !c.hung && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c)
 }
 
 // serves: it works, and it has what it missed.
@@ -366,7 +366,7 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 // etcd's leader tells of nobody.
 func (w *world) followers(c *cvm) (slots []string) {
 	for _, other := range w.cvms {
-		if other != c && !other.hung && w.kind != group.WorkloadEtcd && w.works(other) {
+		if other != c && w.kind != group.WorkloadEtcd && w.works(other) {
 			slots = append(slots, other.slot)
 		}
 	}

@@ -141,7 +141,7 @@ func (w *world) underWay(slot string) bool {
 // surgeWaits: the rollout waits for somebody, so that it keeps the extra members that it has and
 // makes none: nothing would be updated behind one. What is asked for by name makes its own.
 func (w *world) surgeWaits() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.gate(w.target).Allowed || w.obs.Refused[w.target] != "" {
+	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.mayRun(w.target) {
 		return true
 	}
 	// Nothing of a rollout is done by half: one Slot that needs more than is allowed holds all.
@@ -152,9 +152,7 @@ func (w *world) surgeWaits() bool {
 // waitsAtWork: the Slot serves, and the rollout is to take it away for its update, for which nobody is waited
 // for.
 func (w *world) waitsAtWork(r *group.SlotRecord) bool {
-	to := w.pinOrTarget(r.Ordinal)
-	may := w.gate(to).Allowed && w.obs.Refused[to] == ""
-	return may && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
+	return w.mayRun(w.pinOrTarget(r.Ordinal)) && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
 }
 
 // pinOrTarget is the Revision that the spec names for the Slot of an ordinal.

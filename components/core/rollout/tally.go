@@ -18,8 +18,8 @@ type tally struct {
 	undecided []*member
 	// failedBack had a step that failed and are not available again (R40).
 	failedBack []*member
-	// notAvailable is the first desired member that is not available, or nil.
-	notAvailable *member
+	// notAvailable are the desired members that are not, in order.
+	notAvailable []*member
 	// extras are the extra members that are available.
 	extras []*member
 	// delayedBy is the Slot whose step the pause before the next one follows, delayedUntil its end.
@@ -61,8 +61,8 @@ func (w *world) takeTally() {
 		if w.spec.AutoHealing != nil && w.now.Before(w.backUntil(m)) {
 			t.justBack++
 		}
-		if t.notAvailable == nil && !m.extra && !m.available {
-			t.notAvailable = m
+		if !m.extra && !m.available {
+			t.notAvailable = append(t.notAvailable, m)
 		}
 		if last := m.last(); last != nil && last.Phase == operation.Failed && m.open == nil && !m.available {
 			t.failedBack = append(t.failedBack, m)
