@@ -131,7 +131,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		return op.undrainable(CauseHook, reason, now)
 	case StepHeld:
 		// Stays, beyond the deadline too, until an operator decides (R80).
-		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide") + "; " + op.wayOut()), nil
+		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide") + "; " + op.wayOut(f)), nil
 	case StepRunning:
 		op = op.because(cmp.Or(step.Message, "the agent drains"))
 	}
@@ -142,12 +142,19 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 }
 
 // wayOut is what ends a step that a hook holds, beside the hook's own end.
-func (op Operation) wayOut() string {
+func (op Operation) wayOut(f Facts) string {
 	switch {
 	case op.touched():
 		return "complete the hook: its member was told to leave its set, so it is not called off"
+	case op.Kind == Drain:
+		return "complete the hook, or put the slot back with cadre instance undrain " + op.Slot
+	case f.Ending:
+		return "complete the hook, or take the deletion of the group back with cadre group delete " + op.Group + " --cancel"
+	case op.Kind == Restart && (op.Actor == ActorHealing || op.WasUnavailable || op.Sick):
+		// Neither a pause nor a protection is about the repair of what is down.
+		return "complete the hook, or call it off with cadre freeze " + op.Group
 	case op.Actor == ActorOperator:
-		return "complete the hook, or call it off with cadre instance protect"
+		return "complete the hook, or call it off with cadre instance protect " + op.Slot
 	}
 	return "complete the hook, or pause the group or change the spec to call it off"
 }

@@ -89,7 +89,7 @@ func (op Operation) drainedAgain(f Facts, now time.Time) (Operation, []Effect) {
 	case StepAborted, StepFailed:
 		return op.enter(Drained, now).notDrained(CauseHook, step.Message), nil
 	case StepHeld:
-		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide")), nil
+		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide") + "; " + op.wayOut(f)), nil
 	case StepRunning:
 		op = op.because(cmp.Or(step.Message, "the agent drains"))
 	}

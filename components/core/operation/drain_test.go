@@ -186,7 +186,7 @@ func TestR139_ADrainAfterTheFirstOne(t *testing.T) {
 		Limits: operation.Limits{Drain: time.Minute}}
 	op, _ := operation.Advance(drained(at), f, at)
 	for state, want := range map[operation.StepState]string{
-		operation.StepHeld:    "held by a hook: an operator must decide",
+		operation.StepHeld:    "held by a hook: an operator must decide; complete the hook, or put the slot back with cadre instance undrain web-1",
 		operation.StepRunning: "the agent drains",
 	} {
 		said := f

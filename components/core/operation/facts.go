@@ -129,6 +129,8 @@ type Facts struct {
 	ToGo bool
 	// Paused: the group is paused or frozen.
 	Paused bool
+	// Ending: the whole group is being deleted.
+	Ending bool
 	// Resolved is what an operator said about the Operation; nil when nobody did.
 	Resolved *Resolution
 	// Leads: the member leads, by its own word or by that of those who follow it.

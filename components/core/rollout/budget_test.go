@@ -253,6 +253,19 @@ func TestR40_AStepInsideItsDeadlineOnlyUsesBudget(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-7")
 }
 
+// A removal that began is finished first, also where a higher Slot is to go since.
+func TestR109_ARemovalThatBeganIsFinishedFirst(t *testing.T) {
+	for _, kind := range []string{"none", "consul"} {
+		f := newFixture(5, kind).rolling()
+		f.spec.Replicas, f.spec.Without, f.obs.DeleteDisks = 3, []string{"db-1"}, []string{"db-1", "db-4"}
+		wantExecutes(t, f.plan(), "DELETE db-4")
+		f.op(1, operation.Draining, func(op *operation.Operation) { op.Kind = operation.Delete })
+		p := f.plan()
+		wantExecutes(t, p)
+		wantHeld(t, p, "db-4", HoldScaleInOrder)
+	}
+}
+
 func TestR41_CondemnedSlotsAreNeverUpdated(t *testing.T) {
 	f := newFixture(4, "none").want("B")
 	f.spec.Replicas = 3

@@ -114,6 +114,9 @@ func (w *world) decide() (actions []Action, warnings []string) {
 		if len(a.Holds) == 0 {
 			a.Execute = true
 			taken.add(w, c)
+		} else if a.Request != "" && c.kind == operation.Replace {
+			// It goes before all that might bring the Slot back, and may wait for just that.
+			a.Holds[0].Message += fmt.Sprintf("; nothing else is done about %s meanwhile, to take it back: cadre operation cancel %s", c.m.slot, a.Request)
 		}
 		actions = append(actions, a)
 	}

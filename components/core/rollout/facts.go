@@ -26,6 +26,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		WantedShape: w.shapeOf(op.To),
 		ObservedAt:  w.obs.At,
 		Paused:      w.stopped(op.Kind, op.Actor),
+		Ending:      w.ending(),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
 			Drain:    w.drainLimit(op),
@@ -230,7 +231,7 @@ func (w *world) again(m *member, op operation.Operation) candidate {
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
 	c := w.again(m, op)
-	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent
+	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay()
 	return firstMessage(w.holdsAgain(c, &op))
 }
 
@@ -266,7 +267,7 @@ func (w *world) budgetAgain(c candidate, l look) []Hold {
 	n, some := w.others(c.m, l.taken)
 	limit, text := w.budget(c, l.taken)
 	back := l.op.Phase == operation.Recorded && c.broken == whole
-	if n+1 <= limit || l.op.WasUnavailable && !back || c.kind == operation.Delete || c.left || w.spared(c, l.op) {
+	if n+1 <= limit || l.op.WasUnavailable && !back || c.kind == operation.Delete || w.spared(c, l.op) {
 		return nil
 	}
 	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}

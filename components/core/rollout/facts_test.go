@@ -296,3 +296,89 @@ func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
 		}
 	}
 }
+
+// Of a replacement whose CVM is deleted a creation is left: it takes nothing away, whoever went down or fell silent since, and
+// whoever went with its CVM.
+func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
+	for _, kind := range []string{"none", "patroni", "consul"} {
+		for name, c := range map[string]struct {
+			edit func(f *fixture, op *operation.Operation)
+			safe bool
+		}{
+			"by an operator":        {func(*fixture, *operation.Operation) {}, true},
+			"by healing":            {func(_ *fixture, op *operation.Operation) { op.Actor, op.Request = operation.ActorHealing, "" }, true},
+			"it is not deleted yet": {func(f *fixture, op *operation.Operation) { op.Applied, op.VMUUID = nil, "vm-db-3" }, false},
+			"the listing is silent": {func(f *fixture, _ *operation.Operation) { f.blind("no answer") }, false},
+		} {
+			f := heals(4, kind)
+			if kind == "consul" {
+				f.joiner(3)
+			}
+			f.rec.Slots[3] = f.rec.Slots[3].Unbound("replaced", f.now)
+			f.obs.Slots[3].Instance, f.obs.Slots[3].Report = nil, nil
+			f.silent(2, f.now.Add(-10*time.Minute))
+			f.op(3, operation.Drained, func(op *operation.Operation) {
+				op.Kind, op.Actor, op.Request, op.Rollout, op.VMUUID = operation.Replace, operation.ActorOperator, "q", "", ""
+				op.Applied = []operation.Part{operation.PartDelete}
+				c.edit(f, op)
+			})
+			if facts := f.facts(f.rec.Operations[0]); facts.Safe != c.safe {
+				t.Errorf("%s, %s: safe %t: %s", kind, name, facts.Safe, facts.SafeReason)
+			}
+		}
+	}
+}
+
+// What is told beside a drain that a hook holds calls it off.
+func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
+	ill := func(f *fixture, op *operation.Operation) { f.failing(2, "ready"); op.WasUnavailable = true }
+	for name, c := range map[string]struct {
+		kind  operation.Kind
+		actor operation.Actor
+		edit  func(f *fixture, op *operation.Operation)
+		told  string
+		does  func(f *fixture)
+	}{
+		"a step of the rollout": {operation.Update, operation.ActorRollout, nil, "pause the group", func(f *fixture) { f.obs.Paused = true }},
+		"a removal": {operation.Delete, operation.ActorScaling, func(f *fixture, _ *operation.Operation) {
+			f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2"}
+		}, "pause the group", func(f *fixture) { f.obs.Paused = true }},
+		"a removal with its group": {operation.Delete, operation.ActorScaling, func(f *fixture, _ *operation.Operation) { f.obs.Deletion = &Deletion{} },
+			"cadre group delete db --cancel", func(f *fixture) { f.obs.Deletion = nil }},
+		"a restart that heals":   {operation.Restart, operation.ActorHealing, ill, "cadre freeze db", func(f *fixture) { f.obs.Frozen = true }},
+		"a restart by name":      {operation.Restart, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Mark{} }},
+		"one of what is ill":     {operation.Restart, operation.ActorOperator, ill, "cadre freeze db", func(f *fixture) { f.obs.Frozen = true }},
+		"a replacement by name":  {operation.Replace, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Mark{} }},
+		"a drain by an operator": {operation.Drain, operation.ActorOperator, nil, "cadre instance undrain db-2", func(f *fixture) { f.obs.Slots[2].Drain = nil }},
+	} {
+		f := heals(3, "none")
+		if c.kind == operation.Update {
+			f.want("B")
+		}
+		f.rolling()
+		if c.kind == operation.Drain {
+			f.obs.Slots[2].Drain = &Mark{}
+		}
+		f.op(2, operation.Draining, func(op *operation.Operation) {
+			op.Kind, op.Actor = c.kind, c.actor
+			if c.actor == operation.ActorOperator {
+				op.Request = "q"
+			}
+			if c.kind == operation.Restart {
+				op.To = op.From
+			}
+			if c.edit != nil {
+				c.edit(f, op)
+			}
+		})
+		f.obs.Slots[2].Report.Steps = []StepReport{{Operation: f.rec.Operations[0].ID, Verb: VerbDrain, Attempt: 1, State: StepHeld}}
+		op, _ := operation.Advance(f.rec.Operations[0], f.facts(f.rec.Operations[0]), f.now)
+		if op.Phase != operation.Draining || !strings.Contains(op.Reason, c.told) {
+			t.Errorf("%s: %s, told %q", name, op.Phase, op.Reason)
+		}
+		c.does(f)
+		if op, _ = operation.Advance(f.rec.Operations[0], f.facts(f.rec.Operations[0]), f.now); op.Phase != operation.Aborted {
+			t.Errorf("%s: and then %s: %s", name, op.Phase, op.Reason)
+		}
+	}
+}

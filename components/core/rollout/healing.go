@@ -442,7 +442,11 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		}
 	}
 	if why := w.storm(c); why != "" {
-		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, byHand(c)))
+		way := byHand(c)
+		if n, _ := w.others(m, l.taken); c.broken == lost && n >= group.MaxUnavailable(w.spec) {
+			way += ", with a larger max_unavailable while others are away" // a silent one may serve: it needs room
+		}
+		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, way))
 	}
 	holds = append(holds, w.holdsOfShared(c, l)...)
 	return holds

@@ -126,7 +126,7 @@ const (
 	// HoldOutOfSet: the set does not know the member any more, and no step is under way that would make
 	// it anew.
 	HoldOutOfSet = "out_of_set"
-	// HoldScaleInOrder: the highest ordinal goes first, one at a time (R109).
+	// HoldScaleInOrder: one is removed at a time, the highest ordinal first (R109).
 	HoldScaleInOrder = "scale_in_order"
 )
 

@@ -224,9 +224,12 @@ func (w *world) holdsOfOthers(c candidate, l look) []Hold {
 func (w *world) firstCondemned() *member {
 	return w.found.condemned.of(func() *member {
 		for _, m := range w.condemned {
+			if m.open != nil && m.open.Kind != operation.Drain {
+				return m // what began goes on, also where a higher one is to go by now
+			}
+		}
+		for _, m := range w.condemned {
 			switch {
-			case m.open != nil && m.open.Kind != operation.Drain:
-				return m
 			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
 				continue
 			}

@@ -147,6 +147,20 @@ func (w *world) voteless(m *member) bool {
 // pendingIn is what is on its way into or out of the set beside m: it blocks other changes
 // (R47, R48). Empty: nothing is.
 func (w *world) pendingIn(m *member) string {
+	if changing := w.changingIn(m); changing != "" {
+		return changing
+	}
+	for _, other := range w.everyone {
+		if other != m && other.coming() && !other.condemned {
+			return other.slot + " is joining"
+		}
+	}
+	return ""
+}
+
+// changingIn is what changes about the set beside m. Who is to come and is not listed yet changes
+// nothing: of two such each would wait for the other.
+func (w *world) changingIn(m *member) string {
 	before := true // of two that leave, the first one blocks the other
 	leaves := m.open != nil && m.open.Leaving()
 	for _, slot := range w.view.learners {
@@ -159,8 +173,6 @@ func (w *world) pendingIn(m *member) string {
 		switch {
 		case other == m:
 			before = !leaves
-		case other.coming() && !other.condemned:
-			return other.slot + " is joining"
 		case before && op != nil && op.Leaving() && w.listed(other):
 			return other.slot + " is leaving"
 		}
@@ -301,6 +313,9 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	}
 	var holds []Hold
 	votes := slices.Contains(w.view.voters, c.m.slot)
+	if c.m.condemned && w.voteless(c.m) {
+		return nil // the set loses nothing, and who is joining may wait for just that (R104)
+	}
 	// A dead voter goes first (R48): the newcomer may have to wait for just that. One that another is
 	// to take the place of stays where that one could not come: out of the set it helps nobody.
 	first := votes && !w.view.healthy[c.m.slot] && (c.kind != operation.Replace || !w.stuckIn(c.m))
@@ -318,7 +333,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	}
 	switch {
 	case v == 1:
-		holds = append(holds, hold(HoldWouldLoseQuorum, "%s is the only voter", c.m.slot))
+		holds = append(holds, hold(HoldWouldLoseQuorum, "%s is the only voter; another one has to be there first", c.m.slot))
 	case decide < group.Quorum(v):
 		holds = append(holds, hold(HoldQuorum, "%s; that %s leaves has to be decided by %d", quorumText(c.m.slot, left, v), c.m.slot, group.Quorum(v)))
 	case len(left) < group.Quorum(v-1):
@@ -465,7 +480,7 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 	case slices.Contains(w.view.voters, m.slot):
 		return ""
 	case !slices.Contains(w.view.learners, m.slot):
-		if w.pendingIn(m) != "" {
+		if w.changingIn(m) != "" {
 			return ""
 		}
 		return group.SetAdd

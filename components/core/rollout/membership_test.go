@@ -397,10 +397,72 @@ func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
 	}
 }
 
+// What healing took out of the set waits for nobody either, and nobody waits for it: the platform may refuse to
+// delete it for days.
+func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T) {
+	beside := func(edit func(f *fixture)) *fixture {
+		f := heals(5, "etcd").out(4)
+		f.spec.AutoHealing.Replace = group.ReplaceAuto
+		f.obs.Slots[4].Instance.Status, f.obs.Slots[4].Report = "stopped", nil
+		f.rec.Slots[4].Heals = &group.Heals{Attempts: 5, FailedDown: 5, Replacements: 1}
+		f.op(4, operation.Acting, func(op *operation.Operation) {
+			op.Kind, op.Actor, op.Rollout, op.Leaves, op.WasUnavailable = operation.Replace, operation.ActorHealing, "", true, true
+			op.Calls, op.CallOutcome, op.CallIssuedAt = 3, operation.OutcomeRefused, f.now.Add(-time.Hour)
+		})
+		edit(f)
+		return f
+	}
+	for name, edit := range map[string]func(f *fixture){
+		"another process is down": func(f *fixture) { f.down(3); f.rec.Slots[3].DownSince = f.now.Add(-time.Hour) },
+		"another one is silent":   func(f *fixture) { f.silent(3, f.now.Add(-time.Minute)) },
+		"boots fail alike": func(f *fixture) {
+			f.rec.Status.SharedCause = &group.SharedCause{Way: "x", Slots: []string{"db-4", "db-9"}, Since: f.now, SpecIndex: f.rec.SpecIndex}
+		},
+	} {
+		f := beside(edit)
+		if facts := f.facts(f.rec.Operations[0]); !facts.Safe {
+			t.Errorf("%s: %s", name, facts.SafeReason)
+		}
+		f.votes()
+		if facts := f.facts(f.rec.Operations[0]); facts.Safe {
+			t.Errorf("%s: its disk goes though it is in its set", name)
+		}
+	}
+	f := beside(func(f *fixture) { f.down(3); f.rec.Slots[3].DownSince = f.now.Add(-time.Hour) })
+	wantExecutes(t, f.plan(), "RESTART db-3")
+	f.votes()
+	wantHeld(t, f.plan(), "db-3", HoldHealInProgress)
+}
+
+// A replacement that waits goes before what would bring its Slot back, as it was asked for. Who asked is told how to
+// take it back.
+func TestR138_AReplacementThatWaitsIsTakenBack(t *testing.T) {
+	f := heals(3, "etcd")
+	f.down(1, 2)
+	for _, i := range []int{1, 2} {
+		slot := f.obs.Slots[i].Slot
+		f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince, f.rec.Slots[i].DownSince = time.Time{}, f.now.Add(-time.Hour), f.now.Add(-time.Hour)
+		f.asks(slot, "q-"+slot).asks(slot, "r-"+slot)
+		f.obs.Requests[len(f.obs.Requests)-2].Kind = RequestReplace
+	}
+	p := f.plan()
+	wantExecutes(t, p)
+	for _, slot := range []string{"db-1", "db-2"} {
+		a := actionOf(t, p, slot)
+		if want := "cadre operation cancel q-" + slot; a.Kind != operation.Replace || !strings.HasSuffix(a.Holds[0].Message, want) {
+			t.Errorf("%s of %s is told %v", a.Kind, slot, a.Holds)
+		}
+	}
+	for i := range f.obs.Requests {
+		f.obs.Requests[i].Spent = f.obs.Requests[i].Kind == RequestReplace
+	}
+	wantExecutes(t, f.plan(), "RESTART db-2")
+}
+
 // votes puts all of them back into the set.
 func (f *fixture) votes() {
 	for i := range f.obs.Slots {
-		if r := f.obs.Slots[i].Report; r.Voters != nil {
+		if r := f.obs.Slots[i].Report; r != nil && r.Voters != nil {
 			r.Voters = f.spec.Members()
 		}
 	}

@@ -91,6 +91,45 @@ func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
 	}
 }
 
+// Two are there that the set does not know: one of them is listed, and not the other one's first word waited for.
+func TestR47_TwoThatAreNotListedDoNotWaitForEachOther(t *testing.T) {
+	f := newFixture(5, "etcd")
+	f.joiner(3)
+	f.joiner(4)
+	if got := changeOf(f.plan()); got != "db-0: add db-3" {
+		t.Errorf("both are up: %q", got)
+	}
+	f.obs.Slots[0].Report.Learners = []string{"db-3"}
+	if got := changeOf(f.plan()); got != "" {
+		t.Errorf("one has no vote yet: %q", got)
+	}
+	f.obs.Slots[0].Report.Learners = nil
+	f.silent(3, f.now.Add(-time.Hour))
+	if got := changeOf(f.plan()); got != "db-0: add db-4" {
+		t.Errorf("the first one is silent: %q", got)
+	}
+}
+
+// One that is to go has no vote, and keeps out one that is made and not listed: it goes.
+func TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins(t *testing.T) {
+	f := newFixture(5, "etcd")
+	f.joiner(3)
+	f.joiner(4)
+	f.obs.Slots[0].Report.Learners, f.obs.Slots[4].Report.MemberAlive = []string{"db-4"}, true
+	f.spec.Replicas = 4
+	wantHeld(t, f.plan(), "db-4", HoldDeleteDisks)
+	f.obs.DeleteDisks = []string{"db-4"}
+	wantExecutes(t, f.plan(), "DELETE db-4")
+	f.leavingOp(4)
+	if got, facts := changeOf(f.plan()), f.facts(f.rec.Operations[0]); got != "db-0: remove db-4" || !facts.Safe {
+		t.Errorf("it leaves: %q, %s", got, facts.SafeReason)
+	}
+	f.obs.Slots[0].Report.Learners = nil
+	if got := changeOf(f.plan()); got != "db-0: add db-3" {
+		t.Errorf("it is out: %q", got)
+	}
+}
+
 // Nothing is called off before a removal would find all that was made.
 func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -30,7 +30,8 @@ type candidate struct {
 	down bool
 	// service is the one that a Restart is about; "" is the CVM.
 	service string
-	// left: by its step the member is out of its workload's set, so that its CVM serves nobody.
+	// left: what its step takes away is gone: the member is out of its workload's set, so that its CVM
+	// serves nobody, or the CVM was deleted and only the new one is to be made.
 	left bool
 }
 

@@ -54,8 +54,7 @@ type predicate struct {
 	// voluntary: it holds only what nobody needs, not the repair of what is known to be
 	// down. What is only silent may be as well as ever.
 	voluntary bool
-	// stops: it is about taking a member away, so that a refresh is not asked, nor what is left of
-	// one that is out of its set.
+	// stops: it is about taking a member away, so that a refresh is not asked.
 	stops bool
 	// actor: it is about what is done on that one's behalf; "": whoever's.
 	actor operation.Actor
@@ -137,14 +136,14 @@ func (p predicate) appliesTo(w *world, c candidate) bool {
 	if p.actor != "" && c.actor != p.actor {
 		return false
 	}
-	if p.stops && (c.refresh || c.left) {
+	if p.stops && c.refresh {
 		return false
 	}
 	if harmOf(c.kind) < p.from || p.only != nil && !slices.Contains(p.only, c.kind) {
 		return false
 	}
-	if w.ending() && p.from > constructive {
-		return false // the whole group goes: there is no service left to protect
+	if p.from > constructive && (c.left || w.ending()) {
+		return false // what could be lost is gone already, or the whole group goes: there is nothing left to protect
 	}
 	return !p.voluntary || c.broken == whole || c.broken == lost
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,4 +31,35 @@ func TestR119_AfterAStormTheOthersHaveTheirTimeAnew(t *testing.T) {
 	f.rec.Operations = nil
 	f.rec.Slots[2].AvailableSince = f.now.Add(-group.MinReady(f.spec) - stormOver)
 	wantExecutes(t, f.plan(), "RESTART db-1")
+}
+
+// TestR119_TheWayOutOfAStormHelps: of several that are silent each needs room in the budget, also where an
+// operator asks for it.
+func TestR119_TheWayOutOfAStormHelps(t *testing.T) {
+	for _, kind := range []string{"none", "patroni"} {
+		f := heals(3, kind)
+		for _, i := range []int{1, 2} {
+			f.silent(i, f.now.Add(-10*time.Minute))
+		}
+		told := func() string {
+			for _, h := range actionOf(t, f.plan(), "db-1").Holds {
+				if h.Predicate == HoldHealStorm {
+					return h.Message
+				}
+			}
+			return ""
+		}
+		larger := ": cadre instance restart db-1, with a larger max_unavailable while others are away"
+		if got := told(); !strings.HasSuffix(got, larger) {
+			t.Errorf("%s: silent: %q", kind, got)
+		}
+		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
+		if got := told(); !strings.HasSuffix(got, ": cadre instance restart db-1") {
+			t.Errorf("%s: with room for it: %q", kind, got)
+		}
+		f.asks("db-1", "q")
+		wantExecutes(t, f.plan(), "RESTART db-1")
+		f.spec.UpdatePolicy.MaxUnavailableFixed = nil
+		wantHeld(t, f.plan(), "db-1", HoldMaxUnavailable)
+	}
 }

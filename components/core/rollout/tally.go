@@ -84,7 +84,10 @@ func (w *world) takeTally() {
 	for _, m := range w.everyone {
 		if m.open != nil {
 			t.open = append(t.open, m)
-			if m.open.Actor == operation.ActorHealing {
+			// One that was told to leave its set is healed no more: until its CVM is gone it waits for the
+			// platform or for who tells of the set, however long that takes.
+			left := m.open.Leaves && w.inSet(m) != operation.SetListed
+			if m.open.Actor == operation.ActorHealing && !(left && m.open.Leaving()) {
 				t.healing++
 			}
 			if m.open.Kind != operation.Create && m.open.Kind != operation.Drain {
@@ -93,9 +96,8 @@ func (w *world) takeTally() {
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)
 			}
-			// One that an operator took out of service may stay so for days, and one that was told to leave
-			// until somebody tells who belongs to the set: no step waits for those.
-			if left := m.open.Leaves && w.inSet(m) != operation.SetListed; w.voter(m) && !m.rests() && !left {
+			// Nor does a step wait for that, or for one that an operator took out of service, maybe for days.
+			if w.voter(m) && !m.rests() && !left {
 				t.openVoters = append(t.openVoters, m)
 			}
 		}
