@@ -140,7 +140,7 @@ type UpdatePolicy struct {
 	Interruption string `json:"interruption,omitempty"`
 }
 
-// PreservedState names what is never deleted, even on recreate.
+// PreservedState names the disk that neither a scale-in nor, while its CVM is there, healing deletes.
 type PreservedState struct {
 	// Disk is the data disk's name.
 	Disk string `json:"disk,omitempty"`
