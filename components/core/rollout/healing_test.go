@@ -125,6 +125,7 @@ func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 	booted := func(f *fixture) {
 		f.failing(1, "ready").obs.Slots[1].Admission.AdmittedAt = f.now.Add(-10 * time.Second)
+		f.rec.Slots[1].AvailableBoot = "" // not ready since: its grace lasts
 	}
 	for name, c := range map[string]struct {
 		kind string
