@@ -59,8 +59,9 @@ func (s Setting) Range() string {
 		return "`host:port`"
 	case SettingFile:
 		return "an absolute path"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // maxSettingBytes bounds the text of a setting.
