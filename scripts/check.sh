@@ -34,6 +34,9 @@ for m in "${modules[@]}"; do
 	[[ -z $silent ]] || die "packages without a comment that says what they are for, add doc.go: ${silent//$'\n'/ }"
 done
 
+step arrows
+go test -count=1 ./scripts/arrows || die "docs/architecture.md and the code differ about who imports whom"
+
 step generated
 before=$(git status --porcelain; git diff)
 make -s generate

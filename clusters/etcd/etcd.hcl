@@ -37,7 +37,7 @@ variable "replace" {
 }
 
 variable "heal_delay" {
-  description = "seconds after a boot in which nothing that a member says of itself is healed"
+  description = "seconds after a boot in which nothing that a member says of itself is healed, until it is ready"
   default     = 300
 }
 

@@ -51,7 +51,7 @@ variable "replace" {
 }
 
 variable "heal_delay" {
-  description = "Seconds after a boot in which nothing that a member says of itself is healed."
+  description = "Seconds after a boot in which nothing that a member says of itself is healed, until it is ready."
   type        = number
   default     = 300
 }

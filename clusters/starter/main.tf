@@ -68,6 +68,12 @@ resource "cadre_group" "api" {
     check_interval_sec = 2
     timeout_sec        = 2
   }
+
+  # What breaks by itself comes back by itself, on its disk: a CVM that stopped, one that is silent,
+  # one whose check fails. Where Cadre may give up a disk for it, say replace = "auto".
+  auto_healing_policies {
+    health_check = "web"
+  }
 }
 
 # Private: its port is on the loopback of each CVM, and what comes there through the route are
@@ -118,6 +124,10 @@ resource "cadre_group" "worker" {
     }
     check_interval_sec = 2
     timeout_sec        = 2
+  }
+
+  auto_healing_policies {
+    health_check = "web"
   }
 }
 

@@ -24,7 +24,7 @@ func TestTheFakeDrainsNoProtectedSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	is := func(what, state string) group.InstanceStatus {
+	is := func(what string, state group.SlotState) group.InstanceStatus {
 		t.Helper()
 		i, err := cl.Instance(t.Context(), "web-0")
 		if err != nil || i.Status.State != state {

@@ -83,12 +83,13 @@ func Settled(v View, index uint64) bool {
 }
 
 // waitsForUpdates: the Slots of an OPPORTUNISTIC group only wait for somebody to update
-// them, and those that leave, for a person. Nothing more comes by itself.
+// them, and those that leave, for a person. Nothing more of the rollout comes by itself.
 func waitsForUpdates(p rollout.Plan) bool {
 	updates := 0
 	for _, a := range p.Actions {
 		switch {
 		case a.Kind == operation.Delete && staysForPeople(p, a):
+		case a.Actor == operation.ActorHealing && !a.Execute && a.Operation == "": // whether all are available does not matter
 		case a.Execute || a.Operation != "" || !heldBy(a, rollout.HoldOpportunistic):
 			return false
 		default:

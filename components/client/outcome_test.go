@@ -29,6 +29,8 @@ func until(a rollout.Action) rollout.Action {
 func TestWhatIsWaitedFor(t *testing.T) {
 	const update, create, remove = operation.Update, operation.Create, operation.Delete
 	waits := act(update, 0, rollout.HoldOpportunistic, rollout.HoldQuorum)
+	healed := act(operation.Restart, 1, rollout.HoldHealDeferred)
+	healed.Actor = operation.ActorHealing
 	underWay := act(remove, 2, rollout.HoldMaxUnavailable)
 	underWay.Operation = "op"
 	for name, c := range map[string]struct {
@@ -40,6 +42,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 		"OPPORTUNISTIC, to be updated":                 {operation.Running, 2, []rollout.Action{waits}, true, true},
 		"OPPORTUNISTIC, and one is away":               {operation.Running, 1, []rollout.Action{waits}, false, true},
 		"OPPORTUNISTIC, something else is held":        {operation.Running, 2, []rollout.Action{waits, act(update, 1, rollout.HoldQuorum)}, false, false},
+		"OPPORTUNISTIC, one is away and to be healed":  {operation.Running, 1, []rollout.Action{waits, healed}, false, true},
 		"OPPORTUNISTIC, something begins":              {operation.Running, 2, []rollout.Action{waits, act(update, 1)}, false, false},
 		"OPPORTUNISTIC, one more is made":              {operation.Running, 2, []rollout.Action{waits, act(create, 2)}, false, false},
 		"OPPORTUNISTIC, the next waits for that":       {operation.Running, 2, []rollout.Action{waits, act(create, 3, rollout.HoldPredecessor)}, false, false},

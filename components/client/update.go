@@ -181,8 +181,8 @@ func (e *HeldError) By(predicate string) bool {
 // StateAvailable is the state of a Slot that counts, StateDrained of one that an operator took
 // out of service.
 const (
-	StateAvailable = "Available"
-	StateDrained   = "Drained"
+	StateAvailable = group.SlotAvailable
+	StateDrained   = group.SlotDrained
 )
 
 func planned(p rollout.Plan, slot string) *rollout.Action {

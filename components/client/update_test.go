@@ -21,13 +21,14 @@ func TestUpdateDecides(t *testing.T) {
 		return a
 	}
 	for name, c := range map[string]struct {
-		state, observed string
-		revision, env   string
-		asked, byHand   bool
-		actions         []rollout.Action
-		want            updateStep
-		err             string
-		kind            Kind
+		state         group.SlotState
+		observed      string
+		revision, env string
+		asked, byHand bool
+		actions       []rollout.Action
+		want          updateStep
+		err           string
+		kind          Kind
 	}{
 		"there":                         {state: StateAvailable, observed: "new", want: updateDone},
 		"there, and not available":      {state: "Unavailable", observed: "new", want: updateWait},
@@ -74,11 +75,12 @@ func TestR143_UpdateGivesOwnEnv(t *testing.T) {
 		return []rollout.Action{{Slot: "web-1", ForEnv: true, Holds: holds}}
 	}
 	for name, c := range map[string]struct {
-		state, observed, env string
-		only                 bool
-		actions              []rollout.Action
-		want                 updateStep
-		err                  string
+		state         group.SlotState
+		observed, env string
+		only          bool
+		actions       []rollout.Action
+		want          updateStep
+		err           string
 	}{
 		"given":                                                  {state: StateAvailable, observed: "new", env: group.OwnEnvApplied, only: true, want: updateDone},
 		"given, and not available":                               {state: "Booting", observed: "new", env: group.OwnEnvApplied, only: true, want: updateWait},

@@ -130,7 +130,7 @@ func CollateralKey(fmspc string) string { return key("collateral", segment(fmspc
 // PauseKey is the operator's switch that pauses the rollout of group g.
 func PauseKey(g string) string { return key("control", "pause", name(g)) }
 
-// FreezeKey is the operator's switch that stops every voluntary disruption.
+// FreezeKey is the operator's switch that lets nothing begin in any group.
 func FreezeKey() string { return "control/freeze" }
 
 // GroupFreezeKey is the operator's switch that does so in group g.

@@ -22,7 +22,7 @@ type WayOut struct {
 	Deleted     *apiv1.DeleteGroupResponse
 	Adoptable   []rollout.Adoptable
 	Warnings    []string
-	// HeldDisks of any apply without DeleteDisks.
+	// HeldDisks of an apply of their group without DeleteDisks.
 	HeldDisks []string
 	// Carried by the kind of a request is the Operation that carries it out.
 	Carried map[string]operation.Operation

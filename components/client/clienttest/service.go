@@ -47,12 +47,16 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 		return nil, status.Errorf(codes.Aborted, "SPEC_CONFLICT: the spec has index %d, not %d", g.Index, r.GetExpectedIndex())
 	}
 	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: s.revision(spec), Warnings: group.Warnings(spec)}
+	for _, slot := range s.wayOut.HeldDisks {
+		if of, _, err := group.ParseSlot(slot); err == nil && of == spec.Name {
+			out.Leaving = append(out.Leaving, slot)
+		}
+	}
 	if !r.GetDeleteDisks() {
-		out.HeldDisks = s.wayOut.HeldDisks
+		out.HeldDisks = out.Leaving
 	} else {
 		s.decideLocked("delete disks", spec.Name, r.GetReason())
 	}
-	out.Leaving = s.wayOut.HeldDisks
 	if r.GetDryRun() {
 		return out, nil
 	}

@@ -73,7 +73,7 @@ group "postgres" {
     replace           = "auto"
   }
   restart_policy {
-    on           = ["exit"]
+    on           = ["exit", "unhealthy"]
     max_attempts = 3
     window       = "2h"
   }

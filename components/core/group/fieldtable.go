@@ -37,12 +37,12 @@ var fields = []Field{
 	{Path: "update_policy.require_approval", Class: ActionNone, Default: "`false`", Line: "Hold each new revision until a person approves it: `cadre admission approve`."},
 	{Path: "update_policy.interruption", Class: ActionNone, Line: "`allow` or `refuse`: whether a rollout may go on that must lose quorum, or interrupt the only slot."},
 
-	{Path: "preserved_state", Line: "What is never deleted, even when a slot is made anew."},
+	{Path: "preserved_state", Line: "Disk that neither a scale-in nor healing deletes, but for healing where its CVM is gone already. `cadre instance replace`, the end of an extra slot, and a deletion of the group with `--delete-disks` do delete it."},
 	{Path: "preserved_state.disk", Class: ActionNone, Line: "Name of the data disk."},
 
 	{Path: "workload", Line: "The driver that knows the workload: its roles, its quorum, how it hands leadership over."},
 	{Path: "workload.kind", Class: ActionRestart, Default: "`none`", Line: "`consul`, `patroni`, `etcd` or `none`."},
-	{Path: "workload.settings", Class: ActionRestart, Line: "Settings of the driver."},
+	{Path: "workload.settings", Class: ActionRestart, Line: settingsLine()},
 
 	{Path: "lifecycle_hook", Line: "Work at a point in a slot's life. Exactly one of `http`, `exec`, `wait` and `driver`."},
 	{Path: "lifecycle_hook.name", Class: ActionRefresh, Line: "Name, unique in the group."},
@@ -78,15 +78,15 @@ var fields = []Field{
 	{Path: "health_check.exec.command", Class: ActionRefresh, Line: "Name of the command."},
 	{Path: "health_check.ttl", Line: "The workload says itself how it is, with `PUT /v1/checks/<name>` at the agent. Intervals, timeouts and thresholds are refused beside it."},
 	{Path: "health_check.ttl.ttl_sec", Class: ActionRefresh, Range: "2 to 3600", Line: "Seconds that a word holds; a workload that says nothing for so long fails."},
-	{Path: "health_check.check_interval_sec", Class: ActionRefresh, Default: "10", Range: "1 to 300", Line: "Seconds between two checks."},
+	{Path: "health_check.check_interval_sec", Class: ActionRefresh, Default: "10", Range: "1 to 300", Line: "Seconds between two checks. While the last one did not pass, or the check is not healthy yet, it is made ten times a second; to become unhealthy takes the same time all the same."},
 	{Path: "health_check.timeout_sec", Class: ActionRefresh, Default: "5", Range: "1 to `check_interval_sec`", Line: "Seconds that one may take."},
 	{Path: "health_check.healthy_threshold", Class: ActionRefresh, Default: "2", Range: "1 to 10", Line: "Successes in a row that make it healthy."},
 	{Path: "health_check.unhealthy_threshold", Class: ActionRefresh, Default: "3", Range: "1 to 10", Line: "Failures in a row that make it unhealthy."},
 
-	{Path: "auto_healing_policies", Line: "What breaks by itself is repaired without being asked: the CVM is restarted, a few times, and after that replaced where `replace` says so. Absent: an operator does that."},
+	{Path: "auto_healing_policies", Line: "What breaks by itself is repaired without being asked: the service is restarted where `service` names one, then the CVM, a few times, and after that it is replaced where `replace` says so. Absent: an operator does that."},
 	{Path: "auto_healing_policies.health_check", Class: ActionNone, Line: "Name of the health check whose failure is healed. Absent: only what the platform says, silence, and a workload whose process is down."},
 	{Path: "auto_healing_policies.service", Class: ActionNone, Line: "Service of the compose file that is restarted, twice in a row, before the CVM is, for a failing check and a workload that is down. It has an `x-cadre` key there. Absent: the CVM is restarted."},
-	{Path: "auto_healing_policies.initial_delay_sec", Class: ActionNone, Default: "300", Range: "0 to 3600", Line: "Seconds after a boot in which failures do not count."},
+	{Path: "auto_healing_policies.initial_delay_sec", Class: ActionNone, Default: "300", Range: "0 to 3600", Line: "Seconds after a boot in which failures do not count, until the member is ready for the first time."},
 	{Path: "auto_healing_policies.replace", Class: ActionNone, Default: "`ask`", Line: "`ask` or `auto`: whether a slot whose CVM is gone, or that no restart healed, gets another CVM with an empty disk by itself."},
 
 	{Path: "restart_policy", Line: "Which failures a CVM is restarted for, and how often. Only with `auto_healing_policies`."},
@@ -137,7 +137,7 @@ var fields = []Field{
 	{Path: "instance.exclude_from_rollout", Class: ActionNone, Default: "`false`", Line: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it."},
 	{Path: "instance.pinned_revision", Class: ActionNone, Range: "the 32 hex digits of a revision that is recorded", Line: "Run this revision, whatever the template says. The slot is moved to it by a step, which costs what the two revisions differ in; the rollout is not complete without the slot."},
 	{Path: "instance.exclude_from_healing", Class: ActionNone, Default: "`false`", Line: "Leave the slot as it is when it breaks by itself."},
-	{Path: "instance.preserved_state", Line: "What of this slot is never deleted, in a group whose other disks may be."},
+	{Path: "instance.preserved_state", Line: "Disk of this slot that is kept as by `preserved_state` of the group, whose other disks need not be."},
 	{Path: "instance.preserved_state.disk", Class: ActionNone, Line: "Name of the data disk."},
 
 	{Path: "restart_token", Class: ActionRestart, Range: "at most 128 bytes", Line: "Part of the revision: another value rolls the group without any other change."},

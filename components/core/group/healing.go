@@ -15,7 +15,7 @@ type AutoHealing struct {
 	// Service of the compose file whose workload is restarted before the CVM is, where the
 	// agent speaks: it has an x-cadre key there. Absent: the CVM is.
 	Service string `json:"service,omitempty"`
-	// InitialDelaySec after a Boot in which failures do not count (R113); 0..3600, default 300.
+	// InitialDelaySec after a Boot in which failures do not count, until it is ready (R113); 0..3600, default 300.
 	InitialDelaySec *int `json:"initial_delay_sec,omitempty"`
 	// Replace: "ask" leaves the last rung, another CVM with an empty disk, to an operator;
 	// "auto" takes it. Default "ask".
@@ -93,7 +93,7 @@ func (h *Heals) Replaced() *Heals {
 	return &Heals{Attempts: h.Replacements, Replacements: h.Replacements, LastAt: h.LastAt, LastKind: h.LastKind, LastWhy: h.LastWhy}
 }
 
-// InitialDelay is how long failures after a Boot do not count.
+// InitialDelay is how long failures after a Boot do not count, at most.
 func InitialDelay(s Spec) time.Duration {
 	if s.AutoHealing == nil || s.AutoHealing.InitialDelaySec == nil {
 		return DefaultInitialDelay
@@ -126,10 +126,32 @@ func (s Spec) HealsOn(failure string) bool {
 	return s.AutoHealing != nil && (len(on) == 0 || slices.Contains(on, OnAlways) || slices.Contains(on, failure))
 }
 
+// idleHealing refuses means that could never be used. With "never" everything rests on purpose, and goes on
+// as it is written when that is taken back.
+func (v *validator) idleHealing(s Spec, block string) {
+	h, rests := s.AutoHealing, slices.Contains(s.RestartPolicy.On, OnNever)
+	if !rests && !s.HealsOn(OnUnhealthy) {
+		const inside = "is about members that run and do not work, which restart_policy.on leaves alone: add %q there, or remove this"
+		if h.HealthCheck != "" {
+			v.add(block+".health_check", "", inside, OnUnhealthy)
+		}
+		if h.Service != "" {
+			v.add(block+".service", "R115", inside, OnUnhealthy)
+		}
+	}
+	if !rests && !s.HealsOn(OnExit) && h.Replace == ReplaceAuto {
+		v.add(block+".replace", "R115", "is %q: only a CVM that is gone or stays down is replaced, and restart_policy.on leaves those alone: add %q there, or write %q", ReplaceAuto, OnExit, ReplaceAsk)
+	}
+	if h.Service != "" && h.HealthCheck == "" && !HasDriver(s) {
+		v.add(block+".service", "R115", "is never restarted: workload %q has no driver that says that it is down; name a health_check whose failure is healed", s.Workload.Kind)
+	}
+}
+
 func (v *validator) healing(s Spec) {
 	const block, policy = "auto_healing_policies", "restart_policy"
 	p := s.RestartPolicy
 	if h := s.AutoHealing; h != nil {
+		v.idleHealing(s, block)
 		if name := h.HealthCheck; name != "" && !slices.ContainsFunc(s.HealthChecks, func(c HealthCheck) bool { return c.Name == name }) {
 			v.add(block+".health_check", "", "%q is the name of no health_check of this group", name)
 		}

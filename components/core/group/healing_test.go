@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +73,62 @@ func TestHealingIsJudgedAtOnce(t *testing.T) {
 	}
 	s = healing(func(s *Spec) { s.AutoHealing, s.RestartPolicy.MaxAttempts = nil, ptr(3) })
 	wantProblem(t, s, "restart_policy", "")
+}
+
+// TestR115_HealingThatCouldNeverActIsRefused, with the field that would do nothing.
+func TestR115_HealingThatCouldNeverActIsRefused(t *testing.T) {
+	const check, service, replace = "auto_healing_policies.health_check", "auto_healing_policies.service", "auto_healing_policies.replace"
+	for name, c := range map[string]struct {
+		kind string
+		heal AutoHealing
+		on   []string
+		want []string
+	}{
+		"a check, for what stopped":                {"patroni", AutoHealing{HealthCheck: "ready"}, []string{OnExit}, []string{check}},
+		"a service, for what stopped":              {"patroni", AutoHealing{Service: "db"}, []string{OnExit}, []string{service}},
+		"both":                                     {"none", AutoHealing{HealthCheck: "ready", Service: "db"}, []string{OnExit}, []string{check, service}},
+		"both, for what runs":                      {"none", AutoHealing{HealthCheck: "ready", Service: "db"}, []string{OnUnhealthy}, nil},
+		"both, for either":                         {"none", AutoHealing{HealthCheck: "ready", Service: "db"}, []string{OnExit, OnUnhealthy}, nil},
+		"another CVM, for what runs":               {"patroni", AutoHealing{Replace: ReplaceAuto}, []string{OnUnhealthy}, []string{replace}},
+		"another CVM, for what stopped":            {"patroni", AutoHealing{Replace: ReplaceAuto}, []string{OnExit}, nil},
+		"nobody is asked, for what runs":           {"patroni", AutoHealing{Replace: ReplaceAsk}, []string{OnUnhealthy}, nil},
+		"a service of which nobody says it is ill": {"none", AutoHealing{Service: "db"}, nil, []string{service}},
+		"a service that a driver knows":            {"etcd", AutoHealing{Service: "db"}, nil, nil},
+		"everything, for a while at rest":          {"patroni", AutoHealing{HealthCheck: "ready", Service: "db", Replace: ReplaceAuto}, []string{OnNever}, nil},
+	} {
+		s := healing(func(s *Spec) {
+			s.Workload, s.AutoHealing, s.RestartPolicy.On = Workload{Kind: c.kind}, &c.heal, c.on
+		})
+		var got []string
+		for _, p := range problems(t, s) {
+			path, _, _ := strings.Cut(p, ": ")
+			got = append(got, path)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: refused at %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestR46_AGroupOfOneIsNotReplacedByItself, and who asked for that is told: its replicas may come later.
+func TestR46_AGroupOfOneIsNotReplacedByItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind     string
+		replicas int
+		replace  string
+		want     bool
+	}{
+		"one with data":     {"patroni", 1, ReplaceAuto, true},
+		"two":               {"patroni", 2, ReplaceAuto, false},
+		"a person is asked": {"patroni", 1, ReplaceAsk, false},
+		"no driver":         {"none", 1, ReplaceAuto, false},
+	} {
+		s := healing(func(s *Spec) {
+			s.Workload, s.Replicas, s.AutoHealing.Replace = Workload{Kind: c.kind}, c.replicas, c.replace
+		})
+		told := slices.ContainsFunc(Warnings(s), func(w string) bool { return strings.HasPrefix(w, "no_data_source: ") })
+		if got := problems(t, s); len(got) > 0 || told != c.want {
+			t.Errorf("%s: told %t, refused %v", name, told, got)
+		}
+	}
 }

@@ -42,6 +42,28 @@ func (s Spec) Instance(ordinal int) InstanceSettings {
 	return InstanceSettings{Ordinal: ordinal}
 }
 
+// What keeps a Slot from the target, by the field's name.
+const (
+	KeptByPartition = "partition"
+	KeptByExclusion = "exclude_from_rollout"
+	KeptByPin       = "pinned_revision"
+)
+
+// KeptBy is the field of the spec that keeps the Slot of an ordinal from the target, the strongest
+// where several do: a pin says where to, the others leave the Slot where it is. "": none does.
+func (s Spec) KeptBy(ordinal int) string {
+	own := s.Instance(ordinal)
+	switch {
+	case ordinal < s.UpdatePolicy.Partition:
+		return KeptByPartition
+	case own.ExcludeFromRollout:
+		return KeptByExclusion
+	case own.PinnedRevision != "":
+		return KeptByPin
+	}
+	return ""
+}
+
 // MetaOf is what the workload of one Slot is told. The caller owns the map.
 func (s Spec) MetaOf(ordinal int) map[string]string {
 	own := s.Instance(ordinal).Metadata

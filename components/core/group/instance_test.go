@@ -57,3 +57,16 @@ func TestInstanceSettingsAreJudged(t *testing.T) {
 		t.Errorf("two blocks for one slot: %s", got)
 	}
 }
+
+// TestWhatKeepsASlotFromTheTarget: a partition before all, then what the Slot has of its own.
+func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.Partition = 1
+	pin := strings.Repeat("ab", revisionHexLen/2)
+	s.Instances = []InstanceSettings{{Ordinal: 0, PinnedRevision: pin}, {Ordinal: 1, ExcludeFromRollout: true}, {Ordinal: 2, PinnedRevision: pin}}
+	for ordinal, want := range []string{KeptByPartition, KeptByExclusion, KeptByPin, ""} {
+		if got := s.KeptBy(ordinal); got != want {
+			t.Errorf("slot %d is kept by %q, want %q", ordinal, got, want)
+		}
+	}
+}

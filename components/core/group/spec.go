@@ -140,7 +140,7 @@ type UpdatePolicy struct {
 	Interruption string `json:"interruption,omitempty"`
 }
 
-// PreservedState names what is never deleted, even on recreate.
+// PreservedState names the disk that neither a scale-in nor, while its CVM is there, healing deletes.
 type PreservedState struct {
 	// Disk is the data disk's name.
 	Disk string `json:"disk,omitempty"`
@@ -150,7 +150,7 @@ type PreservedState struct {
 type Workload struct {
 	// Kind: "consul", "patroni", "etcd", or "none" (also the default): no roles, no quorum.
 	Kind string `json:"kind,omitempty"`
-	// Settings of the driver; each driver lists the ones it knows.
+	// Settings of the driver: SettingsOf lists those that it knows.
 	Settings map[string]string `json:"settings,omitempty"`
 }
 

@@ -97,8 +97,8 @@ type InstanceStatus struct {
 	// Assigned is what the leader last decided, Observed what attestation proved (R4).
 	Assigned string `json:"assigned_revision,omitempty"`
 	Observed string `json:"observed_revision,omitempty"`
-	// State: one word for people, e.g. "Available", "Draining", "Booting", "Unavailable".
-	State          string     `json:"state"`
+	// State is one word for people.
+	State          SlotState  `json:"state"`
 	Health         string     `json:"health"`
 	Reason         string     `json:"reason,omitempty"`
 	Role           string     `json:"role,omitempty"`
@@ -148,7 +148,8 @@ type SlotRecord struct {
 	ConfigVersion uint64 `json:"config_version"`
 	// AvailableSince is when the Slot last became available except for min_ready (R8); zero when it is not.
 	AvailableSince time.Time `json:"available_since,omitzero"`
-	// AvailableBoot is the Boot whose clock AvailableSince is: another Boot starts it anew (R8).
+	// AvailableBoot is the Boot that was available last, except for min_ready, and whose clock AvailableSince
+	// is: another Boot starts it anew (R8). Failures of this one count (R113).
 	AvailableBoot string `json:"available_boot,omitempty"`
 	// UnavailableSince is when the Slot was last seen to become unavailable; zero while
 	// it is available but for min_ready. Survives a change of leader, so that a silent

@@ -51,7 +51,7 @@ func ProblemsIn(s Spec, field string) []Problem {
 	})
 }
 
-// Warnings says what is allowed but will hurt (R17, R18, R19).
+// Warnings says what is allowed but will hurt, or does less than it says (R17, R18, R19, R46).
 func Warnings(s Spec) []string {
 	var out []string
 	if s.Replicas == 1 {
@@ -62,6 +62,9 @@ func Warnings(s Spec) []string {
 	}
 	if HasVoters(s) && s.Replicas > 2 && s.Replicas%2 == 0 {
 		out = append(out, fmt.Sprintf("even_voters: %d voters tolerate no more failures than %d (R19)", s.Replicas, s.Replicas-1))
+	}
+	if h := s.AutoHealing; h != nil && h.Replace == ReplaceAuto && s.Replicas == 1 && HasDriver(s) {
+		out = append(out, fmt.Sprintf("no_data_source: auto_healing_policies.replace is %q, and a group of one has nobody whose data another CVM could get: it is not replaced by itself (R46)", ReplaceAuto))
 	}
 	for _, one := range s.Instances {
 		if !s.HasOrdinal(one.Ordinal) {

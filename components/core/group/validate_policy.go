@@ -1,7 +1,6 @@
 package group
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -136,20 +135,11 @@ func (v *validator) voters(s Spec) {
 }
 
 func (v *validator) workload(s Spec) {
-	kind, known := workloadKinds[s.Workload.Kind]
-	if !known {
-		v.add("workload.kind", "", "%q is unknown: use one of %s", s.Workload.Kind, strings.Join(sortedKeys(workloadKinds), ", "))
+	if _, known := workloadKinds[s.Workload.Kind]; !known {
+		v.add("workload.kind", "", "%q is unknown: use one of %s", s.Workload.Kind, strings.Join(WorkloadKinds(), ", "))
 		return
 	}
-	for _, name := range sortedKeys(s.Workload.Settings) {
-		path := fmt.Sprintf("workload.settings[%q]", name)
-		if !slices.Contains(kind.settings, name) {
-			v.add(path, "", "is not a setting of workload %q; known: %s", s.Workload.Kind, orNone(kind.settings))
-		}
-		if len(s.Workload.Settings[name]) > 1024 {
-			v.add(path, "", "has more than 1024 bytes")
-		}
-	}
+	v.problems = append(v.problems, s.Workload.settingProblems()...)
 }
 
 func orNone(list []string) string {

@@ -17,8 +17,8 @@ const (
 type workloadKind struct {
 	// voters: members form a majority quorum among themselves.
 	voters bool
-	// settings that its driver reads.
-	settings []string
+	// settings that its driver reads, in the order of their names.
+	settings []Setting
 	// secrets that its members share, beside the declared ones.
 	secrets []string
 	// set is what Cadre does about who belongs to the workload's set.
@@ -31,11 +31,23 @@ type setTraits struct{ changes, adds, leavesAlive bool }
 var workloadKinds = map[string]workloadKind{
 	WorkloadNone: {},
 	// Autopilot lists a server that joins and gives it its vote.
-	WorkloadConsul: {voters: true, settings: []string{"http_addr", "token_file"}, set: setTraits{changes: true}},
-	WorkloadPatroni: {settings: []string{"max_lag_bytes", "password_file", "port", "scope", "username"},
-		secrets: []string{"superuser", "replication", "rewind"}},
-	WorkloadEtcd: {voters: true, settings: []string{"ca_file", "cert_file", "client_port", "key_file"},
-		set: setTraits{changes: true, adds: true, leavesAlive: true}},
+	WorkloadConsul: {voters: true, set: setTraits{changes: true}, settings: []Setting{
+		{Name: "http_addr", Kind: SettingAddress, Default: "127.0.0.1:8500", Line: "Where the server's HTTP API listens."},
+		{Name: "token_file", Kind: SettingFile, Line: "File with a token that has `operator = \"write\"` and `node_prefix \"\" { policy = \"read\" }`. Read for each call."},
+	}},
+	WorkloadPatroni: {secrets: []string{"superuser", "replication", "rewind"}, settings: []Setting{
+		{Name: "max_lag_bytes", Kind: SettingBytes, Default: "16777216", Line: "How far the replay of a streaming replica may be behind for it to have caught up."},
+		{Name: "password_file", Kind: SettingFile, With: []string{"username"}, Line: "File with the password of `username`. Read for each call."},
+		{Name: "port", Kind: SettingPort, Default: "8008", Line: "Port of Patroni's REST API on every member, which offers it to its group."},
+		{Name: "scope", Kind: SettingText, Line: "Scope that Patroni has to serve. Absent: any."},
+		{Name: "username", Kind: SettingText, With: []string{"password_file"}, Line: "Who may call the unsafe methods of Patroni's REST API, where `restapi.authentication` is set."},
+	}},
+	WorkloadEtcd: {voters: true, set: setTraits{changes: true, adds: true, leavesAlive: true}, settings: []Setting{
+		{Name: "ca_file", Kind: SettingFile, With: []string{"cert_file", "key_file"}, Line: "Authority of the client port's certificates. Absent: the port is without TLS."},
+		{Name: "cert_file", Kind: SettingFile, With: []string{"ca_file", "key_file"}, Line: "Certificate that the agent shows. Read for each handshake."},
+		{Name: "client_port", Kind: SettingPort, Default: "2379", Line: "Client port on every member."},
+		{Name: "key_file", Kind: SettingFile, With: []string{"ca_file", "cert_file"}, Line: "Key of that certificate."},
+	}},
 }
 
 // HasVoters reports whether the group's members vote among themselves, so that a

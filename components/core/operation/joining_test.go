@@ -101,6 +101,19 @@ func TestR87_ArrivingExactlyAtTheDeadlineCounts(t *testing.T) {
 	step(t, op, available(late, op.AvailableSince), late, Done)
 }
 
+func TestR87_APauseStopsTheClock(t *testing.T) {
+	op, _ := to(t, Update, Booting)
+	late := op.HealthyDeadline
+	f := rebooting(late)
+	step(t, op, f, late, Failed)
+	f.Paused = true
+	op, _ = step(t, op, f, late, Booting)
+	f.Paused = false
+	if op, _ = step(t, op, f, late.Add(limits.Healthy-time.Second), Booting); !op.HealthyDeadline.Equal(late.Add(limits.Healthy)) {
+		t.Errorf("the deadline is %s", op.HealthyDeadline)
+	}
+}
+
 func TestR89_ABootErrorEndsTheWaitingAtOnce(t *testing.T) {
 	for _, phase := range []Phase{Booting, Joining} {
 		op, now := to(t, Update, phase)

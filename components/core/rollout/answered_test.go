@@ -27,10 +27,12 @@ func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 			f.gone(2, goneFor)
 			f.obs.Slots[2].Report = healthyReport("db-2", f.now, "none", nil)
 		}, false},
-		"one that may be gone":          {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil; f.blind("the platform") }, false},
-		"a replacement of what is gone": {Request{Kind: RequestReplace, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, false},
-		"of another CVM":                {Request{Kind: RequestReplace, Slot: "db-2", VMUUID: "vm-of-before"}, nil, true},
-		"of what was gone and is back":  {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) { f.obs.Requests[0].VMUUID = f.rec.Slots[2].VMUUID }, true},
+		"one that may be gone":           {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil; f.blind("the platform") }, false},
+		"a replacement of what is gone":  {Request{Kind: RequestReplace, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, false},
+		"a replacement of what is to go": {Request{Kind: RequestReplace, Slot: "db-2"}, func(f *fixture) { f.spec.Replicas = 2 }, true},
+		"a restart of what is to go":     {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.spec.Replicas = 2 }, true},
+		"of another CVM":                 {Request{Kind: RequestReplace, Slot: "db-2", VMUUID: "vm-of-before"}, nil, true},
+		"of what was gone and is back":   {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) { f.obs.Requests[0].VMUUID = f.rec.Slots[2].VMUUID }, true},
 		"of what is gone, by a list that may be of before": {Request{Kind: RequestReplace, Slot: "db-2", Gone: true}, func(f *fixture) {
 			f.obs.Requests[0].VMUUID, f.obs.Requests[0].At = f.rec.Slots[2].VMUUID, f.now.Add(-3*time.Second)
 		}, false},

@@ -229,7 +229,7 @@ func (w *world) keepClock(m *member) {
 		if r := m.seen.Report; r != nil && r.BootID == rec.AvailableBoot {
 			w.forgetHeals(m, r.ReceivedAt) // the window may have ended after the last pass that saw it well
 		}
-		rec.AvailableSince, rec.AvailableBoot = time.Time{}, ""
+		rec.AvailableSince = time.Time{} // AvailableBoot stays: what ends a Boot's grace (R113)
 		if rec.UnavailableSince.IsZero() || rec.UnavailableSince.After(w.now) {
 			// A time to come was written by a leader whose clock was ahead.
 			rec.UnavailableSince = w.now

@@ -53,6 +53,7 @@ func (pass *Pass) Plan() Plan {
 	p.Message = w.message(actions)
 	p.Status = w.status(p)
 	p.Wake, p.Clock = w.wake(actions)
+	p.Actions = append(p.Actions, w.healsToCome(actions)...)
 	return p
 }
 
@@ -80,7 +81,9 @@ func (w *world) answered() []string {
 		switch r.Kind {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)
-			done = done || m == nil || m.open == nil && (m.missing() || w.outlived(m, r))
+			// What is to go gets nothing else, and who wants the Slot again, weeks later, has not asked
+			// for its disk to be lost.
+			done = done || m == nil || m.condemned || m.open == nil && (m.missing() || w.outlived(m, r))
 			if m != nil && r.Kind == RequestRestart {
 				// Nothing is there to restart, and what takes its place is not meant. One listing without
 				// the CVM may be the platform's mistake.

@@ -77,7 +77,7 @@ func (w *world) stepMessage(m *member) string {
 func (w *world) whyNot(m *member) string {
 	switch {
 	case m.open != nil:
-		return m.stepWord() + ": " + cmp.Or(m.open.Reason, "in a step")
+		return string(m.stepWord()) + ": " + cmp.Or(m.open.Reason, "in a step")
 	case m.missing():
 		return "not created yet"
 	}

@@ -83,10 +83,13 @@ func (w *world) ailing(m *member) (ailment, bool) {
 
 // unwell is what a fresh report says that a restart may help: the process is down, or the
 // check fails that healing goes by. Readiness for traffic is none of it (R114), and a
-// member that merely has no leader is well (R34). Right after a Boot nothing counts (R113).
+// member that merely has no leader is well (R34). Right after a Boot nothing counts, until it was ready once (R113).
 func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
-	booted := m.seen.Admission.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
+	var booted time.Time
+	if a := m.seen.Admission; m.record.AvailableBoot != a.BootID {
+		booted = a.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
+	}
 	switch {
 	case m.record.Membership.Waits():
 		return ailment{}, false // its workload starts when the others have listed it
@@ -216,17 +219,23 @@ func (w *world) findRung(m *member) (r rung, a ailment, ok bool) {
 	if !ill || a.at.After(w.now) {
 		return rung{}, a, false
 	}
+	r, ok = w.rungFor(m, a)
+	return r, a, ok
+}
+
+// rungFor is the rung that m is at with what it has, whether or not its time is there.
+func (w *world) rungFor(m *member, a ailment) (r rung, ok bool) {
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto && !w.outdated(m)
 	failed := a.down && m.failedHeals() >= group.MaxAttempts(w.spec) && w.spec.PreservedDisk(m.ordinal) == ""
 	switch {
 	case a.gone && !auto:
-		return rung{}, a, false // held as instance_missing, with what an operator can do
+		return rung{}, false // held as instance_missing, with what an operator can do
 	case a.gone, auto && failed && (w.costly(m) == "" || w.spent(m, rung{kind: operation.Restart})):
-		return rung{kind: operation.Replace}, a, true
+		return rung{kind: operation.Replace}, true
 	case a.inside && w.spec.AutoHealing.Service != "" && m.speaks && !m.serviceSpent():
-		return rung{operation.Restart, w.spec.AutoHealing.Service}, a, true
+		return rung{operation.Restart, w.spec.AutoHealing.Service}, true
 	}
-	return rung{kind: operation.Restart}, a, true
+	return rung{kind: operation.Restart}, true
 }
 
 // serviceSpent: the service was restarted as often as it is before the CVM is, or the agent
@@ -280,11 +289,43 @@ func (w *world) heal(m *member, c *candidate) bool {
 	if !ok || c.marked {
 		return false
 	}
+	c.healBy(r, a)
+	return true
+}
+
+func (c *candidate) healBy(r rung, a ailment) {
 	c.kind, c.service, c.actor, c.why, c.down = r.kind, r.service, operation.ActorHealing, a.why, a.down
 	if r.kind == operation.Restart {
-		c.to = m.runs()
+		c.to = c.m.runs()
 	}
-	return true
+}
+
+// healsToCome are the steps that heal Slots which nothing else is planned for, and whose ailment is
+// not to be healed yet. Only that is told of them: what else may hold them is judged when it is.
+func (w *world) healsToCome(planned []Action) []Action {
+	var actions []Action
+	for _, m := range w.members {
+		a, ill := w.ails(m)
+		if !ill || !a.at.After(w.now) || m.open != nil || m.drained() || slices.ContainsFunc(planned, func(p Action) bool { return p.Slot == m.slot }) {
+			continue
+		}
+		r, ok := w.rungFor(m, a)
+		if !ok || w.spent(m, r) {
+			continue
+		}
+		c := candidate{m: m, to: m.want.revision}
+		c.healBy(r, a)
+		c.broken = w.brokenness(m)
+		c.class = w.class(m, c)
+		step := w.action(c)
+		waits := holdUntil(a.at, HoldHealDeferred, "%s; healed in %s unless %s comes back by itself", a.why, short(a.at.Sub(w.now)), m.slot)
+		if m.report == nil && a.at.Equal(w.lostAt(m)) {
+			waits = w.holdOfSilence(m)
+		}
+		step.Holds = append(w.holdsOfAttempts(c), waits)
+		actions = append(actions, step)
+	}
+	return actions
 }
 
 // attempted counts the attempts to heal m in a row, and with them the newest replacements that came

@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +108,7 @@ func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 // healing goes by is readiness for traffic.
 func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	f := heals(3, "none").failing(1, "ready")
+	f.rec.Slots[1].AvailableBoot = "the one before"
 	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-group.DefaultInitialDelay + time.Second)
 	p := f.plan()
 	wantExecutes(t, p)
@@ -119,6 +118,82 @@ func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-group.DefaultInitialDelay)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	wantExecutes(t, heals(3, "none").failing(1, "traffic").plan())
+}
+
+// TestR2_WhatWillBeHealedIsPlanned with what it waits for, before its time is there; what a person
+// has to see to, what is spared, and what another step is planned for is not.
+func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
+	booted := func(f *fixture) {
+		f.failing(1, "ready").obs.Slots[1].Admission.AdmittedAt = f.now.Add(-10 * time.Second)
+		f.rec.Slots[1].AvailableBoot = "" // not ready since: its grace lasts
+	}
+	for name, c := range map[string]struct {
+		kind string
+		ill  func(*fixture)
+		want string // the holds of db-1; "": nothing is planned
+		why  string
+	}{
+		"just booted": {"none", booted, HoldHealDeferred, "heals: its check ready fails"},
+		"process just down": {"patroni", func(f *fixture) {
+			f.sick(1).rec.Slots[1].UnavailableSince, f.rec.Slots[1].AvailableSince = f.now, time.Time{}
+		}, HoldHealDeferred, "heals: its workload is down: no word from it"},
+		"silent":             {"none", func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, HoldUnknownHealth, "heals: its agent is silent"},
+		"stopped, and heard": {"none", func(f *fixture) { f.obs.Slots[1].Instance.Status = "stopped" }, HoldHealDeferred, "heals: the platform says stopped"},
+		"tried a moment ago": {"none", func(f *fixture) { booted(f.tried(1, 2, time.Second)) }, HoldHealDeferred + " " + HoldHealDeferred, "heals: its check ready fails"},
+		"tried too often":    {"none", func(f *fixture) { booted(f.tried(1, 5, time.Hour)) }, "", ""},
+		"excluded": {"none", func(f *fixture) {
+			booted(f)
+			f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, ExcludeFromHealing: true}}
+		}, "", ""},
+		"no healing": {"none", func(f *fixture) { booted(f); f.spec.AutoHealing = nil }, "", ""},
+		"well":       {"none", func(*fixture) {}, "", ""},
+	} {
+		f := heals(3, c.kind)
+		c.ill(f)
+		p := f.plan()
+		wantExecutes(t, p)
+		if c.want == "" {
+			if len(p.Actions) != 0 {
+				t.Errorf("%s: planned %+v", name, p.Actions)
+			}
+			continue
+		}
+		if len(p.Actions) != 1 {
+			t.Errorf("%s: planned %+v", name, p.Actions)
+			continue
+		}
+		a := p.Actions[0]
+		if a.Slot != "db-1" || a.Kind != operation.Restart || a.Actor != operation.ActorHealing || a.Why != c.why || strings.Join(holdNames(a), " ") != c.want {
+			t.Errorf("%s: planned %+v", name, a)
+		}
+		if h := a.Holds[len(a.Holds)-1]; !h.Until.After(f.now) || p.Wake.After(h.Until) {
+			t.Errorf("%s: held until %s, looked at again at %s", name, h.Until, p.Wake)
+		}
+	}
+}
+
+// TestR113_TheFirstHealthEndsTheGrace of a Boot, and of no other one. Which Boot that was outlasts the pass that
+// sees the member broken, since healing may have to wait.
+func TestR113_TheFirstHealthEndsTheGrace(t *testing.T) {
+	f := heals(3, "none")
+	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-time.Minute)
+	f.rec.Slots[1].AvailableBoot = ""
+	f.rec.Slots[1] = f.plan().Slots[1] // it is ready
+	f.failing(1, "ready")
+	p := f.plan()
+	wantExecutes(t, p, "RESTART db-1")
+	f.rec.Slots[1] = p.Slots[1]
+	wantExecutes(t, f.plan(), "RESTART db-1")
+	f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "the next one", "the next one"
+	wantExecutes(t, f.plan())
+
+	f = heals(3, "patroni").sick(1) // its process is down: that waits for its supervisor all the same
+	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-2 * time.Minute)
+	p = f.plan()
+	wantExecutes(t, p)
+	f.rec.Slots[1] = p.Slots[1]
+	f.rec.Slots[1].DownSince = f.now.Add(-unwellFor)
+	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
 // TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed, and a process that is down is, after
@@ -164,197 +239,6 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	f.rec.Operations = append(f.rec.Operations, op)
 	if facts := f.facts(op); !facts.Safe || facts.Unwanted != "" {
 		t.Errorf("unsafe: %q, unwanted: %q", facts.SafeReason, facts.Unwanted)
-	}
-}
-
-// TestR118_AttemptsWaitLongerAndEnd: doubled waits, then quarantine; a whole window of
-// health, or an operator, forgets them.
-// TestR118_AWindowOfHealthCountsThoughNobodyLooked: the pass that sees m broken may be the first one
-// after the window's end.
-func TestR118_AWindowOfHealthCountsThoughNobodyLooked(t *testing.T) {
-	for name, c := range map[string]struct {
-		lasted  time.Duration
-		boot    string
-		forgets bool
-	}{
-		"a whole window":           {time.Hour, "", true},
-		"less":                     {time.Hour - time.Second, "", false},
-		"the word of another boot": {time.Hour, "another", false},
-	} {
-		f := heals(3, "none").tried(1, 5, 2*time.Hour)
-		last := f.obs.Slots[1].Report.ReceivedAt
-		f.rec.Slots[1].AvailableSince = last.Add(-c.lasted)
-		f.rec.Slots[1].AvailableBoot = cmp.Or(c.boot, f.obs.Slots[1].Report.BootID)
-		f.sick(1)
-		p := f.plan()
-		if s := p.Slots[1]; !s.AvailableSince.IsZero() || (s.Heals == nil) != c.forgets {
-			t.Errorf("%s: available since %s, %+v", name, s.AvailableSince, s.Heals)
-		}
-	}
-}
-
-func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
-	f := heals(3, "none").stopped(1).tried(1, 2, 59*time.Second)
-	p := f.plan()
-	wantHeld(t, p, "db-1", HoldHealDeferred)
-	f.tried(1, 2, time.Minute)
-	wantExecutes(t, f.plan(), "RESTART db-1")
-	f.tried(1, 5, time.Hour)
-	wantExecutes(t, f.plan(), "RESTART db-1") // what is down is started twice as often
-	f.tried(1, 10, time.Hour)
-	p = f.plan()
-	wantHeld(t, p, "db-1", HoldQuarantined)
-	if s := p.Status.Instances[1]; s.State != "Quarantined" || s.Heals == nil || s.Heals.Attempts != 10 {
-		t.Errorf("%+v", s)
-	}
-	told := false
-	for _, c := range p.Status.Conditions {
-		told = told || c.Type == ConditionQuarantined && strings.Contains(c.Message, "db-1")
-	}
-	if !told {
-		t.Errorf("no condition names db-1: %+v", p.Status.Conditions)
-	}
-	p = f.asks("db-1", "r").plan()
-	wantExecutes(t, p, "RESTART db-1")
-	if _, ok := p.Begin(actionOf(t, p, "db-1"), 3, f.now); !ok || p.Slots[1].Heals != nil {
-		t.Errorf("an operator's restart leaves %+v", p.Slots[1].Heals)
-	}
-	f = heals(3, "none").tried(1, 5, time.Hour)
-	f.rec.Slots[1].AvailableSince = f.now.Add(-time.Hour + time.Second)
-	if p := f.plan(); p.Slots[1].Heals == nil {
-		t.Error("forgotten before the window is over")
-	}
-	f.rec.Slots[1].AvailableSince = f.now.Add(-time.Hour)
-	if p := f.plan(); p.Slots[1].Heals != nil {
-		t.Error("kept after a whole window of health")
-	}
-}
-
-// TestR115_TheLastRungIsAnotherCVM where the spec says so: for one that is gone, once
-// listings lack it for long enough, and after the restarts.
-func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
-	f := heals(3, "none").gone(1, goneFor)
-	wantHeld(t, f.plan(), "db-1", HoldInstanceMissing)
-	f.spec.AutoHealing.Replace = group.ReplaceAuto
-	p := f.plan()
-	wantExecutes(t, p, "REPLACE db-1")
-	if a := actionOf(t, p, "db-1"); a.VMUUID != "" || a.Incarnation != 1 || a.Actor != operation.ActorHealing {
-		t.Errorf("%+v", a)
-	}
-	wantExecutes(t, heals(3, "none").gone(1, goneFor).plan())
-	f.gone(1, goneFor-time.Second)
-	wantExecutes(t, f.plan())
-	fresh := heals(3, "none").gone(1, 0)
-	fresh.rec.Slots[1].MissedSince = time.Time{}
-	if p := fresh.plan(); !p.Slots[1].MissedSince.Equal(fresh.now) {
-		t.Error("not noted since when it is missed")
-	}
-	f = spent(0)
-	wantExecutes(t, f.plan(), "REPLACE db-1")
-	f.rec.Slots[1].Heals.Replacements = 1
-	wantHeld(t, f.plan(), "db-1", HoldQuarantined)
-}
-
-// TestR115_WhatMayNotBeReplacedIsStartedAgain: as often as where a person is to be asked, and then it is
-// left, and says so.
-func TestR115_WhatMayNotBeReplacedIsStartedAgain(t *testing.T) {
-	kept := spent(0)
-	kept.spec.PreservedState.Disk = "data"
-	wantExecutes(t, kept.plan(), "RESTART db-1")
-	kept.rec.Slots[1].Heals.Attempts = 10
-	wantHeld(t, kept.plan(), "db-1", HoldQuarantined)
-	if got := kept.plan().Status.Instances[1]; got.Slot != "db-1" || got.State != "Quarantined" {
-		t.Errorf("%s is %s", got.Slot, got.State)
-	}
-	beside := spent(0).failing(0, "ready")
-	if got := executes(beside.plan()); !slices.Contains(got, "RESTART db-1") {
-		t.Errorf("beside another one that is ill: %v", got)
-	}
-	beside.rec.Slots[1].Heals.Attempts = 10
-	wantHeld(t, beside.plan(), "db-1", HoldHealStorm)
-}
-
-// spent is a group whose db-1 is down and was restarted as often as it is, but for some of
-// them in vain; its spec lets healing replace.
-func spent(but int) *fixture {
-	f := heals(3, "none").stopped(1).tried(1, 5, time.Hour)
-	f.spec.AutoHealing.Replace = group.ReplaceAuto
-	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
-	f.rec.Slots[1].Heals.FailedDown = 5 - but
-	return f
-}
-
-// TestR115_OnlyRestartsThatFailedCostADisk: too few of them, and a CVM that runs, give none up; nor
-// does a Slot beside another one that is not well, or a fleet that is silent.
-func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
-	for name, edit := range map[string]func(f *fixture){
-		"it runs":                func(f *fixture) { f.obs.Slots[1].Instance.Status = "running" },
-		"another one is ill":     func(f *fixture) { f.failing(0, "ready") },
-		"others are down too":    func(f *fixture) { f.obs.Fleet = Fleet{Expected: 98, Heard: 98, Down: 2} },
-		"others are not heard":   func(f *fixture) { f.obs.Fleet = Fleet{Expected: 100, Heard: 98} },
-		"it speaks":              func(f *fixture) { f.obs.Slots[1].Report = healthyReport("db-1", f.now, "none", nil) },
-		"it is outdated":         func(f *fixture) { f.want("B") },
-		"the spec is to ask":     func(f *fixture) { f.spec.AutoHealing.Replace = group.ReplaceAsk },
-		"one restart too few":    func(f *fixture) { *f = *spent(1) },
-		"it was replaced lately": func(f *fixture) { f.rec.Slots[1].Heals.Replacements = 1 },
-	} {
-		f := spent(0)
-		edit(f)
-		for _, one := range executes(f.plan()) {
-			if strings.HasPrefix(one, "REPLACE") {
-				t.Errorf("%s: %s", name, one)
-			}
-		}
-	}
-}
-
-// TestR118_WhatEndsTheCountOfHeals: an operator's restart or replacement, and another Revision, which leaves
-// the replacements until it is reached. No drain does, no edit of checks, and no own env.
-func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
-	at := epoch
-	before := group.Heals{Attempts: 4, Services: 2, Replacements: 1, FailedDown: 3, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
-	replaced := group.Heals{Attempts: 1, Replacements: 1, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
-	for name, c := range map[string]struct {
-		a    Action
-		want *group.Heals
-	}{
-		"a drain":               {Action{Kind: operation.Drain, Actor: operation.ActorOperator}, &before},
-		"an operator's restart": {Action{Kind: operation.Restart, Actor: operation.ActorOperator}, nil},
-		"of a service":          {Action{Kind: operation.Restart, Actor: operation.ActorOperator, Service: "app"}, nil},
-		"a replacement":         {Action{Kind: operation.Replace, Actor: operation.ActorOperator}, nil},
-		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, ForEnv: true}, nil},
-		"an update":             {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart}, &replaced},
-		"an edit of checks":     {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRefresh}, &before},
-		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, ForEnv: true}, &before},
-		"a removal":             {Action{Kind: operation.Delete, Actor: operation.ActorScaling}, &before},
-	} {
-		h := before
-		rec := group.SlotRecord{Heals: &h}
-		noteHeal(&rec, c.a, at.Add(time.Hour))
-		if got := rec.Heals; (got == nil) != (c.want == nil) || got != nil && *got != *c.want || h != before {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
-	}
-	rec := group.SlotRecord{Heals: &group.Heals{Attempts: 4}}
-	if noteHeal(&rec, Action{Kind: operation.Update, Takes: group.ActionRestart}, at); rec.Heals != nil {
-		t.Errorf("never replaced, and kept %+v", rec.Heals)
-	}
-}
-
-// TestR115_AnOutageEndsTheCount of restarts that cost a disk, and not that of attempts.
-func TestR115_AnOutageEndsTheCount(t *testing.T) {
-	f := heals(3, "none").tried(1, 5, time.Minute)
-	f.rec.Slots[1].Heals.FailedDown = 5
-	before := *f.rec.Slots[1].Heals
-	if h := f.plan().Slots[1].Heals; h == nil || h.FailedDown != 0 || h.Attempts != 5 {
-		t.Errorf("kept %+v", h)
-	}
-	if *f.rec.Slots[1].Heals != before {
-		t.Error("the record that was read is changed")
-	}
-	f.obs.Slots[1].Report.Health = Unknown
-	if h := f.plan().Slots[1].Heals; h == nil || h.FailedDown != 5 {
-		t.Errorf("not ready, and kept %+v", h)
 	}
 }
 
@@ -503,100 +387,6 @@ func TestHealingIsCalledOffWhereItIsNotNeededAnyMore(t *testing.T) {
 	f.op(1, operation.Drained, heal)
 	if facts := f.facts(f.rec.Operations[0]); facts.Unwanted == "" {
 		t.Error("wanted though the slot is well")
-	}
-}
-
-// onService is a group whose spec names a service, and whose db-1 fails its check.
-func onService() *fixture {
-	f := heals(3, "none").failing(1, "ready")
-	f.spec.AutoHealing.Service = "app"
-	return f
-}
-
-// TestR115_AServiceGoesBeforeItsCVM where the agent speaks and says what is wrong; twice, and
-// then the CVM.
-func TestR115_AServiceGoesBeforeItsCVM(t *testing.T) {
-	f := onService()
-	p := f.plan()
-	wantExecutes(t, p, "RESTART db-1")
-	a := actionOf(t, p, "db-1")
-	op, ok := p.Begin(a, 3, f.now)
-	if !ok || a.Service != "app" || op.Service != "app" || op.Actor != operation.ActorHealing || op.To != f.spec.Revision() {
-		t.Fatalf("%+v, %t", op, ok)
-	}
-	if h := p.Slots[1].Heals; h == nil || h.Services != 1 || h.Attempts != 0 {
-		t.Errorf("attempts %+v", h)
-	}
-	for name, c := range map[string]struct {
-		edit func(f *fixture)
-		want string
-	}{
-		"once before":             {func(f *fixture) { f.served(1, 1) }, "app"},
-		"twice before":            {func(f *fixture) { f.served(1, 2) }, ""},
-		"its CVM was restarted":   {func(f *fixture) { f.tried(1, 1, time.Hour) }, ""},
-		"the agent cannot":        {func(f *fixture) { f.served(1, 1); f.refusedService(1) }, ""},
-		"its CVM stopped":         {func(f *fixture) { f.stopped(1) }, ""},
-		"its agent is silent":     {func(f *fixture) { f.silent(1, f.now.Add(-6*time.Minute)) }, ""},
-		"the spec names none":     {func(f *fixture) { f.spec.AutoHealing.Service = "" }, ""},
-		"an operator asks for it": {func(f *fixture) { f.asks("db-1", "r") }, ""},
-	} {
-		f := onService()
-		c.edit(f)
-		if a := actionOf(t, f.plan(), "db-1"); !a.Execute || a.Kind != operation.Restart || a.Service != c.want {
-			t.Errorf("%s: %+v", name, a)
-		}
-	}
-}
-
-// served notes restarts of the service of ordinal i, an hour ago.
-func (f *fixture) served(i, n int) *fixture {
-	f.rec.Slots[i].Heals = &group.Heals{Services: n, LastAt: f.now.Add(-time.Hour), LastKind: "RESTART", LastWhy: "it was down"}
-	return f
-}
-
-// refusedService: the agent of ordinal i could not restart the service, in this outage.
-func (f *fixture) refusedService(i int) {
-	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
-	f.op(i, operation.Failed, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.Service, op.Cause = operation.Restart, operation.ActorHealing, "", "app", operation.CauseService
-		op.EndedAt = f.now.Add(-time.Hour)
-	})
-}
-
-// TestR119_AStormDoesNotHoldWhatIsDown: to start a process that is down takes nothing away;
-// to restart one that merely fails its check may.
-func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
-	f := onService().failing(2, "ready")
-	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
-	f = heals(3, "patroni").sick(1).sick(2)
-	f.spec.AutoHealing.Service = "app"
-	for _, i := range []int{1, 2} {
-		f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
-		f.rec.Slots[i].DownSince = f.now.Add(-unwellFor)
-	}
-	p := f.plan()
-	wantExecutes(t, p, "RESTART db-2") // voters one after the other
-	if a := actionOf(t, p, "db-2"); a.Service != "app" {
-		t.Errorf("%+v", a)
-	}
-	f.spec.AutoHealing.Service = ""
-	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
-}
-
-// TestR70_AServicesRestartGoesOn: what was begun is not planned anew by its own count, but
-// where its CVM went down meanwhile.
-func TestR70_AServicesRestartGoesOn(t *testing.T) {
-	f := onService().served(1, 2)
-	f.op(1, operation.Draining, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.Service, op.To = operation.Restart, operation.ActorHealing, "", "app", f.spec.Revision()
-	})
-	op := f.rec.Operations[0]
-	if got := f.facts(op); got.Unwanted != "" || got.Limits.Service != serviceWithin {
-		t.Errorf("unwanted %q, within %s", got.Unwanted, got.Limits.Service)
-	}
-	f.stopped(1)
-	if got := f.facts(op); !strings.Contains(got.Unwanted, "its CVM") {
-		t.Errorf("unwanted %q", got.Unwanted)
 	}
 }
 

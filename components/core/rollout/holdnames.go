@@ -112,7 +112,8 @@ const (
 	HoldReplaceInProgress = "replace_in_progress"
 	// HoldQuarantined: as many attempts to heal it as are made came to nothing (R118).
 	HoldQuarantined = "quarantined"
-	// HoldHealDeferred: the next attempt to heal it follows after a wait (R118).
+	// HoldHealDeferred: the first attempt to heal it follows when what it has lasted (R113), the next
+	// one after a wait (R118).
 	HoldHealDeferred = "heal_deferred"
 	// HoldHealInProgress: as many as may be at a time are healed (R117).
 	HoldHealInProgress = "heal_in_progress"

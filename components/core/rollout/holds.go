@@ -245,8 +245,8 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	if c.service != "" && c.actor == operation.ActorOperator && !m.speaks {
 		return []Hold{hold(HoldUnknownHealth, "%s is silent, and hears no order to restart service %s; ask for a restart of its CVM: cadre instance restart %s", m.slot, c.service, m.slot)}
 	}
-	if until := w.lostAt(m); r == nil && c.broken == whole && !m.ready && m.open == nil {
-		return []Hold{holdUntil(until, HoldUnknownHealth, "%s is silent; it counts as lost at %s", m.slot, until.UTC().Format(time.TimeOnly))}
+	if r == nil && c.broken == whole && !m.ready && m.open == nil {
+		return []Hold{w.holdOfSilence(m)}
 	}
 	if r == nil {
 		return nil
@@ -260,6 +260,11 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 		holds = append(holds, holdUntil(until, HoldRecovering, "%s is recovering: %s", m.slot, r.Busy[0]))
 	}
 	return holds
+}
+
+func (w *world) holdOfSilence(m *member) Hold {
+	until := w.lostAt(m)
+	return holdUntil(until, HoldUnknownHealth, "%s is silent; it counts as lost at %s", m.slot, until.UTC().Format(time.TimeOnly))
 }
 
 // holdsOfDriver asks the workload whether m may be stopped. A fix of an unavailable

@@ -59,7 +59,7 @@ func TestR87_MeasuredRecoveryProlongsPatience(t *testing.T) {
 		{nil, says}, {[]int{60, 30}, says}, {[]int{30, 240, 60}, 8 * time.Minute}, {[]int{7200}, 4 * says},
 	} {
 		f := heals(3, "none").failing(1, "ready")
-		f.rec.Slots[1].RecoveriesSec = c.took
+		f.rec.Slots[1].RecoveriesSec, f.rec.Slots[1].AvailableBoot = c.took, "the one before"
 		f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-c.want + time.Second)
 		wantExecutes(t, f.plan())
 		f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-c.want)

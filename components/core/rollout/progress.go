@@ -74,16 +74,8 @@ func (w *world) trackRollout() {
 func (w *world) excluded() (slots, by string) {
 	var names []string
 	for _, m := range w.members {
-		own, field := w.spec.Instance(m.ordinal), ""
-		switch {
-		case m.observed == w.target || m.ordinal < w.spec.UpdatePolicy.Partition:
-		case own.ExcludeFromRollout:
-			field = "exclude_from_rollout"
-		case own.PinnedRevision != "":
-			field = "pinned_revision"
-		}
-		if field != "" {
-			names, by = append(names, m.slot), cmp.Or(by, field)
+		if kept := w.spec.KeptBy(m.ordinal); kept != "" && kept != group.KeptByPartition && m.observed != w.target {
+			names, by = append(names, m.slot), cmp.Or(by, kept)
 		}
 	}
 	return strings.Join(names, ", "), by
@@ -132,7 +124,7 @@ func (w *world) forgive() {
 // startRollout takes the record over or begins one for a new target (R5, R105).
 func (w *world) startRollout() {
 	old := w.rec.Rollout
-	if old != nil && old.To == w.target {
+	if old != nil && w.goesOn(old) {
 		r := *old
 		w.rollout = &r
 		return
@@ -156,6 +148,13 @@ func (w *world) startRollout() {
 		m.past = nil // steps of another rollout are no evidence about this one
 	}
 	w.retally()
+}
+
+// goesOn: the newest rollout leads where the spec does. One that was superseded, and is the newest all
+// the same, was so by the end of its group: a group that is made anew under its name begins its own,
+// which inherits no clock, no verdict and no evidence.
+func (w *world) goesOn(r *operation.Rollout) bool {
+	return r.To == w.target && r.State != operation.SupersededState
 }
 
 func ended(s operation.RolloutState) bool {

@@ -37,6 +37,24 @@ func TestR88_AnArrivalRestartsIt(t *testing.T) {
 	}
 }
 
+func TestR88_APauseStopsIt(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.rec.Rollout.ProgressAt = f.now.Add(-29 * time.Minute)
+	f.obs.Paused = true
+	for range 3 {
+		p := f.plan()
+		if p.Rollout.State != operation.PausedState || p.Rollout.Verdict != nil {
+			t.Fatalf("state %s, verdict %+v", p.Rollout.State, p.Rollout.Verdict)
+		}
+		f.rec.Rollout = p.Rollout
+		f.rec.Rollout.ProgressAt = f.rec.Rollout.ProgressAt.Add(-24 * time.Hour) // a day passes
+	}
+	f.obs.Paused = false
+	if p := f.plan(); p.Rollout.State != operation.Running {
+		t.Errorf("state %s: the pause counts", p.Rollout.State)
+	}
+}
+
 func TestR88_AResumeRestartsIt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.rec.Rollout.ProgressAt = f.now.Add(-2 * time.Hour)

@@ -138,76 +138,76 @@ func (m *member) since() time.Time {
 }
 
 // stateWord is one word for people.
-func (w *world) stateWord(m *member) string {
+func (w *world) stateWord(m *member) group.SlotState {
 	if m.open != nil {
 		return m.stepWord()
 	}
 	last := m.last()
 	switch {
 	case m.missing():
-		return "Missing"
+		return group.SlotMissing
 	case m.vanished() && w.obs.Complete():
-		return "Vanished"
+		return group.SlotVanished
 	case m.condemned:
-		return "Condemned"
+		return group.SlotCondemned
 	case w.ejected(m):
-		return "OutOfSet"
+		return group.SlotOutOfSet
 	case w.quarantined(m):
-		return "Quarantined"
+		return group.SlotQuarantined
 	case m.available:
-		return "Available"
+		return group.SlotAvailable
 	case m.ready:
-		return "Settling"
+		return group.SlotSettling
 	case last != nil && last.Phase == operation.Failed:
-		return "Failed"
+		return group.SlotFailed
 	case m.seen.Instance != nil && m.seen.Instance.Running() && !m.admitted():
-		return "Booting"
+		return group.SlotBooting
 	}
-	return "Unavailable"
+	return group.SlotUnavailable
 }
 
 // stepWord is one word for the step that m is in.
-func (m *member) stepWord() string {
+func (m *member) stepWord() group.SlotState {
 	if m.notDrained() {
-		return "NotDrained"
+		return group.SlotNotDrained
 	}
 	return phaseWord(*m.open)
 }
 
-func phaseWord(op operation.Operation) string {
+func phaseWord(op operation.Operation) group.SlotState {
 	switch op.Phase {
 	case operation.Recorded, "":
-		return "Pending"
+		return group.SlotPending
 	case operation.Draining:
-		return "Draining"
+		return group.SlotDraining
 	case operation.Drained:
 		if op.Refresh {
-			return "Refreshing" // it serves all the while
+			return group.SlotRefreshing // it serves all the while
 		}
-		return "Drained"
+		return group.SlotDrained
 	case operation.Acting:
-		return map[operation.Kind]string{
-			operation.Create: "Creating", operation.Update: "Updating", operation.Restart: "Restarting", operation.Delete: "Deleting",
-			operation.Replace: "Replacing",
+		return map[operation.Kind]group.SlotState{
+			operation.Create: group.SlotCreating, operation.Update: group.SlotUpdating, operation.Restart: group.SlotRestarting, operation.Delete: group.SlotDeleting,
+			operation.Replace: group.SlotReplacing,
 		}[op.Kind]
 	case operation.Booting:
 		if op.Kind == operation.Delete {
-			return "Deleting"
+			return group.SlotDeleting
 		}
 		if op.Refresh {
-			return "Refreshing"
+			return group.SlotRefreshing
 		}
 		if op.Service != "" {
-			return "Restarting"
+			return group.SlotRestarting
 		}
-		return "Booting"
+		return group.SlotBooting
 	case operation.Joining:
-		return "Joining"
+		return group.SlotJoining
 	case operation.Settling:
-		return "Settling"
+		return group.SlotSettling
 	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
 	}
-	return "Unavailable"
+	return group.SlotUnavailable
 }
 
 // conditions keep their Since while neither their status nor their reason changes.

@@ -62,7 +62,9 @@ func timeEvents() []event {
 			return nil
 		}},
 		{"until SLOT is WORD", func(s *story, arg []string) error {
-			if !s.until(limit, func() bool { return s.instance(arg[0]).State == arg[1] || s.instance(arg[0]).Phase == arg[1] }) {
+			if !s.until(limit, func() bool {
+				return s.instance(arg[0]).State == group.SlotState(arg[1]) || s.instance(arg[0]).Phase == arg[1]
+			}) {
 				return fmt.Errorf("%s is %s after %s: %s", arg[0], s.instance(arg[0]).State, limit, s.named(s.c.plan.Message))
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -93,12 +94,12 @@ func stateExpectations() []event {
 			return nil
 		}},
 		{"SLOT is not WORD", func(s *story, arg []string) error {
-			if s.instance(arg[0]).State == arg[1] {
+			if s.instance(arg[0]).State == group.SlotState(arg[1]) {
 				return errors.New("it is")
 			}
 			return nil
 		}},
-		{"SLOT is WORD", func(s *story, arg []string) error { return want(s.instance(arg[0]).State, arg[1]) }},
+		{"SLOT is WORD", func(s *story, arg []string) error { return want(string(s.instance(arg[0]).State), arg[1]) }},
 		{"SLOT leads", func(s *story, arg []string) error { return want(s.w.leader, arg[0]) }},
 		{"nobody leads", func(s *story, _ []string) error { return want(s.w.leader, "") }},
 		{"the last operation of SLOT is WORD", func(s *story, arg []string) error { return want(string(s.last(arg[0]).Phase), arg[1]) }},

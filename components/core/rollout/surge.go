@@ -20,68 +20,93 @@ import (
 // is asked for by name.
 func (w *world) extras() []int {
 	limit := group.MaxSurge(w.spec)
-	r := w.rec.Rollout
-	if limit == 0 || r == nil {
+	if limit == 0 || w.rec.Rollout == nil {
 		return nil
 	}
-	// What a newer spec finds is of use to the rollout that begins with it.
-	current := r.To == w.target
-	over := w.spec.UpdatePolicy.Type == group.Opportunistic || current && (r.State == operation.Complete || r.State == operation.PartitionReached)
 	named := w.wantedByName()
-	if over && named == 0 {
+	if named == 0 && w.surgeOver() {
 		return nil
 	}
-	// have holds the ordinals with an extra Slot, and whether that has a CVM or a step.
-	taken, have := map[int]bool{}, map[int]bool{}
-	waits, lost := 0, 0
+	there := w.beyond()
+	first := 0
+	if all := w.spec.Ordinals(); len(all) > 0 {
+		first = all[len(all)-1] + 1
+	}
+	end := min(first+limit+len(there.taken), group.MaxReplicas)
+	var out []int
+	for n := first; n < end && len(out) < limit; n++ {
+		if there.extra[n] {
+			out = append(out, n)
+		}
+	}
+	most := min(w.extrasOfUse(named), limit-there.lost)
+	for n := first; n < end && len(out) < most; n++ {
+		if !there.extra[n] && !there.taken[n] {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// surgeOver: what extra members are made for without being asked for by name is done, or is not
+// to be done by itself.
+func (w *world) surgeOver() bool {
+	r := w.rec.Rollout
+	// What a newer spec finds is of use to the rollout that begins with it.
+	ended := r.To == w.target && (r.State == operation.Complete || r.State == operation.PartitionReached)
+	return ended || w.spec.UpdatePolicy.Type == group.Opportunistic
+}
+
+// extrasOfUse is how many extra members have Slots to stand in for: those that wait for their
+// update, and those that are asked for by name.
+func (w *world) extrasOfUse(named int) int {
+	n := named
+	if r := w.rec.Rollout; r.To == w.target && r.State == operation.Running && !w.surgeWaits() {
+		for i := range w.rec.Slots {
+			if one := &w.rec.Slots[i]; w.ofGroup(one) && w.spec.HasOrdinal(one.Ordinal) && w.waitsAtWork(one) {
+				n++
+			}
+		}
+	}
+	if n == 1 && w.spec.Replicas == 1 && group.HasVoters(w.spec) {
+		return 2 // of two voters none can be spared
+	}
+	return n
+}
+
+// beyond is what stands at ordinals that the spec does not name.
+type beyond struct {
+	// extra holds the ordinals with an extra Slot, and whether that has a CVM or a step.
+	extra map[int]bool
+	// taken are the ordinals where none can be: somebody else is there.
+	taken map[int]bool
+	// lost is how many of them are what is left of an extra Slot: it goes before another one comes.
+	lost int
+}
+
+func (w *world) beyond() beyond {
+	out := beyond{extra: map[int]bool{}, taken: map[int]bool{}}
 	for i := range w.rec.Slots {
 		one := &w.rec.Slots[i]
 		switch {
-		case one.Group != w.spec.Name && one.Group != "":
-		case w.spec.HasOrdinal(one.Ordinal):
-			if w.waitsAtWork(one) {
-				waits++
+		case !w.ofGroup(one) || w.spec.HasOrdinal(one.Ordinal):
+		case one.Extra && !w.extraLost(one):
+			out.extra[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
+		default: // without the mark it was scaled in: it has data of its own
+			out.taken[one.Ordinal] = true
+			if one.Extra {
+				out.lost++
 			}
-		case one.Extra && w.extraLost(one):
-			taken[one.Ordinal] = true
-			lost++ // what is left of it goes before another one comes
-		case one.Extra:
-			have[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
-		default:
-			taken[one.Ordinal] = true // scaled in: it has data of its own
 		}
 	}
 	for i := range w.obs.Slots {
 		// A CVM whose record is lost is nobody's to take for an extra one.
 		o := &w.obs.Slots[i]
-		if _, extra := have[o.Ordinal]; o.Instance != nil && !extra && !w.spec.HasOrdinal(o.Ordinal) {
-			taken[o.Ordinal] = true
+		if _, extra := out.extra[o.Ordinal]; o.Instance != nil && !extra && !w.spec.HasOrdinal(o.Ordinal) {
+			out.taken[o.Ordinal] = true
 		}
 	}
-	left := named
-	if current && r.State == operation.Running && !w.surgeWaits() {
-		left += waits
-	}
-	if left == 1 && w.spec.Replicas == 1 && group.HasVoters(w.spec) {
-		left = 2 // of two voters none can be spared
-	}
-	first := 0
-	if all := w.spec.Ordinals(); len(all) > 0 {
-		first = all[len(all)-1] + 1
-	}
-	end := min(first+limit+len(taken), group.MaxReplicas)
-	var out []int
-	for n := first; n < end && len(out) < limit; n++ {
-		if have[n] {
-			out = append(out, n)
-		}
-	}
-	for n := first; n < end && len(out) < min(left, limit-lost); n++ {
-		if !have[n] && !taken[n] {
-			out = append(out, n)
-		}
-	}
-	slices.Sort(out)
 	return out
 }
 
@@ -144,10 +169,9 @@ func (w *world) leaderAsked(r *group.SlotRecord) bool {
 // stepOf is what the rollout's step of a Slot costs, by its record and what is seen of it: before
 // who the members are is settled. ActionNone: there is no step. One that nothing is known of boots.
 func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
-	own := w.spec.Instance(r.Ordinal)
-	to := w.pinOrTarget(r.Ordinal)
+	by, to := w.spec.KeptBy(r.Ordinal), w.pinOrTarget(r.Ordinal)
 	_, known := w.rec.Revisions[to]
-	kept := !w.spec.HasOrdinal(r.Ordinal) || r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout || to != w.target && !known
+	kept := !w.spec.HasOrdinal(r.Ordinal) || by == group.KeptByPartition || by == group.KeptByExclusion || to != w.target && !known
 	env := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv
 	if kept || r.Assigned == "" || r.Assigned == to && !env {
 		return group.ActionNone

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 )
@@ -345,7 +346,7 @@ func TestWhatAStepIsCalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   func(*operation.Operation)
 		at   operation.Phase
-		want string
+		want group.SlotState
 	}{
 		"a drain":              {nil, operation.Draining, "Draining"},
 		"drained":              {nil, operation.Drained, "Drained"},

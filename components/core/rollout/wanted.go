@@ -27,7 +27,7 @@ func (w *world) decideWanted() {
 }
 
 func (w *world) wanted(m *member) want {
-	making := m.missing() || m.open != nil && m.open.Kind == operation.Create
+	by, making := w.spec.KeptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
 	switch {
 	case m.condemned && w.obs.Deletion != nil:
 		return want{why: "the group is being deleted"}
@@ -35,11 +35,11 @@ func (w *world) wanted(m *member) want {
 		return want{why: "the rollout that it was made for is over"}
 	case m.condemned:
 		return want{why: w.whyCondemned(m)}
-	case m.ordinal < w.spec.UpdatePolicy.Partition:
+	case by == group.KeptByPartition:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
-	case w.spec.Instance(m.ordinal).ExcludeFromRollout:
+	case by == group.KeptByExclusion:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
-	case w.spec.Instance(m.ordinal).PinnedRevision != "":
+	case by == group.KeptByPin:
 		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)
 	case making && w.stableKnown() && !w.tally.proven && w.stable != w.target:
 		return want{revision: w.stable, why: "the stable revision: no slot has proven the target yet"}

@@ -161,9 +161,17 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	return w
 }
 
-// nextGeneration counts accepted edits that changed the target or the size.
+// nextGeneration counts accepted edits that changed the target or the size. A group that was deleted
+// and made anew counts on from its rollouts of before, which are kept: by their generation the newest
+// one is known, and their ids are taken.
 func (w *world) nextGeneration() uint64 {
 	s := w.rec.Status
+	if r := w.rec.Rollout; r != nil && s.Generation == 0 {
+		if w.goesOn(r) {
+			return max(r.Generation, 1)
+		}
+		return r.Generation + 1
+	}
 	if s.Target == w.target && s.Replicas == w.spec.Replicas {
 		return max(s.Generation, 1)
 	}
@@ -209,7 +217,7 @@ func (w *world) joinSlots() {
 		at(ordinal)
 	}
 	for i := range w.rec.Slots {
-		if r := &w.rec.Slots[i]; r.Group == w.spec.Name || r.Group == "" {
+		if r := &w.rec.Slots[i]; w.ofGroup(r) {
 			m := at(r.Ordinal)
 			m.record, m.wasAvailableAt, m.boundBefore = *r, r.WasAvailableAt, r.VMUUID
 			m.policed = w.rec.Policies[m.slot].InstanceID
@@ -227,6 +235,9 @@ func (w *world) joinSlots() {
 		m.record.Extra = m.extra // one that the group grew over stays
 	}
 }
+
+// ofGroup: the record is of this group's Slot.
+func (w *world) ofGroup(r *group.SlotRecord) bool { return r.Group == w.spec.Name || r.Group == "" }
 
 // recorded orders Operations as they were recorded: by Term and number, never by a clock, since
 // leaders' clocks differ. Each rollout counts anew, also those that are none of its steps, whose ids

@@ -82,7 +82,7 @@ func follower(ctx context.Context, t *testing.T, c *client.Client) group.Instanc
 }
 
 // awaitState follows the database until a Slot is in a state.
-func awaitState(ctx context.Context, t *testing.T, c *client.Client, slot, state string) {
+func awaitState(ctx context.Context, t *testing.T, c *client.Client, slot string, state group.SlotState) {
 	t.Helper()
 	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

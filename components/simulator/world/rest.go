@@ -48,7 +48,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	if g.Healing != plan.Unhealed {
 		delay := 10
 		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: g.Healing}
-		if g.Service {
+		if g.Service && group.HasDriver(s) { // else nobody says that it is down, and the spec is refused
 			s.AutoHealing.Service = m.Group
 		}
 	}

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -241,6 +245,46 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	for extra := range documented {
 		t.Errorf("docs/openapi-agent.yaml has %s, which does not exist", extra)
+	}
+}
+
+// TestCodesAreDocumented keeps the Error enum of docs/openapi-agent.yaml and the codes that
+// the handlers answer equal. A code is a literal of nothing but capitals, or the code of the
+// answer that is one.
+func TestCodesAreDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../../../docs/openapi-agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(data), "\n    Error:\n")
+	enum, _, closed := strings.Cut(after, "\n        message:")
+	if !found || !closed {
+		t.Fatal("docs/openapi-agent.yaml has no schema Error with code and message")
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile(`(?m)^ +- (\w+)$`).FindAllStringSubmatch(enum, -1) {
+		documented = append(documented, m[1])
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := regexp.MustCompile(`"([A-Z]+(?:_[A-Z]+)+)"|\{"code":"([A-Z_]+)"`)
+	answered := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range code.FindAllStringSubmatch(string(text), -1) {
+			answered[m[1]+m[2]] = true
+		}
+	}
+	if want := slices.Sorted(maps.Keys(answered)); len(want) == 0 || !slices.Equal(documented, want) {
+		t.Errorf("docs/openapi-agent.yaml has the codes\n%q, the handlers answer\n%q", documented, want)
 	}
 }
 

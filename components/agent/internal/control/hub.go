@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type Hub struct {
 
 	mu              sync.Mutex
 	desiredVersion  uint64                // guarded by mu
+	desiredSum      uint64                // guarded by mu; of one version the higher one is newer
 	desiredTerm     uint64                // guarded by mu
 	peersTerm       uint64                // guarded by mu; of the map in force
 	peersVersion    uint64                // guarded by mu; of the map in force
@@ -97,8 +99,8 @@ var errOlder = errors.New("its records are older than what was seen of them")
 
 // acceptDesired takes d if it is newer and of no older records. Terms and numbers that
 // grow with the records order, never times: two leaders' clocks may differ by minutes.
-// The (Term, version) pair tells what is newer: a restored store may count versions from
-// a lower number again.
+// Term, version and sum in this order tell what is newer: a restored store may count versions
+// from a lower number again.
 func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) error {
 	if d.GetVersion() == 0 {
 		return nil // this coordinator does not know yet
@@ -108,11 +110,11 @@ func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) error {
 	if !h.term.obey(mark{Term: d.GetTerm(), State: d.GetState()}) {
 		return errOlder
 	}
-	newer := d.GetTerm() > h.desiredTerm || d.GetTerm() == h.desiredTerm && d.GetVersion() > h.desiredVersion
+	newer := cmp.Or(cmp.Compare(d.GetTerm(), h.desiredTerm), cmp.Compare(d.GetVersion(), h.desiredVersion), cmp.Compare(d.GetIndexSum(), h.desiredSum)) > 0
 	if h.desiredVersion != 0 && !newer {
 		return nil
 	}
-	h.desiredTerm, h.desiredVersion = d.GetTerm(), d.GetVersion()
+	h.desiredTerm, h.desiredVersion, h.desiredSum = d.GetTerm(), d.GetVersion(), d.GetIndexSum()
 	before, _ := h.desired.Get()
 	log := h.cfg.Log.Debug
 	if asksOther(before, d) {
@@ -163,11 +165,11 @@ func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*control
 	return nil
 }
 
-// known returns the term and version of the desired state that we have.
-func (h *Hub) known() (term, desired uint64) {
+// known names the desired state that we have, for who may have a newer one.
+func (h *Hub) known() *controlv1.GetDesiredRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.desiredTerm, h.desiredVersion
+	return &controlv1.GetDesiredRequest{KnownTerm: h.desiredTerm, KnownVersion: h.desiredVersion, KnownIndexSum: h.desiredSum}
 }
 
 // wake makes every session fetch: whoever woke us need not be the one that

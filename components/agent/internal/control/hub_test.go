@@ -59,6 +59,21 @@ func TestNewestDesiredStateWins(t *testing.T) {
 	}
 }
 
+// TestOneVersionMayBeTakenTwice: a coordinator saw the newest record before an earlier one. Another one
+// that still lacks it takes nothing back.
+func TestOneVersionMayBeTakenTwice(t *testing.T) {
+	h := newHub(t, t.TempDir())
+	for _, c := range []struct{ sum, epoch, want uint64 }{{100, 1, 1}, {120, 2, 2}, {120, 3, 2}, {100, 1, 2}} {
+		take(t, h, &controlv1.Desired{Term: 3, Version: 60, IndexSum: c.sum, PolicyEpoch: c.epoch})
+		if got, _ := h.Desired().Get(); got.GetPolicyEpoch() != c.want {
+			t.Errorf("epoch %d after one of sum %d, want %d", got.GetPolicyEpoch(), c.sum, c.want)
+		}
+	}
+	if got := h.known(); got.GetKnownIndexSum() != 120 || got.GetKnownVersion() != 60 || got.GetKnownTerm() != 3 {
+		t.Errorf("known: %v", got)
+	}
+}
+
 func TestOnlyNewsIsLogged(t *testing.T) {
 	drain := func(attempt uint32) *controlv1.OperationOrder {
 		return &controlv1.OperationOrder{OperationId: "op", Verb: controlv1.Verb_VERB_DRAIN, Attempt: attempt}

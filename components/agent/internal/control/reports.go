@@ -170,7 +170,7 @@ func (s *session) report(ctx context.Context, next told) error {
 		s.told = next
 	}
 	s.hub.term.note(answer.GetTerm())
-	if _, desired := s.hub.known(); answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > s.mapVersion() {
+	if answer.GetDesiredVersion() > s.hub.known().GetKnownVersion() || answer.GetPeersVersion() > s.mapVersion() {
 		s.again()
 	}
 	return nil

@@ -136,8 +136,7 @@ func (s *session) fetchLoop(ctx context.Context) {
 func (s *session) fetchNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	term, desired := s.hub.known()
-	d, errDesired := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired, KnownTerm: term}, grpc.MaxCallRecvMsgSize(messageLimit))
+	d, errDesired := s.client.GetDesired(ctx, s.hub.known(), grpc.MaxCallRecvMsgSize(messageLimit))
 	s.note(ctx, "get desired state", errDesired)
 	if errDesired == nil {
 		errDesired = s.hub.acceptDesired(s.peer, d.GetDesired()) // a coordinator that is behind is asked again soon

@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"cadre.dev/core/group"
 )
 
 // consul drives a Consul server of this CVM through its own HTTP port. Servers
 // are named (node_name) as their Slots.
-//
-// Settings:
-//
-//	http_addr   address of the server's HTTP port, default 127.0.0.1:8500.
-//	token_file  file with a token that has operator = "write" and node_prefix "" = "read";
-//	            read for each call.
 type consul struct {
 	self      string
 	base      string
@@ -35,22 +30,11 @@ var _ Driver = (*consul)(nil)
 // consulTrailing is autopilot's MaxTrailingLogs: as close as it wants a voter.
 const consulTrailing = 250
 
-func newConsul(cfg Config) (Driver, error) {
-	c := &consul{
-		self: cfg.Self, base: "http://127.0.0.1:8500",
-		tokenFile: cfg.Settings["token_file"], client: newRESTClient(), members: cfg.Members,
+func newConsul(cfg Config, settings group.SettingValues) *consul {
+	return &consul{
+		self: cfg.Self, base: "http://" + settings["http_addr"],
+		tokenFile: settings["token_file"], client: newRESTClient(), members: cfg.Members,
 	}
-	err := refuseUnknown(cfg, "http_addr", "token_file")
-	if addr := cfg.Settings["http_addr"]; addr != "" {
-		c.base = "http://" + addr
-		if u, urlErr := url.Parse(c.base); urlErr != nil || u.Host != addr || u.Port() == "" {
-			err = errors.Join(err, fmt.Errorf("workload setting http_addr: %q is not host:port", addr))
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 // Observe reads the server's own raft state, the raft configuration and

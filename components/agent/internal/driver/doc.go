@@ -2,8 +2,8 @@
 // member has, whether it has caught up, how leadership is handed over. A driver
 // reports facts; the leader's planner decides.
 //
-// Drivers: none, patroni, consul, etcd. Each file states the settings it knows
-// (group.Workload.Settings); an unknown setting is refused.
+// Drivers: none, patroni, consul, etcd. The settings of each are in a table of
+// cadre.dev/core/group, by which specs were judged before they came here.
 //
 // Forcing calls (failover, force-new-cluster, take-over) do not exist here.
 package driver

@@ -8,8 +8,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
+
+	"cadre.dev/core/group"
 )
 
 // Role of the member in its workload's own cluster.
@@ -164,17 +165,21 @@ func New(cfg Config) (Driver, error) {
 	if !cfg.Local.IsValid() {
 		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
+	settings, err := group.Workload{Kind: cfg.Kind, Settings: cfg.Settings}.ReadSettings()
+	if err != nil {
+		return nil, err
+	}
 	switch cfg.Kind {
-	case "", "none":
-		return newNone(cfg)
-	case "patroni":
-		return newPatroni(cfg)
-	case "consul":
-		return newConsul(cfg)
-	case "etcd":
-		return newEtcd(cfg)
+	case "", group.WorkloadNone:
+		return none{self: cfg.Self}, nil
+	case group.WorkloadPatroni:
+		return newPatroni(cfg, settings), nil
+	case group.WorkloadConsul:
+		return newConsul(cfg, settings), nil
+	case group.WorkloadEtcd:
+		return newEtcd(cfg, settings)
 	default:
-		return nil, fmt.Errorf("workload kind %q is not known; use none, patroni, consul or etcd", cfg.Kind)
+		return nil, fmt.Errorf("workload kind %q has no driver in this agent", cfg.Kind)
 	}
 }
 
@@ -201,21 +206,6 @@ func Close(d Driver) {
 	if c, ok := d.(interface{ close() }); ok {
 		c.close()
 	}
-}
-
-// refuseUnknown names every setting that the driver does not know.
-func refuseUnknown(cfg Config, known ...string) error {
-	var unknown []string
-	for _, name := range slices.Sorted(maps.Keys(cfg.Settings)) {
-		if !slices.Contains(known, name) {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	return fmt.Errorf("workload %q: settings %s are not known; it has %s",
-		cfg.Kind, strings.Join(unknown, ", "), strings.Join(known, ", "))
 }
 
 // poll calls f at once and then every interval until it reports done, fails, or

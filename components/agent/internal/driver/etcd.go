@@ -4,27 +4,22 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"cadre.dev/core/group"
 )
 
 // etcd drives an etcd 3.4 to 3.6 member through its own client port. Members are
 // named as their Slots.
-//
-// Settings:
-//
-//	client_port  client port on every member, default 2379.
-//	ca_file, cert_file, key_file  TLS of the client port; all three or none.
 type etcd struct {
 	self  string
 	vip   func(string) (netip.Addr, bool)
@@ -40,35 +35,23 @@ var _ Driver = (*etcd)(nil)
 // etcdProbeKey is read, never written: the read's linearizability is what counts.
 const etcdProbeKey = "cadre/probe"
 
-func newEtcd(cfg Config) (Driver, error) {
-	e := &etcd{self: cfg.Self, vip: cfg.VIP, slotAt: cfg.SlotAt, port: 2379}
-	err := refuseUnknown(cfg, "client_port", "ca_file", "cert_file", "key_file")
-	if s := cfg.Settings["client_port"]; s != "" {
-		n, portErr := strconv.ParseUint(s, 10, 16)
-		if portErr != nil || n == 0 {
-			err = errors.Join(err, fmt.Errorf("workload setting client_port: %q is not a port number 1..65535", s))
-		}
-		e.port = uint16(n)
-	}
-	var tlsErr error
-	e.tls, tlsErr = etcdTLS(cfg.Settings)
-	if err = errors.Join(err, tlsErr); err != nil {
+func newEtcd(cfg Config, settings group.SettingValues) (*etcd, error) {
+	e := &etcd{self: cfg.Self, vip: cfg.VIP, slotAt: cfg.SlotAt, port: settings.Port("client_port")}
+	var err error
+	if e.tls, err = etcdTLS(settings); err != nil {
 		return nil, err
 	}
-	e.local, err = e.client(cfg.Local)
-	if err != nil {
+	if e.local, err = e.client(cfg.Local); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-func etcdTLS(settings map[string]string) (*tls.Config, error) {
+// etcdTLS is nil where the settings name no files: all three are there, or none.
+func etcdTLS(settings group.SettingValues) (*tls.Config, error) {
 	ca, cert, key := settings["ca_file"], settings["cert_file"], settings["key_file"]
-	if ca == "" && cert == "" && key == "" {
+	if ca == "" {
 		return nil, nil
-	}
-	if ca == "" || cert == "" || key == "" {
-		return nil, errors.New("workload settings ca_file, cert_file and key_file: give all three or none")
 	}
 	pem, err := os.ReadFile(ca)
 	if err != nil {

@@ -8,13 +8,6 @@ type none struct{ self string }
 
 var _ Driver = none{}
 
-func newNone(cfg Config) (Driver, error) {
-	if err := refuseUnknown(cfg); err != nil {
-		return nil, err
-	}
-	return none{self: cfg.Self}, nil
-}
-
 func (none) Observe(context.Context) (View, error) {
 	return View{Role: RoleNone, Alive: true, Ready: true, CaughtUp: ptr(true), MayDisrupt: true}, nil
 }

@@ -6,22 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"cadre.dev/core/group"
 )
 
 // patroni drives PostgreSQL under Patroni 3.x and 4.x through its REST API.
 // Members are named as their Slots. Patroni's voters are its DCS's, so the
 // member itself takes part in no quorum.
-//
-// Settings:
-//
-//	port           REST port on every member, default 8008. Members must offer it to their group.
-//	scope          when set, a cluster of another scope is refused.
-//	max_lag_bytes  replay lag at which a streaming replica still counts as caught up, default 16777216.
-//	username, password_file  for Patroni's unsafe REST methods, when restapi.authentication is set.
 type patroni struct {
 	self   string
 	vip    func(string) (netip.Addr, bool)
@@ -67,31 +61,12 @@ var _ Driver = (*patroni)(nil)
 // observeBudget keeps an Observe under a second even when a Peer hangs.
 const observeBudget = 900 * time.Millisecond
 
-func newPatroni(cfg Config) (Driver, error) {
-	p := &patroni{
-		self: cfg.Self, vip: cfg.VIP, at: cfg.Local, port: 8008, maxLag: 16 << 20,
-		scope: cfg.Settings["scope"], user: cfg.Settings["username"], secret: cfg.Settings["password_file"],
+func newPatroni(cfg Config, settings group.SettingValues) *patroni {
+	return &patroni{
+		self: cfg.Self, vip: cfg.VIP, at: cfg.Local, port: settings.Port("port"), maxLag: settings.Bytes("max_lag_bytes"),
+		scope: settings["scope"], user: settings["username"], secret: settings["password_file"],
 		client: newRESTClient(),
 	}
-	err := refuseUnknown(cfg, "port", "scope", "max_lag_bytes", "username", "password_file")
-	if s := cfg.Settings["port"]; s != "" {
-		n, portErr := strconv.ParseUint(s, 10, 16)
-		if portErr != nil || n == 0 {
-			err = errors.Join(err, fmt.Errorf("workload setting port: %q is not a port number 1..65535", s))
-		}
-		p.port = uint16(n)
-	}
-	if s := cfg.Settings["max_lag_bytes"]; s != "" {
-		n, lagErr := strconv.ParseInt(s, 10, 64)
-		if lagErr != nil || n < 0 {
-			err = errors.Join(err, fmt.Errorf("workload setting max_lag_bytes: %q is not a number of bytes", s))
-		}
-		p.maxLag = n
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 // Observe asks the own member for its state and the cluster view, and the

@@ -414,14 +414,14 @@ func TestSettingsAreChecked(t *testing.T) {
 		settings map[string]string
 		want     string
 	}{
-		"unknown kind":           {"mysql", nil, "none, patroni, consul or etcd"},
+		"unknown kind":           {"mysql", nil, "consul, etcd, none, patroni"},
 		"none has no settings":   {"none", map[string]string{"port": "1"}, "port"},
-		"patroni unknown":        {"patroni", map[string]string{"prot": "1", "force": "x"}, "force, prot"},
-		"patroni port":           {"patroni", map[string]string{"port": "0"}, "1..65535"},
+		"patroni unknown":        {"patroni", map[string]string{"prot": "1", "force": "x"}, `"prot"`},
+		"patroni port":           {"patroni", map[string]string{"port": "0"}, "1 to 65535"},
 		"patroni lag":            {"patroni", map[string]string{"max_lag_bytes": "1MB"}, "max_lag_bytes"},
 		"consul address":         {"consul", map[string]string{"http_addr": "localhost"}, "host:port"},
 		"etcd port":              {"etcd", map[string]string{"client_port": "x"}, "client_port"},
-		"etcd part of TLS":       {"etcd", map[string]string{"ca_file": "/x"}, "all three or none"},
+		"etcd part of TLS":       {"etcd", map[string]string{"ca_file": "/x"}, "without cert_file, key_file"},
 		"etcd missing authority": {"etcd", map[string]string{"ca_file": "/no/x", "cert_file": "/no/y", "key_file": "/no/z"}, "ca_file"},
 	} {
 		t.Run(name, func(t *testing.T) {

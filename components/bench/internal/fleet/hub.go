@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -161,9 +162,9 @@ func (s *session) loop(ctx context.Context, nudged <-chan struct{}, every func()
 func (s *session) get(ctx context.Context) error {
 	h := s.hub
 	h.mu.Lock()
-	term, desired := h.desired.GetTerm(), h.desired.GetVersion()
+	known := &controlv1.GetDesiredRequest{KnownTerm: h.desired.GetTerm(), KnownVersion: h.desired.GetVersion(), KnownIndexSum: h.desired.GetIndexSum()}
 	h.mu.Unlock()
-	d, err := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired, KnownTerm: term})
+	d, err := s.client.GetDesired(ctx, known)
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func (s *session) get(ctx context.Context) error {
 
 func (h *hub) takeDesired(d *controlv1.Desired) {
 	h.mu.Lock()
-	if d.GetVersion() == 0 || d.GetTerm() < h.desired.GetTerm() || d.GetTerm() == h.desired.GetTerm() && d.GetVersion() <= h.desired.GetVersion() {
+	if d.GetVersion() == 0 || cmp.Or(cmp.Compare(d.GetTerm(), h.desired.GetTerm()), cmp.Compare(d.GetVersion(), h.desired.GetVersion()), cmp.Compare(d.GetIndexSum(), h.desired.GetIndexSum())) <= 0 {
 		h.mu.Unlock()
 		return
 	}

@@ -27,6 +27,9 @@ type applyFlags struct {
 	sure         sureFlags
 	// index of the spec that the new one was made from; 0: of the one that is compared with.
 	index uint64
+	// unconfirmed are the groups that would lose disks without a word of their own; while
+	// there is one, every group is shown and none is written.
+	unconfirmed []string
 }
 
 // applied is the outcome for one group, also the form of -o json.
@@ -52,7 +55,8 @@ program waits. The write is refused if somebody changed the spec since it was re
 
 Fewer replicas remove the slots with the highest numbers. What is on their disks would
 be lost with them, so they stay, held, until --delete-disks gives it up. Where it would,
-nothing is written without --confirm or --yes: it only says which disks would go.`,
+nothing is written without --confirm or --yes: it only says which disks would go. Each
+group that would lose disks is confirmed by its own name; until all are, none is written.`,
 		Example: "  cadre group apply postgres.hcl --wait\n  cadre group apply web.hcl --delete-disks --reason \"half the load is gone\" --confirm web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.deleteDisks && !f.dryRun && strings.TrimSpace(f.reason) == "" {
@@ -69,7 +73,7 @@ nothing is written without --confirm or --yes: it only says which disks would go
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "validate, compare and plan; write nothing")
 	c.Flags().BoolVar(&f.deleteDisks, "delete-disks", false, "the disks of slots that a smaller number of replicas removes may be deleted; needs --reason")
 	c.Flags().StringVar(&f.reason, "reason", "", "with --delete-disks: why, for the record")
-	f.sure.bind(c, "with --delete-disks: GROUP")
+	f.sure.bindEach(c, "with --delete-disks: each GROUP that loses disks")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved the target and is available; fail with the rollout's reason")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout goes on after it")
 	return c
@@ -78,6 +82,7 @@ nothing is written without --confirm or --yes: it only says which disks would go
 func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups []groupfile.Group) error {
 	results := []applied{}
 	a.print(render.Banner(a.style(), a.simulated))
+	f.unconfirmed = unconfirmed(cmd.Context(), cl, f, groups)
 	var failed error
 	for _, g := range groups {
 		one, err := a.applyOne(cmd, cl, f, g)
@@ -86,6 +91,9 @@ func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups 
 			failed = err
 			break
 		}
+	}
+	if failed == nil && len(f.unconfirmed) > 0 {
+		failed = usagef("nothing is changed: add --confirm %s", strings.Join(f.unconfirmed, " --confirm "))
 	}
 	if failed == nil && f.wait && !f.dryRun {
 		for i := range results {
@@ -98,6 +106,25 @@ func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups 
 		return errors.Join(failed, a.json(results))
 	}
 	return failed
+}
+
+// unconfirmed asks before the first write, so that no group has lost its disks when the word
+// for the next is found missing. A group that cannot be asked about now says why in its turn.
+func unconfirmed(ctx context.Context, cl *client.Client, f applyFlags, groups []groupfile.Group) []string {
+	var names []string
+	if !f.deleteDisks || f.dryRun {
+		return nil
+	}
+	for _, g := range groups {
+		if f.sure.sure(g.Spec.Name) {
+			continue
+		}
+		checked, err := cl.ApplyGroupWith(ctx, g.Spec, client.ApplyOptions{DryRun: true})
+		if err == nil && len(checked.HeldDisks) > 0 {
+			names = append(names, g.Spec.Name)
+		}
+	}
+	return names
 }
 
 func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g groupfile.Group) (applied, error) {
@@ -123,7 +150,7 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	}
 	lost := f.deleteDisks && len(checked.HeldDisks) > 0
 	a.print(render.Warnings(s, checked.Warnings))
-	a.print(render.Leaving(s, checked.HeldDisks, lost, f.dryRun || !f.sure.sure(g.Spec.Name)))
+	a.print(render.Leaving(s, checked.HeldDisks, lost, f.dryRun || len(f.unconfirmed) > 0))
 	if !diffed.New && len(diffed.Fields) == 0 && !lost {
 		return out, nil
 	}
@@ -139,8 +166,11 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 		a.print("dry run: nothing was written\n")
 		return out, nil
 	}
-	if lost && !f.sure.sure(g.Spec.Name) {
-		return out, usagef("group %s is not changed: repeat with --confirm %s", g.Spec.Name, g.Spec.Name)
+	switch {
+	case len(f.unconfirmed) > 0:
+		return out, nil
+	case lost && !f.sure.sure(g.Spec.Name): // since all were asked about
+		return out, usagef("group %s is not changed: add --confirm %s", g.Spec.Name, g.Spec.Name)
 	}
 	options.DryRun, options.DeleteDisks, options.Reason = false, lost, f.reason
 	done, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)

@@ -185,10 +185,10 @@ func (a *App) waitAdopted(ctx context.Context, cl *client.Client, name string, s
 			if !slices.Contains(slots, i.Slot) {
 				continue
 			}
-			if i.State == "Available" {
+			if i.State == client.StateAvailable {
 				there++
 			}
-			if text := i.Slot + " is " + i.State + ": " + i.Reason; last[i.Slot] != text {
+			if text := i.Slot + " is " + string(i.State) + ": " + i.Reason; last[i.Slot] != text {
 				last[i.Slot] = text
 				a.print(fmt.Sprintf("%s  %s\n", a.now().Format("15:04:05"), strings.TrimSuffix(text, ": ")))
 			}

@@ -11,6 +11,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/tell"
+	"cadre.dev/core/group"
 )
 
 func (a *App) instanceCommand() *cobra.Command {
@@ -55,9 +56,9 @@ func (a *App) instanceDescribe() *cobra.Command {
 
 // updated is the outcome of an update, also the form of -o json.
 type updated struct {
-	Slot     string `json:"slot"`
-	Revision string `json:"revision"`
-	State    string `json:"state"`
+	Slot     string          `json:"slot"`
+	Revision string          `json:"revision"`
+	State    group.SlotState `json:"state"`
 }
 
 func (a *App) instanceUpdate() *cobra.Command {

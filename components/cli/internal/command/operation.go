@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,15 +152,28 @@ Without --confirm or --yes it only says what that would mean.`,
 // sureFlags are how an operator says that it is meant.
 type sureFlags struct {
 	confirm string
-	yes     bool
+	// each are the names where several things may be meant.
+	each []string
+	yes  bool
 }
 
 func (f *sureFlags) bind(c *cobra.Command, what string) {
 	c.Flags().StringVar(&f.confirm, "confirm", "", what+" once more, to say that you mean it")
+	f.bindYes(c)
+}
+
+func (f *sureFlags) bindEach(c *cobra.Command, what string) {
+	c.Flags().StringSliceVar(&f.each, "confirm", nil, what+" once more, to say that you mean it; may be repeated")
+	f.bindYes(c)
+}
+
+func (f *sureFlags) bindYes(c *cobra.Command) {
 	c.Flags().BoolVar(&f.yes, "yes", false, "do not ask for --confirm; for scripts")
 }
 
-func (f *sureFlags) sure(want string) bool { return f.yes || f.confirm == want }
+func (f *sureFlags) sure(want string) bool {
+	return f.yes || f.confirm == want || slices.Contains(f.each, want)
+}
 
 // unlessSure shows what was done, or what would be done and how to say that it is meant.
 func (a *App) unlessSure(data any, sure bool, want string, picture func(render.Style) string) error {

@@ -1,12 +1,16 @@
 package command
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -29,7 +33,7 @@ func stuck(b *bench) {
 	})
 	hash := strings.Repeat("0c", 32)
 	b.SetWayOut(clienttest.WayOut{
-		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\": this is the one way to lose it"}},
+		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\", which is lost all the same"}},
 		Retried:     &apiv1.RetryRolloutResponse{Changed: true, Rollout: "worker-4", RolloutState: "FAILED"},
 		Deleted:     &apiv1.DeleteGroupResponse{Changed: true, Slots: []string{"worker-0", "worker-1"}, Warnings: []string{"running members lose their credentials: worker-0"}},
 		Warnings:    []string{"RESTART is taken to have had no effect"},
@@ -65,6 +69,7 @@ func TestWayOutPictures(t *testing.T) {
 		"rollout_retry_help":       {ExitOK, []string{"rollout", "retry", "--help"}},
 		"group_delete_help":        {ExitOK, []string{"group", "delete", "--help"}},
 		"group_delete_unsure":      {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},
+		"group_apply_help":         {ExitOK, []string{"group", "apply", "--help"}},
 		"group_apply_unsure":       {ExitUsage, []string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load is gone"}},
 		"group_adopt_help":         {ExitOK, []string{"group", "adopt", "--help"}},
 		"group_adopt_unsure":       {ExitUsage, []string{"group", "adopt", "worker"}},
@@ -140,6 +145,62 @@ func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
 		code, out := b.run(c.args...)
 		if got := b.Decided(); code != c.code || len(got) == 0 || got[len(got)-1] != c.want {
 			t.Errorf("%v: exit %d, decided %q\n%s", c.args, code, got, out)
+		}
+	}
+}
+
+// TestEachGroupThatLosesDisksIsConfirmedByItsName: one word is not for all of a file, and no
+// group is written while one is missing.
+func TestEachGroupThatLosesDisksIsConfirmedByItsName(t *testing.T) {
+	b := newBench(t)
+	worker := b.file("1", "10")
+	text, err := os.ReadFile(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := func(name string) string {
+		path := filepath.Join(t.TempDir(), name+".hcl")
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"worker"`, `"`+name+`"`, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	apply := []string{"group", "apply", worker, other("queue"), other("whole"), "--delete-disks", "--reason"}
+	for _, c := range []struct {
+		confirm []string
+		code    int
+		want    string
+	}{
+		{nil, ExitUsage, "nothing is changed: add --confirm worker --confirm queue\n"},
+		{[]string{"--confirm", "worker"}, ExitUsage, "nothing is changed: add --confirm queue\n"},
+		{[]string{"--confirm", "queue"}, ExitUsage, "nothing is changed: add --confirm worker\n"},
+		{[]string{"--confirm", "whole"}, ExitUsage, "nothing is changed: add --confirm worker --confirm queue\n"},
+		{[]string{"--confirm", "queue", "--confirm", "worker"}, ExitOK, "group whole applied"},
+		{[]string{"--confirm", "worker,queue"}, ExitOK, "group whole applied"},
+		{[]string{"--yes"}, ExitOK, "group whole applied"},
+	} {
+		stuck(b)
+		for _, name := range []string{"queue", "whole"} {
+			b.Set(name, func(g *clienttest.Group) { g.Spec, g.Index = group.Spec{Name: name, Replicas: 4}, 41 })
+		}
+		b.SetWayOut(clienttest.WayOut{HeldDisks: []string{"worker-2", "queue-3"}})
+		before := len(b.Decided())
+		code, out := b.run(slices.Concat(apply, []string{"as " + strings.Join(c.confirm, " ")}, c.confirm)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit %d\n%s", c.confirm, code, out)
+		}
+		if !strings.Contains(out, "the disks of worker-2") || !strings.Contains(out, "the disks of queue-3") || strings.Contains(out, "whole-") {
+			t.Errorf("%v: not said which disks\n%s", c.confirm, out)
+		}
+		for _, name := range []string{"worker", "queue", "whole"} {
+			b.Set(name, func(g *clienttest.Group) {
+				if written := g.Index != 41; written != (c.code == ExitOK) {
+					t.Errorf("%v: %s written: %v", c.confirm, name, written)
+				}
+			})
+		}
+		if gave := len(b.Decided()) - before; (gave == 2) != (c.code == ExitOK) || gave == 1 {
+			t.Errorf("%v: the disks of %d groups are given up", c.confirm, gave)
 		}
 	}
 }

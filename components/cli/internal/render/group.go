@@ -106,7 +106,7 @@ func Instances(s Style, list []group.InstanceStatus, now time.Time) string {
 			age = since(*i.Since, now)
 		}
 		rows = append(rows, []Cell{
-			T(tell.Slot(i.Slot, i.Extra), Bold), C(tell.Role(i)), T(i.Health, healthTone(i.Health)), T(i.State, stateTone(i.State)),
+			T(tell.Slot(i.Slot, i.Extra), Bold), C(tell.Role(i)), T(i.Health, healthTone(i.Health)), T(string(i.State), stateTone(i.State)),
 			C(tell.Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(tell.Why(i)),
 		})
 	}

@@ -24,7 +24,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 	b.WriteString(s.Fields(
 		Field{"slot", Cell{tell.Slot(st.Slot, st.Extra), Bold}},
 		Field{"group", Cell{st.Group, Plain}},
-		Field{"state", Cell{st.State + age, stateTone(st.State)}},
+		Field{"state", Cell{string(st.State) + age, stateTone(st.State)}},
 		Field{"health", Cell{st.Health, healthTone(st.Health)}},
 		Field{"why", Cell{tell.Why(st), Plain}},
 		Field{"role", Cell{tell.Role(st), Plain}},

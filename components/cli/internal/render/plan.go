@@ -37,7 +37,7 @@ func Plan(s Style, p rollout.Plan, now time.Time) string {
 // settled: every slot is available. One that is not may wait for its time to be healed, or for a
 // person; and those of a group that is being deleted are on their way out.
 func settled(p rollout.Plan) bool {
-	leaves := func(i group.InstanceStatus) bool { return i.State != "Available" }
+	leaves := func(i group.InstanceStatus) bool { return i.State != group.SlotAvailable }
 	return p.Status.Available >= p.Status.Replicas && !slices.ContainsFunc(p.Status.Instances, leaves)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cadre.dev/client/tell"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -35,14 +36,15 @@ func healthTone(health string) Tone {
 	return Warn
 }
 
-func stateTone(state string) Tone {
+func stateTone(state group.SlotState) Tone {
 	switch state {
-	case "Available":
+	case group.SlotAvailable:
 		return Good
-	case "Unavailable", "Failed":
+	case group.SlotUnavailable, group.SlotFailed:
 		return Bad
+	default:
+		return Warn
 	}
-	return Warn
 }
 
 func rolloutTone(state string) Tone {

@@ -21,6 +21,15 @@
 // Farewell, Evict and a Slot's retirement give it up at once. Guard runs under the
 // leader's lease and evicts whom the policy does not let stay.
 //
+// The files that keep it:
+//
+//	lease.go           the record and its lock
+//	lease_session.go   the session that holds all that are kept here
+//	lease_judge.go     what one coordinator does about one lease, by what it knows
+//	lease_due.go       about which ones something is due, and how long each was as it is
+//	lease_commit.go    the transactions that do it
+//	lease_keeper.go    KeepLeases, which goes round
+//
 // Before the evidence is verified a refusal says ADMISSION_REJECTED and no more;
 // the precise code goes to the log and to refusals/<slot>. What was decided about
 // genuine evidence is kept in decisions/<slot>: who was the Slot in one hash chain,

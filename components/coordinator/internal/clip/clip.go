@@ -63,7 +63,8 @@ func jsonLen(r rune) int {
 // Instance is the state of one Slot as its record may have it.
 func Instance(s group.InstanceStatus) group.InstanceStatus {
 	s.Reason, s.LastRefusal = Line(s.Reason), Line(s.LastRefusal)
-	for _, text := range []*string{&s.State, &s.Health, &s.Role, &s.PlatformStatus, &s.Phase} {
+	s.State = group.SlotState(Text(string(s.State), word))
+	for _, text := range []*string{&s.Health, &s.Role, &s.PlatformStatus, &s.Phase} {
 		*text = Text(*text, word)
 	}
 	s.Holds = slices.Clone(s.Holds[:min(len(s.Holds), holds)])

@@ -49,7 +49,7 @@ func TestTextFitsItsBoundInJSON(t *testing.T) {
 func TestEveryClippedRecordCanBeWritten(t *testing.T) {
 	for name, text := range nasty() {
 		instance := group.InstanceStatus{
-			Group: "pg", Slot: "pg-0", State: text, Health: text, Reason: text, Role: text, PlatformStatus: text, Phase: text, LastRefusal: text,
+			Group: "pg", Slot: "pg-0", State: group.SlotState(text), Health: text, Reason: text, Role: text, PlatformStatus: text, Phase: text, LastRefusal: text,
 		}
 		status := group.Status{Group: "pg", Message: text}
 		op := operation.Operation{ID: "x", Reason: text, QuorumSnapshot: text, Correlation: text, BootErrorBefore: text, Transfer: &operation.Transfer{}}

@@ -81,6 +81,27 @@ func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
 	}
 }
 
+// TestWhatShowsLateIsNews: kinds of records are read one by one, and the one that gives the version may
+// show before one that was written earlier. Whoever was told then is told again.
+func TestWhatShowsLateIsNews(t *testing.T) {
+	v := records(step("op", operation.Booting, time.Unix(1000, 0), 60))
+	v.Term = 3
+	policyAt := func(index, epoch uint64) {
+		v.Policies = map[string]view.Rec[policy.SlotPolicy]{"pg-0": {Value: policy.SlotPolicy{Group: "pg", Slot: "pg-0", Epoch: epoch}, Index: index}}
+	}
+	policyAt(40, 4)
+	first := desired(t, v, "boot")
+	known := &controlv1.GetDesiredRequest{KnownTerm: 3, KnownVersion: first.GetVersion(), KnownIndexSum: first.GetIndexSum()}
+	if Unchanged(v, "pg-0", known) == nil {
+		t.Error("nothing changed, and all is told again")
+	}
+	policyAt(59, 5)
+	then := desired(t, v, "boot")
+	if Unchanged(v, "pg-0", known) != nil || then.GetVersion() != first.GetVersion() || then.GetIndexSum() <= first.GetIndexSum() || then.GetPolicyEpoch() != 5 {
+		t.Errorf("told %v, then %v", first, then)
+	}
+}
+
 func TestCTL17_OrderIsForTheBootThatItMeans(t *testing.T) {
 	v := records(step("op", operation.Booting, time.Unix(1000, 0), 20))
 	if o := desired(t, v, "boot").GetOperation(); o.GetVerb() != controlv1.Verb_VERB_DRAIN {

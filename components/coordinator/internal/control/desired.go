@@ -35,8 +35,10 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 			return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 		}
 	}
+	version, sum := versionOf(v, slot)
 	out := &controlv1.Desired{
-		Version:    Version(v, slot),
+		Version:    version,
+		IndexSum:   sum,
 		Term:       v.Term,
 		State:      v.State,
 		ConfigJson: config,
@@ -56,11 +58,11 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 
 // Unchanged is the answer to an agent that has the desired state of v; nil: it has not.
 func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *controlv1.Desired {
-	now := Version(v, slot)
-	if now == 0 || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || req.GetKnownVersion() != now {
+	now, sum := versionOf(v, slot)
+	if now == 0 || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || req.GetKnownVersion() != now || req.GetKnownIndexSum() != sum {
 		return nil
 	}
-	return &controlv1.Desired{Version: now, Term: v.Term, State: v.State}
+	return &controlv1.Desired{Version: now, Term: v.Term, State: v.State, IndexSum: sum}
 }
 
 // conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
@@ -84,21 +86,33 @@ func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct gr
 // spec leaves the record of its acceptance, and the newest Operation of a Slot, which is
 // written after or together with all earlier ones, is never pruned.
 func Version(v *view.View, slot string) uint64 {
+	version, _ := versionOf(v, slot)
+	return version
+}
+
+// versionOf is Version, and the sum of the indices of the newest record of each kind. A View reads its
+// kinds one by one, so that it may show the record that gives the version while one that was written
+// before is still missing: the sum tells the two apart, and grows when that one shows. Without it
+// an agent would keep what it was told first for as long as nothing else changes.
+func versionOf(v *view.View, slot string) (version, sum uint64) {
 	record, ok := v.Slots[slot]
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	groupName := record.Value.Group
-	_, out, _ := v.InForce(groupName)
+	_, spec, _ := v.InForce(groupName)
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
 	// The record of the mesh stays while the group is there, an empty one too.
 	_, mesh, _ := v.MeshOf(groupName)
-	out = max(out, mesh, record.Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
+	var step uint64
 	for _, o := range v.OperationsOf(slot) {
-		out = max(out, o.Index)
+		step = max(step, o.Index)
 	}
-	return out
+	for _, index := range []uint64{spec, mesh, record.Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets, step} {
+		version, sum = max(version, index), sum+index
+	}
+	return version, sum
 }
 
 // orderOf is what is asked of one Boot now, as it travels; nil: nothing.

@@ -26,7 +26,7 @@ func elsewhere(v *view.View, name string, cause *group.SharedCause, now time.Tim
 			continue
 		}
 		one := boot(all, slot)
-		if mayShare(one, now) && all.Instances[slot].Value.State != "Available" || stands && slices.Contains(cause.Slots, slot) {
+		if mayShare(one, now) && all.Instances[slot].Value.State != group.SlotAvailable || stands && slices.Contains(cause.Slots, slot) {
 			out = append(out, one)
 		}
 	}

@@ -70,5 +70,5 @@ func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Tim
 
 // down: the platform's word as it was reported last; where nothing was, the CVM may run.
 func down(i group.InstanceStatus) bool {
-	return i.State == "Vanished" || i.PlatformStatus != "" && !(&rollout.Instance{Status: i.PlatformStatus}).Running()
+	return i.State == group.SlotVanished || i.PlatformStatus != "" && !(&rollout.Instance{Status: i.PlatformStatus}).Running()
 }

@@ -113,8 +113,7 @@ func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
 // follows: the Slot of an ordinal goes to the target by itself. Who is kept elsewhere says nothing
 // about what the others may have.
 func follows(spec group.Spec, ordinal int) bool {
-	own := spec.Instance(ordinal)
-	return spec.HasOrdinal(ordinal) && ordinal >= spec.UpdatePolicy.Partition && own.PinnedRevision == "" && !own.ExcludeFromRollout
+	return spec.HasOrdinal(ordinal) && spec.KeptBy(ordinal) == ""
 }
 
 // instanceOf is the CVM of the Slot of an ordinal; "": none is known.

@@ -3,7 +3,11 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
 
@@ -21,12 +25,49 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	} {
 		ops = append(ops, store.Op{Kind: store.OpDelete, Key: key})
 	}
+	over, err := p.endRollout()
+	if err != nil {
+		return false, err
+	}
+	ops = append(ops, over...)
 	if err := p.commit(ctx, ops...); err != nil {
 		return false, fmt.Errorf("remove the group: %w", err)
 	}
 	asked := p.view.Deletes[p.name].Value
 	p.log.Info("group deleted", "keep_cvms", asked.KeepCVMs, "by", asked.By, "reason", asked.Reason)
 	return true, nil
+}
+
+// endRollout has the newest rollout be over with its group: a group of the same name is not stable where
+// that one led, and does not go on with its clock. It is kept for those who ask what was.
+func (p *pass) endRollout() ([]store.Op, error) {
+	all := p.view.RolloutsOf(p.name)
+	if len(all) == 0 || all[0].Value.State == operation.SupersededState {
+		return nil, nil
+	}
+	r := all[0].Value
+	r.Reason = fmt.Sprintf("the group was deleted; it was %s", r.State)
+	r.State, r.EndedAt, r.Term = operation.SupersededState, p.now, p.lease.Term()
+	op, err := store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index)
+	if err != nil {
+		return nil, fmt.Errorf("end the rollout: %w", err)
+	}
+	return []store.Op{op}, nil
+}
+
+// takenBack removes the permission to delete disks with the spec that wants one of their Slots again,
+// by whichever way it came: the next scale-in asks anew (R135). Who writes the permission before the
+// spec that it is for keeps it.
+func (p *pass) takenBack(next group.Spec) []store.Op {
+	asked, ok := p.view.DeleteDisks[p.name]
+	before, known := p.view.Accepted[p.name]
+	if !ok || !known || !slices.ContainsFunc(asked.Value.Slots, func(slot string) bool {
+		_, ordinal, err := group.ParseSlot(slot)
+		return err == nil && next.HasOrdinal(ordinal) && !before.Value.HasOrdinal(ordinal)
+	}) {
+		return nil
+	}
+	return []store.Op{{Kind: store.OpDeleteCAS, Key: store.DeleteDisksKey(p.name), Index: asked.Index}}
 }
 
 // servedSwitch removes the permission to delete disks once none of the Slots that it

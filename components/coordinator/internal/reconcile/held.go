@@ -85,7 +85,7 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
 	unchanged := store.Op{Kind: store.OpCheckIndex, Key: store.GroupSpecKey(p.name), Index: spec.Index}
-	if err := p.commit(ctx, unchanged, put); err != nil {
+	if err := p.commit(ctx, append(p.takenBack(spec.Value), unchanged, put)...); err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
 	return true, nil

@@ -130,6 +130,21 @@ func (c *caller) mayReadSlot(ctx context.Context, slot string) (group.SlotRecord
 	return record.Value, nil
 }
 
+// mayChangeSlot is mayReadSlot for what is done with one member: nothing is, but its removal, with one
+// that the spec in force does not want. A request about it would wait for as long as it stays, and be
+// carried out when somebody wants the Slot again, who does not know of it.
+func (c *caller) mayChangeSlot(ctx context.Context, field, slot string) (group.SlotRecord, error) {
+	record, err := c.mayReadSlot(ctx, slot)
+	if err != nil {
+		return record, err
+	}
+	if spec, _, ok := c.view.InForce(record.Group); ok && !record.Extra && !spec.HasOrdinal(record.Ordinal) {
+		return record, status.Errorf(codes.FailedPrecondition, "%s: %s is to be removed, since the spec does not want it (replicas, without), and nothing else is done with it: apply a spec that wants it first; `cadre rollout plan %s` says what its removal waits for",
+			field, slot, record.Group)
+	}
+	return record, nil
+}
+
 // mayReadDecided is mayReadSlot with the decisions about the Slot, also for one that is
 // gone, while those are kept.
 func (c *caller) mayReadDecided(ctx context.Context, slot string) (record group.SlotRecord, decided policy.Decisions, gone bool, err error) {

@@ -55,7 +55,7 @@ func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstance
 	if err != nil {
 		return nil, err
 	}
-	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	record, err := c.mayChangeSlot(ctx, "slot", req.GetSlot())
 	if err != nil {
 		return nil, err
 	}

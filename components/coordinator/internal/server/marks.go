@@ -87,7 +87,12 @@ func markKey(kind apiv1.MarkKind, name string) (string, error) {
 
 // marksWhatIsThere refuses a mark on nothing: a word that is misspelt would protect nobody.
 func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name string) error {
-	if kind != apiv1.MarkKind_MARK_KIND_FREEZE {
+	switch kind {
+	case apiv1.MarkKind_MARK_KIND_DRAIN:
+		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
+		return err
+	case apiv1.MarkKind_MARK_KIND_FREEZE:
+	case apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
 		_, err := c.mayReadSlot(ctx, name)
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -132,5 +133,25 @@ func TestAMarkOnNothingIsRefused(t *testing.T) {
 	}
 	if _, err := a.SetMark(as(t.Context(), a.workload), &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r"}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a member's token: %v", err)
+	}
+}
+
+// TestR135_WhatIsToGoIsOnlyRemoved: a request about it would wait for as long as it stays, and cost a
+// member that is wanted again its disk.
+func TestR135_WhatIsToGoIsOnlyRemoved(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	put(a, t, store.SlotKey("pg", "pg-7"), group.SlotRecord{Group: "pg", Slot: "pg-7", Ordinal: 7, InstanceID: boundInstance, VMUUID: "vm-7"})
+	_, replace := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-7", Reason: "r"})
+	_, restart := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-7", Reason: "r"})
+	_, drain := a.SetMark(ctx, &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-7", Reason: "r"})
+	for name, err := range map[string]error{"slot: replace": replace, "slot: restart": restart, "name: drain": drain} {
+		field, _, _ := strings.Cut(name, ":")
+		if text := message(err); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(text, field+": pg-7 is to be removed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := a.SetMark(ctx, &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-7", Reason: "r"}); err != nil {
+		t.Errorf("its removal cannot be held: %v", err)
 	}
 }

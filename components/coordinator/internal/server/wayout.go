@@ -25,7 +25,7 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 	if err != nil {
 		return nil, err
 	}
-	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	record, err := c.mayChangeSlot(ctx, "slot", req.GetSlot())
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 		warnings = append(warnings, "a boot of it holds the slot and is alive: a restart or an update keeps its disk")
 	}
 	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedDisk(record.Ordinal) != "" {
-		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q: this is the one way to lose it", spec.PreservedDisk(record.Ordinal)))
+		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q, which is lost all the same", spec.PreservedDisk(record.Ordinal)))
 	}
 	return platformStatus, listing.Err == nil && !found, warnings
 }

@@ -16,12 +16,25 @@ const (
 	fieldsEnd   = "<!-- end of fields -->\n"
 )
 
-// fieldReference is the table of all fields.
+// fieldReference is the table of all fields, and that of the settings of each driver.
 func fieldReference() string {
 	var b strings.Builder
 	b.WriteString("\n| field | type | default | range | class | |\n|---|---|---|---|---|---|\n")
 	for _, f := range group.Fields() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Path, f.Type, f.Default, f.Range, f.Class, f.Line)
+	}
+	b.WriteString("\n### Settings of a workload\n\nEach is a text. An empty one counts as absent.\n\n| workload | setting | default | range | |\n|---|---|---|---|---|\n")
+	for _, kind := range group.WorkloadKinds() {
+		for _, s := range group.SettingsOf(kind) {
+			value, line := s.Default, s.Line
+			if value != "" {
+				value = "`" + value + "`"
+			}
+			if len(s.With) > 0 {
+				line += " Only with `" + strings.Join(s.With, "` and `") + "`."
+			}
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", kind, s.Name, value, s.Range(), line)
+		}
 	}
 	return b.String() + "\n"
 }

@@ -30,11 +30,13 @@ func TestBusyHasWorkOfEveryKind(t *testing.T) {
 		if s := p.Status; s.Available < 150 || s.Updated < 16 || len(p.Slots) != 200 {
 			t.Errorf("%s: %d available, %d updated, %d records", kind, s.Available, s.Updated, len(p.Slots))
 		}
-		states := map[string]int{}
+		states := map[group.SlotState]int{}
 		for _, i := range p.Status.Instances {
 			states[i.State]++
 		}
-		for _, want := range []string{"Available", "Booting", "Joining", "Settling", "Draining", "Updating", "Unavailable", "Missing"} {
+		for _, want := range []group.SlotState{
+			group.SlotAvailable, group.SlotBooting, group.SlotJoining, group.SlotSettling, group.SlotDraining, group.SlotUpdating, group.SlotUnavailable, group.SlotMissing,
+		} {
 			if states[want] == 0 {
 				t.Errorf("%s: no slot is %s: %v", kind, want, states)
 			}

@@ -156,7 +156,7 @@ func (r *Rig) awaitBack(ctx context.Context, slot, harm string, from time.Time, 
 		seen, err := c.Instance(ctx, slot)
 		if err == nil {
 			last = seen
-			if op, ok := over(seen); ok && seen.Status.State == "Available" {
+			if op, ok := over(seen); ok && seen.Status.State == client.StateAvailable {
 				return r.healing(ctx, slot, harm, from, op)
 			}
 		}

@@ -34,7 +34,7 @@ func (n *Narrator) Say(format string, args ...any) {
 // Rollout tells what changed since the last view.
 func (n *Narrator) Rollout(v client.View) {
 	for _, i := range v.Status.Instances {
-		now := i.State
+		now := string(i.State)
 		if i.Phase != "" {
 			now = i.Phase
 		}
@@ -43,7 +43,7 @@ func (n *Narrator) Rollout(v client.View) {
 			continue
 		}
 		n.seen[i.Slot] = key
-		if i.Phase != "" || strings.EqualFold(i.State, "available") {
+		if i.Phase != "" || i.State == client.StateAvailable {
 			n.Say("  %-12s %-10s %-9s revision %s", i.Slot, strings.ToLower(now), i.Role, short(i.Observed))
 		}
 	}

@@ -58,7 +58,7 @@ var restsOn = map[string][]string{
 	"instance":       {"template", "not_secret"},
 	"not_secret":     {"template", "meta", "workload", "instance"},
 	"lifecycle_hook": {"template"}, "health_check": {"template"},
-	"auto_healing_policies": {"health_check"}, "restart_policy": {"auto_healing_policies"},
+	"auto_healing_policies": {"health_check", "restart_policy", "workload"}, "restart_policy": {"auto_healing_policies"},
 	"secret": {"workload", "name"}, "backend": {"secret", "name"}, "route": {"backend", "workload", "name"}, "consul_permissions": {"name"},
 }
 

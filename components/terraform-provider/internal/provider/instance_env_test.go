@@ -176,3 +176,39 @@ func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
 	third.must("apply", "-auto-approve")
 	storedSettings(t, s, "taken over", `[{"ordinal":1,"metadata":{"a":"b"},"env":{"COLOR":"green"}}]`)
 }
+
+// TestSettingsMoveToAResourceOfTheirOwn: a group that is applied without its instance block takes
+// the settings back before the cadre_instance gives them again, two steps of the slot. One that is
+// imported knows of no block, and nothing is written at all.
+func TestSettingsMoveToAResourceOfTheirOwn(t *testing.T) {
+	program := tofu(t)
+	const env, stored = "env     = { COLOR = \"red\" }\n", `[{"ordinal":1,"env":{"COLOR":"red"}}]`
+	block := strings.Replace(coloured(""), "\n}\n", "\n  instance {\n    ordinal = 1\n    "+env+"  }\n}\n", 1)
+	for _, imported := range []bool{false, true} {
+		writes := 0
+		s, _ := aside(t, func(s *clienttest.Server) {
+			colouredServer(false)(s)
+			leads := s.OnApply
+			s.OnApply = func(g *clienttest.Group) {
+				leads(g)
+				writes++
+			}
+		})
+		f := newFolder(t, program)
+		f.write("main.tf", block)
+		f.must("apply", "-auto-approve")
+		storedSettings(t, s, "the block", stored)
+		if imported {
+			f.must("state", "rm", "cadre_group.web")
+			f.must("import", "cadre_group.web", "web")
+		}
+		writes = 0
+		f.write("main.tf", coloured(slotOne("one", "  "+env)))
+		f.must("apply", "-auto-approve")
+		storedSettings(t, s, "the resource", stored)
+		if want := map[bool]int{false: 2, true: 0}[imported]; writes != want {
+			t.Errorf("imported %v: the spec was written %d times, want %d", imported, writes, want)
+		}
+		wants(t, "after it", f.must("plan"), "No changes")
+	}
+}

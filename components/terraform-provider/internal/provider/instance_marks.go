@@ -37,7 +37,8 @@ func markBlock(text string) schema.SingleNestedBlock {
 	return schema.SingleNestedBlock{
 		MarkdownDescription: text,
 		Attributes: map[string]schema.Attribute{
-			"reason": schema.StringAttribute{Optional: true, MarkdownDescription: "Why, for whoever finds it so. Needed."},
+			// Required would refuse resources that have no such block: validate asks for it.
+			"reason": schema.StringAttribute{Optional: true, MarkdownDescription: "Why, for whoever finds it so. A block without it is refused."},
 			"until":  schema.StringAttribute{Optional: true, MarkdownDescription: "When it ends by itself, such as `2026-05-04T14:00:00Z`. Default: when the block is taken out. Once it is over, a plan shows the block as missing and refuses to set it again: take it out, or give it more time."},
 		},
 	}
@@ -266,7 +267,7 @@ func drained(ctx context.Context, cl *client.Client, slot string, lost func(erro
 		case len(i.Status.Holds) > 0:
 			why = i.Status.Holds[0].Predicate + ": " + i.Status.Holds[0].Message
 		default:
-			why = strings.TrimSpace(i.Status.State + ": " + i.Status.Reason)
+			why = strings.TrimSpace(string(i.Status.State) + ": " + i.Status.Reason)
 		}
 		return false, nil
 	}, lost)

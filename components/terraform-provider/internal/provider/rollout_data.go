@@ -215,6 +215,6 @@ func newInstancesData() datasource.DataSource {
 }
 
 func instanceOfStatus(i group.InstanceStatus) instanceOf {
-	return instanceOf{Slot: i.Slot, Ordinal: int64(i.Ordinal), Extra: i.Extra, InstanceID: i.InstanceID, AppID: i.AppID, VIP: i.VIP, State: i.State, Health: i.Health, Role: i.Role,
+	return instanceOf{Slot: i.Slot, Ordinal: int64(i.Ordinal), Extra: i.Extra, InstanceID: i.InstanceID, AppID: i.AppID, VIP: i.VIP, State: string(i.State), Health: i.Health, Role: i.Role,
 		Revision: i.Observed, Assigned: i.Assigned, Reason: tell.Why(i)}
 }

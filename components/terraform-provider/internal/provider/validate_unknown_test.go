@@ -60,7 +60,7 @@ func entangled() group.Spec {
 	s.LifecycleHooks = append(s.LifecycleHooks, group.LifecycleHook{Name: "own", Transition: group.PreTerminate, Exec: &group.ExecAction{Service: "web", Command: "drain"}})
 	s.HealthChecks = append(s.HealthChecks, group.HealthCheck{Name: "own", Exec: &group.ExecAction{Service: "web", Command: "drain"}})
 	s.AutoHealing = &group.AutoHealing{HealthCheck: "ready", Service: "web"}
-	s.RestartPolicy = group.RestartPolicy{MaxAttempts: &attempts}
+	s.RestartPolicy = group.RestartPolicy{On: []string{group.OnUnhealthy}, MaxAttempts: &attempts}
 	s.Backends = []group.Backend{{Name: "api", Port: 8081}}
 	s.Routes = []group.Route{{Name: "web-leader", Backend: "api", Role: "leader"}}
 	s.Secrets = []group.Secret{{Name: "own"}}
@@ -73,6 +73,7 @@ func entangled() group.Spec {
 func TestNoSingleUnknownIsAReasonToRefuse(t *testing.T) {
 	voters := entangled()
 	voters.Replicas, voters.UpdatePolicy.Partition, voters.UpdatePolicy.Interruption = 2, 0, group.InterruptionAllow
+	voters.AutoHealing = &group.AutoHealing{Service: "web"}
 	none := entangled()
 	none.NotSecret, none.Template.Env, none.Meta = []string{"ONE_PASSWORD"}, map[string]string{"COLOR": "blue"}, nil
 	for what, spec := range map[string]group.Spec{"entangled": entangled(), "two voters": voters, "a slot's own alone": none} {

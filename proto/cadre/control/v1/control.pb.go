@@ -1063,7 +1063,9 @@ type GetDesiredRequest struct {
 	KnownVersion uint64 `protobuf:"varint,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
 	// Term of the state that it has; 0: the caller takes whole answers only. When both are
 	// the present ones, the answer has no more than version, term and state.
-	KnownTerm     uint64 `protobuf:"varint,2,opt,name=known_term,json=knownTerm,proto3" json:"known_term,omitempty"`
+	KnownTerm uint64 `protobuf:"varint,2,opt,name=known_term,json=knownTerm,proto3" json:"known_term,omitempty"`
+	// index_sum of the state that it has.
+	KnownIndexSum uint64 `protobuf:"varint,3,opt,name=known_index_sum,json=knownIndexSum,proto3" json:"known_index_sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1108,6 +1110,13 @@ func (x *GetDesiredRequest) GetKnownVersion() uint64 {
 func (x *GetDesiredRequest) GetKnownTerm() uint64 {
 	if x != nil {
 		return x.KnownTerm
+	}
+	return 0
+}
+
+func (x *GetDesiredRequest) GetKnownIndexSum() uint64 {
+	if x != nil {
+		return x.KnownIndexSum
 	}
 	return 0
 }
@@ -1176,7 +1185,10 @@ type Desired struct {
 	// How far the coordinators' records have come. It grows with what the leader does; an
 	// agent keeps the highest it saw and reports it, so that records that went back are
 	// noticed.
-	State         uint64 `protobuf:"varint,12,opt,name=state,proto3" json:"state,omitempty"`
+	State uint64 `protobuf:"varint,12,opt,name=state,proto3" json:"state,omitempty"`
+	// Of two of one version the one with the higher sum is newer: a coordinator may see the record
+	// that gives the version before one that was written earlier.
+	IndexSum      uint64 `protobuf:"varint,13,opt,name=index_sum,json=indexSum,proto3" json:"index_sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1256,6 +1268,13 @@ func (x *Desired) GetSecretEpochs() map[string]uint32 {
 func (x *Desired) GetState() uint64 {
 	if x != nil {
 		return x.State
+	}
+	return 0
+}
+
+func (x *Desired) GetIndexSum() uint64 {
+	if x != nil {
+		return x.IndexSum
 	}
 	return 0
 }
@@ -2921,13 +2940,14 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x17\n" +
 	"\x15ReleaseRoutesResponse\"\x11\n" +
 	"\x0fFarewellRequest\"\x12\n" +
-	"\x10FarewellResponse\"W\n" +
+	"\x10FarewellResponse\"\x7f\n" +
 	"\x11GetDesiredRequest\x12#\n" +
 	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\x12\x1d\n" +
 	"\n" +
-	"known_term\x18\x02 \x01(\x04R\tknownTerm\"I\n" +
+	"known_term\x18\x02 \x01(\x04R\tknownTerm\x12&\n" +
+	"\x0fknown_index_sum\x18\x03 \x01(\x04R\rknownIndexSum\"I\n" +
 	"\x12GetDesiredResponse\x123\n" +
-	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\xf8\x02\n" +
+	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\x95\x03\n" +
 	"\aDesired\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12>\n" +
@@ -2936,7 +2956,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"configJson\x12!\n" +
 	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\x12P\n" +
 	"\rsecret_epochs\x18\v \x03(\v2+.cadre.control.v1.Desired.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
-	"\x05state\x18\f \x01(\x04R\x05state\x1a?\n" +
+	"\x05state\x18\f \x01(\x04R\x05state\x12\x1b\n" +
+	"\tindex_sum\x18\r \x01(\x04R\bindexSum\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +

@@ -1,0 +1,89 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/store"
+)
+
+// endGroup has the group deleted with its CVMs, and waits for that.
+func (w *world) endGroup() {
+	w.t.Helper()
+	w.putJSON(store.DeleteGroupKey("pg"), store.DeleteGroup{Group: "pg", DeleteDisks: true, Reason: "over", By: "somebody", At: time.Now()})
+	w.until("the end", 10*time.Minute, func() bool {
+		v := w.view()
+		return len(v.Specs) == 0 && len(v.Slots) == 0 && len(v.Deletes) == 0
+	})
+}
+
+// TestAGroupOfADeletedOnesNameBeginsAnew: it is made at what its spec says, in a rollout of its own that
+// inherits no clock and no verdict, and its records stand beside those of before.
+func TestAGroupOfADeletedOnesNameBeginsAnew(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.apply(spec("two"))
+		w.until("the update", 10*time.Minute, w.complete("two"))
+		w.endGroup()
+		tick(t.Context(), 2*time.Hour) // far beyond the progress deadline
+		calls := len(w.made(""))
+		w.apply(spec("two"))
+		w.until("what it was again", 2*time.Minute, w.complete("two"))
+		again := w.status()
+		w.endGroup()
+		w.apply(spec("three"))
+		w.until("something else", 2*time.Minute, w.complete("three"))
+		last := w.status()
+		if got := strings.Join(w.made("")[calls:], ", "); strings.Contains(got, "update") {
+			t.Errorf("made at what the group of before was stable at, and updated: %s", got)
+		}
+		if last.Generation <= again.Generation || last.Rollout == again.Rollout {
+			t.Errorf("generation %d in rollout %s, after %d in %s", last.Generation, last.Rollout, again.Generation, again.Rollout)
+		}
+		var states []string
+		for _, r := range w.view().RolloutsOf("pg") {
+			states = append(states, string(r.Value.State))
+			if r.Value.Verdict != nil {
+				t.Errorf("%s is judged: %+v", r.Value.ID, r.Value.Verdict)
+			}
+		}
+		// Newest first; the first life's first one ended by itself.
+		if got := strings.Join(states, " "); got != "COMPLETE SUPERSEDED SUPERSEDED COMPLETE" {
+			t.Errorf("rollouts are %s", got)
+		}
+	})
+}
+
+// TestR135_ADiskIsGivenUpForOneScaleIn: who takes it back by an edit of the spec takes back the word
+// about the disk as well.
+func TestR135_ADiskIsGivenUpForOneScaleIn(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		three := spec("one")
+		w.apply(three)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.putJSON(store.DeleteDisksKey("pg"), store.DeleteDisks{Group: "pg", Slots: []string{"pg-2"}, Reason: "smaller", By: "somebody", At: time.Now()})
+		tick(t.Context(), time.Minute)
+		if len(w.view().DeleteDisks) != 1 {
+			t.Fatal("given up before the spec says for what, and taken back")
+		}
+		w.putJSON(store.ProtectKey("pg-2"), store.SlotMark{Slot: "pg-2", Reason: "a report runs", By: "somebody", At: time.Now()})
+		two := spec("one")
+		two.Replicas = 2
+		w.apply(two)
+		w.until("the smaller spec is accepted", time.Minute, func() bool { return w.status().Replicas == 2 })
+		if len(w.view().DeleteDisks) != 1 {
+			t.Fatal("taken back by the spec that it was given for")
+		}
+		w.apply(three)
+		w.until("the word is taken back", time.Minute, func() bool { return len(w.view().DeleteDisks) == 0 })
+		w.apply(two)
+		w.until("the smaller spec again", time.Minute, func() bool { return w.status().Replicas == 2 })
+		w.remove(store.ProtectKey("pg-2"))
+		tick(t.Context(), 5*time.Minute)
+		if got := w.made("delete"); len(got) != 0 {
+			t.Errorf("deleted by a word of before: %v", got)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// SettingKind is what the text of a setting has to be.
+type SettingKind string
+
+// Kinds of settings. Settings are texts: these say which ones.
+const (
+	// SettingPort is a port number.
+	SettingPort SettingKind = "port"
+	// SettingBytes is a number of bytes, without a unit.
+	SettingBytes SettingKind = "bytes"
+	// SettingAddress is host:port.
+	SettingAddress SettingKind = "host:port"
+	// SettingFile is the absolute path of a file in the agent's container.
+	SettingFile SettingKind = "file"
+	// SettingText is a word that the workload gives a meaning to.
+	SettingText SettingKind = "text"
+)
+
+// Setting is one that the driver of a workload reads. What refuses a spec, the drivers in the agents and
+// the field reference go by the same rows: a value that only agents judged would cost a member.
+type Setting struct {
+	Name string
+	Kind SettingKind
+	// Default is what counts where it is absent; empty: nothing does.
+	Default string
+	// With are the settings that are to be given with it, if it is.
+	With []string
+	// Line says in one line what it is, in Markdown.
+	Line string
+}
+
+// WorkloadKinds are the names of all kinds, sorted.
+func WorkloadKinds() []string { return sortedKeys(workloadKinds) }
+
+// SettingsOf are the settings of a kind of workload, in the order of their names.
+func SettingsOf(kind string) []Setting { return slices.Clone(workloadKinds[kind].settings) }
+
+// Range says in Markdown which texts are taken.
+func (s Setting) Range() string {
+	switch s.Kind {
+	case SettingPort:
+		return "1 to 65535"
+	case SettingBytes:
+		return "a whole number from 0"
+	case SettingAddress:
+		return "`host:port`"
+	case SettingFile:
+		return "an absolute path"
+	default:
+		return ""
+	}
+}
+
+// maxSettingBytes bounds the text of a setting.
+const maxSettingBytes = 1024
+
+// problem is what is wrong with a value; "" that nothing is. An empty one counts as absent.
+func (s Setting) problem(value string) string {
+	switch {
+	case value == "":
+		return ""
+	case len(value) > maxSettingBytes:
+		return fmt.Sprintf("has more than %d bytes", maxSettingBytes)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		return "holds a control character or a line break"
+	}
+	wrong := false
+	switch s.Kind {
+	case SettingPort:
+		wrong = !isPort(value)
+	case SettingBytes:
+		_, err := strconv.ParseUint(value, 10, 63)
+		wrong = err != nil
+	case SettingAddress:
+		u, err := url.Parse("http://" + value)
+		wrong = err != nil || u.Host != value || u.Hostname() == "" || !isPort(u.Port())
+	case SettingFile:
+		wrong = !path.IsAbs(value) || path.Clean(value) != value
+	case SettingText:
+	}
+	if !wrong {
+		return ""
+	}
+	switch s.Kind {
+	case SettingBytes:
+		return fmt.Sprintf("%q is not a number of bytes: write a whole number from 0, without a unit", value)
+	case SettingAddress:
+		return fmt.Sprintf("%q is not host:port, such as %q", value, s.Default)
+	case SettingFile:
+		return fmt.Sprintf("%q is not the absolute path of a file", value)
+	default:
+		return fmt.Sprintf("%q is not a port number 1 to 65535", value)
+	}
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
+// settingProblems is everything that is wrong with the settings of a workload whose kind is known.
+func (w Workload) settingProblems() []Problem {
+	var out []Problem
+	known := workloadKinds[w.Kind].settings
+	names := make([]string, 0, len(known))
+	for _, s := range known {
+		names = append(names, s.Name)
+	}
+	for _, name := range sortedKeys(w.Settings) {
+		said := ""
+		if at := slices.Index(names, name); at < 0 {
+			said = fmt.Sprintf("is not a setting of workload %q; known: %s", w.Kind, orNone(names))
+		} else if s := known[at]; w.Settings[name] != "" {
+			said = s.problem(w.Settings[name])
+			missing := slices.DeleteFunc(slices.Clone(s.With), func(other string) bool { return w.Settings[other] != "" })
+			if said == "" && len(missing) > 0 {
+				said = fmt.Sprintf("does nothing without %s: give all of them, or none", strings.Join(missing, ", "))
+			}
+		}
+		if said != "" {
+			out = append(out, Problem{Path: fmt.Sprintf("workload.settings[%q]", name), Message: said})
+		}
+	}
+	return out
+}
+
+// ReadSettings gives the settings of w with their defaults, for its driver, or what is wrong with them.
+func (w Workload) ReadSettings() (SettingValues, error) {
+	if w.Kind == "" {
+		w.Kind = WorkloadNone
+	}
+	if _, known := workloadKinds[w.Kind]; !known {
+		return nil, fmt.Errorf("workload.kind: %q is unknown: use one of %s", w.Kind, strings.Join(WorkloadKinds(), ", "))
+	}
+	var all []error
+	for _, p := range w.settingProblems() {
+		all = append(all, errors.New(p.String()))
+	}
+	if len(all) > 0 {
+		return nil, errors.Join(all...)
+	}
+	values := make(SettingValues)
+	maps.Copy(values, w.Settings)
+	for _, s := range workloadKinds[w.Kind].settings {
+		if values[s.Name] == "" {
+			values[s.Name] = s.Default
+		}
+	}
+	return values, nil
+}
+
+// SettingValues are settings as ReadSettings found them, each with a text of its kind.
+type SettingValues map[string]string
+
+// Port is the value of a SettingPort.
+func (v SettingValues) Port(name string) uint16 {
+	n, _ := strconv.ParseUint(v[name], 10, 16) // was judged
+	return uint16(n)
+}
+
+// Bytes is the value of a SettingBytes.
+func (v SettingValues) Bytes(name string) int64 {
+	n, _ := strconv.ParseUint(v[name], 10, 63) // was judged
+	return int64(n)
+}
+
+// settingsLine tells the settings of all kinds by their names.
+func settingsLine() string {
+	var all []string
+	for _, kind := range WorkloadKinds() {
+		var names []string
+		for _, s := range workloadKinds[kind].settings {
+			one := "`" + s.Name + "`"
+			if s.Default != "" {
+				one += " (`" + s.Default + "`)"
+			}
+			names = append(names, one)
+		}
+		if len(names) > 0 {
+			all = append(all, fmt.Sprintf("`%s` has %s", kind, strings.Join(names, ", ")))
+		}
+	}
+	return "Settings of the driver, all of them texts; where there is one, the default in brackets. " + strings.Join(all, "; ") + "."
+}

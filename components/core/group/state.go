@@ -1,0 +1,54 @@
+package group
+
+// SlotState is one word for people about how a Slot is. While a step of it is under way it tells
+// of the step, else of the Slot; where several are true, a Slot without a step has the first of
+// the list from SlotMissing on.
+type SlotState string
+
+const (
+	// SlotPending: a step is recorded, and nothing of it was done.
+	SlotPending SlotState = "Pending"
+	// SlotDraining: its agent runs PRE_TERMINATE hooks and hands leadership over.
+	SlotDraining SlotState = "Draining"
+	// SlotDrained: that is done. It is told of the rest of the time that an operator has it out
+	// of service, and shortly in each step that stops it.
+	SlotDrained SlotState = "Drained"
+	// SlotNotDrained: it is to be out of service, and what runs in it could not be drained, or
+	// leads all the same.
+	SlotNotDrained SlotState = "NotDrained"
+	// SlotCreating: the platform is asked for its CVM.
+	SlotCreating SlotState = "Creating"
+	// SlotUpdating: the platform is asked to move its CVM to another Revision.
+	SlotUpdating SlotState = "Updating"
+	// SlotRefreshing: it serves while its Boot attests at another Revision.
+	SlotRefreshing SlotState = "Refreshing"
+	// SlotRestarting: the platform is asked to restart its CVM, or the agent restarts one service.
+	SlotRestarting SlotState = "Restarting"
+	// SlotReplacing: its CVM makes room for another one with an empty disk.
+	SlotReplacing SlotState = "Replacing"
+	// SlotDeleting: its CVM is removed.
+	SlotDeleting SlotState = "Deleting"
+	// SlotJoining: its new Boot was admitted; POST_LAUNCH hooks, health and catch-up are awaited.
+	SlotJoining SlotState = "Joining"
+
+	// SlotMissing: no CVM fills it and none ever did.
+	SlotMissing SlotState = "Missing"
+	// SlotVanished: the platform does not list its CVM any more.
+	SlotVanished SlotState = "Vanished"
+	// SlotCondemned: the group is to be without it.
+	SlotCondemned SlotState = "Condemned"
+	// SlotOutOfSet: the workload's set does not know it any more, while its CVM is there.
+	SlotOutOfSet SlotState = "OutOfSet"
+	// SlotQuarantined: healing gave it up; an operator decides (R118).
+	SlotQuarantined SlotState = "Quarantined"
+	// SlotAvailable: it counts (R8).
+	SlotAvailable SlotState = "Available"
+	// SlotSettling: available except for min_ready, in a step or without one.
+	SlotSettling SlotState = "Settling"
+	// SlotFailed: its last step failed, and it is not available since.
+	SlotFailed SlotState = "Failed"
+	// SlotBooting: its CVM starts, in a step or without one, and no Boot of it was admitted yet.
+	SlotBooting SlotState = "Booting"
+	// SlotUnavailable: none of these.
+	SlotUnavailable SlotState = "Unavailable"
+)

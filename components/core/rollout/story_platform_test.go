@@ -1,0 +1,127 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// fault is what happens to a platform call.
+type fault struct {
+	outcome string
+	text    string
+	effect  bool
+	late    time.Duration
+	takes   time.Duration
+	times   int // calls that it is for; negative: all
+}
+
+// pending is an effect that shows later.
+type pending struct {
+	at    time.Time
+	slot  string
+	apply func()
+}
+
+// listed is the platform's word about every CVM.
+func (w *world) listed(slot string) (found []rollout.Instance) {
+	for _, c := range w.cvms {
+		if c.slot != slot || c.gone {
+			continue
+		}
+		found = append(found, rollout.Instance{
+			VMUUID: c.uuid, InstanceID: c.instance, AppID: storyApp, Name: c.slot, Status: c.status, InProgress: c.inProgress,
+			ComposeHash: w.hashOf(c.content), BootError: c.bootError, UpdatedAt: c.updatedAt,
+			Shape: operation.Shape{InstanceType: c.content.InstanceType, OSImage: c.content.OSImage, DiskGB: max(c.content.DiskGB, defaultDisk)},
+		})
+	}
+	return found
+}
+
+var storyApp = strings.Repeat("a", 40)
+
+// defaultDisk is what a CVM has that was made without a wish.
+const defaultDisk = 20
+
+// hashOf is the compose hash: the rest of a template is not in it.
+func (w *world) hashOf(t group.Template) string {
+	lines := strings.Split(strings.TrimSpace(t.Compose), "\n")
+	name := strings.TrimPrefix(lines[len(lines)-1], "# ")
+	return strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)
+}
+
+// call is one platform call: what a coordinator hears of it, and after how long. Each
+// effect that it has, at once or late, is told to effective.
+func (w *world) call(part operation.Part, slot, uuid, revision string, effective func()) (result operation.CallResult, took time.Duration) {
+	f := w.faults[slot]
+	switch {
+	case f == nil:
+		f = &fault{outcome: operation.OutcomeDone, effect: true}
+	case f.times > 0:
+		if f.times--; f.times == 0 {
+			delete(w.faults, slot)
+		}
+	}
+	result.Outcome, result.Message = f.outcome, f.text
+	if !f.effect {
+		return result, f.takes
+	}
+	if f.late > 0 {
+		w.pending = append(w.pending, pending{at: w.now.Add(f.late), slot: slot, apply: func() {
+			effective()
+			w.effect(part, slot, uuid, revision)
+			w.log("the call for %s shows its effect", slot)
+		}})
+		return result, f.takes
+	}
+	effective()
+	if made := w.effect(part, slot, uuid, revision); made != nil {
+		result.VMUUID, result.InstanceID = made.uuid, made.instance
+	}
+	return result, f.takes
+}
+
+// outstanding: a call for the Slot will still have an effect.
+func (w *world) outstanding(slot string) bool {
+	return slices.ContainsFunc(w.pending, func(p pending) bool { return p.slot == slot })
+}
+
+// effect does what a call asks for.
+func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
+	wanted := w.contents[revision]
+	if part == operation.PartCreate {
+		return w.make(slot, wanted)
+	}
+	i := slices.IndexFunc(w.cvms, func(c *cvm) bool { return c.uuid == uuid && !c.gone })
+	if i < 0 {
+		return nil
+	}
+	c := w.cvms[i]
+	switch part {
+	case operation.PartCompose:
+		c.content.Compose = wanted.Compose
+		c.reboot(w)
+	case operation.PartOSImage:
+		c.content.OSImage = wanted.OSImage
+		c.reboot(w)
+	case operation.PartResources:
+		c.content.InstanceType, c.content.DiskGB = wanted.InstanceType, wanted.DiskGB
+		c.reboot(w)
+	case operation.PartRestart:
+		if c.hung && !w.force {
+			break
+		}
+		c.silent, c.hung = c.silent && !c.hung, false
+		c.reboot(w)
+	case operation.PartDelete:
+		c.status, c.inProgress = "terminating", true
+		w.pending = append(w.pending, pending{at: w.now.Add(deleteTakes), apply: func() { c.gone = true }})
+	case operation.PartCreate:
+	}
+	return nil
+}

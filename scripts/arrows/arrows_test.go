@@ -1,0 +1,62 @@
+package arrows
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// ask prints a line for each package: its module, and what it imports of ours. What tests import
+// counts where there is nothing but tests.
+const ask = `{{.Module.Path}}{{range .Imports}} {{.}}{{end}}{{if not .Imports}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}{{end}}`
+
+var (
+	row    = regexp.MustCompile("(?m)^\\| `(?:components/)?([a-z/-]+)` \\| .* \\| ([^|]+) \\|$")
+	module = regexp.MustCompile(`^cadre\.dev/(overlay/rendezvous|overlay/labtest|[^/]+)`)
+)
+
+func TestTheTableNamesWhatModulesImport(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", ask, "cadre.dev/...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	imported := map[string]map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		paths := strings.Fields(line)
+		from := module.FindStringSubmatch(paths[0])[1]
+		if imported[from] == nil {
+			imported[from] = map[string]bool{}
+		}
+		for _, path := range paths[1:] {
+			if m := module.FindStringSubmatch(path); m != nil && m[1] != from {
+				imported[from][m[1]] = true
+			}
+		}
+	}
+	delete(imported, "scripts")
+	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
+		is := strings.Join(slices.Sorted(maps.Keys(imported[m[1]])), ", ")
+		if is == "" {
+			is = "–"
+		}
+		if m[2] != is && m[1] != "core" || imported[m[1]] == nil {
+			t.Errorf("docs/architecture.md: %s imports %s, by the code %s", m[1], m[2], is)
+		}
+		delete(imported, m[1])
+	}
+	for name := range imported {
+		t.Errorf("docs/architecture.md does not have %s", name)
+	}
+}
