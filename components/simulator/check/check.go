@@ -76,6 +76,7 @@ func ofRest() []Checker {
 		{"I25", "at rest the platform has exactly the CVMs that the Slots' records bind, or the group's status gives a reason", each(strays)},
 		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
 		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
+		{"content", "a CVM is told to run the text of the Revision that its step leads to, and at rest runs that of the one it is admitted at, with its size and its image", each(content)},
 		{"L10", "every group rests or names why it does not (L11: never stuck in silence)", each(namesReason)},
 	}
 }

@@ -119,11 +119,16 @@ type Call struct {
 	ID int
 	// Deadline is after how long the caller gives up (see Event.At).
 	Deadline time.Duration
+	// Content is the compose text in the document that Hash is of; empty: the call names none, or
+	// one that nobody provisioned.
+	Content string
 }
 
 // CVM is one as the platform has it.
 type CVM struct {
 	Name, VMUUID, InstanceID, Hash string
+	// Content is the compose text that it runs, InstanceType and OSImage what it runs on.
+	Content, InstanceType, OSImage string
 }
 
 // Trace is a run.

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -129,7 +130,7 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	slot := strings.TrimPrefix(c.Name, Cluster+"-")
 	w.mu.Lock()
 	w.calls++
-	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit}
+	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit, Content: w.contentLocked(c.Hash)}
 	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", c.Verb, slot))
 	f := fateOf(odds, r)
 	if f.slow > 0 || !f.applied || f.silent {
@@ -156,6 +157,17 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	w.mu.Unlock()
 	l.p.stepped("a call")
 	return l.answer(ctx, event, f, failed)
+}
+
+// contentLocked is the compose text in the document of that hash.
+func (w *World) contentLocked(hash string) string {
+	var document struct {
+		Compose string `json:"docker_compose_file"`
+	}
+	if json.Unmarshal(w.cloud.DocumentLocked(hash), &document) != nil {
+		return "" // nobody provisioned it
+	}
+	return document.Compose
 }
 
 // answer is what the caller learns, in time or not.

@@ -221,7 +221,10 @@ func (w *World) settle(resting map[string]string) {
 	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults, Steps: w.steps}
 	for _, one := range w.cloud.AllLocked() {
 		c := one.Guest
-		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
+		e.CVMs = append(e.CVMs, trace.CVM{
+			Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash,
+			Content: w.contentLocked(c.ComposeHash), InstanceType: c.InstanceType, OSImage: c.OSImage,
+		})
 	}
 	w.noteLocked(e)
 }

@@ -59,11 +59,13 @@ type Cloud[G Guest] struct {
 	sorted []*CVM[G]
 	// asked counts the CVMs that were ever asked for.
 	asked int
+	// documents are what was provisioned, by its hash.
+	documents map[string][]byte
 }
 
 // New makes an empty one.
 func New[G Guest](cfg Config[G]) *Cloud[G] {
-	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}}
+	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}, documents: map[string][]byte{}}
 }
 
 // AllLocked are the CVMs by name. The caller changes no element: it is made anew when a CVM
@@ -80,6 +82,9 @@ func (c *Cloud[G]) AllLocked() []*CVM[G] {
 
 // NamedLocked is the CVM of that name; nil: there is none.
 func (c *Cloud[G]) NamedLocked(name string) *CVM[G] { return c.cvms[name] }
+
+// DocumentLocked is what a CVM runs that measures this hash; nil: nobody provisioned it.
+func (c *Cloud[G]) DocumentLocked(hash string) []byte { return c.documents[hash] }
 
 func (c *Cloud[G]) byIDLocked(vmUUID string) *CVM[G] {
 	for _, one := range c.cvms {
