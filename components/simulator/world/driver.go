@@ -59,7 +59,7 @@ func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.T
 	}
 	cluster := d.w.workloads[d.c.group()]
 	able := slices.DeleteFunc(slices.Clone(r.Candidates), func(slot string) bool {
-		return !d.w.wellLocked(slot) || !slices.Contains(cluster.voters, slot)
+		return !d.w.wellLocked(slot) || !d.w.cvmLocked(slot).caughtUp() || !slices.Contains(cluster.voters, slot)
 	})
 	switch {
 	case cluster.leader != r.ExpectedLeader:
@@ -149,13 +149,17 @@ func (d *driver) change(ctx context.Context, change group.SetChange) error {
 // viewLocked is what a member's workload says of itself.
 func (w *World) viewLocked(c *cvm) agent.View {
 	cluster, well := w.workloads[c.group()], !c.ill()
-	out := agent.View{Alive: well, Ready: well, CaughtUp: &well, MayDisrupt: true, Role: agent.RoleNone}
+	caught := well && c.caughtUp()
+	out := agent.View{Alive: well, Ready: well, CaughtUp: &caught, MayDisrupt: true, Role: agent.RoleNone}
 	if !cluster.leads() {
 		return out
 	}
 	out.Leader, out.Epoch, out.Role = cluster.leader, cluster.epoch, agent.RoleFollower
-	if cluster.leader == c.slot {
+	switch cluster.leader {
+	case c.slot:
 		out.Role = agent.RoleLeader
+	case "":
+		out.MayDisrupt, out.MayDisruptReason = false, "the cluster has no leader"
 	}
 	if cluster.votes() && well {
 		cluster.voteLocked(c, &out)

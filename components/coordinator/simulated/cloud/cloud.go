@@ -45,8 +45,8 @@ type Config[G Guest] struct {
 	Lock sync.Locker
 	// Guest is what is to run in a CVM that is made.
 	Guest func(*CVM[G]) G
-	// BootTakes is from a call until the CVM runs.
-	BootTakes time.Duration
+	// BootTakes is from a call until the CVM runs, of its next boot. It is asked under the lock.
+	BootTakes func(*CVM[G]) time.Duration
 	// Settle is how long it may hide an effect.
 	Settle time.Duration
 }
@@ -103,7 +103,7 @@ func (c *Cloud[G]) bootLocked(one *CVM[G], hash string) {
 	one.InProgress, one.Status, one.next = true, "updating", hash
 	one.boots++
 	mine := one.boots
-	time.AfterFunc(c.cfg.BootTakes, func() {
+	time.AfterFunc(c.cfg.BootTakes(one), func() {
 		c.cfg.Lock.Lock()
 		defer c.cfg.Lock.Unlock()
 		if one.boots != mine || c.cvms[one.Name] != one {
