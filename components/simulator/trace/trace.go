@@ -34,6 +34,9 @@ const (
 	// Muted: no coordinator hears a Slot's agent, whatever it does; Heard: they do again.
 	Muted Kind = "muted"
 	Heard Kind = "heard"
+	// Drained: a Slot's agent has drained it for a step: its hooks ended, none holds, and it handed
+	// over.
+	Drained Kind = "drained"
 	// Judged: a Slot's agent says to a coordinator that it goes by the checks of the Revision in
 	// Text, and that all of them are judged; with no Text, that it does not any more.
 	Judged Kind = "judged"

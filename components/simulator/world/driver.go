@@ -10,6 +10,7 @@ import (
 	agent "cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
 )
 
 // driver is how an agent knows the workload in its CVM.
@@ -107,7 +108,17 @@ func (d *driver) fate(what string) fate {
 	return d.w.fateIn(what+" "+d.c.slot, func(o plan.Odds) float64 { return o.Handover })
 }
 
-func (d *driver) Drain(context.Context) error       { return nil }
+// Drain is the last of what an agent does for a drain, and takes no time.
+func (d *driver) Drain(context.Context) error {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err := d.hereLocked(); err != nil {
+		return err
+	}
+	d.w.noteLocked(trace.Event{Kind: trace.Drained, By: d.c.slot, Group: d.c.group(), Slot: d.c.slot, Boot: d.r.boot})
+	return nil
+}
+
 func (d *driver) CancelDrain(context.Context) error { return nil }
 
 func (d *driver) Join(ctx context.Context, slot string) error {
