@@ -47,6 +47,8 @@ func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
 		admission := policy.Admission{
 			Group: p.Value.Group, Slot: e.Slot, BootID: e.Boot, InstanceID: e.InstanceID, AppID: e.AppID, Revision: a.Revision,
 			Epoch: p.Value.Epoch, Generation: e.Serial, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot, TokenAccessors: []string{"token of " + e.Boot},
+			// What it measured, and not what the policy has for its Revision: whoever judges it later compares the two.
+			Claims: policy.Claims{AppID: e.AppID, InstanceID: e.InstanceID, ComposeHash: e.ComposeHash},
 		}
 		now := p.Value.Revoking(v.Gate.Revocations)
 		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {

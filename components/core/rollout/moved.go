@@ -12,12 +12,11 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	if op.Calls == 0 {
 		return
 	}
-	if op.Phase == operation.Superseded {
+	if op.Phase == operation.Superseded || endsBetweenParts(op) {
 		m.superseded = append(m.superseded, op)
 	}
 	// A call that certainly had no effect tells nothing about the one before.
-	idle := op.CallOutcome == operation.OutcomeRefused || op.CallOutcome == operation.OutcomeBusy || op.CallOutcome == operation.OutcomeNotMade
-	if op.Follows != "" && op.Phase.Ended() && !idle {
+	if op.Follows != "" && op.Phase.Ended() && !idle(op) {
 		if m.followed == nil {
 			m.followed = make(map[string]bool)
 		}
@@ -25,13 +24,28 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	}
 }
 
-// findMoved is the superseded Operation whose call the admitted Boot of m has still to go
-// by. One that was followed by another call is judged by that one.
+// idle: the last call of op certainly had no effect.
+func idle(op *operation.Operation) bool {
+	return op.CallOutcome == operation.OutcomeRefused || op.CallOutcome == operation.OutcomeBusy || op.CallOutcome == operation.OutcomeNotMade
+}
+
+// endsBetweenParts: op was refused a part after another one had taken its CVM down. What that boots
+// may never be let in: it is neither what was there before nor what was to be.
+func endsBetweenParts(op *operation.Operation) bool {
+	return op.Kind == operation.Update && op.Phase == operation.Failed && len(op.Applied) > 0 && idle(op)
+}
+
+// findMoved is the Operation, superseded or ended between two parts, whose call the admitted Boot of m
+// has still to go by. One that was followed by another call is judged by that one.
 // A Boot that still reports when its effect must have shown was not told anything.
 func (w *world) findMoved(m *member, boot string) *operation.Operation {
 	r := m.seen.Report
 	for _, op := range m.superseded {
-		lives := r != nil && r.BootID == boot && !r.ReceivedAt.Before(op.CallIssuedAt.Add(w.t.Settle))
+		shows := op.CallIssuedAt.Add(w.t.Settle)
+		if endsBetweenParts(op) {
+			shows = op.CallIssuedAt // the part before had shown when the one was asked for that was refused
+		}
+		lives := r != nil && r.BootID == boot && !r.ReceivedAt.Before(shows)
 		if boot != "" && op.BootBefore == boot && !m.followed[op.ID] && !lives {
 			return op
 		}

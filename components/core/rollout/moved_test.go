@@ -79,3 +79,34 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 		}
 	}
 }
+
+// TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay: the image of db-1 was changed, which takes its
+// CVM down, and the text that goes with it was refused. What reported last is the Boot before (I1).
+func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
+	between := func(edit func(f *fixture, op *operation.Operation)) *member {
+		f := newFixture(4, "none").want("B").rolling()
+		f.op(1, operation.Failed, func(op *operation.Operation) {
+			op.Calls, op.CallIssuedAt, op.CallOutcome, op.Cause = 2, f.now.Add(-time.Second), operation.OutcomeRefused, operation.CauseRefused
+			op.Applied = []operation.Part{operation.PartOSImage}
+			f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-12 * time.Second)
+			edit(f, op)
+		})
+		return newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1")
+	}
+	if m := between(func(*fixture, *operation.Operation) {}); m.moved == nil || m.ready {
+		t.Errorf("moved by %v, ready: %t", m.moved, m.ready)
+	}
+	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
+		"no part had an effect": func(_ *fixture, op *operation.Operation) { op.Applied = nil },
+		"its Boot reports since": func(f *fixture, op *operation.Operation) {
+			f.obs.Slots[1].Report.ReceivedAt = op.CallIssuedAt
+		},
+		"another Boot holds the Slot": func(f *fixture, _ *operation.Operation) {
+			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
+		},
+	} {
+		if m := between(edit); m.moved != nil {
+			t.Errorf("%s: moved by %s", name, m.moved.ID)
+		}
+	}
+}

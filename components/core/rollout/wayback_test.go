@@ -72,6 +72,15 @@ func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
 	if p.Rollout.State == operation.Complete {
 		t.Error("complete, and the platform shows another instance type")
 	}
+	// What the step is for is so until it is accepted: else it is called off, and recorded again.
+	f.rolling()
+	for _, phase := range []operation.Phase{operation.Recorded, operation.Draining, operation.Drained, operation.Acting} {
+		f.rec.Operations = nil
+		f.op(1, phase, func(op *operation.Operation) { op.CallIssuedAt = f.now })
+		if why := f.facts(f.rec.Operations[0]).Unwanted; why != "" {
+			t.Errorf("%s: not wanted: %s", phase, why)
+		}
+	}
 }
 
 // TestARemovalWaitsForOthersAtItsSecondLookToo: somebody broke while it was drained.

@@ -311,10 +311,10 @@ func (w *world) outdated(m *member) bool {
 
 // shownOther: the platform shows another size or image than wanted, which no Boot proves:
 // of two Revisions that measure the same, the admission names either. A step under way
-// looks at that itself.
+// looks at that itself, once what it asked for is accepted: before that it is what the step is for.
 func (w *world) shownOther(m *member) bool {
 	i := m.seen.Instance
-	return m.open == nil && i != nil && !i.InProgress && !i.Shape.Shows(w.shapeOf(m.want.revision))
+	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !i.InProgress && !i.Shape.Shows(w.shapeOf(m.want.revision))
 }
 
 // givenTarget: nothing is proven, but as far as is known the CVM was made for or

@@ -144,6 +144,11 @@ func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operati
 	return r.commit(trace.Event{Key: "operations/" + id, Group: "pg", Slot: slot, Operation: &op})
 }
 
+// drained says that the Slot's agent drained it.
+func (r *run) drained(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Drained, By: slot, Group: "pg", Slot: slot})
+}
+
 // ops in several phases, one after the other.
 func (r *run) phases(id, slot string, phases ...operation.Phase) *run {
 	for _, p := range phases {

@@ -44,7 +44,9 @@ func ofAvailability() []Checker {
 		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
 		{"I6-freeze", "while an operator has everything frozen, or a group, no Operation begins to take a member of it away", each(freeze)},
+		{"I6-pause", "while an operator has a group paused, nothing begins to take a member of it away but what heals it or is asked for by name", each(paused)},
 		{"R139", "what an operator protects is not taken away, and what an operator drains by nothing but that", each(marks)},
+		{"drained", "a step acts on a member that it drains only once the member's agent has drained it, its hooks and its hand-over included, or its time for that is over", drainedFirst},
 		{"refresh-found", "discovery leads to a member that serves all the while that it is refreshed", each(found)},
 		{"refresh-judged", "a refresh is done only when the agent says that it goes by the new checks, and that each has its verdict", each(judged)},
 		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
@@ -76,6 +78,7 @@ func ofRest() []Checker {
 		{"I25", "at rest the platform has exactly the CVMs that the Slots' records bind, or the group's status gives a reason", each(strays)},
 		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
 		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
+		{"content", "a CVM is told to run the text of the Revision that its step leads to, and at rest runs that of the one it is admitted at, with its size and its image", each(content)},
 		{"L10", "every group rests or names why it does not (L11: never stuck in silence)", each(namesReason)},
 	}
 }

@@ -47,12 +47,15 @@ func (s *state) outdatedBeside(op *operation.Operation) string {
 	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator {
 		return ""
 	}
-	sp := s.spec(op.Group)
+	sp, to := s.spec(op.Group), op.To
+	if _, ordinal, err := group.ParseSlot(op.Slot); err == nil && sp.Instance(ordinal).PinnedRevision != "" {
+		to = sp.Revision() // what it is moved to is its own, and not what the others are
+	}
 	for _, slot := range sp.Members() {
 		if s.group(op.Group).lacks(slot) {
 			continue // it was lost: no voter, and no heir that could run the target first
 		}
-		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != op.To && inScope(sp, slot) {
+		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != to && inScope(sp, slot) {
 			return slot
 		}
 	}

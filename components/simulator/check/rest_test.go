@@ -174,7 +174,7 @@ func story() *run {
 		} else {
 			r.phases(slot, slot, operation.Draining)
 		}
-		r.phases(slot, slot, operation.Drained, operation.Acting).called(cloud.Update, slot, hash).stops(slot).effected(i+1).answered(i+1, trace.OK)
+		r.drained(slot).phases(slot, slot, operation.Drained, operation.Acting).called(cloud.Update, slot, hash).stops(slot).effected(i+1).answered(i+1, trace.OK)
 		r.phases(slot, slot, operation.Booting).admitted(slot, "boot-2", target, 2).servesAs(slot, "boot-2")
 		r.phases(slot, slot, operation.Joining, operation.Settling, operation.Done).allowed(slot, target).after(time.Minute)
 	}

@@ -26,6 +26,8 @@ type Plan struct {
 	CrashPoints []int
 	// Odds are of each call and write, until HealAt.
 	Odds Odds
+	// Takes is how long things take that go well.
+	Takes Takes
 	// HealAt is when all goes right again; Rest is how long it then has to come to rest. What
 	// gives the same reason for Still waits for a person.
 	HealAt, Rest, Still time.Duration
@@ -48,6 +50,11 @@ type Group struct {
 	// Surge is how many extra members a rollout may have, with which none of the others may be
 	// missed; 0: there are none, and one may be away.
 	Surge int
+	// Percent is how many of its members, of a hundred, may be away; 0: one may.
+	Percent int
+	// Deadline is how long a step has until its member is available; 0: as long as specs give it that
+	// say nothing.
+	Deadline time.Duration
 }
 
 // Unhooked: its drains have no hook.
@@ -66,7 +73,7 @@ var workloads = []string{"patroni", "etcd", "consul", NoWorkload}
 type Move struct {
 	At    time.Duration
 	Group string
-	// Release names the content; Replicas are as many as then.
+	// Release names the content, of which two are bad; Replicas are as many as then.
 	Release  string
 	Replicas int
 	// GiveUp says that the disks of those may go which the group is not to have any more.
@@ -76,7 +83,21 @@ type Move struct {
 	// Checks are those of its members, from then on until the next Move: OneCheck, or one of the
 	// others.
 	Checks string
+	// Size and Image are what they run on, from then on until the next Move; empty: what they began
+	// with.
+	Size, Image string
+	// Partition, Exclude and Pin keep members back until the next Move: those below an ordinal, one
+	// by its name, and one at what the group ran first.
+	Partition    int
+	Exclude, Pin string
 }
+
+// Values of Move.Release that no member is well with.
+const (
+	// IllRelease never is, DeadRelease's agent does not come up.
+	IllRelease  = "ill"
+	DeadRelease = "dead"
+)
 
 // Values of Move.Checks. Each changes what the agent looks at, and nothing that runs.
 const (
@@ -121,6 +142,8 @@ const (
 	Expire FaultKind = "expire"
 	// Skew puts a coordinator's wall clock off by By.
 	Skew FaultKind = "skew"
+	// Refuse has the platform refuse each call for a while, as where a quota is used up.
+	Refuse FaultKind = "refuse"
 	// Split parts every third member of all groups from all coordinators.
 	Split FaultKind = "split"
 	// These are no fault of anybody: an operator stops everything or one group, takes a member
@@ -129,6 +152,8 @@ const (
 	FreezeGroup FaultKind = "freeze-group"
 	Drain       FaultKind = "drain"
 	Protect     FaultKind = "protect"
+	// Pause is like FreezeGroup, of its rollout alone.
+	Pause FaultKind = "pause"
 	// An operator asks once for a restart of a member, or for another CVM in its place.
 	AskRestart FaultKind = "ask-restart"
 	AskReplace FaultKind = "ask-replace"
@@ -170,13 +195,23 @@ type Odds struct {
 	// LostAnswer of a platform call that is done; Never done, without an answer; Late: done up
 	// to minutes after that its caller gave up; Refused: certainly not done; Slow answers.
 	LostAnswer, Never, Late, Refused, Slow float64
-	// BlindList fails a list of the platform, StaleList answers what was so before.
-	BlindList, StaleList float64
+	// Busy is a refusal that is of that moment: the CVM is busy, or the account asks too often.
+	Busy float64
+	// BlindList fails a list of the platform, StaleList answers what was so before; BlindAsk fails
+	// what else it is asked without an effect.
+	BlindList, StaleList, BlindAsk float64
 	// LostWrite and LostAck of a transaction: not applied, and applied, without an answer.
 	LostWrite, LostAck float64
 	// Hook of a drain is slow, fails or hangs. Handover of leadership, and each change of a
 	// workload's set: slow, refused for now, or done or not done without an answer.
 	Hook, Handover float64
+}
+
+// Takes are the most that things take, each time anew; 0: they take as long each time, or no time.
+type Takes struct {
+	// Boot of a CVM. Lag is from when a member of a workload that has a leader runs until it has what
+	// the others have; Election is how long such a one has no leader after it lost one.
+	Boot, Lag, Election time.Duration
 }
 
 // Horizon is how long things go wrong in a drawn plan.
@@ -198,13 +233,21 @@ func Draw(seed uint64) Plan {
 		if conduct.IntN(3) == 0 {
 			g.Hook = hooks[conduct.IntN(len(hooks))]
 		}
+		if g.Surge == 0 && conduct.IntN(4) == 0 {
+			g.Percent = 40
+		}
 		p.Groups = append(p.Groups, g)
 		p.Moves = append(p.Moves, moves(r, g)...)
 	}
 	drawChecks(Source(seed, "checks", 0), p.Moves)
+	drawBad(Source(seed, "bad", 0), &p)
+	drawShapes(Source(seed, "shapes", 0), p.Moves)
+	drawKept(Source(seed, "kept", 0), &p)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
+	later := Source(seed, "later", 0)
+	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
 	return p
 }
 
@@ -244,10 +287,75 @@ func drawChecks(r *rand.Rand, all []Move) {
 	}
 }
 
+// shortDeadline is one that passes long before all goes right again.
+const shortDeadline = 2 * time.Minute
+
+// drawBad has a group of every fifth seed get a release with which no member is well. Its steps have
+// little time, so that they fail while other things go wrong, and the next change is a good one: what
+// is bad for good says nothing about how it ends.
+func drawBad(r *rand.Rand, p *Plan) {
+	if r.IntN(5) > 0 {
+		return
+	}
+	at := r.IntN(len(p.Groups))
+	g := &p.Groups[at]
+	g.Deadline = shortDeadline
+	p.Moves = slices.DeleteFunc(p.Moves, func(m Move) bool { return m.Group == g.Name && m.At > 0 })
+	bad := Move{At: 90*time.Second + upTo(r, time.Minute), Group: g.Name, Release: []string{IllRelease, DeadRelease}[r.IntN(2)], Replicas: g.Replicas}
+	good := bad
+	good.At, good.Release = 6*time.Minute+upTo(r, 90*time.Second), []string{"one", "two"}[r.IntN(2)]
+	p.Moves = append(p.Moves, bad, good)
+}
+
+// drawShapes has every sixth change ask for another size, and every tenth for another image.
+func drawShapes(r *rand.Rand, all []Move) {
+	last := map[string]Move{}
+	for i, m := range all {
+		if before, made := last[m.Group]; made {
+			all[i].Size, all[i].Image = before.Size, before.Image
+			if r.IntN(6) == 0 {
+				all[i].Size = []string{"tdx.medium", "tdx.large"}[r.IntN(2)]
+			}
+			if r.IntN(10) == 0 {
+				all[i].Image = "dstack-0.5.8"
+			}
+		}
+		last[m.Group] = all[i]
+	}
+}
+
+// drawKept has the operator of every third seed keep members back with one change. The next one lets
+// go of them, and where there is none they do that alone: what is kept for good says nothing about
+// how it ends.
+func drawKept(r *rand.Rand, p *Plan) {
+	if r.IntN(3) > 0 {
+		return
+	}
+	at := r.IntN(len(p.Moves))
+	m := &p.Moves[at]
+	if m.At == 0 {
+		return // it makes a group
+	}
+	slot := Member(m.Group, r.IntN(m.Replicas))
+	switch r.IntN(3) {
+	case 0:
+		m.Partition = 1 + r.IntN(m.Replicas)
+	case 1:
+		m.Exclude = slot
+	default:
+		m.Pin = slot
+	}
+	if !slices.ContainsFunc(p.Moves[at+1:], func(later Move) bool { return later.Group == m.Group }) {
+		lets := *m
+		lets.At, lets.Partition, lets.Exclude, lets.Pin = min(m.At+20*time.Second+upTo(r, 2*time.Minute), max(Horizon, m.At)), 0, "", ""
+		p.Moves = append(p.Moves, lets)
+	}
+}
+
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
-var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Refuse, Split, Freeze, FreezeGroup, Pause, Drain, Protect}
 
 // asks are what an operator may ask for.
 var asks = []FaultKind{AskRestart, AskRestart, AskReplace}
@@ -258,18 +366,40 @@ func drawAsks(r *rand.Rand, p *Plan) {
 		return
 	}
 	for range 1 + r.IntN(2) {
-		g := p.Groups[r.IntN(len(p.Groups))]
-		p.Faults = append(p.Faults, Fault{Kind: asks[r.IntN(len(asks))], At: time.Minute + upTo(r, Horizon-time.Minute), Target: Member(g.Name, r.IntN(g.Replicas))})
+		p.Faults = append(p.Faults, Fault{Kind: asks[r.IntN(len(asks))], At: time.Minute + upTo(r, Horizon-time.Minute), Target: p.anyMember(r)})
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 }
 
-// faults are up to six, each of any kind.
+// anyMember is one of those that a group has at first, or of all that it ever has: also those that it
+// grows by, and the extra ones.
+func (p Plan) anyMember(r *rand.Rand) string {
+	g := p.Groups[r.IntN(len(p.Groups))]
+	most := g.Replicas
+	if r.IntN(3) == 0 {
+		for _, m := range p.Moves {
+			if m.Group == g.Name {
+				most = max(most, m.Replicas+len(m.Without))
+			}
+		}
+		most += g.Surge
+	}
+	return Member(g.Name, r.IntN(most))
+}
+
+// intoRecovery is how soon after a fault the next one may fall into what comes of it.
+const intoRecovery = 20 * time.Second
+
+// faults are up to six, each of any kind. Half of them begin soon after the one before.
 func faults(r *rand.Rand, p Plan) []Fault {
 	var out []Fault
 	at := time.Duration(0)
-	for range r.IntN(7) {
-		at += upTo(r, Horizon/4)
+	for n := range r.IntN(7) {
+		if n > 0 && r.IntN(2) == 0 {
+			at += upTo(r, intoRecovery)
+		} else {
+			at += upTo(r, Horizon/3)
+		}
 		if at >= Horizon {
 			break
 		}
@@ -278,10 +408,15 @@ func faults(r *rand.Rand, p Plan) []Fault {
 		case f.ofAll():
 			f.Target = All
 		case f.ofMember():
-			g := p.Groups[r.IntN(len(p.Groups))]
-			f.Target = Member(g.Name, r.IntN(g.Replicas))
-		case f.Kind == FreezeGroup:
+			f.Target = p.anyMember(r)
+		case f.ofGroup():
 			f.Target = p.Groups[r.IntN(len(p.Groups))].Name
+		}
+		if f.Kind == CutStore && r.IntN(3) == 0 {
+			f.Target = All
+		}
+		if f.Kind == Refuse && r.IntN(2) == 0 {
+			f.For = min(f.For+2*time.Minute, Horizon-at)
 		}
 		if slices.Contains([]FaultKind{Mute, Sicken, Split}, f.Kind) && r.IntN(3) == 0 {
 			f.For = Horizon - at // for long enough to count as lost
@@ -299,13 +434,23 @@ func faults(r *rand.Rand, p Plan) []Fault {
 
 // odds are none, a few or many of each kind.
 func odds(r *rand.Rand) Odds {
-	draw := func(most float64) float64 {
-		return []float64{0, 0, most / 5, most}[r.IntN(4)]
-	}
+	draw := func(most float64) float64 { return oddsOf(r, most) }
 	return Odds{
 		LostAnswer: draw(0.3), Never: draw(0.3), Late: draw(0.2), Refused: draw(0.2), Slow: draw(0.3),
 		BlindList: draw(0.3), StaleList: draw(0.3), LostWrite: draw(0.1), LostAck: draw(0.1), Hook: draw(0.6), Handover: draw(0.4),
 	}
+}
+
+func oddsOf(r *rand.Rand, most float64) float64 {
+	return []float64{0, 0, most / 5, most}[r.IntN(4)]
+}
+
+// takes are nothing, a little or much of each.
+func takes(r *rand.Rand) Takes {
+	draw := func(most time.Duration) time.Duration {
+		return []time.Duration{0, most / 5, most}[r.IntN(3)]
+	}
+	return Takes{Boot: draw(90 * time.Second), Lag: draw(time.Minute), Election: draw(30 * time.Second)}
 }
 
 // Source is the source of chance of the n-th decision of a kind: it does not depend on what

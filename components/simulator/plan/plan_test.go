@@ -67,13 +67,32 @@ func size(p Plan) (n int) {
 		if g.Hook != Unhooked {
 			n++
 		}
+		if g.Percent > 0 {
+			n++
+		}
+		if g.Deadline > 0 {
+			n++
+		}
 	}
 	for _, m := range p.Moves {
 		n += len(m.Without)
 		if m.GiveUp {
 			n++
 		}
+		for _, one := range m.words() {
+			if *one.text != "" {
+				n++
+			}
+		}
+		if m.Partition > 0 {
+			n++
+		}
 		if m.Checks != OneCheck {
+			n++
+		}
+	}
+	for _, one := range p.Takes.named() {
+		if *one.most != 0 {
 			n++
 		}
 	}

@@ -43,6 +43,14 @@ func Shorter(p Plan) []Plan {
 		if m.Checks != OneCheck {
 			with(func(q *Plan) { q.Moves[i].Checks = OneCheck })
 		}
+		for j, one := range m.words() {
+			if *one.text != "" {
+				with(func(q *Plan) { *q.Moves[i].words()[j].text = "" })
+			}
+		}
+		if m.Partition > 0 {
+			with(func(q *Plan) { q.Moves[i].Partition = 0 })
+		}
 		if m.GiveUp {
 			with(func(q *Plan) { q.Moves[i].GiveUp = false })
 		}
@@ -50,6 +58,11 @@ func Shorter(p Plan) []Plan {
 	for _, name := range slices.Sorted(maps.Keys(p.Odds.named())) {
 		if *p.Odds.named()[name] != 0 {
 			with(func(q *Plan) { *q.Odds.named()[name] = 0 })
+		}
+	}
+	for i, one := range p.Takes.named() {
+		if *one.most != 0 {
+			with(func(q *Plan) { *q.Takes.named()[i].most = 0 })
 		}
 	}
 	for i, g := range p.Groups {
@@ -65,11 +78,17 @@ func Shorter(p Plan) []Plan {
 		if g.Hook != Unhooked {
 			with(func(q *Plan) { q.Groups[i].Hook = Unhooked })
 		}
+		if g.Percent > 0 {
+			with(func(q *Plan) { q.Groups[i].Percent = 0 })
+		}
+		if g.Deadline > 0 {
+			with(func(q *Plan) { q.Groups[i].Deadline = 0 })
+		}
 	}
 	if p.Coordinators > 1 {
 		with(func(q *Plan) {
 			q.Coordinators = 1
-			q.Faults = slices.DeleteFunc(q.Faults, func(f Fault) bool { return f.ofCoordinator() && f.Target != Coordinator(0) })
+			q.Faults = slices.DeleteFunc(q.Faults, func(f Fault) bool { return f.ofCoordinator() && f.Target != Coordinator(0) && f.Target != All })
 		})
 	}
 	return out
@@ -82,21 +101,25 @@ func (p *Plan) drop(group string) {
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.group() == group })
 }
 
-// ofMember, ofAll and ofCoordinator report whom the fault happens to.
+// ofMember, ofAll, ofGroup and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
 	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect, AskRestart, AskReplace}, f.Kind)
 }
 
-func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }
+func (f Fault) ofAll() bool {
+	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse}, f.Kind)
+}
 
-func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && f.Kind != FreezeGroup }
+func (f Fault) ofGroup() bool { return f.Kind == FreezeGroup || f.Kind == Pause }
+
+func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }
 
 // group that the fault happens to, or to a member of it; "" where it is none of one group.
 func (f Fault) group() string {
 	switch {
 	case f.ofMember():
 		return GroupOf(f.Target)
-	case f.Kind == FreezeGroup:
+	case f.ofGroup():
 		return f.Target
 	}
 	return ""

@@ -26,6 +26,12 @@ func (p Plan) String() string {
 		if g.Hook != Unhooked {
 			b.WriteString(" hook " + g.Hook)
 		}
+		if g.Percent > 0 {
+			fmt.Fprintf(&b, " percent %d", g.Percent)
+		}
+		if g.Deadline > 0 {
+			fmt.Fprintf(&b, " deadline %s", g.Deadline)
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -35,6 +41,14 @@ func (p Plan) String() string {
 		}
 		if m.Checks != OneCheck {
 			b.WriteString(" checks " + m.Checks)
+		}
+		for _, one := range m.words() {
+			if *one.text != "" {
+				b.WriteString(" " + one.word + " " + *one.text)
+			}
+		}
+		if m.Partition > 0 {
+			fmt.Fprintf(&b, " partition %d", m.Partition)
 		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
@@ -47,6 +61,11 @@ func (p Plan) String() string {
 	for _, n := range p.CrashPoints {
 		fmt.Fprintf(&b, "crash-point %d\n", n)
 	}
+	for _, one := range p.Takes.named() {
+		if *one.most != 0 {
+			fmt.Fprintf(&b, "takes %s %s\n", one.word, *one.most)
+		}
+	}
 	named := p.Odds.named()
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if odds := *named[name]; odds != 0 {
@@ -56,10 +75,30 @@ func (p Plan) String() string {
 	return b.String()
 }
 
+// words are what a move says with a word and a text, in order.
+func (m *Move) words() []worded {
+	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}}
+}
+
+type worded struct {
+	word string
+	text *string
+}
+
+// named are what takes time by the names that text has for it.
+func (t *Takes) named() []taking {
+	return []taking{{"boot", &t.Boot}, {"lag", &t.Lag}, {"election", &t.Election}}
+}
+
+type taking struct {
+	word string
+	most *time.Duration
+}
+
 // named are the odds by the names that text has for them.
 func (o *Odds) named() map[string]*float64 {
 	return map[string]*float64{
-		"lost-answer": &o.LostAnswer, "never": &o.Never, "late": &o.Late, "refused": &o.Refused, "slow": &o.Slow,
+		"lost-answer": &o.LostAnswer, "never": &o.Never, "late": &o.Late, "refused": &o.Refused, "slow": &o.Slow, "busy": &o.Busy, "blind-ask": &o.BlindAsk,
 		"blind-list": &o.BlindList, "stale-list": &o.StaleList, "lost-write": &o.LostWrite, "lost-ack": &o.LostAck,
 		"hook": &o.Hook, "handover": &o.Handover,
 	}
@@ -130,6 +169,12 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("hook") {
 			p.Groups[len(p.Groups)-1].Hook = f.oneOf(hooks)
 		}
+		if f.next("percent") {
+			p.Groups[len(p.Groups)-1].Percent = int(f.number())
+		}
+		if f.next("deadline") {
+			p.Groups[len(p.Groups)-1].Deadline = f.time()
+		}
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -140,6 +185,14 @@ func (p *Plan) take(word string, values []string) (err error) {
 		m := Move{At: f.time(), Group: f.word(), Release: f.word(), Replicas: int(f.number()), GiveUp: f.next("give-up")}
 		if f.next("checks") {
 			m.Checks = f.oneOf(checks)
+		}
+		for _, one := range m.words() {
+			if f.next(one.word) {
+				*one.text = f.word()
+			}
+		}
+		if f.next("partition") {
+			m.Partition = int(f.number())
 		}
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
@@ -152,6 +205,15 @@ func (p *Plan) take(word string, values []string) (err error) {
 		}
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))
+	case "takes":
+		named := p.Takes.named()
+		word := f.word()
+		at := slices.IndexFunc(named, func(one taking) bool { return one.word == word })
+		if at < 0 {
+			f.fail(fmt.Errorf("%q takes no time of its own", word))
+			break
+		}
+		*named[at].most = f.time()
 	case "odds":
 		name := f.word()
 		odds, known := p.Odds.named()[name]

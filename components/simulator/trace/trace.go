@@ -34,6 +34,9 @@ const (
 	// Muted: no coordinator hears a Slot's agent, whatever it does; Heard: they do again.
 	Muted Kind = "muted"
 	Heard Kind = "heard"
+	// Drained: a Slot's agent has drained it for a step: its hooks ended, none holds, and it handed
+	// over.
+	Drained Kind = "drained"
 	// Judged: a Slot's agent says to a coordinator that it goes by the checks of the Revision in
 	// Text, and that all of them are judged; with no Text, that it does not any more.
 	Judged Kind = "judged"
@@ -119,11 +122,16 @@ type Call struct {
 	ID int
 	// Deadline is after how long the caller gives up (see Event.At).
 	Deadline time.Duration
+	// Content is the compose text in the document that Hash is of; empty: the call names none, or
+	// one that nobody provisioned.
+	Content string
 }
 
 // CVM is one as the platform has it.
 type CVM struct {
 	Name, VMUUID, InstanceID, Hash string
+	// Content is the compose text that it runs, InstanceType and OSImage what it runs on.
+	Content, InstanceType, OSImage string
 }
 
 // Trace is a run.

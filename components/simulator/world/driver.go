@@ -10,6 +10,7 @@ import (
 	agent "cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
 )
 
 // driver is how an agent knows the workload in its CVM.
@@ -59,7 +60,7 @@ func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.T
 	}
 	cluster := d.w.workloads[d.c.group()]
 	able := slices.DeleteFunc(slices.Clone(r.Candidates), func(slot string) bool {
-		return !d.w.wellLocked(slot) || !slices.Contains(cluster.voters, slot)
+		return !d.w.wellLocked(slot) || !d.w.cvmLocked(slot).caughtUp() || !slices.Contains(cluster.voters, slot)
 	})
 	switch {
 	case cluster.leader != r.ExpectedLeader:
@@ -107,7 +108,17 @@ func (d *driver) fate(what string) fate {
 	return d.w.fateIn(what+" "+d.c.slot, func(o plan.Odds) float64 { return o.Handover })
 }
 
-func (d *driver) Drain(context.Context) error       { return nil }
+// Drain is the last of what an agent does for a drain, and takes no time.
+func (d *driver) Drain(context.Context) error {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err := d.hereLocked(); err != nil {
+		return err
+	}
+	d.w.noteLocked(trace.Event{Kind: trace.Drained, By: d.c.slot, Group: d.c.group(), Slot: d.c.slot, Boot: d.r.boot})
+	return nil
+}
+
 func (d *driver) CancelDrain(context.Context) error { return nil }
 
 func (d *driver) Join(ctx context.Context, slot string) error {
@@ -149,13 +160,17 @@ func (d *driver) change(ctx context.Context, change group.SetChange) error {
 // viewLocked is what a member's workload says of itself.
 func (w *World) viewLocked(c *cvm) agent.View {
 	cluster, well := w.workloads[c.group()], !c.ill()
-	out := agent.View{Alive: well, Ready: well, CaughtUp: &well, MayDisrupt: true, Role: agent.RoleNone}
+	caught := well && c.caughtUp()
+	out := agent.View{Alive: well, Ready: well, CaughtUp: &caught, MayDisrupt: true, Role: agent.RoleNone}
 	if !cluster.leads() {
 		return out
 	}
 	out.Leader, out.Epoch, out.Role = cluster.leader, cluster.epoch, agent.RoleFollower
-	if cluster.leader == c.slot {
+	switch cluster.leader {
+	case c.slot:
 		out.Role = agent.RoleLeader
+	case "":
+		out.MayDisrupt, out.MayDisruptReason = false, "the cluster has no leader"
 	}
 	if cluster.votes() && well {
 		cluster.voteLocked(c, &out)

@@ -87,6 +87,12 @@ func (w *World) oddsLocked(kind string) (plan.Odds, *rand.Rand) {
 	return w.plan.Odds, r
 }
 
+// drawLocked is a time below most, of a kind that may happen often.
+func (w *World) drawLocked(kind string, most time.Duration) time.Duration {
+	w.draws[kind]++
+	return time.Duration(plan.Source(w.plan.Seed, kind, w.draws[kind]).Int64N(int64(most)))
+}
+
 // count notes that something was made to go wrong.
 func (w *World) count() {
 	w.mu.Lock()

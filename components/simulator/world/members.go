@@ -24,6 +24,8 @@ type cvm struct {
 	bootAt time.Time
 	// off ends what runs in it; nil: nothing does.
 	off context.CancelFunc
+	// runs is the release that this Boot is of.
+	runs string
 	// admitted: some coordinator let this Boot in.
 	admitted bool
 	// worker is the process of its agent; nil: none runs.
@@ -31,6 +33,8 @@ type cvm struct {
 	// well: it runs, is admitted and not ill. served: it is what trace says; of those that
 	// vote none serves without a leader.
 	well, served bool
+	// behindUntil is until when it has not what the others have.
+	behindUntil time.Time
 	// mute and sick count what ails it.
 	mute, sick int
 	// hung: its workload hangs until it is started anew. starting: it is started anew just now.
@@ -49,7 +53,7 @@ type cvm struct {
 func (c *cvm) group() string { return plan.GroupOf(c.slot) }
 
 // ill: its workload answers that it is not well.
-func (c *cvm) ill() bool { return c.sick > 0 || c.hung || c.starting }
+func (c *cvm) ill() bool { return c.sick > 0 || c.hung || c.starting || c.runs == plan.IllRelease }
 
 // standLocked notes who of a group runs well, what the group's cluster makes of that, and has
 // their agents look.
@@ -59,7 +63,11 @@ func (w *World) standLocked(name, why string) {
 			c := one.Guest
 			if c.group() == name {
 				w.enterLocked(c)
+				was := c.well
 				c.well = c.boot != "" && c.admitted && !c.ill() && w.workloads[name].started(c)
+				if c.well && !was {
+					w.catchUpLocked(c)
+				}
 			}
 		}
 		w.electLocked(name, why)
@@ -71,6 +79,20 @@ func (w *World) standLocked(name, why string) {
 		}
 	}
 }
+
+// catchUpLocked has a member that begins to run be behind the one that leads, for a while.
+func (w *World) catchUpLocked(c *cvm) {
+	cluster := w.workloads[c.group()]
+	if w.plan.Takes.Lag == 0 || cluster.leader == "" || cluster.leader == c.slot {
+		return
+	}
+	lag := w.drawLocked("lag "+c.slot, w.plan.Takes.Lag)
+	c.behindUntil = time.Now().Add(lag)
+	w.lookAgainLocked(c.group(), lag)
+}
+
+// caughtUp reports that it has what the others have.
+func (c *cvm) caughtUp() bool { return !time.Now().Before(c.behindUntil) }
 
 // stopLocked notes that nothing runs in the CVM any more.
 func (w *World) stopLocked(c *cvm, why string) {
@@ -115,6 +137,11 @@ func (c *cvm) Boots() {
 	w := c.w
 	w.boots++
 	c.boot, c.bootAt, c.hung, c.starting = fmt.Sprintf("boot-%d", w.boots), time.Now(), false, false
+	_, release, _ := strings.Cut(w.contentLocked(c.ComposeHash), releaseIs)
+	c.runs, _, _ = strings.Cut(release, "\n")
+	if c.runs == plan.DeadRelease {
+		return // it boots, and nobody hears of it
+	}
 	c.off = w.spawn(func(ctx context.Context) { w.live(ctx, c) })
 }
 

@@ -50,7 +50,9 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.CrashAt:
 		w.process(coordinator, func(p *process) { p.armed, p.down = true, f.For })
 	case plan.CutStore:
-		w.sever(ctx, cut{coordinator, toStore}, f.For)
+		w.cutStore(ctx, f)
+	case plan.Refuse:
+		w.refuse(ctx, f.For)
 	case plan.CutPlatform:
 		w.sever(ctx, cut{coordinator, toPlatform}, f.For)
 	case plan.CutMembers:
@@ -71,6 +73,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.sets(ctx, f.For, store.FreezeKey(), store.Freeze{})
 	case plan.FreezeGroup:
 		w.sets(ctx, f.For, store.FreezePrefix+f.Target, store.Freeze{})
+	case plan.Pause:
+		w.sets(ctx, f.For, store.PauseKey(f.Target), store.Pause{})
 	case plan.Drain:
 		w.sets(ctx, f.For, store.DrainKey(f.Target), store.SlotMark{Slot: f.Target})
 	case plan.Protect:
@@ -82,6 +86,31 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Reboot, plan.Halt, plan.Lose:
 		w.strike(f.Target, f.Kind)
 	}
+}
+
+// cutStore parts a coordinator from the store, or all of them at once.
+func (w *World) cutStore(ctx context.Context, f plan.Fault) {
+	if f.Target != plan.All {
+		w.sever(ctx, cut{f.Target, toStore}, f.For)
+		return
+	}
+	var all sync.WaitGroup
+	for n := range w.plan.Coordinators {
+		all.Go(func() { w.sever(ctx, cut{plan.Coordinator(n), toStore}, f.For) })
+	}
+	all.Wait()
+}
+
+// refuse has the platform refuse each call for d, as where a quota is used up.
+func (w *World) refuse(ctx context.Context, d time.Duration) {
+	by := func(n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.refusing += n
+	}
+	by(1)
+	w.wait(ctx, d)
+	by(-1)
 }
 
 // ask has the operator ask for something about the CVM that a Slot has now, where it has one.

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,8 +19,10 @@ import (
 var ownApp = strings.Repeat("c0", 20)
 
 const (
-	// bootTakes is from a call until the CVM runs; quickly enough that a run stays short.
-	bootTakes = 8 * time.Second
+	// quickBoot is from a call until the CVM runs where the plan says nothing; leastBoot is the least
+	// where it says the most.
+	quickBoot = 8 * time.Second
+	leastBoot = 5 * time.Second
 	// callLimit is when a coordinator gives up on a call.
 	callLimit = 10 * time.Second
 	// settle is how long the platform may hide an effect.
@@ -68,9 +71,25 @@ func (l *platformLink) List(ctx context.Context, appID string) ([]platform.Insta
 	return now, err
 }
 
-// Describe and Provision need a way there.
+// blind is an error where what is only asked for goes wrong.
+func (l *platformLink) blind(what string) error {
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	odds, r := w.oddsLocked(what + " " + l.p.slot)
+	if r.Float64() >= odds.BlindAsk {
+		return nil
+	}
+	w.faults++
+	return fmt.Errorf("%s: 503: try again", what)
+}
+
+// Describe and Provision need a way there, and may fail.
 func (l *platformLink) Describe(ctx context.Context, vmUUID string) (platform.Instance, error) {
 	if err := l.w.reach(ctx, l.p, toPlatform); err != nil {
+		return platform.Instance{}, err
+	}
+	if err := l.blind("describe"); err != nil {
 		return platform.Instance{}, err
 	}
 	return l.Link.Describe(ctx, vmUUID)
@@ -81,13 +100,26 @@ func (l *platformLink) Provision(ctx context.Context, vmUUID string, t platform.
 	if err := l.w.reach(ctx, l.p, toPlatform); err != nil {
 		return platform.Provisioned{}, err
 	}
+	if err := l.blind("provision"); err != nil {
+		return platform.Provisioned{}, err
+	}
 	return l.Link.Provision(ctx, vmUUID, t)
+}
+
+// bootTakes is how long the next boot of a CVM takes.
+func (w *World) bootTakes(one *cloud.CVM[*cvm]) time.Duration {
+	if w.plan.Takes.Boot == 0 {
+		return quickBoot
+	}
+	return max(w.drawLocked("boot "+one.Name, w.plan.Takes.Boot), leastBoot)
 }
 
 // fate is what becomes of one call.
 type fate struct {
 	slow, late      time.Duration
 	refused, silent bool
+	// as is what the caller is told of a refusal; nil: that it is refused, and no more.
+	as error
 	// applied: it is done at once; else after late, or never where that is 0.
 	applied bool
 }
@@ -113,6 +145,8 @@ func fateOf(odds plan.Odds, r *rand.Rand) fate {
 	case within(odds.Late):
 		// Less than the platform needs to settle: later than that, nobody can know.
 		f.applied, f.silent, f.late = false, true, time.Second+time.Duration(r.Int64N(int64(settle-callLimit)))
+	case within(odds.Busy):
+		f.applied, f.refused, f.as = false, true, []error{platform.ErrBusy, platform.ErrThrottled}[r.IntN(2)]
 	}
 	return f
 }
@@ -129,9 +163,12 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	slot := strings.TrimPrefix(c.Name, Cluster+"-")
 	w.mu.Lock()
 	w.calls++
-	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit}
+	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit, Content: w.contentLocked(c.Hash)}
 	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", c.Verb, slot))
 	f := fateOf(odds, r)
+	if w.refusing > 0 {
+		f = fate{refused: true} // for minutes, whatever is asked for
+	}
 	if f.slow > 0 || !f.applied || f.silent {
 		w.faults++
 	}
@@ -158,6 +195,17 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	return l.answer(ctx, event, f, failed)
 }
 
+// contentLocked is the compose text in the document of that hash.
+func (w *World) contentLocked(hash string) string {
+	var document struct {
+		Compose string `json:"docker_compose_file"`
+	}
+	if json.Unmarshal(w.cloud.DocumentLocked(hash), &document) != nil {
+		return "" // nobody provisioned it
+	}
+	return document.Compose
+}
+
 // answer is what the caller learns, in time or not.
 func (l *platformLink) answer(ctx context.Context, event trace.Event, f fate, failed error) error {
 	var err error
@@ -168,6 +216,8 @@ func (l *platformLink) answer(ctx context.Context, event trace.Event, f fate, fa
 			pause(ctx, callLimit)
 		}
 		event.Outcome, err = trace.Unknown, fmt.Errorf("%s %s: no answer", event.Call.Verb, event.Call.Name)
+	case f.refused && f.as != nil:
+		event.Outcome, err = trace.Refused, fmt.Errorf("%w: %w: not now", f.as, platform.ErrRefused)
 	case f.refused:
 		event.Outcome, err = trace.Refused, fmt.Errorf("%w: 429: slow down", platform.ErrRefused)
 	case failed != nil:

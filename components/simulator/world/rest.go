@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,11 +32,16 @@ func (w *World) spec(m plan.Move) group.Spec {
 		Name: m.Group, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
 		Template: group.Template{
 			Compose:      compose(g, m.Release),
-			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
+			InstanceType: cmp.Or(m.Size, "tdx.small"), OSImage: cmp.Or(m.Image, "dstack-0.5.7"),
 		},
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
 		Workload:     group.Workload{Kind: g.Workload}, Without: m.Without,
 	}
+	if g.Percent > 0 {
+		s.UpdatePolicy.MaxUnavailablePercent = &g.Percent
+	}
+	s.UpdatePolicy.HealthyDeadline = group.Duration(g.Deadline)
+	w.keepBack(&s, m)
 	if surge, none := g.Surge, 0; surge > 0 {
 		if m.Replicas == 1 && group.HasVoters(s) {
 			surge = max(surge, 2) // of two voters none can be spared
@@ -63,6 +69,20 @@ func (w *World) spec(m plan.Move) group.Spec {
 	return s
 }
 
+// keepBack says which members no rollout moves, or not to what it is about.
+func (w *World) keepBack(s *group.Spec, m plan.Move) {
+	s.UpdatePolicy.Partition = m.Partition
+	if slot := cmp.Or(m.Exclude, m.Pin); slot != "" {
+		_, ordinal, _ := group.ParseSlot(slot) // what it cannot read is about the first
+		own := group.InstanceSettings{Ordinal: ordinal, ExcludeFromRollout: m.Exclude != ""}
+		if m.Pin != "" {
+			first := w.plan.Moves[slices.IndexFunc(w.plan.Moves, func(one plan.Move) bool { return one.Group == m.Group })]
+			own.PinnedRevision = w.spec(first).Revision()
+		}
+		s.Instances = []group.InstanceSettings{own}
+	}
+}
+
 // deep is the name of a check, and of its command.
 const deep = "deep"
 
@@ -85,10 +105,13 @@ func healthChecks(m plan.Move) []group.HealthCheck {
 	return []group.HealthCheck{of(ready, ready, 10)}
 }
 
+// releaseIs is what stands before the name of a release in its text.
+const releaseIs = "RELEASE: "
+
 // compose is the text of a release; what the agent may restart says so in it.
 func compose(g plan.Group, release string) string {
 	image := "@sha256:" + strings.Repeat("a", 64)
-	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      RELEASE: " + release + "\n"
+	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      " + releaseIs + release + "\n"
 	commands := "ready: [ready], deep: [deep]"
 	if g.Hook != plan.Unhooked {
 		commands += ", drain: [drain]"
@@ -221,7 +244,10 @@ func (w *World) settle(resting map[string]string) {
 	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults, Steps: w.steps}
 	for _, one := range w.cloud.AllLocked() {
 		c := one.Guest
-		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
+		e.CVMs = append(e.CVMs, trace.CVM{
+			Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash,
+			Content: w.contentLocked(c.ComposeHash), InstanceType: c.InstanceType, OSImage: c.OSImage,
+		})
 	}
 	w.noteLocked(e)
 }

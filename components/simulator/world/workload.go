@@ -2,6 +2,7 @@ package world
 
 import (
 	"slices"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/plan"
@@ -17,6 +18,8 @@ type workload struct {
 	// learners those that it lists without a vote. See set.go. Of one without voters of its own
 	// they are those who may lead, each from when it first runs until it is deleted.
 	voters, learners []string
+	// led: it had a leader once. electing: it is about to have another one; elects: now.
+	led, electing, elects bool
 }
 
 func (c *workload) leads() bool { return c.kind != plan.NoWorkload }
@@ -48,11 +51,33 @@ func (w *World) electLocked(name, why string) {
 		if lead := cluster.leader; lead != "" && (!can || !slices.Contains(able, lead)) {
 			w.leadLocked(name, "")
 		}
-		if can && cluster.leader == "" {
-			w.leadLocked(name, able[0])
+		if can && cluster.leader == "" && w.electsLocked(name) {
+			// Who has all goes before who is behind.
+			first := max(slices.IndexFunc(able, func(slot string) bool { return w.cvmLocked(slot).caughtUp() }), 0)
+			w.leadLocked(name, able[first])
 		}
 	}
 	w.serveLocked(name, why, true)
+}
+
+// electsLocked reports that a group that has no leader gets one now. It takes a while where it lost
+// one: those who are left have to notice.
+func (w *World) electsLocked(name string) bool {
+	cluster := w.workloads[name]
+	if w.plan.Takes.Election == 0 || !cluster.led || cluster.elects {
+		return true
+	}
+	if !cluster.electing {
+		cluster.electing = true
+		time.AfterFunc(time.Second+w.drawLocked("election "+name, w.plan.Takes.Election), func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			cluster.electing, cluster.elects = false, true
+			w.standLocked(name, "elects")
+			cluster.elects = false
+		})
+	}
+	return false
 }
 
 // serveLocked notes who does not serve any more, and who does where elected.
@@ -64,7 +89,7 @@ func (w *World) serveLocked(name, why string, elected bool) {
 		if c.group() != name {
 			continue
 		}
-		switch serves := c.well && (!votes || cluster.leader != "" && slices.Contains(cluster.voters, c.slot)); {
+		switch serves := c.well && c.caughtUp() && (!votes || cluster.leader != "" && slices.Contains(cluster.voters, c.slot)); {
 		case serves && !c.served && elected:
 			w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: name, Slot: c.slot, Boot: c.boot})
 		case !serves && c.served:
@@ -80,5 +105,8 @@ func (w *World) leadLocked(name, slot string) {
 	cluster := w.workloads[name]
 	cluster.leader = slot
 	cluster.epoch++
+	if slot != "" {
+		cluster.led, w.cvmLocked(slot).behindUntil = true, time.Time{}
+	}
 	w.noteLocked(trace.Event{Kind: trace.Led, By: slot, Group: name, Slot: slot})
 }

@@ -56,6 +56,8 @@ type World struct {
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
+	// refusing counts what has the platform refuse each call.
+	refusing int
 	// steps that coordinators made: see plan.Plan.CrashPoints.
 	steps int
 	// relinked closes when a coordinator can be reached by a member, or not, unlike before.
@@ -79,7 +81,7 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 		cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
 		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
-	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: bootTakes, Settle: settle})
+	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: w.bootTakes, Settle: settle})
 	for _, g := range p.Groups {
 		w.workloads[g.Name] = &workload{kind: g.Workload, epoch: 1}
 	}

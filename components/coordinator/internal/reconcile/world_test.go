@@ -82,7 +82,7 @@ func begin(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{t: t, store: storetest.NewMemory(), epoch: 1}
-		w.cloud = cloud.New(cloud.Config[*member]{Lock: &w.mu, Guest: w.guest, BootTakes: 3 * time.Second})
+		w.cloud = cloud.New(cloud.Config[*member]{Lock: &w.mu, Guest: w.guest, BootTakes: func(*cloud.CVM[*member]) time.Duration { return 3 * time.Second }})
 		var members sync.WaitGroup
 		members.Go(func() { w.members(ctx) })
 		defer func() {

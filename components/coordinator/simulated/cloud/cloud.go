@@ -45,8 +45,8 @@ type Config[G Guest] struct {
 	Lock sync.Locker
 	// Guest is what is to run in a CVM that is made.
 	Guest func(*CVM[G]) G
-	// BootTakes is from a call until the CVM runs.
-	BootTakes time.Duration
+	// BootTakes is from a call until the CVM runs, of its next boot. It is asked under the lock.
+	BootTakes func(*CVM[G]) time.Duration
 	// Settle is how long it may hide an effect.
 	Settle time.Duration
 }
@@ -59,11 +59,13 @@ type Cloud[G Guest] struct {
 	sorted []*CVM[G]
 	// asked counts the CVMs that were ever asked for.
 	asked int
+	// documents are what was provisioned, by its hash.
+	documents map[string][]byte
 }
 
 // New makes an empty one.
 func New[G Guest](cfg Config[G]) *Cloud[G] {
-	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}}
+	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}, documents: map[string][]byte{}}
 }
 
 // AllLocked are the CVMs by name. The caller changes no element: it is made anew when a CVM
@@ -80,6 +82,9 @@ func (c *Cloud[G]) AllLocked() []*CVM[G] {
 
 // NamedLocked is the CVM of that name; nil: there is none.
 func (c *Cloud[G]) NamedLocked(name string) *CVM[G] { return c.cvms[name] }
+
+// DocumentLocked is what a CVM runs that measures this hash; nil: nobody provisioned it.
+func (c *Cloud[G]) DocumentLocked(hash string) []byte { return c.documents[hash] }
 
 func (c *Cloud[G]) byIDLocked(vmUUID string) *CVM[G] {
 	for _, one := range c.cvms {
@@ -98,7 +103,7 @@ func (c *Cloud[G]) bootLocked(one *CVM[G], hash string) {
 	one.InProgress, one.Status, one.next = true, "updating", hash
 	one.boots++
 	mine := one.boots
-	time.AfterFunc(c.cfg.BootTakes, func() {
+	time.AfterFunc(c.cfg.BootTakes(one), func() {
 		c.cfg.Lock.Lock()
 		defer c.cfg.Lock.Unlock()
 		if one.boots != mine || c.cvms[one.Name] != one {

@@ -37,7 +37,7 @@ func try(t *testing.T, test func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t}
 		c := cloud.New(cloud.Config[guest]{
-			Lock: &b.mu, Guest: func(*cloud.CVM[guest]) guest { return guest{&b.told} }, BootTakes: bootTakes, Settle: time.Minute,
+			Lock: &b.mu, Guest: func(*cloud.CVM[guest]) guest { return guest{&b.told} }, BootTakes: func(*cloud.CVM[guest]) time.Duration { return bootTakes }, Settle: time.Minute,
 		})
 		b.Link = c.Link(b.carry)
 		test(t, b)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/platform"
@@ -87,6 +88,9 @@ func (l *Link[G]) Describe(_ context.Context, vmUUID string) (platform.Instance,
 func (l *Link[G]) Provision(ctx context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
 	sum := sha256.Sum256(t.AppCompose)
 	p := platform.Provisioned{ComposeHash: hex.EncodeToString(sum[:]), AppID: AppOf(t.AppCompose)}
+	l.cfg.Lock.Lock()
+	l.documents[p.ComposeHash] = slices.Clone(t.AppCompose)
+	l.cfg.Lock.Unlock()
 	if vmUUID == "" {
 		return p, nil
 	}

@@ -1,0 +1,60 @@
+package check
+
+import (
+	"strings"
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// drainedFirst: a step that drains its member acts on it only once the member's agent has drained it:
+// all hooks ended and none holds, and leadership was handed over. The record alone says that the
+// step went on, which is the engine's own word.
+//
+// Not where the time for the drain is over, the step is half done already, or nobody was left who
+// could answer: the Boot that was to drain is gone, or nobody heard it.
+func drainedFirst(t trace.Trace) []Violation {
+	var f findings
+	began, drained := map[string]since{}, map[string]int{}
+	apart := since{index: -1}
+	walk(t, func(s *state, i int, e trace.Event) {
+		op := e.Operation
+		switch {
+		case e.Kind == trace.Drained:
+			drained[e.Slot] = i
+		case e.Kind == trace.Faulted && partsFromMembers(e.Text):
+			apart = since{i, e.At}
+		case e.Kind == trace.Committed && !e.Deleted && op != nil && op.Phase == operation.Draining:
+			if _, known := began[op.ID]; !known {
+				began[op.ID] = since{i, e.At}
+			}
+		}
+		if op = s.acts(e); op == nil || op.SkipDrain || op.Leaves || len(op.Applied) > 0 || overtime(op) {
+			return
+		}
+		from, drains := began[op.ID]
+		m := s.member(op.Slot)
+		last, did := drained[op.Slot]
+		answers := m.serves() && m.servedAt < from.index && !m.muted && m.heardAt <= from.at && (apart.index < 0 || e.At-apart.at > mayPart)
+		if drains && answers && (!did || last < from.index) {
+			f.add(i, "%s acts on %s, whose agent has not drained it", op.ID, op.Slot)
+		}
+	})
+	return f
+}
+
+// since is an event.
+type since struct {
+	index int
+	at    time.Duration
+}
+
+// mayPart is how long a coordinator may not hear members that others hear, and what it heard be old
+// by its clock.
+const mayPart = 3 * time.Minute
+
+// partsFromMembers: a fault has a coordinator not hear its members, or take what it hears for old.
+func partsFromMembers(fault string) bool {
+	return strings.HasPrefix(fault, "cut-members") || strings.HasPrefix(fault, "skew")
+}
