@@ -63,6 +63,10 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 			}
 			return refused > 1 && last < 3*time.Minute+20*time.Second && calls(cloud.Update, 3)(out)
 		}},
+		"hide": {upgrade + plain + "\nfault 1m20s hide all 2m 0s", func(out trace.Trace) bool {
+			begun := updates(out)
+			return len(begun) == 3 && begun[0].At < 2*time.Minute && begun[1].At > 3*time.Minute
+		}},
 		"busy": {upgrade + plain + "\nodds busy 0.5", func(out trace.Trace) bool {
 			return calls(cloud.Update, 3)(out) && slices.ContainsFunc(out, func(e trace.Event) bool {
 				return e.Operation != nil && e.Operation.CallOutcome == operation.OutcomeBusy

@@ -144,6 +144,8 @@ const (
 	Skew FaultKind = "skew"
 	// Refuse has the platform refuse each call for a while, as where a quota is used up.
 	Refuse FaultKind = "refuse"
+	// Hide has the platform show for a while what was so when that began, to whoever asks.
+	Hide FaultKind = "hide"
 	// Split parts every third member of all groups from all coordinators.
 	Split FaultKind = "split"
 	// These are no fault of anybody: an operator stops everything or one group, takes a member
@@ -355,7 +357,7 @@ func drawKept(r *rand.Rand, p *Plan) {
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
-var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Refuse, Split, Freeze, FreezeGroup, Pause, Drain, Protect}
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Refuse, Hide, Split, Freeze, FreezeGroup, Pause, Drain, Protect}
 
 // asks are what an operator may ask for.
 var asks = []FaultKind{AskRestart, AskRestart, AskReplace}

@@ -107,7 +107,7 @@ func (f Fault) ofMember() bool {
 }
 
 func (f Fault) ofAll() bool {
-	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse}, f.Kind)
+	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse, Hide}, f.Kind)
 }
 
 func (f Fault) ofGroup() bool { return f.Kind == FreezeGroup || f.Kind == Pause }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/platform"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 	"cadre.dev/store"
@@ -51,6 +52,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.process(coordinator, func(p *process) { p.armed, p.down = true, f.For })
 	case plan.CutStore:
 		w.cutStore(ctx, f)
+	case plan.Hide:
+		w.hide(ctx, f.For)
 	case plan.Refuse:
 		w.refuse(ctx, f.For)
 	case plan.CutPlatform:
@@ -111,6 +114,26 @@ func (w *World) refuse(ctx context.Context, d time.Duration) {
 	by(1)
 	w.wait(ctx, d)
 	by(-1)
+}
+
+// hide has the platform show what is so now, for d.
+func (w *World) hide(ctx context.Context, d time.Duration) {
+	w.mu.Lock()
+	hides := w.shown == nil // else another one does already
+	if hides {
+		w.shown = []platform.Instance{}
+		for _, one := range w.cloud.AllLocked() {
+			w.shown = append(w.shown, one.Instance)
+		}
+	}
+	w.mu.Unlock()
+	if !hides {
+		return
+	}
+	w.wait(ctx, min(d, settle-callLimit)) // an effect shows within settle
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shown = nil
 }
 
 // ask has the operator ask for something about the CVM that a Slot has now, where it has one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,9 @@ func (l *platformLink) List(ctx context.Context, appID string) ([]platform.Insta
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.shown != nil {
+		now = slices.DeleteFunc(slices.Clone(w.shown), func(one platform.Instance) bool { return appID != "" && one.AppID != appID })
+	}
 	odds, r := w.oddsLocked("list " + l.p.slot)
 	chance := r.Float64()
 	if chance < odds.BlindList+odds.StaleList {
@@ -91,6 +95,16 @@ func (l *platformLink) Describe(ctx context.Context, vmUUID string) (platform.In
 	}
 	if err := l.blind("describe"); err != nil {
 		return platform.Instance{}, err
+	}
+	l.w.mu.Lock()
+	at, hides := slices.IndexFunc(l.w.shown, func(one platform.Instance) bool { return one.VMUUID == vmUUID }), l.w.shown != nil
+	if hides && at >= 0 {
+		defer l.w.mu.Unlock()
+		return l.w.shown[at], nil
+	}
+	l.w.mu.Unlock()
+	if hides {
+		return platform.Instance{}, platform.ErrNotFound
 	}
 	return l.Link.Describe(ctx, vmUUID)
 }

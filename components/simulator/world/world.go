@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
+	"cadre.dev/platform"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 	"cadre.dev/store"
@@ -56,6 +57,8 @@ type World struct {
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
+	// shown is what the platform shows in place of what is so; nil: what is so.
+	shown []platform.Instance
 	// refusing counts what has the platform refuse each call.
 	refusing int
 	// steps that coordinators made: see plan.Plan.CrashPoints.
