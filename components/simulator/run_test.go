@@ -112,6 +112,7 @@ func TestHunt(t *testing.T) {
 	explain(t, sum)
 	result := figures.Result{Name: "sim", Rounds: sum.Seeds, Machine: figures.ThisMachine(), Figures: []figures.Figure{
 		one("seeds_without_violation", "seeds", ">= 200000", float64(sum.Seeds-len(sum.Broken)), map[string]float64{"first_seed": float64(first), "virtual_hours": sum.Virtual.Hours()}),
+		one("seeds_at_rest", "seeds", "", float64(sum.AtRest), nil),
 		one("seeds_per_core_minute", "seeds", ">= 300", float64(sum.Seeds)/sum.Core.Minutes(), nil),
 		one("faults_injected", "faults", ">= 1000000", float64(sum.Faults), nil),
 		one("violations", "seeds", "<= 0", float64(len(sum.Broken)), nil),

@@ -12,6 +12,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/store"
 )
 
 // Kind is what happened.
@@ -92,6 +93,10 @@ type Event struct {
 	Policy    *policy.SlotPolicy
 	Admission *policy.Admission
 	Bound     *group.SlotRecord
+	Rollout   *operation.Rollout
+	GivenUp   *store.DeleteDisks
+	Ending    *store.DeleteGroup
+	Asked     *store.QueueRequest
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call
@@ -105,6 +110,10 @@ type Event struct {
 	// Resting, of Settled, by group: "" when everything is as the spec wants it, else the
 	// reason that its status gives. A group without an entry says nothing.
 	Resting map[string]string
+	// Waiting says more of those that do not rest. What gives the same reason for Still has had
+	// the time that a run has for that.
+	Waiting map[string]Waiting
+	Still   time.Duration
 	// Faults of Settled: how often something was made to go wrong. Steps are the transactions
 	// and calls that coordinators made.
 	Faults, Steps int
@@ -117,13 +126,25 @@ type Call struct {
 
 	// ID numbers the calls of a run, from 1.
 	ID int
-	// Deadline is after how long the caller gives up (see Event.At).
-	Deadline time.Duration
+	// Latest is until when it may take effect, whatever the caller heard (see Event.At).
+	Latest time.Duration
 }
 
 // CVM is one as the platform has it.
 type CVM struct {
 	Name, VMUUID, InstanceID, Hash string
+	// Stopped: nothing runs in it; Hung: its workload hangs; until somebody starts it.
+	Stopped, Hung bool
+}
+
+// Waiting is what the status of a group shows beside the reason that it gives.
+type Waiting struct {
+	// For is for how long the reason has been the same.
+	For time.Duration
+	// Rollout is the id of the one that is not complete.
+	Rollout string
+	// Holds name what holds the next steps of its Slots, sorted, each once.
+	Holds []string
 }
 
 // Trace is a run.

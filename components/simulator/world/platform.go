@@ -24,6 +24,9 @@ const (
 	callLimit = 10 * time.Second
 	// settle is how long the platform may hide an effect.
 	settle = 3 * time.Minute
+	// effectBy is how long after a call its effect may come. It is less than the platform needs to settle,
+	// as coordinators' clocks may be set a little ahead, and later than that nobody can know.
+	effectBy = settle - callLimit + time.Second
 )
 
 // platformLink is one process's way to the platform.
@@ -111,8 +114,7 @@ func fateOf(odds plan.Odds, r *rand.Rand) fate {
 	case within(odds.Never):
 		f.applied, f.silent = false, true
 	case within(odds.Late):
-		// Less than the platform needs to settle: later than that, nobody can know.
-		f.applied, f.silent, f.late = false, true, time.Second+time.Duration(r.Int64N(int64(settle-callLimit)))
+		f.applied, f.silent, f.late = false, true, time.Second+time.Duration(r.Int64N(int64(effectBy-time.Second)))
 	}
 	return f
 }
@@ -129,7 +131,7 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	slot := strings.TrimPrefix(c.Name, Cluster+"-")
 	w.mu.Lock()
 	w.calls++
-	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit}
+	call := trace.Call{Call: c, ID: w.calls, Latest: time.Since(w.began) + effectBy}
 	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", c.Verb, slot))
 	f := fateOf(odds, r)
 	if f.slow > 0 || !f.applied || f.silent {
