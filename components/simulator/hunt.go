@@ -14,21 +14,21 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// Judge runs a plan and gives its trace with the promises that it broke.
+// Judge runs a plan and gives its trace with the promises that it broke; that it ends is one.
 func Judge(t *testing.T, p plan.Plan) (trace.Trace, []check.Violation) {
 	t.Helper()
-	out := Run(t, p, nil)
-	return out, check.Run(out)
+	out, wrong := run(t, p, nil)
+	return out, append(check.Run(out), wrong...)
 }
 
-// Shorten takes from a plan whatever it can be without and still break the promise id. It
+// Shorten takes from a plan whatever it can be without and still break the promise as first did. It
 // tries each shorter plan twice: what happens at one time happens in any order.
-func Shorten(t *testing.T, p plan.Plan, id string) plan.Plan {
+func Shorten(t *testing.T, p plan.Plan, first check.Violation) plan.Plan {
 	t.Helper()
 	for {
 		at := slices.IndexFunc(plan.Shorter(p), func(less plan.Plan) bool {
 			for range 2 {
-				if _, broken := Judge(t, less); slices.ContainsFunc(broken, func(v check.Violation) bool { return v.ID == id }) {
+				if _, broken := Judge(t, less); slices.ContainsFunc(broken, first.Like) {
 					return true
 				}
 			}

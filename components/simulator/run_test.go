@@ -175,7 +175,7 @@ func explain(t *testing.T, sum simulator.Tally) {
 	}
 	seed := seeds[0]
 	as := sum.Broken[seed]
-	p := simulator.Shorten(t, plan.Draw(seed), as.Promises[0].ID)
+	p := simulator.Shorten(t, plan.Draw(seed), as.Promises[0])
 	out, broken := simulator.Judge(t, p)
 	if len(broken) == 0 {
 		t.Errorf("seed %d, as it ran:\n%s", seed, simulator.Explain(plan.Draw(seed), as.Trace, as.Promises))

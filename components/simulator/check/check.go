@@ -3,7 +3,9 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"cadre.dev/simulator/trace"
 )
@@ -30,6 +32,18 @@ type Violation struct {
 
 // String is one line.
 func (v Violation) String() string { return fmt.Sprintf("%s at event %d: %s", v.ID, v.At, v.Message) }
+
+// names are what Messages name that differs from run to run and from plan to plan.
+var names = regexp.MustCompile(`[a-z0-9.-]*[0-9][a-z0-9.-]*`)
+
+// Like reports that v is broken as another one is: in the same words, whatever they name.
+func (v Violation) Like(other Violation) bool {
+	words := func(s string) string {
+		s, _, _ = strings.Cut(names.ReplaceAllString(s, "#"), ": ")
+		return s
+	}
+	return v.ID == other.ID && words(v.Message) == words(other.Message)
+}
 
 // All are the Checkers, one for each promise.
 func All() []Checker {
