@@ -56,15 +56,33 @@ func reasons(out trace.Trace) string {
 	return b.String()
 }
 
-// end is the state that a run ends in, as far as it does not depend on when it got there.
+// end is the state that a run ends in, as far as it does not depend on when it got there: who
+// rests, or what holds them, what each CVM runs, what each Slot has, and who is in the sets.
 func end(out trace.Trace) string {
 	var b strings.Builder
 	last := out[len(out)-1]
 	for _, name := range slices.Sorted(maps.Keys(last.Resting)) {
-		fmt.Fprintf(&b, "group %s: at rest: %t\n", name, last.Resting[name] == "")
+		fmt.Fprintf(&b, "group %s: at rest: %t, held by %v\n", name, last.Resting[name] == "", last.Waiting[name].Holds)
 	}
 	for _, c := range last.CVMs {
 		fmt.Fprintf(&b, "%s runs %s\n", c.Name, c.Hash)
+	}
+	slots, sets := map[string]string{}, map[string]string{}
+	for _, e := range out {
+		switch {
+		case e.Bound != nil && e.Deleted:
+			delete(slots, e.Bound.Slot)
+		case e.Bound != nil:
+			slots[e.Bound.Slot] = fmt.Sprintf("assigned %s, has a CVM: %t, extra: %t", e.Bound.Assigned, e.Bound.VMUUID != "", e.Bound.Extra)
+		case e.Kind == trace.Listed:
+			sets[e.Group] = fmt.Sprintf("%v and without a vote %v", e.Voters, e.Learners)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, slots[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		fmt.Fprintf(&b, "set of %s: %s\n", name, sets[name])
 	}
 	return b.String()
 }

@@ -14,21 +14,21 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// Judge runs a plan and gives its trace with the promises that it broke.
+// Judge runs a plan and gives its trace with the promises that it broke; that it ends is one.
 func Judge(t *testing.T, p plan.Plan) (trace.Trace, []check.Violation) {
 	t.Helper()
-	out := Run(t, p, nil)
-	return out, check.Run(out)
+	out, wrong := run(t, p, nil)
+	return out, append(check.Run(out), wrong...)
 }
 
-// Shorten takes from a plan whatever it can be without and still break the promise id. It
+// Shorten takes from a plan whatever it can be without and still break the promise as first did. It
 // tries each shorter plan twice: what happens at one time happens in any order.
-func Shorten(t *testing.T, p plan.Plan, id string) plan.Plan {
+func Shorten(t *testing.T, p plan.Plan, first check.Violation) plan.Plan {
 	t.Helper()
 	for {
 		at := slices.IndexFunc(plan.Shorter(p), func(less plan.Plan) bool {
 			for range 2 {
-				if _, broken := Judge(t, less); slices.ContainsFunc(broken, func(v check.Violation) bool { return v.ID == id }) {
+				if _, broken := Judge(t, less); slices.ContainsFunc(broken, first.Like) {
 					return true
 				}
 			}
@@ -44,6 +44,8 @@ func Shorten(t *testing.T, p plan.Plan, id string) plan.Plan {
 // Tally is what a hunt did.
 type Tally struct {
 	Seeds, Faults int
+	// AtRest are the seeds whose groups all rested at the end; the others said what they waited for.
+	AtRest int
 	// Virtual is the time that passed in the clusters, Core what cores spent on them.
 	Virtual, Core time.Duration
 	// Broken are the runs that broke a promise, by seed.
@@ -52,8 +54,8 @@ type Tally struct {
 
 // String is one line, for logs.
 func (s Tally) String() string {
-	return fmt.Sprintf("%d seeds, %d broken, with %d faults in %.1f virtual hours; %.0f seeds a core-minute",
-		s.Seeds, len(s.Broken), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
+	return fmt.Sprintf("%d seeds, %d at rest at the end, %d broken, with %d faults in %.1f virtual hours; %.0f seeds a core-minute",
+		s.Seeds, s.AtRest, len(s.Broken), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
 }
 
 // Broken is a run that broke promises. Its trace is kept: a replay of the seed may take other
@@ -94,6 +96,9 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 					last := out[len(out)-1]
 					mu.Lock()
 					sum.Seeds, sum.Faults, sum.Virtual = sum.Seeds+1, sum.Faults+last.Faults, sum.Virtual+last.At
+					if reasons(out) == "" {
+						sum.AtRest++
+					}
 					if len(broken) > 0 {
 						sum.Broken[seed] = Broken{out, broken}
 						// At once: what is told at the end is lost where the process is ended before.

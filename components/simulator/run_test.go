@@ -112,6 +112,7 @@ func TestHunt(t *testing.T) {
 	explain(t, sum)
 	result := figures.Result{Name: "sim", Rounds: sum.Seeds, Machine: figures.ThisMachine(), Figures: []figures.Figure{
 		one("seeds_without_violation", "seeds", ">= 200000", float64(sum.Seeds-len(sum.Broken)), map[string]float64{"first_seed": float64(first), "virtual_hours": sum.Virtual.Hours()}),
+		one("seeds_at_rest", "seeds", "", float64(sum.AtRest), nil),
 		one("seeds_per_core_minute", "seeds", ">= 300", float64(sum.Seeds)/sum.Core.Minutes(), nil),
 		one("faults_injected", "faults", ">= 1000000", float64(sum.Faults), nil),
 		one("violations", "seeds", "<= 0", float64(len(sum.Broken)), nil),
@@ -174,7 +175,7 @@ func explain(t *testing.T, sum simulator.Tally) {
 	}
 	seed := seeds[0]
 	as := sum.Broken[seed]
-	p := simulator.Shorten(t, plan.Draw(seed), as.Promises[0].ID)
+	p := simulator.Shorten(t, plan.Draw(seed), as.Promises[0])
 	out, broken := simulator.Judge(t, p)
 	if len(broken) == 0 {
 		t.Errorf("seed %d, as it ran:\n%s", seed, simulator.Explain(plan.Draw(seed), as.Trace, as.Promises))

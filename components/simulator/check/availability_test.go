@@ -7,6 +7,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 // three members of a workload, all well.
@@ -36,6 +37,12 @@ func budgetCases() cases {
 				r.together = true
 				return r.phases("a", "pg-0", draining).phases("b", "pg-1", draining)
 			}()},
+			{"another one went down while it was drained", three("none").phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
+			{"it was down when its step was recorded, came back before that began, and another went", three("none").stops("pg-0").
+				op("a", "pg-0", operation.Recorded, wasDown).serves("pg-0").stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
+			{"a third one, when it is called", three("none", maxUnavailable(2)).phases("a", "pg-0", draining).phases("b", "pg-1", draining).stops("pg-2").
+				after(time.Minute).phases("a", "pg-0", acting)},
+			{"a refresh that has a call", three("none").op("a", "pg-0", operation.Recorded, refresh).phases("a", "pg-0", acting).op("b", "pg-1", operation.Recorded, refresh).phases("b", "pg-1", acting)},
 			{"it is done, and did not come back", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Done).phases("b", "pg-1", draining)},
 			{"lost after its step, and for long", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Booting).
@@ -58,6 +65,10 @@ func budgetCases() cases {
 			{"one that nobody hears, where nobody may be spared", start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
 				mutes("pg-0").after(lostAfter).phases("a", "pg-0", draining)},
 			{"one of three beside an extra one", surged().phases("a", "pg-0", draining)},
+			{"another one went down a moment before its call", three("none").phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").phases("a", "pg-0", acting)},
+			{"it was down when its drain began, and came back", three("none").stops("pg-0").op("a", "pg-0", operation.Recorded, wasDown).phases("a", "pg-0", draining).
+				serves("pg-0").stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
+			{"refreshes, which take nobody away", three("none").op("a", "pg-0", operation.Recorded, refresh).op("b", "pg-1", operation.Recorded, refresh).phases("a", "pg-0", operation.Drained).phases("b", "pg-1", operation.Drained)},
 			{"one that was called off serves on", three("none").phases("a", "pg-0", draining, operation.Aborted).phases("b", "pg-1", draining)},
 			{"lost a moment before its step was done", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling).stops("pg-0").
@@ -77,6 +88,8 @@ func budgetCases() cases {
 	}
 }
 
+func wasDown(op *operation.Operation) { op.WasUnavailable = true }
+
 func quorumCases() cases {
 	const draining = operation.Draining
 	all := maxUnavailable(3)
@@ -93,6 +106,12 @@ func quorumCases() cases {
 			{"a second of three", three("etcd", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"one of three while another is down", three("consul", all).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"one of two", start().spec("etcd", 2).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
+			{"one that is removed is missed", three("consul", all).lists([]string{"pg-0", "pg-1", "pg-2"}).spec("consul", 2).stops("pg-1").after(time.Minute).
+				op("a", "pg-2", operation.Drained, kind(operation.Delete, operation.PartDelete))},
+			{"another voter went down while it was drained", three("etcd", all).phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").after(time.Minute).phases("a", "pg-0", operation.Acting)},
+			{"the same without a drain", three("etcd", all).op("a", "pg-0", operation.Recorded, skipDrain).stops("pg-1").after(time.Minute).phases("a", "pg-0", operation.Acting)},
+			{"the set grew while it was drained, by those who do not serve", three("etcd", all).phases("a", "pg-0", draining).
+				lists([]string{"pg-0", "pg-1", "pg-2", "pg-3", "pg-4", "pg-5"}).after(time.Minute).phases("a", "pg-0", operation.Acting)},
 			{"one of three while the set lists a fourth that is gone", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2", "pg-3"}).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"the third of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
 				stops("pg-4").after(EvidenceAge).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
@@ -105,6 +124,15 @@ func quorumCases() cases {
 			{"the one that is down", three("etcd").stops("pg-1").stops("pg-2").after(EvidenceAge).op("a", "pg-2", operation.Acting, skipDrain)},
 			{"one of three where the set lists no more", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2"}).phases("a", "pg-0", draining)},
 			{"one of two where the spec allows it", start().spec("etcd", 2, allow).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
+			{"one of three that is removed, the others being well", three("consul", all).lists([]string{"pg-0", "pg-1", "pg-2"}).spec("consul", 2).after(time.Minute).
+				op("a", "pg-2", operation.Drained, kind(operation.Delete, operation.PartDelete))},
+			{"one of two that is removed", start().spec("etcd", 2).members("pg-0", "pg-1").lists([]string{"pg-0", "pg-1"}).spec("etcd", 1).after(time.Minute).
+				op("a", "pg-1", operation.Drained, kind(operation.Delete, operation.PartDelete))},
+			{"one that is removed is out of its set, while another is down", three("etcd", all).lists([]string{"pg-0", "pg-1"}).spec("etcd", 2).stops("pg-1").after(time.Minute).
+				op("a", "pg-2", operation.Acting, kind(operation.Delete, operation.PartDelete))},
+			{"its group goes", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2"}).deletes(false).stops("pg-1").after(time.Minute).
+				op("a", "pg-2", operation.Drained, kind(operation.Delete, operation.PartDelete))},
+			{"another voter went down a moment before its call", three("etcd", all).phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").phases("a", "pg-0", operation.Acting)},
 			{"the only one", start().spec("etcd", 1).members("pg-0").phases("a", "pg-0", draining)},
 			{"members that do not vote", three("patroni", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"nobody may know yet that another is down", three("etcd", all).stops("pg-2").phases("a", "pg-0", draining)},
@@ -166,6 +194,7 @@ func haltCases() cases {
 	}
 	refused := func(op *operation.Operation) { op.Cause = operation.CauseRefused }
 	asked := func(op *operation.Operation) { op.Request = "q1" }
+	byRollout := func(op *operation.Operation) { op.Actor = operation.ActorRollout }
 	elsewhere := func(op *operation.Operation) { op.Rollout = "another" }
 	return cases{
 		id: "I6",
@@ -173,12 +202,28 @@ func haltCases() cases {
 			{"the next Slot", failed().phases("b", "pg-1", operation.Recorded, draining)},
 			{"the next Slot, long after", failed().after(time.Hour).phases("b", "pg-1", draining)},
 			{"the next Slot by another leader", failed().lead("coordinator-1", 2).op("b", "pg-1", operation.Recorded, skipDrain).op("b", "pg-1", acting)},
+			{"an operator asked for something in another group", failed().asks("r1", store.RequestRetry, "").then(func(e *trace.Event) { e.Asked.Group = "kv" }).phases("b", "pg-1", draining)},
+			{"an operator freezes, drains or protects something meanwhile", failed().operator(freezeSwitch).removed().operator("control/drain/pg-2").operator("control/protect/kv-0").phases("b", "pg-1", draining)},
+			{"the rollout's record says that it failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)},
+			{"its record says so in the same transaction", func() *run {
+				r := three("none")
+				r.together = true
+				return r.rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)
+			}()},
 			{"the platform's failure of a boot", three("none", maxUnavailable(3)).phases("a", "pg-2", draining, acting).stops("pg-2").
 				op("a", "pg-2", operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseBootError }).phases("b", "pg-0", draining)},
 		},
 		good: []named{
+			{"its rollout is let go on", three("none").rollout("r", operation.FailedState, nil).rollout("r", operation.Running, nil).op("b", "pg-1", operation.Recorded, byRollout)},
+			{"the same in one transaction, the step first", func() *run {
+				r := three("none").rollout("r", operation.FailedState, nil)
+				r.together = true
+				return r.op("b", "pg-1", operation.Recorded, byRollout).rollout("r", operation.Running, nil)
+			}()},
+			{"another rollout failed", three("none").rollout("q", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)},
+			{"a repair while its rollout stands failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout, func(op *operation.Operation) { op.Actor = operation.ActorHealing })},
 			{"the Slot serves again", failed().serves("pg-0").phases("b", "pg-1", draining)},
-			{"a person lets it go on", failed().operator("control/queue/r1").phases("b", "pg-1", draining)},
+			{"a person lets it go on", failed().asks("r1", store.RequestRetry, "").phases("b", "pg-1", draining)},
 			{"a corrected spec", failed().spec("none", 3, maxUnavailable(3)).phases("b", "pg-1", draining)},
 			{"the same Slot once more", failed().phases("b", "pg-0", draining)},
 			{"asked for by a person", failed().op("b", "pg-1", draining, asked)},
@@ -239,7 +284,7 @@ func pathCases() cases {
 			{"an operator's own steps", three("none").admitted("pg-0", "b1", "old", 1).op("a", "pg-0", operation.Acting, func(op *operation.Operation) { op.Rollout = "" }).
 				admitted("pg-0", "b2", "new", 2).admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
 			{"another Boot of the same", there().admitted("pg-0", "b3", "new", 3)},
-			{"a person decided between", there().admitted("pg-0", "b3", "old", 3).operator("control/queue/r1").admitted("pg-0", "b4", "new", 4)},
+			{"a person decided between", there().admitted("pg-0", "b3", "old", 3).asks("r1", store.RequestRetry, "").admitted("pg-0", "b4", "new", 4)},
 			{"two Slots", there().admitted("pg-1", "c1", "old", 1).phases("b", "pg-1", operation.Acting).admitted("pg-1", "c2", "new", 2)},
 		},
 	}
@@ -261,34 +306,46 @@ func diskCases() []cases {
 	}
 	leaves := func(op *operation.Operation) { op.Leaves = true }
 	unasked := func(op *operation.Operation) { op.Request = "" }
+	voters := func() *run { return three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}) }
+	// deletes is about the call, of an Operation that was made as one that removes.
+	deletes := func(op *operation.Operation) { op.Part = operation.PartDelete }
 	kept := func(s *group.Spec) { s.PreservedState.Disk = "data" }
 	scaledIn := func(change ...func(*group.Spec)) *run {
-		return three("none").operator("control/delete-disks/pg").spec("none", 2, change...).after(time.Minute)
+		return three("none").givesUp("pg-2").spec("none", 2, change...).after(time.Minute)
 	}
 	return []cases{{
 		id: "I23",
 		bad: []named{
 			{"nobody says so", three("none").called(cloud.Delete, "pg-2")},
 			{"for an update", scaledIn().phases("a", "pg-2", operation.Acting).called(cloud.Delete, "pg-2")},
-			{"a Slot that is wanted", three("none").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
-			{"one that is wanted, and told to leave its set, which still lists it", three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}).operator("control/delete-disks/pg").
+			{"a Slot that is wanted", three("none").givesUp("pg-2").op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"one that is wanted, and told to leave its set, which still lists it", three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}).givesUp("pg-2").
 				op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
-			{"the same, of a set that nobody told of", three("etcd").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
+			{"the same, of a set that nobody told of", three("etcd").givesUp("pg-2").op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
 			{"nobody gave the disk up", three("none").spec("none", 2).after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"the spec preserves it", scaledIn(kept).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"another CVM than the one that is named", scaledIn().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2", gone("pg-1"))},
 			{"a replacement that nobody asked for", three("none").op("a", "pg-2", operation.Acting, replace, unasked).called(cloud.Delete, "pg-2")},
 			{"by healing that is to ask", three("none").spec("none", 3, healing(group.ReplaceAsk)).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
 			{"by healing, of a disk that the spec preserves", three("none").spec("none", 3, healing(group.ReplaceAuto), kept).after(time.Minute).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
-			{"the permission was taken back", scaledIn().operator("control/delete-disks/pg").removed().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"the disk of another one was given up", three("none").givesUp("pg-1").spec("none", 2).after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"a restart was asked for", three("none").asks("q1", store.RequestRestart, "pg-2").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
+			{"another one was to be replaced", three("none").asks("q1", store.RequestReplace, "pg-1").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
+			{"nobody asked by that name", three("none").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
+			{"it left its set, and nobody had given its disk up", voters().spec("etcd", 2).op("a", "pg-2", operation.Drained, remove, leaves).
+				lists([]string{"pg-0", "pg-1"}).after(time.Minute).op("a", "pg-2", operation.Acting, deletes).called(cloud.Delete, "pg-2")},
+			{"an extra one that the group grew over", surged().spec("none", 4).after(time.Minute).spec("none", 3).after(time.Minute).
+				op("a", "pg-3", operation.Acting, remove).called(cloud.Delete, "pg-3")},
+			{"the group goes, and its CVMs are to stay", three("none").deletes(true).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"the permission was taken back", scaledIn().givesUp().removed().after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 		},
 		good: []named{
 			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
-			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
-			{"a Slot that is wanted again, whose member left its set", three("etcd").lists([]string{"pg-0", "pg-1"}).operator("control/delete-disks/pg").
-				op("a", "pg-2", operation.Acting, remove, leaves).called(cloud.Delete, "pg-2")},
+			{"the group goes", three("none").deletes(false).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"a Slot that is wanted again, whose member left its set", voters().givesUp("pg-2").spec("etcd", 2).op("a", "pg-2", operation.Drained, remove, leaves).
+				lists([]string{"pg-0", "pg-1"}).givesUp().removed().spec("etcd", 3).after(time.Minute).op("a", "pg-2", operation.Acting, deletes).called(cloud.Delete, "pg-2")},
 			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(cloud.Delete, "pg-3")},
-			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
+			{"a replacement on request", three("none").asks("q1", store.RequestReplace, "pg-2").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
 			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
 			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(cloud.Delete, "pg-2")},
 			{"a restart deletes nothing", three("none").op("a", "pg-2", operation.Acting, kind(operation.Restart, operation.PartRestart)).called(cloud.Restart, "pg-2")},

@@ -5,10 +5,11 @@ import (
 	"strings"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
 
-// budget is I1: when an Operation starts to take a member away, the members that are away then
+// budget is I1: when an Operation starts to take a member away, and again when it goes on to its call, the members that are away then
 // are no more than max_unavailable, it included. A member is away from the first phase that
 // takes it until it serves again, or when it is down for another reason for longer than that
 // can be unknown. As many more may be away as there are extra members that serve: with them a
@@ -16,8 +17,8 @@ import (
 // agent nobody heard for long, well or not. To repair one that is down takes nothing more away, and
 // one that is not wanted any more is nobody's loss.
 func budget(s *state, e trace.Event) []string {
-	op := s.disrupts(e)
-	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) {
+	op := s.takes(e)
+	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) || s.wasDown(op) {
 		return nil
 	}
 	var message []string
@@ -32,6 +33,13 @@ func budget(s *state, e trace.Event) []string {
 		message = wrong("%s takes %s away while %s: max_unavailable is %d, and %d extra ones serve", op.ID, op.Slot, away(others), limit, spare)
 	}
 	return message
+}
+
+// wasDown reports that op was to repair a member that was down, and has begun with that: that its
+// member came back meanwhile calls it off no more.
+func (s *state) wasDown(op *operation.Operation) bool {
+	before := s.operations[op.ID]
+	return op.WasUnavailable && before != nil && before.Phase != operation.Recorded
 }
 
 // othersAway are the other members of the group that are taken away or down.

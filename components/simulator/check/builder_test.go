@@ -8,6 +8,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 // began is the wall clock's time of a hand-made run's beginning.
@@ -209,11 +210,30 @@ func (r *run) operator(key string) *run {
 	return r.commit(trace.Event{Key: key}).then(func(e *trace.Event) { e.By, e.Term = "operator", 0 })
 }
 
+// givesUp says that the disks of these Slots of pg may go, and of no others.
+func (r *run) givesUp(slots ...string) *run {
+	return r.operator("control/delete-disks/pg").then(func(e *trace.Event) { e.Group, e.GivenUp = "pg", &store.DeleteDisks{Group: "pg", Slots: slots} })
+}
+
+// deletes asks for the deletion of pg.
+func (r *run) deletes(keep bool) *run {
+	return r.operator("control/delete/pg").then(func(e *trace.Event) {
+		e.Group, e.Ending = "pg", &store.DeleteGroup{Group: "pg", KeepCVMs: keep, DeleteDisks: !keep}
+	})
+}
+
+// asks for something about a Slot, with its disk.
+func (r *run) asks(id string, kind store.RequestKind, slot string) *run {
+	return r.operator("control/queue/" + id).then(func(e *trace.Event) {
+		e.Group, e.Slot, e.Asked = "pg", slot, &store.QueueRequest{ID: id, Kind: kind, Group: "pg", Slot: slot, DeleteDisk: true}
+	})
+}
+
 // called is the next call; effected and answered are about the call of a number.
 func (r *run) called(verb cloud.Verb, slot string, change ...func(*trace.Event)) *run {
 	r.calls++
 	e := trace.Event{Kind: trace.Called, By: r.by, Group: "pg", Slot: slot, Call: trace.Call{
-		Call: cloud.Call{Verb: verb, Name: "sim-" + slot, VMUUID: "vm-of-" + slot}, ID: r.calls, Deadline: r.now + 31*time.Second,
+		Call: cloud.Call{Verb: verb, Name: "sim-" + slot, VMUUID: "vm-of-" + slot}, ID: r.calls, Latest: r.now + 3*time.Minute,
 	}}
 	if verb == cloud.Create || verb == cloud.Update {
 		e.Call.Hash = "hash-of-new"
@@ -241,6 +261,19 @@ func (r *run) about(kind trace.Kind, id int) *run {
 	}
 	return r.add(trace.Event{Kind: kind, By: r.by, Call: trace.Call{ID: id}})
 }
+
+// rollout writes the record of that id of pg.
+func (r *run) rollout(id string, state operation.RolloutState, verdict *operation.Verdict) *run {
+	return r.commit(trace.Event{Key: "rollouts/" + id, Group: "pg", Rollout: &operation.Rollout{ID: id, Group: "pg", State: state, Verdict: verdict}})
+}
+
+// listed are the voters of pg's set.
+func (r *run) listed(voters ...string) *run {
+	return r.add(trace.Event{Kind: trace.Listed, Group: "pg", Voters: voters})
+}
+
+// healed: all goes right from now on.
+func (r *run) healed() *run { return r.add(trace.Event{Kind: trace.Healed, By: "fault"}) }
 
 func (r *run) crashed(by string) *run { return r.add(trace.Event{Kind: trace.Crashed, By: by}) }
 

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"time"
+
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
@@ -48,12 +50,16 @@ func onceEffective(t trace.Trace) []Violation {
 }
 
 // writeAhead is I18: a call is sent by whoever wrote the record that announces it, after that
-// record and for what it says; no record is removed before its Operation ended, and one that
+// record and for what it says, and none for a refresh; no record is removed before its Operation ended, and one that
 // ends after a call says how the call ended, or why the Operation failed.
 func writeAhead(t trace.Trace) []Violation {
 	var f findings
-	sent := map[string]int{} // by Operation
+	sent, latest := map[string]int{}, map[string]time.Duration{} // by Operation
+	set := -noticesWithin
 	walk(t, func(s *state, i int, e trace.Event) {
+		if setsClock(e) {
+			set = e.At
+		}
 		switch {
 		case e.Kind == trace.Called:
 			op := s.member(e.Slot).acting()
@@ -62,11 +68,14 @@ func writeAhead(t trace.Trace) []Violation {
 				return
 			}
 			sent[op.ID]++
+			if latest[op.ID] = e.Call.Latest; e.At-set < noticesWithin {
+				delete(latest, op.ID)
+			}
 			if why := s.unannounced(op, e, sent[op.ID]); why != "" {
 				f.add(i, "call %d of %s: %s", e.Call.ID, op.ID, why)
 			}
 		case e.Kind == trace.Committed && e.Operation != nil:
-			if why := s.endsOpen(e); why != "" {
+			if why := s.endsOpen(e, latest[e.Operation.ID]); why != "" {
 				f.add(i, "%s: %s", e.Operation.ID, why)
 			}
 		}
@@ -83,6 +92,8 @@ var verbs = map[operation.Part]cloud.Verb{
 // unannounced is why the record of op does not announce the call of e, the n-th that was sent.
 func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) string {
 	switch {
+	case op.Refresh:
+		return "it is a refresh, which makes no call"
 	case op.CallIssuedAt.IsZero() || n > op.Calls:
 		return "the record does not count it"
 	case op.CallOutcome != "":
@@ -97,8 +108,9 @@ func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) strin
 	return ""
 }
 
-// endsOpen is what is wrong about how an Operation with a call ends with e.
-func (s *state) endsOpen(e trace.Event) string {
+// endsOpen is what is wrong about how an Operation with a call ends with e; its last call may take
+// effect until latest.
+func (s *state) endsOpen(e trace.Event, latest time.Duration) string {
 	op := e.Operation
 	switch {
 	case e.Deleted && !op.Phase.Ended():
@@ -106,6 +118,8 @@ func (s *state) endsOpen(e trace.Event) string {
 	case e.Deleted || op.Calls == 0:
 	case op.Phase == operation.Done && op.CallOutcome == "":
 		return "it is done, and its call has no outcome"
+	case (op.Phase == operation.Superseded || op.Phase == operation.Aborted) && op.CallOutcome == "" && e.At < latest:
+		return "it is " + string(op.Phase) + ", and its call, which has no outcome, may still take effect"
 	case op.Phase == operation.Failed && op.Cause == "":
 		return "it failed after a call, and gives no cause"
 	}

@@ -3,7 +3,9 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"cadre.dev/simulator/trace"
 )
@@ -31,6 +33,18 @@ type Violation struct {
 // String is one line.
 func (v Violation) String() string { return fmt.Sprintf("%s at event %d: %s", v.ID, v.At, v.Message) }
 
+// names are what Messages name that differs from run to run and from plan to plan.
+var names = regexp.MustCompile(`[a-z0-9.-]*[0-9][a-z0-9.-]*`)
+
+// Like reports that v is broken as another one is: in the same words, whatever they name.
+func (v Violation) Like(other Violation) bool {
+	words := func(s string) string {
+		s, _, _ = strings.Cut(names.ReplaceAllString(s, "#"), ": ")
+		return s
+	}
+	return v.ID == other.ID && words(v.Message) == words(other.Message)
+}
+
 // All are the Checkers, one for each promise.
 func All() []Checker {
 	return slices.Concat(ofAvailability(), ofAdmission(), ofControl(), ofRest(), ofPace())
@@ -38,11 +52,11 @@ func All() []Checker {
 
 func ofAvailability() []Checker {
 	return []Checker{
-		{"I1", "a voluntary disruption starts only while, with it, no more members are away than max_unavailable allows, and as many more as extra members serve", each(budget)},
-		{"I2", "a healthy voter is taken away only while the others are a majority", each(quorum)},
+		{"I1", "a voluntary disruption starts, and comes to its call, only while, with it, no more members are away than max_unavailable allows, and as many more as extra members serve", each(budget)},
+		{"I2", "a healthy voter is taken away only while the others are a majority, when that begins and when its call is made", each(quorum)},
 		{"I2-set", "the workload's set changes by one member at a time, and those that are left when one is taken out are a majority of themselves", each(setChanges)},
 		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
-		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
+		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides, and none while its record says that it failed", halt},
 		{"I6-freeze", "while an operator has everything frozen, or a group, no Operation begins to take a member of it away", each(freeze)},
 		{"I6-pause", "while an operator has a group paused, nothing begins to take a member of it away but what heals it or is asked for by name", each(paused)},
 		{"R139", "what an operator protects is not taken away, and what an operator drains by nothing but that", each(marks)},
@@ -50,7 +64,7 @@ func ofAvailability() []Checker {
 		{"refresh-found", "discovery leads to a member that serves all the while that it is refreshed", each(found)},
 		{"refresh-judged", "a refresh is done only when the agent says that it goes by the new checks, and that each has its verdict", each(judged)},
 		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
-		{"I23", "the CVM of a Slot is deleted with its disk only where somebody gave that up: the group or the Slot goes, or is replaced on request", each(disks)},
+		{"I23", "the CVM of a Slot is deleted with its disk only where somebody gave that up by name: the group or the Slot goes, or is replaced on request", each(disks)},
 	}
 }
 
@@ -65,8 +79,8 @@ func ofAdmission() []Checker {
 
 func ofControl() []Checker {
 	return []Checker{
-		{"I15", "what leaders write is fenced; Terms never fall, and each has one writer", singleWriter},
-		{"I16", "over all coordinators at most one call with an effect is under way for a Slot", fencedCalls},
+		{"I15", "what is the leaders' to write is fenced; Terms never fall, and each has one writer", singleWriter},
+		{"I16", "over all coordinators at most one call with an effect is under way for a Slot, or may still take effect", fencedCalls},
 		{"I17", "each call, and each part of an Operation, has one effect at most", onceEffective},
 		{"I18", "each call is announced by its Operation's record first, and each Operation with a call ends with an outcome", writeAhead},
 		{"I21", "counters of records never fall, and what ended stays ended", each(monotonic)},
@@ -79,7 +93,7 @@ func ofRest() []Checker {
 		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
 		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
 		{"content", "a CVM is told to run the text of the Revision that its step leads to, and at rest runs that of the one it is admitted at, with its size and its image", each(content)},
-		{"L10", "every group rests or names why it does not (L11: never stuck in silence)", each(namesReason)},
+		{"L10", "every group rests or names why it does not (L11: never stuck), and in the end waits for a person", each(namesReason)},
 	}
 }
 

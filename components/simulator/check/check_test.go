@@ -107,3 +107,21 @@ func TestCheckersAreNamed(t *testing.T) {
 		seen[c.ID] = true
 	}
 }
+
+func TestAViolationIsLikeAnother(t *testing.T) {
+	of := func(id, message string) Violation { return Violation{ID: id, Message: message} }
+	first := of("I1", "pg-1-b8bf7b2c.2.pg-1 takes pg-1 away while pg-0 is away: max_unavailable is 1")
+	for _, c := range []struct {
+		other Violation
+		want  bool
+	}{
+		{first, true},
+		{of("I1", "kv-2-aaaa1111.3.kv-2 takes kv-2 away while kv-0 is away: max_unavailable is 2"), true},
+		{of("I1", "pg-1-b8bf7b2c.2.pg-1 takes pg-1 away while nobody is away: max_unavailable is 1"), false},
+		{of("I2", "pg-1-b8bf7b2c.2.pg-1 takes pg-1 away while pg-0 is away: max_unavailable is 1"), false},
+	} {
+		if got := first.Like(c.other); got != c.want {
+			t.Errorf("like %q: %t, want %t", c.other.Message, got, c.want)
+		}
+	}
+}

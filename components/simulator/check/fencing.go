@@ -2,14 +2,18 @@ package check
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
-// singleWriter is I15: Operations, Slot records and policies are written under a Lease only, or
-// by an operator's hand; the Term of fenced writes never falls; and each Term has one writer.
+// singleWriter is I15: what the table of records gives to leaders is written under a Lease only, or
+// by an operator's hand, but for the Lease itself; the Term of fenced writes never falls; and each Term has one writer.
 func singleWriter(t trace.Trace) []Violation {
 	var (
 		f       findings
@@ -21,7 +25,7 @@ func singleWriter(t trace.Trace) []Violation {
 		case e.Kind != trace.Committed:
 			continue
 		case e.Term == 0:
-			if leaders := e.Operation != nil || e.Bound != nil || e.Policy != nil; leaders && e.By != "operator" && e.By != "fault" {
+			if leaders(e.Key) && e.By != "operator" && e.By != "fault" {
 				f.add(i, "%q writes %s without a Lease", e.By, e.Key)
 			}
 			continue
@@ -39,23 +43,58 @@ func singleWriter(t trace.Trace) []Violation {
 	return f
 }
 
+// leaders reports that none but a leader writes the record, as one.
+func leaders(key string) bool {
+	kind, err := store.KindOf(key)
+	return err == nil && kind.Writer == store.Leader && key != store.LeaseKey && key != store.TermKey
+}
+
 // pending is a call that nobody knows the outcome of.
 type pending struct {
 	call trace.Call
 	by   string
-	// crashed: its caller will not hear an answer; it is under way until its deadline, or until
-	// whoever leads next saw that it took effect, and recorded that.
-	crashed, effected, seen bool
+	// crashed: its caller will not hear an answer; unknown: it heard none. Either way it is under
+	// way until it can take effect no more, or until whoever leads saw that it did, and recorded that.
+	crashed, unknown, effected, seen bool
+	// reset: clocks were set right before it was sent.
+	reset bool
 }
 
-func (p pending) over(now time.Duration) bool { return p.crashed && (p.seen || now >= p.call.Deadline) }
+func (p pending) over(now time.Duration) bool {
+	return p.unheard() && (p.seen || p.reset || now >= p.call.Latest)
+}
 
-// fencedCalls is I16: from when a call is sent until its caller has an outcome, or would have
-// given it up had it not crashed, no coordinator sends another one for that Slot.
+// noticesWithin is how long it may take until a leader notices that its clock was set. A call that it
+// records meanwhile has its time by the new clock, and is moved all the same, so that it waits for
+// less than what may come of it: that much is not asked for yet.
+const noticesWithin = 15 * time.Second
+
+// setsClock reports that clocks are set with e, or set right.
+func setsClock(e trace.Event) bool {
+	return e.Kind == trace.Healed || e.Kind == trace.Faulted && strings.HasPrefix(e.Text, "skew ")
+}
+
+// struck is the Slot whose CVM is stopped or restarts by a fault with e; "": none.
+func struck(e trace.Event) string {
+	words := strings.Fields(e.Text)
+	if e.Kind == trace.Faulted && len(words) > 1 && (words[0] == "halt" || words[0] == "reboot") {
+		return words[1]
+	}
+	return ""
+}
+
+func (p pending) unheard() bool { return p.crashed || p.unknown }
+
+// fencedCalls is I16: from when a call is sent until its outcome is known, or it can take effect no more,
+// no coordinator sends another one for that Slot.
 func fencedCalls(t trace.Trace) []Violation {
 	var f findings
 	under := map[string][]pending{} // by Slot
+	set := -noticesWithin
 	for i, e := range t {
+		if setsClock(e) {
+			set = e.At
+		}
 		slot := cmp.Or(e.Slot, e.Call.Name)
 		switch e.Kind { //nolint:exhaustive // the others are about no call
 		case trace.Called:
@@ -64,9 +103,22 @@ func fencedCalls(t trace.Trace) []Violation {
 					f.add(i, "call %d by %s for %s while call %d by %s is under way", e.Call.ID, e.By, slot, p.call.ID, p.by)
 				}
 			}
-			under[slot] = append(under[slot], pending{call: e.Call, by: e.By})
+			under[slot] = append(under[slot], pending{call: e.Call, by: e.By, reset: e.At-set < noticesWithin})
 		case trace.Answered:
-			under[slot] = without(under[slot], e.Call.ID)
+			if e.Outcome != trace.Unknown {
+				under[slot] = without(under[slot], e.Call.ID)
+			}
+			for n, p := range under[slot] {
+				under[slot][n].unknown = p.unknown || p.call.ID == e.Call.ID
+			}
+		case trace.Faulted:
+			// What strikes a CVM looks like the effect of a call about it.
+			for n, p := range under[struck(e)] {
+				under[struck(e)][n].effected = p.effected || p.unheard()
+			}
+		case trace.Lost:
+			// What is asked of a CVM that is gone takes no effect.
+			under[slot] = slices.DeleteFunc(under[slot], func(p pending) bool { return p.call.Verb != cloud.Create })
 		case trace.Effected:
 			for n, p := range under[slot] {
 				under[slot][n].effected = p.effected || p.call.ID == e.Call.ID
@@ -74,7 +126,7 @@ func fencedCalls(t trace.Trace) []Violation {
 		case trace.Committed:
 			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.CallOutcome != "") {
 				for n, p := range under[op.Slot] {
-					under[op.Slot][n].seen = p.seen || p.crashed && p.effected
+					under[op.Slot][n].seen = p.seen || p.unheard() && p.effected
 				}
 			}
 		case trace.Crashed:

@@ -1,11 +1,13 @@
 package check
 
 import (
+	"strings"
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 type opRecord = operation.Operation
@@ -22,12 +24,18 @@ func writerCases() cases {
 			{"an Operation without a Lease", unfenced(start().phases("a", "pg-0", "DRAINING"))},
 			{"a policy without a Lease", unfenced(start().allowed("pg-0", "new"))},
 			{"a Slot record without a Lease", unfenced(start().binds("pg-0"))},
+			{"a group's status without a Lease", unfenced(start().commit(trace.Event{Key: "groups/pg/status"}))},
+			{"a rollout without a Lease", unfenced(start().rollout("pg-1-11d1c0f8", operation.Running, nil))},
+			{"a spec is accepted without a Lease", unfenced(start().spec("none", 3))},
+			{"a Revision is recorded without a Lease", unfenced(start().commit(trace.Event{Key: "revisions/" + strings.Repeat("a", 32)}))},
+			{"a rollout is removed without a Lease", unfenced(start().rollout("pg-1-11d1c0f8", operation.Running, nil).rollout("pg-1-11d1c0f8", operation.Running, nil).removed())},
 			{"an Operation says a Term to come", start().op("a", "pg-0", "DRAINING", func(op *opRecord) { op.Term = 9 })},
 			{"a deletion by a leader of the past", start().lead("coordinator-1", 2).binds("pg-0").lead("coordinator-0", 1).binds("pg-0").removed()},
 		},
 		good: []named{
 			{"one after the other", start().binds("pg-0").lead("coordinator-1", 2).binds("pg-0").lead("coordinator-0", 3).binds("pg-0")},
 			{"admissions are by anybody", start().lead("coordinator-1", 2).binds("pg-0").admitted("pg-0", "b1", "new", 1)},
+			{"the Lease itself, and what is nobody's but theirs", unfenced(start().commit(trace.Event{Key: store.LeaseKey})).commit(trace.Event{Key: store.TermKey}).then(func(e *trace.Event) { e.By, e.Term = "", 0 })},
 			{"an operator writes what is theirs", start().lead("coordinator-1", 2).binds("pg-0").operator("groups/pg/spec")},
 		},
 	}
@@ -45,12 +53,29 @@ func fencedCases() cases {
 			{"its successor saw nothing yet", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).phases("a", "pg-0", operation.Acting).called(update, "pg-0")},
 			{"its successor goes on without an effect", start().called(update, "pg-0").crashed("coordinator-0").lead("coordinator-1", 2).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"it took effect and was not answered", start().called(update, "pg-0").effected(1).called(update, "pg-0")},
+			{"a clock was set long before an unknown call", start().add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "skew coordinator-0 for 1m0s"}).after(noticesWithin).
+				called(update, "pg-0").answered(1, trace.Unknown).after(2*time.Minute).called(update, "pg-0")},
+			{"another CVM was struck", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
+				add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "halt pg-1 for 1s"}).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
+			{"an unknown call is repeated at once", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0")},
+			{"the next Operation calls while an unknown call may still take effect", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
+				phases("a", "pg-0", operation.Superseded).phases("b", "pg-0", operation.Acting).called(update, "pg-0")},
+			{"an unknown call took effect, and nobody looked", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").effected(1).answered(1, trace.Unknown).called(update, "pg-0")},
+			{"the caller crashed, and nobody waits for what may come of its call", start().called(update, "pg-0").crashed("coordinator-0").after(time.Minute).lead("coordinator-1", 2).called(update, "pg-0")},
+			{"another CVM was lost", start().called(update, "pg-0").answered(1, trace.Unknown).add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(update, "pg-0")},
 			{"another one crashed", start().called(update, "pg-0").crashed("coordinator-1").after(time.Hour).called(update, "pg-0")},
 		},
 		good: []named{
 			{"after the answer", start().called(update, "pg-0").answered(1, trace.OK).called(update, "pg-0")},
-			{"after an unknown outcome", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0").effected(1)},
-			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(30*time.Second).lead("coordinator-1", 2).called(update, "pg-0")},
+			{"after an unknown outcome, when it can take effect no more", start().called(update, "pg-0").answered(1, trace.Unknown).after(3*time.Minute).called(update, "pg-0")},
+			{"after an unknown call whose effect was seen", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).effected(1).
+				phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
+			{"a clock was set right before an unknown call", start().add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "skew coordinator-0 for 1m0s"}).
+				called(update, "pg-0").answered(1, trace.Unknown).after(2*time.Minute).called(update, "pg-0")},
+			{"its CVM was struck, which looks like an effect", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
+				add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "halt pg-0 for 1s"}).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
+			{"its CVM was lost", start().called(update, "pg-0").answered(1, trace.Unknown).add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-0"}).called(cloud.Create, "pg-0")},
+			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(3*time.Minute).lead("coordinator-1", 2).called(update, "pg-0")},
 			{"the caller crashed after its call took effect, which its successor saw", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).
 				phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"two Slots", start().called(update, "pg-0").called(update, "pg-1")},
@@ -109,6 +134,9 @@ func aheadCases() cases {
 			{"by another coordinator", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).called(cloud.Update, "pg-0")},
 			{"the record is removed before the end", start().phases("a", "pg-0", acting, operation.Booting).removed()},
 			{"done without an outcome", start().phases("a", "pg-0", acting).op("a", "pg-0", operation.Done, unanswered)},
+			{"superseded without an outcome", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).op("a", "pg-0", operation.Superseded, unanswered)},
+			{"called off without an outcome", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).op("a", "pg-0", operation.Aborted, unanswered)},
+			{"for a refresh", start().op("a", "pg-0", acting, refresh).called(cloud.Update, "pg-0")},
 			{"failed without a cause", start().phases("a", "pg-0", acting).op("a", "pg-0", operation.Failed, causeless)},
 		},
 		good: []named{
@@ -116,6 +144,8 @@ func aheadCases() cases {
 			{"announced once more", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(cloud.Update, "pg-0")},
 			{"a successor announces", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(cloud.Update, "pg-0")},
 			{"a creation names what it makes", start().op("a", "pg-0", acting, kind(operation.Create, operation.PartCreate)).called(cloud.Create, "pg-0", other)},
+			{"called off when its call can take effect no more", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).after(3*time.Minute).
+				op("a", "pg-0", operation.Aborted, unanswered)},
 			{"no call, no outcome", start().phases("a", "pg-0", operation.Draining, operation.Aborted)},
 			{"the record is removed after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).phases("a", "pg-0", operation.Done).removed()},
 		},

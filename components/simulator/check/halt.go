@@ -1,15 +1,48 @@
 package check
 
 import (
+	"maps"
+	"slices"
+
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
 
-// halt is I6, as far as Operations show it: after a step of a rollout failed, no step that was
+// halt is I6: as Operations show it, and as the rollout's own record does.
+func halt(t trace.Trace) []Violation {
+	return slices.Concat(each(haltedByStep)(t), haltedByVerdict(t))
+}
+
+// haltedByVerdict: no step of a rollout is recorded while its record says that it failed, also by what no
+// one step shows, as its hooks or its deadline. Both may be of one transaction, in any order.
+func haltedByVerdict(t trace.Trace) []Violation {
+	var f findings
+	walk(t, func(s *state, i int, e trace.Event) {
+		op := e.Operation
+		if e.Kind != trace.Committed || e.Deleted || op == nil || s.operations[op.ID] != nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout {
+			return
+		}
+		r := s.rollouts[op.Rollout]
+		for _, next := range t[i+1:] {
+			if next.Kind != trace.Committed || next.Index != e.Index {
+				break
+			}
+			if next.Rollout != nil && next.Rollout.ID == op.Rollout {
+				r = next.Rollout
+			}
+		}
+		if r != nil && r.State == operation.FailedState {
+			f.add(i, "%s begins for %s although its rollout failed: %s", op.ID, op.Slot, r.Reason)
+		}
+	})
+	return f
+}
+
+// haltedByStep is I6, as far as Operations show it: after a step of a rollout failed, no step that was
 // recorded later takes another Slot of that rollout away until the one that failed serves again
 // or a person decides. A refusal of the platform is no failure of the rollout, and what an
 // operator asks for is a decision.
-func halt(s *state, e trace.Event) []string {
+func haltedByStep(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || op.Kind != operation.Update || op.Actor == operation.ActorOperator || op.Request != "" || op.Rollout == "" {
 		return nil
@@ -50,7 +83,15 @@ func (s *state) halts(failed *operation.Operation) bool {
 	}
 	end, ended := s.failedAt[failed.ID]
 	m := s.member(failed.Slot)
-	return ended && failed.Phase == operation.Failed && failed.Cause != operation.CauseRefused && end > s.decidedAt && !m.serves() && end > m.servedAt
+	return ended && failed.Phase == operation.Failed && failed.Cause != operation.CauseRefused && end > s.lastDecided(failed.Group) && !m.serves() && end > m.servedAt
+}
+
+// lastDecided is the event at which a person decided something about the group last; -1: none did.
+func (s *state) lastDecided(name string) int {
+	if at, did := s.decidedAt[name]; did {
+		return at
+	}
+	return -1
 }
 
 // recordedAfter reports that op was recorded after failed ended.
@@ -63,12 +104,12 @@ func (s *state) recordedAfter(op, failed *operation.Operation) bool {
 // Slot's admitted Boots run is of the rollout whose Operation is open there; a decision by a
 // person begins anew, as it may well be to go the same way again.
 func onePath(t trace.Trace) []Violation {
-	type way struct{ rollout, slot, revision string }
+	type way struct{ group, rollout, slot, revision string }
 	var f findings
 	came := map[way]bool{}
 	walk(t, func(s *state, i int, e trace.Event) {
-		if decides(e) {
-			clear(came)
+		if name, is := s.decides(e); is {
+			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.group == name })
 		}
 		a := e.Admission
 		if e.Kind != trace.Committed || e.Deleted || a == nil {
@@ -79,7 +120,7 @@ func onePath(t trace.Trace) []Violation {
 		if len(m.open) == 0 || m.open[0].Rollout == "" || ran == "" || ran == a.Revision {
 			return
 		}
-		w := way{m.open[0].Rollout, a.Slot, a.Revision}
+		w := way{a.Group, m.open[0].Rollout, a.Slot, a.Revision}
 		if came[w] {
 			f.add(i, "%s comes to %s for the second time in rollout %s", w.slot, w.revision, w.rollout)
 		}

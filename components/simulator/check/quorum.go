@@ -9,17 +9,21 @@ import (
 )
 
 // quorum is I2: a voter that is healthy is taken away only where the healthy voters without it
-// are a majority of all. Voters are those that the workload's set lists, whether they run or not;
+// are a majority of all, when that begins and when its call is made. Voters are those that the workload's set lists, whether they run or not;
 // where it never told, the members that have joined. One that went down so lately that nobody may
-// know it counts as healthy. A single voter cannot be spared and is interrupted, as one of two is where the spec
+// know it counts as healthy. One that is removed or makes way for another CVM is to be out of its set
+// first, or not to be missed in it; with its group every voter goes. A single voter cannot be spared and is interrupted, as one of two is where the spec
 // allows it.
 func quorum(s *state, e trace.Event) []string {
-	op := s.disrupts(e)
-	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) {
+	op := s.takes(e)
+	if op == nil || s.mayBeDown(op.Slot) || s.ending(op.Group) {
 		return nil
 	}
 	var message []string
 	for _, sp := range s.specsOf(op.Group) {
+		if sp == nil {
+			return nil // the group is none
+		}
 		voters := s.voters(sp)
 		left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
 			return slot == op.Slot || s.member(slot).away || !s.mayServe(slot)
@@ -32,10 +36,11 @@ func quorum(s *state, e trace.Event) []string {
 	return message
 }
 
-// leavesFirst reports that op's member, which makes way for another CVM, is out of its set before it
-// is away: it votes for that, and those that are left are a majority of themselves.
+// leavesFirst reports that op's member, which is removed or makes way for another CVM, is out of its
+// set before it is away, or right after: it votes for that, and those that are left are a majority of themselves.
 func (s *state) leavesFirst(op *operation.Operation, left, voters int) bool {
-	return op.Kind == operation.Replace && s.group(op.Group).set && left+1 >= group.Quorum(voters) && left >= group.Quorum(voters-1)
+	goes := op.Kind == operation.Replace || op.Kind == operation.Delete
+	return goes && s.group(op.Group).set && left+1 >= group.Quorum(voters) && left >= group.Quorum(voters-1)
 }
 
 // maySpare reports that no majority rests on the Slot, or that the spec bears its interruption.

@@ -3,8 +3,11 @@ package check
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/trace"
 )
 
@@ -68,18 +71,154 @@ func nothingOpen(s *state, e trace.Event) []string {
 }
 
 // namesReason is L10 and L11: at rest every group that there is says whether it is as its spec
-// wants it, and if not, why.
+// wants it, and if not, why. What does not rest when its time is over waits for a person: it names
+// what only they can end, and has said the same all along.
 func namesReason(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil
 	}
 	var out []string
 	for _, sp := range s.wanted() {
-		if _, says := e.Resting[sp.Name]; !says {
+		reason, says := e.Resting[sp.Name]
+		switch {
+		case !says:
 			out = append(out, fmt.Sprintf("group %s does not say what it waits for", sp.Name))
+		case reason == "":
+		case !s.waitsForPerson(sp.Name, e):
+			out = append(out, fmt.Sprintf("group %s has had its time and waits for nobody: %s", sp.Name, reason))
+		case e.Waiting[sp.Name].For < e.Still:
+			out = append(out, fmt.Sprintf("group %s said something new %s ago: %s", sp.Name, e.Waiting[sp.Name].For, reason))
 		}
 	}
 	return out
+}
+
+// persons are the holds that nobody but a person ends.
+var persons = []string{
+	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldDuplicate, rollout.HoldReplaced, rollout.HoldUnadopted,
+	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldSharedCause, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
+	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderAsks,
+	rollout.HoldTransferBudget, rollout.ConditionOrphans,
+}
+
+// latest is how long after all went right a step may still fail by what went wrong before.
+const latest = 5 * time.Minute
+
+// waitsForPerson reports that the group goes on only when a person does something: its rollout
+// failed by what went wrong, an operator's switch is set, what it names is for them, or nothing is
+// to heal a member whose CVM was stopped, or whose workload hangs, or make away with a CVM that no
+// record binds. What fails by a deadline after all
+// went right was stuck.
+func (s *state) waitsForPerson(name string, e trace.Event) bool {
+	w := e.Waiting[name]
+	r := s.rollouts[w.Rollout]
+	switch {
+	case s.unfounded(name) || s.bereft(name, e) || s.lostLeftOver(name, e):
+		return true
+	case r == nil:
+	case r.State == operation.FailedState && !s.failedStuck(r):
+		return true
+	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeSwitch+"/"+name) || s.switched("control/pause/"+name)):
+		return true
+	}
+	ails := func(vm trace.CVM) bool {
+		m := s.boundTo(vm)
+		if m == nil && s.groupOf(vm.Name) == name {
+			return true // it carries a Slot's name, and a person says what becomes of it
+		}
+		if m == nil || m.group != name || !vm.Stopped && !vm.Hung {
+			return false
+		}
+		// Nothing heals it in the middle of a step of the rollout, which fails by that, nor while the
+		// others wait for it to found their set.
+		failed := r != nil && r.Verdict != nil && (r.Verdict.Slot == m.slot || !s.founded(name))
+		return failed || !heals(s.spec(name), vm)
+	}
+	if slices.ContainsFunc(e.CVMs, ails) {
+		return true
+	}
+	return slices.ContainsFunc(w.Holds, func(hold string) bool {
+		switch hold {
+		case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldLeaderUnknown:
+			return s.short(name) // it has lost its majority for good
+		case rollout.HoldHealStorm:
+			return s.outages() > 1
+		case rollout.HoldNoSource:
+			// Its only member is not replaced, whoever asked for it.
+			alone := s.spec(name) != nil && len(s.spec(name).Members()) == 1
+			return alone || !slices.ContainsFunc(s.slots(), func(m *member) bool { return m.group == name && m.serves() })
+		}
+		return slices.Contains(persons, hold)
+	})
+}
+
+// heals reports that healing by sp is to start what ails vm. Whether a workload hangs is told by its
+// driver, or by the check that healing goes by.
+func heals(sp *group.Spec, vm trace.CVM) bool {
+	if sp == nil || sp.AutoHealing == nil {
+		return false
+	}
+	return vm.Stopped || group.HasDriver(*sp) || sp.AutoHealing.HealthCheck != ""
+}
+
+// outages are the members of all groups that do not serve, of those that did.
+func (s *state) outages() (n int) {
+	for _, m := range s.slots() {
+		if s.down(m.slot) {
+			n++
+		}
+	}
+	return n
+}
+
+// unfounded reports that the group's set was to be founded by a member that it is not to have now,
+// and never was: those that were made wait for the others, and a person has to replace them, or to
+// have the others made.
+func (s *state) unfounded(name string) bool {
+	sp := s.spec(name)
+	if sp == nil || !group.HasVoters(*sp) || s.founded(name) {
+		return false
+	}
+	return slices.ContainsFunc(s.group(name).specs, func(d dated) bool {
+		return d.spec != nil && slices.ContainsFunc(d.spec.Members(), func(slot string) bool { return !slices.Contains(sp.Members(), slot) })
+	})
+}
+
+// founded reports that a member of the group served once.
+func (s *state) founded(name string) bool {
+	return slices.ContainsFunc(s.slots(), func(m *member) bool { return m.group == name && m.ever })
+}
+
+// lostLeftOver reports that a Slot is not wanted any more whose CVM the platform lost: its record
+// stays, and nobody is told what to do about it.
+func (s *state) lostLeftOver(name string, e trace.Event) bool {
+	sp := s.spec(name)
+	return sp != nil && slices.ContainsFunc(s.slots(), func(m *member) bool {
+		left := m.group == name && m.bound != nil && m.bound.VMUUID != "" && !slices.Contains(sp.Members(), m.slot)
+		return left && !slices.ContainsFunc(e.CVMs, func(vm trace.CVM) bool { return s.boundTo(vm) == m })
+	})
+}
+
+// bereft reports that the CVMs of so many voters of the group are gone that those left are no
+// majority, and never will be.
+func (s *state) bereft(name string, e trace.Event) bool {
+	voters := s.group(name).voters
+	left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
+		return !slices.ContainsFunc(e.CVMs, func(vm trace.CVM) bool { m := s.boundTo(vm); return m != nil && m.slot == slot })
+	})
+	return len(voters) > 0 && len(left) < group.Quorum(len(voters))
+}
+
+// failedStuck reports that the verdict of r came by a deadline long after all went right. A refresh
+// whose Boot does not attest anew counts not: a View may show an Operation before the policy that was
+// written before it, both at one Version, so that the Boot may not be told of that policy.
+func (s *state) failedStuck(r *operation.Rollout) bool {
+	v := r.Verdict
+	if v != nil && v.Phase == operation.Booting && s.operations[v.Operation] != nil && s.operations[v.Operation].Refresh {
+		return false
+	}
+	late := s.healed && s.failedFrom[r.ID] > s.healedAt+latest
+	return v == nil || late && (v.Cause == operation.CauseProgress || v.Cause == operation.CauseDeadline)
 }
 
 // arrived is L6: where a group says that all is as its spec wants it, that is so: every member

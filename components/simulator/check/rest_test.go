@@ -88,16 +88,61 @@ func arrivedCases() cases {
 func reasonCases() cases {
 	silent := func(e *trace.Event) { e.Resting = nil }
 	other := func(e *trace.Event) { e.Resting = map[string]string{"another": ""} }
+	// waits ends r: pg has named these for so long.
+	waits := func(r *run, d time.Duration, holds ...string) *run {
+		return r.settled("it waits", "pg-0", "pg-1").then(func(e *trace.Event) {
+			e.Still, e.Waiting = 40*time.Minute, map[string]trace.Waiting{"pg": {For: d, Rollout: "r", Holds: holds}}
+		})
+	}
+	failed := func(cause operation.Cause) *operation.Verdict { return &operation.Verdict{Cause: cause} }
+	frozen := func() *run {
+		return two().healed().operator("control/freeze/pg").rollout("r", operation.PausedState, nil)
+	}
+	const long = time.Hour
+	healed := func(s *group.Spec) { s.AutoHealing = &group.AutoHealing{Replace: group.ReplaceAsk} }
+	stopped := func(r *run) *run {
+		return waits(r.stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Stopped = true })
+	}
 	return cases{
 		id: "L10",
 		bad: []named{
 			{"nobody says anything", two().settled("").then(silent)},
 			{"another group does", two().settled("").then(other)},
 			{"while a step is under way", two().phases("a", "pg-0", operation.Booting).settled("").then(silent)},
+			{"it waits for a step that hangs", waits(two().healed().rollout("r", operation.Running, nil).phases("a", "pg-0", operation.Draining), long)},
+			{"a hold that ends by itself does not", waits(two().healed().rollout("r", operation.Running, nil), long, "busy", "max_unavailable")},
+			{"the watchdog ended what hung", waits(two().healed().rollout("r", operation.Running, nil).after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")},
+			{"a step was not done in time when all went right", waits(two().healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseDeadline)), long, "rollout_failed")},
+			{"it says something new each time", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), time.Minute)},
+			{"what an operator froze is thawed", waits(frozen().operator("control/freeze/pg").removed(), long)},
+			{"its set is founded, and a hold says that it changes", waits(two().spec("etcd", 1).healed(), long, "set_changing")},
+			{"its set is not founded, and all are there", waits(start().spec("etcd", 2).binds("pg-0").binds("pg-1").healed(), long, "set_changing")},
+			{"one is down, and a hold says that many are", waits(two().stops("pg-1").after(time.Minute).healed(), long, "heal_storm")},
+			{"a voter's CVM is gone, and the others are a majority", waits(two().listed("pg-0", "pg-1", "pg-2").healed(), long)},
+			{"a Slot is not wanted, and its CVM is there", waits(two().binds("pg-2").healed(), long).then(func(e *trace.Event) {
+				e.CVMs = append(e.CVMs, trace.CVM{Name: "sim-pg-2", VMUUID: "vm-of-pg-2", InstanceID: "instance-of-pg-2"})
+			})},
+			{"a workload hangs, which its driver tells", waits(two().spec("patroni", 2, healed).stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Hung = true })},
+			{"others serve, and a hold says that nobody has its data", waits(two().stops("pg-1").healed(), long, "no_data_source")},
+			{"a CVM was stopped, and healing does nothing about it", stopped(two().spec("none", 2, healed))},
+			{"a majority serves, and a hold says that none does", waits(two().listed("pg-0", "pg-1").healed(), long, "quorum")},
 		},
 		good: []named{
 			{"it rests", two().settled("")},
-			{"it gives a reason", two().settled("paused by an operator")},
+			{"a person has to give a disk up", waits(two().healed().rollout("r", operation.Running, nil), long, "delete_disks")},
+			{"its rollout failed by what went wrong", waits(two().rollout("r", operation.FailedState, failed(operation.CauseDeadline)).healed(), long)},
+			{"so many are down that healing leaves them to a person", waits(two().stops("pg-0").stops("pg-1").after(time.Minute).healed(), long, "heal_storm")},
+			{"its voters' CVMs are gone", waits(start().spec("etcd", 2).binds("pg-0").binds("pg-1").members("pg-0", "pg-1").listed("pg-0", "pg-1", "pg-2").healed(), long).then(func(e *trace.Event) { e.CVMs = e.CVMs[:1] })},
+			{"a CVM carries a Slot's name, and no record binds it", waits(two().healed(), long).then(func(e *trace.Event) { e.CVMs[1].VMUUID = "vm-x" })},
+			{"a Slot is not wanted, and its CVM was lost", waits(two().binds("pg-2").healed(), long)},
+			{"its only member was to be replaced", waits(start().spec("none", 1).binds("pg-0").members("pg-0").healed(), long, "no_data_source")},
+			{"a workload hangs, of which healing is told nothing", waits(two().spec("none", 2, healed).stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Hung = true })},
+			{"nobody serves, of whom one could be rebuilt", waits(two().stops("pg-0").stops("pg-1").healed(), long, "no_data_source")},
+			{"a CVM was stopped, and nothing heals it", stopped(two())},
+			{"its set was never founded, and is to have fewer members", waits(start().spec("etcd", 3).binds("pg-0").binds("pg-1").spec("etcd", 2).healed(), long, "set_changing")},
+			{"its hooks failed", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), long)},
+			{"an operator has it frozen", waits(frozen(), long)},
+			{"no majority serves", waits(two().listed("pg-0", "pg-1").stops("pg-1").healed(), long, "quorum")},
 			{"there is no group", start().settled("").then(silent)},
 			{"it is gone", two().spec("none", 2).removed().settled("").then(silent)},
 		},

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 // EvidenceAge is how old what a decision rests on may be: what happened less long ago may be
@@ -28,15 +30,27 @@ type state struct {
 	// caller of an Operation is who wrote the record that announces its last call.
 	caller map[string]string
 	// index of the event that is looked at. recordedAt and failedAt are those that Operations
-	// are from and failed at, decidedAt is the last at which a person decided something; -1
-	// for none.
-	index                int
-	recordedAt, failedAt map[string]int
-	decidedAt            int
+	// are from and failed at, decidedAt is the last at which a person decided something about a
+	// group; none where that never was.
+	index                           int
+	recordedAt, failedAt, decidedAt map[string]int
 	// storeIndex is the store's last.
 	storeIndex uint64
 	// switches of the operators that are set, since when.
 	switches map[string]time.Duration
+	// rollouts are the records that there are, by id; failedFrom is since when one has its verdict.
+	rollouts   map[string]*operation.Rollout
+	failedFrom map[string]time.Duration
+	// givenUp are the disks that operators gave up, by group, oldest first; endings what they want
+	// with the CVMs of a group that is to go; asked what they asked for, by id, also after it was
+	// taken away. left are the CVMs whose members left with their disks given up.
+	givenUp map[string][]givenUp
+	endings map[string]*store.DeleteGroup
+	asked   map[string]*store.QueueRequest
+	left    map[string]bool
+	// healed: all goes right, since healedAt.
+	healed   bool
+	healedAt time.Duration
 }
 
 // groupState is what is known of a group.
@@ -57,12 +71,20 @@ type dated struct {
 	spec *group.Spec
 }
 
+// givenUp are Slots whose disks were given up, until that was taken back; 0: it was not.
+type givenUp struct {
+	slots []string
+	until time.Duration
+}
+
 // member is what is known of a Slot. A nil record does not exist.
 type member struct {
 	slot, group string
 	bound       *group.SlotRecord
-	policy      *policy.SlotPolicy
-	admission   *policy.Admission
+	// boundAt is since when it has the CVM that is bound.
+	boundAt   time.Duration
+	policy    *policy.SlotPolicy
+	admission *policy.Admission
 	// generation is the highest of its admissions, also after the record of one went.
 	generation uint64
 	// ran is the Revision of the last Boot that was admitted, also after its record went.
@@ -92,7 +114,9 @@ type member struct {
 func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
-		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]time.Duration{},
+		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{},
+		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
+		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{},
 	}
 	for i, e := range t {
 		s.now, s.index = e.At, i
@@ -129,6 +153,8 @@ func (s *state) apply(e trace.Event) {
 	case trace.Heard:
 		m := s.memberOf(e.Group, e.Slot)
 		m.muted, m.heardAt = false, s.now
+	case trace.Healed:
+		s.healed, s.healedAt = true, s.now
 	case trace.Judged:
 		s.memberOf(e.Group, e.Slot).goesBy = e.Text
 	case trace.Led:
@@ -155,8 +181,8 @@ func (s *state) record(e trace.Event) {
 		}
 	}
 	s.storeIndex = max(s.storeIndex, e.Index)
-	if decides(e) {
-		s.decidedAt = s.index
+	if name, is := s.decides(e); is {
+		s.decidedAt[name] = s.index
 	}
 	switch {
 	case e.Spec != nil:
@@ -164,6 +190,24 @@ func (s *state) record(e trace.Event) {
 		g.specs = append(g.specs, dated{s.now, ifKept(e, e.Spec)})
 	case e.Operation != nil:
 		s.recordOperation(e, e.Operation)
+	case e.Rollout != nil:
+		if before := s.rollouts[e.Rollout.ID]; e.Rollout.Verdict != nil && (before == nil || before.Verdict == nil) {
+			s.failedFrom[e.Rollout.ID] = s.now
+		}
+		s.rollouts[e.Rollout.ID] = e.Rollout
+	case e.GivenUp != nil:
+		all := s.givenUp[e.Group]
+		if n := len(all); n > 0 && all[n-1].until == 0 {
+			all[n-1].until = s.now
+		}
+		if !e.Deleted {
+			all = append(all, givenUp{slots: e.GivenUp.Slots})
+		}
+		s.givenUp[e.Group] = all
+	case e.Ending != nil:
+		s.endings[e.Group] = ifKept(e, e.Ending)
+	case e.Asked != nil:
+		s.asked[e.Asked.ID] = e.Asked
 	case e.Policy != nil:
 		s.memberOf(e.Policy.Group, e.Policy.Slot).policy = ifKept(e, e.Policy)
 	case e.Admission != nil:
@@ -174,6 +218,9 @@ func (s *state) record(e trace.Event) {
 		}
 	case e.Bound != nil:
 		m := s.memberOf(e.Bound.Group, e.Bound.Slot)
+		if m.bound == nil || m.bound.VMUUID != e.Bound.VMUUID {
+			m.boundAt = s.now
+		}
 		if had := m.bound != nil && m.bound.VMUUID != ""; !had && !m.ever {
 			m.changed = s.now
 		}
@@ -195,6 +242,9 @@ func ifKept[T any](e trace.Event, record *T) *T {
 func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	m := s.memberOf(op.Group, op.Slot)
 	before := s.operations[op.ID]
+	if op.Kind == operation.Delete && op.Leaves && (before == nil || !before.Leaves) {
+		s.left[op.VMUUID] = s.keepsDisk(op) == "" // judged when it is told to leave
+	}
 	if before == nil {
 		s.recordedAt[op.ID] = s.index
 	}
@@ -281,9 +331,10 @@ func (m *member) acting() *operation.Operation {
 }
 
 // takesAway reports that op is in a phase in which its member is not to be counted on. A
-// Create takes nobody away; with nothing to drain the call itself is the first that does.
+// Create takes nobody away, nor does a Refresh, which stops nothing: with a call it is none. With
+// nothing to drain the call itself is the first that does.
 func takesAway(op *operation.Operation) bool {
-	if op.Refresh {
+	if op.Refresh && op.Calls == 0 {
 		return false
 	}
 	switch op.Phase {
@@ -307,6 +358,19 @@ func (s *state) disrupts(e trace.Event) *operation.Operation {
 		return nil
 	}
 	return op
+}
+
+// takes is the Operation that takes its member away with e: that starts to, or that goes on to
+// its call, for which all that its drain took the time of is looked at anew (R50). nil: e is no
+// such event.
+func (s *state) takes(e trace.Event) *operation.Operation {
+	if op := s.disrupts(e); op != nil {
+		return op
+	}
+	if op := s.acts(e); op != nil && takesAway(op) {
+		return op
+	}
+	return nil
 }
 
 // acts is the Operation that enters ACTING with e; nil: e is no such event.
@@ -411,14 +475,23 @@ func switchKey(key string) (name string, is bool) {
 	return key[at:], true
 }
 
-// decides reports that a person decided something with e: wrote a spec or a switch, or what
-// they wrote is in force from now on. What the leader removes when it is served is no decision.
-func decides(e trace.Event) bool {
-	if e.Kind != trace.Committed {
-		return false
+// decides reports that a person decided something about a group with e: wrote its spec, or what they
+// wrote is in force from now on; or asked for something by its name or that of one of its Slots or
+// Operations. What stops things for a while, or one member, decides nothing about what failed, nor
+// does what the leader removes when it is served.
+func (s *state) decides(e trace.Event) (name string, is bool) {
+	switch q := e.Asked; {
+	case e.Kind != trace.Committed:
+		return "", false
+	case e.Spec != nil:
+		return e.Spec.Name, true
+	case q != nil && !e.Deleted:
+		if op := s.operations[q.Operation]; op != nil {
+			return op.Group, true
+		}
+		return cmp.Or(q.Group, s.member(q.Slot).group), true
 	}
-	_, isSwitch := switchKey(e.Key)
-	return e.By == "operator" || e.Spec != nil || e.Term == 0 && (isSwitch || strings.HasSuffix(e.Key, "/spec"))
+	return "", false
 }
 
 // inScope reports that a rollout moves the Slot: neither the partition nor a setting of its

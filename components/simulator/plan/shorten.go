@@ -24,8 +24,10 @@ func Shorter(p Plan) []Plan {
 	for i := range p.Faults {
 		with(func(q *Plan) { q.Faults = slices.Delete(q.Faults, i, i+1) })
 	}
-	for _, g := range p.Groups[1:] {
-		with(func(q *Plan) { q.drop(g.Name) })
+	for _, g := range p.Groups {
+		if len(p.Groups) > 1 {
+			with(func(q *Plan) { q.drop(g.Name) })
+		}
 	}
 	for i := range p.CrashPoints {
 		with(func(q *Plan) { q.CrashPoints = slices.Delete(slices.Clone(p.CrashPoints), i, i+1) })

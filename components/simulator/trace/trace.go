@@ -12,6 +12,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/store"
 )
 
 // Kind is what happened.
@@ -95,6 +96,10 @@ type Event struct {
 	Policy    *policy.SlotPolicy
 	Admission *policy.Admission
 	Bound     *group.SlotRecord
+	Rollout   *operation.Rollout
+	GivenUp   *store.DeleteDisks
+	Ending    *store.DeleteGroup
+	Asked     *store.QueueRequest
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call
@@ -108,6 +113,10 @@ type Event struct {
 	// Resting, of Settled, by group: "" when everything is as the spec wants it, else the
 	// reason that its status gives. A group without an entry says nothing.
 	Resting map[string]string
+	// Waiting says more of those that do not rest. What gives the same reason for Still has had
+	// the time that a run has for that.
+	Waiting map[string]Waiting
+	Still   time.Duration
 	// Faults of Settled: how often something was made to go wrong. Steps are the transactions
 	// and calls that coordinators made.
 	Faults, Steps int
@@ -120,8 +129,8 @@ type Call struct {
 
 	// ID numbers the calls of a run, from 1.
 	ID int
-	// Deadline is after how long the caller gives up (see Event.At).
-	Deadline time.Duration
+	// Latest is until when it may take effect, whatever the caller heard (see Event.At).
+	Latest time.Duration
 	// Content is the compose text in the document that Hash is of; empty: the call names none, or
 	// one that nobody provisioned.
 	Content string
@@ -132,6 +141,18 @@ type CVM struct {
 	Name, VMUUID, InstanceID, Hash string
 	// Content is the compose text that it runs, InstanceType and OSImage what it runs on.
 	Content, InstanceType, OSImage string
+	// Stopped: nothing runs in it; Hung: its workload hangs; until somebody starts it.
+	Stopped, Hung bool
+}
+
+// Waiting is what the status of a group shows beside the reason that it gives.
+type Waiting struct {
+	// For is for how long the reason has been the same.
+	For time.Duration
+	// Rollout is the id of the one that is not complete.
+	Rollout string
+	// Holds name what holds the next steps of its Slots, sorted, each once.
+	Holds []string
 }
 
 // Trace is a run.

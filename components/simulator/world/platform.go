@@ -28,6 +28,9 @@ const (
 	callLimit = 10 * time.Second
 	// settle is how long the platform may hide an effect.
 	settle = 3 * time.Minute
+	// effectBy is how long after a call its effect may come. It is less than the platform needs to settle,
+	// as coordinators' clocks may be set a little ahead, and later than that nobody can know.
+	effectBy = settle - callLimit + time.Second
 )
 
 // platformLink is one process's way to the platform.
@@ -157,8 +160,7 @@ func fateOf(odds plan.Odds, r *rand.Rand) fate {
 	case within(odds.Never):
 		f.applied, f.silent = false, true
 	case within(odds.Late):
-		// Less than the platform needs to settle: later than that, nobody can know.
-		f.applied, f.silent, f.late = false, true, time.Second+time.Duration(r.Int64N(int64(settle-callLimit)))
+		f.applied, f.silent, f.late = false, true, time.Second+time.Duration(r.Int64N(int64(effectBy-time.Second)))
 	case within(odds.Busy):
 		f.applied, f.refused, f.as = false, true, []error{platform.ErrBusy, platform.ErrThrottled}[r.IntN(2)]
 	}
@@ -177,7 +179,7 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	slot := strings.TrimPrefix(c.Name, Cluster+"-")
 	w.mu.Lock()
 	w.calls++
-	call := trace.Call{Call: c, ID: w.calls, Deadline: time.Since(w.began) + callLimit, Content: w.contentLocked(c.Hash)}
+	call := trace.Call{Call: c, ID: w.calls, Latest: time.Since(w.began) + effectBy, Content: w.contentLocked(c.Hash)}
 	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", c.Verb, slot))
 	f := fateOf(odds, r)
 	if w.refusing > 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -126,12 +125,18 @@ volumes: { mesh: {}, commands: { driver_opts: { type: tmpfs, device: tmpfs } } }
 `
 }
 
-// giveUp says that the disks may go of those that were members before and are none any more.
+// giveUp says that the disks may go of those that were members before and are none any more, and of
+// those of which it was said before, as it is for them still.
 func (w *World) giveUp(ctx context.Context, s group.Spec, before []string) error {
 	now := s.Members()
 	gone := slices.DeleteFunc(before, func(slot string) bool { return slices.Contains(now, slot) })
 	if len(gone) == 0 {
 		return nil
+	}
+	if was, err := w.store.Get(ctx, store.DeleteDisksKey(s.Name)); err == nil {
+		if said := decode[store.DeleteDisks](was.Value); said != nil {
+			gone = append(gone, slices.DeleteFunc(said.Slots, func(slot string) bool { return slices.Contains(gone, slot) || slices.Contains(now, slot) })...)
+		}
 	}
 	text, err := json.Marshal(store.DeleteDisks{Group: s.Name, Slots: gone, Reason: "they go", By: "operator", At: time.Now()})
 	if err != nil {
@@ -167,24 +172,22 @@ func (w *World) Operate(ctx context.Context) error {
 	if !pause(ctx, w.plan.HealAt+restAfter-time.Since(w.began)) {
 		return ctx.Err()
 	}
-	reasons, since, seen := map[string]string{}, time.Now(), -1
-	for end := since.Add(w.plan.Rest); time.Now().Before(end); {
+	at, seen := rest{}, -1
+	for end := time.Now().Add(w.plan.Rest); time.Now().Before(end); {
 		// Without a step nobody says anything new.
 		if steps := w.stepsMade(); steps != seen {
 			now, err := w.resting(ctx, last)
 			if err != nil {
 				return err
 			}
-			if seen = steps; !maps.Equal(now, reasons) {
-				reasons, since = now, time.Now()
-			}
+			seen, at = steps, now.after(at)
 		}
 		// What names one reason for so long waits for somebody.
-		if restAll(reasons) || time.Since(since) > w.plan.Still || !pause(ctx, restEvery) {
+		if len(at) == len(last) && (at.all() || at.stands(w.plan.Still)) || !pause(ctx, restEvery) {
 			break
 		}
 	}
-	w.settle(reasons)
+	w.settle(at)
 	return nil
 }
 
@@ -194,59 +197,118 @@ func (w *World) stepsMade() int {
 	return w.steps
 }
 
-// restAll reports that no group gives a reason.
-func restAll(reasons map[string]string) bool {
-	return !slices.ContainsFunc(slices.Collect(maps.Values(reasons)), func(reason string) bool { return reason != "" })
+// rest is what the groups say of themselves, by name; one that says nothing has no entry.
+type rest map[string]said
+
+// said is what a group says, since when.
+type said struct {
+	// reason is why it does not rest; "": it does.
+	reason  string
+	rollout string
+	holds   []string
+	since   time.Time
 }
 
-// resting are the reasons of all groups.
-func (w *World) resting(ctx context.Context, last map[string]group.Spec) (map[string]string, error) {
-	out := map[string]string{}
+// after is r with the times of those who say what they said before.
+func (r rest) after(before rest) rest {
+	for name, now := range r {
+		if was, said := before[name]; said && was.reason == now.reason {
+			now.since = was.since
+			r[name] = now
+		}
+	}
+	return r
+}
+
+// all reports that every group rests.
+func (r rest) all() bool {
+	for _, one := range r {
+		if one.reason != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// stands reports that nothing was new for d.
+func (r rest) stands(d time.Duration) bool {
+	for _, one := range r {
+		if time.Since(one.since) <= d {
+			return false
+		}
+	}
+	return true
+}
+
+// resting is what all groups say now.
+func (w *World) resting(ctx context.Context, last map[string]group.Spec) (rest, error) {
+	out := rest{}
 	for name, spec := range last {
-		reason, err := w.reason(ctx, spec)
+		one, says, err := w.reason(ctx, spec)
 		if err != nil {
 			return nil, err
 		}
-		out[name] = reason
+		if says {
+			out[name] = one
+		}
 	}
 	return out, nil
 }
 
-// reason is "" when the group is as s wants it, else what its status gives.
-func (w *World) reason(ctx context.Context, s group.Spec) (string, error) {
+// reason is what the status of the group says of s: nothing, where nobody wrote one.
+func (w *World) reason(ctx context.Context, s group.Spec) (one said, says bool, err error) {
 	st, err := simulated.Status(ctx, w.store, s.Name)
 	if err != nil {
-		return "", err
+		return said{}, false, err
 	}
+	one = said{rollout: st.Rollout, since: time.Now()}
+	target := s.Revision()
+	arrived := st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas
 	for _, c := range st.Conditions {
 		if c.Type == rollout.ConditionOrphans && c.Status {
-			return c.Message, nil
+			one.reason, one.holds = c.Message, []string{c.Type}
+			return one, true, nil
 		}
 	}
-	if target := s.Revision(); st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas {
-		return "", nil
+	if arrived {
+		return one, true, nil
 	}
-	reasons := []string{fmt.Sprintf("%s: %s", st.RolloutState, st.Message)}
-	for _, one := range st.Instances {
-		if one.Reason != "" {
-			reasons = append(reasons, fmt.Sprintf("%s: %s", one.Slot, one.Reason))
+	var reasons []string
+	if st.RolloutState != "" || st.Message != "" {
+		reasons = append(reasons, fmt.Sprintf("%s: %s", st.RolloutState, st.Message))
+	}
+	for _, i := range st.Instances {
+		if i.Reason != "" {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", i.Slot, i.Reason))
 		}
-		for _, h := range one.Holds {
-			reasons = append(reasons, fmt.Sprintf("%s: %s: %s", one.Slot, h.Predicate, h.Message))
+		for _, h := range i.Holds {
+			reasons = append(reasons, fmt.Sprintf("%s: %s: %s", i.Slot, h.Predicate, h.Message))
+			one.holds = append(one.holds, h.Predicate)
 		}
 	}
-	return strings.Join(reasons, "; "), nil
+	slices.Sort(one.holds)
+	one.reason, one.holds = strings.Join(reasons, "; "), slices.Compact(one.holds)
+	return one, one.reason != "", nil
 }
 
-func (w *World) settle(resting map[string]string) {
+func (w *World) settle(at rest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults, Steps: w.steps}
+	e := trace.Event{
+		Kind: trace.Settled, By: "operator", Resting: map[string]string{}, Waiting: map[string]trace.Waiting{}, Still: w.plan.Still,
+		Faults: w.faults, Steps: w.steps,
+	}
+	for name, one := range at {
+		if e.Resting[name] = one.reason; one.reason != "" {
+			e.Waiting[name] = trace.Waiting{For: time.Since(one.since), Rollout: one.rollout, Holds: one.holds}
+		}
+	}
 	for _, one := range w.cloud.AllLocked() {
 		c := one.Guest
 		e.CVMs = append(e.CVMs, trace.CVM{
 			Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash,
 			Content: w.contentLocked(c.ComposeHash), InstanceType: c.InstanceType, OSImage: c.OSImage,
+			Stopped: c.boot == "" && !c.InProgress, Hung: c.hung,
 		})
 	}
 	w.noteLocked(e)

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/platform"
 	"cadre.dev/simulator/plan"
@@ -186,6 +188,18 @@ func read(e *trace.Event, value []byte) {
 	case parts[0] == "policy" && parts[1] == "slots":
 		if e.Policy, e.Slot = decode[policy.SlotPolicy](value), last; e.Policy != nil {
 			e.Group = e.Policy.Group
+		}
+	case parts[0] == "rollouts":
+		if e.Rollout = decode[operation.Rollout](value); e.Rollout != nil {
+			e.Group = e.Rollout.Group
+		}
+	case strings.HasPrefix(e.Key, store.DeleteDisksPrefix):
+		e.GivenUp, e.Group = decode[store.DeleteDisks](value), last
+	case strings.HasPrefix(e.Key, store.DeletePrefix):
+		e.Ending, e.Group = decode[store.DeleteGroup](value), last
+	case strings.HasPrefix(e.Key, store.QueuePrefix):
+		if e.Asked = decode[store.QueueRequest](value); e.Asked != nil {
+			e.Group, e.Slot = e.Asked.Group, e.Asked.Slot
 		}
 	case parts[0] == "groups" && last == "accepted":
 		e.Group = parts[1]
