@@ -92,8 +92,16 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil // by a call before the last one, or by somebody else
 	}
-	if op.Kind == Replace && op.Part == PartDelete && op.wants(PartCreate, f) {
-		return op.goOn(now).because("the CVM is gone"), nil
+	if op.Kind == Replace && op.Part == PartDelete {
+		// No call took it away, so that one listing may be of before it was made.
+		missed := op.wants(PartCreate, f)
+		switch twice := op.missedTwice(missed, f.ObservedAt); {
+		case twice:
+			op.GoneSince = time.Time{}
+			return op.goOn(now).because("the CVM is gone"), nil
+		case missed:
+			return op.because("the platform does not list the CVM; a second listing tells whether it is gone"), nil
+		}
 	}
 	if op.Actor == ActorHealing && op.Kind == Restart && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
 		// It counts as an attempt, and others that are down wait for it no longer.

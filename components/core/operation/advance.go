@@ -203,6 +203,10 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
+	if op.leadsOnceMore(f) {
+		op.HealthyDeadline = now.Add(f.Limits.Drain + f.Limits.Healthy)
+		return op.drainAnew(f, "leads again after the first part of the change, and is asked to hand over", now)
+	}
 	reason, ok := op.mayAct(f)
 	if ok {
 		if reason, ok = op.outOfSet(f); !ok {
@@ -229,6 +233,13 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		return next, nil
 	}
 	return op.call(f, now)
+}
+
+// leadsOnceMore: between two parts of a change the member booted, and what handed over before the first
+// one leads again (R86). Nobody would stop it so, and it would wait out its deadline.
+func (op Operation) leadsOnceMore(f Facts) bool {
+	a := f.Admission
+	return op.Kind == Update && len(op.Applied) > 0 && f.Leads && f.HandOver != nil && a != nil && a.BootID != "" && a.BootID != op.BootBefore
 }
 
 // setBack moves the clocks of a phase that began in the future of a new leader: the

@@ -135,8 +135,8 @@ type Facts struct {
 	Resolved *Resolution
 	// Leads: the member leads, by its own word or by that of those who follow it.
 	Leads bool
-	// HandOver is how a drained member that leads again gives that away; nil: it does not lead,
-	// or nobody can take over.
+	// HandOver is how a member that leads once more, drained or between two parts of a change, gives that
+	// away; nil: it does not lead, or nobody can take over.
 	HandOver *Transfer
 	// Retargeted: a newer Operation of the same Slot is recorded with this write.
 	Retargeted bool

@@ -194,6 +194,60 @@ func TestMayCallIsTheLastLook(t *testing.T) {
 	}
 }
 
+// TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore: the Boot that came with the first part is asked for
+// a drain of its own, once; without somebody to take over it is not.
+func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
+	f := quiet(now)
+	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.InstanceID, Revision: op.From}
+	f.Leads, f.Safe, f.SafeReason = true, false, "it leads"
+	alone, _ := step(t, op, f, now, Drained)
+	if alone.Attempt != op.Attempt {
+		t.Error("asked to hand over, and nobody can take over")
+	}
+	f.HandOver = &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
+	asked, effects := step(t, op, f, now, Draining)
+	if len(effects) != 1 || effects[0].Verb != VerbDrain || asked.Attempt != op.Attempt+1 || asked.Transfer != f.HandOver ||
+		!asked.HealthyDeadline.After(asked.DrainDeadline) || asked.DrainDeadline.Before(now) {
+		t.Fatalf("effects %+v, %+v", effects, asked)
+	}
+	f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: asked.Attempt, State: StepDone}}
+	drained, _ := step(t, asked, f, now, Drained)
+	if again, _ := step(t, drained, f, now, Drained); again.Attempt != asked.Attempt {
+		t.Error("one Boot is asked twice")
+	}
+}
+
+// TestAReplacedCVMIsNotGoneByOneListing: its deletion was never called, and a listing may be of before it
+// was made.
+func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
+	op, now := begun(Replace), start
+	op.SkipDrain, op.Incarnation = true, 1
+	f := quiet(now)
+	op, _ = step(t, op, f, now, Drained)
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeBusy}
+	op, _ = step(t, op, f, now, Acting)
+	now = now.Add(time.Minute)
+	there := f.Platform
+	f.Call, f.Platform, f.ObservedAt = nil, nil, now
+	op, effects := step(t, op, f, now, Acting)
+	wantNoEffects(t, effects)
+	if op.VMUUID == "" {
+		t.Fatal("one listing unbinds it")
+	}
+	listed := f
+	listed.Platform, listed.ObservedAt = there, now.Add(time.Second)
+	if _, effects := step(t, op, listed, now.Add(time.Second), Acting); len(effects) != 1 || effects[0].Call != PartDelete {
+		t.Errorf("it is listed again: effects %+v", effects)
+	}
+	f.ObservedAt = now.Add(time.Second)
+	if op, _ = step(t, op, f, now.Add(time.Second), Drained); op.VMUUID != "" {
+		t.Errorf("two listings lack it, and it is still named")
+	}
+}
+
 func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	op, now := begun(Replace), start
 	op.SkipDrain, op.Incarnation = true, 1

@@ -69,9 +69,10 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
 	}
 	f.ToGo = w.toGo(m)
-	if op.Kind == operation.Drain {
+	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Applied) > 0 {
 		f.Leads = m.leads() || m.named
-		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})
+		// Who has to hand over once more does so as for a drain: the one transfer of the rollout was made.
+		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, broken: whole})
 	}
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""

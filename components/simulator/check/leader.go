@@ -41,10 +41,11 @@ func (s *state) leads(op *operation.Operation) bool {
 
 // outdatedBeside is another Slot of the rollout of an update that does not run its target; ""
 // where there is none. It is asked of updates that were decided with a hand-over: of others it
-// was not known that the Slot leads, and they may not act on it anyway.
+// was not known that the Slot leads, and they may not act on it anyway. Nor of one whose Slot leads again
+// after the first part of its change: half of a change goes on, whoever takes over.
 func (s *state) outdatedBeside(op *operation.Operation) string {
 	planned := op.Transfer != nil && !op.Transfer.Relief
-	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator {
+	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator || len(op.Applied) > 0 {
 		return ""
 	}
 	sp, to := s.spec(op.Group), op.To

@@ -118,6 +118,8 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	case r == nil:
 	case r.State == operation.FailedState && !s.failedStuck(r):
 		return true
+	case r.State == operation.PartitionReached && s.allServe(name):
+		return true // who is kept from the target is let go by a person
 	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeSwitch+"/"+name) || s.switched("control/pause/"+name)):
 		return true
 	}
@@ -159,6 +161,12 @@ func heals(sp *group.Spec, vm trace.CVM) bool {
 		return false
 	}
 	return vm.Stopped || group.HasDriver(*sp) || sp.AutoHealing.HealthCheck != ""
+}
+
+// allServe reports that all that the group is to have serve.
+func (s *state) allServe(name string) bool {
+	sp := s.spec(name)
+	return sp != nil && !slices.ContainsFunc(sp.Members(), func(slot string) bool { return !s.member(slot).serves() })
 }
 
 // outages are the members of all groups that do not serve, of those that did.
@@ -209,14 +217,9 @@ func (s *state) bereft(name string, e trace.Event) bool {
 	return len(voters) > 0 && len(left) < group.Quorum(len(voters))
 }
 
-// failedStuck reports that the verdict of r came by a deadline long after all went right. A refresh
-// whose Boot does not attest anew counts not: a View may show an Operation before the policy that was
-// written before it, both at one Version, so that the Boot may not be told of that policy.
+// failedStuck reports that the verdict of r came by a deadline long after all went right.
 func (s *state) failedStuck(r *operation.Rollout) bool {
 	v := r.Verdict
-	if v != nil && v.Phase == operation.Booting && s.operations[v.Operation] != nil && s.operations[v.Operation].Refresh {
-		return false
-	}
 	late := s.healed && s.failedFrom[r.ID] > s.healedAt+latest
 	return v == nil || late && (v.Cause == operation.CauseProgress || v.Cause == operation.CauseDeadline)
 }
