@@ -48,14 +48,14 @@ type Tally struct {
 	AtRest int
 	// Virtual is the time that passed in the clusters, Core what cores spent on them.
 	Virtual, Core time.Duration
-	// Broken are the runs that broke a promise, by seed.
-	Broken map[uint64]Broken
+	// Broken are the runs that broke a promise, by seed, Stuck those that broke check.Stuck alone.
+	Broken, Stuck map[uint64]Broken
 }
 
 // String is one line, for logs.
 func (s Tally) String() string {
-	return fmt.Sprintf("%d seeds, %d at rest at the end, %d broken, with %d faults in %.1f virtual hours; %.0f seeds a core-minute",
-		s.Seeds, s.AtRest, len(s.Broken), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
+	return fmt.Sprintf("%d seeds, %d at rest at the end, %d broken, %d stuck until a deadline, with %d faults in %.1f virtual hours; %.0f seeds a core-minute",
+		s.Seeds, s.AtRest, len(s.Broken), len(s.Stuck), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
 }
 
 // Broken is a run that broke promises. Its trace is kept: a replay of the seed may take other
@@ -73,7 +73,7 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 	t.Helper()
 	var (
 		mu    sync.Mutex
-		sum   = Tally{Broken: map[uint64]Broken{}}
+		sum   = Tally{Broken: map[uint64]Broken{}, Stuck: map[uint64]Broken{}}
 		began = spent()
 		seed  = first
 	)
@@ -99,8 +99,12 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 					if reasons(out) == "" {
 						sum.AtRest++
 					}
-					if len(broken) > 0 {
-						sum.Broken[seed] = Broken{out, broken}
+					if other := func(v check.Violation) bool { return v.ID != check.Stuck }; len(broken) > 0 {
+						if slices.ContainsFunc(broken, other) {
+							sum.Broken[seed] = Broken{out, broken}
+						} else {
+							sum.Stuck[seed] = Broken{out, broken}
+						}
 						// At once: what is told at the end is lost where the process is ended before.
 						fmt.Printf("seed %d broke %s: %s\n", seed, broken[0].ID, broken[0].Message)
 					}

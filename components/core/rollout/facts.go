@@ -88,10 +88,11 @@ func (w *world) drainLimit(op operation.Operation) time.Duration {
 	return group.DrainDeadline(w.specAt(op.From))
 }
 
-// awaitsQuorum: m runs, and the set that it votes in has no majority yet; what makes m
+// awaitsQuorum: m runs, by the platform's word too, and the set that it votes in has no majority yet; what makes m
 // ready is the step of another one, so m's step must not wait for it.
 func (w *world) awaitsQuorum(m *member) bool {
-	return m.report != nil && m.report.MemberAlive && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
+	// Ended for one that stopped a moment after its last report, a step would leave it to nobody.
+	return m.seen.Instance.Running() && m.report != nil && m.report.MemberAlive && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
 }
 
 // unjudged is why m's health does not tell yet of the checks of a Revision; empty: it does, or

@@ -46,7 +46,7 @@ func (w *world) ails(m *member) (a ailment, ill bool) {
 	switch {
 	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.spec.Instance(m.ordinal).ExcludeFromHealing:
 		return a, false
-	case runs == "" || m.record.WasAvailableAt != runs || m.movedAway() || m.provenElsewhere():
+	case runs == "" || !m.provenAt(runs) || m.movedAway() || m.provenElsewhere():
 		return a, false
 	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m):
 		return a, false
@@ -55,6 +55,14 @@ func (w *world) ails(m *member) (a ailment, ill bool) {
 		return a, false
 	}
 	return a, w.spec.HealsOn(a.on)
+}
+
+// provenAt: m was available at a Revision, or its step to it ended well without that, for the quorum
+// that the other steps restored: no step of the rollout is about it any more.
+func (m *member) provenAt(revision string) bool {
+	last := m.last()
+	stepped := last != nil && last.Phase == operation.Done && (last.Kind == operation.Update || last.Kind == operation.Create)
+	return m.record.WasAvailableAt == revision || stepped && last.To == revision
 }
 
 // ailing is what is seen of m: the platform's word first, then its agent's silence, then what

@@ -102,6 +102,14 @@ func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 	}
 	f := heals(3, "none").stopped(1).want("B")
 	wantExecutes(t, f.plan(), "UPDATE db-1")
+
+	// Its step ended while the others were to restore the quorum, and then it stopped.
+	f = heals(3, "none").want("B").rolling()
+	f.at(0, "B").at(1, "B").at(2, "B").stopped(1)
+	f.rec.Slots[1].WasAvailableAt = revisionOf(f.spec, "A")
+	wantExecutes(t, f.plan())
+	f.op(1, operation.Done, nil)
+	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
 // TestR113_NothingCountsRightAfterABoot, and R114: another check than the one that

@@ -20,6 +20,10 @@ type Checker struct {
 	Check func(trace.Trace) []Violation
 }
 
+// Stuck is the promise that no group waits for nobody. A run that breaks it alone took nothing away, and
+// ends as a rollout that failed by its deadline: a hunt tells such runs apart.
+const Stuck = "L11"
+
 // Violation is one event that breaks a promise.
 type Violation struct {
 	// ID of the promise.
@@ -93,7 +97,8 @@ func ofRest() []Checker {
 		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
 		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
 		{"content", "a CVM is told to run the text of the Revision that its step leads to, and at rest runs that of the one it is admitted at, with its size and its image", each(content)},
-		{"L10", "every group rests or names why it does not (L11: never stuck), and in the end waits for a person", each(namesReason)},
+		{"L10", "every group rests or names why it does not", each(namesReason)},
+		{Stuck, "a group that does not rest in the end waits for a person, and has long said the same", each(neverStuck)},
 	}
 }
 

@@ -70,19 +70,31 @@ func nothingOpen(s *state, e trace.Event) []string {
 	return out
 }
 
-// namesReason is L10 and L11: at rest every group that there is says whether it is as its spec
-// wants it, and if not, why. What does not rest when its time is over waits for a person: it names
-// what only they can end, and has said the same all along.
+// namesReason is L10: at rest every group that there is says whether it is as its spec wants it, and
+// if not, why.
 func namesReason(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil
 	}
 	var out []string
 	for _, sp := range s.wanted() {
-		reason, says := e.Resting[sp.Name]
-		switch {
-		case !says:
+		if _, says := e.Resting[sp.Name]; !says {
 			out = append(out, fmt.Sprintf("group %s does not say what it waits for", sp.Name))
+		}
+	}
+	return out
+}
+
+// neverStuck is L11: what does not rest when its time is over waits for a person: it names what only
+// they can end, and has said the same all along.
+func neverStuck(s *state, e trace.Event) []string {
+	if e.Kind != trace.Settled {
+		return nil
+	}
+	var out []string
+	for _, sp := range s.wanted() {
+		reason := e.Resting[sp.Name]
+		switch {
 		case reason == "":
 		case !s.waitsForPerson(sp.Name, e):
 			out = append(out, fmt.Sprintf("group %s has had its time and waits for nobody: %s", sp.Name, reason))

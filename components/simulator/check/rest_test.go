@@ -9,7 +9,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-func restCases() []cases { return []cases{strayCases(), openCases(), arrivedCases(), reasonCases()} }
+func restCases() []cases {
+	return []cases{strayCases(), openCases(), arrivedCases(), reasonCases(), stuckCases()}
+}
 
 func two() *run { return start().spec("none", 2).binds("pg-0").binds("pg-1").members("pg-0", "pg-1") }
 
@@ -88,6 +90,22 @@ func arrivedCases() cases {
 func reasonCases() cases {
 	silent := func(e *trace.Event) { e.Resting = nil }
 	other := func(e *trace.Event) { e.Resting = map[string]string{"another": ""} }
+	return cases{
+		id: "L10",
+		bad: []named{
+			{"nobody says anything", two().settled("").then(silent)},
+			{"another group does", two().settled("").then(other)},
+			{"while a step is under way", two().phases("a", "pg-0", operation.Booting).settled("").then(silent)},
+		},
+		good: []named{
+			{"it rests", two().settled("")},
+			{"there is no group", start().settled("").then(silent)},
+			{"it is gone", two().spec("none", 2).removed().settled("").then(silent)},
+		},
+	}
+}
+
+func stuckCases() cases {
 	// waits ends r: pg has named these for so long.
 	waits := func(r *run, d time.Duration, holds ...string) *run {
 		return r.settled("it waits", "pg-0", "pg-1").then(func(e *trace.Event) {
@@ -104,11 +122,8 @@ func reasonCases() cases {
 		return waits(r.stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Stopped = true })
 	}
 	return cases{
-		id: "L10",
+		id: Stuck,
 		bad: []named{
-			{"nobody says anything", two().settled("").then(silent)},
-			{"another group does", two().settled("").then(other)},
-			{"while a step is under way", two().phases("a", "pg-0", operation.Booting).settled("").then(silent)},
 			{"it waits for a step that hangs", waits(two().healed().rollout("r", operation.Running, nil).phases("a", "pg-0", operation.Draining), long)},
 			{"a hold that ends by itself does not", waits(two().healed().rollout("r", operation.Running, nil), long, "busy", "max_unavailable")},
 			{"the watchdog ended what hung", waits(two().healed().rollout("r", operation.Running, nil).after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")},
@@ -143,8 +158,6 @@ func reasonCases() cases {
 			{"its hooks failed", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), long)},
 			{"an operator has it frozen", waits(frozen(), long)},
 			{"no majority serves", waits(two().listed("pg-0", "pg-1").stops("pg-1").healed(), long, "quorum")},
-			{"there is no group", start().settled("").then(silent)},
-			{"it is gone", two().spec("none", 2).removed().settled("").then(silent)},
 		},
 	}
 }

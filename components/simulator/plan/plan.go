@@ -250,6 +250,10 @@ func Draw(seed uint64) Plan {
 	drawAsks(Source(seed, "asks", 0), &p)
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
+	if slices.ContainsFunc(p.Groups, func(g Group) bool { return g.Deadline > 0 }) {
+		// A step that goes well is over before its deadline.
+		p.Takes.Boot, p.Takes.Lag = min(p.Takes.Boot, shortDeadline/4), min(p.Takes.Lag, shortDeadline/6)
+	}
 	return p
 }
 
