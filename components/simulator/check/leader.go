@@ -41,11 +41,10 @@ func (s *state) leads(op *operation.Operation) bool {
 
 // outdatedBeside is another Slot of the rollout of an update that does not run its target; ""
 // where there is none. It is asked of updates that were decided with a hand-over: of others it
-// was not known that the Slot leads, and they may not act on it anyway. Nor of one whose Slot leads again
-// after the first part of its change: half of a change goes on, whoever takes over.
+// was not known that the Slot leads, and they may not act on it anyway.
 func (s *state) outdatedBeside(op *operation.Operation) string {
 	planned := op.Transfer != nil && !op.Transfer.Relief
-	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator || len(op.Applied) > 0 {
+	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator {
 		return ""
 	}
 	sp, to := s.spec(op.Group), op.To

@@ -354,7 +354,8 @@ func (s *state) disrupts(e trace.Event) *operation.Operation {
 	if e.Kind != trace.Committed || e.Deleted || op == nil || !takesAway(op) {
 		return nil
 	}
-	if before := s.operations[op.ID]; before != nil && takesAway(before) {
+	// Between two parts of a change it is under way, whatever its phase.
+	if before := s.operations[op.ID]; before != nil && (takesAway(before) || len(before.Applied) > 0) {
 		return nil
 	}
 	return op
