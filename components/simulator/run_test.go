@@ -45,13 +45,14 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, *many, sum.Faults)
 	}
 	fmt.Println(sum)
+	maps.Copy(sum.Broken, sum.Stuck) // these seeds are the same each time
 	explain(t, sum)
 }
 
 // TestFreshSeeds runs seeds that nobody ran before, for as long as cores are to work on them. The
 // first is told at once: seeds follow each other, so each can be replayed whatever becomes of
-// the process. How many were stuck until a deadline is told and fails nothing here: `make sim-hunt` looks
-// for them.
+// the process. How many were stuck until a deadline is told and fails nothing here while they are few:
+// `make sim-hunt` looks for them.
 func TestFreshSeeds(t *testing.T) {
 	if *fresh == 0 {
 		t.Skip("no -fresh: scripts/test.sh")
@@ -63,6 +64,10 @@ func TestFreshSeeds(t *testing.T) {
 		t.Errorf("%d seeds ran, with %d faults", sum.Seeds, sum.Faults)
 	}
 	fmt.Printf("fresh seeds from %d: %s; replay one: make sim SEED=%d\n", first, sum, first)
+	// One in some two hundred is known to be; where a step does not end for all, more are.
+	if len(sum.Stuck) > 3 && len(sum.Stuck)*20 > sum.Seeds {
+		maps.Copy(sum.Broken, sum.Stuck)
+	}
 	explain(t, sum)
 }
 

@@ -151,7 +151,9 @@ func (v *validator) healing(s Spec) {
 	const block, policy = "auto_healing_policies", "restart_policy"
 	p := s.RestartPolicy
 	if h := s.AutoHealing; h != nil {
-		v.idleHealing(s, block)
+		if !v.accepted {
+			v.idleHealing(s, block)
+		}
 		if name := h.HealthCheck; name != "" && !slices.ContainsFunc(s.HealthChecks, func(c HealthCheck) bool { return c.Name == name }) {
 			v.add(block+".health_check", "", "%q is the name of no health_check of this group", name)
 		}

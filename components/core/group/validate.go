@@ -13,10 +13,15 @@ import (
 // Validate reports every problem of a spec at once as a *ValidationError, or
 // nil. Absent fields count with their defaults. It judges the document alone:
 // what depends on the state of the cluster is a Hold of the plan.
-func Validate(s Spec) error {
+func Validate(s Spec) error { return (&validator{}).all(s) }
+
+// ValidateAccepted is Validate for a spec that a leader accepted, perhaps one of an earlier version: what
+// only says that a part of it does nothing, or that agents refuse, is no reason to stop what runs by it.
+func ValidateAccepted(s Spec) error { return (&validator{accepted: true}).all(s) }
+
+func (v *validator) all(s Spec) error {
 	s = s.clone()
 	s.Normalize()
-	v := &validator{}
 	v.group(s)
 	v.template(s.Template)
 	v.updatePolicy(s)
@@ -102,7 +107,10 @@ const (
 	maxStepDelay   = 24 * time.Hour
 )
 
-type validator struct{ problems []Problem }
+type validator struct {
+	problems []Problem
+	accepted bool
+}
 
 func (v *validator) add(path, rule, format string, args ...any) {
 	v.problems = append(v.problems, Problem{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})

@@ -139,7 +139,9 @@ func (v *validator) workload(s Spec) {
 		v.add("workload.kind", "", "%q is unknown: use one of %s", s.Workload.Kind, strings.Join(WorkloadKinds(), ", "))
 		return
 	}
-	v.problems = append(v.problems, s.Workload.settingProblems()...)
+	if !v.accepted {
+		v.problems = append(v.problems, s.Workload.settingProblems()...)
+	}
 }
 
 func orNone(list []string) string {

@@ -144,8 +144,10 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 // wayOut is what ends a step that a hook holds, beside the hook's own end.
 func (op Operation) wayOut(f Facts) string {
 	switch {
-	case op.touched():
+	case op.Leaves:
 		return "complete the hook: its member was told to leave its set, so it is not called off"
+	case op.touched():
+		return "complete the hook: half of the change is there, so it is not called off"
 	case op.Kind == Drain:
 		return "complete the hook, or put the slot back with cadre instance undrain " + op.Slot
 	case f.Ending:
@@ -204,6 +206,10 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
 	if op.leadsOnceMore(f) {
+		// It is no planned transfer of the rollout, and no call is under way that lets another Boot come.
+		relief := *f.HandOver
+		relief.Relief = true
+		f.HandOver, op.CallIssuedAt = &relief, time.Time{}
 		op.HealthyDeadline = now.Add(f.Limits.Drain + f.Limits.Healthy)
 		return op.drainAnew(f, "leads again after the first part of the change, and is asked to hand over", now)
 	}

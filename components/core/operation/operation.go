@@ -202,10 +202,11 @@ func (op *Operation) Clocks() []*time.Time {
 }
 
 // OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
-// is the current one: what told its CVM to boot, what followed that, what healed it, how
-// often it could not be drained, and what deleted its CVM.
+// is the current one: what told its CVM to boot, what ended with half of its change there, what followed
+// that, what healed it, how often it could not be drained, and what deleted its CVM.
 func (op Operation) OutlivesRollout() bool {
-	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+	half := op.Kind == Update && op.Phase == Failed && len(op.Applied) > 0
+	return half || op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
 }
 
 // Counts reports that op tells something to a decision while rollout is its group's current one; "": there

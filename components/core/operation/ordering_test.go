@@ -111,6 +111,7 @@ func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	for name, op := range map[string]Operation{
 		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Follows: "op-1"},
 		"healed": {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
+		"ended with half of its change there": {Phase: Failed, Kind: Update, Applied: []Part{PartOSImage}},
 	} {
 		if !op.OutlivesRollout() {
 			t.Errorf("%s: it goes with its rollout", name)

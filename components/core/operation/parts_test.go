@@ -208,7 +208,7 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	}
 	f.HandOver = &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
 	asked, effects := step(t, op, f, now, Draining)
-	if len(effects) != 1 || effects[0].Verb != VerbDrain || asked.Attempt != op.Attempt+1 || asked.Transfer != f.HandOver ||
+	if len(effects) != 1 || effects[0].Verb != VerbDrain || asked.Attempt != op.Attempt+1 || asked.Transfer.ExpectedLeader != op.Slot || !asked.Transfer.Relief || !asked.CallIssuedAt.IsZero() ||
 		!asked.HealthyDeadline.After(asked.DrainDeadline) || asked.DrainDeadline.Before(now) {
 		t.Fatalf("effects %+v, %+v", effects, asked)
 	}
@@ -231,6 +231,14 @@ func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 	op, _ = step(t, op, f, now, Acting)
 	now = now.Add(time.Minute)
 	there := f.Platform
+	for n := range 3 { // the platform does not answer
+		blind := f
+		blind.Call, blind.Platform, blind.PlatformKnown, blind.ObservedAt = nil, nil, false, now.Add(time.Duration(n)*time.Second)
+		if op, _ = step(t, op, blind, blind.ObservedAt, Acting); op.VMUUID == "" || !op.GoneSince.IsZero() {
+			t.Fatal("no listing unbinds it")
+		}
+	}
+	now = now.Add(time.Minute)
 	f.Call, f.Platform, f.ObservedAt = nil, nil, now
 	op, effects := step(t, op, f, now, Acting)
 	wantNoEffects(t, effects)

@@ -138,11 +138,18 @@ func (w *world) retargetable(m *member) bool {
 	return m.open.Decided() && m.seen.Instance != nil
 }
 
-// correctsCheck: m's restart waits for a check that may be what a newer spec corrects. One that was begun
+// correctsCheck: m's restart waits for a check, or a hook, that may be what a newer spec corrects. One that was begun
 // to be refreshed after it was decided for that spec.
 func (w *world) correctsCheck(m *member) bool {
 	booted := m.open.Phase != operation.Booting && m.report != nil
-	return booted && len(m.report.Failing) > 0 && !w.began(m.open)
+	return booted && (len(m.report.Failing) > 0 || m.heldByHook()) && !w.began(m.open)
+}
+
+// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends that.
+func (m *member) heldByHook() bool {
+	return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
+		return s.Operation == m.open.ID && s.Verb == VerbPostLaunch && s.State == StepHeld
+	})
 }
 
 // class is R31.

@@ -313,7 +313,10 @@ func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
 		"while it settles":                    {operation.Settling, operation.ActorHealing, func(*fixture) {}, ""},
 		"while the last boot's check is told": {operation.Booting, operation.ActorHealing, func(f *fixture) { f.failing(1, "ready") }, ""},
 		"while its check fails":               {operation.Joining, operation.ActorHealing, func(f *fixture) { f.failing(1, "ready") }, "UPDATE db-1"},
-		"the compose file changes, too":       {operation.Booting, operation.ActorHealing, func(f *fixture) { f.want("B") }, "UPDATE db-1"},
+		"while a hook after its boot holds it": {operation.Joining, operation.ActorOperator, func(f *fixture) {
+			f.obs.Slots[1].Report.Steps = []StepReport{{Operation: "db-0-old.1.db-1", Verb: VerbPostLaunch, State: StepHeld}}
+		}, "UPDATE db-1"},
+		"the compose file changes, too": {operation.Booting, operation.ActorHealing, func(f *fixture) { f.want("B") }, "UPDATE db-1"},
 	} {
 		f := heals(3, "none")
 		a := f.spec.Revision()

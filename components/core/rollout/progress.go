@@ -150,12 +150,16 @@ func (w *world) startRollout() {
 	w.retally()
 }
 
-// goesOn: the newest rollout leads where the spec does. One that was superseded, and is the newest all
-// the same, was so by the end of its group: a group that is made anew under its name begins its own,
-// which inherits no clock, no verdict and no evidence.
-func (w *world) goesOn(r *operation.Rollout) bool {
-	return r.To == w.target && r.State != operation.SupersededState
+// madeAnew: nothing is recorded of the group but rollouts, of a group of its name that was deleted. The
+// newest one is over: it ended, or was superseded by the end of its group.
+func (w *world) madeAnew() bool {
+	r := w.rec.Rollout
+	return w.rec.Status.Target == "" && r != nil && ended(r.State)
 }
+
+// goesOn: the newest rollout leads where the spec does. A group that is made anew begins its own, which
+// inherits no clock, no verdict and no evidence.
+func (w *world) goesOn(r *operation.Rollout) bool { return r.To == w.target && !w.madeAnew() }
 
 func ended(s operation.RolloutState) bool {
 	switch s {

@@ -140,7 +140,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.obs.Fleet = obs.Fleet.sorted()
 	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
-	if r := rec.Rollout; r != nil && r.State == operation.Complete {
+	if r := rec.Rollout; r != nil && r.State == operation.Complete && !w.madeAnew() {
 		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
 	}
 	w.generation = w.nextGeneration()
@@ -161,17 +161,9 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	return w
 }
 
-// nextGeneration counts accepted edits that changed the target or the size. A group that was deleted
-// and made anew counts on from its rollouts of before, which are kept: by their generation the newest
-// one is known, and their ids are taken.
+// nextGeneration counts accepted edits that changed the target or the size.
 func (w *world) nextGeneration() uint64 {
 	s := w.rec.Status
-	if r := w.rec.Rollout; r != nil && s.Generation == 0 {
-		if w.goesOn(r) {
-			return max(r.Generation, 1)
-		}
-		return r.Generation + 1
-	}
 	if s.Target == w.target && s.Replicas == w.spec.Replicas {
 		return max(s.Generation, 1)
 	}

@@ -107,7 +107,7 @@ func neverStuck(s *state, e trace.Event) []string {
 
 // persons are the holds that nobody but a person ends.
 var persons = []string{
-	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldDuplicate, rollout.HoldReplaced, rollout.HoldUnadopted,
+	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnadopted,
 	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldSharedCause, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
 	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderAsks,
 	rollout.HoldTransferBudget, rollout.ConditionOrphans,
@@ -118,8 +118,7 @@ const latest = 5 * time.Minute
 
 // waitsForPerson reports that the group goes on only when a person does something: its rollout
 // failed by what went wrong, an operator's switch is set, what it names is for them, or nothing is
-// to heal a member whose CVM was stopped, or whose workload hangs, or make away with a CVM that no
-// record binds. What fails by a deadline after all
+// to heal a member whose CVM was stopped, or whose workload hangs. What fails by a deadline after all
 // went right was stuck.
 func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	w := e.Waiting[name]
@@ -130,16 +129,13 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	case r == nil:
 	case r.State == operation.FailedState && !s.failedStuck(r):
 		return true
-	case r.State == operation.PartitionReached && s.allServe(name):
+	case r.State == operation.PartitionReached && s.allServe(name) && !s.underWay(name):
 		return true // who is kept from the target is let go by a person
 	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeSwitch+"/"+name) || s.switched("control/pause/"+name)):
 		return true
 	}
 	ails := func(vm trace.CVM) bool {
 		m := s.boundTo(vm)
-		if m == nil && s.groupOf(vm.Name) == name {
-			return true // it carries a Slot's name, and a person says what becomes of it
-		}
 		if m == nil || m.group != name || !vm.Stopped && !vm.Hung {
 			return false
 		}
@@ -179,6 +175,15 @@ func heals(sp *group.Spec, vm trace.CVM) bool {
 func (s *state) allServe(name string) bool {
 	sp := s.spec(name)
 	return sp != nil && !slices.ContainsFunc(sp.Members(), func(slot string) bool { return !s.member(slot).serves() })
+}
+
+// underWay reports that a step of the group is open, or a Slot is bound that its spec does not want.
+func (s *state) underWay(name string) bool {
+	sp := s.spec(name)
+	return slices.ContainsFunc(s.slots(), func(m *member) bool {
+		left := m.bound != nil && m.bound.VMUUID != "" && !slices.Contains(sp.Members(), m.slot)
+		return m.group == name && (len(m.open) > 0 || left)
+	})
 }
 
 // outages are the members of all groups that do not serve, of those that did.

@@ -141,6 +141,7 @@ func stuckCases() cases {
 			{"others serve, and a hold says that nobody has its data", waits(two().stops("pg-1").healed(), long, "no_data_source")},
 			{"a CVM was stopped, and healing does nothing about it", stopped(two().spec("none", 2, healed))},
 			{"a majority serves, and a hold says that none does", waits(two().listed("pg-0", "pg-1").healed(), long, "quorum")},
+			{"a CVM carries a Slot's name, and no record binds it", waits(two().healed(), long).then(func(e *trace.Event) { e.CVMs[1].VMUUID = "vm-x" })},
 		},
 		good: []named{
 			{"it rests", two().settled("")},
@@ -148,7 +149,6 @@ func stuckCases() cases {
 			{"its rollout failed by what went wrong", waits(two().rollout("r", operation.FailedState, failed(operation.CauseDeadline)).healed(), long)},
 			{"so many are down that healing leaves them to a person", waits(two().stops("pg-0").stops("pg-1").after(time.Minute).healed(), long, "heal_storm")},
 			{"its voters' CVMs are gone", waits(start().spec("etcd", 2).binds("pg-0").binds("pg-1").members("pg-0", "pg-1").listed("pg-0", "pg-1", "pg-2").healed(), long).then(func(e *trace.Event) { e.CVMs = e.CVMs[:1] })},
-			{"a CVM carries a Slot's name, and no record binds it", waits(two().healed(), long).then(func(e *trace.Event) { e.CVMs[1].VMUUID = "vm-x" })},
 			{"a Slot is not wanted, and its CVM was lost", waits(two().binds("pg-2").healed(), long)},
 			{"its only member was to be replaced", waits(start().spec("none", 1).binds("pg-0").members("pg-0").healed(), long, "no_data_source")},
 			{"a workload hangs, of which healing is told nothing", waits(two().spec("none", 2, healed).stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Hung = true })},

@@ -82,8 +82,10 @@ group that would lose disks is confirmed by its own name; until all are, none is
 func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups []groupfile.Group) error {
 	results := []applied{}
 	a.print(render.Banner(a.style(), a.simulated))
-	f.unconfirmed = unconfirmed(cmd.Context(), cl, f, groups)
 	var failed error
+	if f.unconfirmed, failed = unconfirmed(cmd.Context(), cl, f, groups); failed != nil {
+		return failed
+	}
 	for _, g := range groups {
 		one, err := a.applyOne(cmd, cl, f, g)
 		results = append(results, one)
@@ -109,22 +111,25 @@ func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups 
 }
 
 // unconfirmed asks before the first write, so that no group has lost its disks when the word
-// for the next is found missing. A group that cannot be asked about now says why in its turn.
-func unconfirmed(ctx context.Context, cl *client.Client, f applyFlags, groups []groupfile.Group) []string {
+// for the next is found missing. Where one cannot be asked about, none is written either.
+func unconfirmed(ctx context.Context, cl *client.Client, f applyFlags, groups []groupfile.Group) ([]string, error) {
 	var names []string
 	if !f.deleteDisks || f.dryRun {
-		return nil
+		return nil, nil
 	}
 	for _, g := range groups {
 		if f.sure.sure(g.Spec.Name) {
 			continue
 		}
 		checked, err := cl.ApplyGroupWith(ctx, g.Spec, client.ApplyOptions{DryRun: true})
-		if err == nil && len(checked.HeldDisks) > 0 {
+		if err != nil {
+			return nil, err
+		}
+		if len(checked.HeldDisks) > 0 {
 			names = append(names, g.Spec.Name)
 		}
 	}
-	return names
+	return names, nil
 }
 
 func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g groupfile.Group) (applied, error) {

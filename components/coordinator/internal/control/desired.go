@@ -35,10 +35,10 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 			return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 		}
 	}
-	version, sum := versionOf(v, slot)
+	now := stampOf(v, slot)
 	out := &controlv1.Desired{
-		Version:    version,
-		IndexSum:   sum,
+		Version:    now.version,
+		IndexSum:   now.sum,
 		Term:       v.Term,
 		State:      v.State,
 		ConfigJson: config,
@@ -56,13 +56,15 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	return out, nil
 }
 
-// Unchanged is the answer to an agent that has the desired state of v; nil: it has not.
+// Unchanged is the answer to an agent that has the desired state of v; nil: it has not. An agent of an
+// earlier version knows of no sum, and would ask for all of it each time.
 func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *controlv1.Desired {
-	now, sum := versionOf(v, slot)
-	if now == 0 || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || req.GetKnownVersion() != now || req.GetKnownIndexSum() != sum {
+	now := stampOf(v, slot)
+	same := req.GetKnownVersion() == now.version && (req.GetKnownIndexSum() == now.sum || req.GetKnownIndexSum() == 0)
+	if now.version == 0 || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || !same {
 		return nil
 	}
-	return &controlv1.Desired{Version: now, Term: v.Term, State: v.State, IndexSum: sum}
+	return &controlv1.Desired{Version: now.version, Term: v.Term, State: v.State, IndexSum: now.sum}
 }
 
 // conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
@@ -85,19 +87,19 @@ func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct gr
 // would not take what comes next: what goes away leaves something newer behind. A removed
 // spec leaves the record of its acceptance, and the newest Operation of a Slot, which is
 // written after or together with all earlier ones, is never pruned.
-func Version(v *view.View, slot string) uint64 {
-	version, _ := versionOf(v, slot)
-	return version
-}
+func Version(v *view.View, slot string) uint64 { return stampOf(v, slot).version }
 
-// versionOf is Version, and the sum of the indices of the newest record of each kind. A View reads its
+// stamp tells one desired state of a Slot from another.
+type stamp struct{ version, sum uint64 }
+
+// stampOf is Version, and the sum of the indices of the newest record of each kind. A View reads its
 // kinds one by one, so that it may show the record that gives the version while one that was written
 // before is still missing: the sum tells the two apart, and grows when that one shows. Without it
 // an agent would keep what it was told first for as long as nothing else changes.
-func versionOf(v *view.View, slot string) (version, sum uint64) {
+func stampOf(v *view.View, slot string) (out stamp) {
 	record, ok := v.Slots[slot]
 	if !ok {
-		return 0, 0
+		return stamp{}
 	}
 	groupName := record.Value.Group
 	_, spec, _ := v.InForce(groupName)
@@ -110,9 +112,9 @@ func versionOf(v *view.View, slot string) (version, sum uint64) {
 		step = max(step, o.Index)
 	}
 	for _, index := range []uint64{spec, mesh, record.Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets, step} {
-		version, sum = max(version, index), sum+index
+		out.version, out.sum = max(out.version, index), out.sum+index
 	}
-	return version, sum
+	return out
 }
 
 // orderOf is what is asked of one Boot now, as it travels; nil: nothing.

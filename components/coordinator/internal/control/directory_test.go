@@ -215,17 +215,19 @@ func TestUnchangedDesiredStateIsAFewBytes(t *testing.T) {
 	seen := *v
 	seen.Term, seen.State = 3, 9
 	seen.Slots = map[string]view.Rec[group.SlotRecord]{"pg-0": {Value: group.SlotRecord{Group: "pg", Slot: "pg-0"}, Index: 12}}
-	now, sum := versionOf(&seen, "pg-0")
+	stands := stampOf(&seen, "pg-0")
+	now, sum := stands.version, stands.sum
 	for name, c := range map[string]struct {
 		req  *controlv1.GetDesiredRequest
 		want bool
 	}{
-		"nothing known":      {&controlv1.GetDesiredRequest{}, false},
-		"an earlier version": {&controlv1.GetDesiredRequest{KnownVersion: now}, false},
-		"of another term":    {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 2}, false},
-		"older":              {&controlv1.GetDesiredRequest{KnownVersion: now - 1, KnownTerm: 3}, false},
-		"of other records":   {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 3, KnownIndexSum: sum - 1}, false},
-		"the same":           {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 3, KnownIndexSum: sum}, true},
+		"nothing known":       {&controlv1.GetDesiredRequest{}, false},
+		"an earlier version":  {&controlv1.GetDesiredRequest{KnownVersion: now}, false},
+		"of another term":     {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 2}, false},
+		"older":               {&controlv1.GetDesiredRequest{KnownVersion: now - 1, KnownTerm: 3}, false},
+		"of other records":    {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 3, KnownIndexSum: sum - 1}, false},
+		"the same, of before": {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 3}, true},
+		"the same":            {&controlv1.GetDesiredRequest{KnownVersion: now, KnownTerm: 3, KnownIndexSum: sum}, true},
 	} {
 		short := Unchanged(&seen, "pg-0", c.req)
 		if (short != nil) != c.want || short != nil && (short.GetVersion() != now || short.GetTerm() != 3 || short.GetState() != 9) {

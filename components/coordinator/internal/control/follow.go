@@ -18,13 +18,13 @@ func (s *Service) Follow(ctx context.Context) error {
 // FollowSlots is Follow for who keeps the sessions: it calls wake with each Slot whose desired state
 // changed, until ctx ends.
 func FollowSlots(ctx context.Context, views Views, wake func(slot string)) {
-	told := map[string]uint64{}
+	told := map[string]stamp{}
 	follow(ctx, views, func(v *view.View, scope Scope) {
 		for slot, record := range v.Slots {
 			if !scope.has(record.Value.Group) {
 				continue
 			}
-			if now := Version(v, slot); told[slot] != now {
+			if now := stampOf(v, slot); told[slot] != now {
 				told[slot] = now
 				wake(slot)
 			}
@@ -49,13 +49,13 @@ func follow(ctx context.Context, views Views, changed func(*view.View, Scope)) {
 	}
 }
 
-// wakeChanged wakes each connected Slot of the groups of scope whose version is not the
+// wakeChanged wakes each connected Slot of the groups of scope whose desired state is not the
 // one it was last told of.
 func (s *Service) wakeChanged(v *view.View, scope Scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for one := range s.ofLocked(scope) {
-		if now := Version(v, one.slot); now != 0 && one.told != now {
+		if now := stampOf(v, one.slot); now.version != 0 && one.told != now {
 			one.told = now
 			one.nudge()
 		}

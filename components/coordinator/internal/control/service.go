@@ -79,7 +79,7 @@ type session struct {
 	agent               controlv1.AgentServiceClient
 	number              uint64 // a later session has a greater one; set by add
 	end                 context.CancelFunc
-	told                uint64 // the version that a change woke it for last; guarded by Service.mu
+	told                stamp // of the desired state that a change woke it for last; guarded by Service.mu
 
 	mu    sync.Mutex
 	given *peermap.Map // guarded by mu; the map that it was given last

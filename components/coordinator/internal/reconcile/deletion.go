@@ -38,16 +38,20 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// endRollout has the newest rollout be over with its group: a group of the same name is not stable where
-// that one led, and does not go on with its clock. It is kept for those who ask what was.
+// endRollout has a rollout that is under way be over with its group: a group that is made anew under its
+// name does not go on with it. What ended before stays as it was, for those who ask what was.
 func (p *pass) endRollout() ([]store.Op, error) {
 	all := p.view.RolloutsOf(p.name)
-	if len(all) == 0 || all[0].Value.State == operation.SupersededState {
+	if len(all) == 0 {
 		return nil, nil
 	}
 	r := all[0].Value
-	r.Reason = fmt.Sprintf("the group was deleted; it was %s", r.State)
-	r.State, r.EndedAt, r.Term = operation.SupersededState, p.now, p.lease.Term()
+	switch r.State {
+	case operation.Running, operation.PausedState:
+	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState:
+		return nil, nil
+	}
+	r.State, r.Reason, r.EndedAt, r.Term = operation.SupersededState, "the group was deleted", p.now, p.lease.Term()
 	op, err := store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index)
 	if err != nil {
 		return nil, fmt.Errorf("end the rollout: %w", err)
@@ -56,8 +60,8 @@ func (p *pass) endRollout() ([]store.Op, error) {
 }
 
 // takenBack removes the permission to delete disks with the spec that wants one of their Slots again,
-// by whichever way it came: the next scale-in asks anew (R135). Who writes the permission before the
-// spec that it is for keeps it.
+// also one that came by an edit of the KV: the next scale-in asks anew (R135). Who writes the permission
+// there before the spec that it is for keeps it.
 func (p *pass) takenBack(next group.Spec) []store.Op {
 	asked, ok := p.view.DeleteDisks[p.name]
 	before, known := p.view.Accepted[p.name]

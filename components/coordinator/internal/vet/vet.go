@@ -100,18 +100,18 @@ func taken(spec, accepted group.Spec, others map[string]group.Spec) []group.Prob
 }
 
 // Stored is why the group's stored spec may not be in force; nil: it may, or there is
-// none. One that was accepted stays so whatever a newer lint would say, since what runs
-// by it would not run any better for being held; but not in the coordinators' app.
+// none. One that was accepted stays so whatever a newer version or its lint would say, since what
+// runs by it would not run any better for being held; but not in the coordinators' app.
 func (v *Vet) Stored(records *view.View, name string) error {
 	stored, ok := records.Specs[name]
-	switch {
-	case !ok:
+	if !ok {
 		return nil
-	case stored.Err != nil:
-		return stored.Err
 	}
 	if accepted, ok := records.Accepted[name]; ok && accepted.SpecIndex == stored.Index {
-		return invalid(name, v.app(stored.Value))
+		return invalid(name, v.app(accepted.Value))
+	}
+	if stored.Err != nil {
+		return stored.Err
 	}
 	return v.edit(records, stored.Value, stored.Index)
 }

@@ -93,8 +93,8 @@ func (v *View) Known() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// readAccepted reads the accepted specs. One that this version cannot make sense of
-// any more is as good as none. What a newer lint says of its content does not count.
+// readAccepted reads the accepted specs. One that this version cannot make sense of any more is as good
+// as none. What it would refuse in a new one alone does not count, nor what a newer lint says of its content.
 func (v *View) readAccepted(ctx context.Context, at moment, errs *[]error) {
 	v.Accepted = map[string]Accepted{}
 	for name, rec := range collect(ctx, at, store.GroupsPrefix, errs, func(a store.AcceptedSpec) string { return a.Group }) {
@@ -103,7 +103,7 @@ func (v *View) readAccepted(ctx context.Context, at moment, errs *[]error) {
 		spec, known := recall[group.Spec](at.known, entry)
 		var err error
 		if !known {
-			spec, err = DecodeSpec(rec.Value.Spec, name)
+			spec, err = decodeSpec(rec.Value.Spec, name, group.ValidateAccepted)
 		}
 		if err != nil {
 			*errs = append(*errs, &store.RecordError{Key: store.GroupAcceptedKey(name), Index: rec.Index, Err: fmt.Errorf("spec: %w", err)})

@@ -185,6 +185,10 @@ func (v *View) readSpecs(at moment) {
 
 // DecodeSpec decodes, normalises and validates the spec stored under name.
 func DecodeSpec(raw []byte, name string) (group.Spec, error) {
+	return decodeSpec(raw, name, group.Validate)
+}
+
+func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (group.Spec, error) {
 	spec, err := group.Decode(raw)
 	if err != nil {
 		return group.Spec{}, err
@@ -193,7 +197,7 @@ func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 		return spec, fmt.Errorf("name: %q does not match the group %q that the spec is stored under", spec.Name, name)
 	}
 	spec.Normalize()
-	return spec, group.Validate(spec)
+	return spec, validate(spec)
 }
 
 // readSwitches: a switch is on while its key exists, whatever is written there.

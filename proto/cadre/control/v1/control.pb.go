@@ -1061,10 +1061,10 @@ type GetDesiredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version the agent already has; 0 for none.
 	KnownVersion uint64 `protobuf:"varint,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
-	// Term of the state that it has; 0: the caller takes whole answers only. When both are
-	// the present ones, the answer has no more than version, term and state.
+	// Term of the state that it has; 0: the caller takes whole answers only. When all are
+	// the present ones, the answer has no more than version, term, state and index_sum.
 	KnownTerm uint64 `protobuf:"varint,2,opt,name=known_term,json=knownTerm,proto3" json:"known_term,omitempty"`
-	// index_sum of the state that it has.
+	// index_sum of the state that it has; 0: the caller knows of none, and is not asked for it.
 	KnownIndexSum uint64 `protobuf:"varint,3,opt,name=known_index_sum,json=knownIndexSum,proto3" json:"known_index_sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
