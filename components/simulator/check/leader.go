@@ -34,8 +34,9 @@ func (s *state) leads(op *operation.Operation) bool {
 	}
 	return slices.ContainsFunc(s.slots(), func(m *member) bool {
 		// One that is to go is no heir that a rollout counts on, but may be all that is left, and
-		// is none once it is out of the set.
-		return m.slot != op.Slot && m.group == op.Group && m.ever && !g.lacks(m.slot) && (m.serves() || op.Kind != operation.Delete)
+		// is none once it is out of the set. That one came so lately nobody may know.
+		came := m.serves() && s.now-m.changed <= EvidenceAge
+		return m.slot != op.Slot && m.group == op.Group && m.ever && !came && !g.lacks(m.slot) && (m.serves() || op.Kind != operation.Delete)
 	})
 }
 
