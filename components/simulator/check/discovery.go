@@ -31,8 +31,8 @@ func found(s *state, e trace.Event) []string {
 }
 
 // judged is refresh-judged: a refresh is done only once the agent of its member goes by its checks, and all of them
-// are judged. While the group's quorum is away no check can be: the step makes room for those that
-// restore it (R45).
+// are judged. While the group's quorum is away, or its agents were not heard until a moment ago, which looks
+// the same, no check can be: the step makes room for those that restore it (R45).
 func judged(s *state, e trace.Event) []string {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Refresh || op.Phase != operation.Done {
@@ -41,18 +41,24 @@ func judged(s *state, e trace.Event) []string {
 	if before := s.operations[op.ID]; before != nil && before.Phase == operation.Done {
 		return nil
 	}
-	if by := s.member(op.Slot).goesBy; by != op.To && !s.short(op.Group) {
+	heard := func(m *member) bool { return !m.muted && (m.heardAt == 0 || s.now-m.heardAt > EvidenceAge) }
+	if by := s.member(op.Slot).goesBy; by != op.To && !s.short(op.Group, heard) {
 		return wrong("%s is done at %.8s, and the agent of %s says it goes by %q, or not by all of its checks yet", op.ID, op.To, op.Slot, by)
 	}
 	return nil
 }
 
-// short reports that fewer than a majority of the voters serve.
-func (s *state) short(name string) bool {
+// anyone has a voter count whoever hears it.
+func anyone(*member) bool { return true }
+
+// short reports that fewer than a majority of the voters serve, of those that count.
+func (s *state) short(name string, count func(*member) bool) bool {
 	voters := s.group(name).voters
 	serve := 0
 	for _, slot := range voters {
-		serve += min(len(s.member(slot).serving), 1)
+		if m := s.member(slot); count(m) {
+			serve += min(len(m.serving), 1)
+		}
 	}
 	return len(voters) > 0 && serve < group.Quorum(len(voters))
 }

@@ -90,6 +90,7 @@ func (p pending) unheard() bool { return p.crashed || p.unknown }
 func fencedCalls(t trace.Trace) []Violation {
 	var f findings
 	under := map[string][]pending{} // by Slot
+	there := map[string]bool{}      // by Slot: a CVM has its name, so that no creation takes effect
 	set := -noticesWithin
 	for i, e := range t {
 		if setsClock(e) {
@@ -103,7 +104,8 @@ func fencedCalls(t trace.Trace) []Violation {
 					f.add(i, "call %d by %s for %s while call %d by %s is under way", e.Call.ID, e.By, slot, p.call.ID, p.by)
 				}
 			}
-			under[slot] = append(under[slot], pending{call: e.Call, by: e.By, reset: e.At-set < noticesWithin})
+			taken := e.Call.Verb == cloud.Create && there[slot]
+			under[slot] = append(under[slot], pending{call: e.Call, by: e.By, reset: e.At-set < noticesWithin, effected: taken})
 		case trace.Answered:
 			if e.Outcome != trace.Unknown {
 				under[slot] = without(under[slot], e.Call.ID)
@@ -119,9 +121,12 @@ func fencedCalls(t trace.Trace) []Violation {
 		case trace.Lost:
 			// What is asked of a CVM that is gone takes no effect.
 			under[slot] = slices.DeleteFunc(under[slot], func(p pending) bool { return p.call.Verb != cloud.Create })
+			there[slot] = false
 		case trace.Effected:
+			there[slot] = e.Call.Verb == cloud.Create || there[slot] && e.Call.Verb != cloud.Delete
 			for n, p := range under[slot] {
-				under[slot][n].effected = p.effected || p.call.ID == e.Call.ID
+				taken := p.call.Verb == cloud.Create && e.Call.Verb == cloud.Create
+				under[slot][n].effected = p.effected || taken || p.call.ID == e.Call.ID
 			}
 		case trace.Committed:
 			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.CallOutcome != "") {

@@ -150,7 +150,7 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	return slices.ContainsFunc(w.Holds, func(hold string) bool {
 		switch hold {
 		case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldLeaderUnknown:
-			return s.short(name) // it has lost its majority for good
+			return s.short(name, anyone) // it has lost its majority for good
 		case rollout.HoldHealStorm:
 			return s.outages() > 1
 		case rollout.HoldNoSource:
