@@ -92,10 +92,10 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil // by a call before the last one, or by somebody else
 	}
-	if op.Kind == Replace && op.Part == PartDelete && !f.PlatformKnown {
-		return op.because("waits for the platform's listing"), nil // what is not listed then is not missing
-	}
 	if op.Kind == Replace && op.Part == PartDelete {
+		if !f.PlatformKnown {
+			return op.because("waits for the platform's listing"), nil // what is not listed then is not missing
+		}
 		// No call took it away, so that one listing may be of before it was made.
 		missed := op.wants(PartCreate, f)
 		switch twice := op.missedTwice(missed, f.ObservedAt); {

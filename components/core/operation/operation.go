@@ -205,8 +205,12 @@ func (op *Operation) Clocks() []*time.Time {
 // is the current one: what told its CVM to boot, what ended with half of its change there, what followed
 // that, what healed it, how often it could not be drained, and what deleted its CVM.
 func (op Operation) OutlivesRollout() bool {
-	half := op.Kind == Update && op.Phase == Failed && len(op.Applied) > 0
-	return half || op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+	return op.EndedHalfDone() || op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+}
+
+// EndedHalfDone reports that op failed with some parts of its change there, and others not.
+func (op Operation) EndedHalfDone() bool {
+	return op.Kind == Update && op.Phase == Failed && len(op.Applied) > 0
 }
 
 // Counts reports that op tells something to a decision while rollout is its group's current one; "": there

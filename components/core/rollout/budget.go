@@ -99,8 +99,8 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	if n+1 <= limit || c.m.down() && certain {
 		return nil
 	}
-	from, kept := w.keepsOut(c, w.tally.unavailable, l.taken.added)
-	if kept && !w.now.Before(from) {
+	from, passes := w.keepsOut(c, w.tally.unavailable, l.taken.added)
+	if passes {
 		return nil
 	}
 	if limit == 0 && n == 0 {

@@ -444,8 +444,8 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		// What is down is made to run beside others: that takes nothing away.
 		starts := c.kind == operation.Restart && c.broken == neverBooted
 		limit := max(group.MaxUnavailable(w.spec), 1)
-		from, kept := w.keepsOut(c, w.tally.open, l.taken.order)
-		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && (!kept || w.now.Before(from)) {
+		from, passes := w.keepsOut(c, w.tally.open, l.taken.order)
+		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && !passes {
 			holds = append(holds, holdUntil(from, HoldHealInProgress, "%d at a time are healed, and so many are", limit))
 		}
 	}

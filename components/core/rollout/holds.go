@@ -212,8 +212,8 @@ func (w *world) holdsOfOthers(c candidate, l look) []Hold {
 	if blocking == nil || c.left || w.ending() {
 		return nil
 	}
-	from, kept := w.keepsOut(c, w.tally.notAvailable, l.taken.order)
-	if kept && !w.now.Before(from) {
+	from, passes := w.keepsOut(c, w.tally.notAvailable, l.taken.order)
+	if passes {
 		return nil
 	}
 	return []Hold{holdUntil(from, HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
@@ -297,8 +297,8 @@ func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 	if m == nil {
 		return nil
 	}
-	from, kept := w.keepsOut(c, w.tally.failedBack)
-	if kept && !w.now.Before(from) {
+	from, passes := w.keepsOut(c, w.tally.failedBack)
+	if passes {
 		return nil
 	}
 	return []Hold{holdUntil(from, HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}

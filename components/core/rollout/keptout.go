@@ -13,8 +13,9 @@ const keptOutFor = time.Minute
 
 // keepsOut: c is about a lost voter that keeps newcomers out of the set (R48), and all of others that
 // are not its own Slot wait for just that. They have no vote and serve nobody, so that what is done
-// about c need not wait for them: they would wait for each other. It is so from a time on.
-func (w *world) keepsOut(c candidate, others ...[]*member) (from time.Time, ok bool) {
+// about c need not wait for them: they would wait for each other. It is so from a time on, zero where it
+// never is; passes: now.
+func (w *world) keepsOut(c candidate, others ...[]*member) (from time.Time, passes bool) {
 	if c.broken == whole || !w.outFirst(c.m) {
 		return time.Time{}, false
 	}
@@ -30,7 +31,7 @@ func (w *world) keepsOut(c candidate, others ...[]*member) (from time.Time, ok b
 			from = later(from, at)
 		}
 	}
-	return from, true
+	return from, !w.now.Before(from)
 }
 
 // keptOut: m is out of the set, and either nothing of it is there, or it runs and is not let in.

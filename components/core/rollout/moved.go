@@ -32,7 +32,7 @@ func idle(op *operation.Operation) bool {
 // endsBetweenParts: op was refused a part after another one had taken its CVM down. What that boots
 // may never be let in: it is neither what was there before nor what was to be.
 func endsBetweenParts(op *operation.Operation) bool {
-	return op.Kind == operation.Update && op.Phase == operation.Failed && len(op.Applied) > 0 && idle(op)
+	return op.EndedHalfDone() && idle(op)
 }
 
 // findMoved is the Operation, superseded or ended between two parts, whose call the admitted Boot of m

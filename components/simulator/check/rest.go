@@ -181,9 +181,13 @@ func (s *state) allServe(name string) bool {
 func (s *state) underWay(name string) bool {
 	sp := s.spec(name)
 	return slices.ContainsFunc(s.slots(), func(m *member) bool {
-		left := m.bound != nil && m.bound.VMUUID != "" && !slices.Contains(sp.Members(), m.slot)
-		return m.group == name && (len(m.open) > 0 || left)
+		return m.group == name && (len(m.open) > 0 || leftOver(sp, m))
 	})
+}
+
+// leftOver reports that m, of the group of sp, is bound to a CVM and not wanted.
+func leftOver(sp *group.Spec, m *member) bool {
+	return m.bound != nil && m.bound.VMUUID != "" && !slices.Contains(sp.Members(), m.slot)
 }
 
 // outages are the members of all groups that do not serve, of those that did.
@@ -219,8 +223,7 @@ func (s *state) founded(name string) bool {
 func (s *state) lostLeftOver(name string, e trace.Event) bool {
 	sp := s.spec(name)
 	return sp != nil && slices.ContainsFunc(s.slots(), func(m *member) bool {
-		left := m.group == name && m.bound != nil && m.bound.VMUUID != "" && !slices.Contains(sp.Members(), m.slot)
-		return left && !slices.ContainsFunc(e.CVMs, func(vm trace.CVM) bool { return s.boundTo(vm) == m })
+		return m.group == name && leftOver(sp, m) && !slices.ContainsFunc(e.CVMs, func(vm trace.CVM) bool { return s.boundTo(vm) == m })
 	})
 }
 
