@@ -144,7 +144,7 @@ func (w witnesses) noticed(s site) (string, error) {
 		if !one.reached[s.n] {
 			continue
 		}
-		if passed, _, err := one.run(s.n, "", one.patience()); err != nil || !passed {
+		if passed, _, _, err := one.run(s.n, "", one.patience()); err != nil || !passed {
 			return one.name, err
 		}
 	}

@@ -80,7 +80,7 @@ func TestEachPlaceIsBrokenByItself(t *testing.T) {
 		"p/f.go:17 > becomes >=":              "2 1 1 1 true true true true true",
 	}
 	answers := func(n int) string {
-		passed, out, err := found[0].run(n, "", found[0].patience(), "-test.v")
+		passed, out, _, err := found[0].run(n, "", found[0].patience(), "-test.v")
 		if err != nil || !passed {
 			t.Fatalf("%d: %v\n%s", n, err, out)
 		}
