@@ -57,6 +57,12 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 		"a later call that failed": func(f *fixture) {
 			f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Follows, op.Calls = f.rec.Operations[0].ID, 1 })
 		},
+		"two later calls, one after the other": func(f *fixture) {
+			f.rolling().op(1, operation.Superseded, func(op *operation.Operation) {
+				op.ID, op.Follows, op.Calls, op.CallIssuedAt = "second", f.rec.Operations[0].ID, 1, f.now.Add(-2*time.Second)
+			})
+			f.op(1, operation.Failed, func(op *operation.Operation) { op.ID, op.Follows, op.Calls = "third", "second", 1 })
+		},
 		"a Boot that lives on when the effect must have shown": func(f *fixture) {
 			f.rec.Operations[0].CallIssuedAt = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
 		},
