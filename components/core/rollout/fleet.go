@@ -31,6 +31,14 @@ type Fleet struct {
 	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
 	// not among them.
 	Silences []time.Time
+	// Ills are the members that are heard and not available, of groups that heal theirs. In any order.
+	Ills []Ill
+}
+
+// Ill is a member that is heard and not available, since when.
+type Ill struct {
+	Slot  string
+	Since time.Time
 }
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
@@ -105,6 +113,30 @@ func WentAt(r group.SlotRecord) (at []time.Time) {
 		}
 	}
 	return at
+}
+
+// turnEvery is how long members that fell ill together wait for each other's CVM to be restarted, one
+// after the other (R117): what helps, or does not, shows with the first.
+const turnEvery = time.Minute
+
+// turn is from when on the CVM of an ill member may be restarted, and how many are ill with it. It has
+// a turn where so many fell ill at about that time that they may share the cause: their CVMs boot,
+// so nothing else tells. A member waits for its place among them, and for nobody's recovery.
+func (f Fleet) turn(slot string, since time.Time) (from time.Time, ill int) {
+	ill, before := 1, 0
+	for _, other := range f.Ills {
+		if other.Slot == slot || other.Since.Sub(since).Abs() > silentTogether {
+			continue
+		}
+		ill++
+		if other.Since.Before(since) || other.Since.Equal(since) && other.Slot < slot {
+			before++
+		}
+	}
+	if ill == 1 || ill*fleetShare <= f.Expected {
+		return time.Time{}, ill
+	}
+	return since.Add(time.Duration(before) * turnEvery), ill
 }
 
 // manySilent: more than single members that failed by themselves, when one did at that time.

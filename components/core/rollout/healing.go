@@ -441,6 +441,7 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	}
 	if l.op == nil {
 		holds = append(holds, w.holdsOfAttempts(c)...)
+		holds = append(holds, w.holdsOfTurn(c)...)
 		// What is down is made to run beside others: that takes nothing away.
 		starts := c.kind == operation.Restart && c.broken == neverBooted
 		limit := max(group.MaxUnavailable(w.spec), 1)
@@ -458,6 +459,20 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	}
 	holds = append(holds, w.holdsOfShared(c, l)...)
 	return holds
+}
+
+// holdsOfTurn: where members all over the cluster fell ill together, their CVMs go one after the other.
+func (w *world) holdsOfTurn(c candidate) []Hold {
+	m := c.m
+	if c.kind != operation.Restart || c.service != "" || m.report == nil || m.record.UnavailableSince.IsZero() {
+		return nil
+	}
+	from, ill := w.obs.Fleet.turn(m.slot, m.record.UnavailableSince)
+	if !w.now.Before(from) {
+		return nil
+	}
+	return []Hold{holdUntil(from, HoldHealDeferred, "%d of the cluster's %d members fell ill together, and their CVMs are restarted one a minute: %s in %s; heal it yourself: %s",
+		ill, w.obs.Fleet.Expected, m.slot, short(from.Sub(w.now)), byHand(c))}
 }
 
 // byHand is the command that does what healing would do, wayOut all that help m: a request to restart a

@@ -344,6 +344,33 @@ func TestR119_AStormIsNotHealed(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldHealStorm)
 }
 
+// TestR117_WhoFellIllTogetherIsRestartedInTurn: members of many groups fail at the same time, as where a service
+// that they ask goes away. Their boots succeed, so nothing but their number tells.
+func TestR117_WhoFellIllTogetherIsRestartedInTurn(t *testing.T) {
+	ill := func(ago time.Duration, others ...Ill) *fixture {
+		f := heals(3, "none").failing(1, "ready")
+		since := f.now.Add(-ago)
+		f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, since
+		f.obs.Fleet = Fleet{Expected: 30, Heard: 30, Ills: []Ill{{"db-1", since}}}
+		for _, other := range others {
+			f.obs.Fleet.Ills = append(f.obs.Fleet.Ills, Ill{other.Slot, since.Add(-time.Duration(other.Since.Unix()) * time.Second)})
+		}
+		return f
+	}
+	before := func(slot string, seconds int64) Ill { return Ill{slot, time.Unix(seconds, 0)} }
+	few := []Ill{before("a-0", 0), before("b-0", 1)}
+	wantExecutes(t, ill(90*time.Second, few...).plan(), "RESTART db-1") // no more than a tenth
+	many := append(few, before("z-0", 0), before("old-0", int64(silentTogether/time.Second)+1))
+	f := ill(90*time.Second, many...)
+	p := f.plan()
+	wantHeld(t, p, "db-1", HoldHealDeferred)
+	if h := actionOf(t, p, "db-1").Holds[0]; !h.Until.Equal(f.now.Add(30*time.Second)) || !strings.Contains(h.Message, "4 of the cluster's 30") {
+		t.Errorf("%+v", h)
+	}
+	wantExecutes(t, ill(2*turnEvery, many...).plan(), "RESTART db-1")
+	wantExecutes(t, ill(90*time.Second, many...).stopped(1).plan(), "RESTART db-1") // that takes nothing away
+}
+
 // TestR120_ASplitIsNotHealed: a member that is silent with many others of the fleet is not
 // restarted, and its silence does not count while a third of it is dark.
 func TestR120_ASplitIsNotHealed(t *testing.T) {

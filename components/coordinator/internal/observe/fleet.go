@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
@@ -12,15 +13,15 @@ import (
 // silentAfter is when an agent counts as silent here, as for the planner.
 var silentAfter = rollout.DefaultTiming().StaleAfter
 
-// silent reports that an admitted Boot of the group is: only then somebody asks about the
-// other groups, whose records are many.
-func silent(seen rollout.Observation) bool {
+// asksOfOthers: an admitted Boot of the group is silent, or one that is healed is ill: only then somebody
+// asks about the other groups, whose records are many.
+func asksOfOthers(spec group.Spec, records []group.SlotRecord, seen rollout.Observation) bool {
 	for _, s := range seen.Slots {
 		if s.Admission != nil && (s.Report == nil || seen.At.Sub(s.Report.ReceivedAt) > silentAfter) {
 			return true
 		}
 	}
-	return false
+	return spec.AutoHealing != nil && slices.ContainsFunc(records, func(r group.SlotRecord) bool { return !r.UnavailableSince.IsZero() })
 }
 
 // fleet counts the agents of all groups, those that are heard, and the CVMs that their groups' last
@@ -45,6 +46,9 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		case heard:
 			f.Expected++
 			f.Heard++
+			if since := record.UnavailableSince; !since.IsZero() && heals(all, record) {
+				f.Ills = append(f.Ills, rollout.Ill{Slot: slot, Since: since})
+			}
 		default:
 			f.Expected++
 			if !record.SilenceFrom.IsZero() {
@@ -53,6 +57,12 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		}
 	}
 	return f
+}
+
+// heals: the group of a Slot heals its members.
+func heals(all *view.View, record group.SlotRecord) bool {
+	spec, _, known := all.InForce(record.Group)
+	return known && spec.AutoHealing != nil
 }
 
 // keptAway: an operator drained the Slot or has it left out of healing, or a step is made with it. What

@@ -87,6 +87,37 @@ func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 	}
 }
 
+// TestTheIllAreThoseThatAreHealed: heard, and away from service, in a group that heals.
+func TestTheIllAreThoseThatAreHealed(t *testing.T) {
+	c := newCrowd()
+	heals := c.Accepted["db"]
+	heals.Value.AutoHealing = &group.AutoHealing{}
+	c.Accepted["db"], c.Accepted["other"] = heals, view.Accepted{Value: group.Spec{Name: "other", Replicas: 9}}
+	since := c.now.Add(-time.Minute)
+	ill := func(slot, of string) string {
+		record := c.Slots[slot]
+		record.Value.Group, record.Value.UnavailableSince = of, since
+		c.Slots[slot] = record
+		return slot
+	}
+	c.add(time.Second)
+	one := ill(c.add(time.Second), "db")
+	ill(c.add(time.Second), "other")
+	ill(c.silent(time.Minute), "db")
+	ill(c.down(time.Minute), "db")
+	if f := fleet(c.View, c, c.now); !slices.Equal(f.Ills, []rollout.Ill{{Slot: one, Since: since}}) {
+		t.Errorf("%+v", f.Ills)
+	}
+	records := []group.SlotRecord{c.Slots["db-0"].Value}
+	if asksOfOthers(heals.Value, records, rollout.Observation{}) {
+		t.Error("a group that is well asks of the others")
+	}
+	records = append(records, c.Slots[one].Value)
+	if !asksOfOthers(heals.Value, records, rollout.Observation{}) || asksOfOthers(group.Spec{}, records, rollout.Observation{}) {
+		t.Error("a group that heals one asks nobody, or one that does not asks")
+	}
+}
+
 // TestWhoIsKeptAwayIsNoStorm: a Slot in a rollout's step, drained, or left out of healing is missed by
 // nobody, and what heals is no reason to think that nothing broke.
 func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {

@@ -76,7 +76,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	if spec.AutoHealing != nil {
 		seen.Now.Elsewhere = elsewhere(v, spec.Name, seen.Records.Status.SharedCause, listing.At)
 	}
-	if silent(seen.Now) {
+	if asksOfOthers(spec, v.SlotsOf(spec.Name), seen.Now) {
 		seen.Now.Fleet = fleet(v, agents, listing.At)
 	}
 	return seen

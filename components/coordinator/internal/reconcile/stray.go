@@ -14,6 +14,10 @@ import (
 // hand can still look at it.
 const strayKept = 10 * time.Minute
 
+// markKept is how long a mark stays when its time is over, by the leader's clock: one that is some
+// hours ahead ends a protection early while it leads, and must not end it for good.
+const markKept = 24 * time.Hour
+
 // strayRequests removes the requests that no group answers, and says why.
 func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 	var ops []store.Op
@@ -33,7 +37,7 @@ func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 func (r *Reconciler) endedMarks(v *view.View) []store.Op {
 	var ops []store.Op
 	ended := func(key string, until time.Time, index uint64) {
-		if !until.IsZero() && r.cfg.Now().Sub(until) >= strayKept {
+		if !until.IsZero() && r.cfg.Now().Sub(until) >= markKept {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: index})
 		}
 	}

@@ -43,8 +43,8 @@ func TestMarksThatEndedGo(t *testing.T) {
 	freeze := func(ago time.Duration) view.Rec[store.Freeze] {
 		return view.Rec[store.Freeze]{Value: store.Freeze{Until: now.Add(-ago)}, Index: 1}
 	}
-	everything, just := freeze(strayKept), freeze(time.Second)
-	v := &view.View{Freeze: &everything, Freezes: map[string]view.Rec[store.Freeze]{"pg": freeze(strayKept), "web": freeze(-time.Hour), "api": {Index: 1}}}
+	everything, just := freeze(markKept), freeze(markKept-time.Second)
+	v := &view.View{Freeze: &everything, Freezes: map[string]view.Rec[store.Freeze]{"pg": freeze(markKept), "web": freeze(-time.Hour), "api": {Index: 1}}}
 	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}, log: slog.New(slog.DiscardHandler)}
 	if got, want := keys(r.endedMarks(v)), []string{"control/freeze", "control/freeze/pg"}; !slices.Equal(got, want) {
 		t.Errorf("%v go, want %v", got, want)
