@@ -15,7 +15,14 @@ import (
 )
 
 func (a *App) instanceCommand() *cobra.Command {
-	c := &cobra.Command{Use: "instance", Short: "Instances: one CVM per slot"}
+	c := &cobra.Command{
+		Use: "instance", Short: "Instances: one CVM per slot",
+		Long: `Instances: one CVM per slot.
+
+What a slot has of its own (metadata, values of env, a pinned revision, a preserved disk), and which slots a
+smaller group is to be without, is part of the group: write it into the group's file and apply that, or
+use Terraform's cadre_instance.`,
+	}
 	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace(), a.instanceDrain(), a.instanceUndrain(), a.instanceProtect(), a.instanceUnprotect())
 	return c
 }
