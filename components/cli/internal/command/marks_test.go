@@ -63,6 +63,13 @@ func TestADrainIsWaitedFor(t *testing.T) {
 	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "max_unavailable: max_unavailable is 1 and worker-1 is not available") {
 		t.Errorf("held: exit %d: %s", code, out)
 	}
+	if _, out := b.run("instance", "describe", "worker-0"); !strings.Contains(out, "held by            max_unavailable: max_unavailable is 1 and") {
+		t.Errorf("shown: %s", out)
+	}
+	slot(func(i *group.InstanceStatus) { i.State, i.Reason, i.Drain = "Available", "", &group.Mark{Reason: "its host gets memory"} })
+	if _, out := b.run(append(drain, "50ms")...); !strings.Contains(out, "(Available)") {
+		t.Errorf("nothing holds it yet: %s", out)
+	}
 	slot(func(i *group.InstanceStatus) { i.State = "Drained" })
 	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
 		t.Errorf("drained by a rollout: exit %d: %s", code, out)
