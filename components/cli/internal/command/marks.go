@@ -129,7 +129,7 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return silent{ExitError}
 			}
-			return fmt.Errorf("drain %s: not done after %s (%s); it goes on: %w", slot, limit, why, context.DeadlineExceeded)
+			return latef("drain %s: not done after %s (%s); it goes on", slot, limit, why)
 		}
 	}
 }

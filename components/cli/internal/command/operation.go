@@ -213,7 +213,7 @@ func (a *App) waitRequest(ctx context.Context, cl *client.Client, f waitFlags, i
 		tell("no coordinator answers, still trying: " + text)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: not done after %s; it goes on, see `cadre operation show %s`: %w", doing, f.timeout, id, context.DeadlineExceeded)
+		return latef("%s: not done after %s; it goes on, see `cadre operation show %s`", doing, f.timeout, id)
 	}
 	return err
 }
