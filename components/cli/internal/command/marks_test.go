@@ -66,7 +66,9 @@ func TestADrainIsWaitedFor(t *testing.T) {
 	if _, out := b.run("instance", "describe", "worker-0"); !strings.Contains(out, "held by            max_unavailable: max_unavailable is 1 and") {
 		t.Errorf("shown: %s", out)
 	}
-	slot(func(i *group.InstanceStatus) { i.State, i.Reason, i.Drain = "Available", "", &group.Mark{Reason: "its host gets memory"} })
+	slot(func(i *group.InstanceStatus) {
+		i.State, i.Reason, i.Drain = "Available", "", &group.Mark{Reason: "its host gets memory"}
+	})
 	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.HasSuffix(out, "(Available); it goes on\n") {
 		t.Errorf("nothing holds it yet: exit %d: %s", code, out)
 	}
