@@ -17,7 +17,7 @@ import (
 func (a *App) localCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{Use: "local", Short: "A whole cloud on this Linux machine, for trying and testing"}
-	c.PersistentFlags().StringVar(&dir, "state", localcloud.DefaultDir(), "the local cloud's state folder")
+	c.PersistentFlags().StringVar(&dir, "state", localcloud.DefaultDir(), "the local cloud's state folder (also $CADRE_LOCAL_STATE)")
 	c.AddCommand(a.localUp(&dir), a.localDown(&dir), a.localStatus(&dir), a.localPower(&dir, "start"), a.localPower(&dir, "stop"), a.localDelete(&dir), a.localFault(&dir), a.localExec(&dir), a.localLogs(&dir))
 	return c
 }
