@@ -118,8 +118,14 @@ up: tools build images ## start the demo cluster, or bring it back, and leave it
 down: build ## remove the demo cluster and every trace of it, whoever started it (root)
 	@$(BIN)/cadre-demo down
 
+# Before minutes are spent on what a wrong name does not need.
+.PHONY: cluster-name
+cluster-name:
+	@[[ "$$NAME" =~ ^[a-z0-9-]+$$ && -f "clusters/$$NAME/main.tf" ]] || { \
+		echo "give NAME=..., one of:" $(patsubst clusters/%/main.tf,%,$(wildcard clusters/*/main.tf)) >&2; exit 1; }
+
 .PHONY: cluster
-cluster: tools build images ## apply clusters/NAME with OpenTofu on a local cloud of its own (root; NAME=starter)
+cluster: cluster-name tools build images ## apply clusters/NAME with OpenTofu on a local cloud of its own (root; NAME=starter)
 	@$(BIN)/cadre-cluster up "$$NAME"
 
 .PHONY: cluster-down

@@ -96,7 +96,8 @@ resource "cadre_group" "worker" {
     os_image      = module.platform.os_image
   }
 
-  # No worker moves until it is told to: see cadre_instance below.
+  # Two at a time. With worker_updates = "OPPORTUNISTIC" none moves until it is told to: see
+  # cadre_instance below.
   update_policy {
     type                  = var.worker_updates
     max_unavailable_fixed = 2

@@ -221,7 +221,7 @@ func TestContextFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv("CADRE_CONTEXT", "")
-	if _, err := client.Path(""); !errors.Is(err, client.ErrNoContext) {
+	if _, err := client.Path(""); !errors.Is(err, client.ErrNoContext) || !strings.Contains(err.Error(), "CADRE_CONTEXT") {
 		t.Errorf("Path without contexts: %v", err)
 	}
 	path, err := client.Path("demo")

@@ -104,7 +104,7 @@ func Path(name string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(names) == 0:
-		return "", fmt.Errorf("%w: make one with `cadre cluster create FILE`, or copy its context file to %s", ErrNoContext, dir)
+		return "", fmt.Errorf("%w: name a context file with --context or CADRE_CONTEXT, copy one to %s, or make a cluster with `cadre cluster create FILE`", ErrNoContext, dir)
 	case len(names) > 1:
 		return "", fmt.Errorf("several clusters are known (%s): name one with --context or CADRE_CONTEXT", strings.Join(names, ", "))
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -26,6 +27,17 @@ func TestTheQuorumIsSaidOnce(t *testing.T) {
 	a.Holds = nil
 	if got := Because(a, time.Time{}); got != a.Quorum {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestThePlatformsWordIsSaidOnce(t *testing.T) {
+	for status, want := range map[string]string{
+		"stopped":  "the platform says stopped",
+		"starting": "the platform says stopped; platform says starting",
+	} {
+		if got := Why(group.InstanceStatus{Reason: "the platform says stopped", PlatformStatus: status}); got != want {
+			t.Errorf("%s: %q", status, got)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func Why(i group.InstanceStatus) string {
 	if i.Reason != "" {
 		parts = append(parts, i.Reason)
 	}
-	if i.PlatformStatus != "" && i.PlatformStatus != "running" {
+	if i.PlatformStatus != "" && i.PlatformStatus != "running" && !strings.Contains(i.Reason, "the platform says "+i.PlatformStatus) {
 		parts = append(parts, "platform says "+i.PlatformStatus)
 	}
 	return strings.Join(parts, "; ")

@@ -177,3 +177,17 @@ func (t Timing) OrDefault() Timing {
 func DefaultTiming() Timing {
 	return Timing{StaleAfter: 15 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
 }
+
+// HoldsBySlot are what the next steps of the Slots wait for (R138), as a Slot's status tells it.
+func (p *Plan) HoldsBySlot() map[string][]group.Hold {
+	out := map[string][]group.Hold{}
+	for _, a := range p.Actions {
+		if a.Execute {
+			continue
+		}
+		for _, h := range a.Holds {
+			out[a.Slot] = append(out[a.Slot], group.Hold{Predicate: h.Predicate, Message: h.Message})
+		}
+	}
+	return out
+}

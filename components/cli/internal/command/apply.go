@@ -203,7 +203,7 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, tell.Short(one.To)))
 	case errors.Is(err, context.DeadlineExceeded):
 		one.Waited = "timeout"
-		return fmt.Errorf("group %s: not complete after %s; the rollout goes on, see `cadre rollout status %s`: %w", one.Group, timeout, one.Group, context.DeadlineExceeded)
+		return latef("group %s: not complete after %s; the rollout goes on, see `cadre rollout status %s`", one.Group, timeout, one.Group)
 	default:
 		one.Waited = err.Error()
 		return explain(err, one.Group)

@@ -49,6 +49,13 @@ func (u usageError) Unwrap() error { return u.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// late is the end of --timeout, in its own words.
+type late struct{ error }
+
+func (l late) Is(target error) bool { return target == context.DeadlineExceeded }
+
+func latef(format string, args ...any) error { return late{fmt.Errorf(format, args...)} }
+
 // silent ends with a code and no message: everything was said already.
 type silent struct{ code int }
 

@@ -78,7 +78,7 @@ func (a *App) deleteGroup(ctx context.Context, cl *client.Client, name string, d
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("group %s is not gone after %s; it goes on, see `cadre group get %s`: %w", name, wait.timeout, name, context.DeadlineExceeded)
+		return latef("group %s is not gone after %s; it goes on, see `cadre group get %s`", name, wait.timeout, name)
 	case err == nil:
 		a.print(fmt.Sprintf("group %s is gone\n", name))
 	}
@@ -196,7 +196,7 @@ func (a *App) waitAdopted(ctx context.Context, cl *client.Client, name string, s
 		return err == nil && there == len(slots), err
 	}, nil)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the adopted slots of %s are not all available after %s; see `cadre admission list %s`: %w", name, wait.timeout, name, context.DeadlineExceeded)
+		return latef("the adopted slots of %s are not all available after %s; see `cadre admission list %s`", name, wait.timeout, name)
 	}
 	return err
 }

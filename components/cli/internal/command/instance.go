@@ -102,7 +102,7 @@ func (a *App) updateInstance(ctx context.Context, cl *client.Client, slot string
 	screen.end()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("instance %s: not available at its revision after %s; it goes on, see `cadre instance describe %s`: %w", slot, timeout, slot, context.DeadlineExceeded)
+		return latef("instance %s: not available at its revision after %s; it goes on, see `cadre instance describe %s`", slot, timeout, slot)
 	case err != nil:
 		return err
 	}

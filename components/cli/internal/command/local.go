@@ -10,14 +10,15 @@ import (
 
 	"cadre.dev/cli/internal/localcloud"
 	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
 	"cadre.dev/platform/phala"
 )
 
 func (a *App) localCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{Use: "local", Short: "A whole cloud on this Linux machine, for trying and testing"}
-	c.PersistentFlags().StringVar(&dir, "state", localcloud.DefaultDir(), "the local cloud's state folder")
-	c.AddCommand(a.localUp(&dir), a.localDown(&dir), a.localStatus(&dir), a.localPower(&dir, "start"), a.localPower(&dir, "stop"), a.localFault(&dir), a.localExec(&dir), a.localLogs(&dir))
+	c.PersistentFlags().StringVar(&dir, "state", localcloud.DefaultDir(), "the local cloud's state folder (also $CADRE_LOCAL_STATE)")
+	c.AddCommand(a.localUp(&dir), a.localDown(&dir), a.localStatus(&dir), a.localPower(&dir, "start"), a.localPower(&dir, "stop"), a.localDelete(&dir), a.localFault(&dir), a.localExec(&dir), a.localLogs(&dir))
 	return c
 }
 
@@ -68,6 +69,36 @@ func (a *App) localPower(dir *string, verb string) *cobra.Command {
 				return err
 			}
 			a.say(fmt.Sprintf("%s of %s is accepted; see `cadre local status%s`", verb, args[0], localcloud.At(*dir)))
+			return nil
+		},
+	}
+}
+
+// localDelete deletes a CVM as the platform's API does, past Cadre.
+func (a *App) localDelete(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete CVM", Short: "Delete a CVM with its disk, as the platform's API does, past Cadre", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			info, err := localcloud.ReadInfo(*dir)
+			if err != nil {
+				return err
+			}
+			list, err := localcloud.NewAPI(info).CVMs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			n := slices.IndexFunc(list, func(c localcloud.CVM) bool { return c.Name == args[0] })
+			if n < 0 {
+				return &client.Error{Kind: client.NotFound, Doing: "delete " + args[0], Message: "no CVM has that name", Hint: "see `cadre local status" + localcloud.At(*dir) + "`"}
+			}
+			api, err := phala.New(phala.Config{BaseURL: info.APIURL, APIKey: info.APIKey})
+			if err != nil {
+				return err
+			}
+			if err := api.Delete(cmd.Context(), list[n].VMUUID); err != nil {
+				return err
+			}
+			a.say(args[0] + " is deleted, and its disk")
 			return nil
 		},
 	}

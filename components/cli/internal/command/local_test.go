@@ -71,3 +71,27 @@ func TestACutIsTakenBackByWhatIsPrinted(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 }
+
+// A CVM is deleted by its name, and one that is not there by no name.
+func TestACVMIsDeletedByItsName(t *testing.T) {
+	deleted := ""
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			deleted = r.URL.Path
+			return
+		}
+		_, _ = w.Write([]byte(`[{"name": "demo-web-1", "vm_uuid": "0a"}]`))
+	}))
+	t.Cleanup(api.Close)
+	dir := t.TempDir()
+	t.Setenv("CADRE_LOCAL_STATE", dir)
+	if err := os.WriteFile(localcloud.CloudFile(dir), []byte(`{"api_url": "`+api.URL+`/api/v1", "local_url": "`+api.URL+`/_local", "api_key": "key"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := run(t, "local", "delete", "web-1"); code != ExitNotFound || deleted != "" {
+		t.Errorf("of another name: exit %d, deleted %q\n%s", code, deleted, out)
+	}
+	if code, out := run(t, "local", "delete", "demo-web-1"); code != ExitOK || deleted != "/api/v1/cvms/0a" {
+		t.Errorf("exit %d, deleted %q\n%s", code, deleted, out)
+	}
+}

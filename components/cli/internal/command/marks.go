@@ -117,7 +117,7 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 		case err == nil && len(i.Status.Holds) > 0:
 			why = i.Status.Holds[0].Predicate + ": " + i.Status.Holds[0].Message
 		case err == nil:
-			why = strings.TrimSpace(string(i.Status.State) + ": " + i.Status.Reason)
+			why = strings.TrimSuffix(string(i.Status.State)+": "+i.Status.Reason, ": ")
 		case client.KindOf(err) != client.Unavailable && ctx.Err() == nil:
 			return err
 		}
@@ -129,7 +129,7 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return silent{ExitError}
 			}
-			return fmt.Errorf("drain %s: not done after %s (%s); it goes on: %w", slot, limit, why, context.DeadlineExceeded)
+			return latef("drain %s: not done after %s (%s); it goes on", slot, limit, why)
 		}
 	}
 }

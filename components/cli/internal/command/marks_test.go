@@ -60,17 +60,26 @@ func TestADrainIsWaitedFor(t *testing.T) {
 		i.Drain = &group.Mark{Reason: "its host gets memory"}
 		i.Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
 	})
-	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "max_unavailable: max_unavailable is 1 and worker-1 is not available") {
+	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.Contains(out, "max_unavailable: max_unavailable is 1 and worker-1 is not available") {
 		t.Errorf("held: exit %d: %s", code, out)
 	}
+	if _, out := b.run("instance", "describe", "worker-0"); !strings.Contains(out, "held by            max_unavailable: max_unavailable is 1 and") {
+		t.Errorf("shown: %s", out)
+	}
+	slot(func(i *group.InstanceStatus) {
+		i.State, i.Reason, i.Drain = "Available", "", &group.Mark{Reason: "its host gets memory"}
+	})
+	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.HasSuffix(out, "(Available); it goes on\n") {
+		t.Errorf("nothing holds it yet: exit %d: %s", code, out)
+	}
 	slot(func(i *group.InstanceStatus) { i.State = "Drained" })
-	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
+	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
 		t.Errorf("drained by a rollout: exit %d: %s", code, out)
 	}
 	slot(func(i *group.InstanceStatus) {
 		i.State, i.Reason, i.Drain = "NotDrained", "leads, and nobody can take over", &group.Mark{Reason: "its host gets memory"}
 	})
-	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "NotDrained: leads, and nobody can take over") {
+	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.Contains(out, "NotDrained: leads, and nobody can take over") {
 		t.Errorf("it leads: exit %d: %s", code, out)
 	}
 	slot(func(i *group.InstanceStatus) {

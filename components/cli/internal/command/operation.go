@@ -68,8 +68,8 @@ One whose CVM is gone or another by then is dropped.`,
 func (a *App) operationCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel REQUEST", Short: "Take back a request that has not begun", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRequest,
-		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `, or the beginning of one. What has begun goes on: a step is safest
-at its end.`,
+		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `, or the beginning of one, with four of its digits or more.
+What has begun goes on: a step is safest at its end.`,
 		Example: "  cadre operation cancel restart-0f3a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -78,7 +78,7 @@ at its end.`,
 				case err != nil:
 					return err
 				case !changed:
-					return &client.Error{Kind: client.NotFound, Doing: "cancel request " + args[0], Message: "no request waits whose id is that, or begins so: nothing is changed",
+					return &client.Error{Kind: client.NotFound, Doing: "cancel request " + args[0], Message: "no request waits whose id is that, or begins so with four digits or more: nothing is changed",
 						Hint: "`cadre operation requests` lists those that do"}
 				}
 				return a.show(map[string]any{"request_id": args[0], "changed": true}, func(render.Style) string {
@@ -213,7 +213,7 @@ func (a *App) waitRequest(ctx context.Context, cl *client.Client, f waitFlags, i
 		tell("no coordinator answers, still trying: " + text)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: not done after %s; it goes on, see `cadre operation show %s`: %w", doing, f.timeout, id, context.DeadlineExceeded)
+		return latef("%s: not done after %s; it goes on, see `cadre operation show %s`", doing, f.timeout, id)
 	}
 	return err
 }

@@ -98,7 +98,7 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 	err = cl.Wait(ctx, name, client.WaitOptions{Index: stored.Index, Follow: follow, See: s.see, Lost: s.lost, Tick: s.tick})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("rollout of %s has not ended after %s; it goes on: %w", name, timeout, context.DeadlineExceeded)
+		return latef("rollout of %s has not ended after %s; it goes on", name, timeout)
 	case errors.Is(err, context.Canceled):
 		return silent{ExitError} // interrupted: nobody knows how it ended
 	}

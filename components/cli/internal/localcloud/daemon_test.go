@@ -114,7 +114,7 @@ func TestStartSaysWhyADaemonEnded(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), LogFile(dir)) {
 		t.Errorf("error = %v", err)
 	}
-	if _, err := ReadInfo(dir); !errors.Is(err, ErrNotUp) {
+	if _, err := ReadInfo(dir); !errors.Is(err, ErrNotUp) || !strings.Contains(err.Error(), "CADRE_LOCAL_STATE") {
 		t.Errorf("info: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func CloudFile(dir string) string { return filepath.Join(dir, "cloud.json") }
 func ReadInfo(dir string) (Info, error) {
 	f, err := os.Open(CloudFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Info{}, fmt.Errorf("%w: %s does not exist; start one with `cadre local up%s`", ErrNotUp, CloudFile(dir), At(dir))
+		return Info{}, fmt.Errorf("%w: %s does not exist; name another folder with --state or CADRE_LOCAL_STATE, or start one with `cadre local up%s`", ErrNotUp, CloudFile(dir), At(dir))
 	}
 	if err != nil {
 		return Info{}, fmt.Errorf("read local cloud: %w", err)

@@ -27,6 +27,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"state", Cell{string(st.State) + age, stateTone(st.State)}},
 		Field{"health", Cell{st.Health, healthTone(st.Health)}},
 		Field{"why", Cell{tell.Why(st), Plain}},
+		Field{"held by", heldField(st.Holds)},
 		Field{"role", Cell{tell.Role(st), Plain}},
 		Field{"observed revision", Cell{st.Observed, Plain}},
 		Field{"assigned revision", Cell{st.Assigned, Plain}},
@@ -62,6 +63,15 @@ func lineage(s Style, list []group.Past) string {
 		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(tell.Short(p.InstanceID)), C(p.Why)})
 	}
 	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
+}
+
+// heldField tells what the Slot's next step waits for.
+func heldField(holds []group.Hold) Cell {
+	parts := make([]string, len(holds))
+	for i, h := range holds {
+		parts[i] = h.Predicate + ": " + h.Message
+	}
+	return Cell{strings.Join(parts, "; "), Warn}
 }
 
 // markField tells what an operator set on the Slot.

@@ -84,7 +84,11 @@ func Status(s Style, v client.View, now time.Time) string {
 		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},
 	}
 	if r := v.Plan.Rollout; r != nil {
-		head = append(head, Field{"transfers", Cell{fmt.Sprint(r.Transfers), Plain}}, Field{"running for", Cell{took(*r, now), Plain}},
+		lasts := "running for"
+		if !r.EndedAt.IsZero() {
+			lasts = "took"
+		}
+		head = append(head, Field{"transfers", Cell{fmt.Sprint(r.Transfers), Plain}}, Field{lasts, Cell{took(*r, now), Plain}},
 			Field{"reason", Cell{r.Reason, rolloutTone(string(r.State))}})
 	}
 	head = append(head, Field{"now", Cell{st.Message, Plain}})

@@ -57,6 +57,14 @@ func TestR2_AnIdlePlanSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+func TestARolloutThatEndedRunsNoMore(t *testing.T) {
+	r := operation.Rollout{StartedAt: time.Unix(0, 0), EndedAt: time.Unix(31, 0), State: operation.Complete}
+	text := Status(Style{}, client.View{Plan: rollout.Plan{Rollout: &r}}, time.Unix(500, 0))
+	if !strings.Contains(text, "took       31s\n") || strings.Contains(text, "running for") {
+		t.Error(text)
+	}
+}
+
 // Foreign text must not drive the terminal.
 func TestControlCharactersAreNotPrinted(t *testing.T) {
 	text := Style{}.Table([]string{"A"}, [][]Cell{{C("x\x1b[2J\ny\u009b")}})

@@ -125,7 +125,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 // status, after what is news: each write wakes every coordinator.
 func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 	var ticked []store.Op
-	kept, holds := map[string]bool{}, p.holdsBySlot()
+	kept, holds := map[string]bool{}, p.plan.HoldsBySlot()
 	for _, s := range p.plan.Status.Instances {
 		key := store.SlotStatusKey(p.name, s.Slot)
 		kept[key] = true
@@ -171,20 +171,6 @@ func (p *pass) slotStatusesKept() (ops []store.Op) {
 		}
 	}
 	return ops
-}
-
-// holdsBySlot are what the next steps of the Slots wait for.
-func (p *pass) holdsBySlot() map[string][]group.Hold {
-	out := map[string][]group.Hold{}
-	for _, a := range p.plan.Actions {
-		if a.Execute {
-			continue
-		}
-		for _, h := range a.Holds {
-			out[a.Slot] = append(out[a.Slot], group.Hold{Predicate: h.Predicate, Message: h.Message})
-		}
-	}
-	return out
 }
 
 // stilled is after with those texts of before that only tick.

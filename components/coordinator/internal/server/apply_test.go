@@ -34,6 +34,9 @@ func changed(t *testing.T, change func(*group.Spec)) []byte {
 func TestAGroupThatIsBeingDeletedTakesNoSpec(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
+	if _, err := a.GetGroup(ctx, &apiv1.GetGroupRequest{Group: "pg"}); status.Code(err) != codes.NotFound || !strings.HasSuffix(err.Error(), "no such group: pg") {
+		t.Errorf("before there is one: %v", err)
+	}
 	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -42,6 +45,35 @@ func TestR139_AMarkIsARecordWithAnEnd(t *testing.T) {
 	}
 	if _, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.DrainKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("still there: %v", err)
+	}
+}
+
+// TestR138_ASlotIsShownWithWhatHoldsIt alone and in the list, as its record is.
+func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.SetMark(ctx, &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "pg", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "it leaks"}); err != nil {
+		t.Fatal(err)
+	}
+	one, err := a.DescribeInstance(ctx, &apiv1.DescribeInstanceRequest{Slot: "pg-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := a.ListInstances(ctx, &apiv1.ListInstancesRequest{Group: "pg"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range append(all.GetInstancesJson(), one.GetInstanceJson()) {
+		var i group.InstanceStatus
+		if err := json.Unmarshal(text, &i); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(i.Holds, func(h group.Hold) bool { return h.Predicate == rollout.HoldFrozen }) {
+			t.Errorf("%s: %v", i.Slot, i.Holds)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -22,7 +23,10 @@ func (s *Server) GetGroup(ctx context.Context, req *apiv1.GetGroupRequest) (*api
 		return nil, err
 	}
 	raw, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(req.GetGroup()))
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, status.Error(codes.NotFound, "no such group: "+req.GetGroup())
+	case err != nil:
 		return nil, wire(err)
 	}
 	out := &apiv1.GetGroupResponse{SpecJson: raw, SpecIndex: index}
@@ -115,6 +119,20 @@ func (s *Server) ListRollouts(ctx context.Context, req *apiv1.ListRolloutsReques
 	return out, nil
 }
 
+// instances are a group's Slots as they are now, each with what its next step waits for. A spec that
+// is not valid has no plan; then the leader's record tells.
+func (s *Server) instances(ctx context.Context, c *caller, name string) []group.InstanceStatus {
+	plan, err := s.plan(ctx, c.view, name, nil)
+	if err != nil {
+		return c.view.Statuses[name].Value.Instances
+	}
+	held := plan.HoldsBySlot()
+	for i := range plan.Status.Instances {
+		plan.Status.Instances[i].Holds = held[plan.Status.Instances[i].Slot]
+	}
+	return plan.Status.Instances
+}
+
 // ListInstances implements ClusterService; an empty group means all groups.
 func (s *Server) ListInstances(ctx context.Context, req *apiv1.ListInstancesRequest) (*apiv1.ListInstancesResponse, error) {
 	c, err := s.caller(ctx)
@@ -130,12 +148,7 @@ func (s *Server) ListInstances(ctx context.Context, req *apiv1.ListInstancesRequ
 		if !readable[name] || req.GetGroup() != "" && req.GetGroup() != name {
 			continue
 		}
-		// A spec that is not valid has no plan; then the leader's record tells.
-		instances := c.view.Statuses[name].Value.Instances
-		if plan, err := s.plan(ctx, c.view, name, nil); err == nil {
-			instances = plan.Status.Instances
-		}
-		for _, i := range instances {
+		for _, i := range s.instances(ctx, c, name) {
 			text, err := encode(i)
 			if err != nil {
 				return nil, err
@@ -158,11 +171,7 @@ func (s *Server) DescribeInstance(ctx context.Context, req *apiv1.DescribeInstan
 	}
 	name := record.Group
 	out := &apiv1.DescribeInstanceResponse{}
-	instances := c.view.Statuses[name].Value.Instances
-	if plan, err := s.plan(ctx, c.view, name, nil); err == nil {
-		instances = plan.Status.Instances
-	}
-	for _, i := range instances {
+	for _, i := range s.instances(ctx, c, name) {
 		if i.Slot == req.GetSlot() {
 			if out.InstanceJson, err = encode(i); err != nil {
 				return nil, err

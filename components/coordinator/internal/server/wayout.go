@@ -64,7 +64,11 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 		}
 	}
 	if a, ok := c.view.Admissions[record.Slot]; ok && a.Value.InstanceID == record.InstanceID && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
-		warnings = append(warnings, "a boot of it holds the slot and is alive: a restart or an update keeps its disk")
+		alive := "a boot of it holds the slot and is alive: a restart or an update keeps its disk"
+		if !found { // a Boot's lease outlives it for some seconds
+			alive = "a boot of it holds the slot, or did a moment ago: ask again in half a minute, for if it is alive its disk is there"
+		}
+		warnings = append(warnings, alive)
 	}
 	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedDisk(record.Ordinal) != "" {
 		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q, which is lost all the same", spec.PreservedDisk(record.Ordinal)))

@@ -358,14 +358,14 @@ func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, networkGiven bool, out
 	fmt.Fprintf(out, `
 The cluster runs. Look around:
 
-  export CADRE_CONTEXT=%s
+  export CADRE_CONTEXT=%s CADRE_LOCAL_STATE=%s
   bin/cadre group list
   bin/cadre instance list postgres
   bin/cadre rollout watch postgres        # in another terminal, then:
   bin/cadre instance restart postgres-2
 
 make up brings it back when the machine was off; make down removes it.
-`, tell.Word(r.ContextFile()))
+`, tell.Word(r.ContextFile()), tell.Word(filepath.Dir(r.CloudFile())))
 	return nil
 }
 

@@ -138,6 +138,7 @@ func (s *Stand) writeSettings() error {
 	for _, verb := range []string{"output", "show"} {
 		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+tell.Word(s.StateFile()))
 	}
+	env = append(env, "CADRE_LOCAL_STATE="+filepath.Dir(s.CloudFile()))
 	for _, line := range env {
 		name, value, _ := strings.Cut(line, "=")
 		text += "export " + name + "=" + tell.Word(value) + "\n"
@@ -165,7 +166,9 @@ func (s *Stand) Command(ctx context.Context, args ...string) *exec.Cmd {
 		// Those of a cluster whose env file this shell read are not for this one.
 		cmd.Env = append(cmd.Env, "TF_CLI_ARGS"+verb+"=")
 	}
-	// Terraform writes its state before it ends by itself.
+	// Terraform writes its state before it ends by itself, but not where it is interrupted twice: a
+	// terminal interrupts the whole group of what runs in it, and then Cancel would be the second.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second
 	return cmd

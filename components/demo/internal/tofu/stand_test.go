@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,14 +35,35 @@ func TestTheEnvFileIsForAShell(t *testing.T) {
 	if err := s.writeSettings(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `. "$1" && printf '%s\n' "$CADRE_CONTEXT" "$TF_CLI_ARGS_output" "$PATH"`, "sh", filepath.Join(dir, "env"))
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `. "$1" && printf '%s\n' "$CADRE_CONTEXT" "$TF_CLI_ARGS_output" "$PATH" "$CADRE_LOCAL_STATE"`, "sh", filepath.Join(dir, "env"))
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(out), "\n")
-	if lines[0] != s.ContextFile() || lines[1] != "-state="+tell.Word(s.StateFile()) || !strings.HasPrefix(lines[2], filepath.Join(dir, "bin")+":/opt:") {
+	if lines[0] != s.ContextFile() || lines[1] != "-state="+tell.Word(s.StateFile()) || !strings.HasPrefix(lines[2], filepath.Join(dir, "bin")+":/opt:") || lines[3] != filepath.Join(dir, "cloud") {
 		t.Errorf("the shell has\n%s", out)
+	}
+}
+
+// One Ctrl-C in a terminal reaches Terraform once: by Cancel, and not by its group as well.
+func TestTerraformIsInNoGroupOfATerminal(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "tofu")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ncut -d ' ' -f 5 /proc/self/stat\n"), 0o700); err != nil { //nolint:gosec // a program is run
+		t.Fatal(err)
+	}
+	s := &Stand{Rig: rig.At(dir, dir, nil), Name: "starter", Program: program}
+	if err := os.MkdirAll(s.Dir(), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.Command(t.Context(), "plan")
+	group, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.TrimSpace(string(group)), strconv.Itoa(cmd.Process.Pid); got != want {
+		t.Errorf("it runs in group %s, want its own, %s", got, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -162,7 +163,21 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	if want.Revision.IsUnknown() || want.Revision.ValueString() == i.Observed {
 		return
 	}
-	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, tell.Arrow(i.Observed, want.Revision.ValueString())), updateText(v, i))
+	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, tell.Arrow(i.Observed, want.Revision.ValueString())), updateText(asked(v, i.Slot), i))
+}
+
+// asked is v as it is once the slot's update is asked for, which applying does: that nobody did is no
+// hold then.
+func asked(v client.View, slot string) client.View {
+	v.Plan.Actions = slices.Clone(v.Plan.Actions)
+	for n, a := range v.Plan.Actions {
+		holds := slices.DeleteFunc(slices.Clone(a.Holds), func(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic })
+		if a.Slot == slot && len(holds) < len(a.Holds) {
+			a.Holds, a.Execute = holds, len(holds) == 0
+			v.Plan.Actions[n] = a
+		}
+	}
+	return v
 }
 
 // updateText is what the coordinators would do with one slot.
