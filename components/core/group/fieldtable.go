@@ -78,7 +78,7 @@ var fields = []Field{
 	{Path: "health_check.exec.command", Class: ActionRefresh, Line: "Name of the command."},
 	{Path: "health_check.ttl", Line: "The workload says itself how it is, with `PUT /v1/checks/<name>` at the agent. Intervals, timeouts and thresholds are refused beside it."},
 	{Path: "health_check.ttl.ttl_sec", Class: ActionRefresh, Range: "2 to 3600", Line: "Seconds that a word holds; a workload that says nothing for so long fails."},
-	{Path: "health_check.check_interval_sec", Class: ActionRefresh, Default: "10", Range: "1 to 300", Line: "Seconds between two checks. While the last one did not pass, or the check is not healthy yet, it is made ten times a second; to become unhealthy takes the same time all the same."},
+	{Path: "health_check.check_interval_sec", Class: ActionRefresh, Default: "10", Range: "1 to 300", Line: "Seconds between two checks. While the last one did not pass, or the check is not healthy yet, it is made up to ten times a second: after one that did not pass nine times what that took is waited, at most the interval. To become unhealthy takes the same time all the same."},
 	{Path: "health_check.timeout_sec", Class: ActionRefresh, Default: "5", Range: "1 to `check_interval_sec`", Line: "Seconds that one may take."},
 	{Path: "health_check.healthy_threshold", Class: ActionRefresh, Default: "2", Range: "1 to 10", Line: "Successes in a row that make it healthy."},
 	{Path: "health_check.unhealthy_threshold", Class: ActionRefresh, Default: "3", Range: "1 to 10", Line: "Failures in a row that make it unhealthy."},
