@@ -120,8 +120,8 @@ var fields = []Field{
 
 	{Path: "secret", Line: "A secret of the group: random, equal on all its slots, made inside the coordinators. No value of it is ever in a spec, in state or in a plan."},
 	{Path: "secret.name", Class: ActionRefresh, Line: "Name of the file below `/run/mesh/secrets`."},
-	{Path: "secret.bytes", Class: ActionRefresh, Default: "24", Range: "16 to 64", Line: "Bytes of randomness."},
-	{Path: "secret.format", Class: ActionRefresh, Default: "`hex`", Line: "`hex`, `base64` or `raw`."},
+	{Path: "secret.bytes", Class: ActionRefresh, Default: "24", Range: "16 to 64", Line: "Bytes of randomness. Stays as it is while the secret is declared."},
+	{Path: "secret.format", Class: ActionRefresh, Default: "`hex`", Line: "`hex`, `base64` or `raw`. Stays as it is while the secret is declared."},
 	{Path: "secret.owner", Class: ActionRefresh, Default: "`0:0`", Line: "Owner of the file, `uid` or `uid:gid`."},
 	{Path: "secret.mode", Class: ActionRefresh, Default: "`0600`", Line: "Mode of the file in octal."},
 	{Path: "secret.rotate", Class: ActionRefresh, Default: "`manual`", Range: "at least `1h`", Line: "`manual`, or how long a value is used."},
