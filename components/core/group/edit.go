@@ -14,8 +14,33 @@ func EditProblems(old, next Spec) []Problem {
 		problems = append(problems, Problem{Path: "template.disk_gb", Rule: "R131", Message: fmt.Sprintf(
 			"%s, and the spec in force says %d: a disk only grows, so leave it at %d or give more; for smaller disks make a new group and move the data", word, from, from)})
 	}
+	problems = append(problems, otherForms(old, next)...)
 	changes := Changes(old, next)
 	return append(append(problems, beyondRollouts(changes)...), tooHarsh(changes, MostDisruptive(next))...)
+}
+
+// otherForms are secrets that would be made in another form. That is another value, which each
+// member would take at its own renewal, minutes apart, and no epoch would tell the workload of it.
+func otherForms(old, next Spec) []Problem {
+	was := map[string]Secret{}
+	for _, one := range old.AllSecrets() {
+		was[one.Name] = one
+	}
+	var problems []Problem
+	refuse := func(name, field string, is, had any) {
+		problems = append(problems, Problem{Path: fmt.Sprintf("secret[%q].%s", name, field), Message: fmt.Sprintf(
+			"cannot change from %v to %v, which makes another value: put it back, and for another value rotate the secret; for another form declare one of another name and have the workload take that", had, is)})
+	}
+	for _, one := range next.AllSecrets() {
+		had, there := was[one.Name]
+		if there && had.Bytes != one.Bytes {
+			refuse(one.Name, "bytes", one.Bytes, had.Bytes)
+		}
+		if there && had.Format != one.Format {
+			refuse(one.Name, "format", one.Format, had.Format)
+		}
+	}
+	return problems
 }
 
 // beyondRollouts are the changes that no rollout can make, whatever next allows: its old CVMs

@@ -69,3 +69,32 @@ func TestR131_ADiskOnlyGrows(t *testing.T) {
 		})
 	}
 }
+
+// TestASecretKeepsItsForm: another one is another value, of which no epoch would tell.
+func TestASecretKeepsItsForm(t *testing.T) {
+	of := func(kind string, secrets ...group.Secret) group.Spec {
+		return group.Spec{Workload: group.Workload{Kind: kind}, Secrets: secrets}
+	}
+	cookie := group.Secret{Name: "cookie"}
+	for _, c := range []struct {
+		name     string
+		old, new group.Spec
+		path     string // "": it may
+	}{
+		{"the defaults are written down", of("", cookie), of("", group.Secret{Name: "cookie", Bytes: 24, Format: group.SecretHex}), ""},
+		{"what is no part of the value", of("", cookie), of("", group.Secret{Name: "cookie", Owner: "999:999", Mode: "0440", Rotate: "24h"}), ""},
+		{"another one beside it", of("", cookie), of("", cookie, group.Secret{Name: "longer", Bytes: 32}), ""},
+		{"its bytes", of("", cookie), of("", group.Secret{Name: "cookie", Bytes: 32}), `secret["cookie"].bytes`},
+		{"its format", of("", group.Secret{Name: "cookie", Format: group.SecretRaw}), of("", cookie), `secret["cookie"].format`},
+		{"an implied one's format", of("patroni"), of("patroni", group.Secret{Name: "superuser", Format: group.SecretBase64}), `secret["superuser"].format`},
+	} {
+		got := group.EditProblems(c.old, c.new)
+		switch {
+		case c.path == "" && len(got) > 0:
+			t.Errorf("%s: %v", c.name, got)
+		case c.path == "":
+		case len(got) != 1 || got[0].Path != c.path || !strings.Contains(got[0].Message, "rotate the secret"):
+			t.Errorf("%s: %v, want one problem of %s with the way out", c.name, got, c.path)
+		}
+	}
+}

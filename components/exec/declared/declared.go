@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +50,14 @@ func Read(text string) (commands Commands, problems []Problem) {
 			commands, problems = nil, unreadable(fmt.Errorf("it makes the reader crash: %v", crash))
 		}
 	}()
+	root, err := parse(text)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return Tree(root)
+}
+
+func parse(text string) (*yaml.Node, error) {
 	var tree map[string]any
 	var doc yaml.Node
 	// Into a map first: that refuses a key that stands twice.
@@ -56,10 +65,13 @@ func Read(text string) (commands Commands, problems []Problem) {
 	if err == nil {
 		err = yaml.Unmarshal([]byte(text), &doc)
 	}
-	if err != nil || len(doc.Content) != 1 {
-		return nil, unreadable(err)
+	if err == nil && len(doc.Content) != 1 {
+		err = errors.New("it is empty")
 	}
-	return Tree(doc.Content[0])
+	if err != nil {
+		return nil, err
+	}
+	return doc.Content[0], nil
 }
 
 func unreadable(err error) []Problem {

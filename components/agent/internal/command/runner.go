@@ -19,8 +19,12 @@ import (
 const (
 	// retry is the pause between calls to a service that takes no commands yet.
 	retry = 200 * time.Millisecond
-	// stopWithin is what a workload has to end when it is restarted; then it is killed.
+	// stopWithin is what a workload has to end when it is restarted, where the compose text does
+	// not say; then it is killed.
 	stopWithin = 30 * time.Second
+	// mostStop bounds what it says: the leader gives such a restart 3 minutes until the member is
+	// ready, and then has the CVM restarted.
+	mostStop = 2 * time.Minute
 	// backWithin is how long a service that takes no commands is waited for: its container may
 	// be on its way up. The next rung of the ladder helps one that is not.
 	backWithin = 30 * time.Second
@@ -31,19 +35,22 @@ type Runner struct {
 	dir      string
 	log      *slog.Logger
 	commands atomic.Pointer[declared.Commands] // nil until Declare
+	stops    atomic.Pointer[map[string]time.Duration]
 }
 
 // New returns a Runner without commands; dir has one folder for each service that takes
 // some.
 func New(dir string, log *slog.Logger) *Runner { return &Runner{dir: dir, log: log} }
 
-// Declare takes the commands of the measured compose text. One that is not sound declares
-// none.
+// Declare takes the commands of the measured compose text, and how long its services have to end.
+// One that is not sound declares no command.
 func (r *Runner) Declare(compose string) {
 	commands, problems := declared.Read(compose)
 	for _, p := range problems {
 		r.log.Error("no command is run: the measured compose file does not declare them soundly", "problem", p.String())
 	}
+	stops := declared.Stops(compose)
+	r.stops.Store(&stops)
 	r.commands.Store(&commands)
 }
 
@@ -109,11 +116,15 @@ func (r *Runner) Restart(ctx context.Context, service string) error {
 	if _, ok := (*commands)[service]; !ok {
 		return fmt.Errorf("EXEC_FORBIDDEN: service %q has no %s in the measured compose file, so it is not restarted by itself", service, declared.Key)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, backWithin+stopWithin, errLate)
+	stop := stopWithin
+	if said, ok := (*r.stops.Load())[service]; ok {
+		stop = min(said, mostStop)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, backWithin+stop, errLate)
 	defer cancel()
 	up, giveUp := context.WithTimeoutCause(ctx, backWithin, errNotBack)
 	defer giveUp()
-	err := untilThere(up, func() error { return call.Restart(ctx, filepath.Join(r.dir, service), stopWithin) })
+	err := untilThere(up, func() error { return call.Restart(ctx, filepath.Join(r.dir, service), stop) })
 	if errors.Is(err, call.ErrNotThere) {
 		return context.Cause(up)
 	}

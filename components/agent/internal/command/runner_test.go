@@ -218,9 +218,17 @@ func TestOnlyWhatIsMeasuredIsRestarted(t *testing.T) {
 	if err := r.Restart(t.Context(), "db"); err != nil {
 		t.Error(err)
 	}
-	if len(asked) != 1 || !asked[0].Restart || len(asked[0].Argv) > 0 || asked[0].Time <= 0 {
+	if len(asked) != 1 || !asked[0].Restart || len(asked[0].Argv) > 0 || asked[0].Time != 30*time.Second {
 		t.Errorf("asked %+v", asked)
 	}
+	for said, want := range map[string]time.Duration{"90s": 90 * time.Second, "10s": 10 * time.Second, "1h": 2 * time.Minute} {
+		asked = nil
+		r.Declare(strings.Replace(compose, "  db:\n", "  db:\n    stop_grace_period: "+said+"\n", 1))
+		if err := r.Restart(t.Context(), "db"); err != nil || len(asked) != 1 || asked[0].Time != want {
+			t.Errorf("a stop_grace_period of %s: %v, asked %+v", said, err, asked)
+		}
+	}
+	r.Declare(compose)
 	if err := r.Restart(t.Context(), "web"); err == nil || !strings.Contains(err.Error(), "EXEC_FORBIDDEN") {
 		t.Errorf("a service without the key: %v", err)
 	}

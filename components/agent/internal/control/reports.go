@@ -104,8 +104,9 @@ func whether(r *controlv1.Report) *durationpb.Duration {
 }
 
 // sameUrgent reports that r says nothing else than content did but for what is not told at once:
-// how far a replica lags in bytes, and how far the records have come, decide nothing. It changes
-// r for as long as it takes: a copy of each report costs more than all else of it.
+// how far a replica lags in bytes, how far the records have come, and the texts beside a verdict
+// decide nothing, and an error may name another port each time. It changes r for as long as it
+// takes: a copy of each report costs more than all else of it.
 func sameUrgent(r, content *controlv1.Report) bool {
 	if content == nil {
 		return false
@@ -114,9 +115,20 @@ func sameUrgent(r, content *controlv1.Report) bool {
 	r.HealthyFor, r.Term, r.State, r.DesiredVersion = whether(r), content.GetTerm(), content.GetState(), content.GetDesiredVersion()
 	defer func() { r.HealthyFor, r.Term, r.State, r.DesiredVersion = healthy, term, state, version }()
 	if mine, theirs := r.GetMember(), content.GetMember(); mine != nil && theirs != nil {
-		lag := mine.LagBytes
-		mine.LagBytes = theirs.LagBytes
-		defer func() { mine.LagBytes = lag }()
+		lag, message := mine.LagBytes, mine.Message
+		mine.LagBytes, mine.Message = theirs.LagBytes, theirs.Message
+		defer func() { mine.LagBytes, mine.Message = lag, message }()
+	}
+	if mine, theirs := r.GetChecks(), content.GetChecks(); len(mine) == len(theirs) {
+		messages := make([]string, len(mine))
+		for i, c := range mine {
+			messages[i], c.Message = c.GetMessage(), theirs[i].GetMessage()
+		}
+		defer func() {
+			for i, c := range mine {
+				c.Message = messages[i]
+			}
+		}()
 	}
 	return proto.Equal(r, content)
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -168,6 +169,34 @@ func TestALagThatMovesWaitsForTheHeartbeat(t *testing.T) {
 		whole, short, holds := l.heard()
 		if most := int(30*time.Second/(heartbeat*3/4)) + 1; whole == 0 || whole > most || short != 0 || holds.GetMember().GetLagBytes() == 0 {
 			t.Errorf("%d reports, at most %d are due; %d heartbeats; %v", whole, most, short, holds)
+		}
+	})
+}
+
+// TestATextThatMovesWaitsForTheHeartbeat: an error may name another port at each try. What it
+// comes with does not wait.
+func TestATextThatMovesWaitsForTheHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := reporting(t, true)
+		m.change(func(r *controlv1.Report) { r.Checks = []*controlv1.CheckResult{{Name: "ready"}} })
+		time.Sleep(debounce)
+		synctest.Wait()
+		l.heard()
+		for port := range 300 {
+			text := fmt.Sprintf("read tcp 127.0.0.1:%d: connection reset by peer", port)
+			m.change(func(r *controlv1.Report) { r.Checks[0].Message, r.Member.Message = text, text })
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		whole, short, holds := l.heard()
+		if most := int(30*time.Second/(heartbeat*3/4)) + 1; whole == 0 || whole > most || short != 0 || holds.GetMember().GetMessage() == "" || holds.GetChecks()[0].GetMessage() == "" {
+			t.Errorf("%d reports, at most %d are due; %d heartbeats; %v", whole, most, short, holds)
+		}
+		m.change(func(r *controlv1.Report) { r.Checks[0].Health = controlv1.Health_HEALTH_UNHEALTHY })
+		time.Sleep(debounce)
+		synctest.Wait()
+		if whole, _, holds := l.heard(); whole != 1 || holds.GetChecks()[0].GetMessage() == "" {
+			t.Errorf("after a verdict: %d reports, the last is %v", whole, holds)
 		}
 	})
 }

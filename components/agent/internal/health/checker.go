@@ -174,6 +174,7 @@ func (c *Checker) runAsked(ctx context.Context, one *check) {
 			return
 		case <-timer.C:
 		}
+		began := time.Now()
 		probing, cancel := context.WithTimeout(ctx, timeout)
 		seen := c.probe(probing, spec, timeout)
 		cancel()
@@ -181,13 +182,14 @@ func (c *Checker) runAsked(ctx context.Context, one *check) {
 			return
 		}
 		before := j.result.Health
-		if j.add(seen, time.Now().UTC()) {
+		ended := time.Now()
+		if j.add(seen, ended.UTC()) {
 			c.put(one, j.result)
 		}
 		if before != j.result.Health {
 			c.log.Info("health check changed", "check", spec.Name, "health", j.result.Health, "reason", seen.text)
 		}
-		timer.Reset(j.pause())
+		timer.Reset(j.pause(ended.Sub(began)))
 	}
 }
 

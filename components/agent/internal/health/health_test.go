@@ -167,19 +167,46 @@ func TestCheckerReportsAndReplaces(t *testing.T) {
 func TestPauseIsShortUntilHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudge(group.HealthCheck{CheckIntervalSec: 10}, Result{Health: rollout.Unknown})
-		if got := j.pause(); got != 100*time.Millisecond {
+		if got := j.pause(0); got != 100*time.Millisecond {
 			t.Errorf("pause while unknown = %s, want 100ms", got)
 		}
 		j.add(outcome{}, time.Now())
 		j.add(outcome{}, time.Now())
-		if got := j.pause(); got != 10*time.Second {
+		if got := j.pause(0); got != 10*time.Second {
 			t.Errorf("pause while healthy = %s, want the interval", got)
 		}
 		j.add(failing("down"), time.Now())
-		if got := j.pause(); got != 100*time.Millisecond {
+		if got := j.pause(0); got != 100*time.Millisecond {
 			t.Errorf("pause after a failure = %s, want 100ms", got)
 		}
 	})
+}
+
+// A probe that takes its time and does not pass is not made all the time, and the verdict comes no
+// later for that.
+func TestAProbeThatTakesLongRests(t *testing.T) {
+	at := time.Now()
+	j := newJudge(group.HealthCheck{CheckIntervalSec: 10}, Result{Health: rollout.Healthy})
+	probe := func(o outcome, took, want time.Duration) {
+		t.Helper()
+		at = at.Add(took)
+		j.add(o, at)
+		if got := j.pause(took); got != want {
+			t.Errorf("after %s as %s: a pause of %s, want %s", took, j.result.Health, got, want)
+		}
+		at = at.Add(want)
+	}
+	first := at
+	probe(failing("late"), 5*time.Second, 5*time.Second)
+	probe(failing("late"), 5*time.Second, 5*time.Second)
+	probe(failing("late"), 5*time.Second, 10*time.Second)
+	if want := first.Add(25 * time.Second); j.result.Health != rollout.Unhealthy || !j.result.Since.Equal(want) {
+		t.Errorf("%s %s after the first, want 25s", j.result.Health, j.result.Since.Sub(first))
+	}
+	probe(failing("down"), 500*time.Millisecond, 4500*time.Millisecond)
+	probe(failing("down"), time.Millisecond, 100*time.Millisecond)
+	probe(outcome{}, time.Second, 100*time.Millisecond)
+	probe(outcome{}, time.Second, 10*time.Second)
 }
 
 // TestHK01_HK02_ChecksReachLoopbackOnly: nothing is followed, and the host is no part of

@@ -111,12 +111,24 @@ func (r *Result) enter(h rollout.Health, at time.Time) {
 	r.Pending = r.Pending && h == rollout.Unknown
 }
 
-// pause until the next probe.
-func (j *judge) pause() time.Duration {
-	// A Slot that is back waits for this: the rollout can go on no sooner.
-	const eager = 100 * time.Millisecond
-	if j.result.Health == rollout.Healthy && j.missed.count == 0 {
-		return j.interval
+// pause until the next probe, after one that took some time.
+func (j *judge) pause(took time.Duration) time.Duration {
+	const (
+		// A Slot that is back waits for this: the rollout can go on no sooner.
+		eager = 100 * time.Millisecond
+		// rests is how much longer than a probe that did not pass is waited: a command that works
+		// for a second would else run all the time, beside a workload that is ill already.
+		rests = 9
+	)
+	if j.missed.count == 0 {
+		if j.result.Health == rollout.Healthy {
+			return j.interval
+		}
+		return min(j.interval, eager)
 	}
-	return min(j.interval, eager)
+	most := j.interval
+	if j.result.Health != rollout.Unhealthy {
+		most -= took // its verdict comes when it would at the interval
+	}
+	return max(eager, min(most, rests*took))
 }

@@ -52,8 +52,8 @@ const (
 // somebody else's.
 func Role(args []string) (code int, ok bool) {
 	switch {
-	case len(args) == 3 && args[0] == serverRole:
-		return serve(args[1], args[2]), true
+	case len(args) > 3 && args[0] == serverRole:
+		return serve(args[1], args[2], &meshEnv{args[3], args[4:]}), true
 	case len(args) > 2 && args[0] == reaperRole:
 		return reap(args[1], args[2:]), true
 	}
@@ -71,7 +71,8 @@ func Init(cfg Config, argv []string) int {
 	if sig := awaitReady(cfg.Mesh, signals); sig != 0 {
 		return exitSignalBase + int(sig)
 	}
-	if err := takeEnv(cfg.Mesh); err != nil {
+	env := &meshEnv{mesh: cfg.Mesh}
+	if err := env.take(); err != nil {
 		return fail(exitFailed, err)
 	}
 	as, err := become(cfg.User)
@@ -86,12 +87,12 @@ func Init(cfg Config, argv []string) int {
 		}
 		return fail(exitNotFound, err)
 	}
-	server, end, err := startServer(cfg, as)
+	server, end, err := startServer(cfg, env, as)
 	if err != nil {
 		return fail(exitFailed, err)
 	}
 	defer end.Close() //nolint:errcheck // its end is the server's
-	w := &workload{mesh: cfg.Mesh, program: program, argv: argv, as: as}
+	w := &workload{env: env, program: program, argv: argv, as: as}
 	if err := w.begin(); err != nil {
 		return fail(exitCannotRun, err)
 	}
@@ -139,7 +140,7 @@ func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 
 // startServer starts what takes commands; closing end ends it. What it says there is asked of
 // init.
-func startServer(cfg Config, as *syscall.Credential) (pid int, end *os.File, err error) {
+func startServer(cfg Config, env *meshEnv, as *syscall.Credential) (pid int, end *os.File, err error) {
 	info, err := os.Stat(cfg.Commands)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil, nil
@@ -153,7 +154,7 @@ func startServer(cfg Config, as *syscall.Credential) (pid int, end *os.File, err
 	}
 	r, w := os.NewFile(uintptr(pair[0]), "server"), os.NewFile(uintptr(pair[1]), "init")
 	defer r.Close() //nolint:errcheck // the server has it
-	argv := []string{serverRole, cfg.Commands, strconv.Itoa(cfg.AgentUID)}
+	argv := append([]string{serverRole, cfg.Commands, strconv.Itoa(cfg.AgentUID), env.mesh}, env.taken...)
 	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{r.Fd(), 2, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Credential: as}})
 	if err != nil {
 		return 0, nil, errors.Join(startProblem("what runs commands", err, as), w.Close())

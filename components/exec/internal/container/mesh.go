@@ -6,13 +6,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
 
-// takeEnv loads the agent's variables into the environment.
-func takeEnv(mesh string) error {
-	path := filepath.Join(mesh, "env")
+// meshEnv is the agent's part of this process's environment. Not safe for concurrent use.
+type meshEnv struct {
+	mesh string
+	// taken are the names of the last read.
+	taken []string
+}
+
+// take loads the agent's variables into the environment. Those that it had and has no more go.
+func (e *meshEnv) take() error {
+	path := filepath.Join(e.mesh, "env")
 	text, err := readFile(path)
 	if err != nil {
 		return err
@@ -21,8 +29,19 @@ func takeEnv(mesh string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	gone := e.taken
+	e.taken = nil
 	for _, v := range vars {
 		if err := os.Setenv(v.name, v.value); err != nil {
+			return err
+		}
+		e.taken = append(e.taken, v.name)
+	}
+	for _, name := range gone {
+		if slices.Contains(e.taken, name) {
+			continue
+		}
+		if err := os.Unsetenv(name); err != nil {
 			return err
 		}
 	}

@@ -34,11 +34,12 @@ type server struct {
 
 	// mu is held while a reaper is started, so that nobody takes it for a stray.
 	mu      sync.Mutex
+	env     *meshEnv                        // guarded by mu; what commands begin with
 	reapers map[int]chan syscall.WaitStatus // guarded by mu; by pid
 }
 
 // serve takes commands in dir until standard input ends.
-func serve(dir, agentUID string) int {
+func serve(dir, agentUID string, env *meshEnv) int {
 	agent, err := strconv.Atoi(agentUID)
 	if err == nil {
 		err = becomeSubreaper()
@@ -51,7 +52,7 @@ func serve(dir, agentUID string) int {
 		return fail(exitFailed, fmt.Errorf("take commands: %w; the folder must be a tmpfs volume of the service and the agent alone", err))
 	}
 	surviveSignals()
-	s := &server{agent: agent, slots: make(chan struct{}, maxCommands), init: newInitLink(os.Stdin), reapers: map[int]chan syscall.WaitStatus{}}
+	s := &server{agent: agent, slots: make(chan struct{}, maxCommands), init: newInitLink(os.Stdin), env: env, reapers: map[int]chan syscall.WaitStatus{}}
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	go s.reapAll(died)
@@ -125,7 +126,7 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if req.Restart {
-		return s.init.restart(req.Time)
+		return s.restart(req.Time)
 	}
 	p, err := newPipes()
 	if err != nil {
@@ -154,13 +155,27 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 	return reply
 }
 
+// restart has commands begin with the environment of the run that it begins.
+func (s *server) restart(stop time.Duration) call.Reply {
+	reply := s.init.restart(stop)
+	if reply.End != call.Exited {
+		return reply
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.env.take(); err != nil {
+		_ = fail(0, err) // init could read it: commands keep what they had
+	}
+	return reply
+}
+
 // start starts the reaper of one command.
 func (s *server) start(req call.Request, p *pipes) (<-chan syscall.WaitStatus, error) {
 	argv := append([]string{reaperRole, req.Time.String()}, req.Argv...)
-	env := append(os.Environ(), req.Env...)
 	files := []uintptr{p.control.r.Fd(), p.output.w.Fd(), p.output.w.Fd(), p.reason.w.Fd(), p.status.w.Fd()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	env := append(os.Environ(), req.Env...)
 	pid, err := syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: append(env, reasonVariable), Files: files})
 	p.childHas()
 	if err != nil {

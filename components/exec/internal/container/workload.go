@@ -15,11 +15,13 @@ import (
 
 // workload is what the container is about. It is started anew when the agent asks.
 type workload struct {
-	mesh, program string
-	argv          []string
-	as            *syscall.Credential
+	program string
+	argv    []string
+	as      *syscall.Credential
 
 	mu sync.Mutex
+	// env is what each run begins with. Guarded by mu.
+	env *meshEnv
 	// pid is 0 between two runs. Guarded by mu.
 	pid int
 	// ending: whatever is asked, the container ends with this run. Guarded by mu.
@@ -117,7 +119,7 @@ func (w *workload) next(server int) (over bool, problem error) {
 	case killBelow(func(pid int) bool { return pid == server }) > 0:
 		return false, nil // their end is waited for
 	}
-	err := takeEnv(w.mesh)
+	err := w.env.take()
 	if err == nil {
 		err = w.begin()
 	}

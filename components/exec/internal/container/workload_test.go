@@ -68,6 +68,26 @@ func TestTheWorkloadStartsAnew(t *testing.T) {
 	}
 }
 
+// What the agent's variables had and have no more is gone: of the next run, and of commands after it.
+func TestAVariableThatIsGoneIsUnset(t *testing.T) {
+	r := newRig(t)
+	r.ready()
+	r.start(`echo "${CADRE_META_COLOR-none}/${CADRE_META_SIZE-none}/$CADRE_SLOT" | tail -n 1 >> runs; exec sleep 600`)
+	r.await("the first run", func() bool { return len(r.runs()) == 1 })
+	r.replace("mesh/env", "CADRE_SLOT='web-1'\nCADRE_META_SIZE='1'\n")
+	if err := r.restart(soon); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the new run", func() bool { return len(r.runs()) == 2 })
+	if got := strings.Join(r.runs(), " "); got != "blue/none/web-0 none/1/web-1" {
+		t.Errorf("runs %q", got)
+	}
+	reply, err := r.do(t.Context(), soon, `echo "${CADRE_META_COLOR-none}/${CADRE_META_SIZE-none}/$CADRE_SLOT"`)
+	if got := strings.TrimSpace(string(reply.Output)); err != nil || got != "none/1/web-1" {
+		t.Errorf("a command after that has %q, %v", got, err)
+	}
+}
+
 // TestAHungWorkloadIsKilled once its time is up.
 func TestAHungWorkloadIsKilled(t *testing.T) {
 	r := newRig(t)

@@ -7,7 +7,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 
+	"cadre.dev/client/clienttest"
 	"cadre.dev/coordinator/wholetest"
+	"cadre.dev/core/group"
 )
 
 // A group is made, changed, imported and deleted by OpenTofu, with a real coordinator.
@@ -40,4 +42,25 @@ func TestGroupLivesAndDies(t *testing.T) {
 			{Config: groupOf("two", 2, quick), PlanOnly: true},
 		},
 	})
+}
+
+// Healing is on where its block is there, though nothing stands in it: what another hand turned on
+// is seen and not turned off without a word, and an import has it.
+func TestAnEmptyHealingBlockIsSeen(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, arrived)
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 2, quick))
+	f.must("apply", "-auto-approve")
+	s.Set("web", func(g *clienttest.Group) {
+		g.Spec.AutoHealing = &group.AutoHealing{}
+		g.Index++
+		g.Status.ObservedIndex = g.Index
+	})
+	wants(t, "a plan beside it", f.must("plan"), "- auto_healing_policies")
+	other := newFolder(t, program)
+	other.write("main.tf", groupOf("one", 2, quick+"  auto_healing_policies {}\n"))
+	other.must("import", "cadre_group.web", "web")
+	wants(t, "what was imported", other.must("state", "show", "cadre_group.web"), "auto_healing_policies {")
+	wants(t, "a plan of the same", other.must("plan"), "No changes")
 }

@@ -113,6 +113,31 @@ func TestR143_WhoIsLeftOutKeepsItsEnv(t *testing.T) {
 	}
 }
 
+// TestASlotIsJudgedWhenItIsPlanned: what no group takes is refused without one, and what this group
+// does not take is told: it may change in the same run.
+func TestASlotIsJudgedWhenItIsPlanned(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, colouredServer(false))
+	f := newFolder(t, program)
+	key := "-----BEGIN PRIVATE " + "KEY-----"
+	f.write("main.tf", coloured(slotOne("one", "  env = { COLOR = \""+key+"\" }\n  metadata = { \"a b\" = \"c\" }\n")))
+	out, ok := f.run("validate")
+	if wants(t, "without a group", out, `env["COLOR"]: holds a private key`, `metadata["a b"]`); ok {
+		t.Error("it is valid")
+	}
+	f.write("main.tf", coloured(""))
+	f.must("apply", "-auto-approve")
+	f.write("main.tf", coloured(slotOne("one", "  env = { SIZE = \"2\" }\n")))
+	wants(t, "a name that the group has not", f.must("plan"), "Settings of slot web-1 would be refused", "SIZE", "is not in template.env")
+	f.write("main.tf", coloured(slotOne("one", "  metadata = { db_password = \"correct horse\" }\n")))
+	wants(t, "what may be a secret", f.must("plan"), "Settings of slot web-1 would be refused", "db_password", "not_secret")
+	f.write("main.tf", coloured(slotOne("one", "  env = { COLOR = \"red\" }\n")))
+	if out := f.must("plan"); strings.Contains(out, "would be refused") {
+		t.Errorf("what the group takes: %s", out)
+	}
+	storedSettings(t, s, "planned", `null`)
+}
+
 // TestASlotHasOneResource: a second one of the same configuration fails the plan, whether the
 // slot's number is known early or only while it is applied, and nothing is written.
 func TestASlotHasOneResource(t *testing.T) {

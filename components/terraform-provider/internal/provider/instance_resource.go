@@ -142,6 +142,11 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	if err != nil {
 		return
 	}
+	before := had
+	if moved {
+		before = instance{}
+	}
+	want.tellOfRefusal(ctx, cl, before, &resp.Diagnostics)
 	v, err := cl.Look(ctx, want.Group.ValueString())
 	if err != nil {
 		return // the group is made in the same run; applying will say if not

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -33,6 +32,7 @@ func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.Vali
 			"A slot that is excluded from rollouts stays at the revision that it has. Take one of them out.")
 	}
 	m.validatePin(&resp.Diagnostics)
+	m.validateTexts(&resp.Diagnostics)
 	m.validateMarks(&resp.Diagnostics)
 }
 
@@ -179,21 +179,12 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 	if err != nil {
 		return err
 	}
-	spec, err := allOf(g)
-	if err != nil {
-		return err
-	}
-	before := spec.Instance(int(want.Ordinal.ValueInt64()))
-	now, err := want.settings(ctx, had, before)
+	spec, before, now, err := want.with(ctx, had, g)
 	if taken := replacedBy(before, now); err == nil && len(taken) > 0 && had.ID.IsNull() {
 		return &takenError{want.slot(), taken}
 	}
 	if err != nil || equal(before, now) {
 		return err
-	}
-	spec.Instances = slices.DeleteFunc(spec.Instances, func(i group.InstanceSettings) bool { return i.Ordinal == now.Ordinal })
-	if !equal(now, group.InstanceSettings{Ordinal: now.Ordinal}) {
-		spec.Instances = append(spec.Instances, now)
 	}
 	_, err = cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{ExpectedIndex: g.Index})
 	if mayStand(err) {

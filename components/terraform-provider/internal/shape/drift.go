@@ -32,7 +32,7 @@ func (f Field) drift(v Four) any {
 			return nil
 		}
 		out := Drift(f.Fields, one)
-		if len(out) == 0 && was == nil && len(f.Fields) > 0 {
+		if len(out) == 0 && was == nil && (!f.Telling || now == nil) {
 			return nil
 		}
 		return out
@@ -67,8 +67,7 @@ func (f Field) driftItems(v Four) any {
 	return out
 }
 
-// Trim leaves out the blocks of a tree in which nothing is written; one that has nothing to
-// write stays, since that it is there says all.
+// Trim leaves out the blocks of a tree in which nothing is written, but for those that are Telling.
 func Trim(fields []Field, tree map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, f := range fields {
@@ -77,7 +76,7 @@ func Trim(fields []Field, tree map[string]any) map[string]any {
 		case Block:
 			if inner := block(one); inner != nil {
 				inner = Trim(f.Fields, inner)
-				if len(inner) == 0 && len(f.Fields) > 0 {
+				if len(inner) == 0 && !f.Telling {
 					continue
 				}
 				one = inner

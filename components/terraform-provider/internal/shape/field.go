@@ -36,6 +36,9 @@ type Field struct {
 	Kind       Kind
 	// Needed: the spec has no default for it.
 	Needed bool
+	// Telling is a Block that says something by being there, whatever stands in it: its Go field
+	// is a pointer.
+	Telling bool
 	// Fields of a Block or of each of Blocks.
 	Fields []Field
 }
@@ -59,6 +62,7 @@ func of(typ reflect.Type, at string) []Field {
 		f := Field{Name: name, Path: join(at, name)}
 		t := typ.Field(i).Type
 		optional := strings.Contains(options, "omit")
+		pointer := t.Kind() == reflect.Pointer
 		for t.Kind() == reflect.Pointer {
 			t, optional = t.Elem(), true
 		}
@@ -68,7 +72,7 @@ func of(typ reflect.Type, at string) []Field {
 		case kind == reflect.Bool:
 			f.Kind = Flag
 		case kind == reflect.Struct:
-			f.Kind, f.Fields = Block, of(t, f.Path)
+			f.Kind, f.Fields, f.Telling = Block, of(t, f.Path), pointer
 		case kind == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 			f.Kind, f.Fields = Blocks, of(t.Elem(), f.Path)
 		case kind == reflect.Slice:

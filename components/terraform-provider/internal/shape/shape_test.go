@@ -21,6 +21,12 @@ type document struct {
 	Inner part   `json:"inner,omitzero"`
 	Parts []part `json:"part,omitempty"`
 	Seats []seat `json:"seat,omitempty"`
+	Heals *heals `json:"heals,omitempty"`
+}
+
+// heals is on where it is there.
+type heals struct {
+	Limit int `json:"limit,omitempty"`
 }
 
 type seat struct {
@@ -86,14 +92,17 @@ func TestDriftKeepsWhatMeansTheSame(t *testing.T) {
 	fields := Of[document]()
 	const full = `{"title":"a","flag":true,"inner":{"port":80},"part":[{"name":"one","port":1},{"name":"two","port":2}]}`
 	for name, c := range map[string]struct{ was, wasFull, now, nowFull, want string }{
-		"nothing":               {`{"title":"a"}`, full, full, full, `{"title":"a"}`},
-		"a default was set":     {`{"title":"a"}`, `{"title":"a"}`, `{"title":"a","flag":true}`, `{"title":"a","flag":true}`, `{"title":"a","flag":true}`},
-		"a value was removed":   {`{"title":"a","inner":{"port":9}}`, `{"title":"a","inner":{"port":9}}`, `{"title":"a"}`, `{"title":"a","inner":{"port":80}}`, `{"title":"a","inner":{}}`},
-		"a block of two":        {`{"part":[{"name":"one"},{"name":"two"}]}`, `{"part":[{"name":"one","port":1},{"name":"two","port":1}]}`, `{"part":[{"name":"one"},{"name":"two","port":2}]}`, `{"part":[{"name":"one","port":1},{"name":"two","port":2}]}`, `{"part":[{"name":"one"},{"name":"two","port":2}]}`},
-		"one was added first":   {`{"part":[{"name":"one"}]}`, `{"part":[{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one"}]}`},
-		"all were removed":      {`{"part":[{"name":"one"}]}`, `{"part":[{"name":"one"}]}`, `{}`, `{}`, `{}`},
-		"one of two ordinals":   {`{"seat":[{"ordinal":0},{"ordinal":1}]}`, `{"seat":[{"ordinal":0,"row":"a"},{"ordinal":1,"row":"a"}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1,"row":"a"}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1}]}`},
-		"a map gained an entry": {`{"inner":{"env":{"A":"1"}}}`, `{"inner":{"env":{"A":"1"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`},
+		"nothing":                  {`{"title":"a"}`, full, full, full, `{"title":"a"}`},
+		"a default was set":        {`{"title":"a"}`, `{"title":"a"}`, `{"title":"a","flag":true}`, `{"title":"a","flag":true}`, `{"title":"a","flag":true}`},
+		"a value was removed":      {`{"title":"a","inner":{"port":9}}`, `{"title":"a","inner":{"port":9}}`, `{"title":"a"}`, `{"title":"a","inner":{"port":80}}`, `{"title":"a","inner":{}}`},
+		"a block of two":           {`{"part":[{"name":"one"},{"name":"two"}]}`, `{"part":[{"name":"one","port":1},{"name":"two","port":1}]}`, `{"part":[{"name":"one"},{"name":"two","port":2}]}`, `{"part":[{"name":"one","port":1},{"name":"two","port":2}]}`, `{"part":[{"name":"one"},{"name":"two","port":2}]}`},
+		"one was added first":      {`{"part":[{"name":"one"}]}`, `{"part":[{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one"}]}`},
+		"all were removed":         {`{"part":[{"name":"one"}]}`, `{"part":[{"name":"one"}]}`, `{}`, `{}`, `{}`},
+		"one of two ordinals":      {`{"seat":[{"ordinal":0},{"ordinal":1}]}`, `{"seat":[{"ordinal":0,"row":"a"},{"ordinal":1,"row":"a"}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1,"row":"a"}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1}]}`},
+		"a pointer's came empty":   {`{}`, `{}`, `{"heals":{}}`, `{"heals":{"limit":3}}`, `{"heals":{}}`},
+		"a pointer's is a default": {`{}`, `{}`, `{}`, `{"heals":{"limit":3}}`, `{}`},
+		"a pointer's went":         {`{"heals":{}}`, `{"heals":{"limit":3}}`, `{}`, `{}`, `{}`},
+		"a map gained an entry":    {`{"inner":{"env":{"A":"1"}}}`, `{"inner":{"env":{"A":"1"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`},
 	} {
 		got := Drift(fields, Four{Was: parse(t, c.was), WasFull: parse(t, c.wasFull), Now: parse(t, c.now), NowFull: parse(t, c.nowFull)})
 		if want := parse(t, c.want); !reflect.DeepEqual(got, want) {
@@ -103,8 +112,8 @@ func TestDriftKeepsWhatMeansTheSame(t *testing.T) {
 }
 
 func TestTrimDropsBlocksThatSayNothing(t *testing.T) {
-	got := Trim(Of[document](), parse(t, `{"title":"a","inner":{},"part":[{"name":"one","wait":{}}]}`))
-	if want := parse(t, `{"title":"a","part":[{"name":"one","wait":{}}]}`); !reflect.DeepEqual(got, want) {
+	got := Trim(Of[document](), parse(t, `{"title":"a","inner":{},"part":[{"name":"one","wait":{}}],"heals":{}}`))
+	if want := parse(t, `{"title":"a","part":[{"name":"one","wait":{}}],"heals":{}}`); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

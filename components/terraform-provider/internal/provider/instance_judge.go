@@ -1,0 +1,93 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+)
+
+// validateTexts refuses metadata and env that no group takes. Which names its group has, and lists
+// as not secret, is not known without it: here all of them are.
+func (m instance) validateTexts(diags *diag.Diagnostics) {
+	one := group.InstanceSettings{Ordinal: max(0, int(m.Ordinal.ValueInt64())), Metadata: knownTexts(m.Metadata), Env: knownTexts(m.Env)}
+	s := group.Spec{Instances: []group.InstanceSettings{one}, Template: group.Template{Env: map[string]string{}}}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(one.Metadata)), slices.Collect(maps.Keys(one.Env))) {
+		s.NotSecret = append(s.NotSecret, name)
+	}
+	for name := range one.Env {
+		s.Template.Env[name] = ""
+	}
+	for _, p := range group.ProblemsIn(s, "instance") {
+		_, at, _ := strings.Cut(p.Path, "].")
+		field, _, _ := strings.Cut(at, "[")
+		if field == "metadata" || field == "env" {
+			diags.AddAttributeError(path.Root(field), field+" of a slot is not valid", at+": "+p.Message)
+		}
+	}
+}
+
+// knownTexts are the elements that are known already.
+func knownTexts(m types.Map) map[string]string {
+	out := map[string]string{}
+	for name, v := range m.Elements() {
+		if text, ok := v.(types.String); ok && !text.IsNull() && !text.IsUnknown() {
+			out[name] = text.ValueString()
+		}
+	}
+	return out
+}
+
+// with is the spec of g with what want says of its slot, beside what stood there before.
+func (m instance) with(ctx context.Context, had instance, g client.Group) (spec group.Spec, before, now group.InstanceSettings, err error) {
+	if spec, err = allOf(g); err != nil {
+		return spec, before, now, err
+	}
+	before = spec.Instance(int(m.Ordinal.ValueInt64()))
+	if now, err = m.settings(ctx, had, before); err != nil {
+		return spec, before, now, err
+	}
+	spec.Instances = slices.DeleteFunc(slices.Clone(spec.Instances), func(i group.InstanceSettings) bool { return i.Ordinal == now.Ordinal })
+	if !equal(now, group.InstanceSettings{Ordinal: now.Ordinal}) {
+		spec.Instances = append(spec.Instances, now)
+	}
+	return spec, before, now, nil
+}
+
+// tellOfRefusal says what the coordinators would refuse, or hold, if the slot's settings were
+// written now. It is no error: the same run may change the group before them.
+func (m instance) tellOfRefusal(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
+	if !m.sets() && !had.sets() || m.Pinned.IsUnknown() || m.Excluded.IsUnknown() || m.Unhealed.IsUnknown() || m.PreservedState.IsUnknown() {
+		return
+	}
+	g, err := cl.Group(ctx, m.Group.ValueString())
+	if err != nil {
+		return // the group is made in the same run; applying will say if not
+	}
+	spec, before, now, err := m.with(ctx, had, g)
+	if err != nil || equal(before, now) {
+		return // not all of it is known yet, or nothing is written
+	}
+	checked, err := cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{DryRun: true})
+	if err != nil {
+		if !mayStand(err) {
+			diags.AddWarning("Settings of slot "+m.slot()+" would be refused", err.Error()+
+				"\n\nThat is by the group's spec as it is stored now. If this run changes the group first, it is judged again then.")
+		}
+		return
+	}
+	own := fmt.Sprintf("instance[%q]", now.Label())
+	for _, text := range checked.Warnings {
+		if strings.Contains(text, own) {
+			diags.AddWarning("Slot "+m.slot(), text)
+		}
+	}
+}
