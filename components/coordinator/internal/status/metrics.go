@@ -1,7 +1,10 @@
 package status
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Metrics of one coordinator. Safe for concurrent use.
@@ -15,6 +18,8 @@ type Metrics struct {
 	renewed   prometheus.Counter
 	refused   *prometheus.CounterVec
 	passTimes prometheus.Histogram
+	leading   atomic.Bool
+	groups    *groups
 }
 
 // NewMetrics registers everything on a registry of its own.
@@ -30,7 +35,9 @@ func NewMetrics() *Metrics {
 		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
 		passTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cadre_reconcile_pass_seconds", Help: "Time of one pass.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
 	}
-	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.renewed, m.refused, m.passTimes)
+	m.groups = newGroups(m.passes)
+	m.groups.leads = m.leading.Load
+	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.renewed, m.refused, m.passTimes, m.groups)
 	return m
 }
 
@@ -42,8 +49,12 @@ func (m *Metrics) Gauge(name, help string, read func() float64) {
 // Add registers what reads its figures when it is asked.
 func (m *Metrics) Add(c prometheus.Collector) { m.registry.MustRegister(c) }
 
+// Gather reads all figures.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
+
 // Leads notes the Lease; term is kept when leads is false.
 func (m *Metrics) Leads(leads bool, term uint64) {
+	m.leading.Store(leads)
 	if leads {
 		m.leader.Set(1)
 		m.term.Set(float64(term))
@@ -54,6 +65,7 @@ func (m *Metrics) Leads(leads bool, term uint64) {
 
 // Pass counts one pass over a group.
 func (m *Metrics) Pass(group, result string, seconds float64) {
+	m.groups.of(group)
 	m.passes.WithLabelValues(group, result).Inc()
 	m.passTimes.Observe(seconds)
 }
