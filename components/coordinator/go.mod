@@ -47,7 +47,7 @@ require (
 	github.com/sirupsen/logrus v1.9.0 // indirect
 	github.com/wlynxg/anet v0.0.3 // indirect
 	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/sync v0.18.0 // indirect
 )
 

@@ -53,15 +53,20 @@ type groups struct {
 	quarantines *prometheus.CounterVec
 	memberships *prometheus.CounterVec
 	outages     *prometheus.HistogramVec
-	// own are those above, perGroup all that name groups.
-	own      []prometheus.Collector
-	perGroup []interface{ DeletePartialMatch(prometheus.Labels) int }
+	passes      *prometheus.CounterVec
+	counted     []counted // all of them
 
 	mu    sync.Mutex
 	named map[string]struct{} // guarded by mu; the groups that a counter names
 }
 
-func newGroups(passes *prometheus.CounterVec) *groups {
+// counted are counters or a histogram with a label for the group.
+type counted interface {
+	prometheus.Collector
+	DeletePartialMatch(labels prometheus.Labels) int
+}
+
+func newGroups() *groups {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_group_" + name, Help: help}, append([]string{"group"}, labels...))
 	}
@@ -75,9 +80,9 @@ func newGroups(passes *prometheus.CounterVec) *groups {
 			Name: "cadre_group_healed_outage_seconds", Help: "Time from when a slot was seen to be unavailable to when it was available again, min_ready_seconds aside, where healing did something in between.",
 			Buckets: []float64{5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400},
 		}, []string{"group"}),
+		passes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_reconcile_passes_total", Help: "Passes of the reconcile loop by result."}, []string{"group", "result"}),
 	}
-	g.perGroup = []interface{ DeletePartialMatch(prometheus.Labels) int }{g.ended, g.heals, g.quarantines, g.memberships, g.outages, passes}
-	g.own = []prometheus.Collector{g.ended, g.heals, g.quarantines, g.memberships, g.outages}
+	g.counted = []counted{g.ended, g.heals, g.quarantines, g.memberships, g.outages, g.passes}
 	return g
 }
 
@@ -189,7 +194,7 @@ func (g *groups) settle(named []string, v *view.View) {
 			continue
 		}
 		delete(g.named, name)
-		for _, vec := range g.perGroup {
+		for _, vec := range g.counted {
 			vec.DeletePartialMatch(prometheus.Labels{"group": name})
 		}
 	}
@@ -211,7 +216,7 @@ func (g *groups) Collect(out chan<- prometheus.Metric) {
 	if v != nil {
 		g.settle(named, v)
 	}
-	for _, c := range g.own {
+	for _, c := range g.counted {
 		c.Collect(out)
 	}
 	if v == nil || !g.leads() {

@@ -12,7 +12,6 @@ type Metrics struct {
 	registry  *prometheus.Registry
 	leader    prometheus.Gauge
 	term      prometheus.Gauge
-	passes    *prometheus.CounterVec
 	calls     *prometheus.CounterVec
 	admitted  prometheus.Counter
 	renewed   prometheus.Counter
@@ -26,18 +25,17 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry:  prometheus.NewRegistry(),
+		groups:    newGroups(),
 		leader:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_leader", Help: "1 while this coordinator holds the Lease."}),
 		term:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_term", Help: "Term of the Lease held last."}),
-		passes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_reconcile_passes_total", Help: "Passes of the reconcile loop by result."}, []string{"group", "result"}),
 		calls:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_platform_calls_total", Help: "Platform calls with an effect by kind and outcome."}, []string{"kind", "outcome"}),
 		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots, and those that attested again."}),
 		renewed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_renewals_total", Help: "Credentials renewed without new evidence."}),
 		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
 		passTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cadre_reconcile_pass_seconds", Help: "Time of one pass.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
 	}
-	m.groups = newGroups(m.passes)
 	m.groups.leads = m.leading.Load
-	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.renewed, m.refused, m.passTimes, m.groups)
+	m.registry.MustRegister(m.leader, m.term, m.calls, m.admitted, m.renewed, m.refused, m.passTimes, m.groups)
 	return m
 }
 
@@ -66,7 +64,7 @@ func (m *Metrics) Leads(leads bool, term uint64) {
 // Pass counts one pass over a group.
 func (m *Metrics) Pass(group, result string, seconds float64) {
 	m.groups.of(group)
-	m.passes.WithLabelValues(group, result).Inc()
+	m.groups.passes.WithLabelValues(group, result).Inc()
 	m.passTimes.Observe(seconds)
 }
 
