@@ -392,8 +392,14 @@ func (c *Coordinator) assembleServer(judge *vet.Vet, measured measure.Measure, c
 	})
 }
 
-// gauges tell how many are connected here, and of Consul's restarts.
+// gauges tell of the groups, how many are connected here, and of Consul's restarts.
 func (c *Coordinator) gauges() {
+	c.metrics.Groups(func() *view.View {
+		if v, _ := c.views.Latest(); c.views.Readable() {
+			return v
+		}
+		return nil
+	})
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_api_strangers", "Open connections to the API that no good token vouches for.", func() float64 { _, n := c.server.Connections(); return float64(n) })

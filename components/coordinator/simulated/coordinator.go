@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
@@ -62,6 +63,8 @@ type Config struct {
 	LeaseNode string
 	// Evicted is told of each Boot that was taken its Slot, and why; nil: nobody is.
 	Evicted func(slot string, code policy.Code)
+	// Figures are those of the process; nil: nobody looks at them.
+	Figures *status.Metrics
 	// Wake is called when what the Boots of a Slot are told may have changed, and does not wait;
 	// nil: nobody is woken.
 	Wake func(slot string, r *controlv1.WakeRequest)
@@ -88,16 +91,21 @@ func New(cfg Config) *Coordinator {
 	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
 	c.ratchet = turns
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
+	if cfg.Figures == nil {
+		cfg.Figures = status.NewMetrics()
+	}
+	cfg.Figures.Groups(c.latest)
+	counts := counter{cfg.Figures, cfg.Passed}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
 		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: look.Look,
-		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
+		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts,
 	})
 	c.loop = reconcile.New(reconcile.Config{
 		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
 		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
-		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
+		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts,
 	})
 	return c
 }
@@ -125,7 +133,7 @@ func (c *Coordinator) Run(ctx context.Context) {
 // Altered are the keys of records that something in the process changed in place, though all
 // that it reads share them: see [view.View.Altered].
 func (c *Coordinator) Altered() []string {
-	v, _ := c.views.Latest()
+	v := c.latest()
 	if v == nil {
 		return nil
 	}
@@ -149,12 +157,23 @@ func Status(ctx context.Context, s store.Store, name string) (group.Status, erro
 	return st, err
 }
 
-// passes are metrics of which nothing but the passes counts.
-type passes func(result string)
+// latest is what is known of the records; nil: nothing yet.
+func (c *Coordinator) latest() *view.View {
+	v, _ := c.views.Latest()
+	return v
+}
 
-func (passes) Leads(bool, uint64)                 {}
-func (p passes) Pass(_, result string, _ float64) { p(result) }
-func (passes) Call(string, string)                {}
+// counter tells of each pass beside what it counts.
+type counter struct {
+	*status.Metrics
+	passed func(result string)
+}
+
+// Pass counts one pass over a group.
+func (c counter) Pass(name, result string, seconds float64) {
+	c.passed(result)
+	c.Metrics.Pass(name, result, seconds)
+}
 
 // noTokens: simulated members have none.
 type noTokens struct{}

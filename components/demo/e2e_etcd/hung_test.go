@@ -2,6 +2,9 @@ package e2e_etcd
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +26,10 @@ func TestAHungMemberIsRestartedInItsContainer(t *testing.T) {
 	s.deploy(ctx)
 	s.must("have boots count at once", s.ApplyEtcd(ctx, "1", "heal_delay=1"))
 	before := s.identities(ctx)
+	well := s.figuresUntil(ctx, func(f figures) bool { return f.of("slots_available") == 3 })
+	if began := well.of("heal_attempts_total", `action="RESTART"`); began != 0 || well.of("operations_total", `action="CREATE"`, `actor="scaling"`, `outcome="DONE"`) != 3 {
+		s.Errorf("a group that was just made has the figures %v", well)
+	}
 	slot := ""
 	for name, is := range before {
 		if !is.Leader {
@@ -34,10 +41,21 @@ func TestAHungMemberIsRestartedInItsContainer(t *testing.T) {
 	s.n.Say("hanging etcd of %s", slot)
 	from := time.Now()
 	s.must("hang it", s.Hang(ctx, slot, "etcd", "etcd"))
+	s.figuresUntil(ctx, func(f figures) bool {
+		return f.of("slots_available") == 2 && f.of("condition", `condition="Available"`) == 0 && f.of("slots_wanted") == 3
+	})
 	back, err := s.AwaitHealed(ctx, slot, "its process was stopped", from)
 	s.must("wait until it is back", err)
 	s.n.Healing(back)
 	s.restarted(ctx, slot, operation.ActorHealing)
+	healed := s.figuresUntil(ctx, func(f figures) bool {
+		return f.of("slots_available") == 3 && f.of("operations_total", `action="RESTART"`, `actor="healing"`, `outcome="DONE"`) == 1
+	})
+	outage := healed.of("healed_outage_seconds_sum")
+	if healed.of("heal_attempts_total", `action="RESTART"`) != 1 || healed.of("healed_outage_seconds_count") != 1 || outage <= 0 || outage > time.Since(from).Seconds() {
+		s.Errorf("after the heal the figures are %v", healed)
+	}
+	s.n.Say("  by the leader's figures the outage lasted %.0f s", outage)
 
 	s.n.Say("an operator has it restarted")
 	_, err = s.Cadre(ctx, "instance", "restart", slot, "--service", "etcd", "--reason", "it leaks", "--wait", "--timeout", "1m")
@@ -54,6 +72,33 @@ func TestAHungMemberIsRestartedInItsContainer(t *testing.T) {
 	checked, found, err := s.StopRegisters(ctx)
 	s.must("stop the clients", err)
 	s.keptPromises(checked, found)
+}
+
+// figures are what the leader serves of the group.
+type figures map[string]float64
+
+// of is the value of the figure with these labels beside the group's, in their order; -1 where there is none.
+func (f figures) of(name string, labels ...string) float64 {
+	all := append(labels, `group="`+rig.Etcd+`"`)
+	slices.Sort(all)
+	if value, served := f["cadre_group_"+name+"{"+strings.Join(all, ",")+"}"]; served {
+		return value
+	}
+	return -1
+}
+
+// figuresUntil waits until what the leader serves is so.
+func (s *story) figuresUntil(ctx context.Context, is func(figures) bool) figures {
+	s.Helper()
+	var last figures
+	s.must("wait for the leader's figures", s.until(ctx, func() error {
+		all, err := s.GroupFigures(ctx, rig.Etcd)
+		if last = all; err == nil && !is(last) {
+			err = fmt.Errorf("they are %v", last)
+		}
+		return err
+	}))
+	return last
 }
 
 // bootOf is the Boot that holds the Slot.

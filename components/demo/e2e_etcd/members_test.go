@@ -53,6 +53,12 @@ func TestMembersComeAndGo(t *testing.T) {
 		s.Errorf("%s is still member %s in %s", lost, is.ID, is.instance)
 	}
 
+	// The extra member came and went, and the lost one was taken out before another came in its place.
+	s.figuresUntil(ctx, func(f figures) bool {
+		changed := func(change string) float64 { return f.of("set_changes_total", `change="`+change+`"`) }
+		return changed("add") == 2 && changed("promote") == 2 && changed("remove") == 2
+	})
+
 	s.must("wait for writes", s.AwaitRegisterWrites(ctx, time.Now(), 100))
 	checked, found, err := s.StopRegisters(ctx)
 	s.must("stop the clients", err)

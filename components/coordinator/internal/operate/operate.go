@@ -32,9 +32,10 @@ const (
 	defaultProvisionTime = 15 * time.Second
 )
 
-// Metrics counts platform calls with an effect.
+// Metrics counts platform calls with an effect, and Operations that ended, once the store took that.
 type Metrics interface {
 	Call(kind, outcome string)
+	Ended(op operation.Operation)
 }
 
 // Config of an Operator. All fields are required.
@@ -136,6 +137,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	}
 	if next.Phase.Ended() {
 		o.forget(op.Value.ID, true)
+		o.cfg.Metrics.Ended(next)
 	}
 	o.transition(op.Value, next)
 	for _, effect := range effects {

@@ -10,8 +10,8 @@ import (
 // transaction's operations. The next pass starts the next ones.
 const maxBegun = 8
 
-// begun are the Operations that this pass starts, with the writes that go along.
-func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error) {
+// begun are the Operations that this pass starts, and those that end with it, with the writes that go along.
+func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err error) {
 	for _, a := range p.plan.Actions {
 		if len(started) == maxBegun {
 			break
@@ -23,7 +23,7 @@ func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error
 		op = clip.Operation(op)
 		put, err := store.Put(store.OperationKey(op.ID), op, 0)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		ops = append(ops, put)
 		started = append(started, op)
@@ -32,15 +32,16 @@ func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error
 			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
 			put, err := store.Put(store.OperationKey(a.Retarget), clip.Operation(ended), old.Index)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			ops = append(ops, put)
+			over = append(over, ended)
 		}
 		if asked, ok := p.view.Queue[a.Request]; ok && a.Request != "" {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(a.Request), Index: asked.Index})
 		}
 	}
-	return ops, started, nil
+	return ops, started, over, nil
 }
 
 // answeredOps removes the requests that need nothing more, at most room of them.

@@ -48,6 +48,8 @@ type pass struct {
 	told   bool
 	untold error
 	rest   [][]store.Op
+	// states are those of Slots that are news, by the keys that they are written at.
+	states map[string]group.InstanceStatus
 }
 
 func (p *pass) run(ctx context.Context) (next, error) {

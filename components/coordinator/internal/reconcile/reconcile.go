@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
@@ -103,6 +104,11 @@ type Members interface {
 type Metrics interface {
 	Leads(leads bool, term uint64)
 	Pass(group, result string, seconds float64)
+	// Began, Ended, SlotWritten and StateWritten are told once the store took what they tell.
+	Began(op operation.Operation)
+	Ended(op operation.Operation)
+	SlotWritten(before, after group.SlotRecord)
+	StateWritten(before, after group.InstanceStatus)
 }
 
 // Config of a Reconciler. All fields are required, but Guard, Duties, RemoveNode
@@ -231,12 +237,15 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	var raised sync.WaitGroup
 	raised.Go(func() { r.untilRaised(under, lease, cancel) })
 	raised.Go(func() { r.keepGrowing(under, lease) })
+	raised.Go(func() {
+		<-under.Done()
+		r.cfg.Metrics.Leads(false, lease.Term()) // what still winds up does not lead
+	})
 	r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
 	cancel()
 	raised.Wait()
 
-	r.cfg.Metrics.Leads(false, lease.Term())
 	release, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer done()
 	if err := lease.Release(release); err != nil {

@@ -23,7 +23,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	if fresh, err := p.recordNewSlots(ctx); err != nil || fresh {
 		return fresh, err
 	}
-	begun, started, err := p.begun()
+	begun, started, over, err := p.begun()
 	if err != nil {
 		return false, err
 	}
@@ -42,7 +42,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	}
 	ops = append(ops, p.servedSwitch()...)
 	// One more is for the state.
-	slotOps, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops)-1)
+	slotOps, slots, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops)-1)
 	if err != nil {
 		return false, err
 	}
@@ -58,6 +58,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		if err := write(ctx, ops...); err != nil {
 			return false, fmt.Errorf("record plan: %w", err)
 		}
+		p.count(started, over, slots)
 		for _, op := range started {
 			p.log.Info("operation recorded", "operation", op.ID, "slot", op.Slot, "kind", op.Kind, "revision", op.To, "reason", op.QuorumSnapshot)
 			p.cfg.Failpoint(FailAfterRecorded)
@@ -70,6 +71,19 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	return len(ops) > 0, nil
+}
+
+// count counts what was just written.
+func (p *pass) count(started, over []operation.Operation, slots []group.SlotRecord) {
+	for _, op := range started {
+		p.cfg.Metrics.Began(op)
+	}
+	for _, op := range over {
+		p.cfg.Metrics.Ended(op)
+	}
+	for _, s := range slots {
+		p.cfg.Metrics.SlotWritten(p.view.Slots[s.Slot].Value, s)
+	}
 }
 
 // endsShared: the cause for which healing waits, by the stored status, is over by the plan.
@@ -160,8 +174,8 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 
 // slotOps writes Slot records that read differently now, and removes those of
 // Slots that were scaled in; at most room writes, those of Slots whose Operation
-// starts in this transaction first. The next pass writes the rest.
-func (p *pass) slotOps(started []operation.Operation, room int) ([]store.Op, error) {
+// starts in this transaction first. The next pass writes the rest. written are the records that it writes.
+func (p *pass) slotOps(started []operation.Operation, room int) (ops []store.Op, written []group.SlotRecord, err error) {
 	slots := p.plan.Slots
 	if len(started) > 0 {
 		slots = slices.Clone(slots)
@@ -173,20 +187,19 @@ func (p *pass) slotOps(started []operation.Operation, room int) ([]store.Op, err
 		}
 		slices.SortStableFunc(slots, func(a, b group.SlotRecord) int { return cmp.Compare(starts(a.Slot), starts(b.Slot)) })
 	}
-	var ops []store.Op
 	for _, s := range slots {
 		before := p.view.Slots[s.Slot]
 		if before.Index != 0 && same(before.Value, s) {
 			continue
 		}
 		if len(ops) == room {
-			return ops, nil
+			return ops, written, nil
 		}
 		op, err := store.Put(store.SlotKey(p.name, s.Slot), s, before.Index)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		ops = append(ops, op)
+		ops, written = append(ops, op), append(written, s)
 	}
 	for _, slot := range p.plan.Forget {
 		forget := p.forgetOps(slot)
@@ -195,7 +208,7 @@ func (p *pass) slotOps(started []operation.Operation, room int) ([]store.Op, err
 		}
 		ops = append(ops, forget...)
 	}
-	return ops, nil
+	return ops, written, nil
 }
 
 // forgetOps removes everything that is recorded about a Slot that is gone.

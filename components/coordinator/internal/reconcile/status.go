@@ -31,7 +31,7 @@ func (p *pass) report(ctx context.Context) error {
 			continue
 		}
 		p.told = true
-		err := p.commit(ctx, batch...)
+		err := p.commitStates(ctx, batch)
 		if err != nil && !errors.Is(err, store.ErrFenced) && len(status) > 0 && len(batch) > len(status) {
 			// Decisions rest on the status, and none on the states of the Slots.
 			err = errors.Join(err, p.commit(ctx, status...))
@@ -48,9 +48,22 @@ func (p *pass) reportRest(ctx context.Context) error {
 	}
 	problems := []error{p.untold}
 	for _, batch := range p.rest {
-		problems = append(problems, p.commit(ctx, batch...))
+		problems = append(problems, p.commitStates(ctx, batch))
 	}
 	return p.unreported(ctx, errors.Join(problems...))
+}
+
+// commitStates writes, and counts what the states of the Slots say anew with that.
+func (p *pass) commitStates(ctx context.Context, ops []store.Op) error {
+	if err := p.commit(ctx, ops...); err != nil {
+		return err
+	}
+	for _, op := range ops {
+		if after, is := p.states[op.Key]; is {
+			p.cfg.Metrics.StateWritten(p.view.Instances[after.Slot].Value, after)
+		}
+	}
+	return nil
 }
 
 // unreported notes why something could not be told; nil: all was.
@@ -126,6 +139,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 	var ticked []store.Op
 	kept, holds := map[string]bool{}, p.plan.HoldsBySlot()
+	p.states = map[string]group.InstanceStatus{}
 	for _, s := range p.plan.Status.Instances {
 		key := store.SlotStatusKey(p.name, s.Slot)
 		kept[key] = true
@@ -141,6 +155,7 @@ func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 			problems = append(problems, err)
 		case !known || !same(before.Value, stilledSlot(before.Value, after)):
 			ops = append(ops, op)
+			p.states[key] = after
 		default:
 			ticked = append(ticked, op)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -24,6 +25,7 @@ type reporter struct {
 	r     *Reconciler
 	// refused are the transactions that the store refused; writes are those of Slots.
 	refused, writes int
+	figures         *status.Metrics
 }
 
 func newReporter(t *testing.T) *reporter {
@@ -33,7 +35,8 @@ func newReporter(t *testing.T) *reporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reporter{t: t, store: m, lease: lease, r: New(Config{Store: m, Log: slog.New(slog.DiscardHandler), Now: time.Now})}
+	figures := status.NewMetrics()
+	return &reporter{t: t, figures: figures, store: m, lease: lease, r: New(Config{Store: m, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: figures})}
 }
 
 // tell has one pass report the plan.

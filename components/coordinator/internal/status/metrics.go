@@ -1,7 +1,10 @@
 package status
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Metrics of one coordinator. Safe for concurrent use.
@@ -9,28 +12,30 @@ type Metrics struct {
 	registry  *prometheus.Registry
 	leader    prometheus.Gauge
 	term      prometheus.Gauge
-	passes    *prometheus.CounterVec
 	calls     *prometheus.CounterVec
 	admitted  prometheus.Counter
 	renewed   prometheus.Counter
 	refused   *prometheus.CounterVec
 	passTimes prometheus.Histogram
+	leading   atomic.Bool
+	groups    *groups
 }
 
 // NewMetrics registers everything on a registry of its own.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry:  prometheus.NewRegistry(),
+		groups:    newGroups(),
 		leader:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_leader", Help: "1 while this coordinator holds the Lease."}),
 		term:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_term", Help: "Term of the Lease held last."}),
-		passes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_reconcile_passes_total", Help: "Passes of the reconcile loop by result."}, []string{"group", "result"}),
 		calls:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_platform_calls_total", Help: "Platform calls with an effect by kind and outcome."}, []string{"kind", "outcome"}),
 		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots, and those that attested again."}),
 		renewed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_renewals_total", Help: "Credentials renewed without new evidence."}),
 		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
 		passTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cadre_reconcile_pass_seconds", Help: "Time of one pass.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
 	}
-	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.renewed, m.refused, m.passTimes)
+	m.groups.leads = m.leading.Load
+	m.registry.MustRegister(m.leader, m.term, m.calls, m.admitted, m.renewed, m.refused, m.passTimes, m.groups)
 	return m
 }
 
@@ -42,8 +47,12 @@ func (m *Metrics) Gauge(name, help string, read func() float64) {
 // Add registers what reads its figures when it is asked.
 func (m *Metrics) Add(c prometheus.Collector) { m.registry.MustRegister(c) }
 
+// Gather reads all figures.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
+
 // Leads notes the Lease; term is kept when leads is false.
 func (m *Metrics) Leads(leads bool, term uint64) {
+	m.leading.Store(leads)
 	if leads {
 		m.leader.Set(1)
 		m.term.Set(float64(term))
@@ -54,7 +63,8 @@ func (m *Metrics) Leads(leads bool, term uint64) {
 
 // Pass counts one pass over a group.
 func (m *Metrics) Pass(group, result string, seconds float64) {
-	m.passes.WithLabelValues(group, result).Inc()
+	m.groups.of(group)
+	m.groups.passes.WithLabelValues(group, result).Inc()
 	m.passTimes.Observe(seconds)
 }
 

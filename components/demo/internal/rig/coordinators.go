@@ -33,9 +33,9 @@ func (r *Rig) Arm(coordinator, point string) error {
 	return os.WriteFile(filepath.Join(root, failpointFile), []byte(point), 0o600)
 }
 
-// coordinatorRoot is the root of a coordinator's container as this machine sees it. The
-// image has no shell that could look into it from within.
-func (r *Rig) coordinatorRoot(coordinator string) (string, error) {
+// coordinatorProcess is where this machine shows a coordinator's process. The image has no
+// shell that could look into it from within.
+func (r *Rig) coordinatorProcess(coordinator string) (string, error) {
 	cloud, err := r.Cloud()
 	if err != nil {
 		return "", err
@@ -46,10 +46,16 @@ func (r *Rig) coordinatorRoot(coordinator string) (string, error) {
 	}
 	for _, p := range all {
 		if isCoordinator(p.pid, coordinator) {
-			return filepath.Join("/proc", strconv.Itoa(p.pid), "root"), nil
+			return filepath.Join("/proc", strconv.Itoa(p.pid)), nil
 		}
 	}
 	return "", fmt.Errorf("no process of %s runs in the local cloud", coordinator)
+}
+
+// coordinatorRoot is the root of a coordinator's container as this machine sees it.
+func (r *Rig) coordinatorRoot(coordinator string) (string, error) {
+	process, err := r.coordinatorProcess(coordinator)
+	return filepath.Join(process, "root"), err
 }
 
 func isCoordinator(pid int, slot string) bool {
