@@ -122,6 +122,8 @@ type Facts struct {
 
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
+	// Elsewhere: the Slot is to run another Revision than To, or none.
+	Elsewhere bool
 	// Overtaken is why what an operator asked for waits before it begins: another member went away
 	// since it was recorded.
 	Overtaken string

@@ -31,6 +31,9 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if op.newBoot(f) {
 		return op.join(f, "admitted", now)
 	}
+	if op.Refresh && f.Elsewhere && f.Unwanted != "" {
+		return op.callOff(CauseUnwanted, f.Unwanted, now) // its CVM was told nothing, and is what it was
+	}
 	op.forgetOldBootError(f)
 	if next, failed := op.bootError(f, now); failed {
 		return next, nil

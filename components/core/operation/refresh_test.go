@@ -129,3 +129,37 @@ func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
 	f.Admission.Revision, f.Platform, f.PlatformKnown = "A", cvm, true
 	step(t, early, f, now, Aborted)
 }
+
+// TestR105_AnUnprovenRefreshIsCalledOff when the Slot is to run something else by now, or is to go; what proved
+// its Revision in that moment is not.
+func TestR105_AnUnprovenRefreshIsCalledOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Facts)
+		want Phase
+	}{
+		"it is led elsewhere":             {func(f *Facts) { f.Unwanted, f.Elsewhere = "the spec moved on", true }, Aborted},
+		"its rollout failed beside it":    {func(f *Facts) { f.Unwanted = "the rollout failed" }, Booting},
+		"it is paused":                    {func(f *Facts) { f.Paused = true }, Booting},
+		"led elsewhere, and proven":       {func(f *Facts) { f.Unwanted, f.Elsewhere, f.Admission.Revision = "moved on", true, "B" }, Joining},
+		"led elsewhere, and CVM vanished": {func(f *Facts) { f.Unwanted, f.Elsewhere, f.Platform = "moved on", true, nil }, Aborted},
+	} {
+		op, now := refreshing(t)
+		f := quiet(now)
+		f.Platform.ComposeHash = "hash-B"
+		op, _ = step(t, op, f, now, Booting)
+		c.edit(&f)
+		next, effects := Advance(op, f, now)
+		wantNoEffects(t, effects)
+		if next.Phase != c.want {
+			t.Errorf("%s: %s (%s), want %s", name, next.Phase, next.Reason, c.want)
+		}
+		if next.Phase == Aborted && next.AssignedAfter("B") != "A" {
+			t.Errorf("%s: assigned %s", name, next.AssignedAfter("B"))
+		}
+	}
+	op := begun(Update) // a boot that was called for is not called off
+	op.Phase, op.Entered[Booting] = Booting, start
+	f := quiet(start)
+	f.Unwanted, f.Elsewhere = "the spec moved on", true
+	step(t, op, f, start, Booting)
+}

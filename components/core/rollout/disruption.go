@@ -78,14 +78,17 @@ func (w *world) refreshes(m *member) bool {
 
 // attestable: the CVM of m is what the wanted Revision measures, as far as is known, and its
 // Boot is admitted at something else, so that it can prove it as it is. A CVM that is not what
-// its Revision says boots again, whatever changed, and so does one that is in a step.
+// its Revision says boots again, whatever changed, and so does one that is in a step, but where that
+// is a refresh itself, or one that is refreshed after.
 func (w *world) attestable(m *member) bool {
 	i := m.seen.Instance
 	switch {
 	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.moved != nil, m.provenElsewhere():
 		return false
 	case m.open != nil && m.open.Kind != operation.Drain:
-		return m.open.Refresh && m.open.To == m.want.revision
+		if !m.open.Refresh && !w.refreshedAfter(m) {
+			return false
+		}
 	case m.open == nil && w.brokenness(m) < lost:
 		return false // attested anew it were as broken: it is healed, or booted
 	case m.record.Assigned != m.observed && m.record.Assigned != "":

@@ -65,6 +65,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		f.Overtaken, overtaken = overtaken, ""
 	}
 	f.Unwanted = w.unwanted(m, op, overtaken)
+	f.Elsewhere = op.To != m.want.revision
 	if op.Kind == operation.Update {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
 	}

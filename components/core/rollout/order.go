@@ -130,16 +130,25 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	if m.open.Kind == operation.Restart && w.onlyConduct(m) && !w.correctsCheck(m) {
-		return false // it is refreshed after it
+	if m.open.Refresh && m.open.Phase == operation.Booting {
+		return false // nothing is proven by it: it is called off
+	}
+	if w.refreshedAfter(m) {
+		return false
 	}
 	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
 	// another one.
 	return m.open.Decided() && m.seen.Instance != nil
 }
 
-// correctsCheck: m's restart waits for a check, or a hook, that may be what a newer spec corrects. One that was begun
-// to be refreshed after it was decided for that spec.
+// refreshedAfter: what m is still to be brought to once its step is done takes a refresh of the Boot that the step
+// leads to, so that nobody stops it for that. A refresh is followed by the next one at once.
+func (w *world) refreshedAfter(m *member) bool {
+	return !m.open.Refresh && w.onlyConduct(m) && !w.correctsCheck(m)
+}
+
+// correctsCheck: m's step waits for a check, or a hook, that may be what a newer spec corrects. A restart that was
+// begun to be refreshed after it was decided for that spec.
 func (w *world) correctsCheck(m *member) bool {
 	booted := m.open.Phase != operation.Booting && m.report != nil
 	return booted && (len(m.report.Failing) > 0 || m.heldByHook()) && !w.began(m.open)

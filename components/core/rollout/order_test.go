@@ -336,3 +336,47 @@ func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
 		}
 	}
 }
+
+// TestR105_AStepIsFollowedByARefresh: an edit of checks alone stops nobody who is in a step, and boots nobody anew.
+func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   operation.Kind
+		phase  operation.Phase
+		change func(f *fixture, op *operation.Operation)
+		takes  group.UpdateAction
+	}{
+		"an update boots":             {operation.Update, operation.Booting, func(f *fixture, _ *operation.Operation) { f.at(1, "A") }, group.ActionRestart},
+		"an update settles":           {operation.Update, operation.Settling, func(*fixture, *operation.Operation) {}, ""},
+		"a creation settles":          {operation.Create, operation.Settling, func(f *fixture, _ *operation.Operation) { f.rec.Status.Stable = f.rec.Rollout.To }, ""},
+		"a replacement joins":         {operation.Replace, operation.Joining, func(*fixture, *operation.Operation) {}, ""},
+		"an update whose check fails": {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRestart},
+		"a refresh settles":           {operation.Update, operation.Settling, func(_ *fixture, op *operation.Operation) { op.Refresh = true }, group.ActionRefresh},
+		"a refresh whose check fails": {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { op.Refresh = true; f.failing(1, "ready") }, group.ActionRefresh},
+		"a refresh, and another hash": {operation.Update, operation.Settling, func(f *fixture, op *operation.Operation) {
+			op.Refresh = true
+			f.obs.Slots[1].Instance.ComposeHash = hashOf("C")
+		}, group.ActionRestart},
+		"a refresh that is not proven":  {operation.Update, operation.Booting, func(f *fixture, op *operation.Operation) { op.Refresh = true; op.From = f.spec.Revision() }, ""},
+		"a refresh, and the compose":    {operation.Update, operation.Settling, func(f *fixture, op *operation.Operation) { op.Refresh = true; f.want("C") }, group.ActionRestart},
+		"an update, and it booted anew": {operation.Update, operation.Settling, func(f *fixture, _ *operation.Operation) { f.spec.RestartToken = "again" }, group.ActionRestart},
+	} {
+		f := newFixture(3, "none").want("B")
+		b := f.spec.Revision()
+		r := f.rec.Revisions[b]
+		r.Template, r.Conduct = f.spec.Template, f.spec.Conduct()
+		f.rec.Revisions[b] = r
+		f.rolling().at(1, "B").op(1, c.phase, func(op *operation.Operation) { op.Kind = c.kind; c.change(f, op) })
+		f.spec.HealthChecks = []group.HealthCheck{{Name: "live", TCP: &group.TCPCheck{Port: 81}}}
+		f.rec.Revisions[f.spec.Revision()] = group.RevisionRecord{ComposeHash: hashOf("B")}
+		f.rolling()
+		var takes group.UpdateAction
+		for _, a := range f.plan().Actions {
+			if a.Retarget != "" {
+				takes = a.Takes
+			}
+		}
+		if takes != c.takes {
+			t.Errorf("%s: takes %q, want %q\n%s", name, takes, c.takes, describe(f.plan()))
+		}
+	}
+}

@@ -245,6 +245,8 @@ func memberEvents() []event {
 	}
 	return []event{
 		{"SLOTS falls? silent", each(func(_ *story, c *cvm) { c.silent = true })},
+		{"SLOTS cannot attest", each(func(_ *story, c *cvm) { c.unproven = true })},
+		{"SLOTS can attest again", each(func(_ *story, c *cvm) { c.unproven = false })},
 		{"the guest of SLOTS hangs", each(func(_ *story, c *cvm) { c.silent, c.hung = true, true })},
 		{"SLOTS (?:is|are) heard again", each(func(_ *story, c *cvm) { c.silent = false })},
 		{"SLOTS (?:is|are) sick", each(func(_ *story, c *cvm) { c.sick = "does not answer" })},

@@ -86,6 +86,8 @@ type cvm struct {
 	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
 	agentAt time.Time
 	silent  bool
+	// unproven: its Boot runs, and cannot attest anew.
+	unproven bool
 	// hung: the guest is silent, and does not shut down when it is asked.
 	hung bool
 	sick string
@@ -381,7 +383,7 @@ func (w *world) agents(orders func(slot, boot string) (order operation.Order, as
 			continue
 		}
 		order, asked, refresh := orders(c.slot, c.boot)
-		if c.admitted.Revision != refresh && refresh != "" && w.measures(c, refresh) {
+		if c.admitted.Revision != refresh && refresh != "" && !c.unproven && w.measures(c, refresh) {
 			again := *c.admitted
 			again.Revision = refresh
 			c.admitted = &again

@@ -79,7 +79,7 @@ func (w *world) extrasOfUse(named int) int {
 type beyond struct {
 	// extra holds the ordinals with an extra Slot, and whether that has a CVM or a step.
 	extra map[int]bool
-	// taken are the ordinals where none can be: somebody else is there.
+	// taken are the ordinals where none is made: somebody else is there, or the spec speaks of them.
 	taken map[int]bool
 	// lost is how many of them are what is left of an extra Slot: it goes before another one comes.
 	lost int
@@ -105,6 +105,16 @@ func (w *world) beyond() beyond {
 		o := &w.obs.Slots[i]
 		if _, extra := out.extra[o.Ordinal]; o.Instance != nil && !extra && !w.spec.HasOrdinal(o.Ordinal) {
 			out.taken[o.Ordinal] = true
+		}
+	}
+	for _, slot := range w.spec.Without {
+		if _, ordinal, err := group.ParseSlot(slot); err == nil {
+			out.taken[ordinal] = true
+		}
+	}
+	for _, own := range w.spec.Instances {
+		if !w.spec.HasOrdinal(own.Ordinal) {
+			out.taken[own.Ordinal] = true // kept back, or pinned, it were not updated first
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,42 @@ func TestR15_AnExtraSlotIsToldAsOne(t *testing.T) {
 	}
 	f.rec.Rollout.State = operation.Complete
 	check("after it", operation.Delete)
+}
+
+// TestR15_AnExtraSlotIsWhereTheSpecNamesNone: not at an ordinal that it leaves out or has settings for. One
+// that is there stays for its rollout.
+func TestR15_AnExtraSlotIsWhereTheSpecNamesNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		want string
+	}{
+		"none is named":           {func(*fixture) {}, "db-3"},
+		"one is left out":         {func(f *fixture) { f.spec.Without = []string{"db-3"} }, "db-4"},
+		"one between is left out": {func(f *fixture) { f.spec.Without = []string{"db-1"} }, "db-4"},
+		"one was kept back":       {func(f *fixture) { f.spec.Instances = []group.InstanceSettings{{Ordinal: 3, ExcludeFromRollout: true}} }, "db-4"},
+		"two are named": {func(f *fixture) {
+			f.spec.Without, f.spec.Instances = []string{"db-4"}, []group.InstanceSettings{{Ordinal: 1}, {Ordinal: 3}}
+		}, "db-5"},
+		"it is there": {func(f *fixture) {
+			f.rec.Slots = append(f.rec.Slots, group.SlotRecord{Group: "db", Slot: "db-3", Ordinal: 3, Extra: true, VMUUID: "vm-db-3"})
+			f.spec.Instances = []group.InstanceSettings{{Ordinal: 3, ExcludeFromRollout: true}}
+		}, "db-3"},
+	} {
+		f := newFixture(3, "none")
+		zero, one := 0, 1
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+		c.edit(f)
+		w := seenBy(f.want("B").rolling())
+		var extras []string
+		for _, m := range w.members {
+			if m.extra {
+				extras = append(extras, m.slot)
+			}
+		}
+		if got := strings.Join(extras, " "); got != c.want {
+			t.Errorf("%s: extra %q, want %q", name, got, c.want)
+		}
+	}
 }
 
 // TestR15_AnExtraMemberThatLivesIsNotLost: what a listing lacks for half a minute is given up, but not

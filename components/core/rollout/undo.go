@@ -6,20 +6,26 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Before is the Revision that a group goes back to from its target: the stable one where the
-// target is not proven, otherwise that of the newest rollout which got to its end before.
-// history is newest first; failed are Revisions that nobody goes back to by this. "": there
-// is none.
+// Before is the Revision that a group goes back to from its target: that of the newest rollout which got
+// to its end before. The stable one may be older: it stands still while a Slot is kept back, and is what is
+// gone back to where no such rollout is kept. history is newest first; failed are Revisions that
+// nobody goes back to by this. "": there is none.
 func Before(target, stable string, failed []string, history []operation.Rollout) string {
-	if stable != "" && stable != target {
-		return stable
-	}
 	for _, r := range history {
-		if arrived(r) && r.To != target && !slices.Contains(failed, r.To) {
+		if arrived(r) && r.To != target && (r.To == stable || !slices.Contains(failed, r.To)) {
 			return r.To
 		}
 	}
+	if stable != target {
+		return stable
+	}
 	return ""
+}
+
+// Arrived: the newest rollout to a Revision got to its end.
+func Arrived(revision string, history []operation.Rollout) bool {
+	i := slices.IndexFunc(history, func(r operation.Rollout) bool { return r.To == revision })
+	return i >= 0 && arrived(history[i])
 }
 
 // WentBackFrom is the Revision that a group left for its target, where it ran before, although it

@@ -30,6 +30,11 @@ func TestR103_UndoGoesBackToWhatWasProven(t *testing.T) {
 		"none yet":                  {"a", "", nil, history("a", "RUNNING"), ""},
 		"undone after a failure":    {"a", "a", []string{"b"}, history("a", "COMPLETE", "b", "FAILED", "a", "COMPLETE", "z", "COMPLETE"), "z"},
 		"undone and undone again":   {"a", "a", nil, history("a", "COMPLETE", "b", "COMPLETE", "a", "COMPLETE"), "b"},
+		"past one kept back":        {"c", "a", nil, history("c", "RUNNING", "b", "PARTITION_REACHED", "a", "COMPLETE"), "b"},
+		"kept back, and it failed":  {"c", "a", []string{"b"}, history("c", "RUNNING", "b", "PARTITION_REACHED", "a", "COMPLETE"), "a"},
+		"from one kept back":        {"b", "a", nil, history("b", "PARTITION_REACHED", "a", "COMPLETE"), "a"},
+		"stable failed once more":   {"c", "a", []string{"a"}, history("c", "RUNNING", "a", "COMPLETE"), "a"},
+		"its rollout is not kept":   {"c", "a", nil, history("c", "RUNNING", "b", "FAILED"), "a"},
 	} {
 		if got := rollout.Before(c.target, c.stable, c.failed, c.history); got != c.want {
 			t.Errorf("%s: goes back to %q, want %q", name, got, c.want)
@@ -56,6 +61,9 @@ func TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout(t *testing.T) {
 		var history []operation.Rollout
 		for i := 0; i < len(words); i += 2 {
 			history = append(history, operation.Rollout{To: words[i], State: operation.RolloutState(words[i+1])})
+		}
+		if got := rollout.Arrived(c.target, history); got != strings.Contains(words[1], "COMPLETE") {
+			t.Errorf("%s: arrived: %t", name, got)
 		}
 		if got := rollout.WentBackFrom(c.target, history); got != c.want {
 			t.Errorf("%s: went back from %q, want %q", name, got, c.want)

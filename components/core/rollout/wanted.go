@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -41,8 +42,10 @@ func (w *world) wanted(m *member) want {
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
 	case by == group.KeptByPin:
 		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)
-	case making && w.stableKnown() && !w.tally.proven && w.stable != w.target:
-		return want{revision: w.stable, why: "the stable revision: no slot has proven the target yet"}
+	case making && w.stable != w.target && !w.tally.proven:
+		if proven, known := w.lastProven(); known && proven != w.target {
+			return want{revision: proven, why: "the " + pick(proven == w.stable, "stable", "last proven") + " revision: no slot has proven the target yet"}
+		}
 	}
 	return want{revision: w.target, why: "the spec's target"}
 }
@@ -65,20 +68,45 @@ func (w *world) pinned(m *member, pin string) want {
 }
 
 // whereItIs is what a Slot that no rollout updates is to run: what it was assigned, for a
-// new one the stable Revision (R94, R107).
+// new one the last proven Revision (R94, R107).
 func (w *world) whereItIs(m *member) string {
-	switch {
-	case m.record.Assigned != "":
+	if m.record.Assigned != "" {
 		return m.record.Assigned
-	case w.stableKnown():
-		return w.stable
+	}
+	if proven, known := w.lastProven(); known {
+		return proven
 	}
 	return w.target
 }
 
-func (w *world) stableKnown() bool {
-	_, known := w.rec.Revisions[w.stable]
-	return w.stable != "" && known
+// lastProven is the Revision for a new Slot while none has proven the target: the stable one, and where no
+// Slot was last available at that, what most of the others were. A Slot that is kept back lets stable stand
+// still, while all others go on (R6, R108). known is false where there is none, or its content is not recorded.
+func (w *world) lastProven() (revision string, known bool) {
+	if w.stable == "" {
+		return "", false
+	}
+	revision = w.found.proven.of(func() string {
+		at, best := map[string]int{}, w.stable
+		for _, m := range w.members {
+			if was := m.record.WasAvailableAt; was == w.stable {
+				return w.stable
+			} else if _, recorded := w.rec.Revisions[was]; recorded && !m.extra && w.spec.KeptBy(m.ordinal) == "" {
+				at[was]++
+			}
+		}
+		for one, n := range at {
+			if one == w.target && len(at) > 1 {
+				continue // who was available there is not any more
+			}
+			if more := cmp.Or(cmp.Compare(n, at[best]), cmp.Compare(best, one)); more > 0 {
+				best = one
+			}
+		}
+		return best
+	})
+	_, known = w.rec.Revisions[revision]
+	return revision, known
 }
 
 // provenAtTarget: one Slot is available there.

@@ -65,6 +65,8 @@ type found struct {
 	// condemned is the one that is removed first, givenUp whose disks somebody gave up.
 	condemned once[*member]
 	givenUp   once[map[string]bool]
+	// proven is what a new Slot is made at while none has proven the target.
+	proven once[string]
 }
 
 // once is worked out when it is asked for first.

@@ -23,8 +23,8 @@ group's spec and leaves the rest of it alone: size, budgets, routes. It is appli
 other spec, and rolls by the same rules; a revision that is revoked or below the floor does
 not come back.
 
-Without --to it is the stable revision, or, where the present one is that, the one before
-it that got to its end. An undo is undone by another one where the later revision had got
+Without --to it is that of the newest rollout before which got to its end, for all slots or
+for all but those that are kept back. An undo is undone by another one where the later revision had got
 to its end; where it had not, say with --to whether that one or an earlier one is meant.
 
 Without --confirm or --yes it only says what would change, and what the leader would do.

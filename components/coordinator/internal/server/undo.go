@@ -63,7 +63,7 @@ func (c *caller) undoTo(name, typed, from string) (string, error) {
 	}
 	st := c.view.Statuses[name].Value
 	to := rollout.Before(from, st.Stable, st.FailedRevisions, history)
-	unproven := st.Stable != "" && st.Stable != from // the way back from it is clear
+	unproven := st.Stable != "" && st.Stable != from && !rollout.Arrived(from, history) // the way back from it is clear
 	if left := rollout.WentBackFrom(from, history); left != "" && !unproven {
 		choices := fmt.Sprintf("--to %s goes there again", left)
 		if to != "" {
