@@ -67,7 +67,11 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 			if len(some) == named {
 				return n, some
 			}
-			if other != m {
+			switch {
+			case other == m:
+			case other.flaps:
+				some = append(some, other.slot+" (flapping)")
+			default:
 				some = append(some, other.slot)
 			}
 		}

@@ -85,7 +85,9 @@ type cvm struct {
 	upAt  time.Time
 	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
 	agentAt time.Time
-	silent  bool
+	// illAt is when the agent last saw it ill: what it proves begins after that.
+	illAt  time.Time
+	silent bool
 	// hung: the guest is silent, and does not shut down when it is asked.
 	hung bool
 	sick string
@@ -312,8 +314,15 @@ func (w *world) report(c *cvm) *rollout.Report {
 		return nil
 	}
 	works, yes, no := w.works(c), true, false
+	if !works || c.failing != "" {
+		c.illAt = w.now
+	}
+	well := c.agentAt
+	if c.illAt.After(well) {
+		well = c.illAt
+	}
 	r := &rollout.Report{
-		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(c.agentAt), time.Millisecond),
+		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(well), time.Millisecond),
 		Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
 	}
 	if c.busy != "" {
