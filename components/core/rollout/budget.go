@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"cadre.dev/core/operation"
 )
@@ -70,7 +71,7 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 			switch {
 			case other == m:
 			case other.flaps:
-				some = append(some, other.slot+" (flapping)")
+				some = append(some, other.slot+" (flapping until "+w.flapsUntil(other).UTC().Format(time.RFC3339)+")")
 			default:
 				some = append(some, other.slot)
 			}

@@ -66,8 +66,11 @@ func (w *world) flapLeft(m *member) time.Duration {
 	case m.record.AvailableSince.IsZero():
 		return w.flapHold()
 	}
-	return w.flapHold() - w.now.Sub(m.record.AvailableSince)
+	return w.flapsUntil(m).Sub(w.now)
 }
+
+// flapsUntil is when m, which is ready and flaps, counts again.
+func (w *world) flapsUntil(m *member) time.Time { return m.record.AvailableSince.Add(w.flapHold()) }
 
 func (w *world) flapHold() time.Duration { return max(2*group.MinReady(w.spec), flapHold) }
 

@@ -145,7 +145,7 @@ func TestR9_NoStepGoesOnBesideIt(t *testing.T) {
 	if got := executes(p); len(got) > 0 {
 		t.Errorf("begins %v", got)
 	}
-	if a := p.Actions[0]; a.Slot != "db-0" || !strings.Contains(a.Holds[0].Message, "db-1 (flapping) is not available") {
+	if a := p.Actions[0]; a.Slot != "db-0" || !strings.Contains(a.Holds[0].Message, "db-1 (flapping until "+f.now.Add(20*time.Second).Format(time.RFC3339)+") is not available") {
 		t.Errorf("action %+v", a)
 	}
 	// It is updated itself: that may cure it.
