@@ -43,6 +43,8 @@ const (
 	SlotQuarantined SlotState = "Quarantined"
 	// SlotAvailable: it counts (R8).
 	SlotAvailable SlotState = "Available"
+	// SlotFlapping: it was available and not by turns, and counts when it was for long enough (R9).
+	SlotFlapping SlotState = "Flapping"
 	// SlotSettling: available except for min_ready, in a step or without one.
 	SlotSettling SlotState = "Settling"
 	// SlotFailed: its last step failed, and it is not available since.

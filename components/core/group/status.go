@@ -155,6 +155,9 @@ type SlotRecord struct {
 	// it is available but for min_ready. Survives a change of leader, so that a silent
 	// Slot is not taken for a lost one by a leader that only just started (R10).
 	UnavailableSince time.Time `json:"unavailable_since,omitzero"`
+	// Flaps are when the Slot stopped being available though no step took it away, oldest first: the last
+	// one, and those of the ten minutes before it (R9).
+	Flaps []time.Time `json:"flaps,omitempty"`
 	// WasAvailableAt is the Revision at which the Slot was last available (R90).
 	WasAvailableAt string `json:"was_available_at,omitempty"`
 	// Incarnation counts the CVMs that were bound to the Slot before this one, Lineage
@@ -202,7 +205,7 @@ func (r SlotRecord) Unbound(why string, now time.Time) SlotRecord {
 		r.Lineage = r.Lineage[max(0, len(r.Lineage)-keptLineage):]
 	}
 	r.Incarnation++
-	r.InstanceID, r.VMUUID, r.AvailableBoot, r.AvailableSince = "", "", "", time.Time{}
+	r.InstanceID, r.VMUUID, r.AvailableBoot, r.AvailableSince, r.Flaps = "", "", "", time.Time{}, nil
 	return r
 }
 

@@ -38,16 +38,19 @@ func (w *world) judge(m *member) {
 	m.reason = w.notReady(m)
 	m.ready = m.reason == ""
 	w.keepClock(m)
-	minReady := group.MinReady(w.spec)
-	since := m.record.AvailableSince
-	m.available = m.ready && m.open == nil && w.now.Sub(since) >= minReady
+	minReady, held := group.MinReady(w.spec), w.now.Sub(m.record.AvailableSince)
+	settled := m.ready && m.open == nil && held >= minReady
+	m.flaps = m.ready && m.open == nil && w.flapLeft(m) > 0
+	m.available, m.settled = settled && !m.flaps, settled && m.flaps
 	if m.ready && !m.available && m.reason == "" {
 		m.reason = "in a step"
-		if left := minReady - w.now.Sub(since); left > 0 {
+		if m.flaps {
+			m.reason = fmt.Sprintf("flapping: %s, %s left", w.flapText(), short(w.flapLeft(m)))
+		} else if left := minReady - held; left > 0 {
 			m.reason = fmt.Sprintf("min_ready, %s left", short(left))
 		}
 	}
-	if m.available {
+	if settled {
 		m.record.WasAvailableAt = m.observed
 	}
 	w.keepAssigned(m)
@@ -229,6 +232,7 @@ func (w *world) keepClock(m *member) {
 		if r := m.seen.Report; r != nil && r.BootID == rec.AvailableBoot {
 			w.forgetHeals(m, r.ReceivedAt) // the window may have ended after the last pass that saw it well
 		}
+		m.fell = !rec.AvailableSince.IsZero()
 		rec.AvailableSince = time.Time{} // AvailableBoot stays: what ends a Boot's grace (R113)
 		if rec.UnavailableSince.IsZero() || rec.UnavailableSince.After(w.now) {
 			// A time to come was written by a leader whose clock was ahead.
@@ -240,6 +244,7 @@ func (w *world) keepClock(m *member) {
 		m.noteRecovery(w.now) // nothing else goes by it
 	}
 	boot := m.seen.Admission.BootID
+	m.dropFlap(boot)
 	switch {
 	case rec.AvailableSince.IsZero() || rec.AvailableBoot != "" && rec.AvailableBoot != boot:
 		rec.AvailableSince = w.now

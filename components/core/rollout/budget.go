@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"cadre.dev/core/operation"
 )
@@ -67,7 +68,11 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 			if len(some) == named {
 				return n, some
 			}
-			if other != m {
+			switch {
+			case other == m:
+			case other.flaps:
+				some = append(some, other.slot+" (flapping until "+w.flapsUntil(other).UTC().Format(time.RFC3339)+")")
+			default:
 				some = append(some, other.slot)
 			}
 		}

@@ -104,6 +104,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))
+			sooner(w.now.Add(w.flapLeft(m)))
 		}
 		if m.report != nil {
 			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))

@@ -37,6 +37,8 @@ const (
 	ConditionStrangers = "Strangers"
 	// ConditionQuarantined: Slots that healing gave up; an operator decides (R118).
 	ConditionQuarantined = "Quarantined"
+	// ConditionFlapping: Slots that were available and not by turns, and do not count yet (R9).
+	ConditionFlapping = "Flapping"
 	// ConditionSharedCause: boots of several Slots failed in the same way, and healing waits
 	// for somebody who mends that (R122).
 	ConditionSharedCause = "SharedCause"
@@ -156,6 +158,8 @@ func (w *world) stateWord(m *member) group.SlotState {
 		return group.SlotQuarantined
 	case m.available:
 		return group.SlotAvailable
+	case m.flaps:
+		return group.SlotFlapping
 	case m.ready:
 		return group.SlotSettling
 	case last != nil && last.Phase == operation.Failed:
@@ -244,6 +248,9 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if given := w.givenUp(); len(given) > 0 {
 		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+Few(given, ", ")+": cadre instance restart, or cadre instance replace")
+	}
+	if slots := w.flapping(); len(slots) > 0 {
+		add(ConditionFlapping, true, "ReadyByTurns", Few(slots, ", ")+": "+w.flapText())
 	}
 	if w.sharedHolds() {
 		add(ConditionSharedCause, true, "BootsFailAlike", w.sharedText())

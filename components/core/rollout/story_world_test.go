@@ -88,6 +88,8 @@ type cvm struct {
 	silent  bool
 	// unproven: its Boot runs, and cannot attest anew.
 	unproven bool
+	// illAt is when the agent last saw it ill: what it proves begins after that.
+	illAt time.Time
 	// hung: the guest is silent, and does not shut down when it is asked.
 	hung bool
 	sick string
@@ -314,8 +316,15 @@ func (w *world) report(c *cvm) *rollout.Report {
 		return nil
 	}
 	works, yes, no := w.works(c), true, false
+	if !works || c.failing != "" {
+		c.illAt = w.now
+	}
+	well := c.agentAt
+	if c.illAt.After(well) {
+		well = c.illAt
+	}
 	r := &rollout.Report{
-		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(c.agentAt), time.Millisecond),
+		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(well), time.Millisecond),
 		Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
 	}
 	if c.busy != "" {

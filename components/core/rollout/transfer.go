@@ -70,11 +70,19 @@ func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
 	return slots, len(slots) > 0
 }
 
-// fitToLead are those of others who can take over from c, best first.
+// fitToLead are those of others who can take over from c, best first. One that flaps does where there is
+// nobody else (R9).
 func (w *world) fitToLead(c candidate, others []*member) []string {
+	if slots := w.fitOf(c, others, func(m *member) bool { return m.available }); len(slots) > 0 {
+		return slots
+	}
+	return w.fitOf(c, others, func(m *member) bool { return m.settled })
+}
+
+func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) []string {
 	var fit []*member
 	for _, m := range others {
-		if m == c.m || !m.available || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
+		if m == c.m || !stands(m) || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
 		}
 		if c.kind == operation.Update && w.inScope(m) && m.observed != m.want.revision && c.broken == whole {

@@ -135,6 +135,9 @@ type member struct {
 	ready     bool
 	reason    string
 	available bool
+	// fell: it was ready until this pass. flaps: it is, and all that keeps it from being available
+	// is that it was by turns (R9), settled, that alone after min_ready.
+	fell, flaps, settled bool
 }
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
@@ -156,6 +159,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 		w.judge(m)
 	}
 	w.view = w.look()
+	w.noteFlaps()
 	w.founders = w.foundersOf()
 	w.decideWanted()
 	w.takeTally()
