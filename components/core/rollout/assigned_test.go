@@ -137,3 +137,23 @@ func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
 	f.obs.At = f.now
 	wantExecutes(t, f.plan(), "UPDATE db-0")
 }
+
+// TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks: beside another one that is down it begins, since it takes
+// nothing away, and is not called off as soon as it is recorded.
+func TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks(t *testing.T) {
+	for _, kind := range []string{"none", "etcd"} {
+		f := newFixture(3, kind).want("C").rolling()
+		f.silent(2, f.now.Add(-time.Minute)).stopped(1)
+		f.rec.Slots[2].Assigned, f.obs.Slots[2].Instance.ComposeHash = revisionOf(f.spec, "B"), hashOf("B")
+		p := f.plan()
+		a := actionOf(t, p, "db-2")
+		if !a.Execute {
+			t.Fatalf("%s: held by %v", kind, a.Holds)
+		}
+		op, _ := p.Begin(a, 3, f.now)
+		f.rec.Rollout, f.rec.Slots, f.rec.Operations = p.Rollout, p.Slots, []operation.Operation{op}
+		if facts := f.facts(op); facts.Unwanted != "" || !facts.Safe {
+			t.Errorf("%s: unwanted %q, unsafe %q", kind, facts.Unwanted, facts.SafeReason)
+		}
+	}
+}
