@@ -115,3 +115,45 @@ func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
 		}
 	}
 }
+
+// TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast, not what its last Boot proved, which is gone: the
+// record that goes back to it would take the silence of a CVM that never came up for that of one that runs.
+func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
+	f := newFixture(1, "none").want("C").rolling().silent(0, epoch.Add(24*time.Hour-6*time.Minute))
+	dead := revisionOf(f.spec, "B")
+	f.rec.Slots[0].Assigned, f.obs.Slots[0].Instance.ComposeHash = dead, hashOf("B")
+	p := f.plan()
+	a := actionOf(t, p, "db-0")
+	if a.Kind != operation.Update || !a.Execute || a.From != dead {
+		t.Fatalf("%s from %.8s, held by %v, and its CVM was told %.8s", a.Kind, a.From, holdNames(a), dead)
+	}
+	op, _ := p.Begin(a, 3, f.now)
+	op.Phase, op.Cause, op.Calls, op.CallOutcome = operation.Failed, operation.CauseRefused, 1, operation.OutcomeRefused
+	op.EndedAt = f.now
+	f.rec.Rollout, f.rec.Slots = p.Rollout, p.Slots
+	f.rec.Slots[0].Assigned = op.AssignedAfter(f.rec.Slots[0].Assigned)
+	f.rec.Operations = append(f.rec.Operations, op)
+	f.now = f.now.Add(time.Minute)
+	f.obs.At = f.now
+	wantExecutes(t, f.plan(), "UPDATE db-0")
+}
+
+// TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks: beside another one that is down it begins, since it takes
+// nothing away, and is not called off as soon as it is recorded.
+func TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks(t *testing.T) {
+	for _, kind := range []string{"none", "etcd"} {
+		f := newFixture(3, kind).want("C").rolling()
+		f.silent(2, f.now.Add(-time.Minute)).stopped(1)
+		f.rec.Slots[2].Assigned, f.obs.Slots[2].Instance.ComposeHash = revisionOf(f.spec, "B"), hashOf("B")
+		p := f.plan()
+		a := actionOf(t, p, "db-2")
+		if !a.Execute {
+			t.Fatalf("%s: held by %v", kind, a.Holds)
+		}
+		op, _ := p.Begin(a, 3, f.now)
+		f.rec.Rollout, f.rec.Slots, f.rec.Operations = p.Rollout, p.Slots, []operation.Operation{op}
+		if facts := f.facts(op); facts.Unwanted != "" || !facts.Safe {
+			t.Errorf("%s: unwanted %q, unsafe %q", kind, facts.Unwanted, facts.SafeReason)
+		}
+	}
+}

@@ -266,6 +266,20 @@ func TestR109_ARemovalThatBeganIsFinishedFirst(t *testing.T) {
 	}
 }
 
+// TestR48_OfThoseThatGoADeadVoterIsFirst: without one that is well the others are too few to decide that it goes.
+func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
+	for kind, want := range map[string]string{"consul": "DELETE db-1", "etcd": "DELETE db-1", "none": "DELETE db-3"} {
+		f := newFixture(4, kind).rolling().stopped(1)
+		f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-1", "db-2", "db-3"}
+		wantExecutes(t, f.plan(), want)
+		f.op(3, operation.Draining, func(op *operation.Operation) { op.Kind = operation.Delete })
+		wantExecutes(t, f.plan()) // what began is finished first
+	}
+	f := newFixture(4, "consul").rolling().stopped(1)
+	f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-2", "db-3"}
+	wantHeld(t, f.plan(), "db-1", HoldDeleteDisks)
+}
+
 func TestR41_CondemnedSlotsAreNeverUpdated(t *testing.T) {
 	f := newFixture(4, "none").want("B")
 	f.spec.Replicas = 3

@@ -234,8 +234,18 @@ func (w *world) again(m *member, op operation.Operation) candidate {
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
 	c := w.again(m, op)
-	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay()
+	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
 	return firstMessage(w.holdsAgain(c, &op))
+}
+
+// downByHalf: the part of the change that is there took m down, and it does not serve yet. The rest of it takes
+// nothing more away: m has its place in the budget, and the others may wait for it, for its vote say.
+func (w *world) downByHalf(m *member, op operation.Operation) bool {
+	if op.Kind != operation.Update || len(op.Applied) == 0 {
+		return false
+	}
+	ended := m.admitted() && m.seen.Admission.BootID == op.BootBefore // by the call
+	return ended || m.report != nil && !w.serves(m)
 }
 
 // overtaken is why op, which is recorded and no more, must not begin: another member went

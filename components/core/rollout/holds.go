@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -223,20 +224,24 @@ func (w *world) holdsOfOthers(c candidate, l look) []Hold {
 // nothing else keeps none of the others.
 func (w *world) firstCondemned() *member {
 	return w.found.condemned.of(func() *member {
-		for _, m := range w.condemned {
-			if m.open != nil && m.open.Kind != operation.Drain {
-				return m // what began goes on, also where a higher one is to go by now
-			}
-		}
+		var first *member
 		for _, m := range w.condemned {
 			switch {
+			case m.open != nil && m.open.Kind != operation.Drain:
+				return m // what began goes on, also where a higher one is to go by now
 			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
-				continue
+			case first == nil, w.deadVoter(m) && !w.deadVoter(first):
+				first = m
 			}
-			return m
 		}
-		return nil
+		return first
 	})
+}
+
+// deadVoter: m counts in its set, and its CVM does not run. It goes before those that are well (R48): without one
+// of them the others may be too few to decide that it goes.
+func (w *world) deadVoter(m *member) bool {
+	return w.view.voting && slices.Contains(w.view.voters, m.slot) && m.stopped()
 }
 
 // holdsOfMember are what the workload itself asks for.

@@ -190,7 +190,7 @@ func (w *world) brokenness(m *member) int {
 		return neverBooted // the platform's word, not silence: there is nothing to wait for
 	case i != nil && (i.BootError != "" || !i.Running()) || !m.admitted():
 		return neverBooted
-	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil:
+	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
 		return neverBooted
 	case m.report == nil:
 		if at := w.lostAt(m); !at.IsZero() && !w.now.Before(at) {

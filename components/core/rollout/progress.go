@@ -365,7 +365,7 @@ func failedIn(op *operation.Operation) operation.Phase {
 	return operation.Recorded
 }
 
-// progressSince is when the rollout last got ahead: an arrival, a resume, or the
+// progressSince is when the rollout last got ahead: an arrival, a resume, a refusal of the platform, or the
 // end of a hook that was waited for.
 func (w *world) progressSince() time.Time {
 	since := w.rollout.ProgressAt
@@ -373,6 +373,9 @@ func (w *world) progressSince() time.Time {
 		since = until // the spec's own pause is not the rollout's time
 	}
 	for _, m := range w.members {
+		if last := m.last(); last != nil && last.Cause == operation.CauseRefused && last.EndedAt.After(since) && !last.EndedAt.After(w.now) {
+			since = last.EndedAt // what the platform does not take is its time (R74), as often as it is asked
+		}
 		if m.open == nil || m.open.Kind == operation.Drain {
 			continue // an operator's drain is no step of the rollout
 		}

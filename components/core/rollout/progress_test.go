@@ -98,6 +98,40 @@ func TestR88_WaitingForAnOperatorDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
+// TestR74_R88_ARefusalDoesNotConsumeIt: the step that is tried again has the whole time, from when the platform
+// refused it last, also while it drains.
+func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {
+	const minute = time.Minute
+	for name, c := range map[string]struct {
+		cause operation.Cause
+		ago   time.Duration
+		again bool
+		want  operation.RolloutState
+	}{
+		"refused a minute ago":   {operation.CauseRefused, minute, false, operation.Running},
+		"and tried again":        {operation.CauseRefused, minute, true, operation.Running},
+		"refused long ago":       {operation.CauseRefused, 30 * minute, false, operation.FailedState},
+		"refused in the future":  {operation.CauseRefused, -minute, false, operation.FailedState},
+		"called off by its hook": {operation.CauseHook, minute, false, operation.FailedState},
+	} {
+		f := newFixture(3, "none").want("B").rolling()
+		phase := operation.Failed
+		if c.cause == operation.CauseHook {
+			phase = operation.Aborted
+		}
+		f.op(2, phase, func(op *operation.Operation) {
+			op.Cause, op.Reason, op.EndedAt = c.cause, "no", f.now.Add(-c.ago)
+		})
+		if c.again {
+			f.op(2, operation.Draining, nil)
+		}
+		f.rec.Rollout.ProgressAt = f.now.Add(-time.Hour)
+		if got := f.plan().Rollout; got.State != c.want {
+			t.Errorf("%s: %s: %s", name, got.State, got.Reason)
+		}
+	}
+}
+
 // What the platform does not have any more waits for a person, whoever is to go there.
 func TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -194,6 +194,16 @@ func (m *member) movedAway() bool {
 	return m.moved != nil || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
 }
 
+// beganMoved: the step of m began when that was so, and no Boot showed since. Its looks again find m as down as
+// the first one did, or it would be called off and begin for ever.
+func (m *member) beganMoved() bool {
+	op, a := m.open, m.seen.Admission
+	if op == nil || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.BootBefore {
+		return false
+	}
+	return m.moved != nil || op.From != "" && op.From != m.observed
+}
+
 // expected: an agent is to be heard of, since its Boot is admitted and nothing says that
 // it is down.
 func (m *member) expected() bool {

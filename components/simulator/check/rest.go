@@ -237,9 +237,20 @@ func (s *state) bereft(name string, e trace.Event) bool {
 	return len(voters) > 0 && len(left) < group.Quorum(len(voters))
 }
 
-// failedStuck reports that the verdict of r came by a deadline long after all went right.
+// asked is how often in a row the platform is asked for what it refuses, until a person decides.
+const asked = 6
+
+// failedStuck reports that the verdict of r came by a deadline long after all went right. What the platform refused
+// as often as it is asked was a person's from then on, and the deadline only says so once more.
 func (s *state) failedStuck(r *operation.Rollout) bool {
 	v := r.Verdict
+	if v != nil && v.Cause == operation.CauseProgress {
+		for _, n := range s.refusals[r.ID] {
+			if n >= asked {
+				return false
+			}
+		}
+	}
 	late := s.healed && s.failedFrom[r.ID] > s.healedAt+latest
 	return v == nil || late && (v.Cause == operation.CauseProgress || v.Cause == operation.CauseDeadline)
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
@@ -118,6 +119,14 @@ func stuckCases() cases {
 	}
 	const long = time.Hour
 	healed := func(s *group.Spec) { s.AutoHealing = &group.AutoHealing{Replace: group.ReplaceAsk} }
+	// refused is a rollout that failed by its deadline, after the platform refused n steps of pg-0.
+	refused := func(n int) *run {
+		r := two()
+		for i := range n {
+			r.op(fmt.Sprint("refused-", i), "pg-0", operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseRefused })
+		}
+		return waits(r.healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")
+	}
 	stopped := func(r *run) *run {
 		return waits(r.stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Stopped = true })
 	}
@@ -128,6 +137,7 @@ func stuckCases() cases {
 			{"a hold that ends by itself does not", waits(two().healed().rollout("r", operation.Running, nil), long, "busy", "max_unavailable")},
 			{"the watchdog ended what hung", waits(two().healed().rollout("r", operation.Running, nil).after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")},
 			{"a step was not done in time when all went right", waits(two().healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseDeadline)), long, "rollout_failed")},
+			{"the platform refused it, and not as often as it is asked", refused(asked - 1)},
 			{"it says something new each time", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), time.Minute)},
 			{"what an operator froze is thawed", waits(frozen().operator("control/freeze/pg").removed(), long)},
 			{"its set is founded, and a hold says that it changes", waits(two().spec("etcd", 1).healed(), long, "set_changing")},
@@ -156,6 +166,7 @@ func stuckCases() cases {
 			{"a CVM was stopped, and nothing heals it", stopped(two())},
 			{"its set was never founded, and is to have fewer members", waits(start().spec("etcd", 3).binds("pg-0").binds("pg-1").spec("etcd", 2).healed(), long, "set_changing")},
 			{"its hooks failed", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), long)},
+			{"the platform refused it as often as it is asked", refused(asked)},
 			{"an operator has it frozen", waits(frozen(), long)},
 			{"no majority serves", waits(two().listed("pg-0", "pg-1").stops("pg-1").healed(), long, "quorum")},
 		},

@@ -41,6 +41,8 @@ type state struct {
 	// rollouts are the records that there are, by id; failedFrom is since when one has its verdict.
 	rollouts   map[string]*operation.Rollout
 	failedFrom map[string]time.Duration
+	// refusals counts, by rollout and Slot, the steps in a row that the platform refused.
+	refusals map[string]map[string]int
 	// givenUp are the disks that operators gave up, by group, oldest first; endings what they want
 	// with the CVMs of a group that is to go; asked what they asked for, by id, also after it was
 	// taken away. left are the CVMs whose members left with their disks given up.
@@ -116,7 +118,7 @@ func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
 		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{},
 		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
-		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{},
+		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, refusals: map[string]map[string]int{},
 	}
 	for i, e := range t {
 		s.now, s.index = e.At, i
@@ -239,6 +241,18 @@ func ifKept[T any](e trace.Event, record *T) *T {
 	return record
 }
 
+// countRefusals takes the end of op into them.
+func (s *state) countRefusals(op *operation.Operation) {
+	of := s.refusals[op.Rollout]
+	if of == nil {
+		of = map[string]int{}
+		s.refusals[op.Rollout] = of
+	}
+	if of[op.Slot]++; op.Phase != operation.Failed || op.Cause != operation.CauseRefused {
+		of[op.Slot] = 0
+	}
+}
+
 func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	m := s.memberOf(op.Group, op.Slot)
 	before := s.operations[op.ID]
@@ -250,6 +264,9 @@ func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	}
 	if op.Phase == operation.Failed && (before == nil || before.Phase != operation.Failed) {
 		s.failedAt[op.ID] = s.index
+	}
+	if op.Phase.Ended() && (before == nil || !before.Phase.Ended()) {
+		s.countRefusals(op)
 	}
 	if before == nil && op.Calls > 0 || before != nil && before.Calls != op.Calls {
 		s.caller[op.ID] = e.By

@@ -118,7 +118,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	if err != nil || changed {
 		return changed, err
 	}
-	facts.TakenOver(op.Value, o.tookAt(), o.cfg.Now(), o.cfg.Timing.MaxCallTimeout)
+	facts.TakenOver(op.Value, o.tookAt(now), now, o.cfg.Timing.MaxCallTimeout)
 
 	next, effects := operation.Advance(op.Value, facts, now)
 	next = clip.Operation(next)
@@ -237,9 +237,14 @@ func (o *Operator) transition(old, next operation.Operation) {
 	}
 }
 
-func (o *Operator) tookAt() time.Time {
+// tookAt is when the Lease was taken, but not in the future: what was noted before the clock was set back is as
+// good as now, or every call would wait until the clock is there again.
+func (o *Operator) tookAt(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.took.After(now) {
+		o.took = now
+	}
 	return o.took
 }
 

@@ -1,0 +1,53 @@
+package rollout
+
+import (
+	"testing"
+
+	"cadre.dev/core/operation"
+)
+
+// TestR21_HalfOfAChangeWaitsForNobody: the part that is there took the member down, and of two voters the other
+// one waits for it to come up. The rest takes nothing more away; one that serves between two parts is spared like
+// any other.
+func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
+	half := func() (*fixture, *operation.Operation) {
+		f := newFixture(2, "etcd").want("B").rolling()
+		f.op(0, operation.Drained, func(op *operation.Operation) {
+			op.To, op.Applied, op.Part, op.BootBefore = revisionOf(f.spec, "B"), []operation.Part{operation.PartOSImage}, operation.PartOSImage, "boot-db-0"
+			op.Calls, op.CallOutcome = 1, operation.OutcomeDone
+		})
+		f.obs.Slots[0].Report = nil
+		r := f.obs.Slots[1].Report
+		r.MemberReady, r.Leader, r.Health = false, "", Unhealthy
+		return f, &f.rec.Operations[0]
+	}
+	for name, c := range map[string]struct {
+		edit func(f *fixture, op *operation.Operation)
+		safe bool
+	}{
+		"it is down": {func(*fixture, *operation.Operation) {}, true},
+		"and said it served": {func(f *fixture, _ *operation.Operation) {
+			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
+		}, true},
+		"a new Boot is not well": {func(f *fixture, _ *operation.Operation) {
+			f.obs.Slots[0].Admission.BootID = "boot-2"
+			r := healthyReport("db-0", f.now, "etcd", f.spec.Members())
+			r.BootID, r.MemberReady, r.Health = "boot-2", false, Unhealthy
+			f.obs.Slots[0].Report = r
+		}, true},
+		"a new Boot serves": {func(f *fixture, _ *operation.Operation) {
+			f.obs.Slots[0].Admission.BootID = "boot-2"
+			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
+			f.obs.Slots[0].Report.BootID = "boot-2"
+		}, false},
+		"nobody hears the new Boot": {func(f *fixture, _ *operation.Operation) { f.obs.Slots[0].Admission.BootID = "boot-2" }, false},
+		"no part had its effect":    {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, false},
+		"nobody looked":             {func(f *fixture, _ *operation.Operation) { f.blind("no answer") }, false},
+	} {
+		f, op := half()
+		c.edit(f, op)
+		if facts := f.facts(*op); facts.Safe != c.safe {
+			t.Errorf("%s: safe %t: %s", name, facts.Safe, facts.SafeReason)
+		}
+	}
+}
