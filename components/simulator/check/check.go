@@ -94,6 +94,7 @@ func ofControl() []Checker {
 func ofRest() []Checker {
 	return []Checker{
 		{"I25", "at rest the platform has exactly the CVMs that the Slots' records bind, or the group's status gives a reason", each(strays)},
+		{"gone", "a group that was deleted with its disks leaves nothing: when its spec goes it has no CVM, no record of a Slot and no open Operation, and none comes before it is made anew", gone},
 		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
 		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
 		{"content", "a CVM is told to run the text of the Revision that its step leads to, and at rest runs that of the one it is admitted at, with its size and its image", each(content)},

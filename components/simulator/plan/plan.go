@@ -248,6 +248,7 @@ func Draw(seed uint64) Plan {
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
+	drawPersons(Source(seed, "persons", 0), &p)
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
 	if slices.ContainsFunc(p.Groups, func(g Group) bool { return g.Deadline > 0 }) {

@@ -109,10 +109,12 @@ func (f Fault) ofMember() bool {
 }
 
 func (f Fault) ofAll() bool {
-	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse, Hide}, f.Kind)
+	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse, Hide, Resolve}, f.Kind)
 }
 
-func (f Fault) ofGroup() bool { return f.Kind == FreezeGroup || f.Kind == Pause }
+func (f Fault) ofGroup() bool {
+	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo}, f.Kind)
+}
 
 func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }
 

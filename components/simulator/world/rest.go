@@ -152,19 +152,21 @@ func (w *World) group(name string) plan.Group {
 // Operate makes the plan's moves, then waits until all went right again and the cluster rests,
 // or has had its time for that, and ends the trace.
 func (w *World) Operate(ctx context.Context) error {
-	last := map[string]group.Spec{}
 	for _, m := range w.plan.Moves {
 		if !pause(ctx, m.At-time.Since(w.began)) {
 			return ctx.Err()
 		}
 		w.say(trace.Faulted, "operator", strings.TrimSpace(fmt.Sprintf("asks for %s of %s, %d replicas %s", m.Release, m.Group, m.Replicas, m.Checks)))
-		before := last[m.Group].Members()
-		last[m.Group] = w.spec(m)
-		if err := w.Apply(ctx, last[m.Group]); err != nil {
+		spec := w.spec(m)
+		before, now := w.wants(spec)
+		if !now {
+			continue // when the group is made anew, or never
+		}
+		if err := w.Apply(ctx, spec); err != nil {
 			return err
 		}
 		if m.GiveUp {
-			if err := w.giveUp(ctx, last[m.Group], before); err != nil {
+			if err := w.giveUp(ctx, spec, before.Members()); err != nil {
 				return err
 			}
 		}
@@ -176,14 +178,14 @@ func (w *World) Operate(ctx context.Context) error {
 	for end := time.Now().Add(w.plan.Rest); time.Now().Before(end); {
 		// Without a step nobody says anything new.
 		if steps := w.stepsMade(); steps != seen {
-			now, err := w.resting(ctx, last)
+			now, err := w.resting(ctx)
 			if err != nil {
 				return err
 			}
 			seen, at = steps, now.after(at)
 		}
 		// What names one reason for so long waits for somebody.
-		if len(at) == len(last) && (at.all() || at.stands(w.plan.Still)) || !pause(ctx, restEvery) {
+		if w.allSay(at) && (at.all() || at.stands(w.plan.Still)) || !pause(ctx, restEvery) {
 			break
 		}
 	}
@@ -194,7 +196,7 @@ func (w *World) Operate(ctx context.Context) error {
 func (w *World) stepsMade() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.steps
+	return w.steps + w.persons.acts
 }
 
 // rest is what the groups say of themselves, by name; one that says nothing has no entry.
@@ -241,9 +243,9 @@ func (r rest) stands(d time.Duration) bool {
 }
 
 // resting is what all groups say now.
-func (w *World) resting(ctx context.Context, last map[string]group.Spec) (rest, error) {
+func (w *World) resting(ctx context.Context) (rest, error) {
 	out := rest{}
-	for name, spec := range last {
+	for name, spec := range w.wanted() {
 		one, says, err := w.reason(ctx, spec)
 		if err != nil {
 			return nil, err
@@ -263,7 +265,7 @@ func (w *World) reason(ctx context.Context, s group.Spec) (one said, says bool, 
 	}
 	one = said{rollout: st.Rollout, since: time.Now()}
 	target := s.Revision()
-	arrived := st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas
+	arrived := !w.ends(s.Name) && st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas
 	for _, c := range st.Conditions {
 		if c.Type == rollout.ConditionOrphans && c.Status {
 			one.reason, one.holds = c.Message, []string{c.Type}
