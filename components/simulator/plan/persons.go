@@ -23,8 +23,12 @@ const (
 	Resolve FaultKind = "resolve"
 )
 
+// AgentCrashAt has the process of a member's agent die at one of the next points of its own work, in the same
+// Boot; it starts again at once.
+const AgentCrashAt FaultKind = "agent-crash-at"
+
 // persons are what persons may do about a group.
-var persons = []FaultKind{Delete, Remake, Spare, Retry, Undo, Resolve}
+var persons = []FaultKind{Delete, Remake, Spare, Retry, Undo, Resolve, AgentCrashAt}
 
 // drawPersons has a group of every sixth seed deleted, mostly to be made anew; the rollout of one of every
 // fourth retried where it fails, of one of every fourth undone; and calls of every fifth resolved.
@@ -44,6 +48,9 @@ func drawPersons(r *rand.Rand, p *Plan) {
 	}
 	if r.IntN(5) == 0 {
 		p.Faults = append(p.Faults, Fault{Kind: Resolve, For: Horizon, Target: All})
+	}
+	for n := r.IntN(4); n > 1; n-- {
+		p.Faults = append(p.Faults, Fault{Kind: AgentCrashAt, At: 10*time.Second + upTo(r, Horizon-time.Minute), Target: p.anyMember(r)})
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 }

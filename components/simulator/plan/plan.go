@@ -52,6 +52,10 @@ type Group struct {
 	Surge int
 	// Percent is how many of its members, of a hundred, may be away; 0: one may.
 	Percent int
+	// MinReady is how long a member is well before it counts; 0: 2 s.
+	MinReady time.Duration
+	// Launch is what comes of a hook after a launch that fails or takes too long: Unhooked, or as Hook.
+	Launch string
 	// Deadline is how long a step has until its member is available; 0: as long as specs give it that
 	// say nothing.
 	Deadline time.Duration
@@ -90,6 +94,10 @@ type Move struct {
 	// by its name, and one at what the group ran first.
 	Partition    int
 	Exclude, Pin string
+	// Preserve has the spec preserve the disk of a Slot, or of Everybody, until the next Move.
+	Preserve string
+	// Opportunistic: until the next Move members take what it asks for when something else touches them.
+	Opportunistic bool
 }
 
 // Values of Move.Release that no member is well with.
@@ -245,6 +253,7 @@ func Draw(seed uint64) Plan {
 	drawBad(Source(seed, "bad", 0), &p)
 	drawShapes(Source(seed, "shapes", 0), p.Moves)
 	drawKept(Source(seed, "kept", 0), &p)
+	drawSpecs(Source(seed, "specs", 0), &p)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)

@@ -32,6 +32,12 @@ func (p Plan) String() string {
 		if g.Deadline > 0 {
 			fmt.Fprintf(&b, " deadline %s", g.Deadline)
 		}
+		if g.MinReady > 0 {
+			fmt.Fprintf(&b, " min-ready %s", g.MinReady)
+		}
+		if g.Launch != Unhooked {
+			b.WriteString(" launch " + g.Launch)
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -49,6 +55,9 @@ func (p Plan) String() string {
 		}
 		if m.Partition > 0 {
 			fmt.Fprintf(&b, " partition %d", m.Partition)
+		}
+		if m.Opportunistic {
+			b.WriteString(" opportunistic")
 		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
@@ -77,7 +86,7 @@ func (p Plan) String() string {
 
 // words are what a move says with a word and a text, in order.
 func (m *Move) words() []worded {
-	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}}
+	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}, {"preserve", &m.Preserve}}
 }
 
 type worded struct {
@@ -175,6 +184,12 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("deadline") {
 			p.Groups[len(p.Groups)-1].Deadline = f.time()
 		}
+		if f.next("min-ready") {
+			p.Groups[len(p.Groups)-1].MinReady = f.time()
+		}
+		if f.next("launch") {
+			p.Groups[len(p.Groups)-1].Launch = f.oneOf(hooks)
+		}
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -194,6 +209,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("partition") {
 			m.Partition = int(f.number())
 		}
+		m.Opportunistic = f.next("opportunistic")
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
 		}

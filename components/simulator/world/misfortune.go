@@ -38,6 +38,9 @@ func (w *World) heal() {
 	for _, p := range w.coordinators {
 		p.off, p.armed = 0, false
 	}
+	for _, one := range w.cloud.AllLocked() {
+		one.Guest.armed = 0
+	}
 	w.noteLocked(trace.Event{Kind: trace.Healed, By: "fault"})
 }
 
@@ -70,6 +73,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.hang(ctx, f)
 	case plan.AgentCrash:
 		w.crashAgent(ctx, f)
+	case plan.AgentCrashAt:
+		w.armAgent(f)
 	case plan.Split:
 		w.ail(ctx, f, w.third()...)
 	case plan.Freeze:

@@ -25,8 +25,8 @@ const restAfter = 20 * time.Second
 
 // spec is what the operator asks for with a move.
 func (w *World) spec(m plan.Move) group.Spec {
-	ready := 2
 	g := w.group(m.Group)
+	ready := int(cmp.Or(g.MinReady, 2*time.Second) / time.Second)
 	s := group.Spec{
 		Name: m.Group, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
 		Template: group.Template{
@@ -63,6 +63,15 @@ func (w *World) spec(m plan.Move) group.Spec {
 			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Hook)),
 		}}
 	}
+	if g.Launch != plan.Unhooked {
+		s.LifecycleHooks = append(s.LifecycleHooks, group.LifecycleHook{
+			Name: launch, Transition: group.PostLaunch, Exec: &group.ExecAction{Service: m.Group, Command: launch},
+			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Launch)),
+		})
+	}
+	if m.Opportunistic {
+		s.UpdatePolicy.Type = group.Opportunistic
+	}
 	s.HealthChecks = healthChecks(m)
 	s.Normalize()
 	return s
@@ -71,6 +80,12 @@ func (w *World) spec(m plan.Move) group.Spec {
 // keepBack says which members no rollout moves, or not to what it is about.
 func (w *World) keepBack(s *group.Spec, m plan.Move) {
 	s.UpdatePolicy.Partition = m.Partition
+	preserved := group.PreservedState{Disk: "data"}
+	if m.Preserve == plan.Everybody {
+		s.PreservedState = preserved
+	} else if _, ordinal, err := group.ParseSlot(m.Preserve); err == nil {
+		s.Instances = []group.InstanceSettings{{Ordinal: ordinal, PreservedState: preserved}}
+	}
 	if slot := cmp.Or(m.Exclude, m.Pin); slot != "" {
 		_, ordinal, _ := group.ParseSlot(slot) // what it cannot read is about the first
 		own := group.InstanceSettings{Ordinal: ordinal, ExcludeFromRollout: m.Exclude != ""}
@@ -78,12 +93,18 @@ func (w *World) keepBack(s *group.Spec, m plan.Move) {
 			first := w.plan.Moves[slices.IndexFunc(w.plan.Moves, func(one plan.Move) bool { return one.Group == m.Group })]
 			own.PinnedRevision = w.spec(first).Revision()
 		}
-		s.Instances = []group.InstanceSettings{own}
+		if len(s.Instances) > 0 && s.Instances[0].Ordinal == ordinal {
+			own.PreservedState, s.Instances = preserved, nil
+		}
+		s.Instances = append(s.Instances, own)
 	}
 }
 
-// deep is the name of a check, and of its command.
-const deep = "deep"
+// deep is the name of a check, and of its command; launch those of a hook.
+const (
+	deep   = "deep"
+	launch = "launch"
+)
 
 // healthChecks of a move.
 func healthChecks(m plan.Move) []group.HealthCheck {
@@ -114,6 +135,9 @@ func compose(g plan.Group, release string) string {
 	commands := "ready: [ready], deep: [deep]"
 	if g.Hook != plan.Unhooked {
 		commands += ", drain: [drain]"
+	}
+	if g.Launch != plan.Unhooked {
+		commands += ", launch: [launch]"
 	}
 	return text + `    command: [/run/mesh/exec, --, serve]
     volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec"]
