@@ -80,6 +80,7 @@ func ofAdmission() []Checker {
 		{"I5", "a CVM is told to run only what its Slot's policy allows at that moment, and what a step leads to stays allowed until it ends", each(gateFirst)},
 		{"I8", "no Operation leads to a Revision below the Slot's floor", each(floor)},
 		{"I9", "a Boot is admitted only of the bound instance, at a Revision that the policy in force allows", each(admission)},
+		{"approved", "in a group whose spec asks for approvals no Operation comes to its call for a Revision that nobody approved, and no Boot of it is let in", each(approved)},
 		{"I10", "at most one Boot serves as a Slot, and who takes it over has a greater generation", each(oneHolder)},
 	}
 }

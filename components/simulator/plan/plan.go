@@ -56,6 +56,8 @@ type Group struct {
 	MinReady time.Duration
 	// Launch is what comes of a hook after a launch that fails or takes too long: Unhooked, or as Hook.
 	Launch string
+	// Approval is how long a person takes to approve what its spec asks for; 0: it needs none.
+	Approval time.Duration
 	// Deadline is how long a step has until its member is available; 0: as long as specs give it that
 	// say nothing.
 	Deadline time.Duration

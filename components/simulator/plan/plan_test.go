@@ -76,6 +76,9 @@ func size(p Plan) (n int) {
 		if g.MinReady > 0 {
 			n++
 		}
+		if g.Approval > 0 {
+			n++
+		}
 		if g.Launch != Unhooked {
 			n++
 		}

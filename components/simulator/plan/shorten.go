@@ -92,6 +92,9 @@ func Shorter(p Plan) []Plan {
 		if g.MinReady > 0 {
 			with(func(q *Plan) { q.Groups[i].MinReady = 0 })
 		}
+		if g.Approval > 0 {
+			with(func(q *Plan) { q.Groups[i].Approval = 0 })
+		}
 		if g.Launch != Unhooked {
 			with(func(q *Plan) { q.Groups[i].Launch = Unhooked })
 		}

@@ -8,8 +8,8 @@ import (
 // Everybody is the value of Move.Preserve that means the disks of all members.
 const Everybody = "all"
 
-// drawSpecs has every fourth group wait long until a member counts (min_ready), and every sixth run a hook
-// after a launch; and the operator of every sixth seed preserve disks with one change, and of every eighth
+// drawSpecs has every fourth group wait long until a member counts (min_ready), every sixth run a hook
+// after a launch, and every sixth ask for approvals; and the operator of every sixth seed preserve disks with one change, and of every eighth
 // have one taken when something else touches a member. The next change lets go of both.
 func drawSpecs(r *rand.Rand, p *Plan) {
 	for i, g := range p.Groups {
@@ -18,6 +18,9 @@ func drawSpecs(r *rand.Rand, p *Plan) {
 		}
 		if r.IntN(6) == 0 {
 			p.Groups[i].Launch = hooks[r.IntN(len(hooks))]
+		}
+		if r.IntN(6) == 0 && g.Deadline == 0 {
+			p.Groups[i].Approval = (time.Second + upTo(r, 90*time.Second)).Round(time.Second)
 		}
 	}
 	preserves, idles := r.IntN(6) == 0, r.IntN(8) == 0

@@ -38,6 +38,9 @@ func (p Plan) String() string {
 		if g.Launch != Unhooked {
 			b.WriteString(" launch " + g.Launch)
 		}
+		if g.Approval > 0 {
+			fmt.Fprintf(&b, " approval %s", g.Approval)
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -189,6 +192,9 @@ func (p *Plan) take(word string, values []string) (err error) {
 		}
 		if f.next("launch") {
 			p.Groups[len(p.Groups)-1].Launch = f.oneOf(hooks)
+		}
+		if f.next("approval") {
+			p.Groups[len(p.Groups)-1].Approval = f.time()
 		}
 	case "heal":
 		p.HealAt = f.time()

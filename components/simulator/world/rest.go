@@ -72,6 +72,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	if m.Opportunistic {
 		s.UpdatePolicy.Type = group.Opportunistic
 	}
+	s.UpdatePolicy.RequireApproval = g.Approval > 0
 	s.HealthChecks = healthChecks(m)
 	s.Normalize()
 	return s

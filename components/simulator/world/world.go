@@ -244,5 +244,10 @@ func (w *World) Run(ctx context.Context) {
 		all.Go(func() { w.keep(ctx, plan.Coordinator(n)) })
 	}
 	all.Go(func() { w.misfortunes(ctx) })
+	for _, g := range w.plan.Groups {
+		if g.Approval > 0 {
+			all.Go(func() { w.approves(ctx, g) })
+		}
+	}
 	all.Wait()
 }
