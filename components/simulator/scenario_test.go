@@ -12,7 +12,7 @@ import (
 )
 
 // TestScenarios runs what seeds found once: each is a plan, with a line "# ends:" that says what
-// the groups name at the end for why they do not rest, or nothing.
+// the groups name at the end for why they do not rest, or nothing. Of some more is asked: see shows.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.plan")
 	if err != nil || len(files) == 0 {
@@ -31,6 +31,9 @@ func TestScenarios(t *testing.T) {
 			out, broken := simulator.Judge(t, p)
 			if len(broken) > 0 {
 				t.Errorf("%s", simulator.Explain(p, out, broken))
+			}
+			if is := shows[strings.TrimSuffix(filepath.Base(file), ".plan")]; is != nil && !is(out) {
+				t.Errorf("what it is there to show does not happen:\n%s", out)
 			}
 			got := strings.Join(slices.Sorted(maps.Values(out[len(out)-1].Resting)), "")
 			if want := strings.TrimSpace(ends); !said || (want == "") != (got == "") || !strings.Contains(got, want) {

@@ -108,6 +108,11 @@ func (r *run) mutes(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Muted, By: "fault", Group: "pg", Slot: slot})
 }
 
+// lost: the platform lost the Slot's CVM.
+func (r *run) lost(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Lost, By: "fault", Group: "pg", Slot: slot})
+}
+
 func (r *run) leads(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Led, By: slot, Group: "pg", Slot: slot})
 }
@@ -226,6 +231,13 @@ func (r *run) deletes(keep bool) *run {
 func (r *run) asks(id string, kind store.RequestKind, slot string) *run {
 	return r.operator("control/queue/" + id).then(func(e *trace.Event) {
 		e.Group, e.Slot, e.Asked = "pg", slot, &store.QueueRequest{ID: id, Kind: kind, Group: "pg", Slot: slot, DeleteDisk: true}
+	})
+}
+
+// resolves says how an Operation ended.
+func (r *run) resolves(id, op string) *run {
+	return r.operator("control/queue/" + id).then(func(e *trace.Event) {
+		e.Group, e.Asked = "pg", &store.QueueRequest{ID: id, Kind: store.RequestResolve, Operation: op, As: store.ResolvedFailed}
 	})
 }
 

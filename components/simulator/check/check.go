@@ -65,6 +65,9 @@ func ofAvailability() []Checker {
 		{"I6-pause", "while an operator has a group paused, nothing begins to take a member of it away but what heals it or is asked for by name", each(paused)},
 		{"R139", "what an operator protects is not taken away, and what an operator drains by nothing but that", each(marks)},
 		{"drained", "a step acts on a member that it drains only once the member's agent has drained it, its hooks and its hand-over included, or its time for that is over", drainedFirst},
+		{"min-ready", "nobody counts before it has served for min_ready: a step is done only then, and a member that is just back is away for whoever takes another one", counted},
+		{"opportunistic", "where updates are OPPORTUNISTIC no rollout takes a member away that is well", each(opportunistic)},
+		{"launched", "a step that brings a member up is done only once the Boot's hooks after its launch ended", launched},
 		{"refresh-found", "discovery leads to a member that serves all the while that it is refreshed", each(found)},
 		{"refresh-judged", "a refresh is done only when the agent says that it goes by the new checks, and that each has its verdict", each(judged)},
 		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
@@ -77,6 +80,7 @@ func ofAdmission() []Checker {
 		{"I5", "a CVM is told to run only what its Slot's policy allows at that moment, and what a step leads to stays allowed until it ends", each(gateFirst)},
 		{"I8", "no Operation leads to a Revision below the Slot's floor", each(floor)},
 		{"I9", "a Boot is admitted only of the bound instance, at a Revision that the policy in force allows", each(admission)},
+		{"approved", "in a group whose spec asks for approvals no Operation comes to its call for a Revision that nobody approved, and no Boot of it is let in", each(approved)},
 		{"I10", "at most one Boot serves as a Slot, and who takes it over has a greater generation", each(oneHolder)},
 	}
 }
@@ -94,6 +98,7 @@ func ofControl() []Checker {
 func ofRest() []Checker {
 	return []Checker{
 		{"I25", "at rest the platform has exactly the CVMs that the Slots' records bind, or the group's status gives a reason", each(strays)},
+		{"gone", "a group that was deleted with its disks leaves nothing: when its spec goes it has no CVM, no record of a Slot and no open Operation, and none comes before it is made anew", gone},
 		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
 		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
 		{"content", "a CVM is told to run the text of the Revision that its step leads to, and at rest runs that of the one it is admitted at, with its size and its image", each(content)},

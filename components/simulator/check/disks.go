@@ -44,6 +44,9 @@ func disks(s *state, e trace.Event) []string {
 func (s *state) healsByReplacing(op *operation.Operation) bool {
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	for _, sp := range s.specsOf(op.Group) {
+		if sp == nil {
+			continue // it was none then
+		}
 		h := sp.AutoHealing
 		if err == nil && op.Actor == operation.ActorHealing && h != nil && h.Replace == group.ReplaceAuto && sp.PreservedDisk(ordinal) == "" {
 			return true
@@ -67,7 +70,7 @@ func (s *state) askedFor(op *operation.Operation) bool {
 // keepsDisk is why the disk of the Slot that op deletes is to be kept; "" where it is not. Of one
 // that was told to leave its set, and left, that was judged then.
 func (s *state) keepsDisk(op *operation.Operation) string {
-	if ends := s.endings[op.Group]; ends != nil && !ends.KeepCVMs {
+	if ends := s.endings[op.Group]; s.ending(op.Group) && ends != nil && !ends.KeepCVMs {
 		return ""
 	}
 	sp := s.spec(op.Group)

@@ -90,6 +90,7 @@ func (p pending) unheard() bool { return p.crashed || p.unknown }
 func fencedCalls(t trace.Trace) []Violation {
 	var f findings
 	under := map[string][]pending{} // by Slot
+	of := map[string]string{}       // Slots by Operation
 	there := map[string]bool{}      // by Slot: a CVM has its name, so that no creation takes effect
 	set := -noticesWithin
 	for i, e := range t {
@@ -129,6 +130,13 @@ func fencedCalls(t trace.Trace) []Violation {
 				under[slot][n].effected = p.effected || taken || p.call.ID == e.Call.ID
 			}
 		case trace.Committed:
+			if op := e.Operation; op != nil {
+				of[op.ID] = op.Slot
+			}
+			if q := e.Asked; q != nil && !e.Deleted && q.Kind == store.RequestResolve {
+				// A person says how it ended, who knows that.
+				under[of[q.Operation]] = slices.DeleteFunc(under[of[q.Operation]], pending.unheard)
+			}
 			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.CallOutcome != "") {
 				for n, p := range under[op.Slot] {
 					under[op.Slot][n].seen = p.seen || p.unheard() && p.effected

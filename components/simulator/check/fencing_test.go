@@ -63,6 +63,8 @@ func fencedCases() cases {
 			{"an unknown call took effect, and nobody looked", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").effected(1).answered(1, trace.Unknown).called(update, "pg-0")},
 			{"the caller crashed, and nobody waits for what may come of its call", start().called(update, "pg-0").crashed("coordinator-0").after(time.Minute).lead("coordinator-1", 2).called(update, "pg-0")},
 			{"another CVM was lost", start().called(update, "pg-0").answered(1, trace.Unknown).add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(update, "pg-0")},
+			{"a person told how another one ended", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).phases("b", "pg-1", operation.Acting).
+				resolves("q", "b").called(update, "pg-0")},
 			{"another one crashed", start().called(update, "pg-0").crashed("coordinator-1").after(time.Hour).called(update, "pg-0")},
 		},
 		good: []named{
@@ -78,6 +80,7 @@ func fencedCases() cases {
 			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(3*time.Minute).lead("coordinator-1", 2).called(update, "pg-0")},
 			{"the caller crashed after its call took effect, which its successor saw", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).
 				phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
+			{"a person told how it ended", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).resolves("q", "a").called(update, "pg-0")},
 			{"two Slots", start().called(update, "pg-0").called(update, "pg-1")},
 		},
 	}

@@ -110,7 +110,7 @@ var persons = []string{
 	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnadopted,
 	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldSharedCause, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
 	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderAsks,
-	rollout.HoldTransferBudget, rollout.ConditionOrphans,
+	rollout.HoldTransferBudget, rollout.HoldOpportunistic, rollout.ConditionOrphans,
 }
 
 // latest is how long after all went right a step may still fail by what went wrong before.

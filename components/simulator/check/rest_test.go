@@ -227,10 +227,10 @@ func paceCases() []cases {
 
 // story is a member's update with all that belongs to it, seen by every Checker.
 func story() *run {
-	target := specOf("patroni", 3).Revision()
+	target := specOf("patroni", 3, minReady(2)).Revision()
 	to := func(op *opRecord) { op.To, op.From = target, "old" }
 	hash := func(e *trace.Event) { e.Call.Hash = "hash-of-" + target }
-	r := start().spec("patroni", 3)
+	r := start().spec("patroni", 3, minReady(2))
 	for i := range 3 {
 		slot := group.SlotName("pg", i)
 		r.binds(slot).allowed(slot, "old", target).admitted(slot, "boot-1-of-"+slot, "old", 1).serves(slot)

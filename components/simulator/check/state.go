@@ -48,8 +48,10 @@ type state struct {
 	// taken away. left are the CVMs whose members left with their disks given up.
 	givenUp map[string][]givenUp
 	endings map[string]*store.DeleteGroup
-	asked   map[string]*store.QueueRequest
-	left    map[string]bool
+	// spared are since when groups are not to go any more that were to.
+	spared map[string]time.Duration
+	asked  map[string]*store.QueueRequest
+	left   map[string]bool
 	// healed: all goes right, since healedAt.
 	healed   bool
 	healedAt time.Duration
@@ -117,7 +119,7 @@ func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
 		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{},
-		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
+		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, spared: map[string]time.Duration{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
 		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, refusals: map[string]map[string]int{},
 	}
 	for i, e := range t {
@@ -190,6 +192,9 @@ func (s *state) record(e trace.Event) {
 	case e.Spec != nil:
 		g := s.group(e.Spec.Name)
 		g.specs = append(g.specs, dated{s.now, ifKept(e, e.Spec)})
+		if e.Deleted {
+			*g = groupState{specs: g.specs} // with the disks of its members
+		}
 	case e.Operation != nil:
 		s.recordOperation(e, e.Operation)
 	case e.Rollout != nil:
@@ -207,7 +212,11 @@ func (s *state) record(e trace.Event) {
 		}
 		s.givenUp[e.Group] = all
 	case e.Ending != nil:
-		s.endings[e.Group] = ifKept(e, e.Ending)
+		if e.Deleted {
+			s.spared[e.Group] = s.now
+		} else {
+			s.endings[e.Group] = e.Ending
+		}
 	case e.Asked != nil:
 		s.asked[e.Asked.ID] = e.Asked
 	case e.Policy != nil:
@@ -469,8 +478,11 @@ func (s *state) condemned(groupName, slot string) bool {
 	return slices.ContainsFunc(specs, func(sp *group.Spec) bool { return sp == nil || !slices.Contains(sp.Members(), slot) })
 }
 
-// ending: an operator asked for the deletion of the group.
-func (s *state) ending(groupName string) bool { return s.switched("control/delete/" + groupName) }
+// ending: an operator asked for the deletion of the group, or took that back a moment ago.
+func (s *state) ending(groupName string) bool {
+	spared, was := s.spared[groupName]
+	return s.switched("control/delete/"+groupName) || was && s.now-spared <= EvidenceAge
+}
 
 // switched reports that an operator's switch is set; knownSince is since when, where everybody
 // may know of it.

@@ -52,6 +52,12 @@ type Group struct {
 	Surge int
 	// Percent is how many of its members, of a hundred, may be away; 0: one may.
 	Percent int
+	// MinReady is how long a member is well before it counts; 0: 2 s.
+	MinReady time.Duration
+	// Launch is what comes of a hook after a launch that fails or takes too long: Unhooked, or as Hook.
+	Launch string
+	// Approval is how long a person takes to approve what its spec asks for; 0: it needs none.
+	Approval time.Duration
 	// Deadline is how long a step has until its member is available; 0: as long as specs give it that
 	// say nothing.
 	Deadline time.Duration
@@ -90,6 +96,10 @@ type Move struct {
 	// by its name, and one at what the group ran first.
 	Partition    int
 	Exclude, Pin string
+	// Preserve has the spec preserve the disk of a Slot, or of Everybody, until the next Move.
+	Preserve string
+	// Opportunistic: until the next Move members take what it asks for when something else touches them.
+	Opportunistic bool
 }
 
 // Values of Move.Release that no member is well with.
@@ -245,9 +255,11 @@ func Draw(seed uint64) Plan {
 	drawBad(Source(seed, "bad", 0), &p)
 	drawShapes(Source(seed, "shapes", 0), p.Moves)
 	drawKept(Source(seed, "kept", 0), &p)
+	drawSpecs(Source(seed, "specs", 0), &p)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
+	drawPersons(Source(seed, "persons", 0), &p)
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
 	if slices.ContainsFunc(p.Groups, func(g Group) bool { return g.Deadline > 0 }) {

@@ -73,6 +73,15 @@ func size(p Plan) (n int) {
 		if g.Deadline > 0 {
 			n++
 		}
+		if g.MinReady > 0 {
+			n++
+		}
+		if g.Approval > 0 {
+			n++
+		}
+		if g.Launch != Unhooked {
+			n++
+		}
 	}
 	for _, m := range p.Moves {
 		n += len(m.Without)
@@ -85,6 +94,9 @@ func size(p Plan) (n int) {
 			}
 		}
 		if m.Partition > 0 {
+			n++
+		}
+		if m.Opportunistic {
 			n++
 		}
 		if m.Checks != OneCheck {

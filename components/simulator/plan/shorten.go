@@ -53,6 +53,9 @@ func Shorter(p Plan) []Plan {
 		if m.Partition > 0 {
 			with(func(q *Plan) { q.Moves[i].Partition = 0 })
 		}
+		if m.Opportunistic {
+			with(func(q *Plan) { q.Moves[i].Opportunistic = false })
+		}
 		if m.GiveUp {
 			with(func(q *Plan) { q.Moves[i].GiveUp = false })
 		}
@@ -86,6 +89,15 @@ func Shorter(p Plan) []Plan {
 		if g.Deadline > 0 {
 			with(func(q *Plan) { q.Groups[i].Deadline = 0 })
 		}
+		if g.MinReady > 0 {
+			with(func(q *Plan) { q.Groups[i].MinReady = 0 })
+		}
+		if g.Approval > 0 {
+			with(func(q *Plan) { q.Groups[i].Approval = 0 })
+		}
+		if g.Launch != Unhooked {
+			with(func(q *Plan) { q.Groups[i].Launch = Unhooked })
+		}
 	}
 	if p.Coordinators > 1 {
 		with(func(q *Plan) {
@@ -105,14 +117,16 @@ func (p *Plan) drop(group string) {
 
 // ofMember, ofAll, ofGroup and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect, AskRestart, AskReplace}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, AgentCrashAt, Reboot, Halt, Lose, Drain, Protect, AskRestart, AskReplace}, f.Kind)
 }
 
 func (f Fault) ofAll() bool {
-	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse, Hide}, f.Kind)
+	return slices.Contains([]FaultKind{Split, Freeze, Expire, Refuse, Hide, Resolve}, f.Kind)
 }
 
-func (f Fault) ofGroup() bool { return f.Kind == FreezeGroup || f.Kind == Pause }
+func (f Fault) ofGroup() bool {
+	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo}, f.Kind)
+}
 
 func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }
 

@@ -32,6 +32,15 @@ func (p Plan) String() string {
 		if g.Deadline > 0 {
 			fmt.Fprintf(&b, " deadline %s", g.Deadline)
 		}
+		if g.MinReady > 0 {
+			fmt.Fprintf(&b, " min-ready %s", g.MinReady)
+		}
+		if g.Launch != Unhooked {
+			b.WriteString(" launch " + g.Launch)
+		}
+		if g.Approval > 0 {
+			fmt.Fprintf(&b, " approval %s", g.Approval)
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -49,6 +58,9 @@ func (p Plan) String() string {
 		}
 		if m.Partition > 0 {
 			fmt.Fprintf(&b, " partition %d", m.Partition)
+		}
+		if m.Opportunistic {
+			b.WriteString(" opportunistic")
 		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
@@ -77,7 +89,7 @@ func (p Plan) String() string {
 
 // words are what a move says with a word and a text, in order.
 func (m *Move) words() []worded {
-	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}}
+	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}, {"preserve", &m.Preserve}}
 }
 
 type worded struct {
@@ -175,6 +187,15 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("deadline") {
 			p.Groups[len(p.Groups)-1].Deadline = f.time()
 		}
+		if f.next("min-ready") {
+			p.Groups[len(p.Groups)-1].MinReady = f.time()
+		}
+		if f.next("launch") {
+			p.Groups[len(p.Groups)-1].Launch = f.oneOf(hooks)
+		}
+		if f.next("approval") {
+			p.Groups[len(p.Groups)-1].Approval = f.time()
+		}
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -194,14 +215,15 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("partition") {
 			m.Partition = int(f.number())
 		}
+		m.Opportunistic = f.next("opportunistic")
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
 		}
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(slices.Concat(kinds, asks), kind) {
-			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, slices.Concat(kinds, asks)))
+		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(slices.Concat(kinds, asks, persons), kind) {
+			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, slices.Concat(kinds, asks, persons)))
 		}
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))

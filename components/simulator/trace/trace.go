@@ -38,6 +38,8 @@ const (
 	// Drained: a Slot's agent has drained it for a step: its hooks ended, none holds, and it handed
 	// over.
 	Drained Kind = "drained"
+	// Launched: a hook that a Slot's agent runs after a launch ended, or its time was over.
+	Launched Kind = "launched"
 	// Judged: a Slot's agent says to a coordinator that it goes by the checks of the Revision in
 	// Text, and that all of them are judged; with no Text, that it does not any more.
 	Judged Kind = "judged"

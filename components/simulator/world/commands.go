@@ -8,6 +8,7 @@ import (
 	agent "cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
 )
 
 // commands is how an agent restarts a service of its CVM, and runs its hooks.
@@ -31,7 +32,12 @@ const (
 var errHook = errors.New("the command ended with code 1")
 
 // RunUntil runs a hook, which may be slow, fail or hang.
-func (m *commands) RunUntil(ctx context.Context, _ group.ExecAction, _ []string, _ time.Duration) error {
+func (m *commands) RunUntil(ctx context.Context, a group.ExecAction, _ []string, _ time.Duration) error {
+	if a.Command == launch {
+		defer m.launched()
+	}
+	m.r.point(m.w, m.c, "a hook began")
+	defer m.r.point(m.w, m.c, "a hook ended")
 	f := m.w.fateIn("hook "+m.c.slot, func(o plan.Odds) float64 { return o.Hook })
 	switch {
 	case f.silent:
@@ -43,6 +49,16 @@ func (m *commands) RunUntil(ctx context.Context, _ group.ExecAction, _ []string,
 		return errHook
 	}
 	return nil
+}
+
+// launched notes that a hook after a launch ended, however it did, or that its time is over.
+func (m *commands) launched() {
+	w, c := m.w, m.c
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !m.r.gone.Load() && c.boot == m.r.boot {
+		w.noteLocked(trace.Event{Kind: trace.Launched, By: c.slot, Group: c.group(), Slot: c.slot, Boot: c.boot})
+	}
 }
 
 // deepTakes is how long the command "deep" looks: two of its answers are there after min_ready.
@@ -91,6 +107,7 @@ const startTakes = 2 * time.Second
 // Restart ends the workload. It starts anew whatever becomes of the agent.
 func (m *commands) Restart(ctx context.Context, _ string) error {
 	w, c := m.w, m.c
+	defer m.r.point(w, c, "a restart of a service")
 	w.mu.Lock()
 	if m.r.gone.Load() || c.boot != m.r.boot {
 		w.mu.Unlock()

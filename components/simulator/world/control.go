@@ -41,6 +41,9 @@ func (k *control) GetDesired(ctx context.Context, req *controlv1.GetDesiredReque
 		k.r.epoch.set(epoch)
 		k.w.mu.Unlock()
 	}
+	if out.GetDesired().GetOperation() != nil {
+		k.r.point(k.w, k.c, "an order")
+	}
 	return out, err
 }
 
@@ -56,6 +59,9 @@ func (k *control) Report(ctx context.Context, req *controlv1.ReportRequest, _ ..
 	out, err := k.p.coordinator.Report(ctx, k.c.slot, k.r.boot, req)
 	if err == nil {
 		k.heard(req.GetReport())
+	}
+	if len(req.GetReport().GetSteps()) > 0 {
+		k.r.point(k.w, k.c, "a report of a step")
 	}
 	return out, err
 }

@@ -50,6 +50,7 @@ const handoverTakes = 300 * time.Millisecond
 // Transfer has the first candidate lead that serves.
 func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.Transferred, error) {
 	f := d.fate("transfer")
+	defer d.r.point(d.w, d.c, "a hand-over")
 	if !pause(ctx, handoverTakes+f.slow) {
 		return agent.Transferred{}, fmt.Errorf("%w: %w", agent.ErrTransient, context.Cause(ctx))
 	}
@@ -110,6 +111,7 @@ func (d *driver) fate(what string) fate {
 
 // Drain is the last of what an agent does for a drain, and takes no time.
 func (d *driver) Drain(context.Context) error {
+	defer d.r.point(d.w, d.c, "the end of a drain")
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if err := d.hereLocked(); err != nil {
@@ -135,6 +137,7 @@ func (d *driver) Leave(ctx context.Context, slot, _ string) error {
 
 func (d *driver) change(ctx context.Context, change group.SetChange) error {
 	f := d.fate("set")
+	defer d.r.point(d.w, d.c, "a change of the set")
 	if !pause(ctx, f.slow) {
 		return fmt.Errorf("%w: %w", agent.ErrTransient, context.Cause(ctx))
 	}

@@ -39,6 +39,8 @@ type cvm struct {
 	mute, sick int
 	// hung: its workload hangs until it is started anew. starting: it is started anew just now.
 	hung, starting bool
+	// armed: its agent dies at the so many-th point of its work from now on; 0: it does not.
+	armed int
 	// disk is where the agent keeps things.
 	disk agent.Disk
 	// joined is on its disk: the workload started as a member of its set, at joinedAt. config is

@@ -38,6 +38,9 @@ func (w *World) heal() {
 	for _, p := range w.coordinators {
 		p.off, p.armed = 0, false
 	}
+	for _, one := range w.cloud.AllLocked() {
+		one.Guest.armed = 0
+	}
 	w.noteLocked(trace.Event{Kind: trace.Healed, By: "fault"})
 }
 
@@ -70,6 +73,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.hang(ctx, f)
 	case plan.AgentCrash:
 		w.crashAgent(ctx, f)
+	case plan.AgentCrashAt:
+		w.armAgent(f)
 	case plan.Split:
 		w.ail(ctx, f, w.third()...)
 	case plan.Freeze:
@@ -86,6 +91,14 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestRestart})
 	case plan.AskReplace:
 		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestReplace, DeleteDisk: true})
+	case plan.Delete, plan.Remake, plan.Spare:
+		w.deletes(ctx, f)
+	case plan.Retry:
+		w.retries(ctx, f)
+	case plan.Undo:
+		w.undoes(ctx, f.Target)
+	case plan.Resolve:
+		w.resolves(ctx, f.For)
 	case plan.Reboot, plan.Halt, plan.Lose:
 		w.strike(f.Target, f.Kind)
 	}
@@ -140,15 +153,12 @@ func (w *World) hide(ctx context.Context, d time.Duration) {
 func (w *World) ask(ctx context.Context, slot string, q store.QueueRequest) {
 	w.mu.Lock()
 	c := w.cvmLocked(slot)
-	w.asks++
-	q.ID = fmt.Sprintf("asked-%d", w.asks)
 	w.mu.Unlock()
 	if c == nil {
 		return
 	}
 	q.Group, q.Slot, q.VMUUID, q.InstanceID = c.group(), slot, c.VMUUID, c.InstanceID
-	q.Reason, q.By, q.At = "asked for", "operator", time.Now()
-	w.put(ctx, store.QueueKey(q.ID), q)
+	w.request(ctx, q)
 }
 
 // put writes as an operator, whose own way to the store is never cut.

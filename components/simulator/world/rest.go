@@ -25,8 +25,8 @@ const restAfter = 20 * time.Second
 
 // spec is what the operator asks for with a move.
 func (w *World) spec(m plan.Move) group.Spec {
-	ready := 2
 	g := w.group(m.Group)
+	ready := int(cmp.Or(g.MinReady, 2*time.Second) / time.Second)
 	s := group.Spec{
 		Name: m.Group, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
 		Template: group.Template{
@@ -63,6 +63,16 @@ func (w *World) spec(m plan.Move) group.Spec {
 			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Hook)),
 		}}
 	}
+	if g.Launch != plan.Unhooked {
+		s.LifecycleHooks = append(s.LifecycleHooks, group.LifecycleHook{
+			Name: launch, Transition: group.PostLaunch, Exec: &group.ExecAction{Service: m.Group, Command: launch},
+			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Launch)),
+		})
+	}
+	if m.Opportunistic {
+		s.UpdatePolicy.Type = group.Opportunistic
+	}
+	s.UpdatePolicy.RequireApproval = g.Approval > 0
 	s.HealthChecks = healthChecks(m)
 	s.Normalize()
 	return s
@@ -71,6 +81,12 @@ func (w *World) spec(m plan.Move) group.Spec {
 // keepBack says which members no rollout moves, or not to what it is about.
 func (w *World) keepBack(s *group.Spec, m plan.Move) {
 	s.UpdatePolicy.Partition = m.Partition
+	preserved := group.PreservedState{Disk: "data"}
+	if m.Preserve == plan.Everybody {
+		s.PreservedState = preserved
+	} else if _, ordinal, err := group.ParseSlot(m.Preserve); err == nil {
+		s.Instances = []group.InstanceSettings{{Ordinal: ordinal, PreservedState: preserved}}
+	}
 	if slot := cmp.Or(m.Exclude, m.Pin); slot != "" {
 		_, ordinal, _ := group.ParseSlot(slot) // what it cannot read is about the first
 		own := group.InstanceSettings{Ordinal: ordinal, ExcludeFromRollout: m.Exclude != ""}
@@ -78,12 +94,18 @@ func (w *World) keepBack(s *group.Spec, m plan.Move) {
 			first := w.plan.Moves[slices.IndexFunc(w.plan.Moves, func(one plan.Move) bool { return one.Group == m.Group })]
 			own.PinnedRevision = w.spec(first).Revision()
 		}
-		s.Instances = []group.InstanceSettings{own}
+		if len(s.Instances) > 0 && s.Instances[0].Ordinal == ordinal {
+			own.PreservedState, s.Instances = preserved, nil
+		}
+		s.Instances = append(s.Instances, own)
 	}
 }
 
-// deep is the name of a check, and of its command.
-const deep = "deep"
+// deep is the name of a check, and of its command; launch those of a hook.
+const (
+	deep   = "deep"
+	launch = "launch"
+)
 
 // healthChecks of a move.
 func healthChecks(m plan.Move) []group.HealthCheck {
@@ -114,6 +136,9 @@ func compose(g plan.Group, release string) string {
 	commands := "ready: [ready], deep: [deep]"
 	if g.Hook != plan.Unhooked {
 		commands += ", drain: [drain]"
+	}
+	if g.Launch != plan.Unhooked {
+		commands += ", launch: [launch]"
 	}
 	return text + `    command: [/run/mesh/exec, --, serve]
     volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec"]
@@ -152,19 +177,21 @@ func (w *World) group(name string) plan.Group {
 // Operate makes the plan's moves, then waits until all went right again and the cluster rests,
 // or has had its time for that, and ends the trace.
 func (w *World) Operate(ctx context.Context) error {
-	last := map[string]group.Spec{}
 	for _, m := range w.plan.Moves {
 		if !pause(ctx, m.At-time.Since(w.began)) {
 			return ctx.Err()
 		}
 		w.say(trace.Faulted, "operator", strings.TrimSpace(fmt.Sprintf("asks for %s of %s, %d replicas %s", m.Release, m.Group, m.Replicas, m.Checks)))
-		before := last[m.Group].Members()
-		last[m.Group] = w.spec(m)
-		if err := w.Apply(ctx, last[m.Group]); err != nil {
+		spec := w.spec(m)
+		before, now := w.wants(spec)
+		if !now {
+			continue // when the group is made anew, or never
+		}
+		if err := w.Apply(ctx, spec); err != nil {
 			return err
 		}
 		if m.GiveUp {
-			if err := w.giveUp(ctx, last[m.Group], before); err != nil {
+			if err := w.giveUp(ctx, spec, before.Members()); err != nil {
 				return err
 			}
 		}
@@ -176,14 +203,14 @@ func (w *World) Operate(ctx context.Context) error {
 	for end := time.Now().Add(w.plan.Rest); time.Now().Before(end); {
 		// Without a step nobody says anything new.
 		if steps := w.stepsMade(); steps != seen {
-			now, err := w.resting(ctx, last)
+			now, err := w.resting(ctx)
 			if err != nil {
 				return err
 			}
 			seen, at = steps, now.after(at)
 		}
 		// What names one reason for so long waits for somebody.
-		if len(at) == len(last) && (at.all() || at.stands(w.plan.Still)) || !pause(ctx, restEvery) {
+		if w.allSay(at) && (at.all() || at.stands(w.plan.Still)) || !pause(ctx, restEvery) {
 			break
 		}
 	}
@@ -194,7 +221,7 @@ func (w *World) Operate(ctx context.Context) error {
 func (w *World) stepsMade() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.steps
+	return w.steps + w.persons.acts
 }
 
 // rest is what the groups say of themselves, by name; one that says nothing has no entry.
@@ -241,9 +268,9 @@ func (r rest) stands(d time.Duration) bool {
 }
 
 // resting is what all groups say now.
-func (w *World) resting(ctx context.Context, last map[string]group.Spec) (rest, error) {
+func (w *World) resting(ctx context.Context) (rest, error) {
 	out := rest{}
-	for name, spec := range last {
+	for name, spec := range w.wanted() {
 		one, says, err := w.reason(ctx, spec)
 		if err != nil {
 			return nil, err
@@ -263,7 +290,7 @@ func (w *World) reason(ctx context.Context, s group.Spec) (one said, says bool, 
 	}
 	one = said{rollout: st.Rollout, since: time.Now()}
 	target := s.Revision()
-	arrived := st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas
+	arrived := !w.ends(s.Name) && st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas
 	for _, c := range st.Conditions {
 		if c.Type == rollout.ConditionOrphans && c.Status {
 			one.reason, one.holds = c.Message, []string{c.Type}

@@ -149,7 +149,7 @@ func (w *World) work(ctx context.Context, c *cvm, r *worker) (lost bool) {
 	var all sync.WaitGroup
 	all.Go(func() { r.agent.Run(life) })
 	all.Go(func() { w.renew(life, c, r) })
-	if w.group(c.group()).Hook != plan.Unhooked {
+	if g := w.group(c.group()); g.Hook != plan.Unhooked || g.Launch != plan.Unhooked {
 		all.Go(func() { w.decide(life, c, r) })
 	}
 	sessions := map[*process]context.CancelFunc{}

@@ -71,6 +71,7 @@ type World struct {
 	spawn func(f func(context.Context)) context.CancelFunc
 	// altered are records that coordinators changed in place.
 	altered []string
+	persons persons
 }
 
 // maxEvents of a run, for each group; the longest that came to rest had a tenth of it.
@@ -83,7 +84,7 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
 		workloads: map[string]*workload{}, coordinators: map[string]*process{},
-		cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
+		persons: newPersons(), cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
 		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
 	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: w.bootTakes, Settle: settle})
@@ -167,6 +168,7 @@ func (w *World) committed(c storetest.Committed) {
 			continue
 		}
 		w.noteLocked(e)
+		w.knowLocked(e)
 	}
 }
 
@@ -242,5 +244,10 @@ func (w *World) Run(ctx context.Context) {
 		all.Go(func() { w.keep(ctx, plan.Coordinator(n)) })
 	}
 	all.Go(func() { w.misfortunes(ctx) })
+	for _, g := range w.plan.Groups {
+		if g.Approval > 0 {
+			all.Go(func() { w.approves(ctx, g) })
+		}
+	}
 	all.Wait()
 }

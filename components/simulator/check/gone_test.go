@@ -1,0 +1,36 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/coordinator/simulated/cloud"
+	"cadre.dev/core/operation"
+)
+
+func goneCases() cases {
+	made := func() *run { return three("none").binds("pg-0").called(cloud.Create, "pg-0").effected(1) }
+	removed := func(r *run) *run { return r.spec("none", 3).removed() }
+	unbound := func(r *run) *run { return r.binds("pg-0").removed() }
+	over := func() *run {
+		return removed(unbound(made().deletes(false).called(cloud.Delete, "pg-0").effected(2)))
+	}
+	return cases{
+		id: "gone",
+		bad: []named{
+			{"its CVM is left", removed(unbound(made().deletes(false)))},
+			{"the record of its Slot is left", removed(made().deletes(false).called(cloud.Delete, "pg-0").effected(2))},
+			{"its policy is left", removed(unbound(made().allowed("pg-0", "old").deletes(false).called(cloud.Delete, "pg-0").effected(2)))},
+			{"an Operation is open", removed(unbound(three("none").binds("pg-0").phases("a", "pg-0", operation.Recorded).deletes(false)))},
+			{"a CVM comes after it", over().called(cloud.Create, "pg-1").effected(3)},
+			{"a record comes after it", over().after(time.Minute).binds("pg-1")},
+			{"an Operation comes after it", over().after(time.Minute).phases("b", "pg-1", operation.Recorded)},
+		},
+		good: []named{
+			{"all of it is gone", over()},
+			{"it was to keep its CVMs", removed(unbound(made().deletes(true)))},
+			{"its CVM was lost", removed(unbound(made().lost("pg-0").deletes(false)))},
+			{"it is made anew", over().spec("none", 3).binds("pg-0").called(cloud.Create, "pg-0").effected(3)},
+			{"an Operation that ended", removed(unbound(three("none").binds("pg-0").phases("a", "pg-0", operation.Recorded, operation.Aborted).deletes(false)))},
+		},
+	}
+}

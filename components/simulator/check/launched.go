@@ -1,0 +1,35 @@
+package check
+
+import (
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// launched: a step that brings a member up in a group with hooks after a launch is done only once the
+// Boot's agent ran them.
+func launched(t trace.Trace) []Violation {
+	var f findings
+	ran := map[string]string{} // the Boot, by Slot
+	walk(t, func(s *state, i int, e trace.Event) {
+		if e.Kind == trace.Launched {
+			ran[e.Slot] = e.Boot
+		}
+		op := e.Operation
+		if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || op.Kind == operation.Delete || op.Kind == operation.Drain || op.Refresh || op.Service != "" {
+			return
+		}
+		m := s.member(op.Slot)
+		before := s.operations[op.ID]
+		if before == nil || before.Phase != operation.Joining && before.Phase != operation.Settling || m.admission == nil || ran[op.Slot] == m.admission.BootID {
+			return
+		}
+		for _, sp := range s.specsOf(op.Group) {
+			if sp == nil || !group.HasHook(*sp, group.PostLaunch) {
+				return
+			}
+		}
+		f.add(i, "%s is done, and no hook after the launch of %s ended", op.ID, m.admission.BootID)
+	})
+	return f
+}

@@ -1,0 +1,108 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// blink is how long a member may be ill without that everybody is told.
+const blink = time.Minute
+
+// stretch is since when a Boot serves, but for blinks, and when what it follows ceased to.
+type stretch struct {
+	boot           string
+	since, stopped time.Duration
+}
+
+// counted: nobody counts before it has served for min_ready. A step is done only then; and a member that
+// came back less long ago is away for whoever begins to take another one, or goes on to its call. Not where clocks
+// or ways to members were changed in the last minutes, by which a coordinator counts.
+func counted(t trace.Trace) []Violation {
+	var f findings
+	all := map[string]stretch{}
+	apart := since{index: -1}
+	walk(t, func(s *state, i int, e trace.Event) {
+		was := all[e.Slot]
+		switch {
+		case e.Kind == trace.Served:
+			if was.boot != e.Boot || e.At-was.stopped > blink {
+				was.since = e.At
+			}
+			was.boot = e.Boot
+			all[e.Slot] = was
+		case e.Kind == trace.Stopped:
+			was.stopped = e.At
+			all[e.Slot] = was
+		case e.Kind == trace.Faulted && partsFromMembers(e.Text):
+			apart = since{i, e.At}
+		}
+		if apart.index >= 0 && e.At-apart.at <= mayPart {
+			return
+		}
+		if why := s.doneEarly(e, all); why != "" {
+			f.add(i, "%s", why)
+		}
+		if why := s.besideUnready(e, all); why != "" {
+			f.add(i, "%s", why)
+		}
+	})
+	return f
+}
+
+// leastReady is the least min_ready of the specs that a decision may rest on.
+func (s *state) leastReady(name string) time.Duration {
+	least := time.Duration(-1)
+	for _, sp := range s.specsOf(name) {
+		if sp == nil {
+			return 0
+		}
+		if ready := group.MinReady(*sp); least < 0 || ready < least {
+			least = ready
+		}
+	}
+	return max(least-time.Second, 0) // reports carry whole milliseconds, by their senders' clocks
+}
+
+// doneEarly is why the step that ends with e is done too early; "": it is not, or none ends.
+func (s *state) doneEarly(e trace.Event, all map[string]stretch) string {
+	op := e.Operation
+	if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || s.operations[op.ID] == nil || s.operations[op.ID].Phase != operation.Settling || !s.member(op.Slot).serves() {
+		return ""
+	}
+	if served := e.At - all[op.Slot].since; served < s.leastReady(op.Group) && !op.Refresh {
+		return op.ID + " is done, and " + op.Slot + " has served for " + served.String()
+	}
+	return ""
+}
+
+// besideUnready is why the Operation that takes its member away with e does so beside one that does not
+// count yet.
+func (s *state) besideUnready(e trace.Event, all map[string]stretch) string {
+	op := s.takes(e)
+	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) || s.wasDown(op) || s.silent(op.Slot) {
+		return ""
+	}
+	ready, why := s.leastReady(op.Group), ""
+	if m := all[op.Slot]; s.now-m.since < ready {
+		return "" // it does not count itself: to take it away takes nothing more
+	}
+	for _, sp := range s.specsOf(op.Group) {
+		out := 0
+		for _, slot := range sp.Members() {
+			one := all[slot]
+			unready := s.member(slot).serves() && s.now-one.since < ready && s.now-one.stopped > EvidenceAge
+			if slot != op.Slot && (unready || s.member(slot).away || s.down(slot)) {
+				if out++; unready {
+					why = op.ID + " takes " + op.Slot + " away, and " + slot + " serves since " + one.since.String()
+				}
+			}
+		}
+		if out+1 <= group.MaxUnavailable(*sp)+s.spare(sp) {
+			return ""
+		}
+	}
+	return why
+}

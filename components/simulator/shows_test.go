@@ -1,0 +1,114 @@
+package simulator_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/coordinator/simulated/cloud"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
+)
+
+// shows are what scenarios are there to show, by their names: one in which that does not happen any more says
+// nothing, whatever it keeps.
+var shows = map[string]func(trace.Trace) bool{
+	"deleted-and-made-anew": func(out trace.Trace) bool {
+		made := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && !e.Deleted })
+		gone := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && e.Deleted })
+		return gone == 1 && made >= 2 && effects(cloud.Delete, 0, "kv-0", "kv-1", "kv-2")(out)
+	},
+	"deleted-for-good": func(out trace.Trace) bool {
+		last := out[len(out)-1]
+		_, says := last.Resting["pg"]
+		return !says && len(last.CVMs) == 1 && count(out, func(e trace.Event) bool { return e.Spec != nil && e.Deleted }) == 1
+	},
+	"deletion-taken-back": func(out trace.Trace) bool {
+		gone := count(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == cloud.Delete })
+		spared := count(out, func(e trace.Event) bool { return e.Ending != nil && e.Deleted })
+		return spared == 1 && gone > 0 && gone < 3
+	},
+	"retried": func(out trace.Trace) bool {
+		failed, goesOn := false, false
+		for _, e := range out {
+			if r := e.Rollout; r != nil && !e.Deleted {
+				goesOn = goesOn || failed && r.State == operation.Running
+				failed = r.State == operation.FailedState
+			}
+		}
+		return asked(out, store.RequestRetry) == 1 && goesOn && len(firsts(updates(out))) == 3
+	},
+	"undone": func(out trace.Trace) bool {
+		return count(out, func(e trace.Event) bool { return strings.HasPrefix(e.Text, "goes back to ") }) == 1
+	},
+	"resolved": func(out trace.Trace) bool { return asked(out, store.RequestResolve) > 1 },
+	"counts-after-min-ready": func(out trace.Trace) bool {
+		begun := firsts(updates(out))
+		return len(begun) == 3 && begun[1].At-begun[0].At > 40*time.Second && begun[0].At > 2*time.Minute+40*time.Second
+	},
+	"preserved-and-let-go": func(out trace.Trace) bool {
+		early := count(out, func(e trace.Event) bool {
+			return e.Kind == trace.Effected && e.Call.Verb == cloud.Delete && e.Slot == "kv-3" && e.At < 5*time.Minute
+		})
+		return early == 0 && effects(cloud.Delete, 5*time.Minute, "kv-3")(out) && effects(cloud.Delete, 0, "kv-2", "kv-4")(out)
+	},
+	"preserved-for-good": func(out trace.Trace) bool { return !calls(cloud.Delete, 1)(out) },
+	"launched-with-hooks": func(out trace.Trace) bool {
+		return count(out, func(e trace.Event) bool { return e.Kind == trace.Launched }) >= 10 && dying(out) > 0
+	},
+	"taken-when-touched": func(out trace.Trace) bool {
+		return effects(cloud.Update, 0, "pg-1", "pg-2")(out) && effects(cloud.Update, 7*time.Minute, "pg-0", "pg-3")(out) &&
+			count(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == cloud.Update }) == 4
+	},
+	"waits-to-be-touched":      func(out trace.Trace) bool { return !calls(cloud.Update, 1)(out) },
+	"agents-die-at-their-work": func(out trace.Trace) bool { return dying(out) > 2 },
+	"approved-first": func(out trace.Trace) bool {
+		begun := firsts(updates(out))
+		return len(begun) == 3 && begun[0].At >= 3*time.Minute+30*time.Second &&
+			count(out, func(e trace.Event) bool { return e.Kind == trace.Called && e.At < time.Minute }) == 0
+	},
+}
+
+// firsts are the first events of each Slot.
+func firsts(all []trace.Event) (out []trace.Event) {
+	for _, e := range all {
+		if !slices.ContainsFunc(out, func(one trace.Event) bool { return one.Slot == e.Slot }) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func count(out trace.Trace, is func(trace.Event) bool) (n int) {
+	for _, e := range out {
+		if is(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// asked is how often the operator asked for that.
+func asked(out trace.Trace, kind store.RequestKind) int {
+	return count(out, func(e trace.Event) bool { return e.Asked != nil && !e.Deleted && e.Asked.Kind == kind })
+}
+
+// dying are the agents that died at a point of their work.
+func dying(out trace.Trace) int {
+	return count(out, func(e trace.Event) bool { return strings.Contains(e.Text, " dies after ") })
+}
+
+// effects reports that a call of that verb had its effect on each of the Slots, at after or later.
+func effects(verb cloud.Verb, after time.Duration, slots ...string) func(trace.Trace) bool {
+	return func(out trace.Trace) bool {
+		for _, slot := range slots {
+			if count(out, func(e trace.Event) bool {
+				return e.Kind == trace.Effected && e.Call.Verb == verb && e.Slot == slot && e.At >= after
+			}) == 0 {
+				return false
+			}
+		}
+		return true
+	}
+}
