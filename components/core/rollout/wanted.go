@@ -27,7 +27,7 @@ func (w *world) decideWanted() {
 }
 
 func (w *world) wanted(m *member) want {
-	by, making := w.spec.KeptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
+	by, making := w.keptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
 	switch {
 	case m.condemned && w.obs.Deletion != nil:
 		return want{why: "the group is being deleted"}
@@ -39,6 +39,8 @@ func (w *world) wanted(m *member) want {
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case by == group.KeptByExclusion:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
+	case by == group.KeptByMark:
+		return want{revision: w.whereItIs(m), kept: true, why: w.excludedText(m)}
 	case by == group.KeptByPin:
 		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)
 	case making && w.stableKnown() && !w.tally.proven && w.stable != w.target:

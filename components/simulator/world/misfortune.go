@@ -79,9 +79,9 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Pause:
 		w.sets(ctx, f.For, store.PauseKey(f.Target), store.Pause{})
 	case plan.Drain:
-		w.sets(ctx, f.For, store.DrainKey(f.Target), store.SlotMark{Slot: f.Target})
+		w.sets(ctx, f.For, store.MarkKey(store.MarkDrain, f.Target), store.SlotMark{Slot: f.Target})
 	case plan.Protect:
-		w.sets(ctx, f.For, store.ProtectKey(f.Target), store.SlotMark{Slot: f.Target})
+		w.sets(ctx, f.For, store.MarkKey(store.MarkProtect, f.Target), store.SlotMark{Slot: f.Target})
 	case plan.AskRestart:
 		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestRestart})
 	case plan.AskReplace:
