@@ -16,7 +16,10 @@ import (
 
 func (a *App) instanceCommand() *cobra.Command {
 	c := &cobra.Command{Use: "instance", Short: "Instances: one CVM per slot"}
-	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace(), a.instanceDrain(), a.instanceUndrain(), a.instanceProtect(), a.instanceUnprotect())
+	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
+	for _, m := range slotMarks() {
+		c.AddCommand(a.setSlotMark(m), a.clearSlotMark(m))
+	}
 	return c
 }
 
