@@ -17,18 +17,31 @@ const (
 	MarkDrain MarkKind = "drain"
 	// MarkProtect begins nothing that disrupts a Slot or costs its disk.
 	MarkProtect MarkKind = "protect"
+	// MarkExclude leaves a Slot out of rollouts, of healing, or of both.
+	MarkExclude MarkKind = "exclude"
 	// MarkFreeze begins nothing in a group, or anywhere where the name is empty.
 	MarkFreeze MarkKind = "freeze"
 )
 
 var markKinds = map[MarkKind]apiv1.MarkKind{
 	MarkDrain: apiv1.MarkKind_MARK_KIND_DRAIN, MarkProtect: apiv1.MarkKind_MARK_KIND_PROTECT, MarkFreeze: apiv1.MarkKind_MARK_KIND_FREEZE,
+	MarkExclude: apiv1.MarkKind_MARK_KIND_EXCLUDE,
+}
+
+// Undo is the verb that takes a mark of the kind back.
+func (k MarkKind) Undo() string {
+	if k == MarkExclude {
+		return "include"
+	}
+	return "un" + string(k)
 }
 
 // SlotMark is a mark that stands. Name is a Slot, or for a freeze a group, empty for all.
 type SlotMark struct {
-	Kind   MarkKind  `json:"kind"`
-	Name   string    `json:"name,omitempty"`
+	Kind MarkKind `json:"kind"`
+	Name string   `json:"name,omitempty"`
+	// From is what an exclusion leaves the Slot out of; empty: of both.
+	From   []string  `json:"from,omitempty"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at,omitzero"`
@@ -39,11 +52,11 @@ type SlotMark struct {
 }
 
 // Mark sets a mark for a time, or until it is taken back when length is 0. One that stands
-// gets the new reason and time.
-func (c *Client) Mark(ctx context.Context, kind MarkKind, name string, length time.Duration, reason string) (SlotMark, error) {
+// gets the new reason and time. Only an exclusion is from something.
+func (c *Client) Mark(ctx context.Context, kind MarkKind, name string, length time.Duration, reason string, from ...string) (SlotMark, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	req := &apiv1.SetMarkRequest{Kind: markKinds[kind], Name: name, Reason: reason}
+	req := &apiv1.SetMarkRequest{Kind: markKinds[kind], Name: name, From: from, Reason: reason}
 	if length != 0 {
 		req.For = durationpb.New(length)
 	}
@@ -61,7 +74,7 @@ func (c *Client) Unmark(ctx context.Context, kind MarkKind, name string) (change
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	r, err := apiv1.NewControlServiceClient(c.conn).ClearMark(ctx, &apiv1.ClearMarkRequest{Kind: markKinds[kind], Name: name})
-	return r.GetChanged(), c.wrap("un"+string(kind)+" "+orEverything(name), err)
+	return r.GetChanged(), c.wrap(kind.Undo()+" "+orEverything(name), err)
 }
 
 // Marks lists the marks that stand; of all groups when name is empty.
@@ -80,7 +93,7 @@ func (c *Client) Marks(ctx context.Context, name string) ([]SlotMark, error) {
 }
 
 func markOf(m *apiv1.Mark) SlotMark {
-	out := SlotMark{Name: m.GetName(), Reason: m.GetReason(), By: m.GetBy()}
+	out := SlotMark{Name: m.GetName(), From: m.GetFrom(), Reason: m.GetReason(), By: m.GetBy()}
 	for kind, wire := range markKinds {
 		if wire == m.GetKind() {
 			out.Kind = kind

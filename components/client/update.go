@@ -133,7 +133,7 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		return updateWait, nil // it comes back
 	case action == nil:
 		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "no step is planned for it: " + orNone(v.Plan.Message),
-			Hint: "update_policy.partition keeps lower ordinals at their revision, and exclude_from_rollout or pinned_revision of an instance that slot"}
+			Hint: "update_policy.partition keeps lower ordinals at their revision, and exclude_from_rollout or pinned_revision of an instance, or `cadre instance exclude`, that slot"}
 	}
 	others := slices.DeleteFunc(slices.Clone(action.Holds), func(h rollout.Hold) bool {
 		return rollout.PassedByName(h.Predicate) && (u.byHand || h.Predicate != rollout.HoldPaused && h.Predicate != rollout.HoldActionNotAllowed)

@@ -54,6 +54,14 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 		"no election": {upgrade + "\ngroup pg 3 patroni none\nfault 3m30s reboot pg-0 0s 0s", func(out trace.Trace) bool {
 			return len(leaderless(out)) == 0 || slices.Max(leaderless(out)) < time.Second
 		}},
+		"exclude-rollout": {upgrade + plain + "\nfault 1m exclude-rollout pg-1 3m 0s", func(out trace.Trace) bool {
+			begun := updates(out)
+			return len(begun) == 3 && begun[2].Slot == "pg-1" && begun[1].At < 3*time.Minute && begun[2].At > 4*time.Minute
+		}},
+		"exclude-healing": {upgrade + "\ngroup pg 3 none auto\nfault 3m exclude-healing pg-1 3m 0s\nfault 3m10s halt pg-1 0s 0s", func(out trace.Trace) bool {
+			at := slices.IndexFunc(out, func(e trace.Event) bool { return e.Operation != nil && e.Operation.Actor == operation.ActorHealing })
+			return at >= 0 && out[at].At > 6*time.Minute
+		}},
 		"refuse": {upgrade + plain + "\nfault 1m20s refuse all 2m 0s", func(out trace.Trace) bool {
 			refused, last := 0, time.Duration(0)
 			for _, e := range out {

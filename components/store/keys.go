@@ -33,8 +33,6 @@ const (
 	PausePrefix       = "control/pause/"
 	// FreezePrefix is where the freezes of single groups are; the one of all is FreezeKey.
 	FreezePrefix      = "control/freeze/"
-	DrainPrefix       = "control/drain/"
-	ProtectPrefix     = "control/protect/"
 	QueuePrefix       = "control/queue/"
 	DeletePrefix      = "control/delete/"
 	DeleteDisksPrefix = "control/delete-disks/"
@@ -136,11 +134,8 @@ func FreezeKey() string { return "control/freeze" }
 // GroupFreezeKey is the operator's switch that does so in group g.
 func GroupFreezeKey(g string) string { return key("control", "freeze", name(g)) }
 
-// DrainKey is the operator's switch that takes slot out of service.
-func DrainKey(slot string) string { return key("control", "drain", name(slot)) }
-
-// ProtectKey is the operator's switch that keeps slot from what disrupts it.
-func ProtectKey(slot string) string { return key("control", "protect", name(slot)) }
+// MarkKey is the operator's switch of a kind about slot.
+func MarkKey(kind MarkKind, slot string) string { return key("control", string(kind), name(slot)) }
 
 // GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
 func GroupPolicyKey(g string) string { return key("policy", "groups", name(g)) }

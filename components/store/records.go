@@ -105,6 +105,8 @@ var Records = []Kind{
 		"While it exists and its time has not come, the Slot is out of service: it hands over what it leads, is drained, and nothing is done about it. Delete it to put the Slot back."},
 	{"control/protect/<slot>", typeOf[SlotMark](), Operator, 4 * kib,
 		"While it exists and its time has not come, nothing begins that would disrupt the Slot or cost its disk. What is known to be down is restarted all the same."},
+	{"control/exclude/<slot>", typeOf[SlotMark](), Operator, 4 * kib,
+		"While it exists and its time has not come, the Slot is left out of what `from` names: `rollout` keeps it at the revision that it has, `healing` leaves it as it is when it breaks by itself. Without `from` it is both. It counts in every budget and quorum, and what is asked for by its name is done."},
 	{"control/approvals/<revision>", typeOf[policy.Approval](), Operator, 4 * kib,
 		"A person approved this Revision as the compose hash in it. Delete it to take the approval back."},
 	{"control/revocations/<revocation>", typeOf[policy.Revocation](), Operator, 4 * kib,

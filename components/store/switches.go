@@ -20,10 +20,30 @@ type Freeze struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// SlotMark is an operator's switch about one Slot, at control/drain/<slot> or
-// control/protect/<slot>: it is on while it exists and Until has not come.
+// MarkKind is what an operator's switch about one Slot asks for, and the part of its key that says so.
+type MarkKind string
+
+const (
+	// MarkDrain takes the Slot out of service.
+	MarkDrain MarkKind = "drain"
+	// MarkProtect keeps the Slot from what disrupts it.
+	MarkProtect MarkKind = "protect"
+	// MarkExclude leaves the Slot out of rollouts, of healing, or of both.
+	MarkExclude MarkKind = "exclude"
+)
+
+// MarkKinds are all that there are.
+func MarkKinds() []MarkKind { return []MarkKind{MarkDrain, MarkProtect, MarkExclude} }
+
+// Prefix is what the keys of all switches of the kind begin with.
+func (k MarkKind) Prefix() string { return ControlPrefix + string(k) + "/" }
+
+// SlotMark is an operator's switch about one Slot, at control/drain/<slot>,
+// control/protect/<slot> or control/exclude/<slot>: it is on while it exists and Until has not come.
 type SlotMark struct {
-	Slot   string    `json:"slot"`
+	Slot string `json:"slot"`
+	// From is what an exclusion leaves the Slot out of, `rollout` or `healing`; none named: of both.
+	From   []string  `json:"from,omitempty"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`

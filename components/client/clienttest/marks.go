@@ -28,7 +28,7 @@ func (s *Server) SetMark(ctx context.Context, r *apiv1.SetMarkRequest) (*apiv1.S
 	if strings.TrimSpace(r.GetReason()) == "" {
 		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
 	}
-	m := &apiv1.Mark{Kind: r.GetKind(), Name: r.GetName(), Reason: r.GetReason(), By: "operator", At: timestamppb.New(marksAt)}
+	m := &apiv1.Mark{Kind: r.GetKind(), Name: r.GetName(), From: r.GetFrom(), Reason: r.GetReason(), By: "operator", At: timestamppb.New(marksAt)}
 	if s.MarksNow {
 		m.At = timestamppb.Now()
 	}
@@ -100,6 +100,7 @@ func (s *Server) obeyLocked(slot string) {
 			if one := &g.Status.Instances[i]; one.Slot == slot {
 				one.Drain = s.markLocked(apiv1.MarkKind_MARK_KIND_DRAIN, slot)
 				one.Protection = s.markLocked(apiv1.MarkKind_MARK_KIND_PROTECT, slot)
+				one.Exclusion = s.markLocked(apiv1.MarkKind_MARK_KIND_EXCLUDE, slot)
 				obey(one)
 			}
 		}
@@ -123,7 +124,11 @@ func obey(one *group.InstanceStatus) {
 func (s *Server) markLocked(kind apiv1.MarkKind, name string) *group.Mark {
 	for _, m := range s.marks {
 		if m.GetKind() == kind && m.GetName() == name {
-			return &group.Mark{Reason: m.GetReason(), By: m.GetBy()}
+			out := &group.Mark{Reason: m.GetReason(), By: m.GetBy()}
+			if kind == apiv1.MarkKind_MARK_KIND_EXCLUDE {
+				out.From = group.ExclusionOf(m.GetFrom()).Words()
+			}
+			return out
 		}
 	}
 	return nil

@@ -119,6 +119,18 @@ func Slot(slot string, extra bool) string {
 	return slot
 }
 
+// Excluded tells of an exclusion: "excluded from rollout until 2026-05-04 14:00:00 (ann): a crash is looked into".
+func Excluded(m *group.Mark) string {
+	text := "excluded from " + strings.Join(m.From, " and ")
+	if !m.Until.IsZero() {
+		text += " until " + m.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	if m.By != "" {
+		text += " (" + m.By + ")"
+	}
+	return text + ": " + m.Reason
+}
+
 // Why a Slot is as it is; "" when nothing is the matter.
 func Why(i group.InstanceStatus) string {
 	parts := []string{}
@@ -130,6 +142,9 @@ func Why(i group.InstanceStatus) string {
 	}
 	if i.PlatformStatus != "" && i.PlatformStatus != "running" && !strings.Contains(i.Reason, "the platform says "+i.PlatformStatus) {
 		parts = append(parts, "platform says "+i.PlatformStatus)
+	}
+	if i.Exclusion != nil {
+		parts = append(parts, Excluded(i.Exclusion))
 	}
 	return strings.Join(parts, "; ")
 }

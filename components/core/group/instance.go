@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -42,26 +43,68 @@ func (s Spec) Instance(ordinal int) InstanceSettings {
 	return InstanceSettings{Ordinal: ordinal}
 }
 
-// What keeps a Slot from the target, by the field's name.
+// What a Slot can be excluded from, in the words of a mark.
+const (
+	FromRollout = "rollout"
+	FromHealing = "healing"
+)
+
+// Exclusion is what a Slot is left out of by an operator's mark; the zero value: of nothing.
+type Exclusion struct{ Rollout, Healing bool }
+
+// ExclusionOf is what a mark with these words leaves its Slot out of. None named is both, and so
+// is a word that nobody knows: who wrote it meant to keep something from the Slot.
+func ExclusionOf(from []string) Exclusion {
+	out := Exclusion{Rollout: slices.Contains(from, FromRollout), Healing: slices.Contains(from, FromHealing)}
+	unknown := slices.ContainsFunc(from, func(word string) bool { return word != FromRollout && word != FromHealing })
+	if unknown || out == (Exclusion{}) {
+		return Exclusion{Rollout: true, Healing: true}
+	}
+	return out
+}
+
+// Words are what it leaves out of.
+func (e Exclusion) Words() []string {
+	var out []string
+	if e.Rollout {
+		out = append(out, FromRollout)
+	}
+	if e.Healing {
+		out = append(out, FromHealing)
+	}
+	return out
+}
+
+// What keeps a Slot from the target, by the field's name; a mark has none.
 const (
 	KeptByPartition = "partition"
 	KeptByExclusion = "exclude_from_rollout"
+	KeptByMark      = "an operator's exclusion"
 	KeptByPin       = "pinned_revision"
 )
 
-// KeptBy is the field of the spec that keeps the Slot of an ordinal from the target, the strongest
-// where several do: a pin says where to, the others leave the Slot where it is. "": none does.
-func (s Spec) KeptBy(ordinal int) string {
+// KeptBy is what keeps the Slot of an ordinal from the target, a field of the spec or the mark that
+// stands on it, the strongest where several do: a pin says where to, the others leave the Slot where
+// it is. "": nothing does.
+func (s Spec) KeptBy(ordinal int, mark Exclusion) string {
 	own := s.Instance(ordinal)
 	switch {
 	case ordinal < s.UpdatePolicy.Partition:
 		return KeptByPartition
 	case own.ExcludeFromRollout:
 		return KeptByExclusion
+	case mark.Rollout:
+		return KeptByMark
 	case own.PinnedRevision != "":
 		return KeptByPin
 	}
 	return ""
+}
+
+// Unhealed reports that the Slot of an ordinal is left as it is when it breaks by itself, by the
+// spec or by the mark that stands on it.
+func (s Spec) Unhealed(ordinal int, mark Exclusion) bool {
+	return s.Instance(ordinal).ExcludeFromHealing || mark.Healing
 }
 
 // MetaOf is what the workload of one Slot is told. The caller owns the map.

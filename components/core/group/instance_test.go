@@ -65,8 +65,35 @@ func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
 	pin := strings.Repeat("ab", revisionHexLen/2)
 	s.Instances = []InstanceSettings{{Ordinal: 0, PinnedRevision: pin}, {Ordinal: 1, ExcludeFromRollout: true}, {Ordinal: 2, PinnedRevision: pin}}
 	for ordinal, want := range []string{KeptByPartition, KeptByExclusion, KeptByPin, ""} {
-		if got := s.KeptBy(ordinal); got != want {
+		if got := s.KeptBy(ordinal, Exclusion{}); got != want {
 			t.Errorf("slot %d is kept by %q, want %q", ordinal, got, want)
+		}
+	}
+	for ordinal, want := range []string{KeptByPartition, KeptByExclusion, KeptByMark, KeptByMark} {
+		if got := s.KeptBy(ordinal, Exclusion{Rollout: true}); got != want {
+			t.Errorf("slot %d, which is marked, is kept by %q, want %q", ordinal, got, want)
+		}
+	}
+	if got := s.KeptBy(3, Exclusion{Healing: true}); got != "" {
+		t.Errorf("a mark of healing keeps it: %q", got)
+	}
+}
+
+// TestWhatAMarkExcludesFrom: what it names, and both where it names nothing that is known.
+func TestWhatAMarkExcludesFrom(t *testing.T) {
+	for from, want := range map[string]string{"": "rollout healing", "rollout": "rollout", "healing": "healing", "healing rollout": "rollout healing", "rollouts": "rollout healing", "healing rollouts": "rollout healing"} {
+		if got := strings.Join(ExclusionOf(strings.Fields(from)).Words(), " "); got != want {
+			t.Errorf("%q: %q, want %q", from, got, want)
+		}
+	}
+	s := goodSpec()
+	s.Instances = []InstanceSettings{{Ordinal: 1, ExcludeFromHealing: true}}
+	for ordinal, want := range []bool{false, true} {
+		if got := s.Unhealed(ordinal, Exclusion{Rollout: true}); got != want {
+			t.Errorf("slot %d by its spec: %t", ordinal, got)
+		}
+		if !s.Unhealed(ordinal, Exclusion{Healing: true}) {
+			t.Errorf("slot %d by a mark is healed", ordinal)
 		}
 	}
 }

@@ -71,8 +71,10 @@ type Hold struct {
 
 // Mark is what an operator set on a Slot.
 type Mark struct {
-	Reason string `json:"reason,omitempty"`
-	By     string `json:"by,omitempty"`
+	// From is what an exclusion leaves the Slot out of: rollout, healing, or both.
+	From   []string `json:"from,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	By     string   `json:"by,omitempty"`
 	// Until is when it ends by itself; zero: when it is taken back.
 	Until time.Time `json:"until,omitzero"`
 }
@@ -117,9 +119,10 @@ type InstanceStatus struct {
 	// Extra: the Slot is there for the time of a rollout (max_surge), and goes with its disk
 	// when that ends.
 	Extra bool `json:"extra,omitempty"`
-	// Drain and Protection are an operator's marks on the Slot, in force (R139).
+	// Drain, Protection and Exclusion are an operator's marks on the Slot, in force (R139).
 	Drain      *Mark `json:"drain,omitempty"`
 	Protection *Mark `json:"protection,omitempty"`
+	Exclusion  *Mark `json:"exclusion,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
 	// Holds are what the Slot's next step waits for (R138); empty when it needs none, or

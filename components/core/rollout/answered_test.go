@@ -81,11 +81,11 @@ func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
 	f.at(0, "A").at(1, "A").at(2, "A")
 	f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, "A")}, {Ordinal: 2, ExcludeFromRollout: true}, {Ordinal: 3, ExcludeFromRollout: true}}
 	f.spec.UpdatePolicy.Partition = 1
-	if slots, by := seenBy(f).excluded(); slots != "db-1, db-2" || by != "pinned_revision" {
+	if slots, by := seenBy(f).leftBehind(); slots != "db-1, db-2" || by != "pinned_revision keeps it back" {
 		t.Errorf("%q by %q", slots, by)
 	}
 	f.spec.Instances, f.spec.UpdatePolicy.Partition = nil, 0
-	if slots, by := seenBy(f).excluded(); slots != "" || by != "" {
+	if slots, by := seenBy(f).leftBehind(); slots != "" || by != "" {
 		t.Errorf("%q by %q", slots, by)
 	}
 }

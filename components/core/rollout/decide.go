@@ -120,7 +120,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 		}
 		actions = append(actions, a)
 	}
-	return actions, group.Warnings(w.spec)
+	return actions, w.warnings()
 }
 
 // inProgress lists the open Operations: they come before anything new (R36).

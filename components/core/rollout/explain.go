@@ -111,9 +111,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		} else {
 			sooner(w.lostAt(m))
 		}
-		for _, mark := range []*Mark{m.seen.Drain, m.seen.Protection} {
-			if mark != nil {
-				sooner(mark.Until)
+		for _, mark := range m.seen.marks() {
+			if *mark != nil {
+				sooner((*mark).Until)
 			}
 		}
 		if w.spec.AutoHealing != nil {

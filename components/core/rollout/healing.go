@@ -44,7 +44,7 @@ type ailment struct {
 func (w *world) ails(m *member) (a ailment, ill bool) {
 	runs := m.runs()
 	switch {
-	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.spec.Instance(m.ordinal).ExcludeFromHealing:
+	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.unhealed(m):
 		return a, false
 	case runs == "" || !m.provenAt(runs) || m.movedAway() || m.provenElsewhere():
 		return a, false
@@ -525,6 +525,8 @@ func (w *world) healed(m *member, op operation.Operation) string {
 		return "" // the old CVM is gone and the Slot unbound: who stops now leaves it empty
 	case w.spec.AutoHealing == nil:
 		return "auto_healing_policies was removed"
+	case w.unhealed(m):
+		return "the slot is excluded from healing"
 	case m.ready:
 		return "the slot came back by itself"
 	case busy && op.Phase != operation.Recorded:

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -17,6 +18,8 @@ type Mark struct {
 	Until time.Time
 	// Group that a freeze is about; empty: all of them.
 	Group string
+	// Excludes is what an exclusion leaves the Slot out of.
+	Excludes group.Exclusion
 }
 
 // text is what is known about the mark, for a message about it.
@@ -44,7 +47,7 @@ func (k *Mark) told() *group.Mark {
 	if k == nil {
 		return nil
 	}
-	return &group.Mark{Reason: k.Reason, By: k.By, Until: k.Until}
+	return &group.Mark{From: k.Excludes.Words(), Reason: k.Reason, By: k.By, Until: k.Until}
 }
 
 // scope is the argument of `cadre unfreeze` that lifts it.
@@ -70,12 +73,57 @@ func (w *world) dropEndedFreeze() {
 // dropEndedMarks forgets the marks of Slots whose time is over.
 func (w *world) dropEndedMarks() {
 	for _, m := range w.everyone {
-		for _, mark := range []**Mark{&m.seen.Drain, &m.seen.Protection} {
+		for _, mark := range m.seen.marks() {
 			if (*mark).ended(w.now) {
 				*mark = nil
 			}
 		}
 	}
+}
+
+// excluded is the mark, in force, that leaves the Slot of an ordinal out of something; nil: there is none.
+func (w *world) excluded(ordinal int) *Mark {
+	if o := w.seenAt(ordinal); o != nil && !o.Exclusion.ended(w.now) {
+		return o.Exclusion
+	}
+	return nil
+}
+
+// excludedFrom is what that mark leaves the Slot out of.
+func (w *world) excludedFrom(ordinal int) group.Exclusion {
+	if k := w.excluded(ordinal); k != nil {
+		return k.Excludes
+	}
+	return group.Exclusion{}
+}
+
+// keptBy is what keeps the Slot of an ordinal from the target: the spec, or an operator's mark.
+func (w *world) keptBy(ordinal int) string {
+	return w.spec.KeptBy(ordinal, w.excludedFrom(ordinal))
+}
+
+// unhealed: the Slot of m is left as it is when it breaks by itself.
+func (w *world) unhealed(m *member) bool {
+	return w.spec.Unhealed(m.ordinal, w.excludedFrom(m.ordinal))
+}
+
+// excludedText tells of the mark that leaves m out, and how it is taken back.
+func (w *world) excludedText(m *member) string {
+	k := w.excluded(m.ordinal)
+	return fmt.Sprintf("%s is excluded from %s by an operator%s; to go on: cadre instance include %s", m.slot, strings.Join(k.Excludes.Words(), " and "), k.text(), m.slot)
+}
+
+// warnings are those of the spec, and the exclusions that keep something back now: a plan has
+// no step of theirs that could be held.
+func (w *world) warnings() []string {
+	out := group.Warnings(w.spec)
+	for _, m := range w.members {
+		behind := w.keptBy(m.ordinal) == group.KeptByMark && m.observed != w.target
+		if k := w.excluded(m.ordinal); k != nil && (behind || k.Excludes.Healing && !m.ready) {
+			out = append(out, w.excludedText(m))
+		}
+	}
+	return out
 }
 
 // rests: m was taken out of service and stays so.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,11 @@ func (f *fixture) drains(i int) *fixture {
 
 func (f *fixture) protects(i int) *fixture {
 	f.obs.Slots[i].Protection = &Mark{Reason: "a report runs on it", By: "op"}
+	return f
+}
+
+func (f *fixture) excludes(i int, from ...string) *fixture {
+	f.obs.Slots[i].Exclusion = &Mark{Reason: "it is measured", By: "op", Until: f.now.Add(7 * time.Second), Excludes: group.ExclusionOf(from)}
 	return f
 }
 
@@ -117,4 +123,65 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 		t.Errorf("it is called off: %s", why)
 	}
 	wantExecutes(t, down(func(f *fixture) { f.drains(1) }).plan(), "DRAIN db-1")
+}
+
+// What an exclusion keeps from a Slot is told where a plan has no step of it, and begins at the
+// instant at which it ends.
+func TestR139_AnExclusionEndsWithItsTime(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(0, "B").at(2, "B").excludes(1)
+	const told = "db-1 is excluded from rollout and healing by an operator (op): it is measured, until "
+	p := f.plan()
+	if len(p.Actions) != 0 || p.Rollout.State != operation.PartitionReached || !strings.Contains(p.Rollout.Reason, told) {
+		t.Errorf("%s: %s\n%s", p.Rollout.State, p.Rollout.Reason, describe(p))
+	}
+	if len(p.Warnings) != 1 || !strings.HasPrefix(p.Warnings[0], told) || !strings.HasSuffix(p.Warnings[0], "to go on: cadre instance include db-1") {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	if got := p.Status.Instances[1].Exclusion; got == nil || got.Reason != "it is measured" || strings.Join(got.From, " ") != "rollout healing" {
+		t.Errorf("the status has %+v", got)
+	}
+	if want := f.now.Add(7 * time.Second); !p.Wake.Equal(want) {
+		t.Errorf("wakes at %s, want %s", p.Wake, want)
+	}
+	f.now = p.Wake
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Report.ReceivedAt = f.now
+	}
+	p = f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	if len(p.Warnings) != 0 || p.Status.Instances[1].Exclusion != nil {
+		t.Errorf("it is over, and told all the same: %q", p.Warnings)
+	}
+}
+
+// A repair that has not acted is called off by the exclusion, and so is an update.
+func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
+	heals := newFixture(3, "none")
+	heals.spec.AutoHealing = &group.AutoHealing{}
+	heals.spec.Normalize()
+	heals.stopped(1).op(1, operation.Recorded, func(op *operation.Operation) {
+		op.Kind, op.Actor, op.WasUnavailable, op.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
+	})
+	updates := newFixture(3, "none").want("B").rolling().op(1, operation.Draining, func(*operation.Operation) {})
+	for from, c := range map[string]struct {
+		f    *fixture
+		want string
+	}{
+		group.FromHealing: {heals, "the slot is excluded from healing"},
+		group.FromRollout: {updates, "the slot is not outdated any more"},
+	} {
+		other := group.FromRollout
+		if from == other {
+			other = group.FromHealing
+		}
+		if got := c.f.excludes(1, other).facts(c.f.rec.Operations[0]).Unwanted; got != "" {
+			t.Errorf("%s: an exclusion from %s calls it off: %s", from, other, got)
+		}
+		if got := c.f.excludes(1, from).facts(c.f.rec.Operations[0]).Unwanted; got != c.want {
+			t.Errorf("%s: %q, want %q", from, got, c.want)
+		}
+	}
+	if p := heals.excludes(1, group.FromHealing).plan(); len(p.Warnings) != 1 {
+		t.Errorf("what is not healed is not told: %q", p.Warnings)
+	}
 }

@@ -243,7 +243,11 @@ type SlotObservation struct {
 	Refusal   *policy.Refusal
 	// Report is nil when the admitted Boot has not reported.
 	Report *Report
-	// Drain and Protection are an operator's marks on the Slot, in force; nil: there is none.
+	// Drain, Protection and Exclusion are an operator's marks on the Slot, in force; nil: there is none.
 	Drain      *Mark
 	Protection *Mark
+	Exclusion  *Mark
 }
+
+// marks are those places of o that an operator's marks stand in.
+func (o *SlotObservation) marks() []**Mark { return []**Mark{&o.Drain, &o.Protection, &o.Exclusion} }

@@ -39,12 +39,12 @@ func (w *world) trackRollout() {
 	}
 	w.noteArrivals()
 	done, doing := w.arrived(), w.workLeft()
-	excluded, by := w.excluded()
+	excluded, why := w.leftBehind()
 	switch {
 	case done && w.spec.UpdatePolicy.Partition > 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
-	case done && by != "":
-		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s keeps it back", excluded, by))
+	case done && why != "":
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s", excluded, why))
 	case done:
 		w.setState(operation.Complete, "every slot is at the target and available")
 		w.stable = w.target
@@ -68,17 +68,23 @@ func (w *world) trackRollout() {
 	}
 }
 
-// excluded are the Slots that are kept from the target by the spec's instance blocks. The
-// rollout is not complete without them (R139); by is the field that keeps the first one, ""
-// when there is none.
-func (w *world) excluded() (slots, by string) {
+// leftBehind are the Slots that are kept from the target by the spec's instance blocks or by a
+// mark. The rollout is not complete without them (R139); why is what keeps the first one, "" when
+// there is none.
+func (w *world) leftBehind() (slots, why string) {
 	var names []string
 	for _, m := range w.members {
-		if kept := w.spec.KeptBy(m.ordinal); kept != "" && kept != group.KeptByPartition && m.observed != w.target {
-			names, by = append(names, m.slot), cmp.Or(by, kept)
+		switch kept := w.keptBy(m.ordinal); {
+		case kept == "" || kept == group.KeptByPartition || m.observed == w.target:
+			continue
+		case kept == group.KeptByMark:
+			why = cmp.Or(why, w.excludedText(m))
+		default:
+			why = cmp.Or(why, kept+" keeps it back")
 		}
+		names = append(names, m.slot)
 	}
-	return strings.Join(names, ", "), by
+	return strings.Join(names, ", "), why
 }
 
 func verdictText(v *operation.Verdict) string {

@@ -92,6 +92,14 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 	case stands(k.c.protects) && c != nil && k.w.works(c):
 		k.broke("R139: %s begins of %s, which is protected and works", op.Kind, op.Slot)
 	}
+	if out := k.c.excludes[op.Slot]; stands(k.c.excludes) && k.c.deleting == nil {
+		if out.Excludes.Rollout && op.Kind == operation.Update {
+			k.broke("R139: UPDATE begins of %s, which is excluded from the rollout", op.Slot)
+		}
+		if out.Excludes.Healing && op.Actor == operation.ActorHealing {
+			k.broke("R139: %s heals %s, which is excluded from healing", op.Kind, op.Slot)
+		}
+	}
 	if op.Kind == operation.Update && c != nil && k.w.works(c) && failed(rec.Rollout) && failed(k.c.plan.Rollout) && a.Class != rollout.ClassMarked {
 		k.broke("I6: the rollout failed, and %s of %s, which works, begins", op.Kind, op.Slot)
 	}

@@ -165,6 +165,12 @@ func operatorEvents() []event {
 		{"operator protects SLOT(?: for TIME)?", func(s *story, arg []string) error {
 			return s.mark(&s.c.protects, arg[0], arg[1], "a report runs on it")
 		}},
+		{"operator excludes SLOT(?: from WORD)?(?: for TIME)?", func(s *story, arg []string) error {
+			err := s.mark(&s.c.excludes, arg[0], arg[2], "it is measured")
+			s.c.excludes[arg[0]].Excludes = group.ExclusionOf(strings.Fields(arg[1]))
+			return err
+		}},
+		{"operator includes SLOT", func(s *story, arg []string) error { delete(s.c.excludes, arg[0]); return nil }},
 		{"operator unprotects SLOT", func(s *story, arg []string) error { delete(s.c.protects, arg[0]); return nil }},
 		{"operator requests restart of SLOT", func(s *story, arg []string) error {
 			ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})

@@ -68,6 +68,7 @@ func (s *story) disturb(t *rapid.T) {
 		"operator pauses the group", "operator resumes the group", "operator requests restart of " + slot, "operator lets the rollout go on",
 		"operator drains " + slot, "operator drains " + slot + " for 1m", "operator undrains " + slot,
 		"operator protects " + slot, "operator unprotects " + slot,
+		"operator excludes " + slot, "operator excludes " + slot + " from healing for 1m", "operator includes " + slot,
 		"revision B is broken", "revision B works",
 		"the platform's list does not answer", "the platform's list answers again",
 		"platform answers 500 to the next call of " + slot + ", without effect",
@@ -92,7 +93,7 @@ func (s *story) disturb(t *rapid.T) {
 func (s *story) calm(t *rapid.T) {
 	lines := []string{"operator resumes the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
-		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
+		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {
 			lines = append(lines, slot+" is heard again", slot+" recovers", slot+" has caught up", slot+" may be disrupted again")
 		}

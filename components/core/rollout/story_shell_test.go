@@ -33,6 +33,7 @@ type coordinator struct {
 	freeze   rollout.Mark
 	drains   map[string]*rollout.Mark
 	protects map[string]*rollout.Mark
+	excludes map[string]*rollout.Mark
 	deleting *rollout.Deletion
 	givenUp  []string
 	// refused are the Revisions that the platform would not take, with its words.
@@ -90,7 +91,7 @@ func (c *coordinator) known() []string { return slices.Sorted(maps.Keys(c.store.
 
 func (c *coordinator) look(slot string) rollout.SlotObservation {
 	_, ordinal, _ := group.ParseSlot(slot)
-	o := rollout.SlotObservation{Slot: slot, Ordinal: ordinal, Drain: c.drains[slot], Protection: c.protects[slot]}
+	o := rollout.SlotObservation{Slot: slot, Ordinal: ordinal, Drain: c.drains[slot], Protection: c.protects[slot], Exclusion: c.excludes[slot]}
 	bound := c.store.slots[slot].VMUUID
 	if !c.w.blind {
 		o.Instance, o.Duplicates = rollout.Filling(bound, c.w.listed(slot))

@@ -179,9 +179,9 @@ func (w *world) leaderAsked(r *group.SlotRecord) bool {
 // stepOf is what the rollout's step of a Slot costs, by its record and what is seen of it: before
 // who the members are is settled. ActionNone: there is no step. One that nothing is known of boots.
 func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
-	by, to := w.spec.KeptBy(r.Ordinal), w.pinOrTarget(r.Ordinal)
+	by, to := w.keptBy(r.Ordinal), w.pinOrTarget(r.Ordinal)
 	_, known := w.rec.Revisions[to]
-	kept := !w.spec.HasOrdinal(r.Ordinal) || by == group.KeptByPartition || by == group.KeptByExclusion || to != w.target && !known
+	kept := !w.spec.HasOrdinal(r.Ordinal) || by != "" && by != group.KeptByPin || to != w.target && !known
 	env := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv
 	if kept || r.Assigned == "" || r.Assigned == to && !env {
 		return group.ActionNone

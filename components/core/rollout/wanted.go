@@ -28,7 +28,7 @@ func (w *world) decideWanted() {
 }
 
 func (w *world) wanted(m *member) want {
-	by, making := w.spec.KeptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
+	by, making := w.keptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
 	switch {
 	case m.condemned && w.obs.Deletion != nil:
 		return want{why: "the group is being deleted"}
@@ -40,6 +40,8 @@ func (w *world) wanted(m *member) want {
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case by == group.KeptByExclusion:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
+	case by == group.KeptByMark:
+		return want{revision: w.whereItIs(m), kept: true, why: w.excludedText(m)}
 	case by == group.KeptByPin:
 		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)
 	case making && w.stable != w.target && !w.tally.proven:
@@ -91,7 +93,7 @@ func (w *world) lastProven() (revision string, known bool) {
 		for _, m := range w.members {
 			if was := m.record.WasAvailableAt; was == w.stable {
 				return w.stable
-			} else if _, recorded := w.rec.Revisions[was]; recorded && !m.extra && w.spec.KeptBy(m.ordinal) == "" {
+			} else if _, recorded := w.rec.Revisions[was]; recorded && !m.extra && w.keptBy(m.ordinal) == "" {
 				at[was]++
 			}
 		}

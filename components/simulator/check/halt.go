@@ -78,7 +78,7 @@ func freeze(s *state, e trace.Event) []string {
 // halts reports that failed is evidence against its rollout still.
 func (s *state) halts(failed *operation.Operation) bool {
 	sp := s.spec(failed.Group)
-	if sp == nil || !inScope(sp, failed.Slot) {
+	if sp == nil || !inScope(sp, failed.Slot) || s.mayBeExcluded(failed.Slot) {
 		return false
 	}
 	end, ended := s.failedAt[failed.ID]

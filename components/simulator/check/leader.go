@@ -56,7 +56,7 @@ func (s *state) outdatedBeside(op *operation.Operation) string {
 		if s.group(op.Group).lacks(slot) {
 			continue // it was lost: no voter, and no heir that could run the target first
 		}
-		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != to && inScope(sp, slot) {
+		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != to && inScope(sp, slot) && !s.mayBeExcluded(slot) {
 			return slot
 		}
 	}

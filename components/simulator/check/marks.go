@@ -1,13 +1,17 @@
 package check
 
 import (
+	"time"
+
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
 
 // marks is R139: a Slot that an operator protects is not taken away, and nothing but its drain
 // takes one away that an operator drains. What is down is restarted on its disk all the same
-// while it is protected; and with its group every Slot goes.
+// while it is protected; and with its group every Slot goes. One that is excluded from rollouts is
+// not updated, and one that is excluded from healing is not healed.
 func marks(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || s.ending(op.Group) {
@@ -20,5 +24,42 @@ func marks(s *state, e trace.Event) []string {
 	if since, known = s.knownSince("control/drain/" + op.Slot); known && op.Kind != operation.Drain {
 		return wrong("%s takes %s away, which an operator drains since %s", op.ID, op.Slot, since)
 	}
+	if since, known = s.knownSince(excludedFrom(group.FromRollout, op.Slot)); known && op.Kind == operation.Update {
+		return wrong("%s updates %s, which is excluded from rollouts since %s", op.ID, op.Slot, since)
+	}
+	if since, known = s.knownSince(excludedFrom(group.FromHealing, op.Slot)); known && op.Actor == operation.ActorHealing {
+		return wrong("%s heals %s, which is excluded from healing since %s", op.ID, op.Slot, since)
+	}
 	return nil
+}
+
+// excludedFrom names, among the switches, what an exclusion leaves a Slot out of.
+func excludedFrom(what, slot string) string { return "control/exclude/" + slot + " " + what }
+
+// switchesOf e are the names of those that it sets, or takes back: an exclusion is one for each
+// thing that it leaves its Slot out of.
+func switchesOf(e trace.Event) []string {
+	name, is := switchKey(e.Key)
+	switch {
+	case !is:
+		return nil
+	case e.Excluded == nil:
+		return []string{name}
+	}
+	out := group.ExclusionOf(e.Excluded.From).Words()
+	for i, what := range out {
+		out[i] = excludedFrom(what, e.Slot)
+	}
+	return out
+}
+
+// longestStep is how long after a decision its step may still wait for its drain.
+const longestStep = 5 * time.Minute
+
+// mayBeExcluded reports that what begins now may have been decided while the Slot was excluded from
+// rollouts.
+func (s *state) mayBeExcluded(slot string) bool {
+	name := excludedFrom(group.FromRollout, slot)
+	cleared, was := s.cleared[name]
+	return s.switched(name) || was && s.now-cleared < longestStep
 }

@@ -5,6 +5,8 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 func markCases() cases {
@@ -13,6 +15,10 @@ func markCases() cases {
 	drained := func() *run { return three("none").operator("control/drain/pg-0") }
 	drain := func(op *operation.Operation) { op.Kind = operation.Drain }
 	restart := func(op *operation.Operation) { op.Kind = operation.Restart }
+	excluded := func(from ...string) *run {
+		return three("none").operator("control/exclude/pg-0").then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.SlotMark{Slot: "pg-0", From: from} })
+	}
+	heals := func(op *operation.Operation) { op.Kind, op.Actor = operation.Restart, operation.ActorHealing }
 	return cases{
 		id: "R139",
 		bad: []named{
@@ -20,6 +26,9 @@ func markCases() cases {
 			{"a drain of one that is protected", protected().after(time.Minute).op("a", "pg-0", draining, drain)},
 			{"a restart of one that is well and protected", protected().after(time.Minute).op("a", "pg-0", draining, restart)},
 			{"an update of one that is drained", drained().after(time.Minute).phases("a", "pg-0", draining)},
+			{"an update of one that is excluded", excluded().after(time.Minute).phases("a", "pg-0", draining)},
+			{"an update of one that is excluded from rollouts", excluded(group.FromRollout).after(time.Minute).phases("a", "pg-0", draining)},
+			{"a repair of one that is excluded from healing", excluded(group.FromHealing).stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, heals, skipDrain)},
 			{"its removal", drained().after(time.Minute).op("a", "pg-0", draining, kind(operation.Delete, operation.PartDelete))},
 		},
 		good: []named{
@@ -27,6 +36,10 @@ func markCases() cases {
 			{"a moment after, unknown yet", protected().phases("a", "pg-0", draining)},
 			{"no more", protected().after(time.Minute).operator("control/protect/pg-0").removed().phases("a", "pg-0", draining)},
 			{"a restart of one that is down", protected().stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, restart, skipDrain)},
+			{"an update of one that is excluded from healing", excluded(group.FromHealing).after(time.Minute).phases("a", "pg-0", draining)},
+			{"a repair of one that is excluded from rollouts", excluded(group.FromRollout).stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, heals, skipDrain)},
+			{"a restart by name of one that is excluded", excluded().after(time.Minute).op("a", "pg-0", draining, restart)},
+			{"one that was excluded", excluded().after(time.Minute).operator("control/exclude/pg-0").removed().then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.SlotMark{} }).phases("a", "pg-0", draining)},
 			{"the drain itself", drained().after(time.Minute).op("a", "pg-0", draining, drain)},
 			{"the group goes", protected().after(time.Minute).operator("control/delete/pg").op("a", "pg-0", draining, kind(operation.Delete, operation.PartDelete))},
 		},

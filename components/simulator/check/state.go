@@ -38,6 +38,8 @@ type state struct {
 	storeIndex uint64
 	// switches of the operators that are set, since when.
 	switches map[string]time.Duration
+	// cleared are those that were taken back, when that was last.
+	cleared map[string]time.Duration
 	// rollouts are the records that there are, by id; failedFrom is since when one has its verdict.
 	rollouts   map[string]*operation.Rollout
 	failedFrom map[string]time.Duration
@@ -118,7 +120,7 @@ type member struct {
 func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
-		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{},
+		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{}, cleared: map[string]time.Duration{},
 		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, spared: map[string]time.Duration{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
 		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, refusals: map[string]map[string]int{},
 	}
@@ -177,9 +179,10 @@ func (s *state) apply(e trace.Event) {
 
 // record takes what was written.
 func (s *state) record(e trace.Event) {
-	if name, is := switchKey(e.Key); is {
+	for _, name := range switchesOf(e) {
 		if _, set := s.switches[name]; e.Deleted {
 			delete(s.switches, name)
+			s.cleared[name] = s.now
 		} else if !set {
 			s.switches[name] = s.now
 		}

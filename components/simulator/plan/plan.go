@@ -164,6 +164,10 @@ const (
 	FreezeGroup FaultKind = "freeze-group"
 	Drain       FaultKind = "drain"
 	Protect     FaultKind = "protect"
+	// They leave a member out of rollouts and healing, or of one of the two.
+	Exclude        FaultKind = "exclude"
+	ExcludeRollout FaultKind = "exclude-rollout"
+	ExcludeHealing FaultKind = "exclude-healing"
 	// Pause is like FreezeGroup, of its rollout alone.
 	Pause FaultKind = "pause"
 	// An operator asks once for a restart of a member, or for another CVM in its place.
@@ -260,6 +264,8 @@ func Draw(seed uint64) Plan {
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
 	drawPersons(Source(seed, "persons", 0), &p)
+	drawExclusions(Source(seed, "exclusions", 0), &p)
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
 	if slices.ContainsFunc(p.Groups, func(g Group) bool { return g.Deadline > 0 }) {
@@ -386,7 +392,21 @@ func drawAsks(r *rand.Rand, p *Plan) {
 	for range 1 + r.IntN(2) {
 		p.Faults = append(p.Faults, Fault{Kind: asks[r.IntN(len(asks))], At: time.Minute + upTo(r, Horizon-time.Minute), Target: p.anyMember(r)})
 	}
-	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+}
+
+// exclusions are what an operator may leave a member out of.
+var exclusions = []FaultKind{Exclude, ExcludeRollout, ExcludeHealing}
+
+// drawExclusions has an operator of every fourth seed leave one member or two out for a while.
+func drawExclusions(r *rand.Rand, p *Plan) {
+	if r.IntN(4) > 0 {
+		return
+	}
+	for range 1 + r.IntN(2) {
+		at := upTo(r, Horizon)
+		f := Fault{Kind: exclusions[r.IntN(len(exclusions))], At: at, For: min(time.Second+upTo(r, 4*time.Minute), Horizon-at), Target: p.anyMember(r)}
+		p.Faults = append(p.Faults, f)
+	}
 }
 
 // anyMember is one of those that a group has at first, or of all that it ever has: also those that it

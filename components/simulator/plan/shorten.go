@@ -117,7 +117,7 @@ func (p *Plan) drop(group string) {
 
 // ofMember, ofAll, ofGroup and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, AgentCrashAt, Reboot, Halt, Lose, Drain, Protect, AskRestart, AskReplace}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, AgentCrashAt, Reboot, Halt, Lose, Drain, Protect, Exclude, ExcludeRollout, ExcludeHealing, AskRestart, AskReplace}, f.Kind)
 }
 
 func (f Fault) ofAll() bool {

@@ -102,6 +102,7 @@ type Event struct {
 	GivenUp   *store.DeleteDisks
 	Ending    *store.DeleteGroup
 	Asked     *store.QueueRequest
+	Excluded  *store.SlotMark
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,7 +163,8 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	// A plan needs a leader with a view; a spec must be appliable without one (R145).
 	if p, err := cl.Plan(cmd.Context(), g.Spec.Name, &g.Spec); err == nil {
 		out.Plan = &p
-		p.Warnings = nil // said above
+		said := func(text string) bool { return slices.Contains(checked.Warnings, text) }
+		p.Warnings = slices.DeleteFunc(p.Warnings, said)
 		a.print(render.Plan(s, p, a.now()))
 	} else if client.KindOf(err) != client.NotFound {
 		a.print("no plan now: " + err.Error() + "\n")

@@ -23,7 +23,10 @@ What a slot has of its own (metadata, values of env, a pinned revision, a preser
 smaller group is to be without, is part of the group: write it into the group's file and apply that, or
 use Terraform's cadre_instance.`,
 	}
-	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace(), a.instanceDrain(), a.instanceUndrain(), a.instanceProtect(), a.instanceUnprotect())
+	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
+	for _, m := range slotMarks() {
+		c.AddCommand(a.setSlotMark(m), a.clearSlotMark(m))
+	}
 	return c
 }
 

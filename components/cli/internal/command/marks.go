@@ -11,32 +11,48 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/core/group"
 )
 
 // markFlags are those of what sets a mark.
 type markFlags struct {
 	length time.Duration
+	until  string
 	reason string
+	from   []string
 }
 
 func (f *markFlags) bind(c *cobra.Command) {
 	c.Flags().DurationVar(&f.length, "for", 0, "how long it stands, e.g. 2h (0: until it is taken back)")
+	c.Flags().StringVar(&f.until, "until", "", "until when it stands, e.g. 2026-05-04T14:00:00Z, in place of --for")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for whoever finds it (required)")
 }
 
-func (f *markFlags) check() error {
+// check refuses what can be no mark, and settles its length.
+func (f *markFlags) check(now time.Time) error {
 	switch {
 	case strings.TrimSpace(f.reason) == "":
 		return usagef("--reason is missing: it is shown to whoever finds the mark")
 	case f.length < 0:
 		return usagef("--for %s: must be more than 0", f.length)
+	case f.until != "" && f.length != 0:
+		return usagef("--for and --until are both given: take one of them")
+	case f.until == "":
+		return nil
+	}
+	until, err := time.Parse(time.RFC3339, f.until)
+	if err != nil {
+		return usagef("--until %q is no time: write it like 2026-05-04T14:00:00Z", f.until)
+	}
+	if f.length = until.Sub(now); f.length <= 0 {
+		return usagef("--until %s has passed", f.until)
 	}
 	return nil
 }
 
 // mark sets one and says what that means; text has the name and until when.
 func (a *App) mark(ctx context.Context, cl *client.Client, kind client.MarkKind, name string, f markFlags, text func(until string) string) error {
-	out, err := cl.Mark(ctx, kind, name, f.length, f.reason)
+	out, err := cl.Mark(ctx, kind, name, f.length, f.reason, f.from...)
 	if err != nil {
 		return err
 	}
@@ -63,26 +79,75 @@ func (a *App) unmark(ctx context.Context, kind client.MarkKind, name, done, none
 	})
 }
 
-func (a *App) instanceDrain() *cobra.Command {
-	var f markFlags
-	var wait waitFlags
-	c := &cobra.Command{
-		Use: "drain SLOT", Short: "Take one slot out of service for maintenance, and leave it alone", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `The slot hands over what it leads, runs its PRE_TERMINATE hooks and is drained, once its
+// slotMark is a mark on one slot, and what its two verbs say: the one that sets it and the one
+// that takes it back.
+type slotMark struct {
+	kind                       client.MarkKind
+	short, back, long, example string
+	// set is said of it with the slot, until when and from what, gone and none with the slot: taken back, and
+	// that there was nothing to take back.
+	set, gone, none string
+	// waits: --wait waits until the slot is drained. from: --from says what the slot is excluded from.
+	waits, from bool
+}
+
+// slotMarks are all of them.
+func slotMarks() []slotMark {
+	return []slotMark{
+		{
+			kind: client.MarkDrain, short: "Take one slot out of service for maintenance, and leave it alone", back: "Put a slot back that was drained",
+			long: `The slot hands over what it leads, runs its PRE_TERMINATE hooks and is drained, once its
 group can bear that. It then stays out of service, across reboots of its CVM and changes
 of the leader: nothing updates, heals or removes it, and it counts as unavailable. No
 platform call is made: its CVM runs on, and may be stopped, moved or mended by hand.
 A protected slot is not drained: take its protection back first.
 
 ` + "`cadre instance undrain`" + ` puts it back, and so does the end of --for.`,
-		Example: "  cadre instance drain postgres-1 --for 2h --reason \"its host gets memory\" --wait",
+			example: "--for 2h --reason \"its host gets memory\" --wait",
+			set:     "%[1]s is to be out of service %[2]s; it is drained once its group can bear that: `cadre instance describe %[1]s`",
+			gone:    "%s goes back into service, and is updated and healed like the others again", none: "%s was not drained: nothing is changed", waits: true,
+		},
+		{
+			kind: client.MarkProtect, short: "Keep one slot from all that would disrupt it", back: "Take a protection back",
+			long: `Nothing begins that would take the slot away or cost its disk: no update, restart,
+replacement, drain or removal. The rollout goes around it and waits for it at the end.
+What is known to be down is restarted on its disk all the same, and not updated.
+
+A group that is deleted is deleted with it.`,
+			example: "--for 4h --reason \"a long report reads from it\"",
+			set:     "%[1]s is protected %[2]s; take it back with `cadre instance unprotect %[1]s`",
+			gone:    "%s is protected no more", none: "%s was not protected: nothing is changed",
+		},
+		{
+			kind: client.MarkExclude, short: "Leave one slot out of rollouts, of healing, or of both", back: "Take an exclusion back",
+			long: `Left out of rollouts the slot stays at the revision that it has; the rollout ends without
+it, and is complete once it was updated afterwards. Left out of healing it stays as it is when
+it breaks by itself. Without --from it is both. It stays in service meanwhile, counts in every
+budget and quorum, and what is asked for by its name is done: a restart, a replacement.
+
+` + "`cadre instance include`" + ` ends it, and so does the end of --for: what it kept back begins then.`,
+			example: "--from healing --for 8h --reason \"a crash of it is looked into\"",
+			set:     "%[1]s is excluded from %[3]s %[2]s; take it back with `cadre instance include %[1]s`",
+			gone:    "%s is updated and healed like the others again", none: "%s was not excluded: nothing is changed", from: true,
+		},
+	}
+}
+
+// setSlotMark is the verb that sets a mark on a slot.
+func (a *App) setSlotMark(m slotMark) *cobra.Command {
+	var f markFlags
+	var wait waitFlags
+	verb := string(m.kind)
+	c := &cobra.Command{
+		Use: verb + " SLOT", Short: m.short, Long: m.long, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Example: "  cadre instance " + verb + " postgres-1 " + m.example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
+			if err := f.check(a.now()); err != nil {
 				return err
 			}
 			return a.withClient(func(cl *client.Client) error {
-				err := a.mark(cmd.Context(), cl, client.MarkDrain, args[0], f, func(until string) string {
-					return fmt.Sprintf("%s is to be out of service %s; it is drained once its group can bear that: `cadre instance describe %s`", args[0], until, args[0])
+				err := a.mark(cmd.Context(), cl, m.kind, args[0], f, func(until string) string {
+					return fmt.Sprintf(m.set, args[0], until, strings.Join(group.ExclusionOf(f.from).Words(), " and "))
 				})
 				if err != nil || !wait.wait {
 					return err
@@ -92,8 +157,23 @@ A protected slot is not drained: take its protection back first.
 		},
 	}
 	f.bind(c)
-	wait.bind(c, "the slot is drained")
+	if m.from {
+		c.Flags().StringSliceVar(&f.from, "from", nil, "what it is left out of: rollout, healing (neither named: both)")
+	}
+	if m.waits {
+		wait.bind(c, "the slot is drained")
+	}
 	return c
+}
+
+// clearSlotMark is the verb that takes it back.
+func (a *App) clearSlotMark(m slotMark) *cobra.Command {
+	return &cobra.Command{
+		Use: m.kind.Undo() + " SLOT", Short: m.back, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.unmark(cmd.Context(), m.kind, args[0], fmt.Sprintf(m.gone, args[0]), fmt.Sprintf(m.none, args[0]))
+		},
+	}
 }
 
 // drainPoll is between two looks at a Slot that is to be drained.
@@ -134,50 +214,6 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 	}
 }
 
-func (a *App) instanceUndrain() *cobra.Command {
-	return &cobra.Command{
-		Use: "undrain SLOT", Short: "Put a slot back that was drained", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.unmark(cmd.Context(), client.MarkDrain, args[0],
-				args[0]+" goes back into service, and is updated and healed like the others again", args[0]+" was not drained: nothing is changed")
-		},
-	}
-}
-
-func (a *App) instanceProtect() *cobra.Command {
-	var f markFlags
-	c := &cobra.Command{
-		Use: "protect SLOT", Short: "Keep one slot from all that would disrupt it", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `Nothing begins that would take the slot away or cost its disk: no update, restart,
-replacement, drain or removal. The rollout goes around it and waits for it at the end.
-What is known to be down is restarted on its disk all the same, and not updated.
-
-A group that is deleted is deleted with it.`,
-		Example: "  cadre instance protect postgres-1 --for 4h --reason \"a long report reads from it\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			return a.withClient(func(cl *client.Client) error {
-				return a.mark(cmd.Context(), cl, client.MarkProtect, args[0], f, func(until string) string {
-					return fmt.Sprintf("%s is protected %s; take it back with `cadre instance unprotect %s`", args[0], until, args[0])
-				})
-			})
-		},
-	}
-	f.bind(c)
-	return c
-}
-
-func (a *App) instanceUnprotect() *cobra.Command {
-	return &cobra.Command{
-		Use: "unprotect SLOT", Short: "Take a protection back", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.unmark(cmd.Context(), client.MarkProtect, args[0], args[0]+" is protected no more", args[0]+" was not protected: nothing is changed")
-		},
-	}
-}
-
 func (a *App) freezeCommand() *cobra.Command {
 	var f markFlags
 	c := &cobra.Command{
@@ -187,7 +223,7 @@ func (a *App) freezeCommand() *cobra.Command {
 new slots and what is asked for by a slot's name too. Without a group everything is frozen.`,
 		Example: "  cadre freeze --for 72h --reason \"the shop's big days\"\n  cadre freeze postgres --reason \"we look into the lag\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
+			if err := f.check(a.now()); err != nil {
 				return err
 			}
 			return a.withClient(func(cl *client.Client) error {
@@ -222,7 +258,7 @@ func everything(name string) string {
 
 func (a *App) marksCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "marks [GROUP]", Short: "List what operators drained, protected or froze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "marks [GROUP]", Short: "List what operators drained, protected, excluded or froze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				list, err := cl.Marks(cmd.Context(), strings.Join(args, ""))

@@ -3,6 +3,7 @@ package command
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/group"
@@ -18,11 +19,15 @@ func TestMarkPictures(t *testing.T) {
 		{"instance_drain_help", []string{"instance", "drain", "--help"}},
 		{"instance_drain", []string{"instance", "drain", "worker-1", "--for", "2h", "--reason", "its host gets memory"}},
 		{"instance_protect", []string{"instance", "protect", "worker-0", "--reason", "a report reads from it"}},
+		{"instance_exclude_help", []string{"instance", "exclude", "--help"}},
+		{"instance_exclude", []string{"instance", "exclude", "worker-0", "--from", "healing", "--until", "2026-05-04T20:00:00Z", "--reason", "a crash of it is looked into"}},
+		{"instance_exclude_both", []string{"instance", "exclude", "worker-1", "--reason", "it is measured"}},
 		{"freeze", []string{"freeze", "--for", "72h", "--reason", "the big days"}},
 		{"freeze_group", []string{"freeze", "worker", "--reason", "we look into the lag"}},
 		{"marks", []string{"marks"}},
 		{"instance_undrain", []string{"instance", "undrain", "worker-1"}},
 		{"instance_unprotect", []string{"instance", "unprotect", "worker-1"}},
+		{"instance_include", []string{"instance", "include", "worker-0"}},
 		{"unfreeze", []string{"unfreeze"}},
 		{"marks_left", []string{"marks", "-o", "json"}},
 	} {
@@ -39,9 +44,33 @@ func TestAMarkNeedsAReason(t *testing.T) {
 	for _, args := range [][]string{
 		{"instance", "drain", "worker-1"}, {"instance", "drain", "--reason", "x"}, {"instance", "protect", "worker-1", "--reason", " "},
 		{"freeze"}, {"freeze", "worker", "other", "--reason", "x"}, {"freeze", "worker", "--reason", "x", "--for", "-1h"},
+		{"instance", "exclude", "worker-1"}, {"instance", "drain", "worker-1", "--reason", "x", "--from", "healing"},
+		{"freeze", "--reason", "x", "--until", "tomorrow"}, {"freeze", "--reason", "x", "--until", "2020-01-01T00:00:00Z"}, {"freeze", "--reason", "x", "--until", "2126-01-01T00:00:00Z", "--for", "1h"},
 	} {
 		if code, out := b.run(args...); code != ExitUsage {
 			t.Errorf("%v: exit %d: %s", args, code, out)
+		}
+	}
+}
+
+// What an operator excluded is told wherever the slot is, with reason and end.
+func TestAnExclusionIsTold(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", func(g *clienttest.Group) {
+		midRollout(g)
+		g.Status.Instances[0].Exclusion = &group.Mark{From: []string{"rollout", "healing"}, Reason: "it is measured", By: "ann", Until: noon.Add(time.Hour)}
+	})
+	until := noon.Add(time.Hour).Local().Format("2006-01-02 15:04:05")
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"from rollout and healing until " + until + ", by ann: it is measured", []string{"instance", "describe", "worker-0"}},
+		{"excluded from rollout and healing until " + until + " (ann): it is measured", []string{"instance", "list", "worker"}},
+		{"excluded from rollout and healing until " + until + " (ann): it is measured", []string{"rollout", "status", "worker"}},
+	} {
+		if code, out := b.run(c.args...); code != ExitOK || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit %d: %s", c.args, code, out)
 		}
 	}
 }

@@ -43,6 +43,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"env of its own", Cell{st.OwnEnv, Plain}},
 		Field{"out of service", markField(st.Drain)},
 		Field{"protected", markField(st.Protection)},
+		Field{"excluded", markField(st.Exclusion)},
 		Field{"healing", healField(st.Heals, now)},
 	))
 	if len(i.Operations) > 0 {
@@ -82,6 +83,9 @@ func markField(m *group.Mark) Cell {
 	until := "until it is taken back"
 	if !m.Until.IsZero() {
 		until = "until " + clock(m.Until)
+	}
+	if len(m.From) > 0 {
+		until = "from " + strings.Join(m.From, " and ") + " " + until
 	}
 	return Cell{strings.TrimSpace(fmt.Sprintf("%s, by %s: %s", until, m.By, m.Reason)), Warn}
 }

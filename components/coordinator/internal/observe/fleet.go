@@ -8,6 +8,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
+	"cadre.dev/store"
 )
 
 // silentAfter is when an agent counts as silent here, as for the planner.
@@ -71,11 +72,11 @@ func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Tim
 	if open, is := all.OpenOperation(slot); is && open.Value.Actor != operation.ActorHealing {
 		return true
 	}
-	if drain, is := all.Drains[slot]; is && drain.Value.Stands(now) {
+	if drain, is := all.Marks[store.MarkDrain][slot]; is && drain.Value.Stands(now) {
 		return true
 	}
 	spec, _, known := all.InForce(record.Group)
-	return known && spec.Instance(record.Ordinal).ExcludeFromHealing
+	return known && spec.Unhealed(record.Ordinal, all.ExcludedFrom(slot, now))
 }
 
 // down: the platform's word as it was reported last; where nothing was, the CVM may run.

@@ -33,7 +33,7 @@ type crowd struct {
 func newCrowd() *crowd {
 	return &crowd{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), heardOf: heardOf{}, View: &view.View{
 		Slots: map[string]view.Rec[group.SlotRecord]{}, Operations: map[string]view.Rec[operation.Operation]{}, Admissions: map[string]view.Rec[policy.Admission]{},
-		Instances: map[string]view.Rec[group.InstanceStatus]{}, Boots: map[string]view.Boot{}, Drains: map[string]view.Rec[store.SlotMark]{},
+		Instances: map[string]view.Rec[group.InstanceStatus]{}, Boots: map[string]view.Boot{}, Marks: map[store.MarkKind]map[string]view.Rec[store.SlotMark]{store.MarkDrain: {}, store.MarkExclude: {}},
 		Accepted: map[string]view.Accepted{"db": {Value: group.Spec{Name: "db", Replicas: 9}}},
 	}}
 }
@@ -132,7 +132,12 @@ func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
 			if until != 0 {
 				mark.Until = c.now.Add(until)
 			}
-			c.Drains[slot] = view.Rec[store.SlotMark]{Value: mark}
+			c.Marks[store.MarkDrain][slot] = view.Rec[store.SlotMark]{Value: mark}
+		}
+	}
+	exclude := func(from string) func(c *crowd, slot string) {
+		return func(c *crowd, slot string) {
+			c.Marks[store.MarkExclude][slot] = view.Rec[store.SlotMark]{Value: store.SlotMark{Slot: slot, From: []string{from}}}
 		}
 	}
 	for name, one := range map[string]struct {
@@ -147,6 +152,8 @@ func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
 		"drained":                {drain(0), false},
 		"drained for a while":    {drain(time.Minute), false},
 		"drained until just now": {drain(-time.Second), true},
+		"excluded from healing":  {exclude(group.FromHealing), false},
+		"excluded from rollout":  {exclude(group.FromRollout), true},
 		"left out of healing": {func(c *crowd, _ string) {
 			spec := c.Accepted["db"]
 			spec.Value.Instances = []group.InstanceSettings{{Ordinal: 0, ExcludeFromHealing: true}, {Ordinal: 1, ExcludeFromHealing: true}, {Ordinal: 2, ExcludeFromHealing: true}}

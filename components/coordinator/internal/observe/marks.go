@@ -2,18 +2,23 @@ package observe
 
 import (
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
 
 // mark is what an operator set on a Slot; nil: nothing. Whether its time is over the planner
 // judges, by its own clock.
-func mark(of map[string]view.Rec[store.SlotMark], slot string) *rollout.Mark {
-	m, ok := of[slot]
+func mark(v *view.View, kind store.MarkKind, slot string) *rollout.Mark {
+	m, ok := v.Marks[kind][slot]
 	if !ok {
 		return nil
 	}
-	return &rollout.Mark{Reason: m.Value.Reason, By: m.Value.By, Until: m.Value.Until}
+	out := &rollout.Mark{Reason: m.Value.Reason, By: m.Value.By, Until: m.Value.Until}
+	if kind == store.MarkExclude {
+		out.Excludes = group.ExclusionOf(m.Value.From)
+	}
+	return out
 }
 
 // freeze is the one that holds the group the longest, of the two that it may have: that of all

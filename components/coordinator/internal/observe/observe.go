@@ -175,7 +175,8 @@ func requests(v *view.View, name string) []rollout.Request {
 // slot joins what is known about one Slot. A report counts only from the Boot
 // that was admitted (R11).
 func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
-	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal, Drain: mark(v.Drains, record.Slot), Protection: mark(v.Protections, record.Slot)}
+	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal,
+		Drain: mark(v, store.MarkDrain, record.Slot), Protection: mark(v, store.MarkProtect, record.Slot), Exclusion: mark(v, store.MarkExclude, record.Slot)}
 	one.Instance, one.Duplicates = instances(record, listing)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		one.Admission = &a.Value

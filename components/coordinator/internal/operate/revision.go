@@ -78,10 +78,10 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 			through[pin] = instanceOf(seen, own.Ordinal)
 		}
 	}
-	goes := func(s group.SlotRecord) bool { return s.Assigned != target && follows(seen.Spec, s.Ordinal) }
+	goes := func(s group.SlotRecord) bool { return s.Assigned != target && follows(v, seen.Spec, s, o.cfg.Now()) }
 	_, recorded := v.Revisions[target]
 	if !recorded || o.refused[target] != "" || !asked[target] && slices.ContainsFunc(slots, goes) {
-		through[target] = mover(v, seen, target)
+		through[target] = mover(v, seen, target, o.cfg.Now())
 	}
 	maps.DeleteFunc(asked, func(revision string, _ bool) bool { return !named[revision] })
 	return through
@@ -89,10 +89,10 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 
 // mover is a CVM through which the platform is asked about the target: what a CVM has is not asked
 // for, so that one that has still to go there tells, before all one that has not what it names; "": none has.
-func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
+func mover(v *view.View, seen observe.Seen, revision string, now time.Time) (vm string) {
 	app, assigned := appOf(seen), map[string]string{}
 	for _, s := range v.SlotsOf(seen.Spec.Name) {
-		if follows(seen.Spec, s.Ordinal) {
+		if follows(v, seen.Spec, s, now) {
 			assigned[s.VMUUID] = s.Assigned
 		}
 	}
@@ -110,10 +110,10 @@ func mover(v *view.View, seen observe.Seen, revision string) (vm string) {
 	return vm
 }
 
-// follows: the Slot of an ordinal goes to the target by itself. Who is kept elsewhere says nothing
-// about what the others may have.
-func follows(spec group.Spec, ordinal int) bool {
-	return spec.HasOrdinal(ordinal) && spec.KeptBy(ordinal) == ""
+// follows: the Slot goes to the target by itself. Who is kept elsewhere says nothing about what the
+// others may have.
+func follows(v *view.View, spec group.Spec, s group.SlotRecord, now time.Time) bool {
+	return spec.HasOrdinal(s.Ordinal) && spec.KeptBy(s.Ordinal, v.ExcludedFrom(s.Slot, now)) == ""
 }
 
 // instanceOf is the CVM of the Slot of an ordinal; "": none is known.

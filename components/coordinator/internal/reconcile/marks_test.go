@@ -20,7 +20,7 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 		w.mu.Lock()
 		slot := w.leader
 		w.mu.Unlock()
-		w.putJSON(store.DrainKey(slot), store.SlotMark{Slot: slot, Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
+		w.putJSON(store.MarkKey(store.MarkDrain, slot), store.SlotMark{Slot: slot, Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
 		w.until("the drain", 2*time.Minute, func() bool { return w.instance(slot).State == "Drained" })
 		if i := w.instance(slot); i.Drain == nil || i.Drain.By != "ann" || i.Drain.Reason != "its host is mended" {
 			t.Errorf("status %+v", i)
@@ -48,6 +48,29 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 		if len(drains) != 1 || drains[0].Phase != operation.Done || drains[0].Calls != 0 || drains[0].Actor != operation.ActorOperator {
 			t.Errorf("drains %+v", drains)
 		}
+	})
+}
+
+// TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds: nothing else happens then that would wake the
+// leader, and the record goes.
+func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		key := store.MarkKey(store.MarkExclude, "pg-2")
+		until := time.Now().Add(20 * time.Minute)
+		w.putJSON(key, store.SlotMark{Slot: "pg-2", From: []string{group.FromRollout}, Reason: "it is measured", By: "ann", At: time.Now(), Until: until})
+		w.apply(spec("two"))
+		w.until("the rollout of the others", 10*time.Minute, func() bool { return w.status().RolloutState == string(operation.PartitionReached) })
+		if i := w.instance("pg-2"); i.Exclusion == nil || i.Exclusion.By != "ann" || !slices.Equal(i.Exclusion.From, []string{group.FromRollout}) || !i.Exclusion.Until.Equal(until) {
+			t.Errorf("status %+v", i)
+		}
+		tick(t.Context(), time.Until(until)-time.Second)
+		if st := w.status(); st.Updated != 2 {
+			t.Errorf("%d updated before its time", st.Updated)
+		}
+		w.until("its step", 5*time.Second, func() bool { return w.instance("pg-2").Operation != "" })
+		w.until("the rollout", 5*time.Minute, w.complete("two"))
 	})
 }
 

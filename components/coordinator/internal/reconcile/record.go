@@ -214,18 +214,20 @@ func (p *pass) slotOps(started []operation.Operation, room int) (ops []store.Op,
 // forgetOps removes everything that is recorded about a Slot that is gone.
 func (p *pass) forgetOps(slot string) []store.Op {
 	var ops []store.Op
-	for _, record := range []struct {
+	type stored struct {
 		key   string
 		index uint64
-	}{
+	}
+	all := []stored{
 		{store.SlotKey(p.name, slot), p.view.Slots[slot].Index},
 		{store.SlotPolicyKey(slot), p.view.Policies[slot].Index},
 		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
 		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
-		// They must not hold for a Slot of the same name that is made later.
-		{store.DrainKey(slot), p.view.Drains[slot].Index},
-		{store.ProtectKey(slot), p.view.Protections[slot].Index},
-	} {
+	}
+	for _, kind := range store.MarkKinds() { // they must not hold for a Slot of the same name that is made later
+		all = append(all, stored{store.MarkKey(kind, slot), p.view.Marks[kind][slot].Index})
+	}
+	for _, record := range all {
 		if record.index != 0 {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: record.key, Index: record.index})
 		}

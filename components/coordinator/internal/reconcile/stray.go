@@ -41,11 +41,10 @@ func (r *Reconciler) endedMarks(v *view.View) []store.Op {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: index})
 		}
 	}
-	for slot, m := range v.Drains {
-		ended(store.DrainKey(slot), m.Value.Until, m.Index)
-	}
-	for slot, m := range v.Protections {
-		ended(store.ProtectKey(slot), m.Value.Until, m.Index)
+	for kind, marks := range v.Marks {
+		for slot, m := range marks {
+			ended(store.MarkKey(kind, slot), m.Value.Until, m.Index)
+		}
 	}
 	if f := v.Freeze; f != nil {
 		ended(store.FreezeKey(), f.Value.Until, f.Index)

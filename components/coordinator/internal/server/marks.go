@@ -29,13 +29,13 @@ func (s *Server) SetMark(ctx context.Context, req *apiv1.SetMarkRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	if err := needReason(req.GetReason()); err != nil {
+	if err := cmp.Or(needReason(req.GetReason()), checkFrom(req.GetKind(), req.GetFrom())); err != nil {
 		return nil, err
 	}
 	if err := c.marksWhatIsThere(ctx, req.GetKind(), req.GetName()); err != nil {
 		return nil, err
 	}
-	mark := store.SlotMark{Slot: req.GetName(), Reason: req.GetReason(), By: c.by, At: c.now()}
+	mark := store.SlotMark{Slot: req.GetName(), From: req.GetFrom(), Reason: req.GetReason(), By: c.by, At: c.now()}
 	if req.GetFor() != nil {
 		length := req.GetFor().AsDuration()
 		if length <= 0 || length > maxMarkTime {
@@ -58,6 +58,24 @@ func (s *Server) SetMark(ctx context.Context, req *apiv1.SetMarkRequest) (*apiv1
 	return &apiv1.SetMarkResponse{Changed: changed, Mark: wireMark(req.GetKind(), req.GetName(), mark)}, nil
 }
 
+// slotMarks are the marks of Slots, by what stands in the records for them.
+var slotMarks = map[apiv1.MarkKind]store.MarkKind{
+	apiv1.MarkKind_MARK_KIND_DRAIN: store.MarkDrain, apiv1.MarkKind_MARK_KIND_PROTECT: store.MarkProtect, apiv1.MarkKind_MARK_KIND_EXCLUDE: store.MarkExclude,
+}
+
+// checkFrom refuses what an exclusion cannot be from, and what is no exclusion.
+func checkFrom(kind apiv1.MarkKind, from []string) error {
+	if len(from) > 0 && kind != apiv1.MarkKind_MARK_KIND_EXCLUDE {
+		return status.Error(codes.InvalidArgument, "from: only an exclusion is from something; leave it out")
+	}
+	for i, word := range from {
+		if known := word == group.FromRollout || word == group.FromHealing; !known || slices.Contains(from[:i], word) {
+			return status.Errorf(codes.InvalidArgument, "from: %.64q: name %s, %s or both, each once; leave it out for both", word, group.FromRollout, group.FromHealing)
+		}
+	}
+	return nil
+}
+
 // markKey is where a mark stands; the error names the field.
 func markKey(kind apiv1.MarkKind, name string) (string, error) {
 	var key string
@@ -67,15 +85,13 @@ func markKey(kind apiv1.MarkKind, name string) (string, error) {
 			return store.FreezeKey(), nil
 		}
 		key = store.GroupFreezeKey(name)
-	case apiv1.MarkKind_MARK_KIND_DRAIN, apiv1.MarkKind_MARK_KIND_PROTECT:
+	case apiv1.MarkKind_MARK_KIND_DRAIN, apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_EXCLUDE:
 		if _, _, err := group.ParseSlot(name); err != nil {
 			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
 		}
-		if key = store.DrainKey(name); kind == apiv1.MarkKind_MARK_KIND_PROTECT {
-			key = store.ProtectKey(name)
-		}
+		key = store.MarkKey(slotMarks[kind], name)
 	case apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
-		return "", status.Error(codes.InvalidArgument, "kind: is missing: use drain, protect or freeze")
+		return "", status.Error(codes.InvalidArgument, "kind: is missing: use drain, protect, exclude or freeze")
 	default:
 		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
 	}
@@ -92,7 +108,7 @@ func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name
 		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
 		return err
 	case apiv1.MarkKind_MARK_KIND_FREEZE:
-	case apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
+	case apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_EXCLUDE, apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
 		_, err := c.mayReadSlot(ctx, name)
 		return err
 	}
@@ -115,8 +131,8 @@ func (c *caller) notProtected(ctx context.Context, slot string) error {
 		mark, index, err := store.Read[store.SlotMark](ctx, c.store, key)
 		return mark, (err == nil || index != 0) && mark.Stands(c.now())
 	}
-	p, protected := stands(store.ProtectKey(slot))
-	if _, drains := stands(store.DrainKey(slot)); !protected || drains {
+	p, protected := stands(store.MarkKey(store.MarkProtect, slot))
+	if _, drains := stands(store.MarkKey(store.MarkDrain, slot)); !protected || drains {
 		return nil
 	}
 	until := ""
@@ -133,7 +149,7 @@ func (c *caller) setMark(ctx context.Context, kind apiv1.MarkKind, key string, m
 	freeze := store.Freeze{Reason: mark.Reason, By: mark.By, At: mark.At, Until: mark.Until}
 	before, index, err := readMark(ctx, c.store, kind, key)
 	switch {
-	case err == nil && before.Reason == mark.Reason && before.By == mark.By && before.Until.IsZero() && mark.Until.IsZero():
+	case err == nil && before.Reason == mark.Reason && before.By == mark.By && slices.Equal(before.From, mark.From) && before.Until.IsZero() && mark.Until.IsZero():
 		return false, nil
 	case err != nil && !errors.Is(err, store.ErrNotFound) && index == 0:
 		return false, wire(err)
@@ -196,16 +212,12 @@ func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*a
 			out.Marks = append(out.Marks, wireMark(kind, name, m))
 		}
 	}
-	slots := func(kind apiv1.MarkKind, slot string, m store.SlotMark) {
-		if owner, _, err := group.ParseSlot(slot); err == nil {
-			add(kind, owner, slot, m)
+	for kind, stored := range slotMarks {
+		for slot, m := range c.view.Marks[stored] {
+			if owner, _, err := group.ParseSlot(slot); err == nil {
+				add(kind, owner, slot, m.Value)
+			}
 		}
-	}
-	for slot, m := range c.view.Drains {
-		slots(apiv1.MarkKind_MARK_KIND_DRAIN, slot, m.Value)
-	}
-	for slot, m := range c.view.Protections {
-		slots(apiv1.MarkKind_MARK_KIND_PROTECT, slot, m.Value)
 	}
 	freeze := func(name string, f store.Freeze) {
 		add(apiv1.MarkKind_MARK_KIND_FREEZE, name, name, store.SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until})
@@ -223,7 +235,7 @@ func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*a
 }
 
 func wireMark(kind apiv1.MarkKind, name string, m store.SlotMark) *apiv1.Mark {
-	out := &apiv1.Mark{Kind: kind, Name: name, Reason: m.Reason, By: m.By}
+	out := &apiv1.Mark{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By}
 	if !m.At.IsZero() {
 		out.At = timestamppb.New(m.At)
 	}

@@ -28,7 +28,7 @@ func TestR139_AMarkIsARecordWithAnEnd(t *testing.T) {
 	if err != nil || !out.GetChanged() {
 		t.Fatalf("%v, %v", out, err)
 	}
-	got, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.DrainKey("pg-0"))
+	got, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.MarkKey(store.MarkDrain, "pg-0"))
 	if err != nil || got.Slot != "pg-0" || got.Reason != drain.GetReason() || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != 2*time.Hour {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -43,7 +43,7 @@ func TestR139_AMarkIsARecordWithAnEnd(t *testing.T) {
 			t.Errorf("%v, %v, want changed %v", out, err, changed)
 		}
 	}
-	if _, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.DrainKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.MarkKey(store.MarkDrain, "pg-0")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("still there: %v", err)
 	}
 }
@@ -85,6 +85,7 @@ func TestMarksThatStandAreListed(t *testing.T) {
 		{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "pg", Reason: "r"},
 		{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(time.Hour)},
 		{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-0", Reason: "r"},
+		{Kind: apiv1.MarkKind_MARK_KIND_EXCLUDE, Name: "pg-0", Reason: "r"},
 	} {
 		if _, err := a.SetMark(ctx, set); err != nil {
 			t.Fatal(err)
@@ -100,14 +101,37 @@ func TestMarksThatStandAreListed(t *testing.T) {
 		}
 		return out
 	}
-	if got := strings.Join(names(), ", "); got != "DRAIN pg-0, PROTECT pg-0, FREEZE , FREEZE pg" {
+	if got := strings.Join(names(), ", "); got != "DRAIN pg-0, PROTECT pg-0, FREEZE , FREEZE pg, EXCLUDE pg-0" {
 		t.Errorf("marks %s", got)
 	}
 	a.mu.Lock()
 	a.offset = time.Hour
 	a.mu.Unlock()
-	if got := strings.Join(names(), ", "); got != "PROTECT pg-0, FREEZE , FREEZE pg" {
+	if got := strings.Join(names(), ", "); got != "PROTECT pg-0, FREEZE , FREEZE pg, EXCLUDE pg-0" {
 		t.Errorf("an hour later: %s", got)
+	}
+}
+
+// TestR139_AnExclusionSaysFromWhat, and another one in its place is a change.
+func TestR139_AnExclusionSaysFromWhat(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	for _, c := range []struct {
+		from    []string
+		changed bool
+	}{{nil, true}, {nil, false}, {[]string{group.FromHealing}, true}, {[]string{group.FromHealing}, false}, {[]string{group.FromRollout, group.FromHealing}, true}} {
+		out, err := a.SetMark(ctx, &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_EXCLUDE, Name: "pg-0", Reason: "it is measured", From: c.from})
+		if err != nil || out.GetChanged() != c.changed || !slices.Equal(out.GetMark().GetFrom(), c.from) {
+			t.Errorf("from %v: %v, %v; want changed %t", c.from, out, err, c.changed)
+		}
+		got, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.MarkKey(store.MarkExclude, "pg-0"))
+		if err != nil || !slices.Equal(got.From, c.from) {
+			t.Errorf("from %v: the record has %+v, %v", c.from, got, err)
+		}
+	}
+	list, err := a.ListMarks(ctx, &apiv1.ListMarksRequest{Group: "pg"})
+	if err != nil || len(list.GetMarks()) != 1 || len(list.GetMarks()[0].GetFrom()) != 2 {
+		t.Errorf("listed: %v, %v", list, err)
 	}
 }
 
@@ -154,6 +178,9 @@ func TestAMarkOnNothingIsRefused(t *testing.T) {
 		"no such slot":     {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-7", Reason: "r"}, codes.NotFound, "pg-7"},
 		"no such group":    {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "gp", Reason: "r"}, codes.NotFound, "gp"},
 		"no group's name":  {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "../x", Reason: "r"}, codes.InvalidArgument, "name: "},
+		"not to be from":   {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", From: []string{group.FromHealing}}, codes.InvalidArgument, "from: "},
+		"from nothing":     {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_EXCLUDE, Name: "pg-0", Reason: "r", From: []string{"rollouts"}}, codes.InvalidArgument, "from: \"rollouts\""},
+		"from it twice":    {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_EXCLUDE, Name: "pg-0", Reason: "r", From: []string{group.FromHealing, group.FromHealing}}, codes.InvalidArgument, "from: "},
 		"no reason":        {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0"}, codes.InvalidArgument, "reason: "},
 		"no time":          {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(0)}, codes.InvalidArgument, "for: "},
 		"too long a time":  {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(10000 * time.Hour)}, codes.InvalidArgument, "for: "},

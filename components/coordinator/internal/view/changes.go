@@ -147,20 +147,24 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 
 // asked notes whom an operator's key concerns.
 func (c *Changes) asked(key string, index uint64, segments []string, before, after *View) {
-	for _, prefix := range []string{store.PausePrefix, store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix, store.FreezePrefix, store.DrainPrefix, store.ProtectPrefix} {
+	for _, prefix := range []string{store.PausePrefix, store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix, store.FreezePrefix} {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
 		name := segments[2]
-		if prefix == store.DrainPrefix || prefix == store.ProtectPrefix {
-			name, _, _ = group.ParseSlot(name) // "" for what is no Slot: it concerns nobody
-		}
 		if name == store.Everywhere || name == store.ClusterSecrets {
 			c.All = true
 		} else {
 			c.group(name, index)
 		}
 		return
+	}
+	for _, kind := range store.MarkKinds() {
+		if slot, is := strings.CutPrefix(key, kind.Prefix()); is {
+			name, _, _ := group.ParseSlot(slot) // "" for what is no Slot: it concerns nobody
+			c.group(name, index)
+			return
+		}
 	}
 	id, queued := strings.CutPrefix(key, store.QueuePrefix)
 	if !queued {

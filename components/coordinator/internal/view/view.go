@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"cadre.dev/core/address"
 	"cadre.dev/core/group"
@@ -54,11 +55,10 @@ type View struct {
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
-	// Drains and Protections by Slot, Freezes by group: what operators keep from the leader,
-	// also those whose time is over.
-	Drains      map[string]Rec[store.SlotMark]
-	Protections map[string]Rec[store.SlotMark]
-	Freezes     map[string]Rec[store.Freeze]
+	// Marks by kind and Slot, Freezes by group: what operators keep from the leader, also those
+	// whose time is over.
+	Marks   map[store.MarkKind]map[string]Rec[store.SlotMark]
+	Freezes map[string]Rec[store.Freeze]
 	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
 	Deletes     map[string]Rec[store.DeleteGroup]
 	DeleteDisks map[string]Rec[store.DeleteDisks]
@@ -206,8 +206,10 @@ func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
 	pauses := keyed[store.Pause](ctx, at, store.PausePrefix, errs)
 	freezes := keyed[store.Freeze](ctx, at, store.FreezeKey(), errs)
 	v.Pauses, v.Freeze, v.Freezes = map[string]Rec[store.Pause]{}, nil, map[string]Rec[store.Freeze]{}
-	v.Drains = switches[store.SlotMark](ctx, at, store.DrainPrefix, errs)
-	v.Protections = switches[store.SlotMark](ctx, at, store.ProtectPrefix, errs)
+	v.Marks = map[store.MarkKind]map[string]Rec[store.SlotMark]{}
+	for _, kind := range store.MarkKinds() {
+		v.Marks[kind] = switches[store.SlotMark](ctx, at, kind.Prefix(), errs)
+	}
 	for _, e := range at.entries {
 		if name, ok := strings.CutPrefix(e.Key, store.PausePrefix); ok {
 			v.Pauses[name] = Rec[store.Pause]{Value: pauses[e.Key].Value, Index: e.Index}
@@ -228,6 +230,15 @@ func switches[T any](ctx context.Context, at moment, prefix string, errs *[]erro
 		out[strings.TrimPrefix(e.Key, prefix)] = Rec[T]{Value: readable[e.Key].Value, Index: e.Index}
 	}
 	return out
+}
+
+// ExcludedFrom is what an operator's mark leaves a Slot out of at a moment.
+func (v *View) ExcludedFrom(slot string, now time.Time) group.Exclusion {
+	m, ok := v.Marks[store.MarkExclude][slot]
+	if !ok || !m.Value.Stands(now) {
+		return group.Exclusion{}
+	}
+	return group.ExclusionOf(m.Value.From)
 }
 
 // Groups lists the names of all specs, sorted.

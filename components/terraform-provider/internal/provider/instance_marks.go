@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"cadre.dev/client"
+	"cadre.dev/core/group"
 )
 
 // An operator's marks on one slot (docs/control.md) are records of their own, which no group's
@@ -27,7 +28,14 @@ type slotMark struct {
 	said types.Object
 }
 
-var markAttributes = map[string]attr.Type{"reason": types.StringType, "until": types.StringType}
+// attributes are those of the block of a kind.
+func (k slotMark) attributes() map[string]attr.Type {
+	out := map[string]attr.Type{"reason": types.StringType, "until": types.StringType}
+	if k.kind == client.MarkExclude {
+		out["from"] = types.SetType{ElemType: types.StringType}
+	}
+	return out
+}
 
 // sameTime is how far the end of a mark may be from the one that was asked for: coordinators
 // count it from their own clock.
@@ -44,18 +52,59 @@ func markBlock(text string) schema.SingleNestedBlock {
 	}
 }
 
-// setMark puts the block of a kind, or takes it out.
-func (m *instance) setMark(kind client.MarkKind, said types.Object) {
-	if kind == client.MarkDrain {
-		m.Drain = said
-		return
-	}
-	m.Protect = said
+// excludeBlock is the one that says from what as well.
+func excludeBlock(text string) schema.SingleNestedBlock {
+	out := markBlock(text)
+	out.Attributes["from"] = schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "What the slot is left out of: `rollout`, `healing`. Default: both."}
+	return out
 }
 
-// marks are the blocks of m. A configuration has one of them at most; an import may find both.
+// markAt is where the block of a kind stands; nil: there is no such block.
+func (m *instance) markAt(kind client.MarkKind) *types.Object {
+	switch kind {
+	case client.MarkProtect:
+		return &m.Protect
+	case client.MarkDrain:
+		return &m.Drain
+	case client.MarkExclude:
+		return &m.Exclude
+	case client.MarkFreeze: // it is of no slot
+	}
+	return nil
+}
+
+// marks are the blocks of m. A configuration has no drain beside a protection; an import may find both.
 func (m instance) marks() []slotMark {
-	return []slotMark{{client.MarkProtect, m.Protect}, {client.MarkDrain, m.Drain}}
+	var out []slotMark
+	for _, kind := range []client.MarkKind{client.MarkProtect, client.MarkDrain, client.MarkExclude} {
+		out = append(out, slotMark{kind, *m.markAt(kind)})
+	}
+	return out
+}
+
+// from is what the block leaves its slot out of; none is said where it is not known yet.
+func (k slotMark) from() (words []string, known bool) {
+	set, ok := k.said.Attributes()["from"].(types.Set)
+	if !ok {
+		return nil, true
+	}
+	if set.IsUnknown() {
+		return nil, false
+	}
+	for _, one := range set.Elements() {
+		word, ok := one.(types.String)
+		if !ok || word.IsUnknown() {
+			return nil, false
+		}
+		words = append(words, word.ValueString())
+	}
+	return words, true
+}
+
+// keepsFromRollout: the block surely leaves its slot out of rollouts.
+func (k slotMark) keepsFromRollout() bool {
+	words, known := k.from()
+	return k.kind == client.MarkExclude && k.sure() && known && group.ExclusionOf(words).Rollout
 }
 
 func (k slotMark) text(name string) types.String {
@@ -78,12 +127,17 @@ func (k slotMark) until() (time.Time, error) {
 // validateMarks refuses what can be no mark, and a drain that would be waited for in vain: the
 // leader holds the drain of a protected slot for as long as the protection stands.
 func (m instance) validateMarks(diags *diag.Diagnostics) {
-	both := true
 	for _, k := range m.marks() {
 		k.validate(diags)
-		both = both && k.sure()
+		if k.keepsFromRollout() && !m.Revision.IsNull() {
+			diags.AddAttributeError(path.Root("revision"), "revision and exclude are both set",
+				"A slot that is excluded from rollouts stays at the revision that it has. Take one of them out, or exclude it from healing alone.")
+		}
+		if k.keepsFromRollout() && !m.Pinned.IsNull() {
+			diags.AddAttributeError(path.Root("pinned_revision"), "pinned_revision and exclude are both set", "One moves the slot, the other keeps it where it is. Take one of them out, or exclude it from healing alone.")
+		}
 	}
-	if both {
+	if (slotMark{client.MarkDrain, m.Drain}).sure() && (slotMark{client.MarkProtect, m.Protect}).sure() {
 		diags.AddAttributeError(path.Root(string(client.MarkDrain)), "drain and protect are both set",
 			"A protection holds the drain, and the slot would never be drained. Take one of them out: drain takes the slot out of service, and nothing else is done about it meanwhile; protect keeps it in service.")
 	}
@@ -102,6 +156,12 @@ func (k slotMark) validate(diags *diag.Diagnostics) {
 	at := path.Root(string(k.kind))
 	if reason := k.text("reason"); !reason.IsUnknown() && strings.TrimSpace(reason.ValueString()) == "" {
 		diags.AddAttributeError(at.AtName("reason"), "A "+string(k.kind)+" without a reason", "reason: is missing. Say why, for whoever finds the slot so.")
+	}
+	words, _ := k.from()
+	for _, word := range words {
+		if word != group.FromRollout && word != group.FromHealing {
+			diags.AddAttributeError(at.AtName("from"), "Excluded from what nobody knows", fmt.Sprintf("from: %q: name %s, %s or both, or leave it out for both.", word, group.FromRollout, group.FromHealing))
+		}
 	}
 	if _, err := k.until(); err != nil {
 		diags.AddAttributeError(at.AtName("until"), "No time", fmt.Sprintf("until: %q is no time: write it like 2026-05-04T14:00:00Z, or leave it out.", k.text("until").ValueString()))
@@ -129,7 +189,9 @@ func (m instance) refuseOverMarks(had instance, diags *diag.Diagnostics) {
 // stands reports whether the mark is the one that is said.
 func (k slotMark) stands(found client.SlotMark) bool {
 	until, err := k.until()
-	return err == nil && found.Reason == k.text("reason").ValueString() && sameEnd(found.Until, until)
+	from, _ := k.from()
+	same := k.kind != client.MarkExclude || group.ExclusionOf(from) == group.ExclusionOf(found.From)
+	return err == nil && same && found.Reason == k.text("reason").ValueString() && sameEnd(found.Until, until)
 }
 
 func sameEnd(a, b time.Time) bool {
@@ -142,16 +204,16 @@ func sameEnd(a, b time.Time) bool {
 // known is the block as the mark stands now: one that ended, or was taken back, is none.
 func (k slotMark) known(standing []client.SlotMark, slot string) types.Object {
 	if k.said.IsNull() {
-		return types.ObjectNull(markAttributes)
+		return types.ObjectNull(k.attributes())
 	}
 	at := k.find(standing, slot)
 	if at < 0 {
-		return types.ObjectNull(markAttributes)
+		return types.ObjectNull(k.attributes())
 	}
 	if k.stands(standing[at]) {
 		return k.said
 	}
-	return blockOf(standing[at])
+	return k.block(standing[at])
 }
 
 // knownMarks takes over how the marks stand that are said here; nobody is asked about others.
@@ -163,24 +225,38 @@ func (m *instance) knownMarks(ctx context.Context, cl *client.Client) error {
 			return err
 		}
 	}
-	m.Protect = slotMark{client.MarkProtect, m.Protect}.known(standing, m.slot())
-	m.Drain = slotMark{client.MarkDrain, m.Drain}.known(standing, m.slot())
+	for _, k := range m.marks() {
+		*m.markAt(k.kind) = k.known(standing, m.slot())
+	}
 	return nil
 }
 
 // marked: the resource says something of the slot's marks.
-func (m instance) marked() bool { return !m.Drain.IsNull() || !m.Protect.IsNull() }
+func (m instance) marked() bool {
+	return slices.ContainsFunc(m.marks(), func(k slotMark) bool { return !k.said.IsNull() })
+}
 
 func (k slotMark) find(standing []client.SlotMark, slot string) int {
 	return slices.IndexFunc(standing, func(m client.SlotMark) bool { return m.Kind == k.kind && m.Name == slot })
 }
 
-func blockOf(m client.SlotMark) types.Object {
-	until := types.StringNull()
+// block is a mark that stands, of whatever hand, as the block would say it.
+func (k slotMark) block(m client.SlotMark) types.Object {
+	values := map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": types.StringNull()}
 	if !m.Until.IsZero() {
-		until = types.StringValue(m.Until.UTC().Format(time.RFC3339))
+		values["until"] = types.StringValue(m.Until.UTC().Format(time.RFC3339))
 	}
-	return types.ObjectValueMust(markAttributes, map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": until})
+	if k.kind == client.MarkExclude {
+		var words []attr.Value
+		for _, word := range m.From {
+			words = append(words, types.StringValue(word))
+		}
+		values["from"] = types.SetNull(types.StringType)
+		if len(words) > 0 {
+			values["from"] = types.SetValueMust(types.StringType, words)
+		}
+	}
+	return types.ObjectValueMust(k.attributes(), values)
 }
 
 // unmark takes back the marks that this resource had set and sets no more, in left too.
@@ -197,7 +273,7 @@ func (r *instanceResource) unmark(ctx context.Context, cl *client.Client, want, 
 		if err != nil {
 			return err
 		}
-		left.setMark(k.kind, types.ObjectNull(markAttributes))
+		*left.markAt(k.kind) = types.ObjectNull(k.attributes())
 	}
 	return nil
 }
@@ -243,11 +319,12 @@ func (k slotMark) set(ctx context.Context, cl *client.Client, want instance, lef
 			return fmt.Errorf("%s.until: %s has passed", k.kind, until.Format(time.RFC3339))
 		}
 	}
-	_, err = cl.Mark(ctx, k.kind, slot, length, k.text("reason").ValueString())
+	from, _ := k.from()
+	_, err = cl.Mark(ctx, k.kind, slot, length, k.text("reason").ValueString(), from...)
 	// A new resource that fails takes back what it set. A mark that stood before, for another
 	// reason, was set by another hand that still means it.
 	if mayStand(err) && (at < 0 || !left.ID.IsNull()) {
-		left.setMark(k.kind, k.said)
+		*left.markAt(k.kind) = k.said
 	}
 	return err
 }

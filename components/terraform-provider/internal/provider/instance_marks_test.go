@@ -43,7 +43,11 @@ func standing(s *clienttest.Server) string {
 		if m.GetUntil() != nil {
 			end = "a time"
 		}
-		out = append(out, fmt.Sprintf("%s %s: %s until %s", kind, m.GetName(), m.GetReason(), end))
+		from := ""
+		if len(m.GetFrom()) == 1 {
+			from = " (" + m.GetFrom()[0] + ")"
+		}
+		out = append(out, fmt.Sprintf("%s %s: %s%s until %s", kind, m.GetName(), m.GetReason(), from, end))
 	}
 	slices.Sort(out)
 	return strings.Join(out, "; ")
@@ -111,6 +115,54 @@ func TestASlotIsProtected(t *testing.T) {
 	f.write("main.tf", markedSlot(""))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "taken out", "")
+}
+
+// An exclusion is from what it says, may stand beside another mark, and is not with what moves the slot.
+func TestASlotIsExcluded(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, markedServer)
+	f := newFolder(t, program)
+	exclude := func(from string) string { return "  exclude {\n" + from + "    reason = \"it is measured\"\n  }\n" }
+	f.write("main.tf", markedSlot(exclude("")))
+	f.must("apply", "-auto-approve")
+	stands(t, s, "from all", "exclude web-1: it is measured until taken back")
+	wants(t, "after it", f.must("plan"), "No changes")
+	f.write("main.tf", markedSlot(exclude("    from = [\"healing\", \"rollout\"]\n")))
+	f.must("apply", "-auto-approve")
+	wants(t, "the same in other words", f.must("plan"), "No changes")
+	f.write("main.tf", markedSlot(exclude("    from = [\"healing\"]\n")+aCopyRuns))
+	f.must("apply", "-auto-approve")
+	stands(t, s, "from healing", "exclude web-1: it is measured (healing) until taken back; protect web-1: a copy runs until taken back")
+
+	if _, err := byHand(t, s).Mark(t.Context(), client.MarkExclude, "web-1", 0, "it is measured", group.FromRollout); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "from other things by hand", f.must("plan"), `- "rollout"`, `+ "healing"`)
+	f.must("apply", "-auto-approve")
+	stands(t, s, "put back", "exclude web-1: it is measured (healing) until taken back; protect web-1: a copy runs until taken back")
+	pin := strings.Repeat("ab", 16)
+	for body, want := range map[string]string{
+		exclude("    from = [\"rollouts\"]\n"):                                          `"rollouts": name rollout, healing or both`,
+		exclude("") + "  revision = \"" + pin + "\"\n":                                  "revision and exclude are both set",
+		exclude("    from = [\"rollout\"]\n") + "  pinned_revision = \"" + pin + "\"\n": "pinned_revision and exclude are both set",
+	} {
+		f.write("main.tf", markedSlot(body))
+		if out, ok := f.run("validate"); ok || !strings.Contains(out, want) {
+			t.Errorf("%s: valid %t: %s", body, ok, out)
+		}
+	}
+	f.write("main.tf", markedSlot(exclude("    from = [\"healing\"]\n")+"  pinned_revision = \""+pin+"\"\n"))
+	f.must("validate")
+	f.write("main.tf", markedSlot(""))
+	f.must("apply", "-auto-approve")
+	stands(t, s, "taken out", "")
+
+	if _, err := byHand(t, s).Mark(t.Context(), client.MarkExclude, "web-1", 0, "mine", group.FromHealing); err != nil {
+		t.Fatal(err)
+	}
+	f.must("state", "rm", "cadre_instance.one")
+	f.must("import", "cadre_instance.one", "web-1")
+	wants(t, "what was imported", f.must("state", "show", "cadre_instance.one"), "exclude", `"healing"`, "mine")
 }
 
 // A protection holds a drain: one gives way before the other is set.

@@ -50,6 +50,7 @@ type instance struct {
 	Pinned         types.String   `tfsdk:"pinned_revision"`
 	Drain          types.Object   `tfsdk:"drain"`
 	Protect        types.Object   `tfsdk:"protect"`
+	Exclude        types.Object   `tfsdk:"exclude"`
 	PreservedState types.Object   `tfsdk:"preserved_state"`
 	PreservedDisk  types.String   `tfsdk:"preserved_disk"`
 	Meta           types.Map      `tfsdk:"meta"`
@@ -74,7 +75,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain` and `protect` are an operator's marks on it. Destroying it takes all but the preserved disk back: the slot is the group's, and a plan says which steps that makes.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain`, `protect` and `exclude` are an operator's marks on it. Destroying it takes all but the preserved disk back: the slot is the group's, and a plan says which steps that makes.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -103,6 +104,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			},
 			"drain":    markBlock("Take the slot out of service and leave it alone, as `cadre instance drain` does: it hands over what it leads, runs its `PRE_TERMINATE` hooks, and its CVM runs on. Applying it waits until the slot is drained. Meanwhile it is neither updated nor healed. Taking the block out puts the slot back into service. Not with `protect`, which would hold the drain."),
 			"protect":  markBlock("Begin nothing that would disrupt the slot or cost its disk, as `cadre instance protect` does. An update of the slot is held with it. Not with `drain`."),
+			"exclude":  excludeBlock("Leave the slot out of rollouts, of healing, or of both, as `cadre instance exclude` does: with a reason, and an end if it is to have one. `exclude_from_rollout` and `exclude_from_healing` say the same in the group's spec, without either. From rollouts not with `revision` or `pinned_revision`."),
 			"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true}),
 		},
 	}
@@ -483,8 +485,8 @@ func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportS
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("pinned_revision"), pin)...)
 	}
 	for _, m := range standing {
-		if m.Name == req.ID && (m.Kind == client.MarkDrain || m.Kind == client.MarkProtect) {
-			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(string(m.Kind)), blockOf(m))...)
+		if m.Name == req.ID && (&instance{}).markAt(m.Kind) != nil {
+			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(string(m.Kind)), slotMark{kind: m.Kind}.block(m))...)
 		}
 	}
 }

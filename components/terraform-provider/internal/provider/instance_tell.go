@@ -91,6 +91,7 @@ func (m instance) tellOfEnd(diags *diag.Diagnostics) {
 		{m.Unhealed.ValueBool(), "exclude_from_healing: it is healed again where its group says so."},
 		{!m.Drain.IsNull(), "drain: it goes back into service."},
 		{!m.Protect.IsNull(), "protect: what the protection held begins."},
+		{!m.Exclude.IsNull(), "exclude: it is rolled and healed with its group again."},
 	} {
 		if one.given {
 			out = append(out, one.text)

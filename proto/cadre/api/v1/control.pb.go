@@ -34,6 +34,8 @@ const (
 	MarkKind_MARK_KIND_PROTECT MarkKind = 2
 	// Begin nothing in a group, or anywhere.
 	MarkKind_MARK_KIND_FREEZE MarkKind = 3
+	// Leave a Slot out of rollouts, of healing, or of both.
+	MarkKind_MARK_KIND_EXCLUDE MarkKind = 4
 )
 
 // Enum value maps for MarkKind.
@@ -43,12 +45,14 @@ var (
 		1: "MARK_KIND_DRAIN",
 		2: "MARK_KIND_PROTECT",
 		3: "MARK_KIND_FREEZE",
+		4: "MARK_KIND_EXCLUDE",
 	}
 	MarkKind_value = map[string]int32{
 		"MARK_KIND_UNSPECIFIED": 0,
 		"MARK_KIND_DRAIN":       1,
 		"MARK_KIND_PROTECT":     2,
 		"MARK_KIND_FREEZE":      3,
+		"MARK_KIND_EXCLUDE":     4,
 	}
 )
 
@@ -85,8 +89,10 @@ type SetMarkRequest struct {
 	// A Slot; for a freeze a group, or empty for all groups.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// How long it stands; absent: until it is taken back.
-	For           *durationpb.Duration `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`
-	Reason        string               `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	For    *durationpb.Duration `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`
+	Reason string               `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What an exclusion leaves the Slot out of: rollout, healing; none named: of both.
+	From          []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +153,13 @@ func (x *SetMarkRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *SetMarkRequest) GetFrom() []string {
+	if x != nil {
+		return x.From
+	}
+	return nil
 }
 
 type SetMarkResponse struct {
@@ -530,7 +543,9 @@ type Mark struct {
 	By     string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	At     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
 	// Unset: it stands until it is taken back.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	// What an exclusion leaves the Slot out of.
+	From          []string `protobuf:"bytes,7,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -607,16 +622,24 @@ func (x *Mark) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Mark) GetFrom() []string {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 var File_cadre_api_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1acadre/api/v1/control.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x01\n" +
+	"\x1acadre/api/v1/control.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n" +
 	"\x0eSetMarkRequest\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
 	"\x03for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"S\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04from\x18\x05 \x03(\tR\x04from\"S\n" +
 	"\x0fSetMarkResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12&\n" +
 	"\x04mark\x18\x02 \x01(\v2\x12.cadre.api.v1.MarkR\x04mark\"R\n" +
@@ -639,19 +662,21 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x03 \x01(\tR\ffromRevision\x12\x1f\n" +
 	"\vto_revision\x18\x04 \x01(\tR\n" +
 	"toRevision\x12\x1a\n" +
-	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xcc\x01\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xe0\x01\n" +
 	"\x04Mark\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
-	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until*g\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04from\x18\a \x03(\tR\x04from*~\n" +
 	"\bMarkKind\x12\x19\n" +
 	"\x15MARK_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMARK_KIND_DRAIN\x10\x01\x12\x15\n" +
 	"\x11MARK_KIND_PROTECT\x10\x02\x12\x14\n" +
-	"\x10MARK_KIND_FREEZE\x10\x032\xc8\x02\n" +
+	"\x10MARK_KIND_FREEZE\x10\x03\x12\x15\n" +
+	"\x11MARK_KIND_EXCLUDE\x10\x042\xc8\x02\n" +
 	"\x0eControlService\x12F\n" +
 	"\aSetMark\x12\x1c.cadre.api.v1.SetMarkRequest\x1a\x1d.cadre.api.v1.SetMarkResponse\x12L\n" +
 	"\tClearMark\x12\x1e.cadre.api.v1.ClearMarkRequest\x1a\x1f.cadre.api.v1.ClearMarkResponse\x12L\n" +

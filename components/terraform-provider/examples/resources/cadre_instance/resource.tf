@@ -42,6 +42,17 @@ resource "cadre_instance" "copied" {
   }
 }
 
+# A slot that is left as it is while somebody finds out why it breaks, and is healed again after that.
+resource "cadre_instance" "looked_into" {
+  group   = "db"
+  ordinal = 0
+  exclude {
+    from   = ["healing"]
+    reason = "its crashes are looked into"
+    until  = "2026-05-04T14:00:00Z"
+  }
+}
+
 # A slot that stays at a revision that is known to work, all 32 digits.
 resource "cadre_instance" "kept" {
   group           = "web"
