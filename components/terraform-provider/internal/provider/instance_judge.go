@@ -20,9 +20,7 @@ import (
 func (m instance) validateTexts(diags *diag.Diagnostics) {
 	one := group.InstanceSettings{Ordinal: max(0, int(m.Ordinal.ValueInt64())), Metadata: knownTexts(m.Metadata), Env: knownTexts(m.Env)}
 	s := group.Spec{Instances: []group.InstanceSettings{one}, Template: group.Template{Env: map[string]string{}}}
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(one.Metadata)), slices.Collect(maps.Keys(one.Env))) {
-		s.NotSecret = append(s.NotSecret, name)
-	}
+	s.NotSecret = slices.AppendSeq(slices.Collect(maps.Keys(one.Metadata)), maps.Keys(one.Env))
 	for name := range one.Env {
 		s.Template.Env[name] = ""
 	}
