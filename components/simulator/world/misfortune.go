@@ -23,7 +23,7 @@ func (w *World) misfortunes(ctx context.Context) {
 			return
 		}
 		w.count()
-		w.say(trace.Faulted, "fault", fmt.Sprintf("%s %s for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
+		w.say("fault", fmt.Sprintf("%s %s for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
 		all.Go(func() { w.happen(ctx, f) })
 	}
 	if pause(ctx, w.plan.HealAt-time.Since(w.began)) {

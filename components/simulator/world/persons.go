@@ -152,7 +152,7 @@ func (w *World) deletes(ctx context.Context, f plan.Fault) {
 	w.mu.Lock()
 	spec := w.persons.want[name]
 	w.mu.Unlock()
-	w.say(trace.Faulted, "operator", "makes "+name+" anew")
+	w.say("operator", "makes "+name+" anew")
 	is(false)
 	_ = w.Apply(ctx, spec) // its store is never cut from them
 }
@@ -210,7 +210,7 @@ func (w *World) undoes(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
-	w.say(trace.Faulted, "operator", fmt.Sprintf("goes back to %.12s of %s", to, name))
+	w.say("operator", fmt.Sprintf("goes back to %.12s of %s", to, name))
 	if _, now := w.wants(back); now {
 		_ = w.Apply(ctx, back)
 	}

@@ -181,7 +181,7 @@ func (w *World) Operate(ctx context.Context) error {
 		if !pause(ctx, m.At-time.Since(w.began)) {
 			return ctx.Err()
 		}
-		w.say(trace.Faulted, "operator", strings.TrimSpace(fmt.Sprintf("asks for %s of %s, %d replicas %s", m.Release, m.Group, m.Replicas, m.Checks)))
+		w.say("operator", strings.TrimSpace(fmt.Sprintf("asks for %s of %s, %d replicas %s", m.Release, m.Group, m.Replicas, m.Checks)))
 		spec := w.spec(m)
 		before, now := w.wants(spec)
 		if !now {

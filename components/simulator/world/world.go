@@ -143,11 +143,11 @@ func (w *World) passed(result string) {
 	}
 }
 
-// say adds an event without a record.
-func (w *World) say(kind trace.Kind, by, text string) {
+// say notes what somebody does that is no record.
+func (w *World) say(by, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noteLocked(trace.Event{Kind: kind, By: by, Text: text})
+	w.noteLocked(trace.Event{Kind: trace.Faulted, By: by, Text: text})
 }
 
 // committed adds what a transaction did, a record each.
