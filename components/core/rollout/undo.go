@@ -22,7 +22,7 @@ func Before(target, stable string, failed []string, history []operation.Rollout)
 	return ""
 }
 
-// Arrived: the newest rollout to a Revision got to its end.
+// Arrived reports that the newest rollout to a Revision got to its end.
 func Arrived(revision string, history []operation.Rollout) bool {
 	i := slices.IndexFunc(history, func(r operation.Rollout) bool { return r.To == revision })
 	return i >= 0 && arrived(history[i])
