@@ -359,6 +359,9 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	if p := f.Platform; p != nil {
 		op.HashBefore, op.UpdatedBefore, op.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
 	}
+	if op.Calls == 0 {
+		op.WasStopped = f.Platform != nil && f.Platform.Stopped
+	}
 	if a := f.Admission; a != nil && op.Kind != Create && (op.InstanceID == "" || a.InstanceID == op.InstanceID) {
 		op.BootBefore = a.BootID
 	}

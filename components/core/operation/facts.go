@@ -174,6 +174,7 @@ type PlatformView struct {
 	InstanceID  string
 	Running     bool // stable: running and no task in progress
 	InProgress  bool
+	Stopped     bool // by its word it stays down until somebody starts it
 	ComposeHash string
 	Shape       Shape
 	BootError   string

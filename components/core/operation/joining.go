@@ -38,6 +38,9 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if next, failed := op.bootError(f, now); failed {
 		return next, nil
 	}
+	if op.keptDown(f) && op.settled(f, now) {
+		return op.goOn(now).because("the platform changed the CVM and keeps it down, as it was: it is started"), nil
+	}
 	reason, refused := op.refusalReason(f)
 	switch {
 	case refused:

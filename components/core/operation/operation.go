@@ -122,6 +122,9 @@ type Operation struct {
 	// WasUnavailable: the Slot was down already when the step was decided, so that the
 	// step took nothing more away (R21).
 	WasUnavailable bool `json:"was_unavailable,omitempty"`
+	// WasStopped: the platform said that the CVM stays down when the step's first call was made. Where it
+	// says so still after the last one, an Update starts it.
+	WasStopped bool `json:"was_stopped,omitempty"`
 	// Refresh: To differs from what runs only in what the agent does beside its workload.
 	// Nothing is drained, called for or booted; the Boot attests again, at To.
 	Refresh bool `json:"refresh,omitempty"`

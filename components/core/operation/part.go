@@ -81,10 +81,13 @@ func (op Operation) parts(f Facts) []Part {
 
 // changes are the parts of an Update: what the platform shows otherwise than wanted. A
 // CVM that shows no difference is moved all the same, for the Boot that proves it. Env is
-// shown by no platform; what was given last is recorded.
+// shown by no platform; what was given last is recorded. What stays down after them is started.
 func (op Operation) changes(f Facts) []Part {
 	var all []Part
 	p := f.Platform
+	if op.keptDown(f) {
+		return []Part{PartRestart}
+	}
 	if p != nil && p.Shape.resourcesDiffer(f.WantedShape) {
 		all = append(all, PartResources)
 	}
@@ -96,6 +99,14 @@ func (op Operation) changes(f Facts) []Part {
 		all = append(all, PartCompose)
 	}
 	return all
+}
+
+// keptDown: the CVM was stopped before its Update, which some platforms only note then, and it is stopped
+// since: no boot would come. One that ran meanwhile stopped by what it runs now.
+func (op Operation) keptDown(f Facts) bool {
+	p := f.Platform
+	return op.Kind == Update && op.WasStopped && !op.Entered[Booting].IsZero() && op.PlatformRunning.IsZero() &&
+		p != nil && p.Stopped && !slices.Contains(op.Applied, PartRestart)
 }
 
 // change is the shape that the call of op's Part asks for.

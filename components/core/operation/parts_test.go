@@ -368,3 +368,46 @@ func TestR143_EnvIsGivenBesideAnotherShape(t *testing.T) {
 		}
 	}
 }
+
+// TestR112_AStoppedCVMIsStartedAfterItsUpdate: a platform may only note a change of a CVM that is stopped. No boot
+// would come, and the update that was to repair it would fail by its deadline.
+func TestR112_AStoppedCVMIsStartedAfterItsUpdate(t *testing.T) {
+	updated := func(edit func(f *Facts)) (Operation, Facts, time.Time) {
+		op, now := to(t, Update, Drained)
+		f := quiet(now)
+		f.Platform.Running, f.Platform.Stopped = false, true
+		edit(&f)
+		op, effects := step(t, op, f, now, Acting)
+		wantCall(t, effects, Update, 1)
+		f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+		op, _ = step(t, op, f, now, Booting)
+		f.Call = nil
+		f.Platform.Running, f.Platform.Stopped, f.Platform.ComposeHash = false, true, f.WantedHash
+		return op, f, now
+	}
+	op, f, now := updated(func(*Facts) {})
+	settled := now.Add(f.Limits.Settle)
+	f.ObservedAt = settled
+	early := f
+	early.ObservedAt = settled.Add(-time.Second)
+	step(t, op, early, settled, Booting) // it may still show
+	op, _ = step(t, op, f, settled, Drained)
+	op, effects := step(t, op, f, settled, Acting)
+	if len(effects) != 1 || effects[0].Call != PartRestart || effects[0].Number != 2 {
+		t.Fatalf("effects %+v", effects)
+	}
+	f.Call = &CallResult{Number: 2, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, settled, Booting)
+	f.Call, f.ObservedAt = nil, settled.Add(f.Limits.Settle)
+	step(t, op, f, f.ObservedAt, Booting) // once
+
+	op, f, now = updated(func(f *Facts) { f.Platform.Running, f.Platform.Stopped = true, false })
+	f.ObservedAt = now.Add(f.Limits.Settle)
+	step(t, op, f, f.ObservedAt, Booting) // it ran before: what stopped it is the change
+
+	op, f, now = updated(func(*Facts) {})
+	f.Platform.Running, f.Platform.Stopped = true, false
+	op, _ = step(t, op, f, now.Add(time.Second), Booting)
+	f.Platform.Running, f.Platform.Stopped, f.ObservedAt = false, true, now.Add(f.Limits.Settle)
+	step(t, op, f, f.ObservedAt, Booting) // it booted, and stopped by itself
+}

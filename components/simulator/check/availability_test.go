@@ -345,6 +345,7 @@ func diskCases() []cases {
 			{"a Slot that is wanted again, whose member left its set", voters().givesUp("pg-2").spec("etcd", 2).op("a", "pg-2", operation.Drained, remove, leaves).
 				lists([]string{"pg-0", "pg-1"}).givesUp().removed().spec("etcd", 3).after(time.Minute).op("a", "pg-2", operation.Acting, deletes).called(cloud.Delete, "pg-2")},
 			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(cloud.Delete, "pg-3")},
+			{"an extra one of a group whose disks are preserved", surged().spec("none", 3, kept).after(time.Minute).op("a", "pg-3", operation.Acting, remove).called(cloud.Delete, "pg-3")},
 			{"a replacement on request", three("none").asks("q1", store.RequestReplace, "pg-2").op("a", "pg-2", operation.Acting, replace).called(cloud.Delete, "pg-2")},
 			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(cloud.Delete, "pg-2")},
 			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(cloud.Delete, "pg-2")},

@@ -79,12 +79,12 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	switch {
 	case !left && !s.condemned(op.Group, op.Slot):
 		return "the Slot is wanted"
+	case s.extra(op.Slot) && !s.wasWanted(op.Group, op.Slot):
+		return "" // nobody needs what is on it, and its end says so (preserved_state)
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"
 	case left:
 		return ""
-	case s.extra(op.Slot) && !s.wasWanted(op.Group, op.Slot):
-		return "" // nobody needs what is on it
 	case !s.named(op.Group, op.Slot):
 		return "nobody gave its disk up"
 	}

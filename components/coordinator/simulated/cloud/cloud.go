@@ -114,10 +114,20 @@ func (c *Cloud[G]) bootLocked(one *CVM[G], hash string) {
 	})
 }
 
+// ChangeLocked has the CVM run hash from its next boot on, which comes at once unless it is stopped: then it
+// comes when it is started.
+func (c *Cloud[G]) ChangeLocked(one *CVM[G], hash string) {
+	if one.Status == Stopped && !one.InProgress {
+		one.next, one.ComposeHash, one.UpdatedAt = hash, hash, time.Now()
+		return
+	}
+	c.bootLocked(one, hash)
+}
+
 // HaltLocked stops the CVM, as its host's death does: nobody but a call starts it again.
 func (c *Cloud[G]) HaltLocked(one *CVM[G]) {
 	one.Guest.Ends(Stopped)
-	one.InProgress, one.Status, one.ComposeHash, one.UpdatedAt = false, "stopped", one.next, time.Now()
+	one.InProgress, one.Status, one.ComposeHash, one.UpdatedAt = false, Stopped, one.next, time.Now()
 	one.boots++
 }
 

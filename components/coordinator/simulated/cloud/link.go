@@ -128,7 +128,7 @@ func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platf
 func (l *Link[G]) Update(ctx context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
 	return l.change(ctx, Call{Verb: Update, VMUUID: req.VMUUID, Hash: req.ComposeHash}, func(one *CVM[G]) {
 		one.Env = req.Env
-		l.bootLocked(one, req.ComposeHash)
+		l.ChangeLocked(one, req.ComposeHash)
 	})
 }
 
@@ -136,7 +136,7 @@ func (l *Link[G]) Update(ctx context.Context, req platform.UpdateRequest) (platf
 func (l *Link[G]) SetOSImage(ctx context.Context, vmUUID, image string) (platform.Accepted, error) {
 	return l.change(ctx, Call{Verb: Image, VMUUID: vmUUID}, func(one *CVM[G]) {
 		one.OSImage = image
-		l.RebootLocked(one)
+		l.ChangeLocked(one, one.next)
 	})
 }
 
@@ -144,7 +144,7 @@ func (l *Link[G]) SetOSImage(ctx context.Context, vmUUID, image string) (platfor
 func (l *Link[G]) Resize(ctx context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
 	return l.change(ctx, Call{Verb: Resize, VMUUID: vmUUID}, func(one *CVM[G]) {
 		one.InstanceType, one.DiskGB = cmp.Or(s.InstanceType, one.InstanceType), cmp.Or(s.DiskGB, one.DiskGB)
-		l.RebootLocked(one)
+		l.ChangeLocked(one, one.next)
 	})
 }
 
