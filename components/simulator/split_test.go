@@ -3,6 +3,7 @@ package simulator_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator"
@@ -43,4 +44,28 @@ func healed(out trace.Trace) []operation.Kind {
 		}
 	}
 	return begun
+}
+
+// TestAnIllFleetIsHealedInTurn: one CVM a minute, however many say at once that they are ill.
+func TestAnIllFleetIsHealedInTurn(t *testing.T) {
+	p := read(t, "testdata/illfleet.plan")
+	out, broken := simulator.Judge(t, p)
+	if len(broken) > 0 {
+		t.Errorf("%s", simulator.Explain(p, out, broken))
+	}
+	var began []time.Duration
+	seen := map[string]bool{}
+	for _, e := range out {
+		if o := e.Operation; o != nil && o.Actor == operation.ActorHealing && !seen[o.Slot] {
+			seen[o.Slot], began = true, append(began, e.At)
+		}
+	}
+	for i, at := range began {
+		if i > 0 && at-began[i-1] < 30*time.Second {
+			t.Errorf("member %d is restarted %s after the one before: %v", i, at-began[i-1], began)
+		}
+	}
+	if len(began) < 3 {
+		t.Errorf("healed are %d, so nothing is shown", len(began))
+	}
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -31,20 +32,28 @@ type Fleet struct {
 	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
 	// not among them.
 	Silences []time.Time
-	// Ills are the members that are heard and not available, of groups that heal theirs. In any order.
+	// Ills are the members that are heard and not available, or healed just now, of groups that heal theirs,
+	// but for whom somebody keeps away, and who is in a step that does not heal.
 	Ills []Ill
 }
 
-// Ill is a member that is heard and not available, since when.
+// Ill is a member that is not available, since when.
 type Ill struct {
 	Slot  string
 	Since time.Time
 }
 
+func (i Ill) compare(other Ill) int {
+	return cmp.Or(i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
+}
+
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
-// sorted is f with its Silences in order: it is asked about each silent member.
+// sorted is f with its Silences and Ills in order: it is asked about each silent or ill member.
 func (f Fleet) sorted() Fleet {
+	if !slices.IsSortedFunc(f.Ills, Ill.compare) {
+		f.Ills = slices.SortedFunc(slices.Values(f.Ills), Ill.compare)
+	}
 	if !slices.IsSortedFunc(f.Silences, time.Time.Compare) {
 		f.Silences = slices.SortedFunc(slices.Values(f.Silences), time.Time.Compare)
 	}
@@ -115,28 +124,35 @@ func WentAt(r group.SlotRecord) (at []time.Time) {
 	return at
 }
 
-// turnEvery is how long members that fell ill together wait for each other's CVM to be restarted, one
-// after the other (R117): what helps, or does not, shows with the first.
-const turnEvery = time.Minute
+const (
+	// turnEvery is how long members that fell ill together wait for each other's CVM to be restarted, one
+	// after the other (R117): what helps, or does not, shows with the first.
+	turnEvery = time.Minute
+	// togetherFor is how long nobody's CVM is restarted for an illness that has just begun: until then others
+	// that have it are not recorded yet, and each would take itself for the only one.
+	togetherFor = 10 * time.Second
+)
 
-// turn is from when on the CVM of an ill member may be restarted, and how many are ill with it. It has
-// a turn where so many fell ill at about that time that they may share the cause: their CVMs boot,
-// so nothing else tells. A member waits for its place among them, and for nobody's recovery.
+// turn is from when on the CVM of an ill member may be restarted, and how many are ill with it. Where so
+// many fell ill at about that time that they may share the cause, each has its place among them: their CVMs
+// boot, so nothing else tells. It waits for nobody's recovery.
+// Among few there is no wave.
 func (f Fleet) turn(slot string, since time.Time) (from time.Time, ill int) {
-	ill, before := 1, 0
-	for _, other := range f.Ills {
-		if other.Slot == slot || other.Since.Sub(since).Abs() > silentTogether {
-			continue
-		}
-		ill++
-		if other.Since.Before(since) || other.Since.Equal(since) && other.Slot < slot {
-			before++
-		}
+	at := func(i Ill) int {
+		n, _ := slices.BinarySearchFunc(f.Ills, i, Ill.compare)
+		return n
 	}
-	if ill == 1 || ill*fleetShare <= f.Expected {
-		return time.Time{}, ill
+	first, mine, after := at(Ill{Since: since.Add(-silentTogether)}), at(Ill{slot, since}), at(Ill{Since: since.Add(silentTogether + 1)})
+	if ill = after - first; mine == len(f.Ills) || f.Ills[mine].Slot != slot {
+		ill++ // its record is not there yet
 	}
-	return since.Add(time.Duration(before) * turnEvery), ill
+	if f.Expected >= darkFrom {
+		from = since.Add(togetherFor)
+	}
+	if ill > 1 && ill*fleetShare > f.Expected {
+		from = later(from, since.Add(time.Duration(mine-first)*turnEvery))
+	}
+	return from, ill
 }
 
 // manySilent: more than single members that failed by themselves, when one did at that time.

@@ -468,11 +468,15 @@ func (w *world) holdsOfTurn(c candidate) []Hold {
 		return nil
 	}
 	from, ill := w.obs.Fleet.turn(m.slot, m.record.UnavailableSince)
-	if !w.now.Before(from) {
+	switch wait := from.Sub(w.now); {
+	case wait <= 0:
 		return nil
+	case ill == 1:
+		return []Hold{holdUntil(from, HoldHealDeferred, "%s fell ill a moment ago; healed in %s, unless others of the cluster did too", m.slot, short(wait))}
+	default:
+		return []Hold{holdUntil(from, HoldHealDeferred, "%d of the cluster's %d members fell ill together, and their CVMs are restarted one a minute: %s in %s; heal it yourself: %s",
+			ill, w.obs.Fleet.Expected, m.slot, short(wait), byHand(c))}
 	}
-	return []Hold{holdUntil(from, HoldHealDeferred, "%d of the cluster's %d members fell ill together, and their CVMs are restarted one a minute: %s in %s; heal it yourself: %s",
-		ill, w.obs.Fleet.Expected, m.slot, short(from.Sub(w.now)), byHand(c))}
 }
 
 // byHand is the command that does what healing would do, wayOut all that help m: a request to restart a

@@ -359,7 +359,12 @@ func TestR117_WhoFellIllTogetherIsRestartedInTurn(t *testing.T) {
 	}
 	before := func(slot string, seconds int64) Ill { return Ill{slot, time.Unix(seconds, 0)} }
 	few := []Ill{before("a-0", 0), before("b-0", 1)}
-	wantExecutes(t, ill(90*time.Second, few...).plan(), "RESTART db-1") // no more than a tenth
+	wantExecutes(t, ill(90*time.Second, few...).plan(), "RESTART db-1")        // no more than a tenth
+	wantHeld(t, ill(togetherFor-time.Second).plan(), "db-1", HoldHealDeferred) // others may not be recorded yet
+	alone := ill(0)
+	alone.obs.Fleet.Expected = darkFrom - 1
+	wantExecutes(t, alone.plan(), "RESTART db-1")
+	wantExecutes(t, ill(togetherFor).plan(), "RESTART db-1")
 	many := append(few, before("z-0", 0), before("old-0", int64(silentTogether/time.Second)+1))
 	f := ill(90*time.Second, many...)
 	p := f.plan()

@@ -44,6 +44,8 @@ type Group struct {
 	Healing string
 	// Service: healing restarts the workload's service before its CVM.
 	Service bool
+	// Checked: healing goes by the first health check. No seed draws it.
+	Checked bool
 	// Hook is what comes of a hook of its drains that fails or takes too long: Unhooked, where it
 	// has none, or one of the results that hooks have, in small letters.
 	Hook string

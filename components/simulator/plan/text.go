@@ -23,6 +23,9 @@ func (p Plan) String() string {
 		if g.Service {
 			b.WriteString(" service")
 		}
+		if g.Checked {
+			b.WriteString(" checked")
+		}
 		if g.Hook != Unhooked {
 			b.WriteString(" hook " + g.Hook)
 		}
@@ -178,6 +181,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 			p.Groups[len(p.Groups)-1].Surge = int(f.number())
 		}
 		p.Groups[len(p.Groups)-1].Service = f.next("service")
+		p.Groups[len(p.Groups)-1].Checked = f.next("checked")
 		if f.next("hook") {
 			p.Groups[len(p.Groups)-1].Hook = f.oneOf(hooks)
 		}

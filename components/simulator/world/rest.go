@@ -74,6 +74,9 @@ func (w *World) spec(m plan.Move) group.Spec {
 	}
 	s.UpdatePolicy.RequireApproval = g.Approval > 0
 	s.HealthChecks = healthChecks(m)
+	if s.AutoHealing != nil && g.Checked && len(s.HealthChecks) > 0 {
+		s.AutoHealing.HealthCheck = s.HealthChecks[0].Name
+	}
 	s.Normalize()
 	return s
 }

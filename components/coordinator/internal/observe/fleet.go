@@ -18,8 +18,12 @@ var silentAfter = rollout.DefaultTiming().StaleAfter
 // asks about the other groups, whose records are many.
 func asksOfOthers(spec group.Spec, records []group.SlotRecord, seen rollout.Observation) bool {
 	for _, s := range seen.Slots {
-		if s.Admission != nil && (s.Report == nil || seen.At.Sub(s.Report.ReceivedAt) > silentAfter) {
+		r := s.Report
+		if s.Admission != nil && (r == nil || seen.At.Sub(r.ReceivedAt) > silentAfter) {
 			return true
+		}
+		if r != nil && spec.AutoHealing != nil && (len(r.Failing) > 0 || r.Health == rollout.Unhealthy) {
+			return true // no record says so yet
 		}
 	}
 	return spec.AutoHealing != nil && slices.ContainsFunc(records, func(r group.SlotRecord) bool { return !r.UnavailableSince.IsZero() })
@@ -36,6 +40,9 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		isDown := down(all.Instances[slot].Value)
 		r, reported := agents.Of(slot)
 		heard := !isDown && reported && r.BootID == a.Value.BootID && now.Sub(r.At) <= silentAfter
+		if since := record.UnavailableSince; !since.IsZero() && (heard || healed(all, slot)) && heals(all, record) && !keptAway(all, record, slot, now) {
+			f.Ills = append(f.Ills, rollout.Ill{Slot: slot, Since: since})
+		}
 		switch {
 		case !heard && keptAway(all, record, slot, now):
 		case isDown:
@@ -47,9 +54,6 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		case heard:
 			f.Expected++
 			f.Heard++
-			if since := record.UnavailableSince; !since.IsZero() && heals(all, record) {
-				f.Ills = append(f.Ills, rollout.Ill{Slot: slot, Since: since})
-			}
 		default:
 			f.Expected++
 			if !record.SilenceFrom.IsZero() {
@@ -58,6 +62,12 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		}
 	}
 	return f
+}
+
+// healed: a step heals the Slot now. One that is restarted is not heard, and ill all the same.
+func healed(all *view.View, slot string) bool {
+	open, is := all.OpenOperation(slot)
+	return is && open.Value.Actor == operation.ActorHealing
 }
 
 // heals: the group of a Slot heals its members.

@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,14 +104,24 @@ func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	c.add(time.Second)
 	one := ill(c.add(time.Second), "db")
 	ill(c.add(time.Second), "other")
+	drained := ill(c.add(time.Second), "db")
+	c.Marks[store.MarkDrain][drained] = view.Rec[store.SlotMark]{Value: store.SlotMark{Slot: drained}}
 	ill(c.silent(time.Minute), "db")
 	ill(c.down(time.Minute), "db")
-	if f := fleet(c.View, c, c.now); !slices.Equal(f.Ills, []rollout.Ill{{Slot: one, Since: since}}) {
+	restarted := ill(c.silent(time.Minute), "db")
+	c.Operations[restarted] = view.Rec[operation.Operation]{Value: operation.Operation{ID: restarted, Group: "db", Slot: restarted, Actor: operation.ActorHealing, Phase: operation.Booting}}
+	f := fleet(c.View, c, c.now)
+	slices.SortFunc(f.Ills, func(a, b rollout.Ill) int { return strings.Compare(a.Slot, b.Slot) })
+	if !slices.Equal(f.Ills, []rollout.Ill{{Slot: one, Since: since}, {Slot: restarted, Since: since}}) {
 		t.Errorf("%+v", f.Ills)
 	}
 	records := []group.SlotRecord{c.Slots["db-0"].Value}
 	if asksOfOthers(heals.Value, records, rollout.Observation{}) {
 		t.Error("a group that is well asks of the others")
+	}
+	failing := rollout.Observation{Slots: []rollout.SlotObservation{{Report: &rollout.Report{Failing: []string{"ready"}}}}}
+	if !asksOfOthers(heals.Value, records, failing) || asksOfOthers(group.Spec{}, records, failing) {
+		t.Error("a group that heals does not ask of the others as soon as a check fails, or one that does not heal asks")
 	}
 	records = append(records, c.Slots[one].Value)
 	if !asksOfOthers(heals.Value, records, rollout.Observation{}) || asksOfOthers(group.Spec{}, records, rollout.Observation{}) {
