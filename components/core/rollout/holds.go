@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -100,9 +101,7 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldUnadopted, "CVM %s carries the name of %s and no record binds it; to bind what it attests: cadre group adopt %s",
 			i.VMUUID, m.slot, w.spec.Name))
 	case m.vanished() && c.kind == operation.Create:
-		holds = append(holds, hold(HoldInstanceMissing,
-			"the CVM of %s (%s) is gone from the platform, and its disk with it; to have a new one made: cadre instance replace %s",
-			m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID), m.slot))
+		holds = append(holds, w.holdOfGone(m))
 	case c.kind == operation.Replace && c.actor == operation.ActorScaling:
 		holds = append(holds, hold(HoldOutOfSet,
 			"%s was taken out of its workload's set, and does not come back with what is on its disk; to have it made anew: cadre instance replace %s", m.slot, m.slot))
@@ -112,6 +111,18 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 			i.VMUUID, m.slot, cmp.Or(m.record.VMUUID, "none of this app")))
 	}
 	return holds
+}
+
+// holdOfGone: a CVM is gone with its disk. Where healing is about to have another one made nobody needs to.
+func (w *world) holdOfGone(m *member) Hold {
+	gone := fmt.Sprintf("the CVM of %s (%s) is gone from the platform, and its disk with it", m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID))
+	// An agent that was heard a moment ago only keeps the ailment from being certain yet.
+	if a, ill := w.ails(m); (ill || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
+		if r, ok := w.rungFor(m, a); ok && !w.spent(m, r) {
+			return holdUntil(a.at, HoldHealDeferred, "%s; healing has a new one made in %s unless it comes back by itself", gone, short(a.at.Sub(w.now)))
+		}
+	}
+	return hold(HoldInstanceMissing, "%s; to have a new one made: cadre instance replace %s", gone, m.slot)
 }
 
 // holdsOfPlatform waits for what the platform does to the CVM: a call now would be
