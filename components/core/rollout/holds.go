@@ -52,6 +52,14 @@ func (w *world) stopped(k operation.Kind, by operation.Actor) bool {
 	return w.obs.Frozen || w.pausedFor(k, by)
 }
 
+// stoppedBy is which of the two it is, for people.
+func (w *world) stoppedBy() string {
+	if w.obs.Frozen {
+		return "frozen by an operator" + w.obs.Freeze.text()
+	}
+	return "paused by an operator"
+}
+
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).
 func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
 	if w.rollout.State != operation.FailedState || c.marked && w.attempts(c.m, c.to) > 0 {
