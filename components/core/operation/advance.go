@@ -123,7 +123,11 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	switch step.State {
 	case StepDone:
-		return op.enter(Drained, now).because("drained"), nil
+		op = op.enter(Drained, now).because("drained")
+		if op.Kind != Drain {
+			op.Reason = "acts next" // that it is drained its Phase says
+		}
+		return op, nil
 	case StepAborted, StepFailed:
 		reason := cmp.Or(step.Message, "the drain was called off by the agent")
 		if step.State == StepAborted && op.Actor == ActorHealing && op.Kind == Restart && !op.withoutHooks() {

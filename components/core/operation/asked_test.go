@@ -102,3 +102,15 @@ func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
 		}
 	}
 }
+
+// A step between its drain and its call says what it waits for; a Drain is at its end.
+func TestADrainedStepSaysThatItActsNext(t *testing.T) {
+	for kind, want := range map[Kind]string{Restart: "acts next", Update: "acts next", Drain: "drained"} {
+		op, now := to(t, kind, Draining)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, StepDone)
+		if op, _ = step(t, op, f, now, Drained); op.Reason != want {
+			t.Errorf("%s: %q", kind, op.Reason)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	var holds []Hold
 	if w.obs.Frozen {
-		holds = append(holds, w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope()))
+		holds = append(holds, w.frozen())
 	}
 	if w.pausedFor(c.kind, c.actor) {
 		also := ""
@@ -50,6 +50,11 @@ func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 // stopped: a freeze or the group's pause keeps such Actions from beginning.
 func (w *world) stopped(k operation.Kind, by operation.Actor) bool {
 	return w.obs.Frozen || w.pausedFor(k, by)
+}
+
+// frozen is the Hold of a freeze that stands.
+func (w *world) frozen() Hold {
+	return w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope())
 }
 
 // stoppedBy is which of the two it is, for people.

@@ -141,6 +141,20 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	}
 }
 
+// TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next one waits.
+func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
+	f := newFixture(3, "none")
+	f.obs.Frozen, f.obs.Freeze = true, Mark{Reason: "we look into it", By: "ann", Group: "db"}
+	const told = "frozen by an operator (ann): we look into it; lift the freeze to go on: cadre unfreeze db"
+	if p := f.plan(); len(p.Warnings) != 1 || p.Warnings[0] != told {
+		t.Errorf("%q", p.Warnings)
+	}
+	p := f.want("B").plan()
+	if wantHeld(t, p, "db-1", HoldFrozen); len(p.Warnings) != 0 {
+		t.Errorf("told twice: %q", p.Warnings)
+	}
+}
+
 // What an exclusion keeps from a Slot is told where a plan has no step of it, and begins at the
 // instant at which it ends.
 func TestR139_AnExclusionEndsWithItsTime(t *testing.T) {
