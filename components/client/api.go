@@ -133,12 +133,12 @@ func (c *Client) Pause(ctx context.Context, name, reason string) error {
 	return c.wrap("pause "+name, err)
 }
 
-// Resume takes a pause back.
-func (c *Client) Resume(ctx context.Context, name string) error {
+// Resume takes a pause back; changed is false when there was none.
+func (c *Client) Resume(ctx context.Context, name string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	_, err := c.api.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: name})
-	return c.wrap("resume "+name, err)
+	r, err := c.api.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: name})
+	return r.GetChanged(), c.wrap("resume "+name, err)
 }
 
 // Rollouts lists a group's rollouts, newest first.

@@ -48,6 +48,9 @@ func (s *Server) ClearMark(ctx context.Context, r *apiv1.ClearMarkRequest) (*api
 		return nil, err
 	}
 	changed := s.clearMarkLocked(r.GetKind(), r.GetName())
+	if !changed && !s.hasLocked(r.GetName()) {
+		return nil, status.Errorf(codes.NotFound, "no such slot or group: %s", r.GetName())
+	}
 	s.obeyLocked(r.GetName())
 	return &apiv1.ClearMarkResponse{Changed: changed}, nil
 }
@@ -59,6 +62,14 @@ func (s *Server) ListMarks(ctx context.Context, _ *apiv1.ListMarksRequest) (*api
 		return nil, err
 	}
 	return &apiv1.ListMarksResponse{Marks: s.marks}, nil
+}
+
+// hasLocked: there is such a group, or such a slot of one; "" is everything.
+func (s *Server) hasLocked(name string) bool {
+	if owner, ordinal, err := group.ParseSlot(name); err == nil && s.groups[owner] != nil {
+		return s.groups[owner].Spec.HasOrdinal(ordinal)
+	}
+	return name == "" || s.groups[name] != nil
 }
 
 func (s *Server) clearMarkLocked(kind apiv1.MarkKind, name string) bool {

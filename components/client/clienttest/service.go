@@ -182,9 +182,10 @@ func (s *Server) ResumeRollout(ctx context.Context, r *apiv1.ResumeRolloutReques
 	if err != nil {
 		return nil, err
 	}
+	changed := g.Status.Paused
 	g.Status.Paused = false
 	s.wakeLocked()
-	return &apiv1.ResumeRolloutResponse{}, nil
+	return &apiv1.ResumeRolloutResponse{Changed: changed}, nil
 }
 
 // ListRollouts implements ClusterService.

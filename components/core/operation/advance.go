@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -122,7 +123,11 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	switch step.State {
 	case StepDone:
-		return op.enter(Drained, now).because("drained"), nil
+		op = op.enter(Drained, now).because("drained")
+		if op.Kind != Drain {
+			op.Reason = "acts next" // that it is drained its Phase says
+		}
+		return op, nil
 	case StepAborted, StepFailed:
 		reason := cmp.Or(step.Message, "the drain was called off by the agent")
 		if step.State == StepAborted && op.Actor == ActorHealing && op.Kind == Restart && !op.withoutHooks() {
@@ -305,7 +310,7 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	case f.Unwanted != "":
 		return f.Unwanted, false
 	case f.Paused:
-		return "paused before acting", false
+		return f.stopped(), false
 	case f.Refused != "":
 		return f.Refused, false
 	}
@@ -384,7 +389,7 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	switch {
 	case reason != "":
 	case f.Paused:
-		cause, reason = CausePaused, "paused before acting"
+		cause, reason = CausePaused, f.stopped()+op.askAgain()
 	case f.Refused != "":
 		cause, reason = CausePrecondition, f.Refused
 	}
@@ -393,6 +398,19 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	}
 	next, effects := op.callOff(cause, reason, now)
 	return next, effects, true
+}
+
+// askAgain is how an operator asks once more for what is called off: the request is answered with the
+// Operation, and nobody else takes it up.
+func (op Operation) askAgain() string {
+	if op.Request == "" {
+		return ""
+	}
+	ask := "; ask again: cadre instance " + strings.ToLower(string(op.Kind)) + " " + op.Slot
+	if op.Service != "" {
+		ask += " --service " + op.Service
+	}
+	return ask
 }
 
 // callOff aborts: the member returns to service.

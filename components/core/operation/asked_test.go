@@ -78,3 +78,39 @@ func TestAnOrderTellsHowLongItMayTake(t *testing.T) {
 		t.Errorf("with no beginning: %+v", got)
 	}
 }
+
+// TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain: its request is answered with the Operation, so that
+// nothing else tells that it is to be asked for once more, and by what it was called off.
+func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
+	frozen := "called off before acting: frozen by an operator (ann): we look into it"
+	for name, c := range map[string]struct {
+		with func(op *Operation)
+		want string
+	}{
+		"a restart":    {func(op *Operation) { op.Request = "r" }, frozen + "; ask again: cadre instance restart db-1"},
+		"of a service": {func(op *Operation) { op.Request, op.Service = "r", "db" }, frozen + "; ask again: cadre instance restart db-1 --service db"},
+		"not asked":    {func(*Operation) {}, frozen},
+	} {
+		op, now := to(t, Restart, Draining)
+		op.Slot = "db-1"
+		c.with(&op)
+		f := quiet(now)
+		f.Paused, f.PausedBy = true, "frozen by an operator (ann): we look into it"
+		op, _ = step(t, op, f, now, Aborted)
+		if op.Cause != CausePaused || op.Reason != c.want {
+			t.Errorf("%s: %s: %s", name, op.Cause, op.Reason)
+		}
+	}
+}
+
+// A step between its drain and its call says what it waits for; a Drain is at its end.
+func TestADrainedStepSaysThatItActsNext(t *testing.T) {
+	for kind, want := range map[Kind]string{Restart: "acts next", Update: "acts next", Drain: "drained"} {
+		op, now := to(t, kind, Draining)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, StepDone)
+		if op, _ = step(t, op, f, now, Drained); op.Reason != want {
+			t.Errorf("%s: %q", kind, op.Reason)
+		}
+	}
+}

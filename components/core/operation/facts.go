@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -129,8 +130,10 @@ type Facts struct {
 	Overtaken string
 	// ToGo: the Slot is to be removed with the CVM that is listed, which is recorded as its own.
 	ToGo bool
-	// Paused: the group is paused or frozen.
-	Paused bool
+	// Paused: the group is paused or frozen; PausedBy is which of them, and who did it and why, where
+	// that is known.
+	Paused   bool
+	PausedBy string
 	// Ending: the whole group is being deleted.
 	Ending bool
 	// Resolved is what an operator said about the Operation; nil when nobody did.
@@ -159,6 +162,9 @@ func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Durati
 	}
 	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
 }
+
+// stopped is why what is paused does not act.
+func (f Facts) stopped() string { return "called off before acting: " + cmp.Or(f.PausedBy, "paused") }
 
 // unsafe is the Cause of a step that is called off since it never became safe.
 func (f Facts) unsafe() Cause {

@@ -120,7 +120,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 		}
 		actions = append(actions, a)
 	}
-	return actions, w.warnings()
+	return actions, w.warnings(actions)
 }
 
 // inProgress lists the open Operations: they come before anything new (R36).

@@ -26,6 +26,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		WantedShape: w.shapeOf(op.To),
 		ObservedAt:  w.obs.At,
 		Paused:      w.stopped(op.Kind, op.Actor),
+		PausedBy:    w.stoppedBy(),
 		Ending:      w.ending(),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{

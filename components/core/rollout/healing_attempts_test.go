@@ -88,6 +88,7 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	wantExecutes(t, heals(3, "none").gone(1, goneFor).plan())
 	f.gone(1, goneFor-time.Second)
 	wantExecutes(t, f.plan())
+	wantHeld(t, f.plan(), "db-1", HoldHealDeferred)
 	fresh := heals(3, "none").gone(1, 0)
 	fresh.rec.Slots[1].MissedSince = time.Time{}
 	if p := fresh.plan(); !p.Slots[1].MissedSince.Equal(fresh.now) {
@@ -97,6 +98,35 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	wantExecutes(t, f.plan(), "REPLACE db-1")
 	f.rec.Slots[1].Heals.Replacements = 1
 	wantHeld(t, f.plan(), "db-1", HoldQuarantined)
+}
+
+// TestR115_NobodyIsAskedForWhatHealingIsAboutToDo: while it is only waited whether a CVM that is gone comes back
+// no person is asked for another one, unless healing has none made, or did.
+func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		with func(f *fixture)
+		hold string
+	}{
+		"to come":                   {func(*fixture) {}, HoldHealDeferred},
+		"noticed now":               {func(f *fixture) { f.rec.Slots[1].MissedSince = time.Time{} }, HoldHealDeferred},
+		"its agent spoke right now": {func(f *fixture) { f.obs.Slots[1].Report = newFixture(3, "none").obs.Slots[1].Report }, HoldHealDeferred},
+		"a person is to be asked":   {func(f *fixture) { f.spec.AutoHealing.Replace = group.ReplaceAsk }, HoldInstanceMissing},
+		"not healed when it exits":  {func(f *fixture) { f.spec.RestartPolicy.On = []string{group.OnUnhealthy} }, HoldInstanceMissing},
+		"replaced before":           {func(f *fixture) { f.tried(1, 1, time.Hour).rec.Slots[1].Heals.Replacements = 1 }, HoldInstanceMissing},
+		"not healed":                {func(f *fixture) { f.spec.AutoHealing = nil }, HoldInstanceMissing},
+	} {
+		f := heals(3, "none").gone(1, 10*time.Second)
+		f.spec.AutoHealing.Replace = group.ReplaceAuto
+		c.with(f)
+		p := f.plan()
+		t.Log(name)
+		wantHeld(t, p, "db-1", c.hold)
+		h := actionOf(t, p, "db-1").Holds[0]
+		deferred := c.hold == HoldHealDeferred
+		if asks := strings.Contains(h.Message, "cadre instance replace"); asks == deferred || h.Until.IsZero() == deferred {
+			t.Errorf("%s: %s, until %s", name, h.Message, h.Until)
+		}
+	}
 }
 
 // TestR115_WhatMayNotBeReplacedIsStartedAgain: as often as where a person is to be asked, and then it is

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +25,7 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	var holds []Hold
 	if w.obs.Frozen {
-		holds = append(holds, w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope()))
+		holds = append(holds, w.frozen())
 	}
 	if w.pausedFor(c.kind, c.actor) {
 		also := ""
@@ -49,6 +50,19 @@ func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 // stopped: a freeze or the group's pause keeps such Actions from beginning.
 func (w *world) stopped(k operation.Kind, by operation.Actor) bool {
 	return w.obs.Frozen || w.pausedFor(k, by)
+}
+
+// frozen is the Hold of a freeze that stands.
+func (w *world) frozen() Hold {
+	return w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope())
+}
+
+// stoppedBy is which of the two it is, for people.
+func (w *world) stoppedBy() string {
+	if w.obs.Frozen {
+		return "frozen by an operator" + w.obs.Freeze.text()
+	}
+	return "paused by an operator"
 }
 
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).
@@ -100,9 +114,7 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldUnadopted, "CVM %s carries the name of %s and no record binds it; to bind what it attests: cadre group adopt %s",
 			i.VMUUID, m.slot, w.spec.Name))
 	case m.vanished() && c.kind == operation.Create:
-		holds = append(holds, hold(HoldInstanceMissing,
-			"the CVM of %s (%s) is gone from the platform, and its disk with it; to have a new one made: cadre instance replace %s",
-			m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID), m.slot))
+		holds = append(holds, w.holdOfGone(m))
 	case c.kind == operation.Replace && c.actor == operation.ActorScaling:
 		holds = append(holds, hold(HoldOutOfSet,
 			"%s was taken out of its workload's set, and does not come back with what is on its disk; to have it made anew: cadre instance replace %s", m.slot, m.slot))
@@ -112,6 +124,18 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 			i.VMUUID, m.slot, cmp.Or(m.record.VMUUID, "none of this app")))
 	}
 	return holds
+}
+
+// holdOfGone: a CVM is gone with its disk. Where healing is about to have another one made nobody needs to.
+func (w *world) holdOfGone(m *member) Hold {
+	gone := fmt.Sprintf("the CVM of %s (%s) is gone from the platform, and its disk with it", m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID))
+	// An agent that was heard a moment ago only keeps the ailment from being certain yet.
+	if a, ill := w.ails(m); (ill || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
+		if r, ok := w.rungFor(m, a); ok && !w.spent(m, r) {
+			return holdUntil(a.at, HoldHealDeferred, "%s; healing has a new one made in %s unless it comes back by itself", gone, short(a.at.Sub(w.now)))
+		}
+	}
+	return hold(HoldInstanceMissing, "%s; to have a new one made: cadre instance replace %s", gone, m.slot)
 }
 
 // holdsOfPlatform waits for what the platform does to the CVM: a call now would be

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,10 +114,16 @@ func (w *world) excludedText(m *member) string {
 	return fmt.Sprintf("%s is excluded from %s by an operator%s; to go on: cadre instance include %s", m.slot, strings.Join(k.Excludes.Words(), " and "), k.text(), m.slot)
 }
 
-// warnings are those of the spec, and the exclusions that keep something back now: a plan has
+// warnings are those of the spec, a freeze, and the exclusions that keep something back now: a plan has
 // no step of theirs that could be held.
-func (w *world) warnings() []string {
+func (w *world) warnings(actions []Action) []string {
 	out := group.Warnings(w.spec)
+	frozen := func(a Action) bool {
+		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldFrozen })
+	}
+	if w.obs.Frozen && !slices.ContainsFunc(actions, frozen) {
+		out = append(out, w.frozen().Message)
+	}
 	for _, m := range w.members {
 		behind := w.keptBy(m.ordinal) == group.KeptByMark && m.observed != w.target
 		if k := w.excluded(m.ordinal); k != nil && (behind || k.Excludes.Healing && !m.ready) {

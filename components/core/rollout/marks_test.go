@@ -125,6 +125,36 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 	wantExecutes(t, down(func(f *fixture) { f.drains(1) }).plan(), "DRAIN db-1")
 }
 
+// TestR92_WhatAFreezeCallsOffIsTold with whose it was and why.
+func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
+	f := newFixture(3, "none")
+	f.obs.Frozen, f.obs.Freeze = true, Mark{Reason: "we look into it", By: "ann", Group: "db"}
+	f.op(1, operation.Draining, func(op *operation.Operation) {
+		op.Kind, op.Actor, op.Request, op.To = operation.Restart, operation.ActorOperator, "r", op.From
+	})
+	if got := f.facts(f.rec.Operations[0]); !got.Paused || got.PausedBy != "frozen by an operator (ann): we look into it" {
+		t.Errorf("%t: %q", got.Paused, got.PausedBy)
+	}
+	f.obs.Frozen, f.obs.Paused = false, true
+	if got := f.facts(f.rec.Operations[0]); got.Paused {
+		t.Errorf("what is asked for by name goes on in a pause: %q", got.PausedBy)
+	}
+}
+
+// TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next one waits.
+func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
+	f := newFixture(3, "none")
+	f.obs.Frozen, f.obs.Freeze = true, Mark{Reason: "we look into it", By: "ann", Group: "db"}
+	const told = "frozen by an operator (ann): we look into it; lift the freeze to go on: cadre unfreeze db"
+	if p := f.plan(); len(p.Warnings) != 1 || p.Warnings[0] != told {
+		t.Errorf("%q", p.Warnings)
+	}
+	p := f.want("B").plan()
+	if wantHeld(t, p, "db-1", HoldFrozen); len(p.Warnings) != 0 {
+		t.Errorf("told twice: %q", p.Warnings)
+	}
+}
+
 // What an exclusion keeps from a Slot is told where a plan has no step of it, and begins at the
 // instant at which it ends.
 func TestR139_AnExclusionEndsWithItsTime(t *testing.T) {

@@ -123,7 +123,7 @@ func TestWrongComposeIsRefused(t *testing.T) {
 	})
 
 	// The CVM proved what it runs, so its silence is no riddle: Cadre updates it back.
-	if err := c.api.Resume(within(t, time.Minute), rig.Light); err != nil {
+	if _, err := c.api.Resume(within(t, time.Minute), rig.Light); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the right boot is let in", 2*time.Minute, func(ctx context.Context) error {

@@ -358,6 +358,11 @@ func TestRestartAndPause(t *testing.T) {
 	if code, out := b.run("rollout", "status", "worker"); code != 0 || !strings.Contains(out, "paused by an operator") {
 		t.Errorf("status while paused: exit %d %s", code, out)
 	}
+	for _, want := range []string{"goes on", "was not paused"} {
+		if code, out := b.run("rollout", "resume", "worker"); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("resume: exit %d %s, want %q", code, out, want)
+		}
+	}
 }
 
 // TestGEN02_ACommandReachesTheContextsFoundingOnly: where another set of coordinators of the

@@ -53,6 +53,29 @@ func TestAMarkNeedsAReason(t *testing.T) {
 	}
 }
 
+// What is taken back and never was there is misspelt; a mark that does not stand is said so.
+func TestAMarkOnNothingIsNotTakenBack(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", func(g *clienttest.Group) { midRollout(g) })
+	for _, c := range []struct {
+		want int
+		args []string
+		says string
+	}{
+		{ExitOK, []string{"instance", "undrain", "worker-1"}, "was not drained"},
+		{ExitOK, []string{"unfreeze", "worker"}, "was not frozen"},
+		{ExitOK, []string{"unfreeze"}, "was not frozen"},
+		{ExitNotFound, []string{"instance", "undrain", "worker-77"}, "no such slot"},
+		{ExitNotFound, []string{"instance", "unprotect", "wroker-1"}, "no such slot"},
+		{ExitNotFound, []string{"instance", "include", "wroker-1"}, "no such slot"},
+		{ExitNotFound, []string{"unfreeze", "wroker"}, "no such"},
+	} {
+		if code, out := b.run(c.args...); code != c.want || !strings.Contains(out, c.says) {
+			t.Errorf("%v: exit %d: %s", c.args, code, out)
+		}
+	}
+}
+
 // What an operator excluded is told wherever the slot is, with reason and end.
 func TestAnExclusionIsTold(t *testing.T) {
 	b := newBench(t)

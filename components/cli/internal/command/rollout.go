@@ -133,8 +133,13 @@ func (a *App) rolloutResume() *cobra.Command {
 		Long: "Takes back what `cadre rollout pause` did. A rollout that has FAILED goes on with\n`cadre rollout retry`, once its cause is mended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
-				if err := cl.Resume(cmd.Context(), args[0]); err != nil {
+				changed, err := cl.Resume(cmd.Context(), args[0])
+				switch {
+				case err != nil:
 					return err
+				case !changed:
+					a.say(args[0] + " was not paused: nothing is changed")
+					return nil
 				}
 				a.say(fmt.Sprintf("rollout of %s goes on; watch it with `cadre rollout watch %s`", args[0], args[0]))
 				return nil

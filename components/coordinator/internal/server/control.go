@@ -45,8 +45,8 @@ func (s *Server) ResumeRollout(ctx context.Context, req *apiv1.ResumeRolloutRequ
 	if err != nil {
 		return nil, err
 	}
-	err = c.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.PauseKey(req.GetGroup())})
-	return &apiv1.ResumeRolloutResponse{}, wire(err)
+	changed, err := c.remove(ctx, store.PauseKey(req.GetGroup()))
+	return &apiv1.ResumeRolloutResponse{Changed: changed}, err
 }
 
 // RestartInstance implements ClusterService.

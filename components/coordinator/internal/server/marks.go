@@ -107,11 +107,16 @@ func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name
 	case apiv1.MarkKind_MARK_KIND_DRAIN:
 		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
 		return err
-	case apiv1.MarkKind_MARK_KIND_FREEZE:
 	case apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_EXCLUDE, apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
 		_, err := c.mayReadSlot(ctx, name)
 		return err
+	case apiv1.MarkKind_MARK_KIND_FREEZE:
 	}
+	return c.mayReadNamed(ctx, name)
+}
+
+// mayReadNamed is mayRead of a group that has to be there; "" is all of them.
+func (c *caller) mayReadNamed(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -173,7 +178,8 @@ func readMark(ctx context.Context, s store.Store, kind apiv1.MarkKind, key strin
 	return store.SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until}, index, err
 }
 
-// ClearMark implements ControlService. A mark on what is gone can be taken back too.
+// ClearMark implements ControlService. A mark on what is gone can be taken back too; where there is
+// neither, the name is misspelt.
 func (s *Server) ClearMark(ctx context.Context, req *apiv1.ClearMarkRequest) (*apiv1.ClearMarkResponse, error) {
 	key, err := markKey(req.GetKind(), req.GetName())
 	if err != nil {
@@ -184,8 +190,15 @@ func (s *Server) ClearMark(ctx context.Context, req *apiv1.ClearMarkRequest) (*a
 		return nil, err
 	}
 	changed, err := c.remove(ctx, key)
-	if err == nil && changed {
+	switch {
+	case err != nil:
+		return nil, err
+	case changed:
 		s.cfg.Log.Info("mark taken back", "kind", req.GetKind(), "name", req.GetName(), "by", c.by)
+	case req.GetKind() == apiv1.MarkKind_MARK_KIND_FREEZE:
+		err = c.mayReadNamed(ctx, req.GetName())
+	default:
+		_, err = c.mayReadSlot(ctx, req.GetName())
 	}
 	return &apiv1.ClearMarkResponse{Changed: changed}, err
 }

@@ -77,6 +77,38 @@ func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
 	}
 }
 
+// A name that nothing has is misspelt, and nothing was taken back. Of what is gone a mark can be.
+func TestAMarkOnNothingIsNotTakenBack(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	const freeze, protect = apiv1.MarkKind_MARK_KIND_FREEZE, apiv1.MarkKind_MARK_KIND_PROTECT
+	left := store.SlotMark{Slot: "pg-8", Reason: "r", By: "ann", At: a.cfg.Now()}
+	op, err := store.Put(store.MarkKey(store.MarkProtect, "pg-8"), left, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cfg.Store.Commit(ctx, op); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind apiv1.MarkKind
+		name string
+		code codes.Code
+	}{
+		"a slot without one":      {protect, "pg-0", codes.OK},
+		"a slot that is gone":     {protect, "pg-8", codes.OK},
+		"no such slot":            {protect, "pg-9", codes.NotFound},
+		"a group without one":     {freeze, "pg", codes.OK},
+		"everything, without one": {freeze, "", codes.OK},
+		"no such group":           {freeze, "gp", codes.NotFound},
+	} {
+		out, err := a.ClearMark(ctx, &apiv1.ClearMarkRequest{Kind: c.kind, Name: c.name})
+		if status.Code(err) != c.code || out.GetChanged() != (c.name == "pg-8") {
+			t.Errorf("%s: %v, %v", name, out, err)
+		}
+	}
+}
+
 func TestMarksThatStandAreListed(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

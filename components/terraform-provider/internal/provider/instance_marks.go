@@ -268,6 +268,9 @@ func (r *instanceResource) unmark(ctx context.Context, cl *client.Client, want, 
 		}
 		err := client.Poll(ctx, func(ctx context.Context) (bool, error) {
 			_, err := cl.Unmark(ctx, k.kind, had.slot())
+			if client.KindOf(err) == client.NotFound {
+				err = nil // the slot is gone, and its mark with it
+			}
 			return err == nil, err
 		}, lost)
 		if err != nil {

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/group"
@@ -96,6 +99,18 @@ func TestASlotIsDrained(t *testing.T) {
 	stands(t, s, "put back", "drain web-1: its host gets memory until a time")
 	f.must("destroy", "-auto-approve", "-target=cadre_instance.one")
 	stands(t, s, "destroyed", "")
+}
+
+// What a mark was on may be gone with it: nothing is left to be taken back, and the others are.
+func TestAMarkOfASlotThatIsGoneIsLetGo(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, markedServer)
+	f := newFolder(t, program)
+	f.write("main.tf", markedSlot(aCopyRuns))
+	f.must("apply", "-auto-approve")
+	s.Fail("ClearMark", status.Error(codes.NotFound, "no such slot: web-1"))
+	f.write("main.tf", markedSlot(""))
+	f.must("apply", "-auto-approve")
 }
 
 func TestASlotIsProtected(t *testing.T) {

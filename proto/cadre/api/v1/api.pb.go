@@ -987,7 +987,9 @@ func (x *ResumeRolloutRequest) GetGroup() string {
 }
 
 type ResumeRolloutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when it was not paused.
+	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1020,6 +1022,13 @@ func (x *ResumeRolloutResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ResumeRolloutResponse.ProtoReflect.Descriptor instead.
 func (*ResumeRolloutResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ResumeRolloutResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
 }
 
 type ListRolloutsRequest struct {
@@ -2337,8 +2346,9 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x16\n" +
 	"\x14PauseRolloutResponse\",\n" +
 	"\x14ResumeRolloutRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\x17\n" +
-	"\x15ResumeRolloutResponse\"+\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"1\n" +
+	"\x15ResumeRolloutResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"+\n" +
 	"\x13ListRolloutsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\";\n" +
 	"\x14ListRolloutsResponse\x12#\n" +
