@@ -47,6 +47,23 @@ func WentBackFrom(target string, history []operation.Rollout) string {
 	return ""
 }
 
+// OfPart reports that a Revision which Before gave may be that of a canary: the newest rollout to it that got
+// to its end kept Slots back, and most of those that would go there did not run it. ran is what each of them
+// ran before the target, "" where nobody knows: to go there is new to it. The stable one ran on all.
+func OfPart(revision, stable string, ran []string, history []operation.Rollout) bool {
+	i := slices.IndexFunc(history, func(r operation.Rollout) bool { return r.To == revision && arrived(r) })
+	if revision == stable || i < 0 || history[i].State != operation.PartitionReached {
+		return false
+	}
+	did := 0
+	for _, one := range ran {
+		if one == revision {
+			did++
+		}
+	}
+	return 2*did <= len(ran)
+}
+
 func arrived(r operation.Rollout) bool {
 	return r.State == operation.Complete || r.State == operation.PartitionReached
 }

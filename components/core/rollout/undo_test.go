@@ -70,3 +70,28 @@ func TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout(t *testing.T) {
 		}
 	}
 }
+
+// What a canary alone ran is no way back for those that did not: a person says which way is meant.
+func TestR103_AnUndoToACanarysRevisionIsAskedAbout(t *testing.T) {
+	kept, all := operation.Rollout{To: "b", State: operation.PartitionReached}, operation.Rollout{To: "b", State: operation.Complete}
+	for name, c := range map[string]struct {
+		stable, ran string
+		history     []operation.Rollout
+		want        bool
+	}{
+		"one of ten ran it":           {"a", "a a a a a a a a a b", []operation.Rollout{kept}, true},
+		"the target is stable by now": {"c", "a a b", []operation.Rollout{kept}, true},
+		"all but one ran it":          {"a", "b b b a", []operation.Rollout{kept}, false},
+		"the canary alone goes back":  {"a", "b", []operation.Rollout{kept}, false},
+		"half of them":                {"a", "a b", []operation.Rollout{kept}, true},
+		"nobody knows":                {"a", "", []operation.Rollout{kept}, true},
+		"it is the stable one":        {"b", "a a b", []operation.Rollout{kept}, false},
+		"all ran it":                  {"c", "a a", []operation.Rollout{all, kept}, false},
+		"once, and a canary later":    {"c", "a a", []operation.Rollout{kept, all}, true},
+		"its rollout is not kept":     {"a", "a a", nil, false},
+	} {
+		if got := rollout.OfPart("b", c.stable, strings.Fields(c.ran), c.history); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

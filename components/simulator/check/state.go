@@ -531,5 +531,5 @@ func (s *state) decides(e trace.Event) (name string, is bool) {
 // own keeps it back.
 func inScope(sp *group.Spec, slot string) bool {
 	_, ordinal, err := group.ParseSlot(slot)
-	return err == nil && sp.HasOrdinal(ordinal) && ordinal >= sp.UpdatePolicy.Partition && !sp.Instance(ordinal).ExcludeFromRollout && sp.Instance(ordinal).PinnedRevision == ""
+	return err == nil && sp.HasOrdinal(ordinal) && sp.KeptBy(ordinal, group.Exclusion{}) == ""
 }

@@ -71,12 +71,41 @@ func (a *App) unmark(ctx context.Context, kind client.MarkKind, name, done, none
 			return err
 		}
 		return a.show(map[string]bool{"changed": changed}, func(render.Style) string {
+			if kind == client.MarkExclude {
+				if kept := keptBySpec(ctx, cl, name); kept != "" {
+					done, none = name+" is excluded by no operator any more"+kept, none+kept
+				}
+			}
 			if !changed {
 				return none + "\n"
 			}
 			return done + "\n"
 		})
 	})
+}
+
+// keptBySpec says which exclusions of a Slot its group's spec has, which no mark ends. "": none, or who asks
+// may not read the spec.
+func keptBySpec(ctx context.Context, cl *client.Client, slot string) string {
+	name, ordinal, err := group.ParseSlot(slot)
+	if err != nil {
+		return ""
+	}
+	g, err := cl.Group(ctx, name)
+	if err != nil {
+		return ""
+	}
+	own, fields := g.Spec.Instance(ordinal), []string(nil)
+	if own.ExcludeFromRollout {
+		fields = append(fields, "exclude_from_rollout")
+	}
+	if own.ExcludeFromHealing {
+		fields = append(fields, "exclude_from_healing")
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the spec of %s leaves it out all the same: %s of its instance block", name, strings.Join(fields, " and "))
 }
 
 // slotMark is a mark on one slot, and what its two verbs say: the one that sets it and the one
@@ -187,17 +216,13 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 	for {
 		i, err := cl.Instance(ctx, slot)
 		switch {
-		case err == nil && i.Status.State == client.StateDrained && i.Status.Drain != nil:
-			if a.output != "json" {
-				a.say(slot + " is drained")
-			}
-			return nil
-		case err == nil && i.Status.Drain == nil:
-			why = "the leader has not seen it yet, or it was taken back"
-		case err == nil && len(i.Status.Holds) > 0:
-			why = i.Status.Holds[0].Predicate + ": " + i.Status.Holds[0].Message
 		case err == nil:
-			why = strings.TrimSuffix(string(i.Status.State)+": "+i.Status.Reason, ": ")
+			if why = notDrained(i.Status); why == "" {
+				if a.output != "json" {
+					a.say(slot + " is drained")
+				}
+				return nil
+			}
 		case client.KindOf(err) != client.Unavailable && ctx.Err() == nil:
 			return err
 		}
@@ -212,6 +237,19 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 			return latef("drain %s: not done after %s (%s); it goes on", slot, limit, why)
 		}
 	}
+}
+
+// notDrained is why a Slot that is to be drained is not yet; "": it is.
+func notDrained(i group.InstanceStatus) string {
+	switch {
+	case i.Drain == nil:
+		return "the leader has not seen it yet, or it was taken back"
+	case i.State == client.StateDrained:
+		return ""
+	case len(i.Holds) > 0:
+		return i.Holds[0].Predicate + ": " + i.Holds[0].Message
+	}
+	return strings.TrimSuffix(string(i.State)+": "+i.Reason, ": ")
 }
 
 func (a *App) freezeCommand() *cobra.Command {

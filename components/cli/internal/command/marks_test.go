@@ -98,44 +98,60 @@ func TestAnExclusionIsTold(t *testing.T) {
 	}
 }
 
-// Who waits for a drain hears of its end, or of what holds it when the time is up.
+// What the spec itself leaves out stays out when the mark goes, and whoever takes it back hears so.
+func TestAnExclusionOfTheSpecOutlivesTheMark(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", func(g *clienttest.Group) {
+		midRollout(g)
+		g.Spec.Instances = []group.InstanceSettings{{Ordinal: 0, ExcludeFromHealing: true}, {Ordinal: 1, ExcludeFromRollout: true, ExcludeFromHealing: true}}
+	})
+	if code, out := b.run("instance", "exclude", "worker-0", "--reason", "it is measured"); code != ExitOK {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	for slot, want := range map[string]string{
+		"worker-0": "worker-0 is excluded by no operator any more; the spec of worker leaves it out all the same: exclude_from_healing of its instance block\n",
+		"worker-1": "worker-1 was not excluded: nothing is changed; the spec of worker leaves it out all the same: exclude_from_rollout and exclude_from_healing of its instance block\n",
+		"worker-2": "worker-2 was not excluded: nothing is changed\n",
+	} {
+		if code, out := b.run("instance", "include", slot); code != ExitOK || !strings.HasSuffix(out, want) {
+			t.Errorf("%s: exit %d: %s", slot, code, out)
+		}
+	}
+}
+
+// Who waits for a drain hears what it waits for.
+func TestADrainThatIsNotDoneSaysWhy(t *testing.T) {
+	mark := &group.Mark{Reason: "its host gets memory"}
+	for want, i := range map[string]group.InstanceStatus{
+		"": {State: "Drained", Drain: mark},
+		"max_unavailable: max_unavailable is 1 and worker-1 is not available": {State: "Booting", Drain: mark, Holds: []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}},
+		"Available": {State: "Available", Drain: mark},
+		"the leader has not seen it yet, or it was taken back": {State: "Drained"}, // by a rollout
+		"NotDrained: leads, and nobody can take over":          {State: "NotDrained", Reason: "leads, and nobody can take over", Drain: mark},
+	} {
+		if got := notDrained(i); got != want {
+			t.Errorf("%+v: %q, want %q", i, got, want)
+		}
+	}
+}
+
+// Who waits for a drain hears of its end, or that the time is up.
 func TestADrainIsWaitedFor(t *testing.T) {
 	b := newBench(t)
-	slot := func(change func(*group.InstanceStatus)) {
-		b.Set("worker", func(g *clienttest.Group) {
-			midRollout(g)
-			change(&g.Status.Instances[0])
-		})
-	}
-	drain := []string{"instance", "drain", "worker-0", "--reason", "its host gets memory", "--wait", "--timeout"}
-	slot(func(i *group.InstanceStatus) {
-		i.Drain = &group.Mark{Reason: "its host gets memory"}
-		i.Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
+	b.Set("worker", func(g *clienttest.Group) {
+		midRollout(g)
+		g.Status.Instances[0].Drain = &group.Mark{Reason: "its host gets memory"}
+		g.Status.Instances[0].Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
 	})
-	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.Contains(out, "max_unavailable: max_unavailable is 1 and worker-1 is not available") {
-		t.Errorf("held: exit %d: %s", code, out)
+	drain := []string{"instance", "drain", "worker-0", "--reason", "its host gets memory", "--wait", "--timeout"}
+	if code, out := b.run(append(drain, "0s")...); code != ExitTimeout || !strings.HasSuffix(out, "drain worker-0: not done after 0s (nobody told); it goes on\n") {
+		t.Errorf("the time is up: exit %d: %s", code, out)
 	}
 	if _, out := b.run("instance", "describe", "worker-0"); !strings.Contains(out, "held by            max_unavailable: max_unavailable is 1 and") {
 		t.Errorf("shown: %s", out)
 	}
-	slot(func(i *group.InstanceStatus) {
-		i.State, i.Reason, i.Drain = "Available", "", &group.Mark{Reason: "its host gets memory"}
-	})
-	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.HasSuffix(out, "(Available); it goes on\n") {
-		t.Errorf("nothing holds it yet: exit %d: %s", code, out)
-	}
-	slot(func(i *group.InstanceStatus) { i.State = "Drained" })
-	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
-		t.Errorf("drained by a rollout: exit %d: %s", code, out)
-	}
-	slot(func(i *group.InstanceStatus) {
-		i.State, i.Reason, i.Drain = "NotDrained", "leads, and nobody can take over", &group.Mark{Reason: "its host gets memory"}
-	})
-	if code, out := b.run(append(drain, "500ms")...); code != ExitTimeout || !strings.Contains(out, "NotDrained: leads, and nobody can take over") {
-		t.Errorf("it leads: exit %d: %s", code, out)
-	}
-	slot(func(i *group.InstanceStatus) {
-		i.State, i.Drain = "Drained", &group.Mark{Reason: "its host gets memory"}
+	b.Set("worker", func(g *clienttest.Group) {
+		g.Status.Instances[0].State, g.Status.Instances[0].Holds = "Drained", nil
 	})
 	if code, out := b.run(append(drain, "10s")...); code != ExitOK || !strings.HasSuffix(out, "worker-0 is drained\n") {
 		t.Errorf("drained: exit %d: %s", code, out)

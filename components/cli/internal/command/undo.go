@@ -25,7 +25,8 @@ not come back.
 
 Without --to it is that of the newest rollout before which got to its end, for all slots or
 for all but those that are kept back. An undo is undone by another one where the later revision had got
-to its end; where it had not, say with --to whether that one or an earlier one is meant.
+to its end; where it had not, say with --to whether that one or an earlier one is meant. Say so too
+where most slots that would go back never ran it, as after a canary's.
 
 Without --confirm or --yes it only says what would change, and what the leader would do.
 The group's file still says the later one: change it too, or its next apply brings it back.`,

@@ -52,7 +52,7 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 }
 
 // TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds: nothing else happens then that would wake the
-// leader, and the record goes.
+// leader. The status tells of the mark no more, though its record stays for a while.
 func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -71,6 +71,9 @@ func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 		}
 		w.until("its step", 5*time.Second, func() bool { return w.instance("pg-2").Operation != "" })
 		w.until("the rollout", 5*time.Minute, w.complete("two"))
+		if _, kept := w.view().Marks[store.MarkExclude]["pg-2"]; !kept || w.instance("pg-2").Exclusion != nil {
+			t.Errorf("status %+v, the record is kept: %t", w.instance("pg-2"), kept)
+		}
 	})
 }
 

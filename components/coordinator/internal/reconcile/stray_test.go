@@ -49,6 +49,19 @@ func TestMarksThatEndedGo(t *testing.T) {
 	if got, want := keys(r.endedMarks(v)), []string{"control/freeze", "control/freeze/pg"}; !slices.Equal(got, want) {
 		t.Errorf("%v go, want %v", got, want)
 	}
+	mark := func(ago time.Duration) view.Rec[store.SlotMark] {
+		return view.Rec[store.SlotMark]{Value: store.SlotMark{Until: now.Add(-ago)}, Index: 1}
+	}
+	v.Marks = map[store.MarkKind]map[string]view.Rec[store.SlotMark]{}
+	for _, kind := range store.MarkKinds() {
+		v.Marks[kind] = map[string]view.Rec[store.SlotMark]{"pg-0": mark(markKept), "pg-1": mark(markKept - time.Second), "pg-2": mark(-time.Hour), "pg-3": {Index: 1}}
+	}
+	v.Freeze, v.Freezes = nil, nil
+	got := keys(r.endedMarks(v))
+	slices.Sort(got)
+	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/protect/pg-0"}; !slices.Equal(got, want) {
+		t.Errorf("%v go, want %v", got, want)
+	}
 	if v.Freeze = &just; slices.Contains(keys(r.endedMarks(v)), "control/freeze") {
 		t.Error("it goes before anybody could look at it")
 	}

@@ -79,18 +79,18 @@ func checkFrom(kind apiv1.MarkKind, from []string) error {
 // markKey is where a mark stands; the error names the field.
 func markKey(kind apiv1.MarkKind, name string) (string, error) {
 	var key string
-	switch kind {
-	case apiv1.MarkKind_MARK_KIND_FREEZE:
-		if name == "" {
-			return store.FreezeKey(), nil
-		}
-		key = store.GroupFreezeKey(name)
-	case apiv1.MarkKind_MARK_KIND_DRAIN, apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_EXCLUDE:
+	stored, ofSlot := slotMarks[kind]
+	switch {
+	case ofSlot:
 		if _, _, err := group.ParseSlot(name); err != nil {
 			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
 		}
-		key = store.MarkKey(slotMarks[kind], name)
-	case apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
+		key = store.MarkKey(stored, name)
+	case kind == apiv1.MarkKind_MARK_KIND_FREEZE && name == "":
+		return store.FreezeKey(), nil
+	case kind == apiv1.MarkKind_MARK_KIND_FREEZE:
+		key = store.GroupFreezeKey(name)
+	case kind == apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
 		return "", status.Error(codes.InvalidArgument, "kind: is missing: use drain, protect, exclude or freeze")
 	default:
 		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
@@ -103,14 +103,14 @@ func markKey(kind apiv1.MarkKind, name string) (string, error) {
 
 // marksWhatIsThere refuses a mark on nothing: a word that is misspelt would protect nobody.
 func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name string) error {
-	switch kind {
-	case apiv1.MarkKind_MARK_KIND_DRAIN:
+	_, ofSlot := slotMarks[kind]
+	switch {
+	case kind == apiv1.MarkKind_MARK_KIND_DRAIN:
 		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
 		return err
-	case apiv1.MarkKind_MARK_KIND_PROTECT, apiv1.MarkKind_MARK_KIND_EXCLUDE, apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
+	case ofSlot:
 		_, err := c.mayReadSlot(ctx, name)
 		return err
-	case apiv1.MarkKind_MARK_KIND_FREEZE:
 	}
 	return c.mayReadNamed(ctx, name)
 }

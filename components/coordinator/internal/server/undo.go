@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -74,5 +75,34 @@ func (c *caller) undoTo(name, typed, from string) (string, error) {
 	if to == "" {
 		return "", status.Errorf(codes.FailedPrecondition, "group %s has no revision before %s that got to its end: name one with --to, or apply an earlier file", name, from)
 	}
+	if rollout.OfPart(to, st.Stable, c.ranBefore(name, from), history) {
+		choices := fmt.Sprintf("--to %s goes there all the same", to)
+		others := slices.DeleteFunc(history, func(r operation.Rollout) bool { return r.To == to })
+		if further := rollout.Before(from, st.Stable, st.FailedRevisions, others); further != "" {
+			choices += fmt.Sprintf(", --to %s further back", further)
+		}
+		return "", status.Errorf(codes.FailedPrecondition, "revision %s, the one before, got to its end on a part of group %s alone, and most slots that would go back did not run it, so that two things may be meant: %s", to, name, choices)
+	}
 	return to, nil
+}
+
+// ranBefore is what each Slot that a rollout moves ran before the target, "" where nothing tells any more.
+func (c *caller) ranBefore(name, target string) (ran []string) {
+	spec := c.view.Specs[name].Value
+	for _, i := range c.view.Statuses[name].Value.Instances {
+		if i.Extra || spec.KeptBy(i.Ordinal, c.view.ExcludedFrom(i.Slot, c.now())) != "" {
+			continue
+		}
+		one := i.Observed
+		if one == target {
+			one = ""
+		}
+		for _, op := range c.view.OperationsOf(i.Slot) {
+			if one == "" && op.Value.To == target && op.Value.From != target {
+				one = op.Value.From
+			}
+		}
+		ran = append(ran, one)
+	}
+	return ran
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +93,42 @@ func TestR103_AnUndoThatMayMeanTwoThingsNamesThem(t *testing.T) {
 	_, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg"})
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "--to "+other) || !strings.Contains(message(err), "--to "+first) {
 		t.Errorf("an undo of an undo: %v", err)
+	}
+}
+
+// Before the target a canary ran: an undo asks before it takes that to all. Where most of those that
+// go back ran it, it is the one before.
+func TestR103_AnUndoToACanarysRevisionNamesBothWays(t *testing.T) {
+	canary := strings.Repeat("ab", 16)
+	for name, ran := range map[string][3]string{"a canary": {"", canary, ""}, "all but one": {canary, "", canary}} {
+		t.Run(name, func(t *testing.T) {
+			a, first, second := newAsked(t)
+			for i, r := range []operation.Rollout{
+				{ID: "pg-1", To: first, State: operation.Complete}, {ID: "pg-2", To: canary, State: operation.PartitionReached}, {ID: "pg-3", To: second, State: operation.Running},
+			} {
+				r.Group, r.Generation = "pg", uint64(i+1)
+				put(a, t, store.RolloutKey(r.ID), r)
+			}
+			put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Target: second, Stable: first})
+			for i, from := range ran {
+				slot := group.SlotName("pg", i)
+				put(a, t, store.SlotStatusKey("pg", slot), group.InstanceStatus{Group: "pg", Slot: slot, Ordinal: i, Observed: second})
+				op := operation.Operation{ID: "pg-3-" + slot, Group: "pg", Slot: slot, Kind: operation.Update, From: cmp.Or(from, first), To: second, Phase: operation.Done}
+				put(a, t, store.OperationKey(op.ID), op)
+			}
+			awaitView(t, a, func(v *view.View) bool {
+				return len(v.Rollouts) == 3 && len(v.Operations) == 3 && len(v.Statuses["pg"].Value.Instances) == 3
+			})
+			want := []string{"--to " + canary + " goes there", "--to " + first + " further back"}
+			if ran[0] != "" {
+				want = []string{"the content of revision " + canary} // it is gone back to, were it recorded
+			}
+			_, err := a.ProposeUndo(as(t.Context(), operatorToken), &apiv1.ProposeUndoRequest{Group: "pg"})
+			for _, text := range want {
+				if status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), text) {
+					t.Errorf("%v, want %q in it", err, text)
+				}
+			}
+		})
 	}
 }

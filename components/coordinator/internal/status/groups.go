@@ -92,14 +92,14 @@ func (m *Metrics) Groups(read func() *view.View) { m.groups.read = read }
 // Began counts an Operation whose record was just made.
 func (m *Metrics) Began(op operation.Operation) {
 	if op.Actor == operation.ActorHealing {
-		m.groups.of(op.Group)
+		m.groups.note(op.Group)
 		m.groups.heals.WithLabelValues(op.Group, action(op.Kind)).Inc()
 	}
 }
 
 // Ended counts an Operation whose end was just written.
 func (m *Metrics) Ended(op operation.Operation) {
-	m.groups.of(op.Group)
+	m.groups.note(op.Group)
 	m.groups.ended.WithLabelValues(op.Group, action(op.Kind), actor(op.Actor), string(op.Phase)).Inc()
 	if op.Phase == operation.Done && op.Leaves {
 		m.groups.memberships.WithLabelValues(op.Group, string(group.SetRemove)).Inc()
@@ -108,7 +108,7 @@ func (m *Metrics) Ended(op operation.Operation) {
 
 // SlotWritten counts what the record of a Slot says anew that was just written.
 func (m *Metrics) SlotWritten(before, after group.SlotRecord) {
-	m.groups.of(after.Group)
+	m.groups.note(after.Group)
 	count := func(change group.SetVerb) { m.groups.memberships.WithLabelValues(after.Group, string(change)).Inc() }
 	if took, healed := healedOutage(before, after); healed {
 		m.groups.outages.WithLabelValues(after.Group).Observe(took.Seconds())
@@ -138,7 +138,7 @@ func healedOutage(before, after group.SlotRecord) (took time.Duration, healed bo
 // StateWritten counts what the state of a Slot says anew that was just written.
 func (m *Metrics) StateWritten(before, after group.InstanceStatus) {
 	if after.State == group.SlotQuarantined && before.State != after.State {
-		m.groups.of(after.Group)
+		m.groups.note(after.Group)
 		m.groups.quarantines.WithLabelValues(after.Group).Inc()
 	}
 }
@@ -164,8 +164,8 @@ func actor(a operation.Actor) string {
 	}
 }
 
-// of notes that counters name the group.
-func (g *groups) of(name string) {
+// note records that counters name the group.
+func (g *groups) note(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.named[name] = struct{}{}
@@ -180,6 +180,7 @@ func (g *groups) settle(named []string, v *view.View) {
 		known[name] = struct{}{}
 		g.heals.WithLabelValues(name, string(operation.Restart))
 		g.heals.WithLabelValues(name, string(operation.Replace))
+		g.ended.WithLabelValues(name, string(operation.Replace), string(operation.ActorHealing), string(operation.Done))
 		g.quarantines.WithLabelValues(name)
 		g.outages.WithLabelValues(name)
 		for _, change := range []group.SetVerb{group.SetAdd, group.SetPromote, group.SetRemove} {

@@ -63,7 +63,7 @@ func (m *Metrics) Leads(leads bool, term uint64) {
 
 // Pass counts one pass over a group.
 func (m *Metrics) Pass(group, result string, seconds float64) {
-	m.groups.of(group)
+	m.groups.note(group)
 	m.groups.passes.WithLabelValues(group, result).Inc()
 	m.passTimes.Observe(seconds)
 }
