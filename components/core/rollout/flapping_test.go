@@ -235,3 +235,28 @@ func TestR9_TheRecordForgetsThem(t *testing.T) {
 		}
 	}
 }
+
+// It serves, and so does one that counts min_ready: what would take it away is asked for like one that
+// is available.
+func TestR9_WhatTakesItAwayIsAskedFor(t *testing.T) {
+	for state, ready := range map[string]func(f *fixture){
+		"flaps":     func(f *fixture) { f.flapping(0, 40*time.Second) },
+		"min_ready": func(f *fixture) { f.rec.Slots[0].AvailableSince = f.now.Add(-time.Second) },
+	} {
+		for predicate, edit := range map[string]func(f *fixture){
+			HoldMayDisrupt:   func(f *fixture) { f.obs.Slots[0].Report.MayDisrupt = false },
+			HoldBusy:         func(f *fixture) { f.obs.Slots[0].Report.Busy = []string{"a backup runs"} },
+			HoldInterruption: func(f *fixture) { f.spec.UpdatePolicy.Interruption = group.InterruptionRefuse },
+		} {
+			f := newFixture(1, "patroni").want("B").rolling()
+			ready(f)
+			edit(f)
+			if p := f.plan(); len(executes(p)) > 0 || !heldBy(actionOf(t, p, "db-0"), predicate) {
+				t.Errorf("%s, %s: begins %v\n%s", state, predicate, executes(p), describe(p))
+			}
+			ill := newFixture(1, "patroni").want("B").rolling()
+			edit(ill)
+			wantNotHeld(t, ill.sick(0).plan(), "db-0", predicate)
+		}
+	}
+}
