@@ -159,7 +159,7 @@ type SlotRecord struct {
 	// Slot is not taken for a lost one by a leader that only just started (R10).
 	UnavailableSince time.Time `json:"unavailable_since,omitzero"`
 	// Flaps are when the Slot stopped being available though no step took it away, oldest first: the last
-	// one, and those of the ten minutes before it (R9).
+	// one, and those of the ten minutes before it (R9); none once it is available ten minutes after that.
 	Flaps []time.Time `json:"flaps,omitempty"`
 	// WasAvailableAt is the Revision at which the Slot was last available (R90).
 	WasAvailableAt string `json:"was_available_at,omitempty"`

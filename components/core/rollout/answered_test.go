@@ -81,7 +81,7 @@ func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
 	f.at(0, "A").at(1, "A").at(2, "A")
 	f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, "A")}, {Ordinal: 2, ExcludeFromRollout: true}, {Ordinal: 3, ExcludeFromRollout: true}}
 	f.spec.UpdatePolicy.Partition = 1
-	if slots, by := seenBy(f).leftBehind(); slots != "db-1, db-2" || by != "pinned_revision keeps it back" {
+	if slots, by := seenBy(f).leftBehind(); slots != "db-1, db-2" || by != "pinned_revision and exclude_from_rollout keep them back" {
 		t.Errorf("%q by %q", slots, by)
 	}
 	f.spec.Instances, f.spec.UpdatePolicy.Partition = nil, 0

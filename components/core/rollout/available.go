@@ -39,9 +39,9 @@ func (w *world) judge(m *member) {
 	m.ready = m.reason == ""
 	w.keepClock(m)
 	minReady, held := group.MinReady(w.spec), w.now.Sub(m.record.AvailableSince)
-	settled := m.ready && m.open == nil && held >= minReady
-	m.flaps = m.ready && m.open == nil && w.flapLeft(m) > 0
-	m.available, m.settled = settled && !m.flaps, settled && m.flaps
+	m.settled = m.serves() && held >= minReady
+	m.flaps = m.serves() && w.flapLeft(m) > 0
+	m.available = m.settled && !m.flaps
 	if m.ready && !m.available && m.reason == "" {
 		m.reason = "in a step"
 		if m.flaps {
@@ -50,8 +50,11 @@ func (w *world) judge(m *member) {
 			m.reason = fmt.Sprintf("min_ready, %s left", short(left))
 		}
 	}
-	if settled {
+	if m.settled {
 		m.record.WasAvailableAt = m.observed
+	}
+	if m.available {
+		w.dropFlaps(m)
 	}
 	w.keepAssigned(m)
 	w.keepSilence(m)

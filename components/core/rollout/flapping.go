@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -57,16 +58,23 @@ func (m *member) dropFlap(boot string) {
 	rec.Flaps = slices.Clone(rec.Flaps[:n-1])
 }
 
-// flapLeft is how long m, which is or may be ready again, must be before it counts; nothing where it does
-// not flap, or was for long enough.
-func (w *world) flapLeft(m *member) time.Duration {
-	switch {
-	case len(m.record.Flaps) <= mostFlaps:
-		return 0
-	case m.record.AvailableSince.IsZero():
-		return w.flapHold()
+// dropFlaps forgets the transitions of m, which is available, once none of them counts any more: a
+// coordinator of an earlier release reads no record that has them.
+func (w *world) dropFlaps(m *member) {
+	if n := len(m.record.Flaps); n > 0 && w.now.Sub(m.record.Flaps[n-1]) > flapWithin {
+		m.record.Flaps = nil
 	}
-	return w.flapsUntil(m).Sub(w.now)
+}
+
+// flapLeft is how long m, which is or may be ready again, must be before it counts; nothing where it does
+// not flap, or was for long enough. What began to be ready long after the last transition, as after a step
+// of its own, does not flap.
+func (w *world) flapLeft(m *member) time.Duration {
+	n, since := len(m.record.Flaps), cmp.Or(m.record.AvailableSince, w.now)
+	if n <= mostFlaps || since.Sub(m.record.Flaps[n-1]) > flapWithin {
+		return 0
+	}
+	return since.Add(w.flapHold()).Sub(w.now)
 }
 
 // flapsUntil is when m, which is ready and flaps, counts again.
@@ -78,11 +86,11 @@ func (w *world) flapText() string {
 	return fmt.Sprintf("more than %d times not available within %s, counts once it is ready for %s", mostFlaps, short(flapWithin), short(w.flapHold()))
 }
 
-// flapping are the Slots that flap, also while they are not ready.
+// flapping are the Slots that flap, also while they are not ready, but not in a step of their own.
 func (w *world) flapping() []string {
 	var slots []string
 	for _, m := range w.members {
-		if w.flapLeft(m) > 0 {
+		if m.open == nil && w.flapLeft(m) > 0 {
 			slots = append(slots, m.slot)
 		}
 	}

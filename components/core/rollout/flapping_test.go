@@ -188,3 +188,75 @@ func TestR9_TheRecordIsBounded(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// What is long over makes no later step, fall or election one of these times.
+func TestR9_WhatIsLongOverDoesNotCount(t *testing.T) {
+	before := func(edit func(*fixture)) *fixture {
+		f := newFixture(3, "none").flapped(1, 68*time.Minute, 66*time.Minute, 64*time.Minute, time.Hour)
+		edit(f)
+		return f
+	}
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		want group.SlotState
+	}{
+		"it is back from a step":   {func(f *fixture) { f.rec.Slots[1].AvailableSince = f.now.Add(-time.Second) }, group.SlotSettling},
+		"it is available by now":   {func(f *fixture) { f.rec.Slots[1].AvailableSince = f.now.Add(-50 * time.Second) }, group.SlotAvailable},
+		"it is back at this pass":  {func(f *fixture) { f.rec.Slots[1].AvailableSince = time.Time{} }, group.SlotSettling},
+		"it is down, and not anew": {func(f *fixture) { f.sick(1).rec.Slots[1].AvailableSince = time.Time{} }, group.SlotUnavailable},
+		"in its step":              {func(f *fixture) { f.sick(1).restarting(1) }, group.SlotBooting},
+		"in one right after them":  {func(f *fixture) { f.flapping(1, time.Minute).sick(1).restarting(1) }, group.SlotBooting},
+	} {
+		p := before(c.edit).plan()
+		if s := p.Status.Instances[1]; s.State != c.want {
+			t.Errorf("%s: %s (%s), want %s", name, s.State, s.Reason, c.want)
+		}
+		for _, one := range p.Status.Conditions {
+			if one.Type == ConditionFlapping {
+				t.Errorf("%s: %s", name, one.Message)
+			}
+		}
+	}
+}
+
+func TestR9_TheRecordForgetsThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		last, ready time.Duration
+		want        int
+	}{
+		"they count yet":      {10 * time.Minute, 9 * time.Minute, 2},
+		"none counts":         {11 * time.Minute, 10 * time.Minute, 0},
+		"it is not available": {11 * time.Minute, time.Second, 2},
+	} {
+		f := newFixture(3, "none").flapped(1, 12*time.Minute, c.last)
+		f.rec.Slots[1].AvailableSince = f.now.Add(-c.ready)
+		if got := f.plan().Slots[1].Flaps; len(got) != c.want {
+			t.Errorf("%s: %d transitions, want %d", name, len(got), c.want)
+		}
+	}
+}
+
+// It serves, and so does one that counts min_ready: what would take it away is asked for like one that
+// is available.
+func TestR9_WhatTakesItAwayIsAskedFor(t *testing.T) {
+	for state, ready := range map[string]func(f *fixture){
+		"flaps":     func(f *fixture) { f.flapping(0, 40*time.Second) },
+		"min_ready": func(f *fixture) { f.rec.Slots[0].AvailableSince = f.now.Add(-time.Second) },
+	} {
+		for predicate, edit := range map[string]func(f *fixture){
+			HoldMayDisrupt:   func(f *fixture) { f.obs.Slots[0].Report.MayDisrupt = false },
+			HoldBusy:         func(f *fixture) { f.obs.Slots[0].Report.Busy = []string{"a backup runs"} },
+			HoldInterruption: func(f *fixture) { f.spec.UpdatePolicy.Interruption = group.InterruptionRefuse },
+		} {
+			f := newFixture(1, "patroni").want("B").rolling()
+			ready(f)
+			edit(f)
+			if p := f.plan(); len(executes(p)) > 0 || !heldBy(actionOf(t, p, "db-0"), predicate) {
+				t.Errorf("%s, %s: begins %v\n%s", state, predicate, executes(p), describe(p))
+			}
+			ill := newFixture(1, "patroni").want("B").rolling()
+			edit(ill)
+			wantNotHeld(t, ill.sick(0).plan(), "db-0", predicate)
+		}
+	}
+}

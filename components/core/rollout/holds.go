@@ -283,7 +283,7 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	var holds []Hold
 	switch until := m.record.UnavailableSince.Add(maxRebuild); {
 	case len(r.Busy) == 0:
-	case m.available:
+	case m.serves():
 		holds = append(holds, hold(HoldBusy, "%s is busy: %s", m.slot, r.Busy[0]))
 	case r.LagBytes != nil && !m.ready && w.now.Before(until):
 		holds = append(holds, holdUntil(until, HoldRecovering, "%s is recovering: %s", m.slot, r.Busy[0]))
@@ -296,10 +296,10 @@ func (w *world) holdOfSilence(m *member) Hold {
 	return holdUntil(until, HoldUnknownHealth, "%s is silent; it counts as lost at %s", m.slot, until.UTC().Format(time.TimeOnly))
 }
 
-// holdsOfDriver asks the workload whether m may be stopped. A fix of an unavailable
-// member is not gated; for a healthy one unknown is no (R52).
+// holdsOfDriver asks the workload whether m may be stopped. A fix of one that does not
+// serve is not gated; for a healthy one unknown is no (R52).
 func (w *world) holdsOfDriver(c candidate, _ look) []Hold {
-	if !c.m.available {
+	if !c.m.serves() {
 		return nil
 	}
 	return w.mayDisrupt(c.m)

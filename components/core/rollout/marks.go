@@ -98,9 +98,14 @@ func (w *world) excludedFrom(ordinal int) group.Exclusion {
 	return group.Exclusion{}
 }
 
-// keptBy is what keeps the Slot of an ordinal from the target: the spec, or an operator's mark.
+// keptBy is what keeps the Slot of an ordinal from the target: the spec, or an operator's mark. An extra
+// one is kept by nothing that is said of it alone: it is there to be the first at the target.
 func (w *world) keptBy(ordinal int) string {
-	return w.spec.KeptBy(ordinal, w.excludedFrom(ordinal))
+	by := w.spec.KeptBy(ordinal, w.excludedFrom(ordinal))
+	if by != "" && by != group.KeptByPartition && !w.spec.HasOrdinal(ordinal) {
+		return ""
+	}
+	return by
 }
 
 // unhealed: the Slot of m is left as it is when it breaks by itself.

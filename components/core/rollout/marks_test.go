@@ -51,13 +51,22 @@ func TestR88_AMarkStopsTheClockForItsSlotAlone(t *testing.T) {
 		edit  func(f *fixture)
 		fails bool
 	}{
-		"a protected one alone is left":                   {func(f *fixture) { f.at(0, "A").protects(0) }, false},
-		"a drained one alone is left":                     {func(f *fixture) { f.at(0, "A").rests(0) }, false},
-		"beside a protected one another is down":          {func(f *fixture) { f.at(0, "A").protects(0).sick(3) }, true},
-		"beside a drained one another is down":            {func(f *fixture) { f.rests(0).sick(3) }, true},
-		"beside a protected one another refuses":          {func(f *fixture) { f.at(0, "A").protects(0); refuses(f, 3) }, true},
-		"beside a drained one another refuses":            {func(f *fixture) { f.rests(0); refuses(f, 3) }, true},
-		"the drained ones use the budget up":              {func(f *fixture) { f.rests(0).rests(1).at(3, "A") }, false},
+		"a protected one alone is left":          {func(f *fixture) { f.at(0, "A").protects(0) }, false},
+		"a drained one alone is left":            {func(f *fixture) { f.at(0, "A").rests(0) }, false},
+		"beside a protected one another is down": {func(f *fixture) { f.at(0, "A").protects(0).sick(3) }, true},
+		"beside a drained one another is down":   {func(f *fixture) { f.rests(0).sick(3) }, true},
+		"beside a protected one another refuses": {func(f *fixture) { f.at(0, "A").protects(0); refuses(f, 3) }, true},
+		"beside a drained one another refuses":   {func(f *fixture) { f.rests(0); refuses(f, 3) }, true},
+		"the drained ones use the budget up":     {func(f *fixture) { f.rests(0).rests(1).at(3, "A") }, false},
+		"an excluded one that is down uses it up": {func(f *fixture) {
+			f.at(0, "A").excludes(0).sick(0).at(1, "A").excludes(1).sick(1).at(3, "A")
+		}, false},
+		"beside an excluded one that is down another is": {func(f *fixture) { f.at(0, "A").excludes(0).sick(0).at(3, "A").sick(3) }, true},
+		"beside an excluded one that is down is room":    {func(f *fixture) { f.at(0, "A").excludes(0).sick(0).at(3, "A"); refuses(f, 3) }, true},
+		"what is down is healed": {func(f *fixture) {
+			f.at(0, "A").excludes(0, group.FromRollout).sick(0).at(1, "A").excludes(1, group.FromRollout).sick(1).at(3, "A")
+		}, true},
+		"what is excluded serves":                         {func(f *fixture) { f.at(0, "A").excludes(0).at(3, "A"); refuses(f, 3) }, true},
 		"a protected one that is well, and a drained one": {func(f *fixture) { f.at(1, "A").protects(1).rests(0) }, false},
 	} {
 		f := five(c.edit)
@@ -213,5 +222,18 @@ func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
 	}
 	if p := heals.excludes(1, group.FromHealing).plan(); len(p.Warnings) != 1 {
 		t.Errorf("what is not healed is not told: %q", p.Warnings)
+	}
+}
+
+// A rollout tells of whom it left behind, and why in a word that does not grow with the group.
+func TestR139_WhoIsLeftBehindIsTold(t *testing.T) {
+	f := newFixture(8, "none").want("B").rolling()
+	for i := range 7 {
+		f.excludes(i, group.FromRollout)
+	}
+	f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, ExcludeFromRollout: true}}
+	const want = "every slot but db-0, db-1, db-2, db-3, db-4, and 2 more is at the target: an operator's exclusion and exclude_from_rollout keep them back"
+	if p := f.at(7, "B").plan(); p.Rollout.State != operation.PartitionReached || p.Rollout.Reason != want {
+		t.Errorf("%s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
 }

@@ -69,22 +69,28 @@ func (w *world) trackRollout() {
 }
 
 // leftBehind are the Slots that are kept from the target by the spec's instance blocks or by a
-// mark. The rollout is not complete without them (R139); why is what keeps the first one, "" when
-// there is none.
+// mark. The rollout is not complete without them (R139); why is what keeps them, "" when there
+// is none, of a single one with all that is known.
 func (w *world) leftBehind() (slots, why string) {
-	var names []string
+	var names, by []string
 	for _, m := range w.members {
-		switch kept := w.keptBy(m.ordinal); {
-		case kept == "" || kept == group.KeptByPartition || m.observed == w.target:
+		kept := w.keptBy(m.ordinal)
+		if kept == "" || kept == group.KeptByPartition || m.observed == w.target {
 			continue
-		case kept == group.KeptByMark:
-			why = cmp.Or(why, w.excludedText(m))
-		default:
-			why = cmp.Or(why, kept+" keeps it back")
+		}
+		why = kept + " keeps it back"
+		if kept == group.KeptByMark {
+			why = w.excludedText(m)
 		}
 		names = append(names, m.slot)
+		if !slices.Contains(by, kept) {
+			by = append(by, kept)
+		}
 	}
-	return strings.Join(names, ", "), why
+	if len(names) > 1 {
+		why = strings.Join(by, " and ") + " " + pick(len(by) == 1, "keeps", "keep") + " them back"
+	}
+	return Few(names, ", "), why
 }
 
 func verdictText(v *operation.Verdict) string {
@@ -233,20 +239,22 @@ func (w *world) keepProgressClock() {
 	}
 }
 
-// waitsForMarks: what is left is an operator's for now, by a mark or by a pin to what may not
-// run. A Slot beside that which is in a step or in trouble has the rollout's time, and so has
-// one that waits for its turn, unless it is those kept by hand who hold it.
+// waitsForMarks: what is left is an operator's for now, by a mark, by a pin to what may not
+// run, or since it is down and left so. A Slot beside that which is in a step or in trouble has
+// the rollout's time, and so has one that waits for its turn, unless it is those kept by hand who
+// hold it.
 func (w *world) waitsForMarks() bool {
 	var waiting []*member
 	kept, away := false, 0
 	for _, m := range w.members {
 		switch {
-		case !w.inScope(m) || m.available && !w.outdated(m):
-		case m.keptByHand(), w.pinRefused(m):
+		case m.available && !w.outdated(m):
+		case w.leftDown(m), w.inScope(m) && (m.keptByHand() || w.pinRefused(m)):
 			kept = true
 			if m.unavailable() {
 				away++
 			}
+		case !w.inScope(m):
 		case m.open != nil || !m.available:
 			return false
 		default:
@@ -254,6 +262,11 @@ func (w *world) waitsForMarks() bool {
 		}
 	}
 	return kept && !slices.ContainsFunc(waiting, func(m *member) bool { return !w.heldByKept(m, away) })
+}
+
+// leftDown: m is away, and neither updated nor healed: a person's word leaves it as it is.
+func (w *world) leftDown(m *member) bool {
+	return !w.inScope(m) && w.unhealed(m) && m.unavailable()
 }
 
 // heldByKept: m's step waits for those that are kept by hand. All others are available and in no

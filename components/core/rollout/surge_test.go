@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +185,35 @@ func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 		if p := f.plan(); hasAction(p, "db-3") != c.made {
 			t.Errorf("%s: made %t\n%s", name, !c.made, describe(p))
 		}
+	}
+}
+
+// An extra member meets a new revision before those that have data of their own, whatever is said of it
+// alone, and a rollout is complete without it.
+func TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout(t *testing.T) {
+	for name, edit := range map[string]func(*fixture){
+		"a mark":  func(f *fixture) { f.excludes(2, group.FromRollout) },
+		"a field": func(f *fixture) { f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, ExcludeFromRollout: true}} },
+		"a pin": func(f *fixture) {
+			f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: f.rec.Status.Stable}}
+		},
+	} {
+		f := surged(2, "none")
+		edit(f)
+		p := f.plan()
+		wantExecutes(t, p, "UPDATE db-2")
+		if slices.ContainsFunc(p.Warnings, func(one string) bool { return strings.Contains(one, "excluded") }) {
+			t.Errorf("%s: warns %q", name, p.Warnings)
+		}
+		f = surged(2, "none").at(0, "B").at(1, "B")
+		edit(f)
+		if p := f.plan(); p.Rollout.State != operation.Complete {
+			t.Errorf("%s: %s: %s", name, p.Rollout.State, p.Rollout.Reason)
+		}
+	}
+	f := surged(2, "none")
+	f.spec.UpdatePolicy.Partition = 3
+	if p := f.plan(); len(executes(p)) > 0 {
+		t.Errorf("the partition holds for all: begins %v", executes(p))
 	}
 }

@@ -76,7 +76,7 @@ func (w *world) fitToLead(c candidate, others []*member) []string {
 	if slots := w.fitOf(c, others, func(m *member) bool { return m.available }); len(slots) > 0 {
 		return slots
 	}
-	return w.fitOf(c, others, func(m *member) bool { return m.settled })
+	return w.fitOf(c, others, func(m *member) bool { return m.settled && m.flaps })
 }
 
 func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) []string {

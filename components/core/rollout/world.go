@@ -135,9 +135,9 @@ type member struct {
 	ready     bool
 	reason    string
 	available bool
-	// fell: it was ready until this pass. flaps: it is, and all that keeps it from being available
-	// is that it was by turns (R9), settled, that alone after min_ready.
-	fell, flaps, settled bool
+	// fell: it was ready until this pass. settled: it serves, and did for min_ready. flaps: it serves,
+	// and does not count yet since it was ready and not by turns (R9).
+	fell, settled, flaps bool
 }
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
@@ -347,6 +347,9 @@ func (m *member) missing() bool {
 
 // vanished: the CVM that was bound to the Slot is not listed any more.
 func (m *member) vanished() bool { return m.seen.Instance == nil && !m.missing() }
+
+// serves: it is ready and in no step, available or not yet: what would take it away is felt.
+func (m *member) serves() bool { return m.ready && m.open == nil }
 
 // unavailable is membership in U (R20, R23). A Slot that never had a CVM is
 // provisioning until its Operation is recorded (R29); one that had one is missed.

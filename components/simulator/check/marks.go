@@ -11,7 +11,7 @@ import (
 // marks is R139: a Slot that an operator protects is not taken away, and nothing but its drain
 // takes one away that an operator drains. What is down is restarted on its disk all the same
 // while it is protected; and with its group every Slot goes. One that is excluded from rollouts is
-// not updated, and one that is excluded from healing is not healed.
+// not updated, unless it is there for a rollout only, and one that is excluded from healing is not healed.
 func marks(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || s.ending(op.Group) {
@@ -24,7 +24,7 @@ func marks(s *state, e trace.Event) []string {
 	if since, known = s.knownSince("control/drain/" + op.Slot); known && op.Kind != operation.Drain {
 		return wrong("%s takes %s away, which an operator drains since %s", op.ID, op.Slot, since)
 	}
-	if since, known = s.knownSince(excludedFrom(group.FromRollout, op.Slot)); known && op.Kind == operation.Update {
+	if since, known = s.knownSince(excludedFrom(group.FromRollout, op.Slot)); known && op.Kind == operation.Update && !s.extra(op.Slot) {
 		return wrong("%s updates %s, which is excluded from rollouts since %s", op.ID, op.Slot, since)
 	}
 	if since, known = s.knownSince(excludedFrom(group.FromHealing, op.Slot)); known && op.Actor == operation.ActorHealing {

@@ -15,9 +15,10 @@ func markCases() cases {
 	drained := func() *run { return three("none").operator("control/drain/pg-0") }
 	drain := func(op *operation.Operation) { op.Kind = operation.Drain }
 	restart := func(op *operation.Operation) { op.Kind = operation.Restart }
-	excluded := func(from ...string) *run {
-		return three("none").operator("control/exclude/pg-0").then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.SlotMark{Slot: "pg-0", From: from} })
+	excludes := func(r *run, slot string, from ...string) *run {
+		return r.operator("control/exclude/" + slot).then(func(e *trace.Event) { e.Slot, e.Excluded = slot, &store.SlotMark{Slot: slot, From: from} })
 	}
+	excluded := func(from ...string) *run { return excludes(three("none"), "pg-0", from...) }
 	heals := func(op *operation.Operation) { op.Kind, op.Actor = operation.Restart, operation.ActorHealing }
 	return cases{
 		id: "R139",
@@ -38,6 +39,7 @@ func markCases() cases {
 			{"a restart of one that is down", protected().stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, restart, skipDrain)},
 			{"an update of one that is excluded from healing", excluded(group.FromHealing).after(time.Minute).phases("a", "pg-0", draining)},
 			{"a repair of one that is excluded from rollouts", excluded(group.FromRollout).stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, heals, skipDrain)},
+			{"an update of an extra one that is excluded", excludes(surged(), "pg-3").after(time.Minute).phases("a", "pg-3", draining)},
 			{"a restart by name of one that is excluded", excluded().after(time.Minute).op("a", "pg-0", draining, restart)},
 			{"one that was excluded", excluded().after(time.Minute).operator("control/exclude/pg-0").removed().then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.SlotMark{} }).phases("a", "pg-0", draining)},
 			{"the drain itself", drained().after(time.Minute).op("a", "pg-0", draining, drain)},
