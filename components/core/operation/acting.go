@@ -83,6 +83,9 @@ func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
 // reissue repeats a call that certainly had no effect, if it is still wanted and
 // still safe; otherwise the Slot returns to service (R70).
 func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
+	if op.upMeanwhile(f) {
+		return op.join(f, "admitted", now)
+	}
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}
@@ -122,6 +125,15 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil
+	}
+	if op.touched() {
+		// What is half done is not called off, and nothing re-targets it before its call is decided: its
+		// deadline is all that ends it.
+		next, effects := op.overdueInSet(f, now)
+		if next.Phase.Ended() {
+			return next, effects
+		}
+		op = next
 	}
 	return op.call(f, now)
 }

@@ -199,6 +199,9 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		op.HashWanted, op.HealthyDeadline = f.WantedHash, now.Add(f.Limits.Healthy)
 		return op.enter(Booting, now).because("attested at the new revision"), nil
 	}
+	if op.upMeanwhile(f) {
+		return op.join(f, "admitted", now)
+	}
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}

@@ -109,6 +109,12 @@ func (op Operation) keptDown(f Facts) bool {
 		p != nil && p.Stopped && !slices.Contains(op.Applied, PartRestart)
 }
 
+// upMeanwhile: the Boot that the Update waits for came while its CVM was still to be started. A call made now
+// would take it for the Boot of before, and wait for another one.
+func (op Operation) upMeanwhile(f Facts) bool {
+	return op.Kind == Update && !op.Entered[Booting].IsZero() && op.newBoot(f)
+}
+
 // change is the shape that the call of op's Part asks for.
 func (op Operation) change(f Facts) Shape {
 	var s Shape

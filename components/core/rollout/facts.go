@@ -175,7 +175,7 @@ func (w *world) unwanted(m *member, op operation.Operation, overtaken string) st
 		return w.healed(m, op)
 	case op.Kind == operation.Restart || op.Kind == operation.Replace:
 		return ""
-	case op.Kind == operation.Create && (op.To == w.target || op.To == w.stable):
+	case op.Kind == operation.Create && w.mayMakeAt(op.To):
 		return ""
 	case op.Kind == operation.Update && !w.outdated(m):
 		return "the slot is not outdated any more"
@@ -245,8 +245,18 @@ func (w *world) downByHalf(m *member, op operation.Operation) bool {
 	if op.Kind != operation.Update || len(op.Applied) == 0 {
 		return false
 	}
-	ended := m.admitted() && m.seen.Admission.BootID == op.BootBefore // by the call
+	ended := m.admitted() && m.seen.Admission.BootID == op.BootBefore && !w.livesOn(m, op) // by the call
 	return ended || m.report != nil && !w.serves(m)
+}
+
+// livesOn: the Boot that the last call of op was to end speaks after it, or spoke when the effect must have
+// shown. A platform may show a change before it stops the CVM for it, or only note it.
+func (w *world) livesOn(m *member, op operation.Operation) bool {
+	r := m.seen.Report
+	if r == nil || r.BootID != op.BootBefore {
+		return false
+	}
+	return m.report != nil && r.ReceivedAt.After(op.CallIssuedAt) || !r.ReceivedAt.Before(op.CallIssuedAt.Add(w.t.Settle))
 }
 
 // overtaken is why op, which is recorded and no more, must not begin: another member went

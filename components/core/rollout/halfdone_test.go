@@ -2,19 +2,20 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	"cadre.dev/core/operation"
 )
 
 // TestR21_HalfOfAChangeWaitsForNobody: the part that is there took the member down, and of two voters the other
 // one waits for it to come up. The rest takes nothing more away; one that serves between two parts is spared like
-// any other.
+// any other, and so is one that the call did not end yet.
 func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 	half := func() (*fixture, *operation.Operation) {
 		f := newFixture(2, "etcd").want("B").rolling()
 		f.op(0, operation.Drained, func(op *operation.Operation) {
 			op.To, op.Applied, op.Part, op.BootBefore = revisionOf(f.spec, "B"), []operation.Part{operation.PartOSImage}, operation.PartOSImage, "boot-db-0"
-			op.Calls, op.CallOutcome = 1, operation.OutcomeDone
+			op.Calls, op.CallOutcome, op.CallIssuedAt = 1, operation.OutcomeDone, f.now
 		})
 		f.obs.Slots[0].Report = nil
 		r := f.obs.Slots[1].Report
@@ -28,6 +29,18 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 		"it is down": {func(*fixture, *operation.Operation) {}, true},
 		"and said it served": {func(f *fixture, _ *operation.Operation) {
 			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
+		}, true},
+		"it votes on after the call": {func(f *fixture, op *operation.Operation) {
+			op.CallIssuedAt = f.now.Add(-2 * time.Second)
+			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
+		}, false},
+		"it spoke when the call must have ended it": {func(f *fixture, op *operation.Operation) {
+			op.CallIssuedAt = f.now.Add(-time.Hour)
+			f.obs.Slots[0].Report = healthyReport("db-0", op.CallIssuedAt.Add(f.t.OrDefault().Settle+time.Second), "etcd", f.spec.Members())
+		}, false},
+		"it spoke for a moment after the call": {func(f *fixture, op *operation.Operation) {
+			op.CallIssuedAt = f.now.Add(-time.Hour)
+			f.obs.Slots[0].Report = healthyReport("db-0", op.CallIssuedAt.Add(2*time.Second), "etcd", f.spec.Members())
 		}, true},
 		"a new Boot is not well": {func(f *fixture, _ *operation.Operation) {
 			f.obs.Slots[0].Admission.BootID = "boot-2"

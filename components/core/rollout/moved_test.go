@@ -116,3 +116,15 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 		}
 	}
 }
+
+// TestARefreshBeginsWithNothingThatMoved: its Boot stays, so that the one of before holds the Slot at the Revision
+// that it proved. Its agent is silent for a while, and its member serves on.
+func TestARefreshBeginsWithNothingThatMoved(t *testing.T) {
+	for _, phase := range []operation.Phase{operation.Joining, operation.Settling} {
+		f := newFixture(3, "none").want("B").rolling().at(1, "B")
+		f.op(1, phase, func(op *operation.Operation) { op.Refresh = true }).silent(1, f.now.Add(-time.Second))
+		if w := seenBy(f); w.brokenness(w.find("db-1")) != whole {
+			t.Errorf("%s: it counts as one that never booted", phase)
+		}
+	}
+}

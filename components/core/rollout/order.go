@@ -133,7 +133,7 @@ func (w *world) retargetable(m *member) bool {
 	if m.open.Refresh && m.open.Phase == operation.Booting {
 		return false // nothing is proven by it: it is called off
 	}
-	if w.refreshedAfter(m) {
+	if w.refreshedAfter(m) && !w.waitsForEdit(m) {
 		return false
 	}
 	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
@@ -145,6 +145,20 @@ func (w *world) retargetable(m *member) bool {
 // leads to, so that nobody stops it for that. A refresh is followed by the next one at once.
 func (w *world) refreshedAfter(m *member) bool {
 	return !m.open.Refresh && w.onlyConduct(m) && !w.correctsCheck(m)
+}
+
+// waitsForEdit: the update of m has booted what it leads to, and its member is not ready: a secret, a right, a route
+// or a check of a newer spec may be all that it lacks, so that the refresh comes at once. That runs no POST_LAUNCH
+// hooks: those of the update end first.
+func (w *world) waitsForEdit(m *member) bool {
+	op := m.open
+	joins := op.Kind == operation.Update && op.Phase == operation.Joining && m.observed == op.To
+	if !joins || m.report == nil || m.ready || w.began(op) {
+		return false
+	}
+	return !group.HasHook(w.specAt(op.To), group.PostLaunch) || slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
+		return s.Operation == op.ID && s.Verb == VerbPostLaunch && s.State == operation.StepDone
+	})
 }
 
 // correctsCheck: m's step waits for a check, or a hook, that may be what a newer spec corrects. A restart that was

@@ -349,6 +349,13 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 		"an update settles":           {operation.Update, operation.Settling, func(*fixture, *operation.Operation) {}, ""},
 		"a creation settles":          {operation.Create, operation.Settling, func(f *fixture, _ *operation.Operation) { f.rec.Status.Stable = f.rec.Rollout.To }, ""},
 		"a replacement joins":         {operation.Replace, operation.Joining, func(*fixture, *operation.Operation) {}, ""},
+		"an update is not ready":      {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.sick(1) }, group.ActionRefresh},
+		"a check was not judged yet":  {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.pending(1) }, group.ActionRefresh},
+		"it is ready":                 {operation.Update, operation.Joining, func(*fixture, *operation.Operation) {}, ""},
+		"it is silent":                {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.silent(1, f.now) }, ""},
+		"a creation is not ready":     {operation.Create, operation.Joining, func(f *fixture, _ *operation.Operation) { f.rec.Status.Stable = f.rec.Rollout.To; f.sick(1) }, ""},
+		"its hooks are at work":       {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { f.hooked(op, operation.StepRunning).sick(1) }, ""},
+		"its hooks are done":          {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { f.hooked(op, operation.StepDone).sick(1) }, group.ActionRefresh},
 		"an update whose check fails": {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRestart},
 		"a refresh settles":           {operation.Update, operation.Settling, func(_ *fixture, op *operation.Operation) { op.Refresh = true }, group.ActionRefresh},
 		"a refresh whose check fails": {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { op.Refresh = true; f.failing(1, "ready") }, group.ActionRefresh},
@@ -379,4 +386,20 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 			t.Errorf("%s: takes %q, want %q\n%s", name, takes, c.takes, describe(f.plan()))
 		}
 	}
+}
+
+// pending: a check of ordinal i was not judged yet.
+func (f *fixture) pending(i int) *fixture {
+	r := f.obs.Slots[i].Report
+	r.Health, r.HealthReason, r.Pending = Unknown, "check ready: not judged yet", []string{"ready"}
+	return f
+}
+
+// hooked says that what op leads to has a POST_LAUNCH hook, and where it is.
+func (f *fixture) hooked(op *operation.Operation, state operation.StepState) *fixture {
+	r := f.rec.Revisions[op.To]
+	r.Conduct.LifecycleHooks = []group.LifecycleHook{{Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}}}
+	f.rec.Revisions[op.To] = r
+	f.obs.Slots[1].Report.Steps = []StepReport{{Operation: op.ID, Verb: VerbPostLaunch, State: state}}
+	return f
 }

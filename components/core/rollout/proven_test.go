@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 )
 
 // TestR108_ANewSlotGetsWhatWasProvenLast: stable stands still while a Slot is kept back, and nobody else runs it.
@@ -38,6 +39,21 @@ func TestR108_ANewSlotGetsWhatWasProvenLast(t *testing.T) {
 		c.edit(f)
 		if got := seenBy(f.want("C")).find("db-3").want.revision; got != revisionOf(f.spec, c.want) {
 			t.Errorf("%s: %.8s, want %s (%.8s)", name, got, c.want, revisionOf(f.spec, c.want))
+		}
+	}
+}
+
+// TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere: the target is proven while it is made, which is no reason to
+// begin anew, wherever stable stands still.
+func TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere(t *testing.T) {
+	for to, off := range map[string]bool{"A": false, "B": false, "C": false, "N": true} {
+		f := newFixture(4, "none").missing(3).at(0, "B").at(1, "B").at(2, "C")
+		f.rec.Revisions[revisionOf(f.spec, "N")] = group.RevisionRecord{ComposeHash: hashOf("N")}
+		f.want("C").rolling().op(3, operation.Recorded, func(op *operation.Operation) {
+			op.Kind, op.From, op.To = operation.Create, "", revisionOf(f.spec, to)
+		})
+		if got := f.facts(f.rec.Operations[0]).Unwanted; (got != "") != off {
+			t.Errorf("at %s: unwanted %q", to, got)
 		}
 	}
 }

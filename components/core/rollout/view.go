@@ -195,10 +195,11 @@ func (m *member) movedAway() bool {
 }
 
 // beganMoved: the step of m began when that was so, and no Boot showed since. Its looks again find m as down as
-// the first one did, or it would be called off and begin for ever.
+// the first one did, or it would be called off and begin for ever. A refresh begins with none that moved, and keeps
+// its Boot.
 func (m *member) beganMoved() bool {
 	op, a := m.open, m.seen.Admission
-	if op == nil || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.BootBefore {
+	if op == nil || op.Refresh || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.BootBefore {
 		return false
 	}
 	return m.moved != nil || op.From != "" && op.From != m.observed

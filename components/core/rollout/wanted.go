@@ -111,6 +111,13 @@ func (w *world) lastProven() (revision string, known bool) {
 	return revision, known
 }
 
+// mayMakeAt: what wanted may have said of a new Slot. What was begun so is not begun anew where the target is
+// proven meanwhile.
+func (w *world) mayMakeAt(revision string) bool {
+	proven, known := w.lastProven()
+	return revision == w.target || revision == w.stable || known && revision == proven
+}
+
 // provenAtTarget: one Slot is available there.
 func (w *world) provenAtTarget() bool {
 	for _, m := range w.members {

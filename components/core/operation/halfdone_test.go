@@ -1,0 +1,83 @@
+package operation
+
+import (
+	"testing"
+	"time"
+)
+
+// keptDown is an update of a CVM that was stopped before it and is kept so, about to be started.
+func keptDown(t *testing.T) (Operation, Facts, time.Time) {
+	t.Helper()
+	op, now := to(t, Update, Drained)
+	f := quiet(now)
+	f.Platform.Running, f.Platform.Stopped = false, true
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Booting)
+	f.Call, f.Platform.ComposeHash = nil, f.WantedHash
+	now = now.Add(f.Limits.Settle)
+	f.ObservedAt = now
+	op, _ = step(t, op, f, now, Drained)
+	return op, f, now
+}
+
+// TestR87_HalfOfAChangeEndsByItsDeadline: it is not called off, and nothing re-targets it while its call is
+// answered busy or may not be made.
+func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
+	for _, outcome := range []string{OutcomeBusy, OutcomeNotMade} {
+		op, f, now := keptDown(t)
+		deadline := op.HealthyDeadline
+		op, _ = step(t, op, f, now, Acting)
+		for ; now.Before(deadline); now = now.Add(maxRetryWait) {
+			f.ObservedAt = now
+			f.Call = &CallResult{Number: op.Calls, Outcome: outcome, Message: "later"}
+			op, _ = step(t, op, f, now, Acting)
+			f.Call = nil
+			if op.CallOutcome != "" {
+				op, _ = step(t, op, f, now, Acting)
+			}
+		}
+		if op.Calls < 4 {
+			t.Errorf("%s: %d calls until the deadline", outcome, op.Calls)
+		}
+		f.Call, f.ObservedAt = &CallResult{Number: op.Calls, Outcome: outcome, Message: "later"}, now
+		op, _ = step(t, op, f, now, Acting)
+		f.Call = nil
+		now = now.Add(maxRetryWait)
+		f.ObservedAt = now
+		paused := f
+		paused.Paused = true
+		if again, effects := step(t, op, paused, now, Acting); len(effects) != 1 || !again.HealthyDeadline.After(now) {
+			t.Errorf("%s: a pause ends it: %s", outcome, again.Reason)
+		}
+		op, effects := step(t, op, f, now, Failed)
+		wantNoEffects(t, effects)
+		if op.Cause != CauseDeadline || !op.EndedHalfDone() {
+			t.Errorf("%s: %s: %s", outcome, op.Cause, op.Reason)
+		}
+	}
+	// One that has done nothing yet waits on: it is called off, or re-targeted, at any time.
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.Call = &CallResult{Number: op.Calls, Outcome: OutcomeBusy}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.ObservedAt = nil, now.Add(time.Hour)
+	_, effects := step(t, op, f, f.ObservedAt, Acting)
+	wantCall(t, effects, Update, 2)
+}
+
+// TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore: it came while the CVM was listed as stopped still.
+func TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore(t *testing.T) {
+	op, f, now := keptDown(t)
+	busy, _ := step(t, op, f, now, Acting)
+	busy.CallOutcome = OutcomeBusy
+	f.Admission = &AdmissionView{BootID: "boot-new", Revision: "B", InstanceID: "i-1"}
+	op, effects := step(t, op, f, now, Joining)
+	wantOrder(t, effects, VerbPostLaunch)
+	if op.BootBefore != "boot-old" || op.Calls != 1 {
+		t.Errorf("after %q, call %d", op.BootBefore, op.Calls)
+	}
+	now = now.Add(maxRetryWait)
+	f.ObservedAt = now
+	step(t, busy, f, now, Joining)
+}
