@@ -44,10 +44,10 @@ var shows = map[string]func(trace.Trace) bool{
 	},
 	"resolved": func(out trace.Trace) bool { return asked(out, store.RequestResolve) > 1 },
 	"counts-after-min-ready": func(out trace.Trace) bool {
-		begun := firsts(updates(out))
+		begun := firsts(slices.DeleteFunc(slices.Clone(out), func(e trace.Event) bool { return e.Kind != trace.Called || e.Call.Verb != cloud.Update }))
 		// The one that came back a moment ago may be taken itself: that makes no other one fewer.
 		waited := len(begun) == 3 && (begun[0].Slot == "pg-0" || begun[0].At > 2*time.Minute+40*time.Second)
-		return waited && begun[1].At-begun[0].At > 40*time.Second
+		return waited && begun[1].At-begun[0].At > 40*time.Second && begun[2].At-begun[1].At > 40*time.Second
 	},
 	"preserved-and-let-go": func(out trace.Trace) bool {
 		early := count(out, func(e trace.Event) bool {
