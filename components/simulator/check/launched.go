@@ -7,13 +7,17 @@ import (
 )
 
 // launched: a step that brings a member up in a group with hooks after a launch is done only once the
-// Boot's agent ran them.
+// Boot's agent ran them, or, for that step, a Boot before it: what an order came to stays on its disk.
 func launched(t trace.Trace) []Violation {
 	var f findings
-	ran := map[string]string{} // the Boot, by Slot
+	ran := map[string]string{}   // the Boot, by Slot
+	stepped := map[string]bool{} // the Operations that were open then
 	walk(t, func(s *state, i int, e trace.Event) {
 		if e.Kind == trace.Launched {
 			ran[e.Slot] = e.Boot
+			for _, op := range s.member(e.Slot).open {
+				stepped[op.ID] = true
+			}
 		}
 		op := e.Operation
 		if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || op.Kind == operation.Delete || op.Kind == operation.Drain || op.Refresh || op.Service != "" {
@@ -21,7 +25,7 @@ func launched(t trace.Trace) []Violation {
 		}
 		m := s.member(op.Slot)
 		before := s.operations[op.ID]
-		if before == nil || before.Phase != operation.Joining && before.Phase != operation.Settling || m.admission == nil || ran[op.Slot] == m.admission.BootID {
+		if before == nil || before.Phase != operation.Joining && before.Phase != operation.Settling || m.admission == nil || ran[op.Slot] == m.admission.BootID || stepped[op.ID] {
 			return
 		}
 		for _, sp := range s.specsOf(op.Group) {

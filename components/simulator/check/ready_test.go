@@ -70,9 +70,10 @@ func launchedCases() cases {
 		s.LifecycleHooks = []group.LifecycleHook{{Name: "launch", Transition: group.PostLaunch, Exec: &group.ExecAction{Service: "pg", Command: "launch"}}}
 	}
 	const joining, settling, done = operation.Joining, operation.Settling, operation.Done
-	step := func() *run {
-		return three("none", hooked).phases("a", "pg-0", operation.Draining, operation.Acting).admitted("pg-0", "boot-2", "new", 2).phases("a", "pg-0", joining)
+	from := func(r *run) *run {
+		return r.phases("a", "pg-0", operation.Draining, operation.Acting).admitted("pg-0", "boot-2", "new", 2).phases("a", "pg-0", joining)
 	}
+	step := func() *run { return from(three("none", hooked)) }
 	ran := func(r *run, boot string) *run {
 		return r.add(trace.Event{Kind: trace.Launched, Group: "pg", Slot: "pg-0", Boot: boot})
 	}
@@ -80,11 +81,12 @@ func launchedCases() cases {
 		id: "launched",
 		bad: []named{
 			{"no hook ran", step().phases("a", "pg-0", settling, done)},
-			{"one of the Boot before", ran(step(), "boot-1").phases("a", "pg-0", settling, done)},
+			{"one of the Boot before the step", from(ran(three("none", hooked), "boot-1")).phases("a", "pg-0", settling, done)},
 			{"it does not settle first", step().phases("a", "pg-0", done)},
 		},
 		good: []named{
 			{"it ran", ran(step(), "boot-2").phases("a", "pg-0", settling, done)},
+			{"it ran in a Boot before, for the same step", ran(step(), "boot-1").phases("a", "pg-0", settling, done)},
 			{"there are no hooks", three("none").phases("a", "pg-0", operation.Draining, operation.Acting).admitted("pg-0", "boot-2", "new", 2).phases("a", "pg-0", joining, done)},
 			{"a step fails", step().phases("a", "pg-0", operation.Failed)},
 		},

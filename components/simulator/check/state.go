@@ -179,7 +179,16 @@ func (s *state) apply(e trace.Event) {
 
 // record takes what was written.
 func (s *state) record(e trace.Event) {
-	for _, name := range switchesOf(e) {
+	sets := switchesOf(e)
+	if e.Excluded != nil { // it takes the place of the one before
+		for _, what := range (group.Exclusion{Rollout: true, Healing: true}).Words() {
+			if name := excludedFrom(what, e.Slot); !slices.Contains(sets, name) && s.switched(name) {
+				delete(s.switches, name)
+				s.cleared[name] = s.now
+			}
+		}
+	}
+	for _, name := range sets {
 		if _, set := s.switches[name]; e.Deleted {
 			delete(s.switches, name)
 			s.cleared[name] = s.now
