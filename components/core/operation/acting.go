@@ -119,6 +119,8 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if reason, ok := op.mayAct(f); !ok {
 		switch {
+		case op.leadsOnceMore(f):
+			return op.enter(Drained, now).because("the call had no effect, and the member leads again"), nil
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
 		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):

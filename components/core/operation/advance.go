@@ -249,11 +249,16 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	return op.call(f, now)
 }
 
-// leadsOnceMore: between two parts of a change the member booted, and what handed over before the first
-// one leads again (R86). Nobody would stop it so, and it would wait out its deadline.
+// leadsOnceMore: what handed over before the first part of a change leads again between two of them (R86): a
+// Boot since, or the one before, which a part that the platform only noted did not end. Nobody would stop it
+// so, and it would wait out its deadline. Each is asked once: CallIssuedAt is zero from then on.
 func (op Operation) leadsOnceMore(f Facts) bool {
 	a := f.Admission
-	return op.Kind == Update && len(op.Applied) > 0 && f.Leads && f.HandOver != nil && a != nil && a.BootID != "" && a.BootID != op.BootBefore
+	if op.Kind != Update || len(op.Applied) == 0 || !f.Leads || f.HandOver == nil || a == nil || a.BootID == "" {
+		return false
+	}
+	livesOn := f.LastReportOf == a.BootID && !op.CallIssuedAt.IsZero() && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
+	return a.BootID != op.BootBefore || livesOn
 }
 
 // setBack moves the clocks of a phase that began in the future of a new leader: the

@@ -219,6 +219,30 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	}
 }
 
+// TestR86_WhatWasOnlyNotedLeadsOn: the Boot before the change was not ended by its first part, and leads again when
+// the second one is to be called, or called once more.
+func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := quiet(now)
+	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Hour), "boot-1"
+	op.CallIssuedAt = now.Add(-f.Limits.Settle)
+	f.Admission = &AdmissionView{BootID: "boot-1", InstanceID: op.InstanceID, Revision: op.From}
+	f.Leads, f.Safe, f.SafeReason, f.HandOver = true, false, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
+	f.LastReportOf, f.LastReportAt = "boot-1", now.Add(-time.Second)
+	step(t, op, f, now, Drained) // it may be of before the call's effect
+	f.LastReportAt = now
+	asked, _ := step(t, op, f, now, Draining)
+	f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: asked.Attempt, State: StepDone}}
+	drained, _ := step(t, asked, f, now, Drained)
+	step(t, drained, f, now, Drained) // once
+
+	op, f.Steps = op.enter(Acting, now), nil
+	op.CallOutcome, op.Calls = OutcomeBusy, 2
+	later := now.Add(maxRetryWait)
+	f.ObservedAt, f.LastReportAt = later, later
+	step(t, op, f, later, Drained)
+}
+
 // TestAReplacedCVMIsNotGoneByOneListing: its deletion was never called, and a listing may be of before it
 // was made.
 func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
