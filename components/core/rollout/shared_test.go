@@ -64,6 +64,19 @@ func TestR122_BootsThatFailAlikeStopHealing(t *testing.T) {
 	}
 }
 
+// TestR122_OfTwoWaysOneIsNamed: the same one in each pass, or the status would be written again and again.
+func TestR122_OfTwoWaysOneIsNamed(t *testing.T) {
+	f := alike()
+	for _, i := range []int{0, 2} {
+		f.failedBoot(i, 3*time.Minute, operation.CauseBootError, "the CVM does not boot: a disk is full")
+	}
+	for range 30 { // ways are counted in a map, whose order is another one each time
+		if cause := f.plan().Status.SharedCause; cause == nil || !strings.Contains(cause.Way, "disk") {
+			t.Fatalf("%+v", cause)
+		}
+	}
+}
+
 // TestR122_WhatIsNoSharedCause: another way, another time, one Slot alone, one that is well
 // again, a restart of a service, and a boot that came and then did not work.
 func TestR122_WhatIsNoSharedCause(t *testing.T) {
