@@ -245,8 +245,13 @@ func (w *world) downByHalf(m *member, op operation.Operation) bool {
 	if op.Kind != operation.Update || len(op.Applied) == 0 {
 		return false
 	}
-	ended := m.admitted() && m.seen.Admission.BootID == op.BootBefore && !w.livesOn(m, op) // by the call
-	return ended || m.report != nil && !w.serves(m)
+	if !m.admitted() {
+		return m.report != nil && !w.serves(m)
+	}
+	boot := m.seen.Admission.BootID
+	ended := boot == op.BootBefore && !w.livesOn(m, op) // by the call
+	// One that was ready in its Boot may be so still: an agent that started anew knows nothing yet.
+	return ended || m.report != nil && !w.serves(m) && m.record.AvailableBoot != boot
 }
 
 // livesOn: the Boot that the last call of op was to end speaks after it, or spoke when the effect must have

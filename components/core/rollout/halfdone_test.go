@@ -48,6 +48,12 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 			r.BootID, r.MemberReady, r.Health = "boot-2", false, Unhealthy
 			f.obs.Slots[0].Report = r
 		}, true},
+		"a new Boot was well, and its agent started anew": {func(f *fixture, _ *operation.Operation) {
+			f.obs.Slots[0].Admission.BootID, f.rec.Slots[0].AvailableBoot = "boot-2", "boot-2"
+			r := healthyReport("db-0", f.now, "etcd", f.spec.Members())
+			r.BootID, r.MemberKnown, r.MemberReady, r.Health = "boot-2", false, false, Unknown
+			f.obs.Slots[0].Report = r
+		}, false},
 		"a new Boot serves": {func(f *fixture, _ *operation.Operation) {
 			f.obs.Slots[0].Admission.BootID = "boot-2"
 			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
