@@ -50,7 +50,7 @@ func TestTheEnvFileIsForAShell(t *testing.T) {
 func TestTerraformIsInNoGroupOfATerminal(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "tofu")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\ncut -d ' ' -f 5 /proc/self/stat\n"), 0o700); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nread -r _ _ _ _ group _ < /proc/self/stat\necho \"$group\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := &Stand{Rig: rig.At(dir, dir, nil), Name: "starter", Program: program}
