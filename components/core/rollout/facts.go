@@ -162,7 +162,7 @@ func (w *world) unwanted(m *member, op operation.Operation, overtaken string) st
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
 	case op.Kind == operation.Delete:
-		return "" // what protects its disk is a predicate
+		return w.removedBefore(m, op) // what protects its disk is a predicate
 	case m.condemned:
 		return m.want.why
 	case op.SkipDrain && op.Kind != operation.Create && w.serves(m):
@@ -262,6 +262,21 @@ func (w *world) livesOn(m *member, op operation.Operation) bool {
 		return false
 	}
 	return m.report != nil && r.ReceivedAt.After(op.CallIssuedAt) || !r.ReceivedAt.Before(op.CallIssuedAt.Add(w.t.Settle))
+}
+
+// removedBefore is why the removal of m, which is recorded and no more, is planned anew; "": it goes on. All of a
+// group that goes are recorded at once, and its deletion may be taken back then, while it is to shrink (R109).
+func (w *world) removedBefore(m *member, op operation.Operation) string {
+	if op.Phase != operation.Recorded || w.ending() || w.voteless(m) {
+		return ""
+	}
+	for _, other := range w.condemned {
+		began := other.open != nil && other.open.Kind == operation.Delete && other.open.Phase != operation.Recorded
+		if other != m && (began || other == w.firstCondemned()) {
+			return "planned anew: waits for the removal of " + other.slot
+		}
+	}
+	return ""
 }
 
 // overtaken is why op, which is recorded and no more, must not begin: another member went

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -284,5 +285,34 @@ func TestR47_WhoIsMadeInThisPassIsOnItsWay(t *testing.T) {
 		if got := executes(p); !slices.Equal(got, c.want) {
 			t.Errorf("%s: begins %v, want %v\n%s", name, got, c.want, describe(p))
 		}
+	}
+}
+
+// TestR109_RemovalsOfAGroupThatStaysGoInTurn: all of them were recorded when the group was to go, which was taken back
+// before one of them began.
+func TestR109_RemovalsOfAGroupThatStaysGoInTurn(t *testing.T) {
+	f := newFixture(5, "etcd")
+	f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2", "db-3", "db-4"}
+	for _, i := range []int{4, 3, 2} {
+		f.rolling().op(i, operation.Recorded, func(op *operation.Operation) { op.Kind = operation.Delete })
+	}
+	goOn := func() (slots []string) {
+		for _, op := range f.rec.Operations {
+			if f.facts(op).Unwanted == "" {
+				slots = append(slots, op.Slot)
+			}
+		}
+		return slots
+	}
+	if got := strings.Join(goOn(), " "); got != "db-4" {
+		t.Errorf("removed at once are %q", got)
+	}
+	f.rec.Operations[1].Phase = operation.Draining
+	if got := strings.Join(goOn(), " "); got != "db-3" {
+		t.Errorf("beside one that began: %q", got)
+	}
+	f.obs.Deletion = &Deletion{}
+	if got := strings.Join(goOn(), " "); got != "db-4 db-3 db-2" {
+		t.Errorf("of a group that goes: %q", got)
 	}
 }

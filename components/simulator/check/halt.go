@@ -3,6 +3,7 @@ package check
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
@@ -110,6 +111,9 @@ func onePath(t trace.Trace) []Violation {
 	walk(t, func(s *state, i int, e trace.Event) {
 		if name, is := s.decides(e); is {
 			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.group == name })
+		}
+		if e.Deleted && e.Slot != "" && strings.HasPrefix(e.Key, "slots/") { // an extra one, made anew later
+			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.slot == e.Slot })
 		}
 		a := e.Admission
 		if e.Kind != trace.Committed || e.Deleted || a == nil {
