@@ -39,8 +39,8 @@ func (w *world) judge(m *member) {
 	m.ready = m.reason == ""
 	w.keepClock(m)
 	minReady, held := group.MinReady(w.spec), w.now.Sub(m.record.AvailableSince)
-	m.settled = m.serves() && held >= minReady
-	m.flaps = m.serves() && w.flapLeft(m) > 0
+	m.settled = m.inService() && held >= minReady
+	m.flaps = m.inService() && w.flapLeft(m) > 0
 	m.available = m.settled && !m.flaps
 	if m.ready && !m.available && m.reason == "" {
 		m.reason = "in a step"

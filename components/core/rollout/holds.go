@@ -283,7 +283,7 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	var holds []Hold
 	switch until := m.record.UnavailableSince.Add(maxRebuild); {
 	case len(r.Busy) == 0:
-	case m.serves():
+	case m.inService():
 		holds = append(holds, hold(HoldBusy, "%s is busy: %s", m.slot, r.Busy[0]))
 	case r.LagBytes != nil && !m.ready && w.now.Before(until):
 		holds = append(holds, holdUntil(until, HoldRecovering, "%s is recovering: %s", m.slot, r.Busy[0]))
@@ -299,7 +299,7 @@ func (w *world) holdOfSilence(m *member) Hold {
 // holdsOfDriver asks the workload whether m may be stopped. A fix of one that does not
 // serve is not gated; for a healthy one unknown is no (R52).
 func (w *world) holdsOfDriver(c candidate, _ look) []Hold {
-	if !c.m.serves() {
+	if !c.m.inService() {
 		return nil
 	}
 	return w.mayDisrupt(c.m)

@@ -39,7 +39,7 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 // holdsOfSize is R18: a group of one is interrupted, unless that is refused, and so is a
 // member whose duties nobody else can have.
 func (w *world) holdsOfSize(c candidate) []Hold {
-	if w.spec.UpdatePolicy.Interruption != group.InterruptionRefuse || !c.m.serves() {
+	if w.spec.UpdatePolicy.Interruption != group.InterruptionRefuse || !c.m.inService() {
 		return nil
 	}
 	switch {

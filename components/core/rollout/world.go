@@ -348,8 +348,8 @@ func (m *member) missing() bool {
 // vanished: the CVM that was bound to the Slot is not listed any more.
 func (m *member) vanished() bool { return m.seen.Instance == nil && !m.missing() }
 
-// serves: it is ready and in no step, available or not yet: what would take it away is felt.
-func (m *member) serves() bool { return m.ready && m.open == nil }
+// inService: it is ready and in no step, available or not yet: what would take it away is felt.
+func (m *member) inService() bool { return m.ready && m.open == nil }
 
 // unavailable is membership in U (R20, R23). A Slot that never had a CVM is
 // provisioning until its Operation is recorded (R29); one that had one is missed.
