@@ -53,6 +53,30 @@ func TestR21_ABrokenSlotAtTheTargetBlocksTheHealthyOnes(t *testing.T) {
 	}
 }
 
+// TestR21_OneThatSpeaksIsNotDownByAnOldListing: what the platform says may be of minutes before. A restart by name
+// takes the member away all the same, and needs its room.
+func TestR21_OneThatSpeaksIsNotDownByAnOldListing(t *testing.T) {
+	for name, c := range map[string]struct {
+		says  func(i *Instance)
+		heard time.Duration
+		held  bool
+	}{
+		"it speaks":                    {func(i *Instance) { i.Status = "stopped" }, liveWithin - 1, true},
+		"it speaks, and does not boot": {func(i *Instance) { i.Status, i.BootError = "stopped", "no disk" }, liveWithin - 1, true},
+		"it is silent":                 {func(i *Instance) { i.Status = "stopped" }, liveWithin, false},
+	} {
+		f := newFixture(3, "none")
+		f.sick(0)
+		c.says(f.obs.Slots[1].Instance)
+		f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-c.heard)
+		f.asks("db-1", "q")
+		p := f.plan()
+		if heldBy(actionOf(t, p, "db-1"), HoldMaxUnavailable) != c.held {
+			t.Errorf("%s: %s", name, describe(p))
+		}
+	}
+}
+
 func TestR21_ASlotThatOnlyCountsMinReadyNeedsRoom(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
 	f.rec.Slots[1].AvailableSince = f.now.Add(-time.Second) // back from a reboot of its own

@@ -202,8 +202,8 @@ func (w *world) brokenness(m *member) int {
 		return whole
 	case m.vanished() && w.obs.Platform.Known:
 		return neverBooted // the platform's word, not silence: there is nothing to wait for
-	case i != nil && (i.BootError != "" || !i.Running()) || !m.admitted():
-		return neverBooted
+	case !m.admitted(), i != nil && (i.BootError != "" || !i.Running()) && !m.heardNow():
+		return neverBooted // a listing may be of minutes before: one that speaks is not down, whatever it says
 	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
 		return neverBooted
 	case m.report == nil:

@@ -145,8 +145,11 @@ func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Insta
 // agent does not say otherwise.
 func (m *member) halted() bool {
 	i := m.seen.Instance
-	return i != nil && !i.InProgress && stoppedWord(i) && (!m.speaks || m.cut)
+	return i != nil && !i.InProgress && stoppedWord(i) && !m.heardNow()
 }
+
+// heardNow: a Boot of m that nothing of ours ended spoke a moment ago.
+func (m *member) heardNow() bool { return m.speaks && !m.cut }
 
 // votes: positively known to take part now. Health checks of the application do
 // not count here, or a wrong check could talk quorum away.
