@@ -29,7 +29,11 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	case effectSeen:
 		return op.accepted(f, now), nil
 	case effectAbsent:
-		return op.reissue(f, now)
+		next, effects := op.reissue(f, now)
+		if next.Phase.Ended() && op.Kind == Update {
+			next.CallOutcome = OutcomeNotMade // for those who ask later what the CVM was told last
+		}
+		return next, effects
 	case effectUnknown:
 	}
 	if f.Duplicates > 0 {

@@ -14,7 +14,8 @@ const (
 	OutcomeRefused = "failed"
 	// OutcomeBusy: certainly no effect; busy or throttled, ask again later (R73).
 	OutcomeBusy = "busy"
-	// OutcomeNotMade: the call was not sent, since the last look right before it said no.
+	// OutcomeNotMade: the call was not sent, since the last look right before it said no; or nobody
+	// answered, it was read back that it had no effect, and it was not sent again.
 	OutcomeNotMade = "not_made"
 	// OutcomeUnknown: time-out, connection reset, 5xx; read back (R66).
 	OutcomeUnknown = "unknown"

@@ -213,3 +213,23 @@ func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
 		t.Error("its agent speaks, and it is forced")
 	}
 }
+
+// TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing, and says so: who asks later what the CVM was told
+// last goes by the call before. How a start ended that nobody answered is never certain.
+func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.Unwanted = "the spec moved on"
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.ObservedAt = nil, op.CallIssuedAt.Add(f.Limits.Settle-1)
+	op, _ = step(t, op, f, f.ObservedAt, Acting)
+	if op.CallOutcome != OutcomeUnknown {
+		t.Errorf("outcome %q before it had the time to show", op.CallOutcome)
+	}
+	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+	op, _ = step(t, op, f, f.ObservedAt, Aborted)
+	if op.CallOutcome != OutcomeNotMade {
+		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
+	}
+}

@@ -155,7 +155,7 @@ func (w *world) action(c candidate) Action {
 		a.Why, a.Note, a.Down, a.Service = "heals: "+c.why, c.why, c.down, c.service
 		a.Force = c.kind == operation.Restart && c.service == "" && !c.down && m.hangs()
 	}
-	if a.From == "" || m.moved == nil && m.movedAway() {
+	if a.From == "" || m.movedAway() {
 		a.From = m.record.Assigned // the Boot that proved the other one is gone, by our own doing
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)

@@ -239,7 +239,7 @@ const Horizon = 8 * time.Minute
 func Draw(seed uint64) Plan {
 	r := Source(seed, "plan", 0)
 	p := Plan{
-		Seed: seed, Coordinators: 1 + 2*r.IntN(2), HealAt: Horizon, Rest: 90 * time.Minute, Still: 40 * time.Minute,
+		Seed: seed, Coordinators: 1 + 2*r.IntN(2), HealAt: Horizon, Rest: 2 * time.Hour, Still: 40 * time.Minute,
 	}
 	conduct := Source(seed, "conduct", 0)
 	for _, name := range []string{"pg", "app", "kv"}[:1+max(r.IntN(5)-2, 0)] {

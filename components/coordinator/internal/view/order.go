@@ -70,14 +70,16 @@ const (
 )
 
 // Past tells for each ended Operation of a Slot, newest first, whether it still counts:
-// the newest ones, those of the rollout, and of the rollout those that moved leadership,
-// as they are counted (R53). What does not count is neither shown to a decision nor kept. Do
-// not change what they point to.
+// the newest ones, what those follow, those of the rollout, and of the rollout those that moved
+// leadership, as they are counted (R53). What does not count is neither shown to a decision nor
+// kept. Do not change what they point to.
 func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Operation]) {
 	all, recent, ofRollout, moved := keptPerSlot, 0, 0, 0
 	if _, recorded := v.Slots[slot]; !recorded {
 		all = keptGone
 	}
+	// What told the CVM to boot counts as long as all after it had no effect, however often that was tried.
+	var followed map[string]bool
 	of := v.OperationsOf(slot)
 	for n := range of {
 		o := &of[n]
@@ -85,7 +87,13 @@ func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Opera
 			continue
 		}
 		recent++
-		keep := recent <= all
+		keep := recent <= all || followed[o.Value.ID]
+		if recent <= all && o.Value.Follows != "" {
+			if followed == nil {
+				followed = make(map[string]bool, 1)
+			}
+			followed[o.Value.Follows] = true
+		}
 		if o.Value.Rollout == rollout && rollout != "" {
 			ofRollout++
 			keep = keep || ofRollout <= all

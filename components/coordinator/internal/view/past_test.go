@@ -1,0 +1,42 @@
+package view_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// TestWhatToldACVMToBootCounts however often the platform refused what came after it: the Boot before says
+// nothing about the CVM, and would count as one that is expected to be heard.
+func TestWhatToldACVMToBootCounts(t *testing.T) {
+	const slot = "pg-0"
+	told := operation.Operation{ID: "told", Slot: slot, Phase: operation.Failed, Rollout: "before"}
+	other := operation.Operation{ID: "other", Slot: slot, Phase: operation.Failed, Rollout: "before", Follows: "older"}
+	older := operation.Operation{ID: "older", Slot: slot, Phase: operation.Failed, Rollout: "before"}
+	ops := []operation.Operation{older, other, told}
+	for n := range 8 {
+		ops = append(ops, operation.Operation{ID: fmt.Sprint(n), Slot: slot, Phase: operation.Failed, Follows: "told"})
+	}
+	v := &view.View{Operations: map[string]view.Rec[operation.Operation]{}, Slots: map[string]view.Rec[group.SlotRecord]{slot: {}}}
+	for n, op := range ops {
+		v.Operations[op.ID] = view.Rec[operation.Operation]{Value: op, Index: uint64(n + 1)}
+	}
+	ids := func(list []*view.Rec[operation.Operation]) (out []string) {
+		for _, o := range list {
+			out = append(out, o.Value.ID)
+		}
+		return out
+	}
+	counts, others := v.Past(slot, "now")
+	if got, want := ids(counts), []string{"7", "6", "5", "4", "3", "2", "1", "0", "told"}; !slices.Equal(got, want) {
+		t.Errorf("%v count, want %v", got, want)
+	}
+	// What only those follow that do not count themselves does not: the past stays bounded.
+	if got, want := ids(others), []string{"other", "older"}; !slices.Equal(got, want) {
+		t.Errorf("%v do not count, want %v", got, want)
+	}
+}
