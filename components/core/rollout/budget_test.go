@@ -299,6 +299,21 @@ func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
 		f.op(3, operation.Draining, func(op *operation.Operation) { op.Kind = operation.Delete })
 		wantExecutes(t, f.plan()) // what began is finished first
 	}
+	// One that hangs takes no part either; one that is only silent may.
+	for name, c := range map[string]struct {
+		ails func(f *fixture)
+		want string
+	}{
+		"it hangs":     {func(f *fixture) { f.sick(1) }, "db-1"},
+		"it is silent": {func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, "db-3"},
+	} {
+		f := newFixture(4, "etcd").rolling()
+		c.ails(f)
+		f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-1", "db-2", "db-3"}
+		if first := newWorld(f.spec, f.rec, f.obs, f.now, f.t).firstCondemned(); first.slot != c.want {
+			t.Errorf("%s: %s is removed first, want %s", name, first.slot, c.want)
+		}
+	}
 	f := newFixture(4, "consul").rolling().stopped(1)
 	f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-2", "db-3"}
 	wantHeld(t, f.plan(), "db-1", HoldDeleteDisks)

@@ -262,10 +262,10 @@ func (w *world) firstCondemned() *member {
 	})
 }
 
-// deadVoter: m counts in its set, and its CVM does not run. It goes before those that are well (R48): without one
-// of them the others may be too few to decide that it goes.
+// deadVoter: m counts in its set, and its CVM does not run, or its agent says that it takes no part. It goes before
+// those that are well (R48): without one of them the others may be too few to decide that it goes.
 func (w *world) deadVoter(m *member) bool {
-	return w.view.voting && slices.Contains(w.view.voters, m.slot) && m.stopped()
+	return w.view.voting && slices.Contains(w.view.voters, m.slot) && (m.stopped() || m.report != nil && !w.view.healthy[m.slot])
 }
 
 // holdsOfMember are what the workload itself asks for.

@@ -23,7 +23,7 @@ func (w *world) storm(c candidate) string {
 	switch {
 	case c.broken == neverBooted, c.service != "" && w.processDown(c.m):
 		return ""
-	case w.quorumLost():
+	case w.quorumLost() && w.illBeside(c.m):
 		return "fewer voters than a majority are healthy"
 	case all > 2 && 2*n > all:
 		return fmt.Sprintf("%d of %d slots are unavailable", n, all)
@@ -33,6 +33,14 @@ func (w *world) storm(c candidate) string {
 		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.with(since), w.obs.Fleet.Expected)
 	}
 	return ""
+}
+
+// illBeside: somebody else who votes is not well by himself, or cannot be heard. Where m alone is ill, as the only
+// voter or the second of two, nothing is shared, and nobody but healing gives the quorum back (R119).
+func (w *world) illBeside(m *member) bool {
+	return slices.ContainsFunc(w.everyone, func(o *member) bool {
+		return o != m && !o.missing() && w.voter(o) && (o.report == nil || w.brokenness(o) != whole)
+	})
 }
 
 // stormOver is how long a storm holds once the members are available that came back by themselves: those

@@ -63,3 +63,27 @@ func TestR119_TheWayOutOfAStormHelps(t *testing.T) {
 		wantHeld(t, f.plan(), "db-1", HoldMaxUnavailable)
 	}
 }
+
+// TestR119_AQuorumThatOneMemberLostIsGivenBackByHealing: the only voter hangs, or one of two, whose other one is
+// well but for the leader. Nothing is shared, and the others wait for just that one. Whoever cannot be heard may
+// have the same.
+func TestR119_AQuorumThatOneMemberLostIsGivenBackByHealing(t *testing.T) {
+	hung := func(n int) *fixture {
+		f := heals(n, "etcd").sick(0)
+		f.rec.Slots[0].DownSince = f.now.Add(-time.Hour)
+		for i := 1; i < n; i++ {
+			r := f.obs.Slots[i].Report
+			r.Role, r.Leader, r.MemberReady = RoleFollower, "", false
+		}
+		return f
+	}
+	for n := 1; n <= 2; n++ {
+		wantExecutes(t, hung(n).plan(), "RESTART db-0")
+	}
+	f := hung(2)
+	f.silent(1, f.now.Add(-time.Minute))
+	wantHeld(t, f.plan(), "db-0", HoldHealStorm)
+	f = hung(3).missing(2)
+	f.failing(1, "ready")
+	wantHeld(t, f.plan(), "db-0", HoldHealStorm)
+}
