@@ -36,7 +36,7 @@ func counted(t trace.Trace) []Violation {
 		case e.Kind == trace.Stopped:
 			was.stopped = e.At
 			all[e.Slot] = was
-		case e.Kind == trace.Faulted && partsFromMembers(e.Text):
+		case e.Kind == trace.Healed, e.Kind == trace.Faulted && partsFromMembers(e.Text): // a clock is set right again
 			apart = since{i, e.At}
 		}
 		if apart.index >= 0 && e.At-apart.at <= mayPart {

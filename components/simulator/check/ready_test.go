@@ -37,6 +37,7 @@ func readyCases() cases {
 		good: []named{
 			{"after its time", step().after(40*time.Second).phases("a", "pg-0", done)},
 			{"a clock was set", fault(step(), "skew coordinator-0 for 10s").after(30*time.Second).phases("a", "pg-0", done)},
+			{"a clock was set right", step().add(trace.Event{Kind: trace.Healed, By: "fault"}).after(30*time.Second).phases("a", "pg-0", done)},
 			{"another one goes later", back().after(40*time.Second).phases("b", "pg-1", draining)},
 			{"the one that is just back itself", back().after(20*time.Second).phases("b", "pg-0", draining)},
 			{"the spec asked for less a moment ago", three("none", minReady(2)).stops("pg-0").after(20*time.Second).servesAs("pg-0", "boot-2").after(20*time.Second).spec("none", 3, minReady(40)).phases("b", "pg-1", draining)},

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -20,7 +21,7 @@ func strays(s *state, e trace.Event) []string {
 	}
 	var out []string
 	for _, vm := range e.CVMs {
-		if m := s.boundTo(vm); m == nil && e.Resting[s.groupOf(vm.Name)] == "" {
+		if m := s.boundTo(vm); m == nil && e.Resting[s.groupOf(vm.Name)] == "" && !told(e, vm) {
 			out = append(out, wrong("the platform has CVM %s (%s), which no record binds", vm.VMUUID, vm.Name)...)
 		}
 	}
@@ -31,6 +32,17 @@ func strays(s *state, e trace.Event) []string {
 		}
 	}
 	return out
+}
+
+// told reports that a group names vm as one that none of its Slots claims, for a person: its call took effect
+// while the platform did not list it, and its Slot is gone.
+func told(e trace.Event, vm trace.CVM) bool {
+	for name, w := range e.Waiting {
+		if slices.Contains(w.Holds, rollout.ConditionOrphans) && strings.Contains(e.Resting[name], vm.VMUUID) {
+			return true
+		}
+	}
+	return false
 }
 
 // boundTo is the Slot that vm is bound to; nil: none.

@@ -7,6 +7,7 @@ import (
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/trace"
 )
 
@@ -18,6 +19,12 @@ func two() *run { return start().spec("none", 2).binds("pg-0").binds("pg-1").mem
 
 func strayCases() cases {
 	other := func(e *trace.Event) { e.CVMs[1].InstanceID = "another" }
+	orphan := func(named, hold string) *run {
+		return two().binds("pg-1").removed().settled("no slot claims "+named, "pg-0", "pg-1").then(func(e *trace.Event) {
+			e.CVMs[1].VMUUID, e.CVMs[1].Name = "pg-1", "sim-pg-1"
+			e.Waiting = map[string]trace.Waiting{"pg": {Holds: []string{hold}}}
+		})
+	}
 	return cases{
 		id: "I25",
 		bad: []named{
@@ -29,9 +36,12 @@ func strayCases() cases {
 			})},
 			{"another instance", two().settled("", "pg-0", "pg-1").then(other)},
 			{"left over by a Slot that is gone", two().binds("pg-1").removed().settled("", "pg-0", "pg-1")},
+			{"such a one, and the group names another", orphan("vm-x", rollout.ConditionOrphans)},
+			{"such a one, which is told beside something else", orphan("pg-1", rollout.HoldQuorum)},
 		},
 		good: []named{
 			{"all and no other", two().settled("", "pg-0", "pg-1")},
+			{"left over by a Slot that is gone, and the group names it", orphan("pg-1", rollout.ConditionOrphans)},
 			{"one is missing, and the group says so", two().settled("pg-1 is lost", "pg-0")},
 			{"one too many, and the group says so", two().settled("duplicate_instance", "pg-0", "pg-1", "pg-1").then(func(e *trace.Event) { e.CVMs[2].VMUUID = "vm-x" })},
 			{"an instance that nobody tells", two().settled("", "pg-0", "pg-1").then(func(e *trace.Event) { e.CVMs[1].InstanceID = "" })},
