@@ -153,3 +153,23 @@ func TestIDN01_WhoMayStay(t *testing.T) {
 		}
 	}
 }
+
+// TestFindingsNumberTheRevision as lists of Revisions do; one of before they were numbered has none.
+func TestFindingsNumberTheRevision(t *testing.T) {
+	for number, want := range map[uint64]string{0: "", 12: "#12"} {
+		e := admissible()
+		a := e.admitted()
+		for i := range e.sp.Allowed {
+			e.sp.Allowed[i].Number = number
+		}
+		found, told := "", false
+		for _, f := range Findings(a, e.sp, e.ip, noon) {
+			if f.Name == "revocation, floor and approval of the revision" {
+				found, told = f.Found, true
+			}
+		}
+		if !told || found != want {
+			t.Errorf("number %d is told as %q (%t), want %q", number, found, told, want)
+		}
+	}
+}

@@ -95,6 +95,20 @@ func TestR82_FactsSayWhenAnOperationIsNotWanted(t *testing.T) {
 	}
 }
 
+// TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision: a restart and a replacement lead to what their member runs, or
+// to what it is made at, whatever the spec says by now.
+func TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision(t *testing.T) {
+	for _, kind := range []operation.Kind{operation.Restart, operation.Replace} {
+		f := newFixture(3, "none").want("B")
+		op := drained(f, 2)
+		op.Kind, op.Actor, op.Request, op.Rollout = kind, operation.ActorOperator, "q", ""
+		op.To = revisionOf(f.spec, "A")
+		if got := f.facts(op).Unwanted; got != "" {
+			t.Errorf("%s: unwanted: %s", kind, got)
+		}
+	}
+}
+
 func TestR82_AMemberThatCameBackIsNotStoppedUndrained(t *testing.T) {
 	f := newFixture(3, "consul").want("B").rolling().op(2, operation.Drained, func(op *operation.Operation) { op.SkipDrain, op.Sick = true, true })
 	if got := f.facts(f.rec.Operations[0]).Unwanted; !strings.Contains(got, "came back") {

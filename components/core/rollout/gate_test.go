@@ -122,6 +122,19 @@ func TestProblemsBecomeACondition(t *testing.T) {
 	t.Errorf("conditions %+v", f.plan().Status.Conditions)
 }
 
+// TestR139_NobodyIsToldOfAPinThatIsNotThere: the way out names what stands in the way.
+func TestR139_NobodyIsToldOfAPinThatIsNotThere(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.rec.Policy.RequireApproval = true
+	f.rec.Policy.Approvals = map[string]policy.Approval{revisionOf(f.spec, "A"): {ComposeHash: hashOf("A")}}
+	for _, h := range actionOf(t, f.plan(), "db-1").Holds {
+		if h.Predicate == HoldNotApproved && !strings.Contains(h.Message, "pinned_revision") {
+			return
+		}
+	}
+	t.Error(describe(f.plan()))
+}
+
 // A pin to what may not run waits for a person: it is named as the pin that it is, and no
 // verdict about the rollout of the others.
 func TestR139_APinToWhatMayNotRunIsNoFailureOfTheOthers(t *testing.T) {

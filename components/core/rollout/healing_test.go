@@ -174,6 +174,10 @@ func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 		if a.Slot != "db-1" || a.Kind != operation.Restart || a.Actor != operation.ActorHealing || a.Why != c.why || strings.Join(holdNames(a), " ") != c.want {
 			t.Errorf("%s: planned %+v", name, a)
 		}
+		// One that cannot be heard, or is heard beside an old listing, may be as well as ever.
+		if broken := name != "silent" && name != "stopped, and heard"; (a.Class == ClassBroken) != broken {
+			t.Errorf("%s: class %d", name, a.Class)
+		}
 		if h := a.Holds[len(a.Holds)-1]; !h.Until.After(f.now) || p.Wake.After(h.Until) {
 			t.Errorf("%s: held until %s, looked at again at %s", name, h.Until, p.Wake)
 		}

@@ -237,3 +237,16 @@ func TestR139_WhoIsLeftBehindIsTold(t *testing.T) {
 		t.Errorf("%s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
 }
+
+// TestWhatIsDrainedIsNotHealedInstead: it is ill and an operator takes it out of service: that comes first, and keeps
+// what healing would do. What is protected besides is repaired all the same.
+func TestWhatIsDrainedIsNotHealedInstead(t *testing.T) {
+	f := heals(3, "none").failing(1, "ready").drains(1)
+	if a := actionOf(t, f.plan(), "db-1"); a.Kind != operation.Drain || a.Actor != operation.ActorOperator {
+		t.Errorf("%s by %s, want the drain", a.Kind, a.Actor)
+	}
+	f.protects(1)
+	if a := actionOf(t, f.plan(), "db-1"); a.Kind != operation.Restart || a.Actor != operation.ActorHealing {
+		t.Errorf("%s by %s, want what heals it", a.Kind, a.Actor)
+	}
+}

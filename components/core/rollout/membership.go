@@ -349,10 +349,13 @@ func (w *world) leavesAlive(m *member) bool {
 	return group.LeavesAlive(w.spec) || group.ChangesSet(w.spec) && len(w.view.voters) == 2 && slices.Contains(w.view.voters, m.slot)
 }
 
-// votersWithout are the voters but m that are well and stay: one that is drained and at rest
-// votes all the same.
+// votersWithout are the voters but m that are well and stay. One that is drained and at rest votes all the same,
+// and may be stopped by hand at any moment: nobody who is well leaves beside it.
 func (w *world) votersWithout(m *member, taken *taken) []string {
 	left := w.healthyWithout(m, taken)
+	if w.view.healthy[m.slot] && !m.rests() {
+		return left
+	}
 	for _, slot := range w.view.voters {
 		if other := w.find(slot); other != nil && other != m && w.view.healthy[slot] && other.rests() {
 			left = append(left, slot)

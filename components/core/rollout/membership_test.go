@@ -83,6 +83,34 @@ func TestR46_TheLastVoters(t *testing.T) {
 	}
 }
 
+// One that an operator drained votes, and may be stopped by hand at any moment: nobody who is well leaves beside it.
+// Who takes no part does.
+func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		want string
+	}{
+		"nobody is drained":      {func(*fixture) {}, ""},
+		"another one is drained": {func(f *fixture) { f.rests(1) }, HoldQuorum},
+		"it is drained itself":   {func(f *fixture) { f.rests(2) }, ""},
+		"it is dead":             {func(f *fixture) { f.rests(1).down(2) }, ""},
+	} {
+		for _, kind := range []string{"consul", "etcd"} {
+			f := newFixture(3, kind)
+			f.spec.Replicas = 2
+			c.edit(f)
+			w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+			got := ""
+			if holds := w.holdsOfLeaving(candidate{m: w.find("db-2"), kind: operation.Delete}, look{taken: &taken{}}); len(holds) > 0 {
+				got = holds[0].Predicate
+			}
+			if got != c.want {
+				t.Errorf("%s, %s: held by %q, want %q", kind, name, got, c.want)
+			}
+		}
+	}
+}
+
 // A Consul server is taken out once its CVM is gone, but for one of the last two.
 func TestR46_WhoIsOutBeforeItsCVMGoes(t *testing.T) {
 	for _, c := range []struct {

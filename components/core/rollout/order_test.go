@@ -337,6 +337,22 @@ func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
 	}
 }
 
+// TestR132_ARefreshHandsNothingOver: who leads goes on to, and nobody is asked to drain.
+func TestR132_ARefreshHandsNothingOver(t *testing.T) {
+	f := heals(3, "patroni")
+	a := f.spec.Revision()
+	r := f.rec.Revisions[a]
+	r.Conduct = f.spec.Conduct()
+	f.rec.Revisions[a] = r
+	f.spec.HealthChecks = []group.HealthCheck{{Name: "live", TCP: &group.TCPCheck{Port: 81}}}
+	f.spec.AutoHealing.HealthCheck = "live"
+	f.rec.Status.Target, f.rec.Rollout = f.spec.Revision(), nil
+	f.rolling()
+	if step := actionOf(t, f.plan(), "db-0"); step.Takes != group.ActionRefresh || step.Transfer != nil || step.SkipDrain {
+		t.Errorf("%+v", step)
+	}
+}
+
 // TestR105_AStepIsFollowedByARefresh: an edit of checks alone stops nobody who is in a step, and boots nobody anew.
 func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 	for name, c := range map[string]struct {

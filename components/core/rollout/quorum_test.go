@@ -417,3 +417,29 @@ func TestAnInterimTransferIsNotTheRolloutsOne(t *testing.T) {
 	}
 	wantExecutes(t, p, "UPDATE db-1")
 }
+
+// TestStepsAreToldWithTheirNumber where there are more than are named.
+func TestStepsAreToldWithTheirNumber(t *testing.T) {
+	for want, s := range map[string]steps{
+		"db-1 is":                   {n: 1, some: []string{"db-1"}},
+		"db-1, db-2 are":            {n: 2, some: []string{"db-1", "db-2"}},
+		"db-1, db-2 and 3 more are": {n: 5, some: []string{"db-1", "db-2"}},
+	} {
+		if got := s.text(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestR18_TheOnlyMemberWaitsForNoLeader: nobody else could lead.
+func TestR18_TheOnlyMemberWaitsForNoLeader(t *testing.T) {
+	for n, held := range map[int]bool{1: false, 2: true} {
+		f := newFixture(n, "patroni").want("B").rolling()
+		for i := range n {
+			f.obs.Slots[i].Report.Role = RoleFollower
+		}
+		if p := f.plan(); heldBy(actionOf(t, p, "db-0"), HoldLeaderUnknown) != held {
+			t.Errorf("%d members: %s", n, describe(p))
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -332,6 +333,16 @@ func TestR122_GroupsShareACause(t *testing.T) {
 	wantExecutes(t, p, "RESTART db-1")
 	if p.Status.SharedCause != nil {
 		t.Errorf("nothing of this group failed: %+v", p.Status.SharedCause)
+	}
+}
+
+// TestR122_TheSlotsOfACauseAreToldInOrder: its own ones first, then others' by name, however they were read.
+func TestR122_TheSlotsOfACauseAreToldInOrder(t *testing.T) {
+	f := alike()
+	way, at := f.plan().Status.SharedCause.Way, f.now.Add(-time.Minute)
+	f.obs.Elsewhere = []Boot{{Slot: "web-2", Way: way, At: at}, {Slot: "api-0", Way: way, At: at}, {Slot: "web-1", Way: way, At: at}}
+	if got, want := f.plan().Status.SharedCause.Slots, []string{"db-1", "db-3", "api-0", "web-1", "web-2"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

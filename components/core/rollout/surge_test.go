@@ -147,6 +147,49 @@ func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
 	}
 }
 
+// TestR15_NoExtraMemberForARolloutThatWaits: whoever keeps it from going on, one that is there stays meanwhile.
+func TestR15_NoExtraMemberForARolloutThatWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		made bool
+	}{
+		"nobody":          {func(*fixture) {}, true},
+		"its type":        {func(f *fixture) { f.spec.UpdatePolicy.Type = group.Opportunistic }, false},
+		"a pause":         {func(f *fixture) { f.obs.Paused = true }, false},
+		"a freeze":        {func(f *fixture) { f.obs.Frozen = true }, false},
+		"a missing word":  {func(f *fixture) { f.rec.Policy.RequireApproval = true }, false},
+		"what is allowed": {func(f *fixture) { f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh }, false},
+	} {
+		f := newFixture(3, "none")
+		zero, one := 0, 1
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+		f.want("B").rolling()
+		f.rec.Rollout.State = operation.Running
+		c.edit(f)
+		if w := newWorld(f.spec, f.rec, f.obs, f.now, f.t); w.surgeWaits() == c.made {
+			t.Errorf("%s: waits %t", name, !c.made)
+		}
+		if p := f.plan(); hasAction(p, "db-3") != c.made {
+			t.Errorf("%s: made %t\n%s", name, !c.made, describe(p))
+		}
+	}
+}
+
+// TestTheBudgetTellsOfExtraSlots in words for people: as many as are there, without the one that is asked about.
+func TestTheBudgetTellsOfExtraSlots(t *testing.T) {
+	f := surged(2, "none")
+	for n, want := range []string{"max_unavailable is 0", "max_unavailable is 0, 1 extra slot is available", "max_unavailable is 0, 2 extra slots are available"} {
+		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+		w.tally.extras = make([]*member, n)
+		for i := range n {
+			w.tally.extras[i] = &member{slot: "extra"}
+		}
+		if limit, text := w.budget(candidate{m: w.find("db-0"), broken: whole}, &taken{}); limit != n || text != want {
+			t.Errorf("%d, %q; want %d, %q", limit, text, n, want)
+		}
+	}
+}
+
 // TestR15_NoExtraMemberForASlotThatWaits: one whose own step waits for a person, or is none, needs nobody in its
 // place, whatever the rollout does.
 func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
