@@ -370,7 +370,7 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	// It is down as it was: making it run once more takes nothing away. What heals is called off after
 	// that time: nobody says how it ended, and a start that shows later does no harm.
 	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
-	if op.Part == PartRestart && settled && !p.Running && patient {
+	if settled && !p.Running && patient {
 		return effectAbsent
 	}
 	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))

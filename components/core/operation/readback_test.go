@@ -233,3 +233,30 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
 	}
 }
+
+// TestR66_WhatIsDownAsItWasIsAskedForOnceMore: of a CVM that does not run nothing shows a call that changes no hash,
+// and one more takes nothing away. A platform that says nothing is not asked for ever.
+func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
+	for _, kind := range []Kind{Update, Restart} {
+		op, now := to(t, kind, Acting)
+		op.HashBefore = op.HashWanted
+		f := quiet(now)
+		f.Platform.Running, f.Platform.ComposeHash = false, op.HashWanted
+		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle - 1)
+		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
+			t.Errorf("%s: before it had the time to show: %d", kind, got)
+		}
+		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+		if got := op.readBack(f, f.ObservedAt); got != effectAbsent {
+			t.Errorf("%s: it is down: %d", kind, got)
+		}
+		f.ObservedAt = op.Entered[Acting].Add(f.Limits.Unknown)
+		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
+			t.Errorf("%s: after all that time: %d", kind, got)
+		}
+		f.Platform.Running, f.ObservedAt = true, op.CallIssuedAt.Add(f.Limits.Settle)
+		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
+			t.Errorf("%s: it runs: %d", kind, got)
+		}
+	}
+}

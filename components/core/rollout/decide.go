@@ -57,9 +57,18 @@ func (pass *Pass) Plan() Plan {
 	return p
 }
 
-// gone: the group was to be deleted, and nothing of it is left.
+// gone: the group was to be deleted, and nothing of it is left. A CVM that carries its name, and came of a call that
+// seemed to have no effect, would run on with nobody who knows of it.
 func (w *world) gone() bool {
-	return w.ending() && len(w.everyone) == 0 && w.obs.Complete()
+	return w.ending() && len(w.everyone) == 0 && w.obs.Complete() && w.unclaimed() == ""
+}
+
+// unclaimed names the CVMs that a deletion is to leave none of and that no Slot claims; "": there are none.
+func (w *world) unclaimed() string {
+	if !w.ending() || w.obs.Deletion.KeepCVMs {
+		return ""
+	}
+	return Few(w.obs.Orphans, ", ")
 }
 
 // answered are the requests that need nothing more: their Operation is recorded, or

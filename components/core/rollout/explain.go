@@ -32,6 +32,9 @@ func (w *world) message(actions []Action) string {
 		a := actions[i]
 		return fmt.Sprintf("%s of %s waits: %s: %s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message)
 	}
+	if left := w.unclaimed(); left != "" && len(w.everyone) == 0 {
+		return "the group is being deleted, and no slot claims " + left + ": remove what is left on the platform"
+	}
 	if w.ending() {
 		return "the group is being deleted"
 	}

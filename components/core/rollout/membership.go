@@ -436,7 +436,8 @@ func (w *world) isOut(m *member) bool {
 	if m.condemned {
 		return w.certainlyGone(m) && (w.deleted(m) || w.mayEnd(m))
 	}
-	return m.missing() && !m.founder() && w.certainlyGone(m)
+	// One that founds the set may be listed before it is made, with its vote. A learner was listed for a CVM that is gone.
+	return m.missing() && (!m.founder() || slices.Contains(w.view.learners, m.slot)) && w.certainlyGone(m)
 }
 
 // deleted: the CVM that m is bound to was deleted by us.

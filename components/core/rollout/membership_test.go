@@ -286,6 +286,41 @@ func TestR49_AFounderThatWasTakenOutJoins(t *testing.T) {
 	}
 }
 
+// A newcomer was listed for a creation that came to nothing: it is taken out, or the next one would wait for that
+// for ever. Who founds the set may be listed before it is made, with its vote.
+func TestR49_ALearnerThatWasNeverMadeLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		want string
+	}{
+		"it was listed as a learner": {func(f *fixture) { f.obs.Slots[0].Report.Learners = []string{"db-3"} }, "db-0: remove db-3"},
+		"it has its vote": {func(f *fixture) {
+			for i := range 3 {
+				f.obs.Slots[i].Report.Voters = append(f.obs.Slots[i].Report.Voters, "db-3")
+			}
+		}, ""},
+		"it is being made": {func(f *fixture) {
+			f.obs.Slots[0].Report.Learners = []string{"db-3"}
+			f.op(3, operation.Acting, func(op *operation.Operation) { op.Kind, op.Joins = operation.Create, true })
+		}, ""},
+		"nobody can tell": {func(f *fixture) {
+			f.obs.Slots[0].Report.Learners = []string{"db-3"}
+			f.blind("503")
+		}, ""},
+	} {
+		f := newFixture(4, "etcd")
+		f.rec.Slots[3] = group.SlotRecord{Group: "db", Slot: "db-3", Ordinal: 3}
+		f.obs.Slots[3] = SlotObservation{Slot: "db-3", Ordinal: 3}
+		for i := range 3 {
+			f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1", "db-2"}
+		}
+		c.edit(f)
+		if got := changeOf(f.plan()); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // The record of who is gone stays as long as the set lists it, or nobody knows.
 func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 	f := newFixture(4, "consul")

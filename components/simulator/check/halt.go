@@ -50,7 +50,7 @@ func haltedByStep(s *state, e trace.Event) []string {
 	}
 	for _, id := range sortedNames(s.operations) {
 		failed := s.operations[id]
-		if failed.Rollout == op.Rollout && failed.To == op.To && failed.Slot != op.Slot && s.halts(failed) && s.recordedAfter(op, failed) {
+		if failed.Rollout == op.Rollout && failed.To == op.To && failed.Slot != op.Slot && s.halts(failed) && s.recordedAfter(op, failed) && !s.askedSince(op, failed) {
 			return wrong("%s takes %s away although %s of the same rollout failed: %s", op.ID, op.Slot, failed.ID, failed.Reason)
 		}
 	}
@@ -99,6 +99,17 @@ func (s *state) lastDecided(name string) int {
 func (s *state) recordedAfter(op, failed *operation.Operation) bool {
 	at, known := s.recordedAt[op.ID]
 	return !known || at > s.failedAt[failed.ID]
+}
+
+// askedSince reports that a person asked for just what op does after failed ended, and that the platform refused it:
+// it is tried again for them.
+func (s *state) askedSince(op, failed *operation.Operation) bool {
+	for _, asked := range s.operations {
+		if asked.Request != "" && asked.Slot == op.Slot && asked.To == op.To && asked.Cause == operation.CauseRefused && s.recordedAfter(asked, failed) {
+			return true
+		}
+	}
+	return false
 }
 
 // onePath is I7: within one rollout a Slot comes to a Revision once at most. A change of what a
