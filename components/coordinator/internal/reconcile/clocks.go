@@ -92,9 +92,18 @@ func (p *pass) followClock(ctx context.Context) (changed bool, err error) {
 }
 
 // counts reports that something waits for a time in op's record: it is open, or ended before its
-// call had to show.
-func counts(op operation.Operation) bool {
-	return !op.Phase.Ended() || op.Phase == operation.Superseded && op.Calls > 0
+// call had to show. What is written anew is the newest of its Slot by that: one that others came after stays as
+// it is, or it would hide how they ended.
+func (p *pass) counts(op operation.Operation) bool {
+	if !op.Phase.Ended() {
+		return true
+	}
+	for _, o := range p.view.OperationsOf(op.Slot) {
+		if o.Value.Phase.Ended() {
+			return o.Value.ID == op.ID && op.Phase == operation.Superseded && op.Calls > 0
+		}
+	}
+	return false
 }
 
 // moveClocks moves what counts of the group together with its status, so that it is done once.
@@ -145,7 +154,7 @@ func (w *puts) add(op store.Op, err error) {
 func (p *pass) counting(by time.Duration) ([]store.Op, error) {
 	var w puts
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
-		if o := p.view.Operations[id]; o.Value.Group == p.name && counts(o.Value) {
+		if o := p.view.Operations[id]; o.Value.Group == p.name && p.counts(o.Value) {
 			w.add(store.Put(store.OperationKey(id), clip.Operation(movedOperation(o.Value, by, p.now)), o.Index))
 		}
 	}
