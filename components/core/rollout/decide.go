@@ -201,6 +201,12 @@ func (w *world) action(c candidate) Action {
 	return a
 }
 
+// mayBeListed: members of a group that is being deleted run still, in a set that changes by our hand. Who takes the
+// deletion back has to know whom they list: one that nobody knows of keeps newcomers out for ever.
+func (w *world) mayBeListed() bool {
+	return group.ChangesSet(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
+}
+
 // attempts counts the Operations of m towards a Revision in this rollout.
 func (w *world) attempts(m *member, to string) int {
 	n := 0
@@ -226,7 +232,7 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 		// lease and the tokens of whoever holds it.
 		gone := w.certainlyGone(m) && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
 		if w.ending() {
-			gone = m.seen.Instance == nil || w.obs.Deletion.KeepCVMs
+			gone = m.seen.Instance == nil && !w.mayBeListed() || w.obs.Deletion.KeepCVMs
 		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent
