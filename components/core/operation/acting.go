@@ -30,7 +30,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return op.accepted(f, now), nil
 	case effectAbsent:
 		next, effects := op.reissue(f, now)
-		if next.Phase.Ended() && op.Kind == Update {
+		if next.Phase.Ended() && op.Kind == Update && (op.Part != PartCompose || op.hashTells()) {
 			next.CallOutcome = OutcomeNotMade // for those who ask later what the CVM was told last
 		}
 		return next, effects
@@ -370,7 +370,7 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	// It is down as it was: making it run once more takes nothing away. What heals is called off after
 	// that time: nobody says how it ended, and a start that shows later does no harm.
 	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
-	if settled && !p.Running && patient {
+	if asItWas := op.Part == PartRestart || op.WasStopped; settled && !p.Running && asItWas && patient {
 		return effectAbsent
 	}
 	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))

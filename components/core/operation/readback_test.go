@@ -215,7 +215,7 @@ func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
 }
 
 // TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing, and says so: who asks later what the CVM was told
-// last goes by the call before. How a start ended that nobody answered is never certain.
+// last goes by the call before.
 func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
@@ -228,9 +228,17 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 		t.Errorf("outcome %q before it had the time to show", op.CallOutcome)
 	}
 	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+	sameHash := op
 	op, _ = step(t, op, f, f.ObservedAt, Aborted)
 	if op.CallOutcome != OutcomeNotMade {
 		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
+	}
+	// Values of env show nowhere: that nothing was seen of them is no proof.
+	sameHash.HashBefore, sameHash.OwnEnv = sameHash.HashWanted, "red"
+	f.Platform.ComposeHash = sameHash.HashWanted
+	sameHash, _ = step(t, sameHash, f, f.ObservedAt, Aborted)
+	if sameHash.CallOutcome != OutcomeUnknown {
+		t.Errorf("outcome %q of values that show nowhere", sameHash.CallOutcome)
 	}
 }
 
@@ -239,7 +247,7 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 	for _, kind := range []Kind{Update, Restart} {
 		op, now := to(t, kind, Acting)
-		op.HashBefore = op.HashWanted
+		op.HashBefore, op.WasStopped = op.HashWanted, true
 		f := quiet(now)
 		f.Platform.Running, f.Platform.ComposeHash = false, op.HashWanted
 		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle - 1)
@@ -254,7 +262,14 @@ func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 			t.Errorf("%s: after all that time: %d", kind, got)
 		}
-		f.Platform.Running, f.ObservedAt = true, op.CallIssuedAt.Add(f.Limits.Settle)
+		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+		// An update of what ran before may have taken it down.
+		if op.WasStopped = false; kind == Update {
+			if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
+				t.Errorf("it ran before: %d", got)
+			}
+		}
+		op.WasStopped, f.Platform.Running = true, true
 		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 			t.Errorf("%s: it runs: %d", kind, got)
 		}

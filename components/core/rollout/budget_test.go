@@ -306,6 +306,14 @@ func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
 	}{
 		"it hangs":     {func(f *fixture) { f.sick(1) }, "db-1"},
 		"it is silent": {func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, "db-3"},
+		"it hangs, and two CVMs carry its name": {func(f *fixture) {
+			f.sick(1).obs.Slots[1].Duplicates = []Instance{{VMUUID: "vm-x"}}
+		}, "db-3"},
+		"it recovers": {func(f *fixture) {
+			f.lagging(1, 1<<30).obs.Slots[1].Report.Busy = []string{"it gets a snapshot"}
+			f.rec.Slots[1].UnavailableSince = f.now.Add(-time.Minute)
+		}, "db-3"},
+		"the platform is busy with it": {func(f *fixture) { f.sick(1).obs.Slots[1].Instance.InProgress = true }, "db-3"},
 	} {
 		f := newFixture(4, "etcd").rolling()
 		c.ails(f)

@@ -57,18 +57,9 @@ func (pass *Pass) Plan() Plan {
 	return p
 }
 
-// gone: the group was to be deleted, and nothing of it is left. A CVM that carries its name, and came of a call that
-// seemed to have no effect, would run on with nobody who knows of it.
+// gone: the group was to be deleted, and nothing of it is left.
 func (w *world) gone() bool {
-	return w.ending() && len(w.everyone) == 0 && w.obs.Complete() && w.unclaimed() == ""
-}
-
-// unclaimed names the CVMs that a deletion is to leave none of and that no Slot claims; "": there are none.
-func (w *world) unclaimed() string {
-	if !w.ending() || w.obs.Deletion.KeepCVMs {
-		return ""
-	}
-	return Few(w.obs.Orphans, ", ")
+	return w.ending() && len(w.everyone) == 0 && w.obs.Complete()
 }
 
 // answered are the requests that need nothing more: their Operation is recorded, or
@@ -164,7 +155,7 @@ func (w *world) action(c candidate) Action {
 		a.Why, a.Note, a.Down, a.Service = "heals: "+c.why, c.why, c.down, c.service
 		a.Force = c.kind == operation.Restart && c.service == "" && !c.down && m.hangs()
 	}
-	if a.From == "" || m.movedAway() {
+	if a.From == "" || m.moved == nil && m.movedAway() {
 		a.From = m.record.Assigned // the Boot that proved the other one is gone, by our own doing
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)

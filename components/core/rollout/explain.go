@@ -32,9 +32,6 @@ func (w *world) message(actions []Action) string {
 		a := actions[i]
 		return fmt.Sprintf("%s of %s waits: %s: %s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message)
 	}
-	if left := w.unclaimed(); left != "" && len(w.everyone) == 0 {
-		return "the group is being deleted, and no slot claims " + left + ": remove what is left on the platform"
-	}
 	if w.ending() {
 		return "the group is being deleted"
 	}
@@ -108,6 +105,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))
 			sooner(w.now.Add(w.flapLeft(m)))
+		}
+		if m.report != nil && m.certainlyDown() {
+			sooner(m.report.ReceivedAt.Add(liveWithin)) // from then on it is, as the platform says
 		}
 		if m.report != nil {
 			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))

@@ -254,12 +254,18 @@ func (w *world) firstCondemned() *member {
 			case m.open != nil && m.open.Kind != operation.Drain:
 				return m // what began goes on, also where a higher one is to go by now
 			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
-			case first == nil, w.deadVoter(m) && !w.deadVoter(first):
+			case first == nil, w.deadVoter(m) && !w.deadVoter(first) && w.mayGoNow(m):
 				first = m
 			}
 		}
 		return first
 	})
+}
+
+// mayGoNow: nothing about m itself or its CVM holds its removal. One that waits goes before nobody.
+func (w *world) mayGoNow(m *member) bool {
+	c := candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)}
+	return len(w.holdsOfBinding(c, look{}))+len(w.holdsOfMember(c, look{}))+len(w.holdsOfPlatform(c, look{})) == 0
 }
 
 // deadVoter: m counts in its set, and its CVM does not run, or its agent says that it takes no part. It goes before

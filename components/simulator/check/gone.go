@@ -9,7 +9,7 @@ import (
 )
 
 // gone: what an operator had deleted leaves nothing. When the group's spec goes there is no CVM of it any
-// more, but where it was to keep them, no record of its Slots, no policy by which a Boot of it may be let
+// more, but where it was to keep them, or one that nobody could see, no record of its Slots, no policy by which a Boot of it may be let
 // in, and no open Operation; and nothing of that comes before the group is made anew.
 func gone(t trace.Trace) []Violation {
 	var f findings
@@ -45,7 +45,7 @@ func (s *state) over(name string) bool {
 func (s *state) leftOf(name string, cvms map[string]trace.Event) (out []string) {
 	keeps := s.endings[name] != nil && s.endings[name].KeepCVMs
 	for _, id := range slices.Sorted(maps.Keys(cvms)) {
-		if made := cvms[id]; made.Group == name && !keeps {
+		if made := cvms[id]; made.Group == name && !keeps && s.unseen[id] == "" {
 			out = append(out, "CVM "+id+" of "+made.Slot+" is left")
 		}
 	}

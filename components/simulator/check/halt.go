@@ -105,7 +105,7 @@ func (s *state) recordedAfter(op, failed *operation.Operation) bool {
 // it is tried again for them.
 func (s *state) askedSince(op, failed *operation.Operation) bool {
 	for _, asked := range s.operations {
-		if asked.Request != "" && asked.Slot == op.Slot && asked.To == op.To && asked.Cause == operation.CauseRefused && s.recordedAfter(asked, failed) {
+		if asked.Request != "" && asked.Slot == op.Slot && asked.To == op.To && asked.Cause == operation.CauseRefused && s.recordedAfter(asked, failed) && s.recordedAfter(op, asked) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -23,7 +24,7 @@ type stretch struct {
 func counted(t trace.Trace) []Violation {
 	var f findings
 	all := map[string]stretch{}
-	apart := since{index: -1}
+	apart, skewed := since{index: -1}, false
 	walk(t, func(s *state, i int, e trace.Event) {
 		was := all[e.Slot]
 		switch {
@@ -36,7 +37,10 @@ func counted(t trace.Trace) []Violation {
 		case e.Kind == trace.Stopped:
 			was.stopped = e.At
 			all[e.Slot] = was
-		case e.Kind == trace.Healed, e.Kind == trace.Faulted && partsFromMembers(e.Text): // a clock is set right again
+		case e.Kind == trace.Faulted && partsFromMembers(e.Text):
+			skewed = skewed || strings.HasPrefix(e.Text, "skew ")
+			apart = since{i, e.At}
+		case e.Kind == trace.Healed && skewed: // a clock is set right again
 			apart = since{i, e.At}
 		}
 		if apart.index >= 0 && e.At-apart.at <= mayPart {

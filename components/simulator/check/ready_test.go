@@ -29,6 +29,7 @@ func readyCases() cases {
 		id: "min-ready",
 		bad: []named{
 			{"a step is done early", step().after(30*time.Second).phases("a", "pg-0", done)},
+			{"all goes right, and no clock was set", step().add(trace.Event{Kind: trace.Healed, By: "fault"}).after(30*time.Second).phases("a", "pg-0", done)},
 			{"its Boot fell ill for long meanwhile", step().after(30*time.Second).
 				add(trace.Event{Kind: trace.Stopped, Group: "pg", Slot: "pg-0", Boot: "boot-2"}).after(2*time.Minute).servesAs("pg-0", "boot-2").phases("a", "pg-0", done)},
 			{"another one goes beside one that is just back", back().after(20*time.Second).phases("b", "pg-1", draining)},
@@ -37,7 +38,8 @@ func readyCases() cases {
 		good: []named{
 			{"after its time", step().after(40*time.Second).phases("a", "pg-0", done)},
 			{"a clock was set", fault(step(), "skew coordinator-0 for 10s").after(30*time.Second).phases("a", "pg-0", done)},
-			{"a clock was set right", step().add(trace.Event{Kind: trace.Healed, By: "fault"}).after(30*time.Second).phases("a", "pg-0", done)},
+			{"a clock was set right", fault(three("none", minReady(40)), "skew coordinator-0 for 10s").after(5*time.Minute).phases("a", "pg-0", draining, operation.Acting).stops("pg-0").
+				after(20*time.Second).servesAs("pg-0", "boot-2").phases("a", "pg-0", settling).add(trace.Event{Kind: trace.Healed, By: "fault"}).after(30*time.Second).phases("a", "pg-0", done)},
 			{"another one goes later", back().after(40*time.Second).phases("b", "pg-1", draining)},
 			{"the one that is just back itself", back().after(20*time.Second).phases("b", "pg-0", draining)},
 			{"the spec asked for less a moment ago", three("none", minReady(2)).stops("pg-0").after(20*time.Second).servesAs("pg-0", "boot-2").after(20*time.Second).spec("none", 3, minReady(40)).phases("b", "pg-1", draining)},

@@ -21,7 +21,7 @@ func strays(s *state, e trace.Event) []string {
 	}
 	var out []string
 	for _, vm := range e.CVMs {
-		if m := s.boundTo(vm); m == nil && e.Resting[s.groupOf(vm.Name)] == "" && !told(e, vm) {
+		if m := s.boundTo(vm); m == nil && e.Resting[s.groupOf(vm.Name)] == "" && !s.told(e, vm) {
 			out = append(out, wrong("the platform has CVM %s (%s), which no record binds", vm.VMUUID, vm.Name)...)
 		}
 	}
@@ -34,15 +34,12 @@ func strays(s *state, e trace.Event) []string {
 	return out
 }
 
-// told reports that a group names vm as one that none of its Slots claims, for a person: its call took effect
-// while the platform did not list it, and its Slot is gone.
-func told(e trace.Event, vm trace.CVM) bool {
-	for name, w := range e.Waiting {
-		if slices.Contains(w.Holds, rollout.ConditionOrphans) && strings.Contains(e.Resting[name], vm.VMUUID) {
-			return true
-		}
-	}
-	return false
+// told reports that vm came to be unseen, when its Slot went, and its group names it as one that no Slot claims, for
+// a person; nobody does that of a group that is gone.
+func (s *state) told(e trace.Event, vm trace.CVM) bool {
+	name, unseen := s.unseen[vm.VMUUID]
+	names := slices.Contains(e.Waiting[name].Holds, rollout.ConditionOrphans) && strings.Contains(e.Resting[name], "("+vm.VMUUID+")")
+	return unseen && (names || s.over(name))
 }
 
 // boundTo is the Slot that vm is bound to; nil: none.

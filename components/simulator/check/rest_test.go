@@ -18,10 +18,12 @@ func restCases() []cases {
 func two() *run { return start().spec("none", 2).binds("pg-0").binds("pg-1").members("pg-0", "pg-1") }
 
 func strayCases() cases {
+	const hide = "hide all for 1m0s"
 	other := func(e *trace.Event) { e.CVMs[1].InstanceID = "another" }
-	orphan := func(named, hold string) *run {
-		return two().binds("pg-1").removed().settled("no slot claims "+named, "pg-0", "pg-1").then(func(e *trace.Event) {
-			e.CVMs[1].VMUUID, e.CVMs[1].Name = "pg-1", "sim-pg-1"
+	orphan := func(fault, named, hold string) *run {
+		return two().binds("pg-1").add(trace.Event{Kind: trace.Faulted, By: "fault", Text: fault}).called(cloud.Create, "pg-1").effected(1).
+			binds("pg-1").removed().settled("no slot claims sim-pg-1 ("+named+")", "pg-0", "pg-1").then(func(e *trace.Event) {
+			e.CVMs[1].VMUUID, e.CVMs[1].Name = "vm-of-pg-1", "sim-pg-1"
 			e.Waiting = map[string]trace.Waiting{"pg": {Holds: []string{hold}}}
 		})
 	}
@@ -36,12 +38,13 @@ func strayCases() cases {
 			})},
 			{"another instance", two().settled("", "pg-0", "pg-1").then(other)},
 			{"left over by a Slot that is gone", two().binds("pg-1").removed().settled("", "pg-0", "pg-1")},
-			{"such a one, and the group names another", orphan("vm-x", rollout.ConditionOrphans)},
-			{"such a one, which is told beside something else", orphan("pg-1", rollout.HoldQuorum)},
+			{"such a one, and the group names another", orphan(hide, "vm-of-pg-12", rollout.ConditionOrphans)},
+			{"such a one, which is told beside something else", orphan(hide, "vm-of-pg-1", rollout.HoldQuorum)},
+			{"one that the platform showed, and the group names it", orphan("halt pg-1 for 1m0s", "vm-of-pg-1", rollout.ConditionOrphans)},
 		},
 		good: []named{
 			{"all and no other", two().settled("", "pg-0", "pg-1")},
-			{"left over by a Slot that is gone, and the group names it", orphan("pg-1", rollout.ConditionOrphans)},
+			{"left over by a Slot that is gone, and the group names it", orphan(hide, "vm-of-pg-1", rollout.ConditionOrphans)},
 			{"one is missing, and the group says so", two().settled("pg-1 is lost", "pg-0")},
 			{"one too many, and the group says so", two().settled("duplicate_instance", "pg-0", "pg-1", "pg-1").then(func(e *trace.Event) { e.CVMs[2].VMUUID = "vm-x" })},
 			{"an instance that nobody tells", two().settled("", "pg-0", "pg-1").then(func(e *trace.Event) { e.CVMs[1].InstanceID = "" })},

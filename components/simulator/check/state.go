@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -54,6 +55,11 @@ type state struct {
 	spared map[string]time.Duration
 	asked  map[string]*store.QueueRequest
 	left   map[string]bool
+	// unseen are the groups of CVMs that nobody may know of, by CVM: their creation, of calls whose outcome
+	// nobody knows (unsure), took effect when the platform had been hiding what comes (hides).
+	unseen map[string]string
+	unsure map[int]bool
+	hides  bool
 	// healed: all goes right, since healedAt.
 	healed   bool
 	healedAt time.Duration
@@ -123,6 +129,7 @@ func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{}, cleared: map[string]time.Duration{},
 		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, spared: map[string]time.Duration{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
 		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, refusals: map[string]map[string]int{},
+		unseen: map[string]string{}, unsure: map[int]bool{},
 	}
 	for i, e := range t {
 		s.now, s.index = e.At, i
@@ -159,6 +166,16 @@ func (s *state) apply(e trace.Event) {
 	case trace.Heard:
 		m := s.memberOf(e.Group, e.Slot)
 		m.muted, m.heardAt = false, s.now
+	case trace.Faulted:
+		s.hides = s.hides || strings.HasPrefix(e.Text, "hide ")
+	case trace.Called:
+		s.unsure[e.Call.ID] = true
+	case trace.Answered:
+		s.unsure[e.Call.ID] = e.Outcome == trace.Unknown
+	case trace.Effected:
+		if e.Call.Verb == cloud.Create && s.unsure[e.Call.ID] && s.hides {
+			s.unseen[e.Call.VMUUID] = e.Group
+		}
 	case trace.Healed:
 		s.healed, s.healedAt = true, s.now
 	case trace.Judged:
