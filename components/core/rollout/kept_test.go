@@ -241,3 +241,25 @@ func TestR15a_APinnedSlotsEnvIsItsPins(t *testing.T) {
 		}
 	}
 }
+
+// TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs, and says so. One to the target needs no record of it.
+func TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	a, b := revisionOf(f.spec, "A"), revisionOf(f.spec, "B")
+	for name, c := range map[string]struct {
+		pin, want string
+		kept      bool
+	}{
+		"recorded":     {a, a, false},
+		"not recorded": {"0123456789abcdef0123456789abcdef", a, true},
+		"the target":   {b, b, false},
+	} {
+		w := seenBy(f)
+		if c.pin == b {
+			delete(w.rec.Revisions, b)
+		}
+		if got := w.pinned(w.find("db-1"), c.pin); got.revision != c.want || got.kept != c.kept || got.why == "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

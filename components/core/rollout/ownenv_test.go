@@ -85,3 +85,55 @@ func TestR143_WhatIsGivenIsRecordedWithTheCall(t *testing.T) {
 		t.Errorf("after the call it has %q", got)
 	}
 }
+
+// TestR143_WhereThereIsNothingToGiveNothingIsUnapplied: no CVM, none that stays, and no Revision to go by.
+func TestR143_WhereThereIsNothingToGiveNothingIsUnapplied(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(m *member)
+		want bool
+	}{
+		"it runs":                 {func(*member) {}, true},
+		"it has no CVM":           {func(m *member) { m.seen.Instance = nil }, false},
+		"it is to go":             {func(m *member) { m.condemned = true }, false},
+		"nothing is wanted of it": {func(m *member) { m.want.revision = "" }, false},
+		"nobody knows the text":   {func(m *member) { m.want.revision = "unrecorded" }, false},
+	} {
+		f, _ := coloured(t)
+		w := seenBy(f)
+		m := w.find("db-1")
+		c.edit(m)
+		if got := w.envUnapplied(m); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestR132_AMoveIsToldOnceAndOnlyWhereItsChangesAreKnown.
+func TestR132_AMoveIsToldOnceAndOnlyWhereItsChangesAreKnown(t *testing.T) {
+	f, _ := coloured(t)
+	f.spec.Template.InstanceType = "tdx.small"
+	a, before := f.spec.Revision(), f.spec.Template
+	f.spec.Template.InstanceType = "tdx.large"
+	b := f.spec.Revision()
+	f.rec.Revisions[a] = group.RevisionRecord{Digest: a, ComposeHash: hashOf("A"), Template: before}
+	f.rec.Revisions[b] = group.RevisionRecord{Digest: b, ComposeHash: hashOf("A"), Template: f.spec.Template}
+	update := func(slot, from, to string) Action {
+		return Action{Slot: slot, Kind: operation.Update, From: from, To: to}
+	}
+	for name, c := range map[string]struct {
+		actions []Action
+		want    int
+	}{
+		"one":                         {[]Action{update("db-0", a, b)}, 1},
+		"two of the same":             {[]Action{update("db-0", a, b), update("db-2", a, b)}, 1},
+		"one that is no update":       {[]Action{{Slot: "db-0", Kind: operation.Restart, From: a, To: b}}, 0},
+		"from what nobody recorded":   {[]Action{update("db-0", "unrecorded", b)}, 0},
+		"nothing changes":             {[]Action{update("db-0", a, a)}, 0},
+		"values of one alone":         {[]Action{update("db-1", a, a)}, 1},
+		"of a slot that is not there": {[]Action{update("db-9", a, a)}, 0},
+	} {
+		if got := seenBy(f).movesOf(c.actions); len(got) != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package operation
+
+import "testing"
+
+// TestACallAsksForWhatChangesAlone: a disk that is large enough by now is not asked for, nor a type that is there, and
+// a call of another part asks for no shape.
+func TestACallAsksForWhatChangesAlone(t *testing.T) {
+	wanted := Shape{InstanceType: "tdx.large", DiskGB: 40, OSImage: "dstack-0.5.8"}
+	seen := func(s Shape) *PlatformView { return &PlatformView{Shape: s} }
+	for name, c := range map[string]struct {
+		part Part
+		seen *PlatformView
+		want Shape
+	}{
+		"nothing is seen":       {PartResources, nil, Shape{InstanceType: "tdx.large", DiskGB: 40}},
+		"both change":           {PartResources, seen(Shape{InstanceType: "tdx.small", DiskGB: 20}), Shape{InstanceType: "tdx.large", DiskGB: 40}},
+		"the disk is as large":  {PartResources, seen(Shape{InstanceType: "tdx.small", DiskGB: 40}), Shape{InstanceType: "tdx.large"}},
+		"the disk is larger":    {PartResources, seen(Shape{InstanceType: "tdx.small", DiskGB: 80}), Shape{InstanceType: "tdx.large"}},
+		"the type is there":     {PartResources, seen(Shape{InstanceType: "tdx.large", DiskGB: 20}), Shape{DiskGB: 40}},
+		"the image":             {PartOSImage, seen(Shape{OSImage: "dstack-0.5.7"}), Shape{OSImage: "dstack-0.5.8"}},
+		"the text, or no shape": {PartCompose, seen(Shape{}), Shape{}},
+	} {
+		op := Operation{Kind: Update, Part: c.part}
+		if got := op.change(Facts{WantedShape: wanted, Platform: c.seen}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

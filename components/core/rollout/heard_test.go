@@ -1,0 +1,29 @@
+package rollout
+
+import (
+	"testing"
+
+	"cadre.dev/core/operation"
+)
+
+// TestR120_WhoIsExpectedToBeHeard: one that a step took away is silent by that, and says nothing about who is deaf;
+// one that is heard in its step counts, or the group would seem too silent for the step to go on.
+func TestR120_WhoIsExpectedToBeHeard(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit            func(f *fixture)
+		expected, heard int
+	}{
+		"all speak":                   {func(*fixture) {}, 3, 3},
+		"one is silent":               {func(f *fixture) { f.silent(1, f.now) }, 3, 2},
+		"one is silent in its step":   {func(f *fixture) { f.rolling().op(1, operation.Booting, nil).silent(1, f.now) }, 2, 2},
+		"one speaks in its step":      {func(f *fixture) { f.rolling().op(1, operation.Draining, nil) }, 3, 3},
+		"one is down, and is so told": {func(f *fixture) { f.stopped(1) }, 2, 2},
+		"one was never made":          {func(f *fixture) { f.missing(1) }, 2, 2},
+	} {
+		f := newFixture(3, "none").want("B")
+		c.edit(f)
+		if tally := seenBy(f).tally; tally.expected != c.expected || tally.heard != c.heard {
+			t.Errorf("%s: %d of %d are heard, want %d of %d", name, tally.heard, tally.expected, c.heard, c.expected)
+		}
+	}
+}
