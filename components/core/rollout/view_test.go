@@ -190,6 +190,19 @@ func TestR39_WhatASlotWasGiven(t *testing.T) {
 	}{
 		"another hash":      {func(*fixture) {}, false},
 		"the target's hash": {func(f *fixture) { f.obs.Slots[2].Instance.ComposeHash = hashOf("B") }, true},
+		"its hash, and it is down": {func(f *fixture) {
+			i := f.obs.Slots[2].Instance
+			i.ComposeHash, i.Status = hashOf("B"), "stopped"
+		}, false},
+		"the same, and a step to it is only recorded": {func(f *fixture) {
+			i := f.obs.Slots[2].Instance
+			i.ComposeHash, i.Status, f.rec.Slots[2].Assigned = hashOf("B"), "stopped", f.rec.Status.Target
+			f.op(2, operation.Recorded, func(op *operation.Operation) { op.From = revisionOf(f.spec, "A") })
+		}, false},
+		"it is down, and was told to boot it": {func(f *fixture) {
+			i := f.obs.Slots[2].Instance
+			i.ComposeHash, i.Status, f.rec.Slots[2].Assigned = hashOf("B"), "stopped", f.rec.Status.Target
+		}, true},
 		"its hash, and another size": {func(f *fixture) {
 			i := f.obs.Slots[2].Instance
 			i.ComposeHash, i.Shape.InstanceType = hashOf("B"), "tdx.large"

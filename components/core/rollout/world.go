@@ -323,7 +323,14 @@ func (w *world) givenTarget(m *member) bool {
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	if i != nil && i.ComposeHash != "" && wanted != "" {
-		return i.ComposeHash == wanted && i.Shape.Shows(w.shapeOf(m.want.revision))
+		// What the two share is no word for the one that it was never told to boot, where it is down: the spec that
+		// corrects its checks say starts it (R39).
+		assigned := m.record.Assigned
+		if m.open != nil {
+			assigned = m.open.From // its step has told it nothing yet
+		}
+		told := assigned == "" || assigned == m.want.revision || !stoppedWord(i)
+		return told && i.ComposeHash == wanted && i.Shape.Shows(w.shapeOf(m.want.revision))
 	}
 	last := m.last()
 	return i != nil && m.record.Assigned == m.want.revision && (last == nil || last.Phase != operation.Aborted)
