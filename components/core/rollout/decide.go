@@ -192,10 +192,11 @@ func (w *world) action(c candidate) Action {
 	return a
 }
 
-// mayBeListed: members of a group that is being deleted run still, in a set that changes by our hand. Who takes the
-// deletion back has to know whom they list: one that nobody knows of keeps newcomers out for ever.
+// mayBeListed: members of a group that is being deleted run still, in a set that takes nobody in beside one that it
+// does not reach. Who takes the deletion back has to know whom they list: one that nobody knows of keeps newcomers
+// out for ever.
 func (w *world) mayBeListed() bool {
-	return group.ChangesSet(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
+	return group.AddsMembers(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
 }
 
 // attempts counts the Operations of m towards a Revision in this rollout.

@@ -4,7 +4,7 @@ import "testing"
 
 // TestADeletionForgetsNobodyWhoMayBeListed: who takes it back has to know whom those that are left list.
 func TestADeletionForgetsNobodyWhoMayBeListed(t *testing.T) {
-	for kind, want := range map[string]int{"none": 1, "etcd": 0, "consul": 0, "patroni": 1} {
+	for kind, want := range map[string]int{"none": 1, "etcd": 0, "consul": 1, "patroni": 1} {
 		f := newFixture(3, kind)
 		f.obs.Deletion = &Deletion{}
 		f.obs.Slots[2].Instance, f.obs.Slots[2].Report, f.obs.Slots[2].Admission = nil, nil, nil

@@ -203,6 +203,8 @@ func haltCases() cases {
 			{"the next Slot, long after", failed().after(time.Hour).phases("b", "pg-1", draining)},
 			{"the next Slot by another leader", failed().lead("coordinator-1", 2).op("b", "pg-1", operation.Recorded, skipDrain).op("b", "pg-1", acting)},
 			{"an operator asked for something in another group", failed().asks("r1", store.RequestRetry, "").then(func(e *trace.Event) { e.Asked.Group = "kv" }).phases("b", "pg-1", draining)},
+			{"a person asked for it before it failed", three("none", maxUnavailable(3)).op("c", "pg-0", operation.Recorded, asked).op("c", "pg-0", operation.Done, asked).phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", operation.Recorded, draining)},
 			{"another Slot was asked for, and refused", failed().op("c", "pg-2", operation.Recorded, asked).op("c", "pg-2", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
 			{"an operator freezes, drains or protects something meanwhile", failed().operator(freezeSwitch).removed().operator("control/drain/pg-2").operator("control/protect/kv-0").phases("b", "pg-1", draining)},
 			{"the rollout's record says that it failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)},
@@ -234,6 +236,7 @@ func haltCases() cases {
 				phases("b", "pg-1", draining)},
 			{"a creation", failed().op("b", "pg-1", draining, kind(operation.Create, operation.PartCreate))},
 			{"a restart is no step of a rollout", failed().op("b", "pg-1", draining, kind(operation.Restart, operation.PartRestart))},
+			{"a person asked for the one that failed", failed().op("c", "pg-0", operation.Recorded, asked).phases("b", "pg-1", operation.Recorded, draining)},
 			{"asked for by a person, and refused before", failed().op("c", "pg-1", operation.Recorded, asked).op("c", "pg-1", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
 			{"by an operator", failed().op("b", "pg-1", draining, func(op *operation.Operation) { op.Actor = operation.ActorOperator })},
 			{"a Slot that is kept back failed", three("none", maxUnavailable(3), func(s *group.Spec) { s.UpdatePolicy.Partition = 1 }).

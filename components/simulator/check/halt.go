@@ -101,11 +101,12 @@ func (s *state) recordedAfter(op, failed *operation.Operation) bool {
 	return !known || at > s.failedAt[failed.ID]
 }
 
-// askedSince reports that a person asked for just what op does after failed ended, and that the platform refused it:
-// it is tried again for them.
+// askedSince reports that a person decided by what they asked for, once failed had ended: its own Slot goes on for them,
+// or just what op does was asked for, and the platform refused it, so that it is tried again.
 func (s *state) askedSince(op, failed *operation.Operation) bool {
 	for _, asked := range s.operations {
-		if asked.Request != "" && asked.Slot == op.Slot && asked.To == op.To && asked.Cause == operation.CauseRefused && s.recordedAfter(asked, failed) && s.recordedAfter(op, asked) {
+		again := asked.Slot == op.Slot && asked.To == op.To && asked.Cause == operation.CauseRefused
+		if asked.Request != "" && (asked.Slot == failed.Slot || again) && s.recordedAfter(asked, failed) && s.recordedAfter(op, asked) {
 			return true
 		}
 	}
