@@ -278,6 +278,7 @@ func pathCases() cases {
 		id: "I7",
 		bad: []named{
 			{"forward, back and forward again", there().admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
+			{"its record is written between", there().admitted("pg-0", "b3", "old", 3).binds("pg-0").admitted("pg-0", "b4", "new", 4)},
 			{"over a third one", there().admitted("pg-0", "b3", "other", 3).admitted("pg-0", "b4", "new", 4)},
 			{"back twice", there().admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "other", 4).admitted("pg-0", "b5", "old", 5)},
 			{"also over an eviction", there().admitted("pg-0", "b2", "new", 2).removed().admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
@@ -290,6 +291,7 @@ func pathCases() cases {
 				admitted("pg-0", "b2", "new", 2).admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
 			{"another Boot of the same", there().admitted("pg-0", "b3", "new", 3)},
 			{"a person decided between", there().admitted("pg-0", "b3", "old", 3).asks("r1", store.RequestRetry, "").admitted("pg-0", "b4", "new", 4)},
+			{"it is made anew between", there().admitted("pg-0", "b3", "old", 3).binds("pg-0").binding(func(r *group.SlotRecord) { r.VMUUID, r.InstanceID = "", "" }).binds("pg-0").admitted("pg-0", "b4", "new", 4)},
 			{"two Slots", there().admitted("pg-1", "c1", "old", 1).phases("b", "pg-1", operation.Acting).admitted("pg-1", "c2", "new", 2)},
 		},
 	}

@@ -124,7 +124,8 @@ func onePath(t trace.Trace) []Violation {
 		if name, is := s.decides(e); is {
 			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.group == name })
 		}
-		if e.Deleted && e.Slot != "" && strings.HasPrefix(e.Key, "slots/") { // an extra one, made anew later
+		// It is made anew: an extra one later in the rollout, or one whose group's deletion was taken back.
+		if e.Slot != "" && strings.HasPrefix(e.Key, "slots/") && (e.Deleted || e.Bound != nil && e.Bound.VMUUID == "") {
 			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.slot == e.Slot })
 		}
 		a := e.Admission
