@@ -235,12 +235,22 @@ func (m *member) provenElsewhere() bool {
 	return r != nil && (r.Code == policy.CodeRevisionNotAllowed || r.Code == policy.CodeRevisionBelowFloor) && a != nil && r.At.After(a.AdmittedAt)
 }
 
-// merelyLeaderless: m runs, was fine at the Revision that it runs, and what is
+// merelyLeaderless: m runs, was fine at the Revision that it runs, or ready in the very Boot, and what is
 // wrong now is that the cluster has no leader (R34). A member that was never
-// available at what it runs is broken by that.
+// available at what it runs is broken by that, once an election had its time.
 func (w *world) merelyLeaderless(m *member) bool {
-	return w.view.roles && w.view.leader == "" && len(w.members) > 1 && m.record.WasAvailableAt == m.observed
+	if !w.view.roles || w.view.leader != "" || len(w.members) <= 1 {
+		return false
+	}
+	a := m.seen.Admission
+	elects := a != nil && m.record.WasAvailableAt != "" && w.now.Sub(a.AdmittedAt) < electsFor
+	ready := a != nil && a.BootID != "" && m.record.AvailableBoot == a.BootID
+	return elects || ready || m.record.WasAvailableAt == m.observed
 }
+
+// electsFor is how long the Boot of a member that was well before may wait for a leader, before that is taken for its
+// own fault: the next leader may need its vote.
+const electsFor = time.Minute
 
 // compare is the order of R31 and R32. Below quorum the sick ones go by how
 // advanced their log is, since the next quorum forms around it (R45).

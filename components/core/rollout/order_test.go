@@ -166,8 +166,43 @@ func TestR145_AFirstMemberThatNeverCameUpCanBeChanged(t *testing.T) {
 	f := newFixture(3, "consul").missing(1).missing(2).want("B")
 	f.rec.Status.Stable = ""
 	f.obs.Slots[0].Report.Role, f.obs.Slots[0].Report.MemberReady, f.obs.Slots[0].Report.Health = RoleFollower, false, Unhealthy
-	f.rec.Slots[0].WasAvailableAt, f.rec.Slots[0].AvailableSince = "", time.Time{}
+	f.rec.Slots[0].WasAvailableAt, f.rec.Slots[0].AvailableBoot, f.rec.Slots[0].AvailableSince = "", "", time.Time{}
 	wantExecutes(t, f.plan(), "UPDATE db-0")
+}
+
+// TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded: a Boot of a member that was well before has a minute for that,
+// and as long as it takes once it was ready itself.
+func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture, r *group.SlotRecord)
+		want int
+	}{
+		"it boots":              {func(*fixture, *group.SlotRecord) {}, whole},
+		"it boots for a minute": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor) }, sick},
+		"it was ready in this Boot": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Admission.AdmittedAt, r.AvailableBoot = f.now.Add(-time.Hour), "boot-db-1"
+		}, whole},
+		"it was well at what it runs": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Admission.AdmittedAt, r.WasAvailableAt = f.now.Add(-time.Hour), f.rec.Status.Target
+		}, whole},
+		"it never was well":             {func(_ *fixture, r *group.SlotRecord) { r.WasAvailableAt = "" }, sick},
+		"there is a leader":             {func(f *fixture, _ *group.SlotRecord) { f.lead(0) }, sick},
+		"its process is down":           {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Report.MemberAlive = false }, processDown},
+		"nobody tells of its admission": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission = nil }, neverBooted},
+	} {
+		f := newFixture(3, "consul").want("B").rolling().at(1, "B")
+		for i := range f.obs.Slots {
+			f.obs.Slots[i].Report.Role, f.obs.Slots[i].Report.Leader = RoleFollower, ""
+		}
+		report, record := f.obs.Slots[1].Report, &f.rec.Slots[1]
+		report.MemberReady, report.Health = false, Unhealthy
+		f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor + time.Second)
+		record.WasAvailableAt, record.AvailableBoot, record.AvailableSince = revisionOf(f.spec, "A"), "boot-before", time.Time{}
+		c.edit(f, record)
+		if w := seenBy(f); w.brokenness(w.find("db-1")) != c.want {
+			t.Errorf("%s: %d, want %d", name, w.brokenness(w.find("db-1")), c.want)
+		}
+	}
 }
 
 func TestOrderedReadyCreatesOneAfterTheOther(t *testing.T) {
