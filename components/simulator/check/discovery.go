@@ -31,8 +31,8 @@ func found(s *state, e trace.Event) []string {
 }
 
 // judged is refresh-judged: a refresh is done only once the agent of its member goes by its checks, and all of them
-// are judged. While the group's quorum is away, or its agents were not heard until a moment ago, which looks
-// the same, no check can be: the step makes room for those that restore it (R45).
+// are judged. While the group's quorum is away, or was until a moment ago, or its agents were not heard until then, which
+// looks the same, no check can be: the step makes room for those that restore it (R45).
 func judged(s *state, e trace.Event) []string {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Refresh || op.Phase != operation.Done {
@@ -41,7 +41,9 @@ func judged(s *state, e trace.Event) []string {
 	if before := s.operations[op.ID]; before != nil && before.Phase == operation.Done {
 		return nil
 	}
-	heard := func(m *member) bool { return !m.muted && (m.heardAt == 0 || s.now-m.heardAt > EvidenceAge) }
+	heard := func(m *member) bool {
+		return !m.muted && (m.heardAt == 0 || s.now-m.heardAt > EvidenceAge) && s.now-m.changed > EvidenceAge
+	}
 	if by := s.member(op.Slot).goesBy; by != op.To && !s.short(op.Group, heard) {
 		return wrong("%s is done at %.8s, and the agent of %s says it goes by %q, or not by all of its checks yet", op.ID, op.To, op.Slot, by)
 	}
@@ -51,9 +53,13 @@ func judged(s *state, e trace.Event) []string {
 // anyone has a voter count whoever hears it.
 func anyone(*member) bool { return true }
 
-// short reports that fewer than a majority of the voters serve, of those that count.
+// short reports that fewer than a majority of the voters serve, of those that count: of the members of a workload
+// that votes, where its set never told.
 func (s *state) short(name string, count func(*member) bool) bool {
-	voters := s.group(name).voters
+	voters, sp := s.group(name).voters, s.spec(name)
+	if !s.group(name).set && sp != nil && group.HasVoters(*sp) {
+		voters = sp.Members()
+	}
 	serve := 0
 	for _, slot := range voters {
 		if m := s.member(slot); count(m) {

@@ -60,6 +60,7 @@ func judgedCases() cases {
 			{"not yet", joins().judges("pg-0", "old").judges("pg-0", "").phases("a", "pg-0", settling, done)},
 			{"it is down", joins().judges("pg-0", "").stops("pg-0").phases("a", "pg-0", done)},
 			{"it is down, and the others are a majority", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").phases("a", "pg-0", done)},
+			{"its quorum is back for long", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").stops("pg-1").after(time.Minute).servesAs("pg-1", "boot-2").after(time.Minute).phases("a", "pg-0", done)},
 			{"another one's", joins().judges("pg-1", "new").phases("a", "pg-0", settling, done)},
 			{"no more", joins().judges("pg-0", "new").judges("pg-0", "").phases("a", "pg-0", settling, done)},
 		},
@@ -68,6 +69,8 @@ func judgedCases() cases {
 			{"written once more", joins().judges("pg-0", "new").phases("a", "pg-0", settling, done).judges("pg-0", "").phases("a", "pg-0", done)},
 			{"it fails", joins().phases("a", "pg-0", operation.Failed)},
 			{"its quorum is away", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").stops("pg-1").phases("a", "pg-0", done)},
+			{"its quorum is back this moment", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").stops("pg-1").after(time.Minute).servesAs("pg-1", "boot-2").phases("a", "pg-0", done)},
+			{"its set never formed", three("etcd").after(time.Minute).phases("a", "pg-0", operation.Recorded).op("a", "pg-0", joining, refresh).stops("pg-0").stops("pg-1").phases("a", "pg-0", done)},
 			{"no refresh", three("none").after(time.Minute).phases("a", "pg-0", operation.Draining, joining, done)},
 		},
 	}
