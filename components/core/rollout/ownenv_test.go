@@ -137,3 +137,25 @@ func TestR132_AMoveIsToldOnceAndOnlyWhereItsChangesAreKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestR53_AStepForValuesAloneIsNoneOfTheRollouts: only where its Slot runs what it is to run, and the platform shows
+// nothing else.
+func TestR53_AStepForValuesAloneIsNoneOfTheRollouts(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture, m *member)
+		want bool
+	}{
+		"values alone":                    {func(*fixture, *member) {}, true},
+		"they are there":                  {func(f *fixture, m *member) { m.record.OwnEnv = f.spec.OwnEnv(1, f.spec.Template) }, false},
+		"it runs another Revision":        {func(_ *fixture, m *member) { m.observed = "another" }, false},
+		"the platform shows another size": {func(_ *fixture, m *member) { m.seen.Instance.Shape.InstanceType = "tdx.other" }, false},
+	} {
+		f, _ := coloured(t)
+		w := seenBy(f)
+		m := w.find("db-1")
+		c.edit(f, m)
+		if got := w.onlyEnv(m); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
