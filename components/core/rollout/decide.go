@@ -192,13 +192,6 @@ func (w *world) action(c candidate) Action {
 	return a
 }
 
-// mayBeListed: members of a group that is being deleted run still, in a set that takes nobody in beside one that it
-// does not reach. Who takes the deletion back has to know whom they list: one that nobody knows of keeps newcomers
-// out for ever.
-func (w *world) mayBeListed() bool {
-	return group.AddsMembers(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
-}
-
 // attempts counts the Operations of m towards a Revision in this rollout.
 func (w *world) attempts(m *member, to string) int {
 	n := 0
@@ -219,12 +212,13 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	}
 	condemned := slices.Clone(w.condemned)
 	slices.Reverse(condemned)
+	listed := w.ending() && w.mayBeListed()
 	for _, m := range condemned {
 		// Of a group that stays one listing without the CVM is none: to forget a Slot ends the
 		// lease and the tokens of whoever holds it.
 		gone := w.certainlyGone(m) && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
 		if w.ending() {
-			gone = m.seen.Instance == nil && !w.mayBeListed() || w.obs.Deletion.KeepCVMs
+			gone = m.seen.Instance == nil && !listed || w.obs.Deletion.KeepCVMs
 		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent
@@ -235,4 +229,11 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 		records = append(records, m.record)
 	}
 	return records, forget
+}
+
+// mayBeListed: members of a group that is being deleted run still, in a set that takes nobody in beside one that it
+// does not reach. Who takes the deletion back has to know whom they list: one that nobody knows of keeps newcomers
+// out for ever.
+func (w *world) mayBeListed() bool {
+	return group.AddsMembers(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
 }

@@ -106,10 +106,10 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 			sooner(m.record.AvailableSince.Add(minReady))
 			sooner(w.now.Add(w.flapLeft(m)))
 		}
-		if m.report != nil && m.certainlyDown() {
-			sooner(m.report.ReceivedAt.Add(liveWithin)) // from then on it is, as the platform says
-		}
 		if m.report != nil {
+			if m.certainlyDown() {
+				sooner(m.report.ReceivedAt.Add(liveWithin)) // from then on it is, as the platform says
+			}
 			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))
 		} else {
 			sooner(w.lostAt(m))

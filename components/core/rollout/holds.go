@@ -264,7 +264,7 @@ func (w *world) firstCondemned() *member {
 
 // mayGoNow: nothing about m itself or its CVM holds its removal. One that waits goes before nobody.
 func (w *world) mayGoNow(m *member) bool {
-	c := candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)}
+	c := w.removal(m)
 	return len(w.holdsOfBinding(c, look{}))+len(w.holdsOfMember(c, look{}))+len(w.holdsOfPlatform(c, look{})) == 0
 }
 

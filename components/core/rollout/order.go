@@ -62,11 +62,16 @@ func (w *world) candidates() []candidate {
 	for _, m := range w.condemned {
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
 		if (m.open == nil || m.rests() && m.drained() && !w.ending()) && m.seen.Instance != nil && !keep {
-			deletes = append(deletes, candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)})
+			deletes = append(deletes, w.removal(m))
 		}
 	}
 	slices.SortFunc(updates, w.compare) // no two are equal: each has its ordinal
 	return slices.Concat(creates, deletes, updates)
+}
+
+// removal is the candidate for a Slot that is not wanted any more.
+func (w *world) removal(m *member) candidate {
+	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)}
 }
 
 // need is the Action that brings m to what it is wanted at; an empty Kind for none.
@@ -196,13 +201,12 @@ func (w *world) class(m *member, c candidate) Class {
 // merely has no leader is whole (R34), and so is one that is only in a step or
 // counting min_ready. A silent one is whole until it was silent for lost_after.
 func (w *world) brokenness(m *member) int {
-	i := m.seen.Instance
 	switch {
 	case m.ready:
 		return whole
 	case m.vanished() && w.obs.Platform.Known:
 		return neverBooted // the platform's word, not silence: there is nothing to wait for
-	case !m.admitted(), i != nil && (i.BootError != "" || !i.Running()) && !m.heardNow():
+	case !m.admitted(), m.shownDown() && !m.heardNow():
 		return neverBooted // a listing may be of minutes before: one that speaks is not down, whatever it says
 	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
 		return neverBooted

@@ -188,8 +188,12 @@ func (w *world) nameSilent() {
 // certainlyDown: not silence, but the platform's or attestation's word says that what
 // ran there does not run any more.
 func (m *member) certainlyDown() bool {
-	i := m.seen.Instance
-	return i != nil && (i.BootError != "" || !i.Running()) || m.provenElsewhere()
+	return m.shownDown() || m.provenElsewhere()
+}
+
+// shownDown: the platform lists the CVM as one that does not boot, or does not run.
+func (m *member) shownDown() bool {
+	return m.stopped() || m.seen.Instance != nil && m.seen.Instance.BootError != ""
 }
 
 // movedAway: the Boot that was admitted is gone by our own doing, and none came after it.

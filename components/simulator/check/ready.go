@@ -1,7 +1,6 @@
 package check
 
 import (
-	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -38,7 +37,7 @@ func counted(t trace.Trace) []Violation {
 			was.stopped = e.At
 			all[e.Slot] = was
 		case e.Kind == trace.Faulted && partsFromMembers(e.Text):
-			skewed = skewed || strings.HasPrefix(e.Text, "skew ")
+			skewed = skewed || setsClock(e)
 			apart = since{i, e.At}
 		case e.Kind == trace.Healed && skewed: // a clock is set right again
 			apart = since{i, e.At}
