@@ -115,10 +115,16 @@ func calls(verb cloud.Verb, n int) func(trace.Trace) bool {
 	}
 }
 
-// updates are the records with which updates begin to take a member away.
+// updates are the records with which updates begin to take a member away, one of each: it is written
+// again where the reason changes, and whether it does depends on the order of what happens at one time.
 func updates(out trace.Trace) []trace.Event {
+	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(out), func(e trace.Event) bool {
-		return e.Operation == nil || e.Operation.Kind != operation.Update || e.Operation.Phase != operation.Draining
+		if e.Operation == nil || e.Operation.Kind != operation.Update || e.Operation.Phase != operation.Draining || seen[e.Key] {
+			return true
+		}
+		seen[e.Key] = true
+		return false
 	})
 }
 
