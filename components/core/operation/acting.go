@@ -19,10 +19,10 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	if next, ended := op.gone(f, now); ended {
 		return next, nil
 	}
-	switch op.CallOutcome {
-	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
+	if op.CalledInVain() {
 		return op.retryBusy(f, now)
-	case OutcomeDone:
+	}
+	if op.CallOutcome == OutcomeDone {
 		return op.nextPart(f, now)
 	}
 	switch seen := op.readBack(f, now); seen {
@@ -30,8 +30,11 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return op.accepted(f, now), nil
 	case effectAbsent:
 		next, effects := op.reissue(f, now)
-		if next.Phase.Ended() && op.Kind == Update && (op.Part != PartCompose || op.hashTells()) {
-			next.CallOutcome = OutcomeNotMade // for those who ask later what the CVM was told last
+		waits := next.Phase == Acting && len(effects) == 0
+		if (waits || next.Phase.Ended()) && op.Kind == Update && (op.Part != PartCompose || op.hashTells()) {
+			// For those who ask later what the CVM was told last. While it waits for the others, they must
+			// not wait for what became of its call.
+			next.CallOutcome = OutcomeNotMade
 		}
 		return next, effects
 	case effectUnknown:
@@ -123,8 +126,10 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if reason, ok := op.mayAct(f); !ok {
 		switch {
-		case op.leadsOnceMore(f):
+		case op.leadsOnceMore(f, now):
 			return op.enter(Drained, now).because("the call had no effect, and the member leads again"), nil
+		case op.Kind == Update && op.CallOutcome == OutcomeNotMade && op.readBack(f, now) == effectSeen:
+			return op.accepted(f, now), nil // it shows after its time, while nothing may be called
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
 		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):

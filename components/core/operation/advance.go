@@ -213,13 +213,8 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
-	if op.leadsOnceMore(f) {
-		// It is no planned transfer of the rollout, and no call is under way that lets another Boot come.
-		relief := *f.HandOver
-		relief.Relief = true
-		f.HandOver, op.CallIssuedAt = &relief, time.Time{}
-		op.HealthyDeadline = now.Add(f.Limits.Drain + f.Limits.Healthy)
-		return op.drainAnew(f, "leads again after the first part of the change, and is asked to hand over", now)
+	if op.leadsOnceMore(f, now) {
+		return op.relieve(f, now)
 	}
 	reason, ok := op.mayAct(f)
 	if ok {
@@ -249,16 +244,33 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	return op.call(f, now)
 }
 
+// relievedEvery is how long after a hand-over between two parts came to nothing the member is asked again.
+const relievedEvery = time.Minute
+
 // leadsOnceMore: what handed over before the first part of a change leads again between two of them (R86): a
 // Boot since, or the one before, which a part that the platform only noted did not end. Nobody would stop it
-// so, and it would wait out its deadline. Each is asked once: CallIssuedAt is zero from then on.
-func (op Operation) leadsOnceMore(f Facts) bool {
+// so, and it would wait out its deadline. CallIssuedAt is zero from then on; who leads still is asked again.
+func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	a := f.Admission
 	if op.Kind != Update || len(op.Applied) == 0 || !f.Leads || f.HandOver == nil || a == nil || a.BootID == "" {
 		return false
 	}
-	livesOn := f.LastReportOf == a.BootID && !op.CallIssuedAt.IsZero() && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
-	return a.BootID != op.BootBefore || livesOn
+	asked := op.CallIssuedAt.IsZero()
+	livesOn := f.LastReportOf == a.BootID && !asked && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
+	again := asked && !now.Before(op.Entered[Drained].Add(relievedEvery))
+	return a.BootID != op.BootBefore || livesOn || again
+}
+
+// relieve asks for a hand-over between two parts. It is no planned transfer of the rollout, and no call is under
+// way that lets another Boot come. The first one of a Boot has time of its own; those after it share that.
+func (op Operation) relieve(f Facts, now time.Time) (Operation, []Effect) {
+	if !op.CallIssuedAt.IsZero() || f.Admission.BootID != op.BootBefore {
+		op.HealthyDeadline = now.Add(f.Limits.Drain + f.Limits.Healthy)
+	}
+	relief := *f.HandOver
+	relief.Relief = true
+	f.HandOver, op.CallIssuedAt = &relief, time.Time{}
+	return op.drainAnew(f, "leads again after the first part of the change, and is asked to hand over", now)
 }
 
 // setBack moves the clocks of a phase that began in the future of a new leader: the
@@ -478,6 +490,15 @@ func (op Operation) Decided() bool {
 	case Booting, Joining, Settling:
 		return true
 	case Recorded, Draining, Drained, Acting, Done, Aborted, Failed, Superseded, "":
+	}
+	return false
+}
+
+// CalledInVain reports that the last call certainly had no effect, so that another one follows.
+func (op Operation) CalledInVain() bool {
+	switch op.CallOutcome {
+	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
+		return op.Phase == Acting
 	}
 	return false
 }

@@ -215,7 +215,47 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: asked.Attempt, State: StepDone}}
 	drained, _ := step(t, asked, f, now, Drained)
 	if again, _ := step(t, drained, f, now, Drained); again.Attempt != asked.Attempt {
-		t.Error("one Boot is asked twice")
+		t.Error("one Boot is asked twice at once")
+	}
+}
+
+// TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain, after a pause, and within the time of the first
+// one; a Boot since has its own.
+func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
+	f := quiet(now)
+	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.InstanceID, Revision: op.From}
+	f.Leads, f.SafeReason, f.HandOver = true, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
+	f.Safe = false
+	op, _ = step(t, op, f, now, Draining)
+	busy := func() {
+		f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: op.Attempt, State: StepAborted, Message: "busy"}}
+	}
+	busy()
+	op, _ = step(t, op, f, now, Drained)
+	deadline := op.HealthyDeadline
+	step(t, op, f, now.Add(relievedEvery-1), Drained)
+	now = now.Add(relievedEvery)
+	again, effects := step(t, op, f, now, Draining)
+	if len(effects) != 1 || effects[0].Verb != VerbDrain || again.Attempt != op.Attempt+1 || !again.Transfer.Relief || !again.HealthyDeadline.Equal(deadline) {
+		t.Errorf("effects %+v, %+v", effects, again)
+	}
+	since := f
+	since.Admission = &AdmissionView{BootID: "boot-3", InstanceID: op.InstanceID, Revision: op.From}
+	if next, _ := step(t, op, since, now, Draining); !next.HealthyDeadline.After(deadline) {
+		t.Error("a Boot since has no time of its own")
+	}
+	for op = again; now.Before(deadline); now = now.Add(relievedEvery) {
+		busy()
+		op, _ = step(t, op, f, now, Drained)
+		if next := now.Add(relievedEvery); next.Before(deadline) {
+			op, _ = step(t, op, f, next, Draining)
+		}
+	}
+	f.Leads = false // of who leads nobody else is asked
+	if op, _ = step(t, op, f, now, Failed); op.Cause != CauseDeadline {
+		t.Errorf("%s: %s", op.Cause, op.Reason)
 	}
 }
 

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -239,6 +240,37 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	sameHash, _ = step(t, sameHash, f, f.ObservedAt, Aborted)
 	if sameHash.CallOutcome != OutcomeUnknown {
 		t.Errorf("outcome %q of values that show nowhere", sameHash.CallOutcome)
+	}
+}
+
+// TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect, so that nobody waits for what became of it. An effect that shows
+// after its time is taken all the same, and the call is made once more as soon as that is safe.
+func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	op.Applied, op.HealthyDeadline = []Part{PartResources}, now.Add(time.Hour)
+	f := quiet(now)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.ObservedAt = nil, op.CallIssuedAt.Add(f.Limits.Settle)
+	f.Safe, f.SafeReason = false, "db-0 is not available"
+	sameHash := op
+	op, effects := step(t, op, f, f.ObservedAt, Acting)
+	wantNoEffects(t, effects)
+	if op.CallOutcome != OutcomeNotMade || !op.CalledInVain() || !strings.Contains(op.Reason, "had no effect") {
+		t.Errorf("outcome %q: %s", op.CallOutcome, op.Reason)
+	}
+	late := f
+	shown := *f.Platform
+	shown.ComposeHash, late.Platform = f.WantedHash, &shown
+	step(t, op, late, f.ObservedAt.Add(maxRetryWait), Booting)
+	f.Safe, f.ObservedAt = true, f.ObservedAt.Add(maxRetryWait)
+	_, effects = step(t, op, f, f.ObservedAt, Acting)
+	wantCall(t, effects, Update, 2)
+	// Values of env show nowhere.
+	sameHash.HashBefore, sameHash.OwnEnv = sameHash.HashWanted, "red"
+	f.Safe, f.Platform.ComposeHash = false, sameHash.HashWanted
+	if op, _ = step(t, sameHash, f, f.ObservedAt, Acting); op.CallOutcome != OutcomeUnknown || op.CalledInVain() {
+		t.Errorf("outcome %q of values that show nowhere", op.CallOutcome)
 	}
 }
 

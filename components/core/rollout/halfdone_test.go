@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -67,6 +68,49 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 		c.edit(f, op)
 		if facts := f.facts(*op); facts.Safe != c.safe {
 			t.Errorf("%s: safe %t: %s", name, facts.Safe, facts.SafeReason)
+		}
+	}
+}
+
+// TestR15a_WhoStandsHalfDoneKeepsNobodyFromBeingMade: it serves between two parts of its change, and the next one
+// waits for an extra Slot, which would wait for the end of the step.
+func TestR15a_WhoStandsHalfDoneKeepsNobodyFromBeingMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture, op *operation.Operation)
+		made bool
+	}{
+		"its next part waits": {func(*fixture, *operation.Operation) {}, true},
+		"in the order of their ordinals": {func(f *fixture, _ *operation.Operation) {
+			f.spec.ManagementPolicy = group.OrderedReady
+		}, true},
+		"its next call had no effect": {func(_ *fixture, op *operation.Operation) {
+			op.Phase = operation.Acting
+			op.CallOutcome = operation.OutcomeNotMade
+		}, true},
+		"the platform was busy": {func(_ *fixture, op *operation.Operation) {
+			op.Phase = operation.Acting
+			op.CallOutcome = operation.OutcomeBusy
+		}, true},
+		"its next call may have an effect": {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Acting; op.CallOutcome = "" }, false},
+		"the next part is accepted":        {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, false},
+		"no part had its effect":           {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, false},
+		"it is another kind of step":       {func(_ *fixture, op *operation.Operation) { op.Kind = operation.Replace }, false},
+		"it is down":                       {func(f *fixture, _ *operation.Operation) { f.sick(1) }, false},
+		"it may go on": {func(f *fixture, _ *operation.Operation) {
+			f.spec.UpdatePolicy.MaxUnavailableFixed = nil
+		}, false},
+	} {
+		f := newFixture(4, "none").missing(3)
+		none := 0
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.ManagementPolicy = &none, group.Parallel
+		f.want("B").rolling().op(1, operation.Drained, func(op *operation.Operation) {
+			op.Applied, op.Part, op.Calls, op.CallOutcome = []operation.Part{operation.PartResources}, operation.PartResources, 1, operation.OutcomeDone
+			op.BootBefore, op.CallIssuedAt = "boot-before", f.now
+		})
+		c.edit(f, &f.rec.Operations[0])
+		a := actionOf(t, f.plan(), "db-3")
+		if a.Kind != operation.Create || a.Execute != c.made {
+			t.Errorf("%s: %s, made %t: %+v", name, a.Kind, a.Execute, a.Holds)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	if m := cmp.Or(otherThan(c.m, w.tally.steps), otherThan(c.m, l.taken.replacing)); m != nil {
+	if m := cmp.Or(w.firstOf(w.tally.steps, c.m), otherThan(c.m, l.taken.replacing)); m != nil {
 		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
 	}
 	return holds
@@ -167,12 +167,22 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 
 // predecessor is the first Slot before m that is not available, or taken in this pass.
 func (w *world) predecessor(m *member, t *taken) *member {
-	first := otherThan(nil, w.tally.notAvailable)
+	first := w.firstOf(w.tally.notAvailable, nil)
 	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
 		first = t.order[0]
 	}
 	if first != nil && first.ordinal < m.ordinal && !first.condemned {
 		return first
+	}
+	return nil
+}
+
+// firstOf is the first of list but except, and those that stand half done.
+func (w *world) firstOf(list []*member, except *member) *member {
+	for _, m := range list {
+		if m != except && !slices.Contains(w.tally.halfDone, m) {
+			return m
+		}
 	}
 	return nil
 }

@@ -27,6 +27,8 @@ type tally struct {
 	delayedUntil time.Time
 	// creating have an open Create, steps another open Operation, replacing a Replace.
 	creating, steps, replacing []*member
+	// halfDone serve between two parts of their change; see standsHalfDone.
+	halfDone []*member
 	// healing counts the open steps that heal.
 	healing int
 	// proven: one Slot is available at the target.
@@ -113,6 +115,29 @@ func (w *world) takeTally() {
 			}
 		}
 	}
+}
+
+// noteHalfDone finds those that stand half done. That asks what holds their next part, so that it is no part of the
+// count itself.
+func (w *world) noteHalfDone() {
+	for _, m := range w.tally.steps {
+		if w.standsHalfDone(m) {
+			w.tally.halfDone = append(w.tally.halfDone, m)
+		}
+	}
+}
+
+// standsHalfDone: m serves between two parts of its change, and the next one may not be made as things are. It may
+// wait for just those that are to be made: for an extra one, or for a majority without it.
+func (w *world) standsHalfDone(m *member) bool {
+	op := m.open
+	if op.Kind != operation.Update || len(op.Applied) == 0 || !w.serves(m) {
+		return false
+	}
+	if op.Phase != operation.Drained && !op.CalledInVain() {
+		return false
+	}
+	return w.unsafe(m, *op) != ""
 }
 
 // otherThan is the first of members that is not m, or nil.

@@ -188,8 +188,18 @@ func TestR39_WhatASlotWasGiven(t *testing.T) {
 		edit func(*fixture)
 		want bool
 	}{
-		"another hash":      {func(*fixture) {}, false},
-		"the target's hash": {func(f *fixture) { f.obs.Slots[2].Instance.ComposeHash = hashOf("B") }, true},
+		"another hash": {func(*fixture) {}, false},
+		"the target's hash, and its policy lets in what is assigned": {func(f *fixture) { f.obs.Slots[2].Instance.ComposeHash = hashOf("B") }, false},
+		"the target's hash, which it was given": {func(f *fixture) {
+			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), f.rec.Status.Target
+		}, true},
+		"the target's hash, which that has that it was given": {func(f *fixture) {
+			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), "conduct"
+			f.rec.Revisions["conduct"] = f.rec.Revisions[f.rec.Status.Target]
+		}, true},
+		"the target's hash, and nothing is assigned": {func(f *fixture) {
+			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), ""
+		}, true},
 		"its hash, and it is down": {func(f *fixture) {
 			i := f.obs.Slots[2].Instance
 			i.ComposeHash, i.Status = hashOf("B"), "stopped"

@@ -329,7 +329,10 @@ func (w *world) givenTarget(m *member) bool {
 		if m.open != nil {
 			assigned = m.open.From // its step has told it nothing yet
 		}
-		told := assigned == "" || assigned == m.want.revision || !stoppedWord(i)
+		// Nor where it shows what it was not given: a call of before made it so, and the Slot's policy lets
+		// in nothing but what is assigned.
+		shares := w.rec.Revisions[assigned].ComposeHash == wanted
+		told := assigned == "" || assigned == m.want.revision || shares && !stoppedWord(i)
 		return told && i.ComposeHash == wanted && i.Shape.Shows(w.shapeOf(m.want.revision))
 	}
 	last := m.last()

@@ -103,6 +103,11 @@ func (r *run) stops(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Stopped, By: slot, Group: "pg", Slot: slot, Boot: "boot-1-of-" + slot})
 }
 
+// hangs has the workload of slot hang.
+func (r *run) hangs(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "hang " + slot + " for 1m0s"}).stops(slot)
+}
+
 // mutes has nobody hear the agent of slot.
 func (r *run) mutes(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Muted, By: "fault", Group: "pg", Slot: slot})

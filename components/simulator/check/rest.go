@@ -250,7 +250,8 @@ func (s *state) bereft(name string, e trace.Event) bool {
 const asked = 6
 
 // failedStuck reports that the verdict of r came by a deadline long after all went right. What the platform refused
-// as often as it is asked was a person's from then on, and the deadline only says so once more.
+// as often as it is asked was a person's from then on, and the deadline only says so once more. Nothing heals a
+// member whose workload hangs in its step.
 func (s *state) failedStuck(r *operation.Rollout) bool {
 	v := r.Verdict
 	if v != nil && v.Cause == operation.CauseProgress {
@@ -259,6 +260,9 @@ func (s *state) failedStuck(r *operation.Rollout) bool {
 				return false
 			}
 		}
+	}
+	if s.failedHung[r.ID] {
+		return false
 	}
 	late := s.healed && s.failedFrom[r.ID] > s.healedAt+latest
 	return v == nil || late && (v.Cause == operation.CauseProgress || v.Cause == operation.CauseDeadline)

@@ -140,6 +140,10 @@ func stuckCases() cases {
 		}
 		return waits(r.healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")
 	}
+	// failsHung is that pg-0 was not there in its step's time, long after all went right.
+	failsHung := func(r *run) *run {
+		return r.healed().after(latest).rollout("r", operation.FailedState, &operation.Verdict{Slot: "pg-0", Cause: operation.CauseDeadline})
+	}
 	stopped := func(r *run) *run {
 		return waits(r.stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Stopped = true })
 	}
@@ -151,6 +155,8 @@ func stuckCases() cases {
 			{"the watchdog ended what hung", waits(two().healed().rollout("r", operation.Running, nil).after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")},
 			{"a step was not done in time when all went right", waits(two().healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseDeadline)), long, "rollout_failed")},
 			{"the platform refused it, and not as often as it is asked", refused(asked - 1)},
+			{"its workload hung, and served again before its step's time was over", waits(failsHung(two().hangs("pg-0").serves("pg-0")), long, "rollout_failed")},
+			{"another one's workload hung", waits(failsHung(two().hangs("pg-1")), long, "rollout_failed")},
 			{"it says something new each time", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), time.Minute)},
 			{"what an operator froze is thawed", waits(frozen().operator("control/freeze/pg").removed(), long)},
 			{"its set is founded, and a hold says that it changes", waits(two().spec("etcd", 1).healed(), long, "set_changing")},
@@ -178,6 +184,7 @@ func stuckCases() cases {
 			{"nobody serves, of whom one could be rebuilt", waits(two().stops("pg-0").stops("pg-1").healed(), long, "no_data_source")},
 			{"a CVM was stopped, and nothing heals it", stopped(two())},
 			{"its set was never founded, and is to have fewer members", waits(start().spec("etcd", 3).binds("pg-0").binds("pg-1").spec("etcd", 2).healed(), long, "set_changing")},
+			{"its workload hung in its step, and was replaced since", waits(failsHung(two().hangs("pg-0")).serves("pg-0"), long, "rollout_failed")},
 			{"its hooks failed", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), long)},
 			{"the platform refused it as often as it is asked", refused(asked)},
 			{"an operator has it frozen", waits(frozen(), long)},

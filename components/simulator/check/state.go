@@ -44,6 +44,8 @@ type state struct {
 	// rollouts are the records that there are, by id; failedFrom is since when one has its verdict.
 	rollouts   map[string]*operation.Rollout
 	failedFrom map[string]time.Duration
+	// failedHung are the rollouts that failed by a Slot whose workload hung in its step.
+	failedHung map[string]bool
 	// refusals counts, by rollout and Slot, the steps in a row that the platform refused.
 	refusals map[string]map[string]int
 	// givenUp are the disks that operators gave up, by group, oldest first; endings what they want
@@ -111,7 +113,9 @@ type member struct {
 	// changed is when it last began or ceased to serve; without any, when it got a CVM.
 	changed time.Duration
 	// muted: nobody hears its agent, since mutedAt; they did again at heardAt.
-	muted            bool
+	muted bool
+	// hung: its workload does, and neither served nor was started anew since.
+	hung             bool
 	mutedAt, heardAt time.Duration
 	// goesBy is the Revision whose checks its agent says it goes by, each judged; "": it does not
 	// say so of any.
@@ -128,7 +132,7 @@ func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
 		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{}, cleared: map[string]time.Duration{},
 		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, spared: map[string]time.Duration{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
-		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, refusals: map[string]map[string]int{},
+		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, failedHung: map[string]bool{}, refusals: map[string]map[string]int{},
 		unseen: map[string]string{}, unsure: map[int]bool{},
 	}
 	for i, e := range t {
@@ -149,6 +153,7 @@ func (s *state) apply(e trace.Event) {
 		if !slices.Contains(m.serving, e.Boot) {
 			m.serving = append(m.serving, e.Boot)
 		}
+		m.hung = false
 		if len(m.serving) == 1 {
 			m.ever, m.changed = true, s.now
 		}
@@ -168,11 +173,15 @@ func (s *state) apply(e trace.Event) {
 		m.muted, m.heardAt = false, s.now
 	case trace.Faulted:
 		s.hides = s.hides || strings.HasPrefix(e.Text, "hide ")
+		if words := strings.Fields(e.Text); len(words) > 1 && s.members[words[1]] != nil {
+			s.members[words[1]].hangsBy(words[0])
+		}
 	case trace.Called:
 		s.unsure[e.Call.ID] = true
 	case trace.Answered:
 		s.unsure[e.Call.ID] = e.Outcome == trace.Unknown
 	case trace.Effected:
+		s.memberOf(e.Group, e.Slot).hung = false // its CVM boots
 		if e.Call.Verb == cloud.Create && s.unsure[e.Call.ID] && s.hides {
 			s.unseen[e.Call.VMUUID] = e.Group
 		}
@@ -191,6 +200,16 @@ func (s *state) apply(e trace.Event) {
 			g.learnAt = s.now
 		}
 		g.set, g.voters, g.learners = true, e.Voters, e.Learners
+	}
+}
+
+// hangsBy takes a fault of the member: a reboot ends what hangs.
+func (m *member) hangsBy(fault string) {
+	switch fault {
+	case "hang":
+		m.hung = true
+	case "reboot", "halt", "lose":
+		m.hung = false
 	}
 }
 
@@ -229,6 +248,8 @@ func (s *state) record(e trace.Event) {
 	case e.Rollout != nil:
 		if before := s.rollouts[e.Rollout.ID]; e.Rollout.Verdict != nil && (before == nil || before.Verdict == nil) {
 			s.failedFrom[e.Rollout.ID] = s.now
+			slot := e.Rollout.Verdict.Slot
+			s.failedHung[e.Rollout.ID] = slot != "" && s.member(slot).hung
 		}
 		s.rollouts[e.Rollout.ID] = e.Rollout
 	case e.GivenUp != nil:
