@@ -86,6 +86,7 @@ func New(cfg Config) *Coordinator {
 		cfg.Tokens = noTokens{}
 	}
 	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now)}
+	c.reports.FollowClock() // its wall clock is the bubble's, and off
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
 	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)

@@ -20,6 +20,9 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return next, nil
 	}
 	if op.CalledInVain() {
+		if op.CallOutcome == OutcomeNotMade && op.showsItself() && op.readBack(f, now) == effectSeen {
+			return op.accepted(f, now), nil // it shows after its time, and is not made twice
+		}
 		return op.retryBusy(f, now)
 	}
 	if op.CallOutcome == OutcomeDone {
@@ -31,7 +34,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	case effectAbsent:
 		next, effects := op.reissue(f, now)
 		waits := next.Phase == Acting && len(effects) == 0
-		if (waits || next.Phase.Ended()) && op.Kind == Update && (op.Part != PartCompose || op.hashTells()) {
+		if (waits || next.Phase.Ended()) && op.Kind == Update && op.showsItself() {
 			// For those who ask later what the CVM was told last. While it waits for the others, they must
 			// not wait for what became of its call.
 			next.CallOutcome = OutcomeNotMade
@@ -128,8 +131,6 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		switch {
 		case op.leadsOnceMore(f, now):
 			return op.enter(Drained, now).because("the call had no effect, and the member leads again"), nil
-		case op.Kind == Update && op.CallOutcome == OutcomeNotMade && op.readBack(f, now) == effectSeen:
-			return op.accepted(f, now), nil // it shows after its time, while nothing may be called
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
 		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):
@@ -404,6 +405,19 @@ func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
 // updated: the platform tells of a change of the CVM after the call was decided.
 func (op Operation) updated(p *PlatformView) bool {
 	return !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore)
+}
+
+// showsItself: whether the call took effect shows in what the platform lists of the CVM, and in nothing that
+// somebody else may have moved: its size, its image, or a hash that changes.
+func (op Operation) showsItself() bool {
+	switch op.Part {
+	case PartResources, PartOSImage:
+		return true
+	case PartCompose:
+		return op.hashTells()
+	case PartCreate, PartDelete, PartRestart, "":
+	}
+	return false
 }
 
 // hashTells reports that the compose hash shows which content the CVM has.

@@ -244,8 +244,9 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	return op.call(f, now)
 }
 
-// relievedEvery is how long after a hand-over between two parts came to nothing the member is asked again.
-const relievedEvery = time.Minute
+// relievedAfter is how long after a hand-over between two parts came to nothing the member is asked again at least:
+// its hooks run each time, so that it is asked ever less often.
+const relievedAfter = time.Minute
 
 // leadsOnceMore: what handed over before the first part of a change leads again between two of them (R86): a
 // Boot since, or the one before, which a part that the platform only noted did not end. Nobody would stop it
@@ -257,7 +258,9 @@ func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	}
 	asked := op.CallIssuedAt.IsZero()
 	livesOn := f.LastReportOf == a.BootID && !asked && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
-	again := asked && !now.Before(op.Entered[Drained].Add(relievedEvery))
+	drained := op.Entered[Drained]
+	began := op.HealthyDeadline.Add(-f.Limits.Drain - f.Limits.Healthy) // when it was asked first
+	again := asked && !now.Before(drained.Add(max(relievedAfter, drained.Sub(began))))
 	return a.BootID != op.BootBefore || livesOn || again
 }
 

@@ -219,43 +219,40 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	}
 }
 
-// TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain, after a pause, and within the time of the first
+// TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain, ever less often, and within the time of the first
 // one; a Boot since has its own.
 func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
 	f := quiet(now)
 	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.InstanceID, Revision: op.From}
-	f.Leads, f.SafeReason, f.HandOver = true, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
-	f.Safe = false
+	f.Leads, f.Safe, f.SafeReason, f.HandOver = true, false, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
 	op, _ = step(t, op, f, now, Draining)
-	busy := func() {
+	asked, deadline := []time.Duration{0}, op.HealthyDeadline
+	for began, end := now, now.Add(2*(limits.Drain+limits.Healthy)); !op.Phase.Ended() && now.Before(end); {
+		before := op
 		f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: op.Attempt, State: StepAborted, Message: "busy"}}
-	}
-	busy()
-	op, _ = step(t, op, f, now, Drained)
-	deadline := op.HealthyDeadline
-	step(t, op, f, now.Add(relievedEvery-1), Drained)
-	now = now.Add(relievedEvery)
-	again, effects := step(t, op, f, now, Draining)
-	if len(effects) != 1 || effects[0].Verb != VerbDrain || again.Attempt != op.Attempt+1 || !again.Transfer.Relief || !again.HealthyDeadline.Equal(deadline) {
-		t.Errorf("effects %+v, %+v", effects, again)
-	}
-	since := f
-	since.Admission = &AdmissionView{BootID: "boot-3", InstanceID: op.InstanceID, Revision: op.From}
-	if next, _ := step(t, op, since, now, Draining); !next.HealthyDeadline.After(deadline) {
-		t.Error("a Boot since has no time of its own")
-	}
-	for op = again; now.Before(deadline); now = now.Add(relievedEvery) {
-		busy()
-		op, _ = step(t, op, f, now, Drained)
-		if next := now.Add(relievedEvery); next.Before(deadline) {
-			op, _ = step(t, op, f, next, Draining)
+		var effects []Effect
+		if op, effects = Advance(op, f, now); op.Phase == Draining && before.Phase == Drained {
+			asked = append(asked, now.Sub(began))
+			if len(effects) != 1 || effects[0].Verb != VerbDrain || op.Attempt != before.Attempt+1 || !op.Transfer.Relief || !op.HealthyDeadline.Equal(deadline) {
+				t.Errorf("effects %+v, %+v", effects, op)
+			}
+		}
+		if Same(op, before) {
+			now = now.Add(time.Second)
 		}
 	}
-	f.Leads = false // of who leads nobody else is asked
-	if op, _ = step(t, op, f, now, Failed); op.Cause != CauseDeadline {
-		t.Errorf("%s: %s", op.Cause, op.Reason)
+	want := []time.Duration{0, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute}
+	if op.Phase != Failed || op.Cause != CauseDeadline || now.Before(deadline) || !slices.Equal(asked, want) {
+		t.Errorf("asked at %v; %s at %s, %s", asked, op.Phase, now, op.Reason)
+	}
+
+	op, now = to(t, Update, Drained)
+	op.Applied, op.BootBefore, op.HealthyDeadline, op.CallIssuedAt = []Part{PartResources}, "boot-2", now.Add(time.Minute), time.Time{}
+	f.Admission = &AdmissionView{BootID: "boot-3", InstanceID: op.InstanceID, Revision: op.From}
+	if op, _ = step(t, op, f, now, Draining); !op.HealthyDeadline.Equal(now.Add(limits.Drain + limits.Healthy)) {
+		t.Error("a Boot since has no time of its own")
 	}
 }
 

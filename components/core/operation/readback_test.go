@@ -259,18 +259,30 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	if op.CallOutcome != OutcomeNotMade || !op.CalledInVain() || !strings.Contains(op.Reason, "had no effect") {
 		t.Errorf("outcome %q: %s", op.CallOutcome, op.Reason)
 	}
-	late := f
-	shown := *f.Platform
-	shown.ComposeHash, late.Platform = f.WantedHash, &shown
-	step(t, op, late, f.ObservedAt.Add(maxRetryWait), Booting)
+	for _, safe := range []bool{false, true} {
+		late, shown := f, *f.Platform
+		shown.ComposeHash, late.Platform, late.Safe = f.WantedHash, &shown, safe
+		taken, effects := step(t, op, late, f.ObservedAt.Add(maxRetryWait), Booting)
+		wantNoEffects(t, effects)
+		if taken.BootBefore != op.BootBefore || taken.Calls != 1 {
+			t.Errorf("safe %t: call %d, after %s", safe, taken.Calls, taken.BootBefore)
+		}
+	}
 	f.Safe, f.ObservedAt = true, f.ObservedAt.Add(maxRetryWait)
 	_, effects = step(t, op, f, f.ObservedAt, Acting)
 	wantCall(t, effects, Update, 2)
 	// Values of env show nowhere.
 	sameHash.HashBefore, sameHash.OwnEnv = sameHash.HashWanted, "red"
 	f.Safe, f.Platform.ComposeHash = false, sameHash.HashWanted
-	if op, _ = step(t, sameHash, f, f.ObservedAt, Acting); op.CallOutcome != OutcomeUnknown || op.CalledInVain() {
+	op, _ = step(t, sameHash, f, f.ObservedAt, Acting)
+	if op.CallOutcome != OutcomeUnknown || op.CalledInVain() {
 		t.Errorf("outcome %q of values that show nowhere", op.CallOutcome)
+	}
+	// What was never sent is not there because somebody else changed the CVM.
+	op.CallOutcome, op.UpdatedBefore = OutcomeNotMade, now
+	f.Platform.UpdatedAt = f.ObservedAt
+	if op, effects = step(t, op, f, f.ObservedAt.Add(maxRetryWait), Acting); op.CallOutcome != OutcomeNotMade || len(effects) != 0 {
+		t.Errorf("outcome %q of what was never sent, %+v", op.CallOutcome, effects)
 	}
 }
 

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -72,45 +73,80 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestR15a_WhoStandsHalfDoneKeepsNobodyFromBeingMade: it serves between two parts of its change, and the next one
-// waits for an extra Slot, which would wait for the end of the step.
-func TestR15a_WhoStandsHalfDoneKeepsNobodyFromBeingMade(t *testing.T) {
+// halfDone adds a step of a Slot that serves between two parts of its change.
+func (f *fixture) halfDone(i int) *operation.Operation {
+	f.op(i, operation.Drained, func(op *operation.Operation) {
+		op.Applied, op.Part, op.Calls, op.CallOutcome = []operation.Part{operation.PartResources}, operation.PartResources, 1, operation.OutcomeDone
+		op.BootBefore, op.CallIssuedAt = "boot-before", f.now
+	})
+	return &f.rec.Operations[len(f.rec.Operations)-1]
+}
+
+// TestR15_WhoStandsHalfDoneKeepsNoExtraSlotFromBeingMade: it serves between two parts of its change, and the next one
+// waits for an extra Slot, which would wait for the end of the step. Others do wait for that.
+func TestR15_WhoStandsHalfDoneKeepsNoExtraSlotFromBeingMade(t *testing.T) {
+	acting := func(outcome string) func(*fixture, *operation.Operation) {
+		return func(_ *fixture, op *operation.Operation) { op.Phase, op.CallOutcome = operation.Acting, outcome }
+	}
+	ordered := func(f *fixture, _ *operation.Operation) { f.spec.ManagementPolicy = group.OrderedReady }
 	for name, c := range map[string]struct {
 		edit func(f *fixture, op *operation.Operation)
 		made bool
 	}{
-		"its next part waits": {func(*fixture, *operation.Operation) {}, true},
-		"in the order of their ordinals": {func(f *fixture, _ *operation.Operation) {
-			f.spec.ManagementPolicy = group.OrderedReady
-		}, true},
-		"its next call had no effect": {func(_ *fixture, op *operation.Operation) {
-			op.Phase = operation.Acting
-			op.CallOutcome = operation.OutcomeNotMade
-		}, true},
-		"the platform was busy": {func(_ *fixture, op *operation.Operation) {
-			op.Phase = operation.Acting
-			op.CallOutcome = operation.OutcomeBusy
-		}, true},
-		"its next call may have an effect": {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Acting; op.CallOutcome = "" }, false},
+		"its next part waits":              {func(*fixture, *operation.Operation) {}, true},
+		"in the order of their ordinals":   {ordered, true},
+		"its next call had no effect":      {acting(operation.OutcomeNotMade), true},
+		"the platform was busy":            {acting(operation.OutcomeBusy), true},
+		"its next call may have an effect": {acting(""), false},
 		"the next part is accepted":        {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, false},
 		"no part had its effect":           {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, false},
-		"it is another kind of step":       {func(_ *fixture, op *operation.Operation) { op.Kind = operation.Replace }, false},
+		"it is another kind of step":       {func(_ *fixture, op *operation.Operation) { op.Kind = operation.Restart }, false},
 		"it is down":                       {func(f *fixture, _ *operation.Operation) { f.sick(1) }, false},
-		"it may go on": {func(f *fixture, _ *operation.Operation) {
-			f.spec.UpdatePolicy.MaxUnavailableFixed = nil
+		"it waits for another one": {func(f *fixture, _ *operation.Operation) {
+			one := 1
+			f.spec.UpdatePolicy.MaxUnavailableFixed = &one
+			f.sick(0)
 		}, false},
 	} {
-		f := newFixture(4, "none").missing(3)
-		none := 0
-		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.ManagementPolicy = &none, group.Parallel
-		f.want("B").rolling().op(1, operation.Drained, func(op *operation.Operation) {
-			op.Applied, op.Part, op.Calls, op.CallOutcome = []operation.Part{operation.PartResources}, operation.PartResources, 1, operation.OutcomeDone
-			op.BootBefore, op.CallIssuedAt = "boot-before", f.now
-		})
-		c.edit(f, &f.rec.Operations[0])
+		f := surged(3, "none").missing(2)
+		f.obs.Slots, f.rec.Slots = f.obs.Slots[:3], f.rec.Slots[:3]
+		f.spec.ManagementPolicy = group.Parallel
+		op := f.halfDone(1)
+		c.edit(f, op)
 		a := actionOf(t, f.plan(), "db-3")
-		if a.Kind != operation.Create || a.Execute != c.made {
+		step := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldStepInProgress })
+		if a.Kind != operation.Create || a.Execute != c.made || step == c.made {
 			t.Errorf("%s: %s, made %t: %+v", name, a.Kind, a.Execute, a.Holds)
+		}
+		wantHeld(t, f.plan(), "db-2", HoldStepInProgress)
+	}
+}
+
+// TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade: its next part waits for a third one.
+func TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		made bool
+	}{
+		"of two voters":           {func(*fixture) {}, true},
+		"that may be interrupted": {func(f *fixture) { f.spec.UpdatePolicy.Interruption = group.InterruptionAllow }, false},
+		"of three voters": {func(f *fixture) {
+			for _, i := range []int{0, 1, 3} {
+				f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1", "db-3"}
+			}
+		}, false},
+		"a busy one of two of them": {func(f *fixture) { f.obs.Slots[1].Report.MayDisrupt = false }, true},
+	} {
+		f := newFixture(4, "etcd")
+		f.spec.UpdatePolicy.Interruption = group.InterruptionRefuse
+		f.listed("db-0", "db-1")
+		f.missing(2).want("B").rolling()
+		f.halfDone(1)
+		c.edit(f)
+		a := actionOf(t, f.plan(), "db-2")
+		step := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldStepInProgress })
+		if a.Kind != operation.Create || step == c.made {
+			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 	return nil
 }
 
-// holdsOfCreate: creations follow the management policy and never meet a step.
+// holdsOfCreate: creations follow the management policy and meet no step, but one that waits for them.
 func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	var holds []Hold
 	// None of those that found a set is available before a majority of them runs.
@@ -159,15 +159,27 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	if m := cmp.Or(w.firstOf(w.tally.steps, c.m), otherThan(c.m, l.taken.replacing)); m != nil {
+	if m := cmp.Or(w.stepBefore(c.m), otherThan(c.m, l.taken.replacing)); m != nil {
 		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
 	}
 	return holds
 }
 
-// predecessor is the first Slot before m that is not available, or taken in this pass.
+// predecessor is the first Slot before m that is not available, or taken in this pass. An extra one that a step waits
+// for comes first.
 func (w *world) predecessor(m *member, t *taken) *member {
-	first := w.firstOf(w.tally.notAvailable, nil)
+	var first *member
+	for _, other := range w.tally.notAvailable {
+		if m.extra && other.lacks == lacksExtra {
+			return nil
+		}
+		if first == nil && keeps(other, m) {
+			first = other
+		}
+		if first != nil && !m.extra {
+			break
+		}
+	}
 	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
 		first = t.order[0]
 	}
@@ -177,11 +189,17 @@ func (w *world) predecessor(m *member, t *taken) *member {
 	return nil
 }
 
-// firstOf is the first of list but except, and those that stand half done.
-func (w *world) firstOf(list []*member, except *member) *member {
-	for _, m := range list {
-		if m != except && !slices.Contains(w.tally.halfDone, m) {
-			return m
+// keeps: the creation of made waits for other's step, or for other to be available. Not for one whose step waits
+// for that creation.
+func keeps(other, made *member) bool {
+	return other.lacks == lacksNothing || other.lacks == lacksExtra && !made.extra
+}
+
+// stepBefore is the first step that the creation of m waits for.
+func (w *world) stepBefore(m *member) *member {
+	for _, other := range w.tally.steps {
+		if other != m && keeps(other, m) {
+			return other
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package rollout
 import (
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -27,8 +28,6 @@ type tally struct {
 	delayedUntil time.Time
 	// creating have an open Create, steps another open Operation, replacing a Replace.
 	creating, steps, replacing []*member
-	// halfDone serve between two parts of their change; see standsHalfDone.
-	halfDone []*member
 	// healing counts the open steps that heal.
 	healing int
 	// proven: one Slot is available at the target.
@@ -117,27 +116,41 @@ func (w *world) takeTally() {
 	}
 }
 
-// noteHalfDone finds those that stand half done. That asks what holds their next part, so that it is no part of the
-// count itself.
-func (w *world) noteHalfDone() {
+// noteLacking finds out what the steps that are half done wait for. That asks what holds their next part, so that it is
+// no part of the count itself.
+func (w *world) noteLacking() {
 	for _, m := range w.tally.steps {
-		if w.standsHalfDone(m) {
-			w.tally.halfDone = append(w.tally.halfDone, m)
-		}
+		m.lacks = w.lacking(m)
 	}
 }
 
-// standsHalfDone: m serves between two parts of its change, and the next one may not be made as things are. It may
-// wait for just those that are to be made: for an extra one, or for a majority without it.
-func (w *world) standsHalfDone(m *member) bool {
+// lack is what a step waits for that only a creation brings.
+type lack int
+
+const (
+	lacksNothing lack = iota
+	// lacksExtra: its group may spare nobody before an extra Slot is available.
+	lacksExtra
+	// lacksVoter: it is one of two voters, of whom none can be spared.
+	lacksVoter
+)
+
+// lacking: m serves between two parts of its change, and however well all others are the next one may not be made
+// before somebody else is there. What is to bring that must not wait for the end of m's step.
+func (w *world) lacking(m *member) lack {
 	op := m.open
-	if op.Kind != operation.Update || len(op.Applied) == 0 || !w.serves(m) {
-		return false
+	stands := op.Phase == operation.Drained || op.CalledInVain()
+	if op.Kind != operation.Update || len(op.Applied) == 0 || !stands || !w.serves(m) || w.unsafe(m, *op) == "" {
+		return lacksNothing
 	}
-	if op.Phase != operation.Drained && !op.CalledInVain() {
-		return false
+	limit, _ := w.budget(w.again(m, *op), &taken{})
+	switch {
+	case limit == 0:
+		return lacksExtra
+	case w.view.voting && len(w.view.voters) == 2 && w.voter(m) && w.spec.UpdatePolicy.Interruption != group.InterruptionAllow:
+		return lacksVoter
 	}
-	return w.unsafe(m, *op) != ""
+	return lacksNothing
 }
 
 // otherThan is the first of members that is not m, or nil.

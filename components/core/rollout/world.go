@@ -108,6 +108,8 @@ type member struct {
 	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
 	open *operation.Operation
 	past []operation.Operation
+	// lacks is what its step waits for that only a creation brings.
+	lacks lack
 	// policed is the Instance that the Slot's policy names; "": none.
 	policed string
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
@@ -302,7 +304,8 @@ func (w *world) outdated(m *member) bool {
 	case !w.inScope(m):
 		return false
 	case m.observed == "":
-		return !w.givenTarget(m)
+		// What carries its name was given nothing as its CVM: an update is what waits for a person who binds it.
+		return m.unadopted() || !w.givenTarget(m)
 	}
 	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m) || w.envUnapplied(m)
 }

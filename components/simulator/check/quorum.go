@@ -84,7 +84,7 @@ func setChanges(s *state, e trace.Event) []string {
 	switch needed := group.Quorum(len(e.Voters)); {
 	case len(left) < needed:
 		return wrong("%v is taken out of the set, which leaves %d of %d voters well: %d are needed", gone, len(left), len(e.Voters), needed)
-	case len(before.learners) > 0 && s.now-before.learnAt > EvidenceAge && s.member(gone[0]).serves():
+	case len(before.learners) > 0 && s.now-before.learnAt > EvidenceAge && s.member(gone[0]).serves() && !s.silent(gone[0]):
 		return wrong("%v is taken out of the set while %v has no vote yet", gone, before.learners)
 	}
 	return nil

@@ -140,10 +140,11 @@ func stuckCases() cases {
 		}
 		return waits(r.healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")
 	}
-	// failsHung is that pg-0 was not there in its step's time, long after all went right.
-	failsHung := func(r *run) *run {
-		return r.healed().after(latest).rollout("r", operation.FailedState, &operation.Verdict{Slot: "pg-0", Cause: operation.CauseDeadline})
+	// failsIn is that pg-0's step came no further than that in its time, long after all went right.
+	failsIn := func(phase operation.Phase, r *run) *run {
+		return r.healed().after(latest).rollout("r", operation.FailedState, &operation.Verdict{Slot: "pg-0", Cause: operation.CauseDeadline, Phase: phase})
 	}
+	failsHung := func(r *run) *run { return failsIn(operation.Joining, r) }
 	stopped := func(r *run) *run {
 		return waits(r.stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Stopped = true })
 	}
@@ -156,6 +157,7 @@ func stuckCases() cases {
 			{"a step was not done in time when all went right", waits(two().healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseDeadline)), long, "rollout_failed")},
 			{"the platform refused it, and not as often as it is asked", refused(asked - 1)},
 			{"its workload hung, and served again before its step's time was over", waits(failsHung(two().hangs("pg-0").serves("pg-0")), long, "rollout_failed")},
+			{"its workload hung, and its step had not come to its boot", waits(failsIn(operation.Drained, two().hangs("pg-0")), long, "rollout_failed")},
 			{"another one's workload hung", waits(failsHung(two().hangs("pg-1")), long, "rollout_failed")},
 			{"it says something new each time", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), time.Minute)},
 			{"what an operator froze is thawed", waits(frozen().operator("control/freeze/pg").removed(), long)},

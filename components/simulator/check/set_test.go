@@ -22,6 +22,7 @@ func setCases() cases {
 			{"a voter goes while another is down", set().stops("pg-2").after(EvidenceAge).lists([]string{"pg-1", "pg-2"})},
 			{"a second one comes before the first has its vote", set().lists(all, "pg-3").lists(all, "pg-3", "pg-4")},
 			{"a voter is drained while one waits for its vote", set().lists(all, "pg-3").after(time.Minute).phases("a", "pg-0", draining)},
+			{"a voter is taken out whose agent was silent a moment ago", set().lists(all, "pg-3").mutes("pg-2").after(lostAfter/2).lists([]string{"pg-0", "pg-1"}, "pg-3")},
 			{"a voter is taken out while one waits for its vote", set().lists(all, "pg-3").after(time.Minute).lists([]string{"pg-0", "pg-1"}, "pg-3")},
 		},
 		good: []named{
@@ -32,6 +33,8 @@ func setCases() cases {
 			{"the one that waits is taken away", set().lists(all, "pg-3").after(time.Minute).phases("a", "pg-3", draining)},
 			{"one whose agent nobody hears is repaired while one waits for its vote",
 				set().lists(all, "pg-3").mutes("pg-1").after(lostAfter).phases("a", "pg-1", draining)},
+			{"one whose agent nobody hears is taken out while one waits for its vote",
+				set().lists(all, "pg-3").mutes("pg-2").after(lostAfter).lists([]string{"pg-0", "pg-1"}, "pg-3")},
 			{"the first that it lists", three("etcd").lists([]string{"pg-0"})},
 		},
 	}

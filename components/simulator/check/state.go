@@ -248,8 +248,7 @@ func (s *state) record(e trace.Event) {
 	case e.Rollout != nil:
 		if before := s.rollouts[e.Rollout.ID]; e.Rollout.Verdict != nil && (before == nil || before.Verdict == nil) {
 			s.failedFrom[e.Rollout.ID] = s.now
-			slot := e.Rollout.Verdict.Slot
-			s.failedHung[e.Rollout.ID] = slot != "" && s.member(slot).hung
+			s.failedHung[e.Rollout.ID] = s.failedByHanging(*e.Rollout.Verdict)
 		}
 		s.rollouts[e.Rollout.ID] = e.Rollout
 	case e.GivenUp != nil:
@@ -290,6 +289,12 @@ func (s *state) record(e trace.Event) {
 			m.ever, m.away, m.ran, m.generation = false, false, "", 0 // the Slot is no more
 		}
 	}
+}
+
+// failedByHanging reports that a step had its Boot and its time was over, and that the workload hung all the while.
+func (s *state) failedByHanging(v operation.Verdict) bool {
+	late := v.Cause == operation.CauseDeadline && (v.Phase == operation.Joining || v.Phase == operation.Settling)
+	return late && v.Slot != "" && s.member(v.Slot).hung
 }
 
 // ifKept is the record, or nil where it was deleted.

@@ -29,6 +29,8 @@ type Received struct {
 	HealthyFor time.Duration
 	// CutAt is when the Boot's last session ended; zero while one is open.
 	CutAt time.Time
+	// heard is At by a clock that nobody sets.
+	heard time.Time
 }
 
 // Reports is safe for concurrent use.
@@ -49,6 +51,8 @@ type Reports struct {
 	marks    Marks
 	markedAt time.Time
 	moved    int
+	// follows: see FollowClock; guarded by mu.
+	follows bool
 }
 
 // New starts empty.
@@ -65,7 +69,7 @@ func New(now func() time.Time) *Reports {
 func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, had := r.last[slot]
+	before, had := r.lastLocked(slot)
 	if r.left[slot] == bootID && bootID != "" {
 		return false
 	}
@@ -77,7 +81,7 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 		r.moved++
 	}
 	r.last[slot] = Received{
-		BootID: bootID, At: r.now(), Report: report, Sequence: report.GetSequence(), HealthyFor: report.GetHealthyFor().AsDuration(),
+		BootID: bootID, At: r.now(), heard: time.Now(), Report: report, Sequence: report.GetSequence(), HealthyFor: report.GetHealthyFor().AsDuration(),
 	}
 	delete(r.overheard, slot)
 	// One that was silent is heard again, though it says what it said.
@@ -92,7 +96,7 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv1.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, had := r.last[slot]
+	last, had := r.lastLocked(slot)
 	if !had || last.BootID != bootID || last.Report.GetSequence() != beat.GetReport() {
 		return nil
 	}
@@ -102,6 +106,7 @@ func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv
 	healthy := time.Duration(min(beat.GetHealthyMs(), maxHealthy)) * time.Millisecond
 	// One that was silent is heard again, though it says what it said.
 	news := (healthy == 0) != (last.HealthyFor == 0) || r.now().Sub(last.At) > late
+	last.heard = time.Now()
 	last.At, last.Sequence, last.HealthyFor, last.CutAt = r.now(), beat.GetSequence(), healthy, time.Time{}
 	r.last[slot] = last
 	if news {
@@ -136,8 +141,7 @@ func (r *Reports) Left(slot, bootID string) bool {
 func (r *Reports) Of(slot string) (Received, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	got, ok := r.last[slot]
-	return got, ok
+	return r.lastLocked(slot)
 }
 
 // overheardFor is how long the word of a Boot counts that holds its Slot no more: it says
@@ -213,7 +217,7 @@ func (r *Reports) seen() (terms, states []uint64, moved int) {
 	terms, states = make([]uint64, 0, len(r.last)), make([]uint64, 0, len(r.last))
 	now := r.now()
 	for _, got := range r.last {
-		if now.Sub(got.At) <= LiveWithin {
+		if now.Sub(r.settledLocked(got).At) <= LiveWithin {
 			terms, states = append(terms, got.Report.GetTerm()), append(states, got.Report.GetState())
 		}
 	}
@@ -281,7 +285,7 @@ func (r *Reports) openLocked(slot, bootID string) bool {
 func (r *Reports) Live(slot, bootID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	got, ok := r.last[slot]
+	got, ok := r.lastLocked(slot)
 	if !ok || got.BootID != bootID || r.now().Sub(got.At) > LiveWithin {
 		return false
 	}
