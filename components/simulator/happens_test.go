@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	"cadre.dev/simulator"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
@@ -85,6 +86,19 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 				return e.Kind == trace.Committed && e.By != "operator" && e.Term > 0 && e.At > 82*time.Second && e.At < 169*time.Second
 			})
 		}},
+		"floor": {upgrade + plain + "\nfault 1m35s floor pg 0s 0s", func(out trace.Trace) bool {
+			return evicted(out, 95*time.Second, "pg-0", "pg-1") && calls(cloud.Update, 3)(out) && out[len(out)-1].Resting["pg"] == ""
+		}},
+		"a floor above what is asked for again": {upgrade + "\nmove 3m pg one 3" + plain + "\nfault 2m45s floor pg 0s 0s", func(out trace.Trace) bool {
+			return len(updates(out)) == 3 && slices.Contains(out[len(out)-1].Waiting["pg"].Holds, rollout.HoldBelowFloor)
+		}},
+		"revoke": {upgrade + plain + "\nfault 3m revoke pg 1m 0s", func(out trace.Trace) bool {
+			return evicted(out, 3*time.Minute, "pg-0", "pg-1", "pg-2") && len(updates(out)) == 3 && out[len(out)-1].Resting["pg"] == ""
+		}},
+		"withdraw": {upgrade + plain + " approval 5s\nfault 1m45s withdraw pg 1m30s 0s", func(out trace.Trace) bool {
+			begun := updates(out)
+			return len(begun) == 3 && begun[0].At < 105*time.Second && begun[2].At > 3*time.Minute && out[len(out)-1].Resting["pg"] == ""
+		}},
 		"a member that the group grows by": {upgrade + "\nmove 2m30s pg two 5" + plain + "\nfault 4m mute pg-4 30s 0s", func(out trace.Trace) bool {
 			return slices.ContainsFunc(out, func(e trace.Event) bool { return e.Kind == trace.Muted && e.Slot == "pg-4" })
 		}},
@@ -100,6 +114,18 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// evicted reports that these Slots, and no others, were taken from their Boots right after that time.
+func evicted(out trace.Trace, after time.Duration, slots ...string) bool {
+	var got []string
+	for _, e := range out {
+		if e.Kind == trace.Stopped && e.Text == "lost its slot" && e.At > after && e.At < after+5*time.Second {
+			got = append(got, e.Slot)
+		}
+	}
+	slices.Sort(got)
+	return slices.Equal(got, slots)
 }
 
 // calls reports that n calls of that verb had their effect.

@@ -28,7 +28,7 @@ type Pass struct{ w *world }
 func Look(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
 	w.trackRollout()
-	w.noteLacking()
+	w.noteStanding()
 	return &Pass{w: w}
 }
 

@@ -62,6 +62,25 @@ func TestOPS06_ARollbackBelowTheFloorIsHeldAndSaysSo(t *testing.T) {
 	}
 }
 
+// TestOPS06_WhatMayNotRunAnyMoreSaysWhy: its Boot was put out when the floor rose, or what it runs was revoked, and the
+// spec asks for just that. Nothing can be done about it, and nothing else would tell a person what to do.
+func TestOPS06_WhatMayNotRunAnyMoreSaysWhy(t *testing.T) {
+	f := newFixture(3, "none")
+	f.rec.Policy = f.order()
+	f.rec.Policy.Floor.Number = 2
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Admission, f.obs.Slots[i].Report = nil, nil
+	}
+	p := f.plan()
+	if got := gateHolds(p); len(got) != 3 || !strings.Contains(p.Message, "below_floor: REVISION_BELOW_FLOOR") {
+		t.Errorf("holds %v, message %q", got, p.Message)
+	}
+	f.rec.Policy.Floor.Number = 1
+	if p := f.plan(); len(p.Actions) != 0 {
+		t.Errorf("it may run, and its boots are waited for: %+v", p.Actions)
+	}
+}
+
 func TestATT15_AnUnapprovedRevisionIsPlannedAndHeld(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Policy = f.order()

@@ -150,3 +150,25 @@ func TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade(t *testing
 		}
 	}
 }
+
+// TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone: that serves, and its next part waits for the one that is sick.
+func TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture, op *operation.Operation)
+		held string
+	}{
+		"it stands half done": {func(*fixture, *operation.Operation) {}, ""},
+		"it goes on":          {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, HoldSickOneAtATime},
+		"it is not half done": {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, HoldSickOneAtATime},
+	} {
+		f := newFixture(3, "etcd").want("B").rolling()
+		op := f.halfDone(1)
+		f.obs.Slots[2].Admission, f.obs.Slots[2].Report = nil, nil
+		c.edit(f, op)
+		a := actionOf(t, f.plan(), "db-2")
+		held := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldVoterCap || h.Predicate == HoldSickOneAtATime })
+		if a.Kind != operation.Update || held != (c.held != "") {
+			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
+		}
+	}
+}

@@ -23,7 +23,7 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 	if !w.voter(c.m) {
 		return holds
 	}
-	steps := w.voterSteps(c.m, l.taken)
+	steps := w.voterSteps(c, l.taken)
 	if limit := w.voterCap(); steps.n >= limit {
 		holds = append(holds, hold(HoldVoterCap, "at most %d %s at a time, %s in a step", limit, plural(limit, "voter"), steps.text()))
 	}
@@ -100,15 +100,21 @@ type steps struct {
 	some []string
 }
 
-func (w *world) voterSteps(except *member, taken *taken) steps {
+// voterSteps are those that c waits for. Who is sick does not wait for one that stands half done: that serves, and
+// waits for whoever is sick.
+func (w *world) voterSteps(c candidate, taken *taken) steps {
+	open, except := w.tally.openVoters, c.m
+	if w.isSick(c) {
+		open = w.tally.movingVoters
+	}
 	var s steps
-	for _, list := range [][]*member{w.tally.openVoters, taken.voters} {
+	for _, list := range [][]*member{open, taken.voters} {
 		s.n += len(list)
 		for i := 0; i < len(list) && len(s.some) <= named; i++ {
 			s.some = append(s.some, list[i].slot)
 		}
 	}
-	if except.open != nil && w.voter(except) || slices.Contains(taken.voters, except) {
+	if except.open != nil && slices.Contains(open, except) || slices.Contains(taken.voters, except) {
 		s.n--
 		s.some = slices.DeleteFunc(s.some, func(slot string) bool { return slot == except.slot })
 	}

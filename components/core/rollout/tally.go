@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -13,8 +14,9 @@ type tally struct {
 	// unavailable are the members of U, open those in a step, in order (R20).
 	unavailable []*member
 	open        []*member
-	// openVoters are those of open that count among the voters.
-	openVoters []*member
+	// openVoters are those of open that count among the voters, movingVoters all of them but those that stand
+	// half done.
+	openVoters, movingVoters []*member
 	// undecided have a call whose effect nobody knows (R66).
 	undecided []*member
 	// failedBack had a step that failed and are not available again (R40).
@@ -114,14 +116,29 @@ func (w *world) takeTally() {
 			}
 		}
 	}
+	t.movingVoters = t.openVoters
 }
 
-// noteLacking finds out what the steps that are half done wait for. That asks what holds their next part, so that it is
-// no part of the count itself.
-func (w *world) noteLacking() {
+// noteStanding finds the steps that stand half done, and what they wait for. That asks what holds their next part, so
+// that it is no part of the count itself.
+func (w *world) noteStanding() {
 	for _, m := range w.tally.steps {
-		m.lacks = w.lacking(m)
+		if m.stands = w.standsHalfDone(m); m.stands {
+			m.lacks = w.lacking(m)
+		}
 	}
+	if slices.ContainsFunc(w.tally.openVoters, (*member).standsStill) {
+		w.tally.movingVoters = slices.DeleteFunc(slices.Clone(w.tally.openVoters), (*member).standsStill)
+	}
+}
+
+func (m *member) standsStill() bool { return m.stands }
+
+// standsHalfDone: m serves between two parts of its change, and the next one may not be made as things are.
+func (w *world) standsHalfDone(m *member) bool {
+	op := m.open
+	waits := op.Phase == operation.Drained || op.CalledInVain()
+	return op.Kind == operation.Update && len(op.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
 }
 
 // lack is what a step waits for that only a creation brings.
@@ -135,15 +152,10 @@ const (
 	lacksVoter
 )
 
-// lacking: m serves between two parts of its change, and however well all others are the next one may not be made
-// before somebody else is there. What is to bring that must not wait for the end of m's step.
+// lacking: m stands half done, and however well all others are it does so before somebody else is there. What is to
+// bring that must not wait for the end of m's step.
 func (w *world) lacking(m *member) lack {
-	op := m.open
-	stands := op.Phase == operation.Drained || op.CalledInVain()
-	if op.Kind != operation.Update || len(op.Applied) == 0 || !stands || !w.serves(m) || w.unsafe(m, *op) == "" {
-		return lacksNothing
-	}
-	limit, _ := w.budget(w.again(m, *op), &taken{})
+	limit, _ := w.budget(w.again(m, *m.open), &taken{})
 	switch {
 	case limit == 0:
 		return lacksExtra

@@ -108,8 +108,10 @@ type member struct {
 	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
 	open *operation.Operation
 	past []operation.Operation
-	// lacks is what its step waits for that only a creation brings.
-	lacks lack
+	// stands: it serves between two parts of its step, and the next one may not be made as things are. lacks is
+	// what that waits for and only a creation brings.
+	stands bool
+	lacks  lack
 	// policed is the Instance that the Slot's policy names; "": none.
 	policed string
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
@@ -304,8 +306,8 @@ func (w *world) outdated(m *member) bool {
 	case !w.inScope(m):
 		return false
 	case m.observed == "":
-		// What carries its name was given nothing as its CVM: an update is what waits for a person who binds it.
-		return m.unadopted() || !w.givenTarget(m)
+		// An update is what waits for a person who binds what carries its name, or lets run again what it was given.
+		return m.unadopted() || !w.givenTarget(m) || !w.mayRun(m.want.revision)
 	}
 	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m) || w.envUnapplied(m)
 }

@@ -104,6 +104,12 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.retries(ctx, f)
 	case plan.Undo:
 		w.undoes(ctx, f.Target)
+	case plan.Floor:
+		w.raisesFloor(ctx, f.Target)
+	case plan.Revoke:
+		w.revokes(ctx, f)
+	case plan.Withdraw:
+		w.withdraws(ctx, f)
 	case plan.Resolve:
 		w.resolves(ctx, f.For)
 	case plan.Reboot, plan.Halt, plan.Lose:
