@@ -70,6 +70,32 @@ var shows = map[string]func(trace.Trace) bool{
 		return len(begun) == 3 && begun[0].At >= 3*time.Minute+30*time.Second &&
 			count(out, func(e trace.Event) bool { return e.Kind == trace.Called && e.At < time.Minute }) == 0
 	},
+	"half-done-before-an-extra-member":  func(out trace.Trace) bool { return effects(cloud.Create, 0, "pg-2")(between(out, "pg-1")) },
+	"half-done-before-a-third-voter":    func(out trace.Trace) bool { return effects(cloud.Create, 0, "kv-2")(between(out, "kv-0")) },
+	"half-done-beside-one-that-is-down": func(out trace.Trace) bool { return effects(cloud.Restart, 0, "pg-0")(between(out, "pg-2")) },
+	"hands-over-between-two-parts": func(out trace.Trace) bool {
+		return count(between(out, "pg-1"), func(e trace.Event) bool {
+			return e.Operation != nil && e.Operation.Phase == operation.Draining && strings.HasPrefix(e.Operation.Reason, "leads again ")
+		}) > 1
+	},
+	"shows-what-it-was-not-given": func(out trace.Trace) bool {
+		made := count(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == cloud.Create })
+		back := slices.IndexFunc(out, func(e trace.Event) bool { return e.Spec != nil && e.At > 3*time.Minute })
+		return made == 1 && back > 0 && effects(cloud.Create, 0, "pg-0")(out[:back]) && len(updates(out)) == 0 &&
+			count(out[back:], func(e trace.Event) bool { return e.Kind == trace.Called && e.Call.Verb == cloud.Update }) == 1
+	},
+}
+
+// between is what happened between the two parts of a Slot's step, which changes its size first.
+func between(out trace.Trace, slot string) trace.Trace {
+	part := func(verb cloud.Verb) int {
+		return slices.IndexFunc(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == verb && e.Slot == slot })
+	}
+	from, to := part(cloud.Resize), part(cloud.Update)
+	if from < 0 || to < from {
+		return nil
+	}
+	return out[from:to]
 }
 
 // firsts are the first events of each Slot.
