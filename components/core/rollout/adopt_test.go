@@ -192,3 +192,17 @@ func TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestAMemberIsAdoptedAsARevisionOfItsGroup: another group's Slots may run the same, and what theirs is called is none of
+// this one's. A record that names no group is kept among those of this one.
+func TestAMemberIsAdoptedAsARevisionOfItsGroup(t *testing.T) {
+	for of, want := range map[string]bool{"db": true, "": true, "web": false} {
+		f := adoption()
+		runs, template := f.Spec.Revision(), f.Spec.Template
+		f.Spec.Template.Compose = compose("B") // the spec moved on since
+		f.Revisions = map[string]group.RevisionRecord{runs: {Digest: runs, Group: of, Template: template}}
+		if a, ok := Adoption(f, epoch); !ok || (a.Missing == "") != want || (a.Revision == runs) != want {
+			t.Errorf("a revision of %q: %+v", of, a)
+		}
+	}
+}

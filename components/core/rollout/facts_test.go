@@ -235,6 +235,33 @@ func TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss(t *testing.T) {
 	}
 }
 
+// TestR50_ADrainOfWhoServesDoesNotBeginBesideAnotherLoss: a person's word is no exception, but for one that serves
+// nobody. What else is done about that one waits for the others all the same.
+func TestR50_ADrainOfWhoServesDoesNotBeginBesideAnotherLoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind operation.Kind
+		edit func(f *fixture)
+		off  bool
+	}{
+		"all is well":                        {operation.Drain, func(*fixture) {}, false},
+		"another one fell":                   {operation.Drain, func(f *fixture) { f.sick(1) }, true},
+		"another one fell, and so did it":    {operation.Drain, func(f *fixture) { f.sick(1).sick(2) }, false},
+		"both fell, and a restart was asked": {operation.Restart, func(f *fixture) { f.sick(1).sick(2) }, true},
+	} {
+		f := newFixture(3, "none")
+		if c.kind == operation.Drain {
+			f.drains(2)
+		}
+		f.op(2, operation.Recorded, func(op *operation.Operation) {
+			op.Kind, op.Actor, op.To, op.Rollout = c.kind, operation.ActorOperator, op.From, ""
+		})
+		c.edit(f)
+		if got := f.facts(f.rec.Operations[0]).Unwanted; (got != "") != c.off || c.off && !strings.Contains(got, HoldMaxUnavailable) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestR139_TheFactsOfADrainSayWhomToHandOverTo: a member that is to rest gives leadership away,
 // and keeps it where nobody can take it.
 func TestR139_TheFactsOfADrainSayWhomToHandOverTo(t *testing.T) {

@@ -231,3 +231,22 @@ func TestR115_AnOutageEndsTheCount(t *testing.T) {
 		t.Errorf("not ready, and kept %+v", h)
 	}
 }
+
+// TestR118_WhoIsToldToBeGivenUpIsHeldAsThat, by one and the same pass: what heals a member is worked out once, before the
+// pass notes that the others have listed who waited for them.
+func TestR118_WhoIsToldToBeGivenUpIsHeldAsThat(t *testing.T) {
+	f := heals(3, "etcd").tried(2, 5, time.Hour)
+	f.joiner(2)
+	f.obs.Slots[0].Report.Learners = []string{"db-2"}
+	r := &f.rec.Slots[2]
+	r.AvailableSince, r.UnavailableSince, r.DownSince = time.Time{}, f.now.Add(-2*time.Hour), f.now.Add(-2*time.Hour)
+	for pass, given := range []bool{false, true} {
+		p := f.plan()
+		told := p.Status.Instances[2].State == group.SlotQuarantined
+		held := hasAction(p, "db-2") && heldBy(actionOf(t, p, "db-2"), HoldQuarantined)
+		if told != given || held != given {
+			t.Errorf("pass %d: told %t, held %t, want %t\n%s", pass, told, held, given, describe(p))
+		}
+		f.rec.Slots = p.Slots
+	}
+}

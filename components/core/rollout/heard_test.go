@@ -27,3 +27,27 @@ func TestR120_WhoIsExpectedToBeHeard(t *testing.T) {
 		}
 	}
 }
+
+// TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf: a silent one is healed where a fleet beyond the two is heard, and left
+// alone where those two are all of it. One more that is heard tells.
+func TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf(t *testing.T) {
+	for name, c := range map[string]struct {
+		fleet Fleet
+		heals bool
+	}{
+		"nothing is known of a fleet": {Fleet{}, false},
+		"the two are the fleet":       {Fleet{Expected: 2, Heard: 1}, false},
+		"there is a third one":        {Fleet{Expected: 3, Heard: 2}, true},
+	} {
+		f := heals(2, "none").silent(1, epoch)
+		f.obs.Fleet = c.fleet
+		if c.heals {
+			wantExecutes(t, f.plan(), "RESTART db-1")
+			continue
+		}
+		p := f.plan()
+		if wantExecutes(t, p); !heldBy(actionOf(t, p, "db-1"), HoldAgentsUnheard) {
+			t.Errorf("%s: %s", name, describe(p))
+		}
+	}
+}

@@ -83,6 +83,35 @@ func TestR46_TheLastVoters(t *testing.T) {
 	}
 }
 
+// No vote is lost with one that has none, however few there are: it may be why the set does not get on.
+func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		members int
+		edit    func(f *fixture)
+		slot    string
+		want    string
+	}{
+		"beside the only voter":       {2, func(*fixture) {}, "db-1", ""},
+		"beside two, and one is dead": {3, func(f *fixture) { f.down(1) }, "db-2", ""},
+		"the only voter beside it":    {2, func(f *fixture) { f.obs.Slots[0].Report.Learners, f.rec.Slots[1].Membership = nil, nil }, "db-0", HoldWouldLoseQuorum},
+		"another one without comes":   {3, func(f *fixture) { f.obs.Slots[0].Report.Learners = []string{"db-2", "db-9"} }, "db-2", HoldSetChanging},
+	} {
+		f := newFixture(c.members, "etcd")
+		f.joiner(c.members - 1)
+		f.obs.Slots[0].Report.Learners = []string{f.obs.Slots[c.members-1].Slot}
+		c.edit(f)
+		w := seenBy(f)
+		m := w.find(c.slot)
+		if !w.listed(m) {
+			t.Fatalf("%s: %s is not in the set", name, c.slot)
+		}
+		holds := w.holdsOfLeaving(candidate{m: m, kind: operation.Replace}, look{taken: &taken{}})
+		if got := holdNames(Action{Holds: holds}); strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: held by %v, want %q", name, got, c.want)
+		}
+	}
+}
+
 // One that an operator drained votes, and may be stopped by hand at any moment: nobody who is well leaves beside it.
 // Who takes no part does.
 func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {

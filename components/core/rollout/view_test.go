@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -352,6 +353,28 @@ func TestConditionsSayWhatAndSinceWhen(t *testing.T) {
 	}
 	if f.sick(2); conditionText(f, ConditionAvailable) != "2 of 3 slots are available" || !since(f, ConditionAvailable).Equal(f.now) {
 		t.Errorf("%q since %s", conditionText(f, ConditionAvailable), since(f, ConditionAvailable))
+	}
+}
+
+// TestAGroupIsUpdatedWhereNothingIsLeftToDo, by a look that saw everything: who waits for the condition goes on by it.
+func TestAGroupIsUpdatedWhereNothingIsLeftToDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(f *fixture)
+		want   bool
+		reason string
+	}{
+		"all run the target":                      {func(*fixture) {}, true, "AtTarget"},
+		"one is left":                             {func(f *fixture) { f.want("B").at(0, "B").at(1, "B") }, false, "Outdated"},
+		"all ran it, and the platform is silent":  {func(f *fixture) { f.blind("the platform") }, false, "AtTarget"},
+		"one is left, and the platform is silent": {func(f *fixture) { f.want("B").at(0, "B").at(1, "B").blind("the platform") }, false, "Outdated"},
+	} {
+		f := newFixture(3, "none")
+		c.edit(f)
+		conditions := f.plan().Status.Conditions
+		at := slices.IndexFunc(conditions, func(c group.Condition) bool { return c.Type == ConditionUpdated })
+		if at < 0 || conditions[at].Status != c.want || conditions[at].Reason != c.reason {
+			t.Errorf("%s: %+v", name, conditions)
+		}
 	}
 }
 

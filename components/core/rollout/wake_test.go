@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -20,5 +21,25 @@ func TestALeaderLooksAgainAtTheDeadlineOfAStep(t *testing.T) {
 		if p := f.plan(); p.Clock.IsZero() || p.Clock.After(at) {
 			t.Errorf("%s: looks again at %s, want %s", phase, p.Clock, at)
 		}
+	}
+}
+
+// TestALeaderLooksAgainWhenAReportGetsStale: that somebody fell silent is seen at no other moment. Whoever is told of it
+// need not look by itself.
+func TestALeaderLooksAgainWhenAReportGetsStale(t *testing.T) {
+	f := newFixture(3, "none")
+	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-5 * time.Second)
+	stale := f.now.Add(-5 * time.Second).Add(f.t.StaleAfter + time.Millisecond) // the oldest of them
+	if p := f.plan(); !p.Wake.Equal(stale) || !p.Clock.IsZero() {
+		t.Errorf("looks again at %s, want %s; by its clock at %s, want never", p.Wake, stale, p.Clock)
+	}
+	// The sooner one of both.
+	f.rec.Slots[0].AvailableSince = f.now.Add(time.Second - group.MinReady(f.spec))
+	if p, at := f.plan(), f.now.Add(time.Second); !p.Wake.Equal(at) || !p.Clock.Equal(at) {
+		t.Errorf("looks again at %s and by its clock at %s, want %s", p.Wake, p.Clock, at)
+	}
+	f.rec.Slots[0].AvailableSince = f.now.Add(20*time.Second - group.MinReady(f.spec))
+	if p, at := f.plan(), f.now.Add(20*time.Second); !p.Wake.Equal(stale) || !p.Clock.Equal(at) {
+		t.Errorf("looks again at %s, want %s; by its clock at %s, want %s", p.Wake, stale, p.Clock, at)
 	}
 }
