@@ -72,6 +72,9 @@ var shows = map[string]func(trace.Trace) bool{
 	},
 	"half-done-before-an-extra-member":  func(out trace.Trace) bool { return effects(cloud.Create, 0, "pg-2")(between(out, "pg-1")) },
 	"half-done-before-a-third-voter":    func(out trace.Trace) bool { return effects(cloud.Create, 0, "kv-2")(between(out, "kv-0")) },
+	"half-done-before-a-newcomers-vote": func(out trace.Trace) bool {
+		return slices.ContainsFunc(between(out, "kv-0"), func(e trace.Event) bool { return e.Kind == trace.Listed && len(e.Voters) == 3 })
+	},
 	"half-done-beside-one-that-is-down": func(out trace.Trace) bool { return effects(cloud.Restart, 0, "pg-0")(between(out, "pg-2")) },
 	"hands-over-between-two-parts": func(out trace.Trace) bool {
 		return count(between(out, "pg-1"), func(e trace.Event) bool {

@@ -215,11 +215,11 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	slices.Reverse(condemned)
 	listed := w.ending() && w.mayBeListed()
 	for _, m := range condemned {
-		// Of a group that stays one listing without the CVM is none: to forget a Slot ends the
-		// lease and the tokens of whoever holds it.
+		// One listing without the CVM is none: to forget a Slot ends the lease and the tokens of whoever holds
+		// it, and with a group goes the last that knew of what that listing lacked.
 		gone := w.certainlyGone(m) && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
 		if w.ending() {
-			gone = m.seen.Instance == nil && !listed || w.obs.Deletion.KeepCVMs
+			gone = (m.missing() || w.certainlyGone(m)) && !listed || w.obs.Deletion.KeepCVMs
 		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent

@@ -114,6 +114,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		} else {
 			sooner(w.lostAt(m))
 		}
+		if m.condemned && m.vanished() {
+			sooner(m.record.MissedSince.Add(goneFor)) // its Slot is forgotten then
+		}
 		for _, mark := range m.seen.marks() {
 			if *mark != nil {
 				sooner((*mark).Until)

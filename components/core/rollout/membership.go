@@ -495,10 +495,16 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 	return group.SetPromote
 }
 
-// voteTooMany: with a vote of m more are needed than are well (R46).
+// voteTooMany: with a vote of m more are needed than are well (R46). One of two that stands half done until there is a
+// third one is well, and does not go on before.
 func (w *world) voteTooMany(m *member) bool {
-	v := len(w.view.voters)
-	return v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1)
+	v, well := len(w.view.voters), len(w.votersWithout(m, &taken{}))
+	for _, slot := range w.view.voters {
+		if other := w.find(slot); other != nil && other != m && w.view.healthy[slot] && other.lacks == lacksVoter {
+			well++
+		}
+	}
+	return v > 1 && well < group.Quorum(v+1)
 }
 
 // setText says what changes about the set, for people; empty: nothing does.
