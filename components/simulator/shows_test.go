@@ -70,8 +70,8 @@ var shows = map[string]func(trace.Trace) bool{
 		return len(begun) == 3 && begun[0].At >= 3*time.Minute+30*time.Second &&
 			count(out, func(e trace.Event) bool { return e.Kind == trace.Called && e.At < time.Minute }) == 0
 	},
-	"half-done-before-an-extra-member":  func(out trace.Trace) bool { return effects(cloud.Create, 0, "pg-2")(between(out, "pg-1")) },
-	"half-done-before-a-third-voter":    func(out trace.Trace) bool { return effects(cloud.Create, 0, "kv-2")(between(out, "kv-0")) },
+	"half-done-before-an-extra-member": func(out trace.Trace) bool { return effects(cloud.Create, 0, "pg-2")(between(out, "pg-1")) },
+	"half-done-before-a-third-voter":   func(out trace.Trace) bool { return effects(cloud.Create, 0, "kv-2")(between(out, "kv-0")) },
 	"half-done-before-a-newcomers-vote": func(out trace.Trace) bool {
 		return slices.ContainsFunc(between(out, "kv-0"), func(e trace.Event) bool { return e.Kind == trace.Listed && len(e.Voters) == 3 })
 	},
