@@ -414,7 +414,8 @@ func (w *world) keepHeals(m *member) {
 	rec := &m.record
 	switch {
 	case m.report == nil:
-	case !w.processDown(m):
+	case !w.processDown(m), rec.Membership.Waits():
+		// One that the others did not list yet is not to run: once they have, it has its time to start.
 		rec.DownSince = time.Time{}
 	case rec.DownSince.IsZero() || rec.DownSince.After(w.now):
 		rec.DownSince = w.now

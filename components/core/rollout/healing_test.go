@@ -474,3 +474,17 @@ func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestR113_WhoWaitsToBeListedIsNotDown: its workload is not to run before the others list it, however long that takes,
+// and has its time to start from then on.
+func TestR113_WhoWaitsToBeListedIsNotDown(t *testing.T) {
+	f := heals(3, "etcd")
+	f.joiner(2)
+	f.rec.Slots[2].DownSince = f.now.Add(-2 * time.Hour)
+	waits := f.plan().Slots[2]
+	f.joiner(2, "db-0", "db-1", "db-2")
+	down := f.plan().Slots[2]
+	if waits.Slot != "db-2" || !waits.DownSince.IsZero() || down.DownSince.IsZero() {
+		t.Errorf("%s waits, down since %s; listed, down since %s", waits.Slot, waits.DownSince, down.DownSince)
+	}
+}
