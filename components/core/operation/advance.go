@@ -497,11 +497,11 @@ func (op Operation) Decided() bool {
 	return false
 }
 
-// CalledInVain reports that the last call certainly had no effect, so that another one follows.
+// CalledInVain reports that the last call certainly had no effect: in ACTING another one follows.
 func (op Operation) CalledInVain() bool {
 	switch op.CallOutcome {
 	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
-		return op.Phase == Acting
+		return true
 	}
 	return false
 }

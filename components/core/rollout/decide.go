@@ -217,9 +217,11 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	for _, m := range condemned {
 		// One listing without the CVM is none: to forget a Slot ends the lease and the tokens of whoever holds
 		// it, and with a group goes the last that knew of what that listing lacked.
-		gone := w.certainlyGone(m) && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
+		gone := w.certainlyGone(m)
 		if w.ending() {
-			gone = (m.missing() || w.certainlyGone(m)) && !listed || w.obs.Deletion.KeepCVMs
+			gone = gone && !listed || w.obs.Deletion.KeepCVMs
+		} else {
+			gone = gone && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
 		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent

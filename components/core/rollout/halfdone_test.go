@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -114,7 +113,7 @@ func TestR15_WhoStandsHalfDoneKeepsNoExtraSlotFromBeingMade(t *testing.T) {
 		op := f.halfDone(1)
 		c.edit(f, op)
 		a := actionOf(t, f.plan(), "db-3")
-		step := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldStepInProgress })
+		step := heldBy(a, HoldStepInProgress)
 		if a.Kind != operation.Create || a.Execute != c.made || step == c.made {
 			t.Errorf("%s: %s, made %t: %+v", name, a.Kind, a.Execute, a.Holds)
 		}
@@ -144,7 +143,7 @@ func TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade(t *testing
 		f.halfDone(1)
 		c.edit(f)
 		a := actionOf(t, f.plan(), "db-2")
-		step := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldStepInProgress })
+		step := heldBy(a, HoldStepInProgress)
 		if a.Kind != operation.Create || step == c.made {
 			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
 		}
@@ -155,19 +154,18 @@ func TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade(t *testing
 func TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, op *operation.Operation)
-		held string
+		held bool
 	}{
-		"it stands half done": {func(*fixture, *operation.Operation) {}, ""},
-		"it goes on":          {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, HoldSickOneAtATime},
-		"it is not half done": {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, HoldSickOneAtATime},
+		"it stands half done": {func(*fixture, *operation.Operation) {}, false},
+		"it goes on":          {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, true},
+		"it is not half done": {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, true},
 	} {
 		f := newFixture(3, "etcd").want("B").rolling()
 		op := f.halfDone(1)
 		f.obs.Slots[2].Admission, f.obs.Slots[2].Report = nil, nil
 		c.edit(f, op)
 		a := actionOf(t, f.plan(), "db-2")
-		held := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldVoterCap || h.Predicate == HoldSickOneAtATime })
-		if a.Kind != operation.Update || held != (c.held != "") {
+		if held := heldBy(a, HoldVoterCap) || heldBy(a, HoldSickOneAtATime); a.Kind != operation.Update || held != c.held {
 			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
 		}
 	}

@@ -95,8 +95,7 @@ func (w *world) undecided(op *operation.Operation) bool {
 	if op == nil || op.Phase != operation.Acting {
 		return false
 	}
-	switch op.CallOutcome {
-	case operation.OutcomeBusy, operation.OutcomeNotMade, operation.OutcomeDone, operation.OutcomeRefused:
+	if op.CalledInVain() || op.CallOutcome == operation.OutcomeDone {
 		return false
 	}
 	return op.CallOutcome == operation.OutcomeUnknown || w.now.Sub(op.CallIssuedAt) > w.t.MaxCallTimeout
@@ -159,7 +158,7 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	if m := cmp.Or(w.stepBefore(c.m), otherThan(c.m, l.taken.replacing)); m != nil {
+	if m := cmp.Or(firstKept(w.tally.steps, c.m), otherThan(c.m, l.taken.replacing)); m != nil {
 		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
 	}
 	return holds
@@ -168,18 +167,10 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 // predecessor is the first Slot before m that is not available, or taken in this pass. An extra one that a step waits
 // for comes first.
 func (w *world) predecessor(m *member, t *taken) *member {
-	var first *member
-	for _, other := range w.tally.notAvailable {
-		if m.extra && other.lacks == lacksExtra {
-			return nil
-		}
-		if first == nil && keeps(other, m) {
-			first = other
-		}
-		if first != nil && !m.extra {
-			break
-		}
+	if m.extra && slices.ContainsFunc(w.tally.notAvailable, func(other *member) bool { return other.lacks == lacksExtra }) {
+		return nil
 	}
+	first := firstKept(w.tally.notAvailable, m)
 	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
 		first = t.order[0]
 	}
@@ -195,9 +186,9 @@ func keeps(other, made *member) bool {
 	return other.lacks == lacksNothing || other.lacks == lacksExtra && !made.extra
 }
 
-// stepBefore is the first step that the creation of m waits for.
-func (w *world) stepBefore(m *member) *member {
-	for _, other := range w.tally.steps {
+// firstKept is the first of list but m that the creation of m waits for, or nil.
+func firstKept(list []*member, m *member) *member {
+	for _, other := range list {
 		if other != m && keeps(other, m) {
 			return other
 		}

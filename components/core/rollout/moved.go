@@ -16,7 +16,7 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 		m.superseded = append(m.superseded, op)
 	}
 	// A call that certainly had no effect tells nothing about the one before.
-	if op.Follows != "" && op.Phase.Ended() && !idle(op) {
+	if op.Follows != "" && op.Phase.Ended() && !op.CalledInVain() {
 		if m.followed == nil {
 			m.followed = make(map[string]bool)
 		}
@@ -24,15 +24,10 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	}
 }
 
-// idle: the last call of op certainly had no effect.
-func idle(op *operation.Operation) bool {
-	return op.CallOutcome == operation.OutcomeRefused || op.CallOutcome == operation.OutcomeBusy || op.CallOutcome == operation.OutcomeNotMade
-}
-
 // endsBetweenParts: op was refused a part after another one had taken its CVM down. What that boots
 // may never be let in: it is neither what was there before nor what was to be.
 func endsBetweenParts(op *operation.Operation) bool {
-	return op.EndedHalfDone() && idle(op)
+	return op.EndedHalfDone() && op.CalledInVain()
 }
 
 // findMoved is the Operation, superseded or ended between two parts, whose call the admitted Boot of m

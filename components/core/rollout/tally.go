@@ -127,17 +127,13 @@ func (w *world) noteStanding() {
 			m.lacks = w.lacking(m)
 		}
 	}
-	if slices.ContainsFunc(w.tally.openVoters, (*member).standsStill) {
-		w.tally.movingVoters = slices.DeleteFunc(slices.Clone(w.tally.openVoters), (*member).standsStill)
-	}
+	w.tally.movingVoters = slices.DeleteFunc(slices.Clone(w.tally.openVoters), func(m *member) bool { return m.stands })
 }
-
-func (m *member) standsStill() bool { return m.stands }
 
 // standsHalfDone: m serves between two parts of its change, and the next one may not be made as things are.
 func (w *world) standsHalfDone(m *member) bool {
 	op := m.open
-	waits := op.Phase == operation.Drained || op.CalledInVain()
+	waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.CalledInVain()
 	return op.Kind == operation.Update && len(op.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
 }
 

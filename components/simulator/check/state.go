@@ -113,10 +113,10 @@ type member struct {
 	// changed is when it last began or ceased to serve; without any, when it got a CVM.
 	changed time.Duration
 	// muted: nobody hears its agent, since mutedAt; they did again at heardAt.
-	muted bool
-	// hung: its workload does, and neither served nor was started anew since.
-	hung             bool
+	muted            bool
 	mutedAt, heardAt time.Duration
+	// hung: its workload does, and neither served nor was started anew since.
+	hung bool
 	// goesBy is the Revision whose checks its agent says it goes by, each judged; "": it does not
 	// say so of any.
 	goesBy string

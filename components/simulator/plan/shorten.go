@@ -125,7 +125,7 @@ func (f Fault) ofAll() bool {
 }
 
 func (f Fault) ofGroup() bool {
-	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo, Floor, Revoke, Withdraw}, f.Kind)
+	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo}, f.Kind) || slices.Contains(gates, f.Kind)
 }
 
 func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }
