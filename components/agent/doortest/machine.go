@@ -223,7 +223,7 @@ func (m *Machine) watchEnvoys(ctx context.Context) error {
 // Say is what the driver says of the member: its role, and whether it may be used.
 func (m *Machine) Say(role string, ready bool) {
 	m.mu.Lock()
-	m.member = member.State{Known: true, View: driver.View{Role: driver.Role(role), Alive: true, Ready: ready, CaughtUp: &ready}}
+	m.member = member.State{Known: true, View: driver.View{Role: driver.Role(role), Liveness: driver.LivenessAlive, Ready: ready, CaughtUp: &ready}}
 	m.mu.Unlock()
 	m.changed.Set(struct{}{})
 }

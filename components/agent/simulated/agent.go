@@ -50,6 +50,9 @@ const (
 	RoleFollower = driver.RoleFollower
 	RoleLearner  = driver.RoleLearner
 	RoleNone     = driver.RoleNone
+
+	LivenessAlive   = driver.LivenessAlive
+	LivenessRefused = driver.LivenessRefused
 )
 
 // HookHeld is the State of a Hook that holds its step until somebody completes it.

@@ -59,7 +59,7 @@ func (c *coordinator) heard() controlv1.StepState {
 type quiet struct{}
 
 func (quiet) Observe(context.Context) (simulated.View, error) {
-	return simulated.View{Role: simulated.RoleNone, Alive: true, Ready: true}, nil
+	return simulated.View{Role: simulated.RoleNone, Liveness: simulated.LivenessAlive, Ready: true}, nil
 }
 
 func (quiet) Transfer(context.Context, simulated.TransferRequest) (simulated.Transferred, error) {

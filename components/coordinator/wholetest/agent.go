@@ -234,7 +234,7 @@ func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlCo
 		desired, err := service.GetDesired(ctx, &controlv1.GetDesiredRequest{})
 		report := &controlv1.Report{
 			Sequence: sequence, MemberKnown: true, HealthyFor: durationpb.New(time.Since(started)),
-			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
+			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, MayDisrupt: true},
 		}
 		if h.Member != nil {
 			report.Member = h.Member(slot)

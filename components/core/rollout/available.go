@@ -192,7 +192,7 @@ func (w *world) memberNotReady(r *Report) string {
 		return fmt.Sprintf("health %s: %s", orUnknown(r.Health), cmp.Or(r.HealthReason, "no check answered"))
 	case !group.HasDriver(w.spec):
 		return ""
-	case !r.MemberAlive:
+	case !r.alive():
 		return "member is down: " + cmp.Or(r.Message, "no word from it")
 	case !r.MemberReady:
 		return "member is not ready: " + cmp.Or(r.Message, "no word from it")

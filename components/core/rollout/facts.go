@@ -94,7 +94,7 @@ func (w *world) drainLimit(op operation.Operation) time.Duration {
 // ready is the step of another one, so m's step must not wait for it.
 func (w *world) awaitsQuorum(m *member) bool {
 	// Ended for one that stopped a moment after its last report, a step would leave it to nobody.
-	return m.seen.Instance.Running() && m.report != nil && m.report.MemberAlive && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
+	return m.seen.Instance.Running() && m.report != nil && m.report.alive() && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
 }
 
 // unjudged is why m's health does not tell yet of the checks of a Revision; empty: it does, or

@@ -80,7 +80,7 @@ func healthyReport(slot string, now time.Time, kind string, members []string) *R
 	yes := true
 	r := &Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: Healthy, HealthyFor: 23 * time.Hour,
-		BootAt: epoch.Add(-time.Hour), Role: RoleNone, MemberKnown: true, MemberAlive: true, MemberReady: true, CaughtUp: &yes,
+		BootAt: epoch.Add(-time.Hour), Role: RoleNone, MemberKnown: true, Liveness: LivenessAlive, MemberReady: true, CaughtUp: &yes,
 		MayDisrupt: true,
 	}
 	r.HealthyFor = r.ReceivedAt.Sub(epoch)
@@ -139,7 +139,7 @@ func (f *fixture) at(i int, name string) *fixture {
 func (f *fixture) sick(i int) *fixture {
 	r := f.obs.Slots[i].Report
 	no := false
-	r.Health, r.HealthReason, r.MemberAlive, r.MemberReady, r.CaughtUp, r.HealthyFor = Unhealthy, "does not answer", false, false, &no, 0
+	r.Health, r.HealthReason, r.Liveness, r.MemberReady, r.CaughtUp, r.HealthyFor = Unhealthy, "does not answer", LivenessRefused, false, &no, 0
 	r.Role, r.Voters, r.QuorumMember, r.Leader, r.Epoch = RoleUnknown, nil, false, "", 0
 	return f
 }

@@ -39,7 +39,7 @@ func (w *world) noteFlaps() {
 
 // followsNobody: m runs, and what it lacks is a leader, or it is about to follow the one that takes over.
 func (w *world) followsNobody(m *member) bool {
-	return m.report != nil && m.report.MemberAlive && w.view.roles && (w.merelyLeaderless(m) || w.handsOver())
+	return m.report != nil && m.report.alive() && w.view.roles && (w.merelyLeaderless(m) || w.handsOver())
 }
 
 // handsOver: a step is under way that takes leadership from its member.

@@ -113,7 +113,7 @@ func (w *world) unwell(m *member) (ailment, bool) {
 // processDown: the driver says for certain that m's process does not run (R10).
 func (w *world) processDown(m *member) bool {
 	r := m.report
-	return r != nil && group.HasDriver(w.spec) && r.MemberKnown && r.Health == Unhealthy && !r.MemberAlive
+	return r != nil && group.HasDriver(w.spec) && r.MemberKnown && r.Health == Unhealthy && !r.alive()
 }
 
 // silentAt is when the last report is so old that a live Boot would have sent another: one that
@@ -138,7 +138,7 @@ func (w *world) refused(m *member) bool {
 // followed: a member that lives names m as its leader.
 func (w *world) followed(m *member) bool {
 	names := func(other *member) string {
-		if r := other.report; r != nil && r.MemberAlive {
+		if r := other.report; r != nil && r.alive() {
 			return r.Leader
 		}
 		return ""

@@ -16,7 +16,7 @@ func founding(n int, kind string) *fixture {
 	for i := range n {
 		f.rec.Slots[i].WasAvailableAt, f.rec.Slots[i].AvailableSince, f.rec.Slots[i].AvailableBoot = "", time.Time{}, ""
 		r, no := f.obs.Slots[i].Report, false
-		r.MemberAlive, r.MemberReady, r.CaughtUp, r.Voters, r.QuorumMember, r.Role, r.Leader = false, false, &no, nil, false, RoleUnknown, ""
+		r.Liveness, r.MemberReady, r.CaughtUp, r.Voters, r.QuorumMember, r.Role, r.Leader = LivenessRefused, false, &no, nil, false, RoleUnknown, ""
 		r.Health = Unknown
 	}
 	f.rec.Rollout.State, f.rec.Status.Stable = operation.Running, ""

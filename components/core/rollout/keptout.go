@@ -50,5 +50,5 @@ func (w *world) keptOut(m *member) (from time.Time, ok bool) {
 // keptFromVoting: m is listed and runs, and gets its vote once a dead voter is out of the set. To
 // restart that one instead waits for its turn: who listed m reached it a while ago.
 func (w *world) keptFromVoting(m *member) bool {
-	return m.joining() && m.report != nil && m.report.MemberAlive && slices.Contains(w.view.learners, m.slot) && w.voteTooMany(m)
+	return m.joining() && m.report != nil && m.report.alive() && slices.Contains(w.view.learners, m.slot) && w.voteTooMany(m)
 }

@@ -185,7 +185,7 @@ func (w *world) changingIn(m *member) string {
 func (w *world) stuckIn(m *member) bool {
 	getsOn := func(other *member) bool {
 		r := other.report
-		return other.open != nil || r != nil && (r.MemberAlive || other.record.Membership.Waits())
+		return other.open != nil || r != nil && (r.alive() || other.record.Membership.Waits())
 	}
 	for _, slot := range w.view.learners {
 		other := w.find(slot)
@@ -394,7 +394,7 @@ func (w *world) membershipOf(m *member) *group.Membership {
 		return nil
 	}
 	next := &group.Membership{Joins: true, Set: m.record.Membership.Set}
-	if started := m.report != nil && m.report.MemberAlive; !started && w.inSet(m) == operation.SetListed {
+	if started := m.report != nil && m.report.alive(); !started && w.inSet(m) == operation.SetListed {
 		next.Set = append(slices.Clone(w.view.voters), w.view.learners...)
 		slices.Sort(next.Set)
 		next.Set = slices.Compact(next.Set)
@@ -487,7 +487,7 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 			return ""
 		}
 		return group.SetAdd
-	case !r.MemberAlive:
+	case !r.alive():
 		return "" // it comes up first
 	case w.voteTooMany(m):
 		return ""

@@ -28,7 +28,7 @@ func changeOf(p Plan) string {
 func (f *fixture) down(slots ...int) {
 	for _, i := range slots {
 		r := f.obs.Slots[i].Report
-		r.MemberAlive, r.MemberReady, r.Health, r.Role, r.QuorumMember, r.Voters = false, false, Unhealthy, RoleUnknown, false, nil
+		r.Liveness, r.MemberReady, r.Health, r.Role, r.QuorumMember, r.Voters = LivenessRefused, false, Unhealthy, RoleUnknown, false, nil
 	}
 }
 
@@ -231,7 +231,7 @@ func TestR49_AJoinerIsListedAndThenGivenItsVote(t *testing.T) {
 		t.Fatalf("listed and not up: %q, set %v", got, m.Set)
 	}
 	r := f.obs.Slots[3].Report
-	r.MemberAlive, r.Role = true, RoleLearner
+	r.Liveness, r.Role = LivenessAlive, RoleLearner
 	if got := changeOf(f.plan()); got != "db-0: promote db-3" {
 		t.Errorf("listed and up: %q", got)
 	}
@@ -408,7 +408,7 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	f = newFixture(4, "etcd")
 	f.joiner(3)
 	f.obs.Slots[0].Report.Learners, f.obs.Slots[0].Report.MemberIDs = []string{"db-3"}, map[string]string{"db-3": "c3"}
-	f.obs.Slots[3].Report.MemberAlive = true
+	f.obs.Slots[3].Report.Liveness = LivenessAlive
 	if got := changeOf(f.plan()); got != "db-0: promote db-3 as c3" {
 		t.Errorf("listed and up: %q", got)
 	}

@@ -193,7 +193,7 @@ func TestR7_PLT01_OneMissingInputIsNotAvailable(t *testing.T) {
 		"unhealthy":           func(o *SlotObservation) { o.Report.Health = Unhealthy },
 		"unknown health":      func(o *SlotObservation) { o.Report.Health = Unknown },
 		"no health":           func(o *SlotObservation) { o.Report.Health = "" },
-		"member down":         func(o *SlotObservation) { o.Report.MemberAlive = false },
+		"member down":         func(o *SlotObservation) { o.Report.Liveness = LivenessRefused },
 		"member not ready":    func(o *SlotObservation) { o.Report.MemberReady = false },
 		"role unknown":        func(o *SlotObservation) { o.Report.Role = RoleUnknown },
 		"behind":              func(o *SlotObservation) { o.Report.CaughtUp = &no },

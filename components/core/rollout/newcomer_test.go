@@ -49,16 +49,16 @@ func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 		change func(f *fixture)
 		held   bool
 	}{
-		"the newcomer comes up": {func(f *fixture) { f.obs.Slots[3].Report.MemberAlive = true }, false},
+		"the newcomer comes up": {func(f *fixture) { f.obs.Slots[3].Report.Liveness = LivenessAlive }, false},
 		"it waits to be listed": {func(f *fixture) { f.obs.Slots[0].Report.Learners = nil; f.rec.Slots[3].Membership.Set = nil }, false},
 		"its step is under way": {func(f *fixture) {
 			f.op(3, operation.Joining, func(op *operation.Operation) { op.Kind = operation.Create })
 		}, false},
 		"its workload is down": {func(*fixture) {}, true},
 		"its agent is silent":  {func(f *fixture) { f.obs.Slots[3].Report = nil }, true},
-		"it is to go":          {func(f *fixture) { f.obs.Slots[3].Report.MemberAlive = true; f.spec.Replicas = 3 }, true},
+		"it is to go":          {func(f *fixture) { f.obs.Slots[3].Report.Liveness = LivenessAlive; f.spec.Replicas = 3 }, true},
 		"a learner is nobody that anyone knows": {func(f *fixture) {
-			f.obs.Slots[3].Report.MemberAlive = true
+			f.obs.Slots[3].Report.Liveness = LivenessAlive
 			f.obs.Slots[0].Report.Learners = []string{"db-9"}
 		}, true},
 	} {
@@ -116,7 +116,7 @@ func TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins(t *testing.T) {
 	f := newFixture(5, "etcd")
 	f.joiner(3)
 	f.joiner(4)
-	f.obs.Slots[0].Report.Learners, f.obs.Slots[4].Report.MemberAlive = []string{"db-4"}, true
+	f.obs.Slots[0].Report.Learners, f.obs.Slots[4].Report.Liveness = []string{"db-4"}, LivenessAlive
 	f.spec.Replicas = 4
 	wantHeld(t, f.plan(), "db-4", HoldDeleteDisks)
 	f.obs.DeleteDisks = []string{"db-4"}

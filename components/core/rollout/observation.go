@@ -38,6 +38,22 @@ const (
 	RoleNone Role = "none"
 )
 
+// Liveness is how a member's process answered its driver. Three observations differ: an answer, a
+// refused connection and no answer. None of the last two proves at once that the process is down.
+type Liveness string
+
+const (
+	// LivenessUnknown: no answer came in time; the zero value.
+	LivenessUnknown Liveness = ""
+	// LivenessAlive: the process answered, with an error status or a refused login too.
+	LivenessAlive Liveness = "alive"
+	// LivenessRefused: the host refused the connection, so that no process listens at the port.
+	LivenessRefused Liveness = "refused"
+)
+
+// alive: the member's process answered its driver.
+func (r *Report) alive() bool { return r.Liveness == LivenessAlive }
+
 // Records is what the leader wrote earlier, read back from the store.
 type Records struct {
 	// SpecIndex is the KV index of the spec.
@@ -176,9 +192,9 @@ type Report struct {
 	HealthyFor time.Duration
 	BootAt     time.Time
 	Role       Role
-	// MemberKnown: the driver has answered, so that MemberAlive false is its word.
+	// MemberKnown: the driver has looked, so that Liveness is its word.
 	MemberKnown bool
-	MemberAlive bool
+	Liveness    Liveness
 	MemberReady bool
 	// CaughtUp: nil is unknown (R52).
 	CaughtUp *bool

@@ -215,7 +215,7 @@ func (w *world) brokenness(m *member) int {
 			return lost
 		}
 		return whole
-	case m.answers(w.spec) && !m.report.MemberAlive:
+	case m.answers(w.spec) && !m.report.alive():
 		return processDown
 	case w.merelyLeaderless(m):
 		return whole

@@ -187,7 +187,7 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 		}, whole},
 		"it never was well":             {func(_ *fixture, r *group.SlotRecord) { r.WasAvailableAt = "" }, sick},
 		"there is a leader":             {func(f *fixture, _ *group.SlotRecord) { f.lead(0) }, sick},
-		"its process is down":           {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Report.MemberAlive = false }, processDown},
+		"its process is down":           {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Report.Liveness = LivenessRefused }, processDown},
 		"nobody tells of its admission": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission = nil }, neverBooted},
 	} {
 		f := newFixture(3, "consul").want("B").rolling().at(1, "B")
@@ -322,7 +322,7 @@ func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
 	one := 1
 	f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &none, &one
 	r := f.obs.Slots[1].Report
-	r.MemberKnown, r.MemberAlive, r.MemberReady, r.CaughtUp, r.Health, r.HealthyFor = false, false, false, nil, Unknown, 0
+	r.MemberKnown, r.Liveness, r.MemberReady, r.CaughtUp, r.Health, r.HealthyFor = false, LivenessUnknown, false, nil, Unknown, 0
 	p := f.plan()
 	if a := actionOf(t, p, "db-1"); a.Execute || a.Class == ClassBroken {
 		t.Errorf("%+v", a)

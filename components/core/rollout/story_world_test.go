@@ -316,6 +316,10 @@ func (w *world) report(c *cvm) *rollout.Report {
 		return nil
 	}
 	works, yes, no := w.works(c), true, false
+	liveness := rollout.LivenessAlive
+	if !works {
+		liveness = rollout.LivenessRefused
+	}
 	if !works || c.failing != "" {
 		c.illAt = w.now
 	}
@@ -325,7 +329,7 @@ func (w *world) report(c *cvm) *rollout.Report {
 	}
 	r := &rollout.Report{
 		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(well), time.Millisecond),
-		Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
+		Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, Liveness: liveness, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
 	}
 	if c.busy != "" {
 		r.Busy = []string{c.busy}

@@ -87,7 +87,7 @@ func (w *world) findLeader() (leader, doubt string) {
 	}
 	if lead == nil {
 		for _, m := range w.everyone {
-			if r := m.report; r != nil && r.Leader != "" && r.MemberAlive {
+			if r := m.report; r != nil && r.Leader != "" && r.alive() {
 				return "", fmt.Sprintf("no member says it leads; %s says %s does", m.slot, r.Leader)
 			}
 		}
@@ -95,7 +95,7 @@ func (w *world) findLeader() (leader, doubt string) {
 	}
 	for _, m := range w.everyone {
 		r := m.report
-		if r == nil || m == lead || !r.MemberAlive || !r.MemberReady {
+		if r == nil || m == lead || !r.alive() || !r.MemberReady {
 			continue
 		}
 		if r.Leader != "" && r.Leader != lead.slot {
@@ -155,7 +155,7 @@ func (m *member) heardNow() bool { return m.speaks && !m.cut }
 // not count here, or a wrong check could talk quorum away.
 func (w *world) votes(m *member, leader string) bool {
 	r := m.report
-	if !r.MemberAlive || !r.MemberReady || !caughtUp(r) {
+	if !r.alive() || !r.MemberReady || !caughtUp(r) {
 		return false
 	}
 	if lead := w.find(leader); lead != nil && lead.report != nil && differ(r.Epoch, lead.report.Epoch) {
@@ -174,7 +174,7 @@ func (w *world) find(slot string) *member { return w.bySlot[slot] }
 func (w *world) nameSilent() {
 	for _, m := range w.everyone {
 		r := m.report
-		if r == nil || !r.MemberAlive || r.Role != RoleFollower && r.Role != RoleLearner {
+		if r == nil || !r.alive() || r.Role != RoleFollower && r.Role != RoleLearner {
 			continue
 		}
 		lead := w.find(r.Leader)

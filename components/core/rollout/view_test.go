@@ -28,12 +28,14 @@ func TestWhoLeads(t *testing.T) {
 				f.obs.Slots[i].Report.Role, f.obs.Slots[i].Report.Leader = RoleFollower, ""
 			}
 		}, "", "no member says it leads"},
-		"one that is silent, named":   {func(f *fixture) { f.silent(0, f.now) }, "", "db-1 says db-0 does"},
-		"another is named":            {func(f *fixture) { f.obs.Slots[1].Report.Leader = "db-2" }, "", "db-1 says db-2 leads"},
-		"another is named, by a dead": {func(f *fixture) { f.obs.Slots[1].Report.Leader, f.obs.Slots[1].Report.MemberAlive = "db-2", false }, "db-0", ""},
-		"by one that is not ready":    {func(f *fixture) { f.obs.Slots[1].Report.Leader, f.obs.Slots[1].Report.MemberReady = "db-2", false }, "db-0", ""},
-		"of another term":             {func(f *fixture) { f.obs.Slots[1].Report.Epoch = 6 }, "", "db-1 is at term 6"},
-		"of a term nobody tells":      {func(f *fixture) { f.obs.Slots[1].Report.Epoch = 0 }, "db-0", ""},
+		"one that is silent, named": {func(f *fixture) { f.silent(0, f.now) }, "", "db-1 says db-0 does"},
+		"another is named":          {func(f *fixture) { f.obs.Slots[1].Report.Leader = "db-2" }, "", "db-1 says db-2 leads"},
+		"another is named, by a dead": {func(f *fixture) {
+			f.obs.Slots[1].Report.Leader, f.obs.Slots[1].Report.Liveness = "db-2", LivenessRefused
+		}, "db-0", ""},
+		"by one that is not ready": {func(f *fixture) { f.obs.Slots[1].Report.Leader, f.obs.Slots[1].Report.MemberReady = "db-2", false }, "db-0", ""},
+		"of another term":          {func(f *fixture) { f.obs.Slots[1].Report.Epoch = 6 }, "", "db-1 is at term 6"},
+		"of a term nobody tells":   {func(f *fixture) { f.obs.Slots[1].Report.Epoch = 0 }, "db-0", ""},
 		"the platform stopped it": {func(f *fixture) {
 			f.obs.Slots[0].Instance.Status = "stopped"
 			f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-time.Hour)
@@ -82,7 +84,7 @@ func TestR43_WhoVotes(t *testing.T) {
 		}, 2, 2, false},
 		"one that is no voter says otherwise": {func(f *fixture) { odd(f); f.obs.Slots[2].Report.QuorumMember = false }, 3, 3, false},
 		"one is down":                         {func(f *fixture) { f.obs.Slots[2].Report.MemberReady = false }, 3, 2, false},
-		"one is dead":                         {func(f *fixture) { f.obs.Slots[2].Report.MemberAlive = false }, 3, 2, false},
+		"one is dead":                         {func(f *fixture) { f.obs.Slots[2].Report.Liveness = LivenessRefused }, 3, 2, false},
 		"one lags":                            {func(f *fixture) { f.lagging(2, 7) }, 3, 2, false},
 		"one is stopped and still heard":      {func(f *fixture) { f.obs.Slots[2].Instance.Status = "stopped" }, 3, 2, false},
 		"one is silent":                       {func(f *fixture) { f.silent(2, f.now) }, 3, 2, false},
@@ -111,7 +113,7 @@ func TestR125_ASilentLeaderIsNamedByWhoFollows(t *testing.T) {
 			f.obs.Slots[1].Report.Leader = ""
 			f.obs.Slots[2].Report.Role = RoleLearner
 		}, true},
-		"only a dead one names it":       {func(f *fixture) { f.obs.Slots[1].Report.Leader = ""; f.obs.Slots[2].Report.MemberAlive = false }, false},
+		"only a dead one names it":       {func(f *fixture) { f.obs.Slots[1].Report.Leader = ""; f.obs.Slots[2].Report.Liveness = LivenessRefused }, false},
 		"only one without a part":        {func(f *fixture) { f.obs.Slots[1].Report.Leader = ""; f.obs.Slots[2].Report.Role = RoleNone }, false},
 		"its CVM is gone":                {func(f *fixture) { f.obs.Slots[0].Instance = nil }, false},
 		"its CVM is gone, nobody looked": {func(f *fixture) { f.obs.Slots[0].Instance = nil; f.blind("the platform") }, true},

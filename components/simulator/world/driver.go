@@ -164,7 +164,11 @@ func (d *driver) change(ctx context.Context, change group.SetChange) error {
 func (w *World) viewLocked(c *cvm) agent.View {
 	cluster, well := w.workloads[c.group()], !c.ill()
 	caught := well && c.caughtUp()
-	out := agent.View{Alive: well, Ready: well, CaughtUp: &caught, MayDisrupt: true, Role: agent.RoleNone}
+	liveness := agent.LivenessAlive
+	if !well {
+		liveness = agent.LivenessRefused
+	}
+	out := agent.View{Liveness: liveness, Ready: well, CaughtUp: &caught, MayDisrupt: true, Role: agent.RoleNone}
 	if !cluster.leads() {
 		return out
 	}

@@ -40,7 +40,7 @@ type deaf struct {
 
 func (d deaf) Observe(context.Context) (driver.View, error) {
 	<-d.free
-	return driver.View{Role: driver.RoleNone, Alive: true, Ready: true}, nil
+	return driver.View{Role: driver.RoleNone, Liveness: driver.LivenessAlive, Ready: true}, nil
 }
 
 // TestWhatHangsDoesNotBeat: a lock that is never given back, and a driver that never returns.

@@ -108,7 +108,7 @@ func (m *member) change(f func(*controlv1.Report)) {
 
 func reporting(t *testing.T, beats bool) (*member, *listener) {
 	t.Helper()
-	m := &member{report: &controlv1.Report{MemberKnown: true, Member: &controlv1.MemberView{Alive: true, Ready: true}}, since: time.Now().Add(-time.Hour)}
+	m := &member{report: &controlv1.Report{MemberKnown: true, Member: &controlv1.MemberView{Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true}}, since: time.Now().Add(-time.Hour)}
 	h := newHub(t, t.TempDir())
 	h.cfg.Report, h.cfg.ReportChanged = m.now, &m.changed
 	l := &listener{beats: beats}

@@ -61,7 +61,7 @@ func (c *consul) Observe(ctx context.Context) (View, error) {
 		return View{Role: RoleUnknown, Message: "Consul does not answer: " + selfErr.Error(),
 			MayDisruptReason: "Consul does not answer"}, nil
 	}
-	v := View{Role: RoleUnknown, Alive: true, Version: me.Config.Version, Epoch: number(me.Stats.Raft.Term)}
+	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Config.Version, Epoch: number(me.Stats.Raft.Term)}
 	switch {
 	case me.Config.NodeName != c.self:
 		v.Message = fmt.Sprintf("the server is named %q; it must be named as the slot, %q", me.Config.NodeName, c.self)

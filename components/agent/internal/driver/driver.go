@@ -29,11 +29,25 @@ const (
 	RoleNone Role = "none"
 )
 
+// Liveness is how the local process answered. An answer, a refused connection and no answer are
+// three observations, and only the first two say anything about the process.
+type Liveness string
+
+const (
+	// LivenessUnknown: no answer came in time, which proves nothing. The zero value.
+	LivenessUnknown Liveness = ""
+	// LivenessAlive: the process answered. An error status, a refused login and a failed TLS
+	// handshake are answers.
+	LivenessAlive Liveness = "alive"
+	// LivenessRefused: the host refused the connection, so that no process listens at the port.
+	LivenessRefused Liveness = "refused"
+)
+
 // View is what one Observe saw (workload-handover 2.1). Names are Slot names.
 type View struct {
 	Role Role
-	// Alive: the local process answers; says nothing about the cluster.
-	Alive bool
+	// Liveness is that of the local process; it says nothing about the cluster.
+	Liveness Liveness
 	// Ready: may receive traffic of its role.
 	Ready bool
 	// CaughtUp and LagBytes: nil is not known; never substitute zero (R52).
@@ -70,7 +84,7 @@ type View struct {
 
 // Equal compares everything except LagBytes, which moves all the time.
 func (v View) Equal(o View) bool {
-	return v.Role == o.Role && v.Alive == o.Alive && v.Ready == o.Ready &&
+	return v.Role == o.Role && v.Liveness == o.Liveness && v.Ready == o.Ready &&
 		equalPtr(v.CaughtUp, o.CaughtUp) && v.Leader == o.Leader && v.Epoch == o.Epoch &&
 		slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Learners, o.Learners) && maps.Equal(v.MemberIDs, o.MemberIDs) && slices.Equal(v.Followers, o.Followers) && v.QuorumMember == o.QuorumMember &&
 		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message &&

@@ -111,7 +111,7 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 		return View{Role: RoleUnknown, Message: "etcd does not answer: " + err.Error(),
 			MayDisruptReason: "etcd does not answer"}, nil
 	}
-	v := View{Role: RoleUnknown, Alive: true, Version: status.Version, Epoch: status.RaftTerm}
+	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: status.Version, Epoch: status.RaftTerm}
 	if status.IsLearner && listErr != nil {
 		// It answers little else: who belongs to the set is told by those who vote.
 		v.Role, v.CaughtUp = RoleLearner, ptr(false)

@@ -191,7 +191,7 @@ func (c *etcdMembers) joins(slot string, set ...string) {
 	}
 	c.start(slot, "existing", set)
 	within(c.t, 30*time.Second, "the learner tells what it is", func(ctx context.Context) error {
-		if v, err := c.drivers[slot].Observe(ctx); err != nil || !v.Alive || v.Role != RoleLearner || v.Ready || v.QuorumMember {
+		if v, err := c.drivers[slot].Observe(ctx); err != nil || v.Liveness != LivenessAlive || v.Role != RoleLearner || v.Ready || v.QuorumMember {
 			return fmt.Errorf("%+v, %w", v, err)
 		}
 		return nil

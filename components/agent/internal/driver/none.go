@@ -9,7 +9,7 @@ type none struct{ self string }
 var _ Driver = none{}
 
 func (none) Observe(context.Context) (View, error) {
-	return View{Role: RoleNone, Alive: true, Ready: true, CaughtUp: ptr(true), MayDisrupt: true}, nil
+	return View{Role: RoleNone, Liveness: LivenessAlive, Ready: true, CaughtUp: ptr(true), MayDisrupt: true}, nil
 }
 
 func (none) Transfer(context.Context, TransferRequest) (Transferred, error) {

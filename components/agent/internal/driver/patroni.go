@@ -151,7 +151,7 @@ func (p *patroni) observeSteady(ctx context.Context) (v View, steady bool) {
 
 // own begins the View of what the own member says; mine is false when it is another one.
 func (p *patroni) own(me patroniStatus) (v View, mine bool) {
-	v = View{Role: RoleUnknown, Alive: true, Version: me.Patroni.Version, Epoch: me.Timeline}
+	v = View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Patroni.Version, Epoch: me.Timeline}
 	switch {
 	case p.scope != "" && me.Patroni.Scope != p.scope:
 		v.Message = fmt.Sprintf("Patroni serves scope %q, not %q", me.Patroni.Scope, p.scope)

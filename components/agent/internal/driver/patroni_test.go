@@ -197,7 +197,7 @@ func TestPatroniView(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caughtUp) || v.MayDisrupt != tc.disrupt || !v.Alive {
+			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caughtUp) || v.MayDisrupt != tc.disrupt || v.Liveness != LivenessAlive {
 				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t", v, tc.role, tc.caughtUp, tc.disrupt)
 			}
 			if !strings.Contains(v.Message+v.MayDisruptReason, tc.says) {

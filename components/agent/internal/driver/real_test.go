@@ -154,8 +154,8 @@ func (c *realCluster) healthy(ctx context.Context) error {
 			leaders++
 		}
 		switch {
-		case !v.Alive || !v.Ready || v.CaughtUp == nil || !*v.CaughtUp:
-			return fmt.Errorf("%s: role %s alive %t ready %t caught up %v: %s", c.names[i], v.Role, v.Alive, v.Ready, v.CaughtUp != nil && *v.CaughtUp, v.Message)
+		case v.Liveness != LivenessAlive || !v.Ready || v.CaughtUp == nil || !*v.CaughtUp:
+			return fmt.Errorf("%s: role %s liveness %q ready %t caught up %v: %s", c.names[i], v.Role, v.Liveness, v.Ready, v.CaughtUp != nil && *v.CaughtUp, v.Message)
 		case v.Leader == "" || v.Leader != views[0].Leader:
 			return fmt.Errorf("%s sees leader %q, %s sees %q", c.names[i], v.Leader, c.names[0], views[0].Leader)
 		case v.Epoch != views[0].Epoch:
@@ -281,7 +281,7 @@ func (c *realCluster) survivesRestart(t *testing.T) {
 	at := (c.leader(t) + 1) % 3
 	c.procs[at].stop()
 	v, err := c.drivers[at].Observe(t.Context())
-	if err != nil || v.Alive || v.MayDisrupt || v.CaughtUp != nil {
+	if err != nil || v.Liveness == LivenessAlive || v.MayDisrupt || v.CaughtUp != nil {
 		t.Errorf("observe of a stopped member = %+v, %v; want a view that says it is not alive", v, err)
 	}
 	c.procs[at].start()

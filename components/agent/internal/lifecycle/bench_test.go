@@ -33,7 +33,7 @@ type fakeDriver struct {
 func (d *fakeDriver) Observe(context.Context) (driver.View, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v := driver.View{Role: driver.RoleFollower, Alive: true, Ready: true, Leader: d.leader, Epoch: d.epoch}
+	v := driver.View{Role: driver.RoleFollower, Liveness: driver.LivenessAlive, Ready: true, Leader: d.leader, Epoch: d.epoch}
 	if d.leader == self {
 		v.Role = driver.RoleLeader
 	}

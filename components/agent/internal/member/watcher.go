@@ -189,7 +189,7 @@ func (w *Watcher) observe(ctx context.Context) {
 // moved reports whether who leads changed, or what the member is good for. What a member that
 // catches up says of its progress does not count.
 func moved(a, b driver.View) bool {
-	return a.Role != b.Role || a.Leader != b.Leader || a.Epoch != b.Epoch || a.Alive != b.Alive || a.Ready != b.Ready
+	return a.Role != b.Role || a.Leader != b.Leader || a.Epoch != b.Epoch || a.Liveness != b.Liveness || a.Ready != b.Ready
 }
 
 func (w *Watcher) publish(s State) {

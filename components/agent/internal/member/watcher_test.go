@@ -27,15 +27,15 @@ func (s *scripted) Observe(context.Context) (driver.View, error) {
 func TestAHandOverIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gone, takes = 10 * time.Second, 10*time.Second + 730*time.Millisecond
-		follows := driver.View{Role: driver.RoleFollower, Ready: true, Alive: true, Leader: "db-0", Epoch: 1}
+		follows := driver.View{Role: driver.RoleFollower, Ready: true, Liveness: driver.LivenessAlive, Leader: "db-0", Epoch: 1}
 		s := &scripted{began: time.Now(), view: func(since time.Duration) driver.View {
 			switch {
 			case since < gone:
 				return follows
 			case since < takes:
-				return driver.View{Role: driver.RoleFollower, Alive: true, Epoch: 1, Message: "no leader"}
+				return driver.View{Role: driver.RoleFollower, Liveness: driver.LivenessAlive, Epoch: 1, Message: "no leader"}
 			default:
-				return driver.View{Role: driver.RoleLeader, Ready: true, Alive: true, Leader: "db-1", Epoch: 2}
+				return driver.View{Role: driver.RoleLeader, Ready: true, Liveness: driver.LivenessAlive, Leader: "db-1", Epoch: 2}
 			}
 		}}
 		w := NewWatcher(slog.New(slog.DiscardHandler))
@@ -57,7 +57,7 @@ func TestAHandOverIsSeenAtOnce(t *testing.T) {
 func TestABrokenMemberIsNotAskedWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{began: time.Now(), view: func(since time.Duration) driver.View {
-			return driver.View{Role: driver.RoleFollower, Alive: true, Message: "behind by " + since.String()}
+			return driver.View{Role: driver.RoleFollower, Liveness: driver.LivenessAlive, Message: "behind by " + since.String()}
 		}}
 		w := NewWatcher(slog.New(slog.DiscardHandler))
 		w.SetDriver(s)

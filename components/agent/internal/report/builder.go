@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
@@ -99,11 +100,12 @@ func (b *Builder) Build() *controlv1.Report {
 // are pending; unknown is never healthy (R10).
 func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 	v := state.View
-	if state.Known && (!v.Alive || !v.Ready) || v.CaughtUp != nil && !*v.CaughtUp {
+	seen := state.Known && v.Liveness != driver.LivenessUnknown
+	if seen && !v.Ready || v.CaughtUp != nil && !*v.CaughtUp {
 		return unhealthy
 	}
 	out := healthy
-	if !state.Known || v.CaughtUp == nil {
+	if !seen || v.CaughtUp == nil {
 		out = unknown
 	}
 	for _, c := range checks {

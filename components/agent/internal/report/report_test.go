@@ -17,7 +17,7 @@ func yes() *bool { v := true; return &v }
 func no() *bool  { v := false; return &v }
 
 func TestVerdict(t *testing.T) {
-	good := member.State{Known: true, View: driver.View{Alive: true, Ready: true, CaughtUp: yes()}}
+	good := member.State{Known: true, View: driver.View{Liveness: driver.LivenessAlive, Ready: true, CaughtUp: yes()}}
 	with := func(change func(*member.State)) member.State { s := good; change(&s); return s }
 	check := func(h rollout.Health) []health.Result {
 		return []health.Result{{Name: "a", Health: rollout.Healthy}, {Name: "b", Health: h}}
@@ -32,7 +32,7 @@ func TestVerdict(t *testing.T) {
 		"a check is unknown":            {good, check(rollout.Unknown), unknown},
 		"a check is unhealthy":          {good, check(rollout.Unhealthy), unhealthy},
 		"member is not known":           {member.State{}, nil, unknown},
-		"member is down":                {with(func(s *member.State) { s.View.Alive = false }), nil, unhealthy},
+		"member is down":                {with(func(s *member.State) { s.View.Liveness, s.View.Ready = driver.LivenessRefused, false }), nil, unhealthy},
 		"member is not ready":           {with(func(s *member.State) { s.View.Ready = false }), nil, unhealthy},
 		"catch-up is not known":         {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, unknown},
 		"member is behind":              {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, unhealthy},

@@ -14,7 +14,7 @@ import (
 func memberView(s member.State) *controlv1.MemberView {
 	v := s.View
 	return &controlv1.MemberView{
-		Role: roleOf(v.Role), Alive: v.Alive, Ready: v.Ready, CaughtUp: v.CaughtUp, LagBytes: v.LagBytes,
+		Role: roleOf(v.Role), Liveness: livenessOf(v.Liveness), Ready: v.Ready, CaughtUp: v.CaughtUp, LagBytes: v.LagBytes,
 		Leader: v.Leader, Epoch: v.Epoch, Voters: v.Voters, Learners: v.Learners, MemberIds: v.MemberIDs, Followers: v.Followers, Busy: v.Busy, Version: v.Version,
 		Message: clip(v.Message), MayDisrupt: v.MayDisrupt, MayDisruptReason: clip(v.MayDisruptReason),
 		QuorumMember: v.QuorumMember,
@@ -42,6 +42,17 @@ func roleOf(r driver.Role) controlv1.Role {
 	case driver.RoleUnknown:
 	}
 	return controlv1.Role_ROLE_UNKNOWN
+}
+
+func livenessOf(l driver.Liveness) controlv1.Liveness {
+	switch l {
+	case driver.LivenessAlive:
+		return controlv1.Liveness_LIVENESS_ALIVE
+	case driver.LivenessRefused:
+		return controlv1.Liveness_LIVENESS_REFUSED
+	case driver.LivenessUnknown:
+	}
+	return controlv1.Liveness_LIVENESS_UNSPECIFIED
 }
 
 func healthOf(h rollout.Health) controlv1.Health {

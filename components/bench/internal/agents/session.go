@@ -136,7 +136,7 @@ func (s *Session) onControl(ctx context.Context, _ overlay.Peer, conns overlay.C
 		// one is not.
 		_, _ = service.Report(ctx, &controlv1.ReportRequest{Report: &controlv1.Report{
 			Sequence: sequence, MemberKnown: true, HealthyFor: durationpb.New(time.Since(began)),
-			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
+			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, MayDisrupt: true},
 		}})
 		select {
 		case <-ctx.Done():

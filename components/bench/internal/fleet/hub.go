@@ -249,7 +249,7 @@ func (s *session) tell(ctx context.Context) error {
 	r := &controlv1.Report{
 		Sequence: h.sequence, At: timestamppb.Now(), Term: content.term, DesiredVersion: content.version, State: h.desired.GetState(),
 		MemberKnown: true, HealthyFor: durationpb.New(healthy), BootAt: timestamppb.New(h.began), AgentVersion: "bench",
-		Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
+		Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, MayDisrupt: true},
 	}
 	for _, step := range h.steps {
 		r.Steps = append(r.Steps, step)

@@ -31,7 +31,7 @@ func (w *world) another(slot, boot, vip string) {
 
 func (c *one) claim(slot, boot string, sequence, epoch uint64, role controlv1.Role) {
 	c.reports.Put(slot, boot, &controlv1.Report{
-		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, Epoch: epoch},
+		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, Epoch: epoch},
 	})
 	c.writer.Note(slot)
 }

@@ -59,7 +59,7 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 	} {
 		heard := reports.New(time.Now)
 		heard.Put(slot, "b1", &controlv1.Report{
-			Sequence: 1, MemberKnown: true, Member: &controlv1.MemberView{Alive: true, Ready: true, Role: controlv1.Role_ROLE_LEADER},
+			Sequence: 1, MemberKnown: true, Member: &controlv1.MemberView{Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, Role: controlv1.Role_ROLE_LEADER},
 			Checks: c.checks, Conduct: "new",
 		})
 		got, _ := heard.Of(slot)

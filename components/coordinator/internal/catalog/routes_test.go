@@ -87,7 +87,7 @@ func (c *one) sayOf(live []string, sequence uint64, role controlv1.Role, backend
 		checks = append(checks, &controlv1.CheckResult{Name: "proxy:" + group.ProxyOf(service), Health: controlv1.Health_HEALTH_HEALTHY})
 	}
 	c.reports.Put(slot, "b1", &controlv1.Report{
-		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true}, Backends: backends, Checks: checks,
+		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true}, Backends: backends, Checks: checks,
 	})
 	c.writer.Note(slot)
 }

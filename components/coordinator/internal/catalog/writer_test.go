@@ -134,7 +134,7 @@ func (w *world) coordinatorAt(address string, first bool, change ...func(*catalo
 
 func (c *one) report(boot string, sequence uint64, role controlv1.Role, health controlv1.Health) {
 	c.reports.Put(slot, boot, &controlv1.Report{
-		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true},
+		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true},
 		Checks: []*controlv1.CheckResult{{Name: "c", Health: health}},
 	})
 	c.writer.Note(slot)

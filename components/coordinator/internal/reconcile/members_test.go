@@ -195,6 +195,6 @@ func (m *member) report(steps []*controlv1.StepResult) *controlv1.Report {
 	return &controlv1.Report{
 		Sequence: m.sequence, Term: term, State: m.seenState, MemberKnown: true, Steps: steps,
 		HealthyFor: durationpb.New(time.Since(m.bootAt)), BootAt: timestamppb.New(m.bootAt),
-		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: m.w.leader, Epoch: m.w.epoch, MayDisrupt: true, LagBytes: lag},
+		Member: &controlv1.MemberView{Role: role, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, CaughtUp: &caught, Leader: m.w.leader, Epoch: m.w.epoch, MayDisrupt: true, LagBytes: lag},
 	}
 }

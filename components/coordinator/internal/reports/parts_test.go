@@ -29,7 +29,7 @@ func TestWhatHealthGoesBy(t *testing.T) {
 	} {
 		r := reports.New(time.Now)
 		r.Put("pg-0", "b007", &controlv1.Report{
-			MemberKnown: true, Member: &controlv1.MemberView{Alive: true, Ready: true}, Faults: []string{"old"},
+			MemberKnown: true, Member: &controlv1.MemberView{Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true}, Faults: []string{"old"},
 			Checks: []*controlv1.CheckResult{
 				{Name: "ready", Health: c.spec},
 				{Name: "proxy:pg-pg-sidecar-proxy", Health: c.backend},

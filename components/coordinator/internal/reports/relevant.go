@@ -15,7 +15,7 @@ func relevant(a, b *controlv1.Report) bool {
 	ma, mb := a.GetMember(), b.GetMember()
 	switch {
 	case a.GetMemberKnown() != b.GetMemberKnown(),
-		ma.GetRole() != mb.GetRole(), ma.GetAlive() != mb.GetAlive(), ma.GetReady() != mb.GetReady(),
+		ma.GetRole() != mb.GetRole(), ma.GetLiveness() != mb.GetLiveness(), ma.GetReady() != mb.GetReady(),
 		ma.GetCaughtUp() != mb.GetCaughtUp(), (ma.GetCaughtUp() || ma != nil && ma.CaughtUp != nil) != (mb.GetCaughtUp() || mb != nil && mb.CaughtUp != nil),
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
 		!slices.Equal(ma.GetLearners(), mb.GetLearners()), !maps.Equal(ma.GetMemberIds(), mb.GetMemberIds()),
@@ -46,7 +46,7 @@ func (r Received) Observed() *rollout.Report {
 	out := &rollout.Report{
 		BootID: r.BootID, ReceivedAt: r.At, CutAt: r.CutAt, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
-		Role: roleOf(report), MemberKnown: report.GetMemberKnown(), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
+		Role: roleOf(report), MemberKnown: report.GetMemberKnown(), Liveness: livenessOf(member), MemberReady: member.GetReady(),
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(), Followers: member.GetFollowers(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
@@ -99,8 +99,10 @@ func healthOf(report *controlv1.Report, counted func(*controlv1.CheckResult) boo
 	switch member := report.GetMember(); {
 	case !report.GetMemberKnown():
 		worsen(rollout.Unknown, "the workload driver has not answered yet")
-	case !member.GetAlive():
-		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload does not answer"))
+	case member.GetLiveness() == controlv1.Liveness_LIVENESS_UNSPECIFIED:
+		worsen(rollout.Unknown, orElse(member.GetMessage(), "the workload does not answer"))
+	case member.GetLiveness() == controlv1.Liveness_LIVENESS_REFUSED:
+		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload refuses connections"))
 	case !member.GetReady():
 		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload is not ready"))
 	}
@@ -117,6 +119,18 @@ func healthOf(report *controlv1.Report, counted func(*controlv1.CheckResult) boo
 		}
 	}
 	return health, reason
+}
+
+// livenessOf takes a value of a newer agent for no answer: it proves nothing here.
+func livenessOf(member *controlv1.MemberView) rollout.Liveness {
+	switch member.GetLiveness() {
+	case controlv1.Liveness_LIVENESS_ALIVE:
+		return rollout.LivenessAlive
+	case controlv1.Liveness_LIVENESS_REFUSED:
+		return rollout.LivenessRefused
+	case controlv1.Liveness_LIVENESS_UNSPECIFIED:
+	}
+	return rollout.LivenessUnknown
 }
 
 func roleOf(report *controlv1.Report) rollout.Role {

@@ -126,7 +126,7 @@ func (b *busy) report(slot string, i int) *rollout.Report {
 	yes := true
 	r := &rollout.Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: rollout.Healthy, BootAt: created.Add(-time.Minute),
-		HealthyFor: now.Add(-time.Second).Sub(created), Role: rollout.RoleNone, MemberAlive: true, MemberReady: true, CaughtUp: &yes,
+		HealthyFor: now.Add(-time.Second).Sub(created), Role: rollout.RoleNone, Liveness: rollout.LivenessAlive, MemberReady: true, CaughtUp: &yes,
 		MayDisrupt: true,
 	}
 	if b.kind != group.WorkloadNone {

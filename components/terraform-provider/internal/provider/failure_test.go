@@ -20,7 +20,7 @@ import (
 func sick(one string, flag *atomic.Bool) func(*wholetest.Whole) {
 	return func(w *wholetest.Whole) {
 		w.Member = func(slot string) *controlv1.MemberView {
-			m := &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true}
+			m := &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, MayDisrupt: true}
 			if slot == one && flag.Load() {
 				m.Ready, m.Message = false, "no space left"
 			}

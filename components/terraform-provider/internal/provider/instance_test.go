@@ -94,7 +94,7 @@ func TestAnInstanceThatTheQuorumNeedsIsNotUpdated(t *testing.T) {
 		w.Member = func(slot string) *controlv1.MemberView {
 			caughtUp := true
 			m := &controlv1.MemberView{
-				Role: controlv1.Role_ROLE_FOLLOWER, Alive: true, Ready: true, MayDisrupt: true, QuorumMember: true, CaughtUp: &caughtUp,
+				Role: controlv1.Role_ROLE_FOLLOWER, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, MayDisrupt: true, QuorumMember: true, CaughtUp: &caughtUp,
 				Leader: "web-2", Epoch: 1, Voters: []string{"web-0", "web-1", "web-2"},
 			}
 			if slot == "web-2" {

@@ -262,6 +262,59 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
+// Liveness is how the workload's process answered the driver. It says nothing about the cluster.
+type Liveness int32
+
+const (
+	// No answer came in time. That proves nothing.
+	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
+	// The process answered: an error status or a refused login is an answer too.
+	Liveness_LIVENESS_ALIVE Liveness = 1
+	// The host refused the connection: no process listens at the port.
+	Liveness_LIVENESS_REFUSED Liveness = 2
+)
+
+// Enum value maps for Liveness.
+var (
+	Liveness_name = map[int32]string{
+		0: "LIVENESS_UNSPECIFIED",
+		1: "LIVENESS_ALIVE",
+		2: "LIVENESS_REFUSED",
+	}
+	Liveness_value = map[string]int32{
+		"LIVENESS_UNSPECIFIED": 0,
+		"LIVENESS_ALIVE":       1,
+		"LIVENESS_REFUSED":     2,
+	}
+)
+
+func (x Liveness) Enum() *Liveness {
+	p := new(Liveness)
+	*p = x
+	return p
+}
+
+func (x Liveness) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Liveness) Descriptor() protoreflect.EnumDescriptor {
+	return file_cadre_control_v1_control_proto_enumTypes[4].Descriptor()
+}
+
+func (Liveness) Type() protoreflect.EnumType {
+	return &file_cadre_control_v1_control_proto_enumTypes[4]
+}
+
+func (x Liveness) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Liveness.Descriptor instead.
+func (Liveness) EnumDescriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+}
+
 type Protocol int32
 
 const (
@@ -295,11 +348,11 @@ func (x Protocol) String() string {
 }
 
 func (Protocol) Descriptor() protoreflect.EnumDescriptor {
-	return file_cadre_control_v1_control_proto_enumTypes[4].Descriptor()
+	return file_cadre_control_v1_control_proto_enumTypes[5].Descriptor()
 }
 
 func (Protocol) Type() protoreflect.EnumType {
-	return &file_cadre_control_v1_control_proto_enumTypes[4]
+	return &file_cadre_control_v1_control_proto_enumTypes[5]
 }
 
 func (x Protocol) Number() protoreflect.EnumNumber {
@@ -308,7 +361,7 @@ func (x Protocol) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Protocol.Descriptor instead.
 func (Protocol) EnumDescriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 type GetEpochsRequest struct {
@@ -1586,10 +1639,10 @@ func (x *CheckResult) GetPending() bool {
 
 // MemberView is what the driver sees from inside the CVM (workload-handover 2.1).
 type MemberView struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Role  Role                   `protobuf:"varint,1,opt,name=role,proto3,enum=cadre.control.v1.Role" json:"role,omitempty"`
-	Alive bool                   `protobuf:"varint,2,opt,name=alive,proto3" json:"alive,omitempty"`
-	Ready bool                   `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Role     Role                   `protobuf:"varint,1,opt,name=role,proto3,enum=cadre.control.v1.Role" json:"role,omitempty"`
+	Liveness Liveness               `protobuf:"varint,2,opt,name=liveness,proto3,enum=cadre.control.v1.Liveness" json:"liveness,omitempty"`
+	Ready    bool                   `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Unset when not known; never substitute zero.
 	CaughtUp *bool  `protobuf:"varint,4,opt,name=caught_up,json=caughtUp,proto3,oneof" json:"caught_up,omitempty"`
 	LagBytes *int64 `protobuf:"varint,5,opt,name=lag_bytes,json=lagBytes,proto3,oneof" json:"lag_bytes,omitempty"`
@@ -1656,11 +1709,11 @@ func (x *MemberView) GetRole() Role {
 	return Role_ROLE_UNSPECIFIED
 }
 
-func (x *MemberView) GetAlive() bool {
+func (x *MemberView) GetLiveness() Liveness {
 	if x != nil {
-		return x.Alive
+		return x.Liveness
 	}
-	return false
+	return Liveness_LIVENESS_UNSPECIFIED
 }
 
 func (x *MemberView) GetReady() bool {
@@ -2989,11 +3042,11 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
 	"\vinformative\x18\x05 \x01(\bR\vinformative\x12\x18\n" +
-	"\apending\x18\x06 \x01(\bR\apending\"\x8a\x05\n" +
+	"\apending\x18\x06 \x01(\bR\apending\"\xac\x05\n" +
 	"\n" +
 	"MemberView\x12*\n" +
-	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x12\x14\n" +
-	"\x05alive\x18\x02 \x01(\bR\x05alive\x12\x14\n" +
+	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x126\n" +
+	"\bliveness\x18\x02 \x01(\x0e2\x1a.cadre.control.v1.LivenessR\bliveness\x12\x14\n" +
 	"\x05ready\x18\x03 \x01(\bR\x05ready\x12 \n" +
 	"\tcaught_up\x18\x04 \x01(\bH\x00R\bcaughtUp\x88\x01\x01\x12 \n" +
 	"\tlag_bytes\x18\x05 \x01(\x03H\x01R\blagBytes\x88\x01\x01\x12\x16\n" +
@@ -3129,7 +3182,11 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\vROLE_LEADER\x10\x02\x12\x11\n" +
 	"\rROLE_FOLLOWER\x10\x03\x12\x10\n" +
 	"\fROLE_LEARNER\x10\x04\x12\r\n" +
-	"\tROLE_NONE\x10\x05*H\n" +
+	"\tROLE_NONE\x10\x05*N\n" +
+	"\bLiveness\x12\x18\n" +
+	"\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eLIVENESS_ALIVE\x10\x01\x12\x14\n" +
+	"\x10LIVENESS_REFUSED\x10\x02*H\n" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
@@ -3167,133 +3224,135 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 	return file_cadre_control_v1_control_proto_rawDescData
 }
 
-var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                      // 0: cadre.control.v1.Verb
 	(StepState)(0),                 // 1: cadre.control.v1.StepState
 	(Health)(0),                    // 2: cadre.control.v1.Health
 	(Role)(0),                      // 3: cadre.control.v1.Role
-	(Protocol)(0),                  // 4: cadre.control.v1.Protocol
-	(*GetEpochsRequest)(nil),       // 5: cadre.control.v1.GetEpochsRequest
-	(*GetEpochsResponse)(nil),      // 6: cadre.control.v1.GetEpochsResponse
-	(*WakeRequest)(nil),            // 7: cadre.control.v1.WakeRequest
-	(*WakeResponse)(nil),           // 8: cadre.control.v1.WakeResponse
-	(*BeginHandoverRequest)(nil),   // 9: cadre.control.v1.BeginHandoverRequest
-	(*BeginHandoverResponse)(nil),  // 10: cadre.control.v1.BeginHandoverResponse
-	(*EndHandoverRequest)(nil),     // 11: cadre.control.v1.EndHandoverRequest
-	(*EndHandoverResponse)(nil),    // 12: cadre.control.v1.EndHandoverResponse
-	(*HoldRoutesRequest)(nil),      // 13: cadre.control.v1.HoldRoutesRequest
-	(*HeldRoute)(nil),              // 14: cadre.control.v1.HeldRoute
-	(*HoldRoutesResponse)(nil),     // 15: cadre.control.v1.HoldRoutesResponse
-	(*ReleaseRoutesRequest)(nil),   // 16: cadre.control.v1.ReleaseRoutesRequest
-	(*ReleaseRoutesResponse)(nil),  // 17: cadre.control.v1.ReleaseRoutesResponse
-	(*FarewellRequest)(nil),        // 18: cadre.control.v1.FarewellRequest
-	(*FarewellResponse)(nil),       // 19: cadre.control.v1.FarewellResponse
-	(*GetDesiredRequest)(nil),      // 20: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),     // 21: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),                // 22: cadre.control.v1.Desired
-	(*OperationOrder)(nil),         // 23: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),             // 24: cadre.control.v1.StepResult
-	(*CheckResult)(nil),            // 25: cadre.control.v1.CheckResult
-	(*MemberView)(nil),             // 26: cadre.control.v1.MemberView
-	(*BackendState)(nil),           // 27: cadre.control.v1.BackendState
-	(*ReportRequest)(nil),          // 28: cadre.control.v1.ReportRequest
-	(*Heartbeat)(nil),              // 29: cadre.control.v1.Heartbeat
-	(*Report)(nil),                 // 30: cadre.control.v1.Report
-	(*ReportResponse)(nil),         // 31: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),        // 32: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),       // 33: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                   // 34: cadre.control.v1.Peer
-	(*Port)(nil),                   // 35: cadre.control.v1.Port
-	(*MeshStatusRequest)(nil),      // 36: cadre.control.v1.MeshStatusRequest
-	(*MeshStatusResponse)(nil),     // 37: cadre.control.v1.MeshStatusResponse
-	(*MeshPingRequest)(nil),        // 38: cadre.control.v1.MeshPingRequest
-	(*MeshPingResponse)(nil),       // 39: cadre.control.v1.MeshPingResponse
-	(*MeshAllowBenchRequest)(nil),  // 40: cadre.control.v1.MeshAllowBenchRequest
-	(*MeshAllowBenchResponse)(nil), // 41: cadre.control.v1.MeshAllowBenchResponse
-	(*MeshBenchRequest)(nil),       // 42: cadre.control.v1.MeshBenchRequest
-	(*MeshBenchResponse)(nil),      // 43: cadre.control.v1.MeshBenchResponse
-	nil,                            // 44: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
-	nil,                            // 45: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                            // 46: cadre.control.v1.MemberView.MemberIdsEntry
-	nil,                            // 47: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),  // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 49: google.protobuf.Duration
-	(*v1.Link)(nil),                // 50: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                // 51: cadre.mesh.v1.Ping
-	(v1.Direction)(0),              // 52: cadre.mesh.v1.Direction
-	(*v1.Bench)(nil),               // 53: cadre.mesh.v1.Bench
+	(Liveness)(0),                  // 4: cadre.control.v1.Liveness
+	(Protocol)(0),                  // 5: cadre.control.v1.Protocol
+	(*GetEpochsRequest)(nil),       // 6: cadre.control.v1.GetEpochsRequest
+	(*GetEpochsResponse)(nil),      // 7: cadre.control.v1.GetEpochsResponse
+	(*WakeRequest)(nil),            // 8: cadre.control.v1.WakeRequest
+	(*WakeResponse)(nil),           // 9: cadre.control.v1.WakeResponse
+	(*BeginHandoverRequest)(nil),   // 10: cadre.control.v1.BeginHandoverRequest
+	(*BeginHandoverResponse)(nil),  // 11: cadre.control.v1.BeginHandoverResponse
+	(*EndHandoverRequest)(nil),     // 12: cadre.control.v1.EndHandoverRequest
+	(*EndHandoverResponse)(nil),    // 13: cadre.control.v1.EndHandoverResponse
+	(*HoldRoutesRequest)(nil),      // 14: cadre.control.v1.HoldRoutesRequest
+	(*HeldRoute)(nil),              // 15: cadre.control.v1.HeldRoute
+	(*HoldRoutesResponse)(nil),     // 16: cadre.control.v1.HoldRoutesResponse
+	(*ReleaseRoutesRequest)(nil),   // 17: cadre.control.v1.ReleaseRoutesRequest
+	(*ReleaseRoutesResponse)(nil),  // 18: cadre.control.v1.ReleaseRoutesResponse
+	(*FarewellRequest)(nil),        // 19: cadre.control.v1.FarewellRequest
+	(*FarewellResponse)(nil),       // 20: cadre.control.v1.FarewellResponse
+	(*GetDesiredRequest)(nil),      // 21: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),     // 22: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                // 23: cadre.control.v1.Desired
+	(*OperationOrder)(nil),         // 24: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),             // 25: cadre.control.v1.StepResult
+	(*CheckResult)(nil),            // 26: cadre.control.v1.CheckResult
+	(*MemberView)(nil),             // 27: cadre.control.v1.MemberView
+	(*BackendState)(nil),           // 28: cadre.control.v1.BackendState
+	(*ReportRequest)(nil),          // 29: cadre.control.v1.ReportRequest
+	(*Heartbeat)(nil),              // 30: cadre.control.v1.Heartbeat
+	(*Report)(nil),                 // 31: cadre.control.v1.Report
+	(*ReportResponse)(nil),         // 32: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),        // 33: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),       // 34: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                   // 35: cadre.control.v1.Peer
+	(*Port)(nil),                   // 36: cadre.control.v1.Port
+	(*MeshStatusRequest)(nil),      // 37: cadre.control.v1.MeshStatusRequest
+	(*MeshStatusResponse)(nil),     // 38: cadre.control.v1.MeshStatusResponse
+	(*MeshPingRequest)(nil),        // 39: cadre.control.v1.MeshPingRequest
+	(*MeshPingResponse)(nil),       // 40: cadre.control.v1.MeshPingResponse
+	(*MeshAllowBenchRequest)(nil),  // 41: cadre.control.v1.MeshAllowBenchRequest
+	(*MeshAllowBenchResponse)(nil), // 42: cadre.control.v1.MeshAllowBenchResponse
+	(*MeshBenchRequest)(nil),       // 43: cadre.control.v1.MeshBenchRequest
+	(*MeshBenchResponse)(nil),      // 44: cadre.control.v1.MeshBenchResponse
+	nil,                            // 45: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
+	nil,                            // 46: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                            // 47: cadre.control.v1.MemberView.MemberIdsEntry
+	nil,                            // 48: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),  // 49: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 50: google.protobuf.Duration
+	(*v1.Link)(nil),                // 51: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                // 52: cadre.mesh.v1.Ping
+	(v1.Direction)(0),              // 53: cadre.mesh.v1.Direction
+	(*v1.Bench)(nil),               // 54: cadre.mesh.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	44, // 0: cadre.control.v1.BeginHandoverResponse.not_holding:type_name -> cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
-	14, // 1: cadre.control.v1.HoldRoutesResponse.routes:type_name -> cadre.control.v1.HeldRoute
-	22, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
-	23, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
-	45, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
+	45, // 0: cadre.control.v1.BeginHandoverResponse.not_holding:type_name -> cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
+	15, // 1: cadre.control.v1.HoldRoutesResponse.routes:type_name -> cadre.control.v1.HeldRoute
+	23, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
+	24, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
+	46, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
 	0,  // 5: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	48, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	49, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	49, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	50, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
 	0,  // 8: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
 	1,  // 9: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	48, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	49, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
 	2,  // 11: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	48, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	49, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
 	3,  // 13: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
-	46, // 14: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
-	2,  // 15: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
-	30, // 16: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	29, // 17: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
-	48, // 18: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	26, // 19: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	25, // 20: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	24, // 21: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	49, // 22: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	48, // 23: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	47, // 24: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
-	27, // 25: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
-	34, // 26: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	35, // 27: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	35, // 28: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
-	4,  // 29: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	50, // 30: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	51, // 31: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	52, // 32: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	49, // 33: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	53, // 34: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
-	20, // 35: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	28, // 36: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	32, // 37: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	18, // 38: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
-	9,  // 39: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
-	11, // 40: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
-	7,  // 41: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	36, // 42: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	38, // 43: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	40, // 44: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	42, // 45: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
-	13, // 46: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
-	16, // 47: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
-	5,  // 48: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	21, // 49: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	31, // 50: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	33, // 51: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	19, // 52: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
-	10, // 53: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
-	12, // 54: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
-	8,  // 55: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	37, // 56: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	39, // 57: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	41, // 58: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	43, // 59: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
-	15, // 60: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
-	17, // 61: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
-	6,  // 62: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	49, // [49:63] is the sub-list for method output_type
-	35, // [35:49] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	4,  // 14: cadre.control.v1.MemberView.liveness:type_name -> cadre.control.v1.Liveness
+	47, // 15: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
+	2,  // 16: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
+	31, // 17: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	30, // 18: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
+	49, // 19: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	27, // 20: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	26, // 21: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	25, // 22: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	50, // 23: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	49, // 24: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	48, // 25: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	28, // 26: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
+	35, // 27: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	36, // 28: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	36, // 29: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	5,  // 30: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
+	51, // 31: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	52, // 32: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	53, // 33: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	50, // 34: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	54, // 35: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	21, // 36: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	29, // 37: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	33, // 38: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	19, // 39: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
+	10, // 40: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
+	12, // 41: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
+	8,  // 42: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	37, // 43: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	39, // 44: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	41, // 45: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	43, // 46: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	14, // 47: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
+	17, // 48: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
+	6,  // 49: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	22, // 50: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	32, // 51: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	34, // 52: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	20, // 53: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
+	11, // 54: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
+	13, // 55: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
+	9,  // 56: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	38, // 57: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	40, // 58: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	42, // 59: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	44, // 60: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	16, // 61: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
+	18, // 62: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
+	7,  // 63: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	50, // [50:64] is the sub-list for method output_type
+	36, // [36:50] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -3307,7 +3366,7 @@ func file_cadre_control_v1_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   3,
