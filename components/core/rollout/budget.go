@@ -22,6 +22,8 @@ type taken struct {
 	healing int
 	// added are those that were not in U before.
 	added []*member
+	// ill counts those that waited for a repair of their own.
+	ill int
 }
 
 func (t *taken) has(m *member) bool { return t.slots[m.slot] }
@@ -36,6 +38,9 @@ func (t *taken) add(w *world, c candidate) {
 	}
 	if !c.m.condemned && !c.m.extra && !c.m.unavailable() {
 		t.added = append(t.added, c.m)
+	}
+	if c.m.ill {
+		t.ill++
 	}
 	if c.actor == operation.ActorHealing {
 		t.healing++
@@ -56,9 +61,26 @@ func (t *taken) add(w *world, c candidate) {
 // in a step, and those taken in this pass (R20, R23). There is one set for every actor
 // (R24). Some of them are named, for people.
 func (w *world) others(m *member, t *taken) (n int, some []string) {
+	return w.othersThan(m, t, false)
+}
+
+// othersFor is others as it counts for c: the repair of an ill member does not wait for other ill ones, which wait
+// for a repair as well. All would wait for each other.
+func (w *world) othersFor(c candidate, t *taken) (n int, some []string) {
+	return w.othersThan(c.m, t, mayServe(c.broken))
+}
+
+// othersThan counts U without m, and, on behalf of a repair, without the ill members that are not taken.
+func (w *world) othersThan(m *member, t *taken, repair bool) (n int, some []string) {
 	n = len(w.tally.unavailable) + len(t.added)
 	if !m.condemned && !m.extra && (m.unavailable() || t.has(m)) {
 		n--
+	}
+	if repair {
+		n -= w.tally.ill - t.ill
+		if m.ill && !t.has(m) {
+			n++ // m itself was subtracted already
+		}
 	}
 	if n > 0 {
 		some = make([]string, 0, min(n, named)) // once: it is asked for each candidate
@@ -69,7 +91,7 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 				return n, some
 			}
 			switch {
-			case other == m:
+			case other == m, repair && other.ill && !t.has(other):
 			case other.flaps:
 				some = append(some, other.slot+" (flapping until "+w.flapsUntil(other).UTC().Format(time.RFC3339)+")")
 			default:
@@ -79,6 +101,9 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 	}
 	return n, some
 }
+
+// mayServe: a member so broken is silent or unhealthy, and may serve all the same: it runs as far as is known.
+func mayServe(broken int) bool { return broken == sick || broken == lost }
 
 // named is how many Slots a text names; with ten thousand of them it counts the rest.
 const named = 5
@@ -92,16 +117,15 @@ func Few(list []string, between string) string {
 	return strings.Join(list, between)
 }
 
-// holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c is down already, so that
-// nothing more goes away. A silent one may be serving: it is not called down.
+// holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c serves nothing already, so that
+// nothing more goes away. An unhealthy member that runs costs what a healthy one costs.
 func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	if c.kind == operation.Delete {
 		return nil // only while all others are available
 	}
-	n, some := w.others(c.m, l.taken)
+	n, some := w.othersFor(c, l.taken)
 	limit, text := w.budget(c, l.taken)
-	certain := c.broken != lost && c.broken != whole || w.view.voting && w.outsideQuorum(c)
-	if n+1 <= limit || c.m.down() && certain {
+	if n+1 <= limit || w.servesNothing(c) {
 		return nil
 	}
 	from, passes := w.keepsOut(c, w.tally.unavailable, l.taken.added)
@@ -112,6 +136,12 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 		return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable before an extra slot is available; to go without one: max_unavailable_fixed = 1", text)}
 	}
 	return []Hold{holdUntil(from, HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
+}
+
+// servesNothing: c's member is certainly down, or it votes in a set that has no majority to vote in.
+func (w *world) servesNothing(c candidate) bool {
+	certain := c.broken == neverBooted || c.broken == processDown || w.view.voting && w.outsideQuorum(c)
+	return certain && c.m.down()
 }
 
 func notAvailable(n int, some []string) string {

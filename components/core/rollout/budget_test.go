@@ -170,7 +170,8 @@ func TestR28_ABrokenSlotDoesNotBlockTheRolloutThatRepairsIt(t *testing.T) {
 	for _, kind := range []string{"none", "consul", "patroni"} {
 		p := newFixture(3, kind).want("B").sick(1).plan()
 		wantExecutes(t, p, "UPDATE db-1")
-		if a := actionOf(t, p, "db-1"); !a.SkipDrain || a.Class != ClassBroken {
+		// Of a group without a driver only a check says that the member is ill: its hooks run all the same.
+		if a := actionOf(t, p, "db-1"); a.SkipDrain != (kind != "none") || a.Class != ClassBroken {
 			t.Errorf("%s: class %d, skip drain %t", kind, a.Class, a.SkipDrain)
 		}
 	}
@@ -189,9 +190,11 @@ func TestR36_AnUnfinishedStepGoesFirst(t *testing.T) {
 
 func TestR36_ABrokenOutdatedSlotIsQueuedBehindIt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Joining, nil).sick(1)
-	wantExecutes(t, f.plan(), "UPDATE db-1")
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldMaxUnavailable) // its check fails, and it may serve
 	g := newFixture(5, "consul").want("B").rolling().op(2, operation.Joining, nil).sick(1)
-	p := g.plan()
+	p = g.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-1", HoldSickOneAtATime)
 }

@@ -38,8 +38,12 @@ func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
 	if !c.m.named {
 		return nil
 	}
+	word := "is silent"
+	if c.m.report != nil {
+		word = "gives its driver no answer"
+	}
 	return []Hold{hold(HoldNamedLeader,
-		"%s is silent and those who follow name it as their leader; reach its agent, or move leadership away by hand", c.m.slot)}
+		"%s %s and those who follow name it as their leader; reach its agent, or move leadership away by hand", c.m.slot, word)}
 }
 
 // holdsOfNamedFollower: its agent is silent, and its workload is well by the word of the member

@@ -184,13 +184,18 @@ func (w *world) action(c candidate) Action {
 	a.Follows = m.follows()
 	a.Transfer = w.transfer(c)
 	a.Sick, a.WasUnavailable = w.outsideQuorum(c), m.down()
-	// Nothing to drain where nothing serves. A member that is called unavailable but
-	// still votes or leads is drained all the same.
-	a.SkipDrain = m.report == nil || !w.serves(m)
+	a.SkipDrain = w.nothingToDrain(c)
 	if c.refresh {
 		a.Transfer, a.SkipDrain = nil, false // it neither leaves nor stops
 	}
 	return a
+}
+
+// nothingToDrain: no agent is there to run hooks, or the process whose work they would move away is certainly down.
+// A check that fails is no word about that work, and a drain asked for by name never claims what was not done.
+func (w *world) nothingToDrain(c candidate) bool {
+	m, down := c.m, c.broken == neverBooted || c.broken == processDown
+	return m.report == nil || m.open != nil && w.endedByCall(m, *m.open) || down && c.kind != operation.Drain && !w.serves(m)
 }
 
 // attempts counts the Operations of m towards a Revision in this rollout.

@@ -248,10 +248,15 @@ func (w *world) downByHalf(m *member, op operation.Operation) bool {
 	if !m.admitted() {
 		return m.report != nil && !w.serves(m)
 	}
-	boot := m.seen.Admission.BootID
-	ended := boot == op.BootBefore && !w.livesOn(m, op) // by the call
+	boot, ended := m.seen.Admission.BootID, w.endedByCall(m, op)
 	// One that was ready in its Boot may be so still: an agent that started anew knows nothing yet.
 	return ended || m.report != nil && !w.serves(m) && m.record.AvailableBoot != boot
+}
+
+// endedByCall: the Boot that is admitted is the one that the call of op was to end, and did as far as is known.
+func (w *world) endedByCall(m *member, op operation.Operation) bool {
+	a := m.seen.Admission
+	return a != nil && a.BootID == op.BootBefore && !w.livesOn(m, op)
 }
 
 // livesOn: the Boot that the last call of op was to end speaks after it, or spoke when the effect must have
@@ -305,16 +310,13 @@ func (w *world) spared(c candidate, op *operation.Operation) bool {
 	return op.Sick && w.outsideQuorum(c)
 }
 
-// budgetAgain: something else became unavailable meanwhile. op's own Slot is in U by
-// its intent. One that was down when op was recorded may have come back before anything was done.
+// budgetAgain is the budget once more: something else may have become unavailable meanwhile. op's own Slot is in U by
+// its intent.
 func (w *world) budgetAgain(c candidate, l look) []Hold {
-	n, some := w.others(c.m, l.taken)
-	limit, text := w.budget(c, l.taken)
-	back := l.op.Phase == operation.Recorded && c.broken == whole
-	if n+1 <= limit || l.op.WasUnavailable && !back || c.kind == operation.Delete || w.spared(c, l.op) {
+	if w.spared(c, l.op) {
 		return nil
 	}
-	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
+	return w.holdsOfBudget(c, l)
 }
 
 // leadsAgain: whoever is stopped now must not lead, and somebody must (R33, R34,

@@ -135,9 +135,10 @@ func (f *fixture) at(i int, name string) *fixture {
 	return f
 }
 
-// sick makes the workload of ordinal i report itself down.
+// sick makes the workload of ordinal i refuse connections, for long enough to count as down.
 func (f *fixture) sick(i int) *fixture {
 	r := f.obs.Slots[i].Report
+	f.rec.Slots[i].DownSince = f.now.Add(-unwellFor)
 	no := false
 	r.Health, r.HealthReason, r.Liveness, r.MemberReady, r.CaughtUp, r.HealthyFor = Unhealthy, "does not answer", LivenessRefused, false, &no, 0
 	r.Role, r.Voters, r.QuorumMember, r.Leader, r.Epoch = RoleUnknown, nil, false, "", 0

@@ -14,8 +14,8 @@ const (
 	// goneFor is how long listings lack a CVM before its Slot gets another one: a listing
 	// that lacks it once may be the platform's mistake.
 	goneFor = 30 * time.Second
-	// unwellFor is how long a member's process is down before its CVM is restarted for it:
-	// its own supervisor comes first.
+	// unwellFor is how long a member's process gives no answer before it counts as down: a slow answer
+	// passes within that, and the process's own supervisor comes first.
 	unwellFor = time.Minute
 	// serviceWithin is how long a restart of a service has to help: where it does not, the
 	// next rung should not wait as long as a boot may take.
@@ -73,7 +73,7 @@ func (w *world) ailing(m *member) (ailment, bool) {
 	case m.vanished() && w.obs.Platform.Known:
 		// Its agent's word, or that of those who follow it or lead it, is the better one.
 		return ailment{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
-			m.report == nil && !w.followed(m) && !w.follows(m)
+			m.report == nil && !w.vouched(m)
 	case i == nil || i.InProgress:
 		return ailment{}, false
 	case i.BootError != "":
@@ -101,7 +101,7 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	switch {
 	case m.record.Membership.Waits():
 		return ailment{}, false // its workload starts when the others have listed it
-	case w.processDown(m):
+	case w.unanswered(m) && !w.vouched(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
 		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
 	case check != "" && slices.Contains(r.Failing, check) && !w.merelyLeaderless(m):
@@ -110,11 +110,24 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	return ailment{}, false
 }
 
-// processDown: the driver says for certain that m's process does not run (R10).
-func (w *world) processDown(m *member) bool {
-	r := m.report
-	return r != nil && group.HasDriver(w.spec) && r.MemberKnown && r.Health == Unhealthy && !r.alive()
+// unanswered: m's agent speaks, and m's process refused the connection of its driver or gave no answer.
+// Neither proves at once that the process is down: a slow answer of a healthy process looks the same (R10).
+func (w *world) unanswered(m *member) bool {
+	return m.report != nil && m.answers(w.spec) && !m.report.alive()
 }
+
+// processDown: m's process gave no answer for as long as healing demands, and no other member vouches for
+// it. A member that waits to be listed starts no process until then.
+func (w *world) processDown(m *member) bool {
+	if !w.unanswered(m) || w.vouched(m) {
+		return false
+	}
+	return m.record.Membership.Waits() || !w.now.Before(m.record.DownSince.Add(unwellFor))
+}
+
+// vouched: a member that lives names m as its leader, or leads and sees m follow. Then m's process works,
+// whatever its own driver hears of it.
+func (w *world) vouched(m *member) bool { return w.followed(m) || w.follows(m) }
 
 // silentAt is when the last report is so old that a live Boot would have sent another: one that
 // speaks is not down, whatever a listing says. One that is cut says nothing more.
@@ -409,12 +422,12 @@ func (w *world) forgetHeals(m *member, until time.Time) {
 }
 
 // keepHeals forgets attempts after a whole window of health (R118), and notes since when the
-// member's process is down, and since when listings lack the bound CVM.
+// member's process gives no answer, and since when listings lack the bound CVM.
 func (w *world) keepHeals(m *member) {
 	rec := &m.record
 	switch {
 	case m.report == nil:
-	case !w.processDown(m), rec.Membership.Waits():
+	case !w.unanswered(m), rec.Membership.Waits():
 		// One that the others did not list yet is not to run: once they have, it has its time to start.
 		rec.DownSince = time.Time{}
 	case rec.DownSince.IsZero() || rec.DownSince.After(w.now):
@@ -452,11 +465,7 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		}
 	}
 	if why := w.storm(c); why != "" {
-		way := byHand(c)
-		if n, _ := w.others(m, l.taken); c.broken == lost && n >= group.MaxUnavailable(w.spec) {
-			way += ", with a larger max_unavailable while others are away" // a silent one may serve: it needs room
-		}
-		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, way))
+		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, byHand(c)))
 	}
 	holds = append(holds, w.holdsOfShared(c, l)...)
 	return holds

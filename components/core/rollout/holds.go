@@ -302,6 +302,9 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	if r == nil && c.broken == whole && !m.ready && m.open == nil {
 		return []Hold{w.holdOfSilence(m)}
 	}
+	if until := m.record.DownSince.Add(unwellFor); w.unanswered(m) && c.broken == whole && !c.refresh && c.kind != operation.Delete && m.open == nil && w.now.Before(until) {
+		return []Hold{holdUntil(until, HoldUnknownHealth, "the workload of %s gives no answer, which may pass: %s", m.slot, cmp.Or(r.Message, "its driver does not say why"))}
+	}
 	if r == nil {
 		return nil
 	}

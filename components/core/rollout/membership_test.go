@@ -28,6 +28,7 @@ func changeOf(p Plan) string {
 func (f *fixture) down(slots ...int) {
 	for _, i := range slots {
 		r := f.obs.Slots[i].Report
+		f.rec.Slots[i].DownSince = f.now.Add(-unwellFor)
 		r.Liveness, r.MemberReady, r.Health, r.Role, r.QuorumMember, r.Voters = LivenessRefused, false, Unhealthy, RoleUnknown, false, nil
 	}
 }

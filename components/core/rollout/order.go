@@ -215,8 +215,10 @@ func (w *world) brokenness(m *member) int {
 			return lost
 		}
 		return whole
-	case m.answers(w.spec) && !m.report.alive():
+	case w.processDown(m):
 		return processDown
+	case w.unanswered(m):
+		return whole // no answer is no proof: it counts in the budget, and is no reason to touch m
 	case w.merelyLeaderless(m):
 		return whole
 	case m.report.Health == Unhealthy:

@@ -185,9 +185,26 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 		"it was well at what it runs": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Admission.AdmittedAt, r.WasAvailableAt = f.now.Add(-time.Hour), f.rec.Status.Target
 		}, whole},
-		"it never was well":             {func(_ *fixture, r *group.SlotRecord) { r.WasAvailableAt = "" }, sick},
-		"there is a leader":             {func(f *fixture, _ *group.SlotRecord) { f.lead(0) }, sick},
-		"its process is down":           {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Report.Liveness = LivenessRefused }, processDown},
+		"it never was well": {func(_ *fixture, r *group.SlotRecord) { r.WasAvailableAt = "" }, sick},
+		"there is a leader": {func(f *fixture, _ *group.SlotRecord) { f.lead(0) }, sick},
+		"its process refuses for a minute": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessRefused, f.now.Add(-unwellFor)
+		}, processDown},
+		"its process refuses for a moment": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessRefused, f.now.Add(-unwellFor+time.Second)
+		}, whole},
+		"its process gives no answer for a minute": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
+		}, processDown},
+		"its process gives no answer, and a follower names it": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
+			f.obs.Slots[2].Report.Leader = "db-1"
+		}, whole},
+		"its process gives no answer, and the leader sees it follow": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
+			f.lead(0)
+			f.obs.Slots[0].Report.Followers = []string{"db-1"}
+		}, whole},
 		"nobody tells of its admission": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission = nil }, neverBooted},
 	} {
 		f := newFixture(3, "consul").want("B").rolling().at(1, "B")
@@ -328,6 +345,7 @@ func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	r.MemberKnown, r.Health = true, Unhealthy
+	f.rec.Slots[1].DownSince = f.now.Add(-unwellFor)
 	p = f.plan()
 	if a := actionOf(t, p, "db-1"); !a.Execute || a.Class != ClassBroken {
 		t.Errorf("its process is down: %+v", a)

@@ -260,6 +260,8 @@ func memberEvents() []event {
 		{"the check WORD of SLOT fails", func(s *story, arg []string) error {
 			return each(func(_ *story, c *cvm) { c.failing = arg[0] })(s, arg[1:])
 		}},
+		{"the driver of SLOTS gets no answer", each(func(_ *story, c *cvm) { c.mute = true })},
+		{"the driver of SLOTS gets answers again", each(func(_ *story, c *cvm) { c.mute = false })},
 		{"SLOTS recovers?", each(func(_ *story, c *cvm) { c.sick, c.deep = "", false })},
 		{"SLOTS has caught up", each(func(_ *story, c *cvm) { c.lag = 0 })},
 		{"SLOT lags by N bytes", func(s *story, arg []string) error {

@@ -93,6 +93,8 @@ type cvm struct {
 	// hung: the guest is silent, and does not shut down when it is asked.
 	hung bool
 	sick string
+	// mute: the driver gets no answer, though the workload works.
+	mute bool
 	// failing is the check that fails although the member works, until a boot.
 	failing string
 	// deep: what makes it sick does not go with a restart of its service.
@@ -343,6 +345,11 @@ func (w *world) report(c *cvm) *rollout.Report {
 	if !works {
 		r.Health, r.HealthReason, r.HealthyFor, r.CaughtUp = rollout.Unhealthy, cmp.Or(c.sick, "does not answer"), 0, &no
 		r.Role, r.Leader, r.Voters, r.QuorumMember, r.Epoch = rollout.RoleUnknown, "", nil, false, 0
+	}
+	if c.mute {
+		r.Health, r.HealthReason, r.HealthyFor, r.CaughtUp, r.Liveness, r.MemberReady = rollout.Unknown, "no answer within 900ms", 0, nil, rollout.LivenessUnknown, false
+		r.Role, r.Leader, r.Voters, r.QuorumMember, r.Epoch, r.Followers = rollout.RoleUnknown, "", nil, false, 0, nil
+		r.Message, r.MayDisrupt, r.MayDisruptReason = r.HealthReason, false, r.HealthReason
 	}
 	if c.failing != "" {
 		r.Health, r.HealthReason, r.HealthyFor, r.Failing = rollout.Unhealthy, "check "+c.failing+" fails", 0, []string{c.failing}

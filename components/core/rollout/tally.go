@@ -11,8 +11,10 @@ import (
 // tally is what the rules ask about the group as a whole, counted once a pass: a rule
 // that counted for itself would make the pass quadratic.
 type tally struct {
-	// unavailable are the members of U, open those in a step, in order (R20).
+	// unavailable are the members of U, open those in a step, in order (R20). ill counts those of U that are in
+	// no step and broken, and may serve all the same.
 	unavailable []*member
+	ill         int
 	open        []*member
 	// openVoters are those of open that count among the voters, movingVoters all of them but those that stand
 	// half done.
@@ -57,6 +59,9 @@ func (w *world) takeTally() {
 	for _, m := range w.members {
 		if m.extra && m.available {
 			t.extras = append(t.extras, m)
+		}
+		if m.ill = !m.extra && m.open == nil && m.unavailable() && mayServe(w.brokenness(m)); m.ill {
+			t.ill++
 		}
 		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)

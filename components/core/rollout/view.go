@@ -169,8 +169,8 @@ func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
 func (w *world) find(slot string) *member { return w.bySlot[slot] }
 
-// nameSilent marks the silent members that those who follow name as their leader. What
-// the others see of a member counts where it says nothing itself (R125).
+// nameSilent marks the members that those who follow name as their leader and whose own word is missing: the
+// agent is silent, or its workload gives it no answer. What the others see of a member counts then (R125).
 func (w *world) nameSilent() {
 	for _, m := range w.everyone {
 		r := m.report
@@ -179,7 +179,7 @@ func (w *world) nameSilent() {
 		}
 		lead := w.find(r.Leader)
 		// A CVM that a known listing does not have leads nobody, whoever still says so.
-		if gone := lead != nil && lead.vanished() && w.obs.Platform.Known; lead != nil && lead.report == nil && !gone && !lead.certainlyDown() {
+		if gone := lead != nil && lead.vanished() && w.obs.Platform.Known; lead != nil && (lead.report == nil || w.unanswered(lead)) && !gone && !lead.certainlyDown() {
 			lead.named = true
 		}
 	}

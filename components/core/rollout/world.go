@@ -96,12 +96,14 @@ type member struct {
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
+	// ill: it is in U, in no step, and broken, and may serve all the same. It waits for a repair of its own.
+	ill bool
 	// speaks: its agent was heard within the time in which one that lives reports.
 	speaks bool
 	// cut: its agent was heard lately, the connection ended, and what the platform says was asked
 	// for after that. It is a reason to believe the platform, and none to think the agent dead.
 	cut bool
-	// named: it is silent, and those who follow still name it as their leader.
+	// named: its own word is missing, and those who follow still name it as their leader.
 	named bool
 	// request is what an operator asked for about the Slot, or nil.
 	request *Request
