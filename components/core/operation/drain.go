@@ -53,6 +53,9 @@ func (op Operation) atRest(f Facts) Operation {
 	case f.Leads:
 		return op.because("leads again, and is asked to hand over after a moment")
 	}
+	if op.Entered[Draining].IsZero() {
+		return op.because("its agent was silent: no hook ran and nothing was handed over; it is drained once it serves")
+	}
 	return op.because("out of service until it is undrained")
 }
 

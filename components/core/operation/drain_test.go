@@ -161,8 +161,8 @@ func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	silent := drained(at)
 	silent.SkipDrain = true
 	silent.Entered = operation.PhaseTimes{operation.Recorded: at, operation.Drained: at}
-	if op, _ := operation.Advance(silent, f, at); op.Phase != operation.Drained {
-		t.Errorf("silent: %s", op.Phase)
+	if op, _ := operation.Advance(silent, f, at); op.Phase != operation.Drained || !strings.Contains(op.Reason, "no hook ran") {
+		t.Errorf("silent: %s: %s", op.Phase, op.Reason)
 	}
 	f.ReadySince = at
 	op, _ := operation.Advance(silent, f, at)
