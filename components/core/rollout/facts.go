@@ -218,8 +218,11 @@ func (m *member) bound(i *Instance) bool {
 	return m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID
 }
 
-// serves: stopping m without a drain would be felt.
-func (w *world) serves(m *member) bool { return m.ready || w.view.healthy[m.slot] || m.leads() }
+// serves: stopping m without a drain would be felt. A listing that lacks the CVM of an agent that speaks may be the
+// platform's mistake.
+func (w *world) serves(m *member) bool {
+	return m.ready || w.view.healthy[m.slot] || m.leads() || w.unlisted(m) && m.heardNow()
+}
 
 // again is op as a later look judges it: what was down when it was decided, as it is now.
 func (w *world) again(m *member, op operation.Operation) candidate {

@@ -45,7 +45,7 @@ func (w *world) look() view {
 	}
 	w.nameSilent()
 	for _, m := range w.everyone {
-		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && w.votes(m, v.leader) {
+		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && !w.unlisted(m) && w.votes(m, v.leader) {
 			v.healthy[m.slot] = true
 		}
 	}
@@ -117,7 +117,7 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 			continue
 		}
 		switch {
-		case m.seen.Instance == nil && w.obs.Platform.Known:
+		case w.unlisted(m):
 			continue // the last word of one that is gone
 		case m.open != nil && m.open.Leaving():
 			continue // the others decide, and it may be out without having heard of it
@@ -136,6 +136,10 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 	}
 	return voters, ""
 }
+
+// unlisted: a listing that is known has no CVM of m. A report that is still fresh is the last word of that CVM: m
+// does not vote. Nothing is taken from m for that alone, since one listing may lack a CVM by mistake.
+func (w *world) unlisted(m *member) bool { return m.seen.Instance == nil && w.obs.Platform.Known }
 
 // stopped: the platform lists the CVM and says that it does not run, whatever was last
 // heard from it.
@@ -179,7 +183,7 @@ func (w *world) nameSilent() {
 		}
 		lead := w.find(r.Leader)
 		// A CVM that a known listing does not have leads nobody, whoever still says so.
-		if gone := lead != nil && lead.vanished() && w.obs.Platform.Known; lead != nil && (lead.report == nil || w.unanswered(lead)) && !gone && !lead.certainlyDown() {
+		if lead != nil && (lead.report == nil || w.unanswered(lead)) && !w.unlisted(lead) && !lead.certainlyDown() {
 			lead.named = true
 		}
 	}

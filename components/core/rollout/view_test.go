@@ -66,6 +66,9 @@ func TestR43_WhoVotes(t *testing.T) {
 		"one that is gone says otherwise": {func(f *fixture) {
 			odd(f)
 			f.obs.Slots[2].Instance = nil
+		}, 3, 2, false},
+		"the listing does not answer": {func(f *fixture) {
+			f.obs.Slots[2].Instance, f.obs.Platform.Known = nil, false
 		}, 3, 3, false},
 		"one that leaves says otherwise": {func(f *fixture) {
 			odd(f)
