@@ -57,10 +57,12 @@ func (w *world) backUntil(m *member) time.Time {
 	return m.record.AvailableSince.Add(group.MinReady(w.spec) + stormOver)
 }
 
-// costly is why nobody gives m's disk up by himself now: somebody else is not well, or of the
-// cluster's members others went when m did; "": all are.
+// costly is why m's disk is not given up without an operator now: another member is not well, or of the
+// cluster's members others went when m did; "": all are. A newcomer that only m keeps out of the set is not
+// ill: it would wait for healing, and healing for it.
 func (w *world) costly(m *member) string {
-	if others, _ := w.others(m, &taken{}); others > 0 {
+	_, kept := w.keepsOut(candidate{m: m, kind: operation.Replace, broken: w.brokenness(m)}, w.tally.unavailable)
+	if others, _ := w.others(m, &taken{}); others > 0 && !kept {
 		return fmt.Sprintf("%d other slots are unavailable", others)
 	}
 	at := WentAt(m.record)
