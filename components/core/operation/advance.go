@@ -317,7 +317,7 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 		return "the platform does not list CVM " + op.VMUUID + ", and is asked once more", false
 	case f.Platform == nil && op.Kind.InPlace():
 		return "the platform does not list CVM " + op.VMUUID, false
-	case f.Platform != nil && f.Platform.InProgress && op.Kind != Create && op.Kind != Delete:
+	case f.Platform != nil && f.Platform.InProgress && !f.Platform.Stuck && op.Kind != Create && op.Kind != Delete:
 		return "the platform is busy with the CVM", false
 	case !f.Safe:
 		return "not safe to act: " + cmp.Or(f.SafeReason, "unknown"), false

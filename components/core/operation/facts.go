@@ -181,6 +181,7 @@ type PlatformView struct {
 	InstanceID  string
 	Running     bool // stable: running and no task in progress
 	InProgress  bool
+	Stuck       bool // in progress for longer than a boot may take: waited for no more
 	Stopped     bool // by its word it stays down until somebody starts it
 	ComposeHash string
 	Shape       Shape

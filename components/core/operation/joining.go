@@ -47,6 +47,8 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.because(reason)
 	case !op.PlatformRunning.IsZero():
 		op = op.because("the CVM runs; waits for its boot to be admitted")
+	case p != nil && p.InProgress && p.Stuck:
+		op = op.because(cmp.Or(f.ReadyReason, "the platform is busy with the CVM"))
 	}
 	return op.overdue(f, now)
 }

@@ -126,7 +126,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.Duplicates = len(m.seen.Duplicates)
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
-			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stopped: stoppedWord(i) && !i.InProgress,
+			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: stoppedWord(i) && !i.InProgress,
 			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
 			Former: m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.VMUUID == "" && !m.open.MadeWay(),
 		}

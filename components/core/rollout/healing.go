@@ -69,18 +69,20 @@ func (m *member) provenAt(revision string) bool {
 // its agent says.
 func (w *world) ailing(m *member) (ailment, bool) {
 	i := m.seen.Instance
+	// A task that does not end says nothing of whether the CVM runs: its agent's silence counts.
+	says := i != nil && !i.InProgress
 	switch {
 	case m.vanished() && w.obs.Platform.Known:
 		// Its agent's word, or that of those who follow it or lead it, is the better one.
 		return ailment{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
 			m.report == nil && !w.vouched(m)
-	case i == nil || i.InProgress:
+	case i == nil || w.platformWorks(m):
 		return ailment{}, false
-	case i.BootError != "":
+	case says && i.BootError != "":
 		return ailment{on: group.OnExit, why: "its CVM does not boot: " + i.BootError, down: true, at: m.silentAt()}, true
-	case stoppedWord(i):
+	case says && stoppedWord(i):
 		return ailment{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
-	case !i.Running():
+	case says && !i.Running():
 		return ailment{}, false // on its way, or in words that are not known: no reason to touch it
 	case m.report == nil:
 		// One that is refused is not helped by a restart.
@@ -533,7 +535,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 // healed is why op, which heals m and did nothing yet, is not wanted any more; "" while it is.
 func (w *world) healed(m *member, op operation.Operation) string {
 	i := m.seen.Instance
-	busy := i != nil && i.InProgress || i == nil && !w.obs.Platform.Known
+	busy := w.platformWorks(m) || i == nil && !w.obs.Platform.Known
 	switch r, a, ok := w.heals(m); {
 	case op.MadeWay():
 		return "" // the old CVM is gone and the Slot unbound: who stops now leaves it empty

@@ -99,7 +99,7 @@ const (
 	HoldNamedLeader = "named_leader"
 	// HoldNamedFollower: it is silent, and the member that leads says that it follows (R125).
 	HoldNamedFollower = "named_follower"
-	// HoldPlatformBusy: the platform works on the CVM; waited for.
+	// HoldPlatformBusy: the platform works on the CVM; waited for, at most as long as a boot may take.
 	HoldPlatformBusy = "platform_busy"
 	// HoldRefused: the platform refused as often as it is asked.
 	HoldRefused = "refused"

@@ -140,10 +140,23 @@ func (w *world) holdOfGone(m *member) Hold {
 // holdsOfPlatform waits for what the platform does to the CVM: a call now would be
 // refused, and a CVM that terminates comes to its end.
 func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
-	if i := c.m.seen.Instance; i != nil && i.InProgress && c.m.open == nil {
-		return []Hold{hold(HoldPlatformBusy, "the platform is busy with the CVM of %s (%s)", c.m.slot, cmp.Or(i.Status, "in progress"))}
+	m := c.m
+	if !w.platformWorks(m) || m.open != nil {
+		return nil
 	}
-	return nil
+	return []Hold{holdUntil(w.worksUntil(m), HoldPlatformBusy, "the platform is busy with the CVM of %s (%s)", m.slot, cmp.Or(m.seen.Instance.Status, "in progress"))}
+}
+
+// platformWorks: the platform is busy with m's CVM, and that is waited for.
+func (w *world) platformWorks(m *member) bool {
+	i := m.seen.Instance
+	return i != nil && i.InProgress && w.now.Before(w.worksUntil(m))
+}
+
+// worksUntil is when m has been away for as long as a boot may take: a task of the platform that still goes on is a
+// boot that failed, and would hold its Slot without an end.
+func (w *world) worksUntil(m *member) time.Time {
+	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
 }
 
 // holdsOfCreate: creations follow the management policy and meet no step, but one that waits for them.
