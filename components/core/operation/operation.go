@@ -284,8 +284,8 @@ type Rollout struct {
 	// PausedAt is set while paused, or while it waits for Slots that an operator drained or
 	// protects, so that what follows restarts the clocks (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// WaitsSince is set while all that is left waits for a person's decision, an approval or
-	// a wider bound, so that the clocks begin anew when it comes (R88).
+	// WaitsSince is set while all that is left waits for a person's decision, an approval,
+	// a wider bound or the workload's word, so that the clocks begin anew when it comes (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
 	Term       uint64    `json:"term"`
 }

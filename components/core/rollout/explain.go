@@ -30,7 +30,11 @@ func (w *world) message(actions []Action) string {
 	}
 	if i := slices.IndexFunc(actions, func(a Action) bool { return len(a.Holds) > 0 }); i >= 0 {
 		a := actions[i]
-		return fmt.Sprintf("%s of %s waits: %s: %s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message)
+		since := ""
+		if !r.WaitsSince.IsZero() && a.Actor == operation.ActorRollout {
+			since = "; the rollout waits for that since " + r.WaitsSince.UTC().Format(time.RFC3339)
+		}
+		return fmt.Sprintf("%s of %s waits: %s: %s%s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message, since)
 	}
 	if w.ending() {
 		return "the group is being deleted"

@@ -32,7 +32,8 @@ func (f *fixture) rests(i int) *fixture {
 	})
 }
 
-// The clock stands for a mark only while nothing else is left that could get ahead.
+// The clock stands for a mark only while nothing else is left that could get ahead. What a workload refuses gets ahead
+// by the workload's word alone.
 func TestR88_AMarkStopsTheClockForItsSlotAlone(t *testing.T) {
 	five := func(edit func(f *fixture)) *fixture {
 		f := newFixture(5, "none").want("B")
@@ -55,8 +56,8 @@ func TestR88_AMarkStopsTheClockForItsSlotAlone(t *testing.T) {
 		"a drained one alone is left":            {func(f *fixture) { f.at(0, "A").rests(0) }, false},
 		"beside a protected one another is down": {func(f *fixture) { f.at(0, "A").protects(0).sick(3) }, true},
 		"beside a drained one another is down":   {func(f *fixture) { f.rests(0).sick(3) }, true},
-		"beside a protected one another refuses": {func(f *fixture) { f.at(0, "A").protects(0); refuses(f, 3) }, true},
-		"beside a drained one another refuses":   {func(f *fixture) { f.rests(0); refuses(f, 3) }, true},
+		"beside a protected one another refuses": {func(f *fixture) { f.at(0, "A").protects(0); refuses(f, 3) }, false},
+		"beside a drained one another refuses":   {func(f *fixture) { f.rests(0); refuses(f, 3) }, false},
 		"the drained ones use the budget up":     {func(f *fixture) { f.rests(0).rests(1).at(3, "A") }, false},
 		"an excluded one that is down uses it up": {func(f *fixture) {
 			f.at(0, "A").excludes(0).sick(0).at(1, "A").excludes(1).sick(1).at(3, "A")
@@ -66,7 +67,7 @@ func TestR88_AMarkStopsTheClockForItsSlotAlone(t *testing.T) {
 		"what is down is healed": {func(f *fixture) {
 			f.at(0, "A").excludes(0, group.FromRollout).sick(0).at(1, "A").excludes(1, group.FromRollout).sick(1).at(3, "A")
 		}, true},
-		"what is excluded serves":                         {func(f *fixture) { f.at(0, "A").excludes(0).at(3, "A"); refuses(f, 3) }, true},
+		"what is excluded serves":                         {func(f *fixture) { f.at(0, "A").excludes(0).at(3, "A"); refuses(f, 3) }, false},
 		"a protected one that is well, and a drained one": {func(f *fixture) { f.at(1, "A").protects(1).rests(0) }, false},
 	} {
 		f := five(c.edit)

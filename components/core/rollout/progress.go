@@ -221,10 +221,38 @@ func (w *world) resume() {
 	}
 }
 
-// waitsForDecision: what is left waits until a person approves, allows more, or asks for it, or until the
-// platform takes what it refuses (R74).
+// waitsForDecision: what is left waits until a person approves, allows more, or asks for it, until the
+// platform takes what it refuses (R74), or until the workload lets its members be stopped.
 func (w *world) waitsForDecision() bool {
-	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks()
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() ||
+		w.found.waits.of(w.waitsForWord)
+}
+
+// endedByWord are the holds that only the workload's or a person's word ends, however long that takes.
+var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderAsks, HoldInterruption, HoldProtected, HoldDrained}
+
+// waitsForWord: no outdated Slot waits for anything else than such a word, or for another one that does, and no
+// other Slot is in trouble. A leader's step follows those of all others.
+func (w *world) waitsForWord() bool {
+	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() }) {
+		return false
+	}
+	byWord := func(h Hold) bool { return slices.Contains(endedByWord, h.Predicate) }
+	first := false
+	for _, m := range w.tally.outdated {
+		holds := w.holdsOf(w.rollsTo(m), &taken{})
+		last := slices.ContainsFunc(holds, func(h Hold) bool { return h.Predicate == HoldLeaderLast })
+		if !last && !slices.ContainsFunc(holds, byWord) {
+			return false
+		}
+		first = first || !slices.ContainsFunc(holds, func(h Hold) bool { return !byWord(h) })
+	}
+	return first
+}
+
+// rollsTo is the rollout's step of m.
+func (w *world) rollsTo(m *member) candidate {
+	return candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, broken: whole, refresh: w.refreshes(m)}
 }
 
 // keepProgressClock lets the clock stand while the rollout waits for Slots that an operator
@@ -273,8 +301,7 @@ func (w *world) leftDown(m *member) bool {
 // step: where as many are away, a hold for room or for a quorum is for them; and a leader waits for
 // those behind it whether they are away or not.
 func (w *world) heldByKept(m *member, away int) bool {
-	c := candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, broken: whole, refresh: w.refreshes(m)}
-	return slices.ContainsFunc(w.holdsOf(c, &taken{}), func(h Hold) bool {
+	return slices.ContainsFunc(w.holdsOf(w.rollsTo(m), &taken{}), func(h Hold) bool {
 		switch h.Predicate {
 		case HoldMaxUnavailable, HoldVoterCap, HoldQuorum, HoldWouldLoseQuorum:
 			return away > 0

@@ -98,6 +98,33 @@ func TestR88_WaitingForAnOperatorDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
+// TestR88_TheWorkloadsWordDoesNotConsumeIt where it alone holds what is left, or holds what the rest follows.
+func TestR88_TheWorkloadsWordDoesNotConsumeIt(t *testing.T) {
+	forbids := func(f *fixture, slots ...int) {
+		for _, i := range slots {
+			f.obs.Slots[i].Report.MayDisrupt, f.obs.Slots[i].Report.MayDisruptReason = false, "a quota is reached"
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		want operation.RolloutState
+	}{
+		"of all members":                {func(f *fixture) { forbids(f, 0, 1, 2) }, operation.Running},
+		"of the followers":              {func(f *fixture) { forbids(f, 1, 2) }, operation.Running},
+		"of the leader, the last one":   {func(f *fixture) { f.at(1, "B").at(2, "B"); forbids(f, 0) }, operation.Running},
+		"a backup":                      {func(f *fixture) { forbids(f, 0, 2); f.obs.Slots[1].Report.Busy = []string{"a backup"} }, operation.Running},
+		"of some, and another one ails": {func(f *fixture) { f.at(2, "B").sick(2); forbids(f, 0, 1) }, operation.FailedState},
+		"of some, and others are free":  {func(f *fixture) { forbids(f, 1) }, operation.FailedState},
+	} {
+		f := newFixture(3, "consul").want("B").rolling()
+		c.edit(f)
+		f.rec.Rollout.ProgressAt = f.now.Add(-time.Hour)
+		if got := f.plan().Rollout; got.State != c.want || got.WaitsSince.IsZero() == (c.want == operation.Running) {
+			t.Errorf("%s: %s (%s), waits since %s", name, got.State, got.Reason, got.WaitsSince)
+		}
+	}
+}
+
 // TestR74_R88_ARefusalDoesNotConsumeIt: the step that is tried again has the whole time, from when the platform
 // refused it last, also while it drains.
 func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {

@@ -49,7 +49,7 @@ type tally struct {
 // retally counts again what rests on the Operations of the rollout.
 func (w *world) retally() {
 	w.tally = tally{proven: w.tally.proven}
-	w.found.rungs, w.found.trial = nil, once[*member]{}
+	w.found.rungs, w.found.trial, w.found.waits = nil, once[*member]{}, once[bool]{}
 	w.takeTally()
 }
 

@@ -65,6 +65,8 @@ type found struct {
 	// condemned is the one that is removed first, givenUp whose disks somebody gave up.
 	condemned once[*member]
 	givenUp   once[map[string]bool]
+	// waits: the rollout waits for a word of its workload or of a person alone.
+	waits once[bool]
 	// proven is what a new Slot is made at while none has proven the target.
 	proven once[string]
 }
