@@ -179,11 +179,21 @@ type SlotRecord struct {
 	// RecoveriesSec is how many seconds its last boots took from their admission until they
 	// were ready, oldest first.
 	RecoveriesSec []int `json:"recoveries_sec,omitempty"`
+	// Recovery is how far a member that recovers has come; nil: it was ready since, or reports no lag (R38).
+	Recovery *Recovery `json:"recovery,omitempty"`
 	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
 	Membership *Membership `json:"membership,omitempty"`
 	// Extra: the Slot was made for the time of a rollout (max_surge), and goes with its disk
 	// when that ends.
 	Extra bool `json:"extra,omitempty"`
+}
+
+// Recovery is the least lag that a Boot reported while it recovered.
+type Recovery struct {
+	BootID   string `json:"boot_id"`
+	LagBytes int64  `json:"lag_bytes"`
+	// At is when the lag last fell, to within a minute.
+	At time.Time `json:"at"`
 }
 
 // Past is a CVM that filled a Slot before.

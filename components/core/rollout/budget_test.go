@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -219,10 +220,42 @@ func TestR37_ACalledOffCandidateIsDeferredAndOthersGoOn(t *testing.T) {
 func TestR38_MeasuredRecoveryIsNotDisturbed(t *testing.T) {
 	f := newFixture(3, "patroni").want("B").lagging(1, 1<<30)
 	f.obs.Slots[1].Report.Busy = []string{"this replica is being created"}
-	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-time.Minute)
+	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
 	wantHeld(t, f.plan(), "db-1", HoldRecovering)
-	f.rec.Slots[1].UnavailableSince = f.now.Add(-2 * time.Hour) // not for ever
-	wantNotHeld(t, f.plan(), "db-1", HoldRecovering)
+	note := func(boot string, bytes int64, ago time.Duration) {
+		f.rec.Slots[1].Recovery = &group.Recovery{BootID: boot, LagBytes: bytes, At: f.now.Add(-ago)}
+	}
+	boot := f.obs.Slots[1].Report.BootID
+	for name, c := range map[string]struct {
+		boot  string
+		bytes int64
+		ago   time.Duration
+		held  bool
+		noted bool
+	}{
+		"its lag fell a moment ago":         {boot, 1<<30 + 5, 30 * time.Second, true, false},
+		"its lag falls":                     {boot, 1<<30 + 5, time.Hour, true, true},
+		"its lag does not fall yet":         {boot, 1 << 30, 9 * time.Minute, true, false},
+		"its lag grows":                     {boot, 1 << 20, 9 * time.Minute, true, false},
+		"its lag has not fallen for long":   {boot, 1 << 30, 10 * time.Minute, false, false},
+		"its lag has grown for long":        {boot, 1 << 20, 10 * time.Minute, false, false},
+		"another boot of it was behind":     {"before", 1 << 20, time.Hour, true, true},
+		"it was noted by a clock too early": {boot, 1 << 30, -time.Hour, true, true},
+	} {
+		note(c.boot, c.bytes, c.ago)
+		p := f.plan()
+		held := false
+		for _, a := range p.Actions {
+			held = held || a.Slot == "db-1" && heldBy(a, HoldRecovering)
+		}
+		if noted := p.Slots[1].Recovery.At.Equal(f.now); held != c.held || noted != c.noted {
+			t.Errorf("%s: held %t, noted %t", name, held, noted)
+		}
+	}
+	f.obs.Slots[1].Report.CaughtUp, f.obs.Slots[1].Report.Health = f.obs.Slots[2].Report.CaughtUp, Healthy
+	if got := f.plan().Slots[1].Recovery; got != nil {
+		t.Errorf("ready, and noted: %+v", got)
+	}
 }
 
 func TestR39_AStuckOutdatedSlotIsUpdatedNow(t *testing.T) {

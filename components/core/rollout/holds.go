@@ -322,12 +322,12 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 		return nil
 	}
 	var holds []Hold
-	switch until := m.record.UnavailableSince.Add(maxRebuild); {
+	switch until := m.recoversUntil(); { // the noted lag, so that not every report changes the message
 	case len(r.Busy) == 0:
 	case m.inService():
 		holds = append(holds, hold(HoldBusy, "%s is busy: %s", m.slot, r.Busy[0]))
 	case r.LagBytes != nil && !m.ready && w.now.Before(until):
-		holds = append(holds, holdUntil(until, HoldRecovering, "%s is recovering: %s", m.slot, r.Busy[0]))
+		holds = append(holds, holdUntil(until, HoldRecovering, "%s is recovering: %s, %d bytes behind; waited for until %s unless that falls", m.slot, r.Busy[0], m.record.Recovery.LagBytes, until.UTC().Format(time.TimeOnly)))
 	}
 	return holds
 }
@@ -373,6 +373,3 @@ func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 	}
 	return []Hold{holdUntil(from, HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
 }
-
-// maxRebuild bounds how long a recovery is left alone (R38).
-const maxRebuild = time.Hour

@@ -3,6 +3,8 @@ package rollout
 import (
 	"slices"
 	"time"
+
+	"cadre.dev/core/group"
 )
 
 // A database that replays its log for eight minutes after each boot is not helped by another
@@ -18,6 +20,10 @@ const (
 	patienceOf = 2
 	// mostPatience bounds what is waited for, in times of what the spec says.
 	mostPatience = 4
+	// recoversFor is how long a recovery is left alone whose lag does not fall, noteRecovery how often a fall is
+	// noted at most.
+	recoversFor  = 10 * time.Minute
+	noteRecovery = time.Minute
 )
 
 // noteRecovery measures a boot that was admitted in this outage and is ready now, the first
@@ -30,6 +36,31 @@ func (m *member) noteRecovery(now time.Time) {
 	took := min(now.Sub(admitted), longestRecovery)
 	list := append(slices.Clone(rec.RecoveriesSec), int((took+time.Second-1)/time.Second))
 	rec.RecoveriesSec = list[max(0, len(list)-keptRecoveries):]
+}
+
+// keepRecovery notes the least lag that a member which recovers has reported. Where the lag only falls, one note a
+// minute is enough for recoversFor.
+func (w *world) keepRecovery(m *member) {
+	rec, r := &m.record, m.report
+	if m.ready {
+		rec.Recovery = nil
+	}
+	if m.ready || r == nil || r.LagBytes == nil || len(r.Busy) == 0 {
+		return
+	}
+	was := rec.Recovery
+	another := was == nil || was.BootID != r.BootID || was.At.After(w.now) // of a leader whose clock was ahead
+	if another || *r.LagBytes < was.LagBytes && w.now.Sub(was.At) >= noteRecovery {
+		rec.Recovery = &group.Recovery{BootID: r.BootID, LagBytes: *r.LagBytes, At: w.now}
+	}
+}
+
+// recoversUntil is until when m's recovery is left alone; zero: it reported none.
+func (m *member) recoversUntil() time.Time {
+	if m.record.Recovery == nil {
+		return time.Time{}
+	}
+	return m.record.Recovery.At.Add(recoversFor)
 }
 
 // patience is how long m is waited for that may take as long as the spec says: never shorter,
