@@ -177,13 +177,22 @@ func (w *world) notReady(m *member) string {
 	case m.moved != nil:
 		return "its CVM was told to boot another revision, and no boot of it showed yet"
 	case m.report == nil:
-		return "no fresh report from its boot"
+		return "no fresh report from its boot" + m.lastWord()
 	case m.record.Membership.Waits():
 		return "waits until the other members list it"
 	case m.record.Membership != nil && m.record.Membership.Joins && m.report.Role == RoleLearner:
 		return "it joined and has no vote yet"
 	}
 	return w.memberNotReady(m.report)
+}
+
+// lastWord is what the workload of m's Boot reported last, for people: a step that fails in silence says it, since it
+// may be why, as where new software refuses the data of the old one.
+func (m *member) lastWord() string {
+	if r := m.seen.Report; r != nil && r.BootID == m.seen.Admission.BootID && r.Message != "" {
+		return "; its last word: " + r.Message
+	}
+	return ""
 }
 
 // memberNotReady is what the workload's own report says.

@@ -423,3 +423,28 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 		}
 	}
 }
+
+// TestR89_AStepThatFailsSaysWhatItsMemberSaidLast: the driver's message is the reason while the member reports, and
+// stays its last word when it is silent. The word of another Boot is none of it.
+func TestR89_AStepThatFailsSaysWhatItsMemberSaidLast(t *testing.T) {
+	const word = "the data is of a newer version"
+	for name, c := range map[string]struct {
+		edit func(r *Report)
+		want bool
+	}{
+		"it is not ready":          {func(r *Report) { r.MemberReady = false }, true},
+		"it is down":               {func(r *Report) { r.MemberAlive = false }, true},
+		"it fell silent":           {func(r *Report) { r.ReceivedAt = r.ReceivedAt.Add(-time.Minute) }, true},
+		"its boot before was said": {func(r *Report) { r.BootID = "before" }, false},
+	} {
+		f := newFixture(3, "etcd").want("B").at(2, "B").rolling()
+		f.obs.Slots[2].Report.Message = word
+		c.edit(f.obs.Slots[2].Report)
+		f.op(2, operation.Joining, func(op *operation.Operation) { op.HealthyDeadline, op.BootBefore = f.now, "before" })
+		op := f.rec.Operations[0]
+		op, _ = operation.Advance(op, f.facts(op), f.now)
+		if op.Phase != operation.Failed || strings.Contains(op.Reason, word) != c.want {
+			t.Errorf("%s: %s: %s", name, op.Phase, op.Reason)
+		}
+	}
+}

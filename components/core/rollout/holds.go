@@ -70,7 +70,7 @@ func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
 	if w.rollout.State != operation.FailedState || c.marked && w.attempts(c.m, c.to) > 0 {
 		return nil
 	}
-	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, or let it go on: cadre rollout retry %s", w.rollout.Reason, w.spec.Name)}
+	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s", w.rollout.Reason, w.spec.Name, w.spec.Name)}
 }
 
 // holdsOfType: OPPORTUNISTIC moves a Slot only when something else touches it.

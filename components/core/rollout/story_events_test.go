@@ -288,6 +288,10 @@ func memberEvents() []event {
 		})},
 		{"SLOT leads", func(s *story, arg []string) error { s.w.lead(arg[0]); return nil }},
 		{"revision WORD is broken", func(s *story, arg []string) error { s.w.broken[s.revision(arg[0])] = true; return nil }},
+		{"revision WORD is broken: REST", func(s *story, arg []string) error {
+			s.w.broken[s.revision(arg[0])], s.w.says[s.revision(arg[0])] = true, arg[1]
+			return nil
+		}},
 		{"revision WORD works", func(s *story, arg []string) error { delete(s.w.broken, s.revision(arg[0])); return nil }},
 		{"revision WORD does not boot", func(s *story, arg []string) error { s.w.stuck[s.revision(arg[0])] = true; return nil }},
 		{"the key service is away", func(s *story, _ []string) error { s.w.keyless = true; return nil }},

@@ -51,7 +51,7 @@ func newStory(t testingT, line string) (*story, error) {
 	}
 	replicas, _ := strconv.Atoi(m[2])
 	s := &story{t: t, mute: true}
-	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, stuck: map[string]bool{}, nofailover: map[string]bool{}, learners: map[string]bool{}, told: map[string]map[string]string{},
+	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, says: map[string]string{}, stuck: map[string]bool{}, nofailover: map[string]bool{}, learners: map[string]bool{}, told: map[string]map[string]string{},
 		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, checks: map[string]string{}, log: s.log}
 	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
 		text := s.named(fmt.Sprintf(format, args...))

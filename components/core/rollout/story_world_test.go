@@ -36,6 +36,8 @@ type world struct {
 	made int
 	// broken Revisions never become healthy; stuck ones never boot.
 	broken, stuck map[string]bool
+	// says is what the workload says at a Revision that is broken.
+	says map[string]string
 	// force: the call under way asks no guest.
 	force bool
 	// keyless: boots that begin fail, since nobody gives them keys.
@@ -343,7 +345,8 @@ func (w *world) report(c *cvm) *rollout.Report {
 		r.CaughtUp, r.LagBytes = &no, &lag
 	}
 	if !works {
-		r.Health, r.HealthReason, r.HealthyFor, r.CaughtUp = rollout.Unhealthy, cmp.Or(c.sick, "does not answer"), 0, &no
+		r.Health, r.HealthReason, r.HealthyFor, r.CaughtUp = rollout.Unhealthy, cmp.Or(c.sick, w.says[w.runs(c)], "does not answer"), 0, &no
+		r.Message = w.says[w.runs(c)]
 		r.Role, r.Leader, r.Voters, r.QuorumMember, r.Epoch = rollout.RoleUnknown, "", nil, false, 0
 	}
 	if c.mute {
