@@ -128,8 +128,8 @@ func (c *Client) request(ctx context.Context, doing, kind string, call func(ctx 
 	}
 }
 
-// Restart queues a restart of one Slot under the group's budget and quorum
-// rules and returns the request's id.
+// Restart queues a restart of one Slot at what it runs, under the group's budget and quorum
+// rules, and returns the request's id.
 func (c *Client) Restart(ctx context.Context, slot, reason string) (id string, err error) {
 	return c.restart(ctx, "restart instance "+slot, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason})
 }
@@ -145,6 +145,16 @@ func (c *Client) restart(ctx context.Context, doing string, req *apiv1.RestartIn
 	err = c.request(ctx, doing, "restart", func(ctx context.Context, request string) error {
 		req.RequestId = request
 		r, err := c.api.RestartInstance(ctx, req)
+		id = r.GetRequestId()
+		return err
+	})
+	return id, err
+}
+
+// requestUpdate queues the update of one Slot and returns the request's id.
+func (c *Client) requestUpdate(ctx context.Context, slot, reason string) (id string, err error) {
+	err = c.request(ctx, "update instance "+slot, "update", func(ctx context.Context, request string) error {
+		r, err := c.api.UpdateInstance(ctx, &apiv1.UpdateInstanceRequest{Slot: slot, Reason: reason, RequestId: request})
 		id = r.GetRequestId()
 		return err
 	})

@@ -60,7 +60,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 		case err != nil:
 			return false, err
 		case next == updateAsk:
-			asked, err = c.Restart(ctx, slot, o.Reason)
+			asked, err = c.requestUpdate(ctx, slot, o.Reason)
 			return false, err
 		case next == updateWait && asked != "":
 			return false, c.requestFailed(ctx, asked)
@@ -131,13 +131,13 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		return updateWait, nil
 	case action == nil && there:
 		return updateWait, nil // it comes back
+	case action == nil && u.byHand && u.status.State == group.SlotFailed:
+		return updateAsk, nil // what failed is not made again by itself
 	case action == nil:
 		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "no step is planned for it: " + orNone(v.Plan.Message),
 			Hint: "update_policy.partition keeps lower ordinals at their revision, and exclude_from_rollout or pinned_revision of an instance, or `cadre instance exclude`, that slot"}
 	}
-	others := slices.DeleteFunc(slices.Clone(action.Holds), func(h rollout.Hold) bool {
-		return rollout.PassedByName(h.Predicate) && (u.byHand || h.Predicate != rollout.HoldPaused && h.Predicate != rollout.HoldActionNotAllowed)
-	})
+	others := slices.DeleteFunc(slices.Clone(action.Holds), func(h rollout.Hold) bool { return u.passes(action, h) })
 	if len(others) == 0 {
 		return updateAsk, nil
 	}
@@ -146,6 +146,18 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 	}
 	return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "it is not updated now: " + holdsText(others),
 		Hint: "see `cadre rollout plan " + v.Status.Group + "`", cause: &HeldError{Holds: others}}
+}
+
+// passes reports that a hold of the Slot's step is none for this request. A person may mean it also while the group
+// is paused, or where the step takes more than is allowed, and after the Slot's own update has failed.
+func (u *update) passes(a *rollout.Action, h rollout.Hold) bool {
+	switch h.Predicate {
+	case rollout.HoldRolloutFailed:
+		return u.byHand && a.Attempt > 1
+	case rollout.HoldPaused, rollout.HoldActionNotAllowed, rollout.HoldUpdateUnfinished:
+		return u.byHand
+	}
+	return rollout.PassedByName(h.Predicate)
 }
 
 // there reports that the Slot is where it is to be, with the values of env that it is to have. Who does

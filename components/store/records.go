@@ -116,7 +116,7 @@ var Records = []Kind{
 	{"control/require-approval", typeOf[RequireApproval](), Operator, 4 * kib,
 		"While it exists, every group needs approvals, whatever its spec says."},
 	{"control/queue/<id>", typeOf[QueueRequest](), Operator, 4 * kib,
-		"A request: the restart or replacement of one Slot, its release from a hold, what became of an undecided platform call, or that a failed rollout goes on. The leader deletes it when it records what it does about it."},
+		"A request: the restart, update or replacement of one Slot, its release from a hold, what became of an undecided platform call, or that a failed rollout goes on. The leader deletes it when it records what it does about it."},
 	{"control/delete/<group>", typeOf[DeleteGroup](), Operator, 4 * kib,
 		"While it exists, the group is taken down: every Slot, then its records, the spec and this switch. Only keep_cvms or only delete_disks says what becomes of the CVMs."},
 	{"control/delete-disks/<group>", typeOf[DeleteDisks](), Operator, 128 * kib,

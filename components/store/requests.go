@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -14,6 +15,8 @@ type RequestKind string
 const (
 	// RequestRestart asks for a restart of one Slot at its Revision, or of one service in it.
 	RequestRestart RequestKind = "restart"
+	// RequestUpdate asks for the update of one Slot to what its group wants it to run.
+	RequestUpdate RequestKind = "update"
 	// RequestReplace asks for a new CVM with a new disk for one Slot: what the old one
 	// had is lost.
 	RequestReplace RequestKind = "replace"
@@ -47,9 +50,9 @@ type QueueRequest struct {
 	// Group is needed for a retry; elsewhere it may be left out, since Slot names are
 	// unique in the cluster.
 	Group string `json:"group,omitempty"`
-	// Slot of a restart, replace or release.
+	// Slot of a restart, update, replace or release.
 	Slot string `json:"slot,omitempty"`
-	// VMUUID and InstanceID are the CVM that a restart or replace is about; "" is whichever the
+	// VMUUID and InstanceID are the CVM that a restart, update or replace is about; "" is whichever the
 	// Slot has when its turn comes. Once the Slot has another, nothing is done.
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
@@ -79,7 +82,7 @@ func (q QueueRequest) Check() error {
 	}
 	needs := q.needs()
 	if needs == nil {
-		return fmt.Errorf("kind: %.80q is none: use restart, replace, resolve, retry or release", q.Kind)
+		return fmt.Errorf("kind: %.80q is none: use restart, update, replace, resolve, retry or release", q.Kind)
 	}
 	for _, f := range []struct {
 		name string
@@ -103,7 +106,7 @@ func (q QueueRequest) Check() error {
 // needs are the fields that a request of the kind has; nil: there is no such kind.
 func (q QueueRequest) needs() map[string]bool {
 	switch q.Kind {
-	case RequestRestart, RequestRelease:
+	case RequestRestart, RequestUpdate, RequestRelease:
 		return map[string]bool{"slot": true}
 	case RequestReplace:
 		return map[string]bool{"slot": true, "delete_disk": true}
@@ -129,7 +132,7 @@ func (q QueueRequest) checkValues() error {
 		return fmt.Errorf("service: %.80q %s", q.Service, p)
 	}
 	switch {
-	case (q.VMUUID != "" || q.InstanceID != "") && q.Kind != RequestRestart && q.Kind != RequestReplace:
+	case (q.VMUUID != "" || q.InstanceID != "") && !slices.Contains([]RequestKind{RequestRestart, RequestUpdate, RequestReplace}, q.Kind):
 		return fmt.Errorf("vm_uuid, instance_id: a %s has none", q.Kind)
 	case len(q.VMUUID) > 128 || len(q.InstanceID) > 128:
 		return errors.New("vm_uuid, instance_id: at most 128 bytes each")

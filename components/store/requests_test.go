@@ -10,6 +10,7 @@ import (
 // TestARequestNamesTheFieldThatIsWrong: whoever wrote it by hand learns what to change.
 func TestARequestNamesTheFieldThatIsWrong(t *testing.T) {
 	restart := store.QueueRequest{ID: "r", Kind: store.RequestRestart, Slot: "pg-0"}
+	update := store.QueueRequest{ID: "r", Kind: store.RequestUpdate, Slot: "pg-0", VMUUID: "vm", InstanceID: "i"}
 	replace := store.QueueRequest{ID: "r", Kind: store.RequestReplace, Slot: "pg-0", DeleteDisk: true}
 	resolve := store.QueueRequest{ID: "r", Kind: store.RequestResolve, Operation: "o", As: store.ResolvedDone}
 	retry := store.QueueRequest{ID: "r", Kind: store.RequestRetry, Group: "pg"}
@@ -21,7 +22,7 @@ func TestARequestNamesTheFieldThatIsWrong(t *testing.T) {
 		q    store.QueueRequest
 		want string
 	}{
-		"a restart": {restart, ""}, "a replace": {replace, ""}, "a resolve": {resolve, ""}, "a retry": {retry, ""},
+		"a restart": {restart, ""}, "an update": {update, ""}, "a replace": {replace, ""}, "a resolve": {resolve, ""}, "a retry": {retry, ""},
 		"no id":              {with(restart, func(q *store.QueueRequest) { q.ID = "" }), "id: "},
 		"another kind":       {with(restart, func(q *store.QueueRequest) { q.Kind = "reboot" }), "kind: "},
 		"a service":          {with(restart, func(q *store.QueueRequest) { q.Service = "db" }), ""},

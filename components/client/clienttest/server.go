@@ -78,6 +78,8 @@ type Server struct {
 	// OnRestart runs after a Slot's restart was asked for, with the lock held; it may set the
 	// group's status and plan.
 	OnRestart func(g *Group, slot string)
+	// OnUpdate is OnRestart for a Slot's update.
+	OnUpdate func(g *Group, slot string)
 	// RevisionOf names a spec's Revision; nil: as this program does. Set it before Start.
 	RevisionOf func(group.Spec) string
 
@@ -94,6 +96,7 @@ type Server struct {
 	mu       sync.Mutex // guards all below
 	groups   map[string]*Group
 	restarts []string
+	updates  []string
 	wayOut   WayOut
 	requests map[string]string // guarded like restarts; what an id stands for
 	mesh     Mesh
@@ -204,6 +207,13 @@ func (s *Server) Fail(method string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail[method] = err
+}
+
+// Updates lists the Slots that an update was asked for.
+func (s *Server) Updates() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.updates)
 }
 
 // Restarts lists the Slots that a restart was asked for.

@@ -271,6 +271,23 @@ func (s *Server) RestartInstance(ctx context.Context, r *apiv1.RestartInstanceRe
 	return &apiv1.RestartInstanceResponse{RequestId: "req-1"}, nil
 }
 
+// UpdateInstance implements ClusterService.
+func (s *Server) UpdateInstance(ctx context.Context, r *apiv1.UpdateInstanceRequest) (*apiv1.UpdateInstanceResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "UpdateInstance"); err != nil {
+		return nil, err
+	}
+	if err := s.askedLocked("update", r.GetRequestId(), r.GetSlot(), r.GetReason()); err != nil {
+		return nil, err
+	}
+	s.updates = append(s.updates, r.GetSlot()+": "+r.GetReason())
+	if name, _, err := group.ParseSlot(r.GetSlot()); err == nil && s.OnUpdate != nil && s.groups[name] != nil {
+		s.OnUpdate(s.groups[name], r.GetSlot())
+		s.wakeLocked()
+	}
+	return &apiv1.UpdateInstanceResponse{RequestId: r.GetRequestId()}, nil
+}
+
 // GetCluster implements ClusterService.
 func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*apiv1.GetClusterResponse, error) {
 	defer s.mu.Unlock()

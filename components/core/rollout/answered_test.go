@@ -17,12 +17,16 @@ func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 		edit func(*fixture)
 		want bool
 	}{
-		"a restart that waits":        {Request{Kind: RequestRestart, Slot: "db-2"}, nil, false},
-		"a restart that is recorded":  {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.op(2, operation.Draining, func(op *operation.Operation) { op.Request = "q" }) }, true},
-		"a restart of no slot":        {Request{Kind: RequestRestart, Slot: "db-9"}, nil, true},
-		"a restart of what never was": {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.missing(2) }, true},
-		"a restart of what is gone":   {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.gone(2, goneFor) }, true},
-		"of what is not listed now":   {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.gone(2, goneFor-1) }, false},
+		"a restart that waits":            {Request{Kind: RequestRestart, Slot: "db-2"}, nil, false},
+		"a restart that is recorded":      {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.op(2, operation.Draining, func(op *operation.Operation) { op.Request = "q" }) }, true},
+		"a restart of no slot":            {Request{Kind: RequestRestart, Slot: "db-9"}, nil, true},
+		"a restart of what never was":     {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.missing(2) }, true},
+		"a restart of what is gone":       {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.gone(2, goneFor) }, true},
+		"an update of what is there":      {Request{Kind: RequestUpdate, Slot: "db-2"}, nil, true},
+		"an update of what is outdated":   {Request{Kind: RequestUpdate, Slot: "db-2"}, func(f *fixture) { f.want("B") }, false},
+		"an update in a step":             {Request{Kind: RequestUpdate, Slot: "db-2"}, func(f *fixture) { f.op(2, operation.Booting, nil) }, false},
+		"an update that nobody can judge": {Request{Kind: RequestUpdate, Slot: "db-2"}, func(f *fixture) { f.blind("the platform") }, false},
+		"of what is not listed now":       {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.gone(2, goneFor-1) }, false},
 		"of what speaks, unlisted": {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) {
 			f.gone(2, goneFor)
 			f.obs.Slots[2].Report = healthyReport("db-2", f.now, "none", nil)

@@ -2,10 +2,10 @@ package rollout
 
 import "cadre.dev/core/group"
 
-// asks: the step of m waits for a person, since m leads. One who names the Slot has said so
-// already; the step goes last all the same.
+// asks: the step of m waits for a person, since m leads. A person who asked for the update of the Slot by its
+// name has decided already; the step goes last all the same.
 func (w *world) asks(m *member) bool {
-	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && m.leads() && m.open == nil && !m.namesSlot()
+	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && m.leads() && m.open == nil && !m.asked(RequestUpdate)
 }
 
 // onlyLeaderAsks: nothing else is left of the rollout than what a person is asked about.

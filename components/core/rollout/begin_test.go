@@ -98,10 +98,10 @@ func TestARequestsNameIsBounded(t *testing.T) {
 	}
 }
 
-// TestI17_WhichRequestGoesFirst: a replacement, and among the same the least id; the same one in any order.
+// TestI17_WhichRequestGoesFirst: a replacement, then an update, and among the same the least id; the same one in any order.
 func TestI17_WhichRequestGoesFirst(t *testing.T) {
 	r := func(kind RequestKind, id string) Request { return Request{Kind: kind, ID: id, Slot: "db-1"} }
-	all := []Request{r(RequestReplace, "x"), r(RequestReplace, "y"), r(RequestRestart, "a"), r(RequestRestart, "b")}
+	all := []Request{r(RequestReplace, "x"), r(RequestReplace, "y"), r(RequestUpdate, "u"), r(RequestRestart, "a"), r(RequestRestart, "b")}
 	for i, a := range all {
 		for j, b := range all {
 			if got := a.before(b); got != (i < j) {

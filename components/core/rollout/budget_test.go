@@ -118,7 +118,7 @@ func TestR24_RestartsAndUpdatesShareTheBudget(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	f.asks("db-0", "q1")
 	p := f.plan()
-	wantExecutes(t, p, "UPDATE db-0")
+	wantExecutes(t, p, "RESTART db-0")
 	wantHeld(t, p, "db-2", HoldMaxUnavailable)
 
 	f = newFixture(3, "none")

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 
 	"cadre.dev/core/group"
@@ -59,17 +60,41 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 }
 
 // heldAnyway: the Slot would be given what it may not have: nobody approved it, the rollout failed
-// with it, or the platform refuses it. A service is restarted at what runs.
+// with it, or the platform refuses it; or it is there. A restart gives it nothing.
 func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 	to := w.pinOrTarget(r.Ordinal)
 	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[to] != ""
 	switch {
-	case q.Kind == RequestRestart && q.Service != "":
-		return false
 	case q.Kind == RequestRestart:
-		return (failed || !w.gate(to).Allowed) && w.stepOf(r) != group.ActionNone
+		return false
+	case q.Kind == RequestUpdate:
+		return failed || !w.gate(to).Allowed || !w.stepOf(r).Harsher(group.ActionRefresh)
 	case q.Kind == RequestReplace:
 		return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
 	}
 	return true // it takes nothing away
+}
+
+// givenSince: the CVM of m was given something else than its last Boot proved, so that a boot of it is none of
+// what m runs, or is not let in.
+func (w *world) givenSince(m *member) bool {
+	was, i := w.rec.Revisions[m.observed].ComposeHash, m.seen.Instance
+	shows := i != nil && i.ComposeHash != "" && was != "" && i.ComposeHash != was
+	assigned := m.record.Assigned
+	return m.observed != "" && (m.moved != nil || shows || assigned != "" && assigned != m.observed)
+}
+
+// updatedFirst: a restart of m that is asked for waits for the update that finishes what its CVM was given.
+func (w *world) updatedFirst(m *member) bool {
+	return w.givenSince(m) && w.outdated(m) && !w.triedAtTarget(m, false)
+}
+
+// holdsOfUnfinished: a restart stays at what runs, and no boot of this CVM would.
+func (w *world) holdsOfUnfinished(c candidate, _ look) []Hold {
+	m := c.m
+	if c.service != "" || !w.givenSince(m) {
+		return nil
+	}
+	return []Hold{hold(HoldUpdateUnfinished, "%s runs %.8s, and its CVM was given %.8s, which a restart would boot; to finish that: cadre instance update %s; to leave it: cadre rollout undo %s",
+		m.slot, m.observed, cmp.Or(m.record.Assigned, m.want.revision), m.slot, w.spec.Name)}
 }

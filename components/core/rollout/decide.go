@@ -80,15 +80,18 @@ func (w *world) answered() []string {
 	for _, r := range w.obs.Requests {
 		done := r.Spent || ops[r.ID]
 		switch r.Kind {
-		case RequestRestart, RequestReplace:
+		case RequestRestart, RequestUpdate, RequestReplace:
 			m := w.find(r.Slot)
 			// What is to go gets nothing else, and who wants the Slot again, weeks later, has not asked
 			// for its disk to be lost.
 			done = done || m == nil || m.condemned || m.open == nil && (m.missing() || w.outlived(m, r))
-			if m != nil && r.Kind == RequestRestart {
-				// Nothing is there to restart, and what takes its place is not meant. One listing without
+			if m != nil && r.Kind != RequestReplace {
+				// Nothing is there to restart or update, and what takes its place is not meant. One listing without
 				// the CVM may be the platform's mistake.
 				done = done || m.open == nil && w.certainlyGone(m)
+			}
+			if m != nil && r.Kind == RequestUpdate {
+				done = done || m.open == nil && w.obs.Complete() && !w.outdated(m) // the Slot is there
 			}
 		case RequestResolve:
 			done = !open[r.Operation]

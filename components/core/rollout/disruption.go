@@ -165,8 +165,8 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 	switch c.kind {
 	case operation.Update:
 		needed, _ := w.takes(c.m)
-		if c.marked {
-			needed = group.Harshest(needed, group.ActionRestart) // who asks for a restart gets one
+		if c.marked && !c.refresh {
+			needed = group.Harshest(needed, group.ActionRestart) // a silent agent proves nothing
 		}
 		return needed
 	case operation.Restart:

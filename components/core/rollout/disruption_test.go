@@ -42,7 +42,7 @@ func TestR132_ASlotThatMayNotBeTouchedHoldsTheRollout(t *testing.T) {
 	if p := f.plan(); p.Rollout.State != operation.Running {
 		t.Errorf("the rollout is %s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
-	wantExecutes(t, f.asks("db-1", "q1").plan(), "UPDATE db-1")
+	wantExecutes(t, f.asksFor(RequestUpdate, "db-1", "q1").plan(), "UPDATE db-1")
 }
 
 func TestR132_WhatIsHeldForItsHarshnessIsHealedWhereItIs(t *testing.T) {

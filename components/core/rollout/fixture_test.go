@@ -110,7 +110,12 @@ func (f *fixture) lead(i int) {
 
 // asks notes that an operator asked for a restart.
 func (f *fixture) asks(slot, id string) *fixture {
-	f.obs.Requests = append(f.obs.Requests, Request{ID: id, Kind: RequestRestart, Slot: slot, Reason: "asked", By: "somebody"})
+	return f.asksFor(RequestRestart, slot, id)
+}
+
+// asksFor notes that an operator asked for something about a Slot.
+func (f *fixture) asksFor(kind RequestKind, slot, id string) *fixture {
+	f.obs.Requests = append(f.obs.Requests, Request{ID: id, Kind: kind, Slot: slot, Reason: "asked", By: "somebody"})
 	return f
 }
 

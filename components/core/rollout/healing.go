@@ -174,9 +174,8 @@ func (w *world) followed(m *member) bool {
 // updateHeld: m's update waits for a person, however long that takes; until then m is healed
 // at what it runs (R92, R116).
 func (w *world) updateHeld(m *member) bool {
-	was, i := w.rec.Revisions[m.observed].ComposeHash, m.seen.Instance
-	if m.observed == "" || i != nil && i.ComposeHash != "" && was != "" && i.ComposeHash != was {
-		return false // it was given something else since
+	if m.observed == "" || w.givenSince(m) {
+		return false
 	}
 	state := w.rec.Rollout
 	failed := state != nil && state.To == w.target && state.State == operation.FailedState

@@ -61,6 +61,8 @@ const (
 	HoldOpportunistic = "opportunistic"
 	// HoldActionNotAllowed: the update takes more than the spec allows (R132).
 	HoldActionNotAllowed = "action_not_allowed"
+	// HoldUpdateUnfinished: a restart would boot what the CVM was given and never ran.
+	HoldUpdateUnfinished = "update_unfinished"
 	// HoldStepDelay: the spec wants a pause after the step before (R96).
 	HoldStepDelay = "step_delay"
 	// HoldRemovalInProgress: a Slot that is to go goes first (R104).

@@ -164,6 +164,9 @@ func (w *world) drain(m *member, c candidate) candidate {
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
 	case m.rests() && m.asked(RequestRestart) && !m.vanished():
 		c.kind, c.actor, c.to, c.service = operation.Restart, operation.ActorOperator, m.runs(), m.request.Service
+		c.marked = c.service == ""
+	case m.rests() && m.asked(RequestUpdate) && !m.vanished() && w.outdated(m):
+		c.kind, c.actor = operation.Update, operation.ActorOperator
 	case m.open != nil:
 		return c
 	case m.missing() && w.obs.Platform.Known:

@@ -76,7 +76,7 @@ func (w *world) removal(m *member) candidate {
 
 // need is the Action that brings m to what it is wanted at; an empty Kind for none.
 func (w *world) need(m *member) candidate {
-	marked := m.namesSlot()
+	marked := m.namesCVM() || m.asked(RequestUpdate)
 	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
 	switch {
 	case m.open != nil && !w.retargetable(m) && (!m.drained() || !m.rests()):
@@ -95,10 +95,11 @@ func (w *world) need(m *member) candidate {
 		return c
 	case m.seen.Instance == nil:
 		return c // not listed: nobody knows what it needs
-	case w.outdated(m) && !w.triedAtTarget(m, marked):
-		c.kind, c.refresh, c.forEnv = operation.Update, !marked && w.refreshes(m), w.onlyEnv(m)
-	case marked && m.open == nil:
+	case m.namesCVM() && !w.updatedFirst(m):
 		c.kind, c.to = operation.Restart, m.runs()
+	case w.outdated(m) && !w.triedAtTarget(m, m.asked(RequestUpdate)):
+		c.marked = m.asked(RequestUpdate)
+		c.kind, c.refresh, c.forEnv = operation.Update, w.refreshes(m) && (!c.marked || m.speaks), w.onlyEnv(m)
 	case m.namesService() && m.open == nil:
 		w.restartService(m, &c) // held: its agent is silent
 	default:
@@ -134,6 +135,9 @@ func (w *world) triedAtTarget(m *member, marked bool) bool {
 func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
+	}
+	if m.open.Kind == operation.Restart && m.open.Request != "" && !m.asked(RequestUpdate) {
+		return false // an operator asked for a boot of what runs
 	}
 	if m.open.Refresh && m.open.Phase == operation.Booting {
 		return false // nothing is proven by it: it is called off

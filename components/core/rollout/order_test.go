@@ -272,7 +272,7 @@ func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
 	if held := actionOf(t, p, "db-2").Holds[0].Message; !strings.Contains(held, "cadre instance update db-2") {
 		t.Errorf("the hold names no way out: %s", held)
 	}
-	f.asks("db-1", "q")
+	f.asksFor(RequestUpdate, "db-1", "q")
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 }
 

@@ -87,6 +87,8 @@ var predicates = []predicate{
 		first: (*world).holdsOfAsking, once: "what was begun was asked for, or did not lead"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
 		first: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
+	{names: []string{HoldUpdateUnfinished}, only: []operation.Kind{operation.Restart}, actor: operation.ActorOperator,
+		first: (*world).holdsOfUnfinished, once: "nothing else is given to a CVM while its restart is open"},
 	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
 	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted, HoldOutOfSet}, first: (*world).holdsOfBinding,

@@ -350,11 +350,11 @@ func TestR88_AReopenedRolloutHasItsTimeAnew(t *testing.T) {
 	}
 }
 
-func TestR103_RestartingTheFailedSlotIsANewAttempt(t *testing.T) {
+func TestR103_UpdatingTheFailedSlotByNameIsANewAttempt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().sick(2)
 	f.op(2, operation.Failed, nil)
 	wantExecutes(t, f.plan())
-	f.asks("db-2", "q")
+	f.asksFor(RequestUpdate, "db-2", "q")
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	if a := actionOf(t, p, "db-2"); a.Attempt != 2 || a.Class != ClassMarked {

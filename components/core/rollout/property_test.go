@@ -56,7 +56,7 @@ func disturb(t *rapid.T, f *fixture, i int) {
 	case 7:
 		f.op(i, operation.Aborted, func(op *operation.Operation) { op.Cause = operation.CauseHook })
 	case 8:
-		f.asks(f.obs.Slots[i].Slot, "q")
+		f.asksFor(rapid.SampledFrom([]RequestKind{RequestRestart, RequestUpdate}).Draw(t, "request"), f.obs.Slots[i].Slot, "q")
 	case 9:
 		f.obs.Slots[i].Report.MayDisrupt = false
 	}

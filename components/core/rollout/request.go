@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"cadre.dev/core/operation"
@@ -10,9 +12,11 @@ import (
 type RequestKind string
 
 const (
-	// RequestRestart asks for a restart of one Slot, or, while it is outdated, for its
-	// update now; with a Service for a restart of that alone.
+	// RequestRestart asks for a restart of one Slot at what it runs; with a Service for a
+	// restart of that alone.
 	RequestRestart RequestKind = "restart"
+	// RequestUpdate asks for the update of one Slot to what it is to run, now.
+	RequestUpdate RequestKind = "update"
 	// RequestReplace asks for another CVM with an empty disk in place of one Slot's.
 	RequestReplace RequestKind = "replace"
 	// RequestResolve says how an Operation ended whose call nobody can tell the effect of.
@@ -21,8 +25,8 @@ const (
 	RequestRetry RequestKind = "retry"
 )
 
-// PassedByName reports that a hold of a rollout's step is none for an operator who asks for a
-// restart of that Slot by its name.
+// PassedByName reports that a hold of a rollout's step is none for an operator who asks for the
+// update of that Slot by its name.
 func PassedByName(predicate string) bool {
 	switch predicate {
 	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderAsks, HoldStepDelay:
@@ -37,7 +41,7 @@ type Request struct {
 	// asking once (I17).
 	ID   string
 	Kind RequestKind
-	// Slot of a restart or replace, Operation of a resolve.
+	// Slot of a restart, update or replace, Operation of a resolve.
 	Slot string
 	// Service, of a restart, is the one that starts anew; "": the CVM.
 	Service   string
@@ -46,7 +50,7 @@ type Request struct {
 	As     string
 	Reason string
 	By     string
-	// VMUUID and InstanceID are the CVM that is meant by a restart or replace, as its Slot was
+	// VMUUID and InstanceID are the CVM that is meant by a restart, update or replace, as its Slot was
 	// bound when it was asked for; "" is whichever the Slot has. Gone: the platform did not list it.
 	VMUUID     string
 	InstanceID string
@@ -65,13 +69,14 @@ type Deletion struct {
 	By       string
 }
 
-// before: a replacement goes before a restart, which a lost CVM would keep waiting for
-// ever; among the same, the least id.
+// before: a replacement goes before a restart or an update, which a lost CVM would keep waiting
+// without an end, and an update before a restart, which may be held until the update is done;
+// among the same, the least id.
 func (r Request) before(other Request) bool {
-	if r.Kind != other.Kind {
-		return r.Kind == RequestReplace
+	rank := func(k RequestKind) int {
+		return slices.Index([]RequestKind{RequestReplace, RequestUpdate, RequestRestart}, k)
 	}
-	return r.ID < other.ID
+	return cmp.Or(cmp.Compare(rank(r.Kind), rank(other.Kind)), cmp.Compare(r.ID, other.ID)) < 0
 }
 
 // joinRequests gives each member the one request about it that goes first.
@@ -81,7 +86,7 @@ func (w *world) joinRequests() {
 			continue
 		}
 		switch r.Kind {
-		case RequestRestart, RequestReplace:
+		case RequestRestart, RequestUpdate, RequestReplace:
 			m := w.find(r.Slot)
 			if m != nil && !w.outlived(m, r) && (m.request == nil || r.before(*m.request)) {
 				m.request = &r
@@ -113,8 +118,10 @@ func (w *world) outlived(m *member, r Request) bool {
 // namesService: an operator asks for a restart of one service of m, and of nothing else.
 func (m *member) namesService() bool { return m.asked(RequestRestart) && m.request.Service != "" }
 
-// namesSlot: an operator asks for a restart of m's CVM, or, while it is outdated, its update now.
-func (m *member) namesSlot() bool { return m.asked(RequestRestart) && m.request.Service == "" }
+// namesCVM: an operator asks for a restart of m's CVM at what it runs. It waits for the end of a step under way.
+func (m *member) namesCVM() bool {
+	return m.open == nil && m.asked(RequestRestart) && m.request.Service == ""
+}
 
 // asked: an operator asks for kind at m.
 func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.request.Kind == kind }

@@ -176,6 +176,10 @@ func operatorEvents() []event {
 			ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
 			return nil
 		}},
+		{"operator requests update of SLOT", func(s *story, arg []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestUpdate, Slot: arg[0], Reason: "by hand", By: "op"})
+			return nil
+		}},
 		{"operator requests restart of service WORD in SLOT", func(s *story, arg []string) error {
 			ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[1], Service: arg[0], Reason: "it leaks", By: "op"})
 			return nil

@@ -65,7 +65,7 @@ func (s *story) disturb(t *rapid.T) {
 	revision := rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "revision")
 	lines := []string{
 		"operator wants revision " + revision, "operator wants revision B", "operator wants revision C",
-		"operator pauses the group", "operator resumes the group", "operator requests restart of " + slot, "operator lets the rollout go on",
+		"operator pauses the group", "operator resumes the group", "operator requests restart of " + slot, "operator requests update of " + slot, "operator lets the rollout go on",
 		"operator drains " + slot, "operator drains " + slot + " for 1m", "operator undrains " + slot,
 		"operator protects " + slot, "operator unprotects " + slot,
 		"operator excludes " + slot, "operator excludes " + slot + " from healing for 1m", "operator includes " + slot,

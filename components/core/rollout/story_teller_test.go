@@ -133,6 +133,8 @@ func (s *story) option(text string) error {
 		p.MinimalAction = group.UpdateAction(value)
 	case "opportunistic":
 		p.Type = group.Opportunistic
+	case "proactive":
+		p.Type = group.Proactive
 	case "interruption":
 		p.Interruption = value
 	case "disk":

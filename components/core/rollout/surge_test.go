@@ -115,7 +115,7 @@ func TestR15_AnExtraMemberThatLivesIsNotLost(t *testing.T) {
 }
 
 // TestR15_AnExtraMemberForWhatMayBegin: none is made for what waits for somebody anyway; a drain and
-// the restart of a service boot nothing that could be refused.
+// a restart boot nothing that could be refused.
 func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
 	ask := func(kind RequestKind, service string) func(*fixture) {
 		return func(f *fixture) {
@@ -130,7 +130,8 @@ func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
 		"nothing":       {func(*fixture) {}, false},
 		"a drain":       {func(f *fixture) { f.drains(1) }, true},
 		"a service":     {ask(RequestRestart, "app"), true},
-		"a restart":     {ask(RequestRestart, ""), false}, // it would boot the target
+		"a restart":     {ask(RequestRestart, ""), true},
+		"an update":     {ask(RequestUpdate, ""), false},
 		"a replacement": {ask(RequestReplace, ""), false},
 	} {
 		f := newFixture(3, "none")
@@ -217,7 +218,7 @@ func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 		"pinned to what is not offered":    {func(f *fixture) { pin(f, "B"); f.obs.Refused = map[string]string{revisionOf(f.spec, "B"): "no"} }, false},
 		"the leader is left":               {func(f *fixture) { leader(f, "") }, true},
 		"the leader is left, and asks":     {func(f *fixture) { leader(f, group.LeaderAsk) }, false},
-		"the leader asks, and is asked of": {func(f *fixture) { leader(f, group.LeaderAsk); f.asks("db-0", "q") }, true},
+		"the leader asks, and is asked of": {func(f *fixture) { leader(f, group.LeaderAsk); f.asksFor(RequestUpdate, "db-0", "q") }, true},
 		"the leader asks, another is left": {func(f *fixture) { leader(f, group.LeaderAsk); f.at(2, "A") }, true},
 	} {
 		f := newFixture(3, "patroni")

@@ -419,7 +419,7 @@ func TestInstanceUpdate(t *testing.T) {
 	if code, out := b.run("instance", "update", "worker-0", "--timeout", "10ms"); code != ExitTimeout || !strings.Contains(out, "it goes on") {
 		t.Errorf("not there in time: %d\n%s", code, out)
 	}
-	if restarts := b.Restarts(); len(restarts) > 0 {
-		t.Errorf("asked for %v", restarts)
+	if asked := append(b.Restarts(), b.Updates()...); len(asked) > 0 {
+		t.Errorf("asked for %v", asked)
 	}
 }

@@ -79,8 +79,9 @@ func (a *App) instanceUpdate() *cobra.Command {
 		Long: `For a group whose updates are OPPORTUNISTIC: this slot takes the revision that the spec
 asks for, and no other one does. So it is while the group is paused, and where the rollout
 waits for a person: the leader is asked about, or the step takes more than
-most_disruptive_allowed_action. Elsewhere the rollout updates it, and this waits for it.
-Values of env that the slot has for itself are brought to it in the same way.
+most_disruptive_allowed_action. A slot whose own update failed is tried once more. Elsewhere
+the rollout updates it, and this waits for it. Values of env that the slot has for itself are
+brought to it in the same way. A restart that stays at what runs is cadre instance restart.
 
 What the group cannot bear now is refused at once, with every reason: a quorum that would
 be lost, a freeze, a failed rollout. While another slot is in a step, it is waited for.`,
@@ -121,10 +122,11 @@ func (a *App) instanceRestart() *cobra.Command {
 	var reason, service string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "restart SLOT", Short: "Ask for a restart of one slot, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `The slot is drained and its CVM restarts on its disk, under its group's budget and quorum
-rules. Until they let it begin it waits: ` + "`cadre operation requests`" + ` lists it, and
-` + "`cadre operation cancel`" + ` takes it back.
+		Use: "restart SLOT", Short: "Ask for a restart of one slot at what it runs, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `The slot is drained and its CVM restarts on its disk, at the revision that it runs, under its
+group's budget and quorum rules. Until they let it begin it waits: ` + "`cadre operation requests`" + `
+lists it, and ` + "`cadre operation cancel`" + ` takes it back. To bring the slot to its group's revision is
+` + "`cadre instance update`" + `; a restart whose CVM was given that already, and never ran it, waits for it.
 
 With --service only that service's workload starts anew, in its container: the CVM and what
 it proved stay, and the platform is not called. The compose file has an x-cadre key for such

@@ -149,7 +149,7 @@ func requests(v *view.View, name string) []rollout.Request {
 			continue // carried out by nobody
 		}
 		switch q.Kind {
-		case store.RequestRestart, store.RequestReplace:
+		case store.RequestRestart, store.RequestUpdate, store.RequestReplace:
 			if v.Slots[q.Slot].Value.Group != name {
 				continue
 			}

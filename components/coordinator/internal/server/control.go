@@ -74,6 +74,26 @@ func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstance
 	return &apiv1.RestartInstanceResponse{RequestId: id}, nil
 }
 
+// UpdateInstance implements ClusterService.
+func (s *Server) UpdateInstance(ctx context.Context, req *apiv1.UpdateInstanceRequest) (*apiv1.UpdateInstanceResponse, error) {
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.mayChangeSlot(ctx, "slot", req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.enqueue(ctx, store.QueueRequest{
+		ID: req.GetRequestId(), Kind: store.RequestUpdate, Group: record.Group, Slot: req.GetSlot(), Reason: req.GetReason(),
+		VMUUID: record.VMUUID, InstanceID: record.InstanceID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.UpdateInstanceResponse{RequestId: id}, nil
+}
+
 // mayRestartService refuses at once what the Slot's agent would refuse, or would not hear.
 func (c *caller) mayRestartService(slot, service string) error {
 	admission, ok := c.view.Admissions[slot]

@@ -60,14 +60,16 @@ func (c *caller) requested(id string) (store.QueueRequest, bool) {
 	}
 	for _, o := range c.view.Operations {
 		if op := o.Value; op.Request == id && id != "" {
-			q := store.QueueRequest{ID: id, Kind: store.RequestRestart, Group: op.Group, Slot: op.Slot, Service: op.Service, Reason: op.Note, By: op.By}
-			if op.Kind == operation.Replace {
-				q.Kind = store.RequestReplace
-			}
+			q := store.QueueRequest{ID: id, Kind: askedAs[op.Kind], Group: op.Group, Slot: op.Slot, Service: op.Service, Reason: op.Note, By: op.By}
 			return q, true
 		}
 	}
 	return store.QueueRequest{}, false
+}
+
+// askedAs are the requests that Operations of a Kind answer.
+var askedAs = map[operation.Kind]store.RequestKind{
+	operation.Restart: store.RequestRestart, operation.Update: store.RequestUpdate, operation.Replace: store.RequestReplace,
 }
 
 // sameRequest refuses an id that stands for something else.

@@ -379,6 +379,10 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"})
 			return absent(err)
 		},
+		"UpdateInstance": func(ctx context.Context) error {
+			_, err := a.UpdateInstance(ctx, &apiv1.UpdateInstanceRequest{Slot: "pg-0"})
+			return absent(err)
+		},
 	}
 }
 

@@ -59,6 +59,9 @@ func TestI17_TheSameRequestTwiceIsOneRestart(t *testing.T) {
 	if _, err := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("another kind under the id: %v", err)
 	}
+	if _, err := a.UpdateInstance(ctx, &apiv1.UpdateInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an update under the id of a restart: %v", err)
+	}
 	for range 2 { // without an id each is a request of its own
 		if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"}); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func colouredServer(held bool) func(*clienttest.Server) {
 			leads(g)
 			look(g)
 		}
-		s.OnRestart = func(g *clienttest.Group, slot string) {
+		s.OnUpdate = func(g *clienttest.Group, slot string) {
 			_, n, _ := group.ParseSlot(slot)
 			given[slot] = maps.Clone(g.Spec.Instance(n).Env)
 			look(g)
@@ -83,8 +83,8 @@ func TestR143_ASlotHasEnvOfItsOwn(t *testing.T) {
 		wants(t, "a plan of it", f.must("plan"), "Slot web-1 is restarted for its env")
 		f.must("apply", "-auto-approve")
 		storedSettings(t, s, step.env, step.want)
-		if got := len(s.Restarts()); got != n+1 {
-			t.Errorf("%s: %d steps were asked for: %q", step.env, got, s.Restarts())
+		if got := len(s.Updates()); got != n+1 {
+			t.Errorf("%s: %d steps were asked for: %q", step.env, got, s.Updates())
 		}
 		wants(t, "after it", f.must("plan"), "No changes")
 	}
@@ -108,7 +108,7 @@ func TestR143_WhoIsLeftOutKeepsItsEnv(t *testing.T) {
 	f.write("main.tf", coloured(slotOne("one", "  env = { COLOR = \"red\" }\n  exclude_from_rollout = true\n")))
 	wants(t, "an apply", f.must("apply", "-auto-approve"), "Slot web-1 keeps the env that it has")
 	storedSettings(t, s, "applied", `[{"ordinal":1,"env":{"COLOR":"red"},"exclude_from_rollout":true}]`)
-	if asked := s.Restarts(); len(asked) != 0 {
+	if asked := s.Updates(); len(asked) != 0 {
 		t.Errorf("asked for %q", asked)
 	}
 }

@@ -36,7 +36,7 @@ func led(s *clienttest.Server, asked *[]string) {
 		}
 		replan(g)
 	}
-	s.OnRestart = func(g *clienttest.Group, slot string) {
+	s.OnUpdate = func(g *clienttest.Group, slot string) {
 		*asked = append(*asked, slot)
 		for n := range g.Status.Instances {
 			if g.Status.Instances[n].Slot == slot {
@@ -58,7 +58,7 @@ func TestASlotThatLeadsGoesAfterTheOthersOfTheRun(t *testing.T) {
 	f.must("apply", "-auto-approve")
 	f.write("main.tf", groupOf("two", 3, opportunistic)+instances)
 	out, ok := f.run("apply", "-auto-approve", `-target=cadre_instance.web["0"]`)
-	// Set holds the lock that OnRestart runs under.
+	// Set holds the lock that OnUpdate runs under.
 	in := func(what string, want func() bool) {
 		t.Helper()
 		s.Set("web", func(*clienttest.Group) {

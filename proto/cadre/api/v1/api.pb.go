@@ -1442,6 +1442,111 @@ func (x *RestartInstanceResponse) GetRequestId() string {
 	return ""
 }
 
+type UpdateInstanceRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Slot   string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// As of a restart.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateInstanceRequest) Reset() {
+	*x = UpdateInstanceRequest{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateInstanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateInstanceRequest) ProtoMessage() {}
+
+func (x *UpdateInstanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateInstanceRequest.ProtoReflect.Descriptor instead.
+func (*UpdateInstanceRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *UpdateInstanceRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *UpdateInstanceRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *UpdateInstanceRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type UpdateInstanceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateInstanceResponse) Reset() {
+	*x = UpdateInstanceResponse{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateInstanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateInstanceResponse) ProtoMessage() {}
+
+func (x *UpdateInstanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateInstanceResponse.ProtoReflect.Descriptor instead.
+func (*UpdateInstanceResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *UpdateInstanceResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 type GetClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1450,7 +1555,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1567,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1580,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 type GetClusterResponse struct {
@@ -1500,7 +1605,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1617,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1630,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetClusterResponse) GetCluster() string {
@@ -1596,7 +1701,7 @@ type GetMeshRequest struct {
 
 func (x *GetMeshRequest) Reset() {
 	*x = GetMeshRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1713,7 @@ func (x *GetMeshRequest) String() string {
 func (*GetMeshRequest) ProtoMessage() {}
 
 func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1726,7 @@ func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMeshRequest.ProtoReflect.Descriptor instead.
 func (*GetMeshRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetMeshRequest) GetSlot() string {
@@ -1651,7 +1756,7 @@ type GetMeshResponse struct {
 
 func (x *GetMeshResponse) Reset() {
 	*x = GetMeshResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1768,7 @@ func (x *GetMeshResponse) String() string {
 func (*GetMeshResponse) ProtoMessage() {}
 
 func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1781,7 @@ func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMeshResponse.ProtoReflect.Descriptor instead.
 func (*GetMeshResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetMeshResponse) GetSlot() string {
@@ -1706,7 +1811,7 @@ type PingPeerRequest struct {
 
 func (x *PingPeerRequest) Reset() {
 	*x = PingPeerRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1823,7 @@ func (x *PingPeerRequest) String() string {
 func (*PingPeerRequest) ProtoMessage() {}
 
 func (x *PingPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1836,7 @@ func (x *PingPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingPeerRequest.ProtoReflect.Descriptor instead.
 func (*PingPeerRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PingPeerRequest) GetSlot() string {
@@ -1765,7 +1870,7 @@ type PingPeerResponse struct {
 
 func (x *PingPeerResponse) Reset() {
 	*x = PingPeerResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1882,7 @@ func (x *PingPeerResponse) String() string {
 func (*PingPeerResponse) ProtoMessage() {}
 
 func (x *PingPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1895,7 @@ func (x *PingPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingPeerResponse.ProtoReflect.Descriptor instead.
 func (*PingPeerResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PingPeerResponse) GetSlot() string {
@@ -1821,7 +1926,7 @@ type BenchPeerRequest struct {
 
 func (x *BenchPeerRequest) Reset() {
 	*x = BenchPeerRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1938,7 @@ func (x *BenchPeerRequest) String() string {
 func (*BenchPeerRequest) ProtoMessage() {}
 
 func (x *BenchPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1951,7 @@ func (x *BenchPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BenchPeerRequest.ProtoReflect.Descriptor instead.
 func (*BenchPeerRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BenchPeerRequest) GetSlot() string {
@@ -1887,7 +1992,7 @@ type BenchPeerResponse struct {
 
 func (x *BenchPeerResponse) Reset() {
 	*x = BenchPeerResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2004,7 @@ func (x *BenchPeerResponse) String() string {
 func (*BenchPeerResponse) ProtoMessage() {}
 
 func (x *BenchPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2017,7 @@ func (x *BenchPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BenchPeerResponse.ProtoReflect.Descriptor instead.
 func (*BenchPeerResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BenchPeerResponse) GetSlot() string {
@@ -1939,7 +2044,7 @@ type ListSecretsRequest struct {
 
 func (x *ListSecretsRequest) Reset() {
 	*x = ListSecretsRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2056,7 @@ func (x *ListSecretsRequest) String() string {
 func (*ListSecretsRequest) ProtoMessage() {}
 
 func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2069,7 @@ func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSecretsRequest.ProtoReflect.Descriptor instead.
 func (*ListSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSecretsRequest) GetGroup() string {
@@ -1984,7 +2089,7 @@ type ListSecretsResponse struct {
 
 func (x *ListSecretsResponse) Reset() {
 	*x = ListSecretsResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2101,7 @@ func (x *ListSecretsResponse) String() string {
 func (*ListSecretsResponse) ProtoMessage() {}
 
 func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2114,7 @@ func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSecretsResponse.ProtoReflect.Descriptor instead.
 func (*ListSecretsResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListSecretsResponse) GetSecrets() []*Secret {
@@ -2048,7 +2153,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2165,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2178,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Secret) GetGroup() string {
@@ -2179,7 +2284,7 @@ type RotateSecretRequest struct {
 
 func (x *RotateSecretRequest) Reset() {
 	*x = RotateSecretRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2296,7 @@ func (x *RotateSecretRequest) String() string {
 func (*RotateSecretRequest) ProtoMessage() {}
 
 func (x *RotateSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2309,7 @@ func (x *RotateSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSecretRequest.ProtoReflect.Descriptor instead.
 func (*RotateSecretRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RotateSecretRequest) GetGroup() string {
@@ -2238,7 +2343,7 @@ type RotateSecretResponse struct {
 
 func (x *RotateSecretResponse) Reset() {
 	*x = RotateSecretResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2355,7 @@ func (x *RotateSecretResponse) String() string {
 func (*RotateSecretResponse) ProtoMessage() {}
 
 func (x *RotateSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2368,7 @@ func (x *RotateSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSecretResponse.ProtoReflect.Descriptor instead.
 func (*RotateSecretResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RotateSecretResponse) GetEpoch() uint32 {
@@ -2372,6 +2477,14 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\aservice\x18\x04 \x01(\tR\aservice\"8\n" +
 	"\x17RestartInstanceResponse\x12\x1d\n" +
 	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\"b\n" +
+	"\x15UpdateInstanceRequest\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"7\n" +
+	"\x16UpdateInstanceResponse\x12\x1d\n" +
+	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"\x13\n" +
 	"\x11GetClusterRequest\"\xda\x01\n" +
 	"\x12GetClusterResponse\x12\x18\n" +
@@ -2429,7 +2542,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\",\n" +
 	"\x14RotateSecretResponse\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\x8c\f\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\xe9\f\n" +
 	"\x0eClusterService\x12d\n" +
 	"\x11AttestCoordinator\x12&.cadre.api.v1.AttestCoordinatorRequest\x1a'.cadre.api.v1.AttestCoordinatorResponse\x12O\n" +
 	"\n" +
@@ -2445,7 +2558,8 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\fListRollouts\x12!.cadre.api.v1.ListRolloutsRequest\x1a\".cadre.api.v1.ListRolloutsResponse\x12X\n" +
 	"\rListInstances\x12\".cadre.api.v1.ListInstancesRequest\x1a#.cadre.api.v1.ListInstancesResponse\x12a\n" +
 	"\x10DescribeInstance\x12%.cadre.api.v1.DescribeInstanceRequest\x1a&.cadre.api.v1.DescribeInstanceResponse\x12^\n" +
-	"\x0fRestartInstance\x12$.cadre.api.v1.RestartInstanceRequest\x1a%.cadre.api.v1.RestartInstanceResponse\x12O\n" +
+	"\x0fRestartInstance\x12$.cadre.api.v1.RestartInstanceRequest\x1a%.cadre.api.v1.RestartInstanceResponse\x12[\n" +
+	"\x0eUpdateInstance\x12#.cadre.api.v1.UpdateInstanceRequest\x1a$.cadre.api.v1.UpdateInstanceResponse\x12O\n" +
 	"\n" +
 	"GetCluster\x12\x1f.cadre.api.v1.GetClusterRequest\x1a .cadre.api.v1.GetClusterResponse\x12F\n" +
 	"\aGetMesh\x12\x1c.cadre.api.v1.GetMeshRequest\x1a\x1d.cadre.api.v1.GetMeshResponse\x12I\n" +
@@ -2466,7 +2580,7 @@ func file_cadre_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_cadre_api_v1_api_proto_rawDescData
 }
 
-var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*AttestCoordinatorRequest)(nil),  // 0: cadre.api.v1.AttestCoordinatorRequest
 	(*AttestCoordinatorResponse)(nil), // 1: cadre.api.v1.AttestCoordinatorResponse
@@ -2493,37 +2607,39 @@ var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*DescribeInstanceResponse)(nil),  // 22: cadre.api.v1.DescribeInstanceResponse
 	(*RestartInstanceRequest)(nil),    // 23: cadre.api.v1.RestartInstanceRequest
 	(*RestartInstanceResponse)(nil),   // 24: cadre.api.v1.RestartInstanceResponse
-	(*GetClusterRequest)(nil),         // 25: cadre.api.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 26: cadre.api.v1.GetClusterResponse
-	(*GetMeshRequest)(nil),            // 27: cadre.api.v1.GetMeshRequest
-	(*GetMeshResponse)(nil),           // 28: cadre.api.v1.GetMeshResponse
-	(*PingPeerRequest)(nil),           // 29: cadre.api.v1.PingPeerRequest
-	(*PingPeerResponse)(nil),          // 30: cadre.api.v1.PingPeerResponse
-	(*BenchPeerRequest)(nil),          // 31: cadre.api.v1.BenchPeerRequest
-	(*BenchPeerResponse)(nil),         // 32: cadre.api.v1.BenchPeerResponse
-	(*ListSecretsRequest)(nil),        // 33: cadre.api.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),       // 34: cadre.api.v1.ListSecretsResponse
-	(*Secret)(nil),                    // 35: cadre.api.v1.Secret
-	(*RotateSecretRequest)(nil),       // 36: cadre.api.v1.RotateSecretRequest
-	(*RotateSecretResponse)(nil),      // 37: cadre.api.v1.RotateSecretResponse
-	(*timestamppb.Timestamp)(nil),     // 38: google.protobuf.Timestamp
-	(*v1.Link)(nil),                   // 39: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                   // 40: cadre.mesh.v1.Ping
-	(v1.Direction)(0),                 // 41: cadre.mesh.v1.Direction
-	(*durationpb.Duration)(nil),       // 42: google.protobuf.Duration
-	(*v1.Bench)(nil),                  // 43: cadre.mesh.v1.Bench
+	(*UpdateInstanceRequest)(nil),     // 25: cadre.api.v1.UpdateInstanceRequest
+	(*UpdateInstanceResponse)(nil),    // 26: cadre.api.v1.UpdateInstanceResponse
+	(*GetClusterRequest)(nil),         // 27: cadre.api.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 28: cadre.api.v1.GetClusterResponse
+	(*GetMeshRequest)(nil),            // 29: cadre.api.v1.GetMeshRequest
+	(*GetMeshResponse)(nil),           // 30: cadre.api.v1.GetMeshResponse
+	(*PingPeerRequest)(nil),           // 31: cadre.api.v1.PingPeerRequest
+	(*PingPeerResponse)(nil),          // 32: cadre.api.v1.PingPeerResponse
+	(*BenchPeerRequest)(nil),          // 33: cadre.api.v1.BenchPeerRequest
+	(*BenchPeerResponse)(nil),         // 34: cadre.api.v1.BenchPeerResponse
+	(*ListSecretsRequest)(nil),        // 35: cadre.api.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),       // 36: cadre.api.v1.ListSecretsResponse
+	(*Secret)(nil),                    // 37: cadre.api.v1.Secret
+	(*RotateSecretRequest)(nil),       // 38: cadre.api.v1.RotateSecretRequest
+	(*RotateSecretResponse)(nil),      // 39: cadre.api.v1.RotateSecretResponse
+	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
+	(*v1.Link)(nil),                   // 41: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                   // 42: cadre.mesh.v1.Ping
+	(v1.Direction)(0),                 // 43: cadre.mesh.v1.Direction
+	(*durationpb.Duration)(nil),       // 44: google.protobuf.Duration
+	(*v1.Bench)(nil),                  // 45: cadre.mesh.v1.Bench
 }
 var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	8,  // 0: cadre.api.v1.ListGroupsResponse.groups:type_name -> cadre.api.v1.GroupSummary
-	38, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
-	39, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
-	40, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
-	41, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
-	42, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
-	43, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
-	35, // 7: cadre.api.v1.ListSecretsResponse.secrets:type_name -> cadre.api.v1.Secret
-	38, // 8: cadre.api.v1.Secret.rotated_at:type_name -> google.protobuf.Timestamp
-	38, // 9: cadre.api.v1.Secret.next_rotation:type_name -> google.protobuf.Timestamp
+	40, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
+	41, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
+	42, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
+	43, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
+	44, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
+	45, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
+	37, // 7: cadre.api.v1.ListSecretsResponse.secrets:type_name -> cadre.api.v1.Secret
+	40, // 8: cadre.api.v1.Secret.rotated_at:type_name -> google.protobuf.Timestamp
+	40, // 9: cadre.api.v1.Secret.next_rotation:type_name -> google.protobuf.Timestamp
 	0,  // 10: cadre.api.v1.ClusterService.AttestCoordinator:input_type -> cadre.api.v1.AttestCoordinatorRequest
 	2,  // 11: cadre.api.v1.ClusterService.ApplyGroup:input_type -> cadre.api.v1.ApplyGroupRequest
 	4,  // 12: cadre.api.v1.ClusterService.GetGroup:input_type -> cadre.api.v1.GetGroupRequest
@@ -2536,32 +2652,34 @@ var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	19, // 19: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
 	21, // 20: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
 	23, // 21: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
-	25, // 22: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
-	27, // 23: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
-	29, // 24: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
-	31, // 25: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
-	33, // 26: cadre.api.v1.ClusterService.ListSecrets:input_type -> cadre.api.v1.ListSecretsRequest
-	36, // 27: cadre.api.v1.ClusterService.RotateSecret:input_type -> cadre.api.v1.RotateSecretRequest
-	1,  // 28: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
-	3,  // 29: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
-	5,  // 30: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
-	7,  // 31: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
-	10, // 32: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
-	12, // 33: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
-	14, // 34: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
-	16, // 35: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
-	18, // 36: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
-	20, // 37: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
-	22, // 38: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
-	24, // 39: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
-	26, // 40: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
-	28, // 41: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
-	30, // 42: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
-	32, // 43: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
-	34, // 44: cadre.api.v1.ClusterService.ListSecrets:output_type -> cadre.api.v1.ListSecretsResponse
-	37, // 45: cadre.api.v1.ClusterService.RotateSecret:output_type -> cadre.api.v1.RotateSecretResponse
-	28, // [28:46] is the sub-list for method output_type
-	10, // [10:28] is the sub-list for method input_type
+	25, // 22: cadre.api.v1.ClusterService.UpdateInstance:input_type -> cadre.api.v1.UpdateInstanceRequest
+	27, // 23: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
+	29, // 24: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
+	31, // 25: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
+	33, // 26: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
+	35, // 27: cadre.api.v1.ClusterService.ListSecrets:input_type -> cadre.api.v1.ListSecretsRequest
+	38, // 28: cadre.api.v1.ClusterService.RotateSecret:input_type -> cadre.api.v1.RotateSecretRequest
+	1,  // 29: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
+	3,  // 30: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
+	5,  // 31: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
+	7,  // 32: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
+	10, // 33: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
+	12, // 34: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
+	14, // 35: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
+	16, // 36: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
+	18, // 37: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
+	20, // 38: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
+	22, // 39: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
+	24, // 40: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
+	26, // 41: cadre.api.v1.ClusterService.UpdateInstance:output_type -> cadre.api.v1.UpdateInstanceResponse
+	28, // 42: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
+	30, // 43: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
+	32, // 44: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
+	34, // 45: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
+	36, // 46: cadre.api.v1.ClusterService.ListSecrets:output_type -> cadre.api.v1.ListSecretsResponse
+	39, // 47: cadre.api.v1.ClusterService.RotateSecret:output_type -> cadre.api.v1.RotateSecretResponse
+	29, // [29:48] is the sub-list for method output_type
+	10, // [10:29] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -2579,7 +2697,7 @@ func file_cadre_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_api_proto_rawDesc), len(file_cadre_api_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

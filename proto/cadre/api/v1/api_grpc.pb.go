@@ -35,6 +35,7 @@ const (
 	ClusterService_ListInstances_FullMethodName     = "/cadre.api.v1.ClusterService/ListInstances"
 	ClusterService_DescribeInstance_FullMethodName  = "/cadre.api.v1.ClusterService/DescribeInstance"
 	ClusterService_RestartInstance_FullMethodName   = "/cadre.api.v1.ClusterService/RestartInstance"
+	ClusterService_UpdateInstance_FullMethodName    = "/cadre.api.v1.ClusterService/UpdateInstance"
 	ClusterService_GetCluster_FullMethodName        = "/cadre.api.v1.ClusterService/GetCluster"
 	ClusterService_GetMesh_FullMethodName           = "/cadre.api.v1.ClusterService/GetMesh"
 	ClusterService_PingPeer_FullMethodName          = "/cadre.api.v1.ClusterService/PingPeer"
@@ -62,9 +63,12 @@ type ClusterServiceClient interface {
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
 	DescribeInstance(ctx context.Context, in *DescribeInstanceRequest, opts ...grpc.CallOption) (*DescribeInstanceResponse, error)
-	// RestartInstance queues a restart of one Slot, or of one service in it; budget and quorum
-	// rules apply.
+	// RestartInstance queues a restart of one Slot at what it runs, or of one service in it;
+	// budget and quorum rules apply.
 	RestartInstance(ctx context.Context, in *RestartInstanceRequest, opts ...grpc.CallOption) (*RestartInstanceResponse, error)
+	// UpdateInstance queues the update of one Slot to what its group wants it to run, under the
+	// rules of every update. Nothing is done about a Slot that is there.
+	UpdateInstance(ctx context.Context, in *UpdateInstanceRequest, opts ...grpc.CallOption) (*UpdateInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
 	// GetMesh describes the overlay as one node sees it.
@@ -217,6 +221,16 @@ func (c *clusterServiceClient) RestartInstance(ctx context.Context, in *RestartI
 	return out, nil
 }
 
+func (c *clusterServiceClient) UpdateInstance(ctx context.Context, in *UpdateInstanceRequest, opts ...grpc.CallOption) (*UpdateInstanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateInstanceResponse)
+	err := c.cc.Invoke(ctx, ClusterService_UpdateInstance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetClusterResponse)
@@ -296,9 +310,12 @@ type ClusterServiceServer interface {
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
 	DescribeInstance(context.Context, *DescribeInstanceRequest) (*DescribeInstanceResponse, error)
-	// RestartInstance queues a restart of one Slot, or of one service in it; budget and quorum
-	// rules apply.
+	// RestartInstance queues a restart of one Slot at what it runs, or of one service in it;
+	// budget and quorum rules apply.
 	RestartInstance(context.Context, *RestartInstanceRequest) (*RestartInstanceResponse, error)
+	// UpdateInstance queues the update of one Slot to what its group wants it to run, under the
+	// rules of every update. Nothing is done about a Slot that is there.
+	UpdateInstance(context.Context, *UpdateInstanceRequest) (*UpdateInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)
 	// GetMesh describes the overlay as one node sees it.
@@ -357,6 +374,9 @@ func (UnimplementedClusterServiceServer) DescribeInstance(context.Context, *Desc
 }
 func (UnimplementedClusterServiceServer) RestartInstance(context.Context, *RestartInstanceRequest) (*RestartInstanceResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RestartInstance not implemented")
+}
+func (UnimplementedClusterServiceServer) UpdateInstance(context.Context, *UpdateInstanceRequest) (*UpdateInstanceResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method UpdateInstance not implemented")
 }
 func (UnimplementedClusterServiceServer) GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetCluster not implemented")
@@ -606,6 +626,24 @@ func _ClusterService_RestartInstance_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_UpdateInstance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateInstanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).UpdateInstance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_UpdateInstance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).UpdateInstance(ctx, req.(*UpdateInstanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_GetCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetClusterRequest)
 	if err := dec(in); err != nil {
@@ -764,6 +802,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RestartInstance",
 			Handler:    _ClusterService_RestartInstance_Handler,
+		},
+		{
+			MethodName: "UpdateInstance",
+			Handler:    _ClusterService_UpdateInstance_Handler,
 		},
 		{
 			MethodName: "GetCluster",
