@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -89,12 +90,25 @@ func (w *world) attestable(m *member) bool {
 		if !m.open.Refresh && !w.refreshedAfter(m) {
 			return false
 		}
-	case m.open == nil && w.brokenness(m) < lost:
-		return false // attested anew it were as broken: it is healed, or booted
+	case m.open == nil && w.brokenness(m) < lost && !w.correctsChecks(m):
+		return false // attested once more it would be as broken: it is healed, or booted
 	case m.record.Assigned != m.observed && m.record.Assigned != "":
 		return false // it may be about to boot what it was given
 	}
 	return w.measuredAs(i, m.want.revision)
+}
+
+// correctsChecks: the checks that fail of m are all that is wrong with it, and the wanted Revision changes each of
+// them. Its process works and its agent speaks, so that no boot is needed to prove that.
+func (w *world) correctsChecks(m *member) bool {
+	if w.brokenness(m) != sick || len(m.report.Failing) == 0 {
+		return false
+	}
+	list, _ := w.changes(m.runs(), m.want.revision)
+	return !slices.ContainsFunc(m.report.Failing, func(check string) bool {
+		path := fmt.Sprintf("health_check[%q]", check)
+		return !slices.ContainsFunc(list, func(c group.Change) bool { return strings.HasPrefix(c.Path, path) })
+	})
 }
 
 // takesRefresh: what differs between two Revisions takes a refresh, and the CVM of m is what both measure.

@@ -72,3 +72,41 @@ func TestR146_ThePlanSaysWhatChangesAndWhatItTakes(t *testing.T) {
 		t.Errorf("it changes %s", got)
 	}
 }
+
+// TestR132_ACorrectedCheckTakesARefresh: a Boot whose process works proves the corrected check as it runs. A check that
+// the edit leaves as it is, and a process that is down, are healed by a boot.
+func TestR132_ACorrectedCheckTakesARefresh(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind    string
+		failing []string
+		sick    bool
+		want    group.UpdateAction
+	}{
+		"the check that fails is corrected": {"none", []string{"ready"}, false, group.ActionRefresh},
+		"of a database that works":          {"patroni", []string{"ready"}, false, group.ActionRefresh},
+		"another check fails":               {"none", []string{"live"}, false, group.ActionRestart},
+		"another one fails too":             {"none", []string{"ready", "live"}, false, group.ActionRestart},
+		"no check fails, and it is ill":     {"none", nil, false, group.ActionRestart},
+		"the process is down":               {"patroni", []string{"ready"}, true, group.ActionRestart},
+	} {
+		f := newFixture(3, c.kind)
+		check := func(name string, port int) group.HealthCheck {
+			return group.HealthCheck{Name: name, TCP: &group.TCPCheck{Port: port}}
+		}
+		f.spec.HealthChecks = []group.HealthCheck{check("ready", 80), check("live", 80)}
+		f.spec.Normalize()
+		settle(f).noteRevision()
+		f.spec.HealthChecks = []group.HealthCheck{check("ready", 81), check("live", 80)}
+		f.spec.Normalize()
+		f.noteRevision()
+		f.rolling()
+		if c.sick {
+			f.sick(1)
+		}
+		r := f.obs.Slots[1].Report
+		r.Health, r.HealthReason, r.Failing = Unhealthy, "it is ill", c.failing
+		if got := actionOf(t, f.plan(), "db-1").Takes; got != c.want {
+			t.Errorf("%s: takes %q, want %q\n%s", name, got, c.want, describe(f.plan()))
+		}
+	}
+}

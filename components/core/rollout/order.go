@@ -153,16 +153,18 @@ func (w *world) retargetable(m *member) bool {
 // refreshedAfter: what m is still to be brought to once its step is done takes a refresh of the Boot that the step
 // leads to, so that nobody stops it for that. A refresh is followed by the next one at once.
 func (w *world) refreshedAfter(m *member) bool {
-	return !m.open.Refresh && w.onlyConduct(m) && !w.correctsCheck(m)
+	return !m.open.Refresh && w.onlyConduct(m) && !w.correctsHook(m)
 }
 
-// waitsForEdit: the update of m has booted what it leads to, and its member is not ready: a secret, a right, a route
-// or a check of a newer spec may be all that it lacks, so that the refresh comes at once. That runs no POST_LAUNCH
-// hooks: those of the update end first.
+// waitsForEdit: the step of m has booted what it leads to, and its member is not ready: a check of a newer spec, or
+// after an update a secret, a right or a route, may be all that it lacks, so that the refresh comes at once. That
+// runs no POST_LAUNCH hooks: those of the step end first.
 func (w *world) waitsForEdit(m *member) bool {
 	op := m.open
-	joins := op.Kind == operation.Update && op.Phase == operation.Joining && m.observed == op.To
-	if !joins || m.report == nil || m.ready || w.began(op) {
+	if op.Phase != operation.Joining || m.observed != op.To || m.report == nil || m.ready || w.began(op) {
+		return false
+	}
+	if op.Kind != operation.Update && len(m.report.Failing) == 0 {
 		return false
 	}
 	return !group.HasHook(w.specAt(op.To), group.PostLaunch) || slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
@@ -170,11 +172,11 @@ func (w *world) waitsForEdit(m *member) bool {
 	})
 }
 
-// correctsCheck: m's step waits for a check, or a hook, that may be what a newer spec corrects. A restart that was
-// begun to be refreshed after it was decided for that spec.
-func (w *world) correctsCheck(m *member) bool {
+// correctsHook: m's step waits for a hook that may be what a newer spec corrects. A restart that was begun to be
+// refreshed after it was decided for that spec.
+func (w *world) correctsHook(m *member) bool {
 	booted := m.open.Phase != operation.Booting && m.report != nil
-	return booted && (len(m.report.Failing) > 0 || m.heldByHook()) && !w.began(m.open)
+	return booted && m.heldByHook() && !w.began(m.open)
 }
 
 // heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends that.

@@ -425,7 +425,9 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 		"a creation is not ready":     {operation.Create, operation.Joining, func(f *fixture, _ *operation.Operation) { f.rec.Status.Stable = f.rec.Rollout.To; f.sick(1) }, ""},
 		"its hooks are at work":       {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { f.hooked(op, operation.StepRunning).sick(1) }, ""},
 		"its hooks are done":          {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { f.hooked(op, operation.StepDone).sick(1) }, group.ActionRefresh},
-		"an update whose check fails": {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRestart},
+		"an update whose check fails": {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRefresh},
+		"a restart whose check fails": {operation.Restart, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRefresh},
+		"a hook holds it":             {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { f.hooked(op, StepHeld).sick(1) }, group.ActionRestart},
 		"a refresh settles":           {operation.Update, operation.Settling, func(_ *fixture, op *operation.Operation) { op.Refresh = true }, group.ActionRefresh},
 		"a refresh whose check fails": {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { op.Refresh = true; f.failing(1, "ready") }, group.ActionRefresh},
 		"a refresh, and another hash": {operation.Update, operation.Settling, func(f *fixture, op *operation.Operation) {

@@ -324,7 +324,7 @@ func (w *world) report(c *cvm) *rollout.Report {
 	if !works {
 		liveness = rollout.LivenessRefused
 	}
-	if !works || c.failing != "" {
+	if !works || w.fails(c) != "" {
 		c.illAt = w.now
 	}
 	well := c.agentAt
@@ -354,8 +354,8 @@ func (w *world) report(c *cvm) *rollout.Report {
 		r.Role, r.Leader, r.Voters, r.QuorumMember, r.Epoch, r.Followers = rollout.RoleUnknown, "", nil, false, 0, nil
 		r.Message, r.MayDisrupt, r.MayDisruptReason = r.HealthReason, false, r.HealthReason
 	}
-	if c.failing != "" {
-		r.Health, r.HealthReason, r.HealthyFor, r.Failing = rollout.Unhealthy, "check "+c.failing+" fails", 0, []string{c.failing}
+	if check := w.fails(c); check != "" {
+		r.Health, r.HealthReason, r.HealthyFor, r.Failing = rollout.Unhealthy, "check "+check+" fails", 0, []string{check}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.steps)) {
 		s := c.steps[id]
@@ -464,4 +464,12 @@ func (w *world) name(revision string) string {
 		return storyName(t)
 	}
 	return revision
+}
+
+// fails is the check of c that fails: one that the Revision which its Boot goes by does not have any more is not judged.
+func (w *world) fails(c *cvm) string {
+	if c.admitted != nil && w.checks[c.admitted.Revision] != "" && w.checks[c.admitted.Revision] != c.failing {
+		return ""
+	}
+	return c.failing
 }
