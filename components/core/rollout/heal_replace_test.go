@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 )
 
 // TestR118_AReplacementThatCameToNothingIsTriedAgain: after the waits of any attempts, and what the
@@ -103,4 +104,40 @@ func heals3(before *group.Heals) *fixture {
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
 	f.rec.Slots[1].Heals = before
 	return f
+}
+
+// TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun, whatever its update waits for, and where that may not
+// run any more at what it is to run.
+func TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(f *fixture, a string)
+		target bool
+	}{
+		"the rollout runs": {func(*fixture, string) {}, false},
+		"it is not approved": {func(f *fixture, a string) {
+			f.rec.Policy.RequireApproval = true
+			f.rec.Policy.Approvals = map[string]policy.Approval{a: {ComposeHash: hashOf("A")}}
+		}, false},
+		"the platform does not take it": {func(f *fixture, _ string) { f.obs.Refused = map[string]string{f.spec.Revision(): "no"} }, false},
+		"more than is allowed":          {func(f *fixture, _ string) { f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh }, false},
+		"its CVM was given the target":  {func(f *fixture, _ string) { f.rec.Slots[1].Assigned = f.spec.Revision() }, false},
+		"what the others run is revoked": {func(f *fixture, _ string) {
+			f.rec.Policy = f.order()
+			f.rec.Policy.Revoked = []policy.Revocation{{Kind: policy.RevokedRevision, ID: hashOf("A")}}
+		}, true},
+	} {
+		f := heals(3, "none").recorded()
+		f.spec.AutoHealing.Replace = group.ReplaceAuto
+		a := f.spec.Revision()
+		f.want("B").rolling().gone(1, time.Hour)
+		c.edit(f, a)
+		want := a
+		if c.target {
+			want = f.spec.Revision()
+		}
+		step := actionOf(t, f.plan(), "db-1")
+		if step.Kind != operation.Replace || step.Actor != operation.ActorHealing || !step.Execute || step.To != want {
+			t.Errorf("%s: %s to %.8s, want REPLACE to %.8s\n%s", name, step.Kind, step.To, want, describe(f.plan()))
+		}
+	}
 }

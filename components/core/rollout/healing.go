@@ -40,15 +40,15 @@ type ailment struct {
 // ails tells what m has, and whether anything is there that healing is about: it was well at
 // what it runs, nothing else is to be done about it, and its state is known (R112). What
 // never was available at its Revision is the rollout's failure, and the same again would
-// fail again (R99).
+// fail again (R99). A CVM that is gone is none that an update could repair.
 func (w *world) ails(m *member) (a ailment, ill bool) {
-	runs := m.runs()
+	runs, gone := m.runs(), m.vanished() && w.obs.Platform.Known
 	switch {
 	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.unhealed(m):
 		return a, false
-	case runs == "" || !m.provenAt(runs) || m.movedAway() || m.provenElsewhere():
+	case runs == "" || !m.provenAt(runs), len(m.seen.Duplicates) > 0, m.unadopted():
 		return a, false
-	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m):
+	case !gone && (m.movedAway() || m.provenElsewhere() || w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m)):
 		return a, false
 	}
 	if a, ill = w.ailing(m); !ill {
@@ -247,8 +247,9 @@ func (w *world) findRung(m *member) (r rung, a ailment, ok bool) {
 
 // rungFor is the rung that m is at with what it has, whether or not its time is there.
 func (w *world) rungFor(m *member, a ailment) (r rung, ok bool) {
-	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto && !w.outdated(m)
-	failed := a.down && m.failedHeals() >= group.MaxAttempts(w.spec) && w.spec.PreservedDisk(m.ordinal) == ""
+	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto
+	// An update that is held may be the repair of what is down, and keeps its disk.
+	failed := a.down && !w.outdated(m) && m.failedHeals() >= group.MaxAttempts(w.spec) && w.spec.PreservedDisk(m.ordinal) == ""
 	switch {
 	case a.gone && !auto:
 		return rung{}, false // held as instance_missing, with what an operator can do
@@ -311,15 +312,24 @@ func (w *world) heal(m *member, c *candidate) bool {
 	if !ok || c.marked {
 		return false
 	}
-	c.healBy(r, a)
+	w.healBy(c, r, a)
 	return true
 }
 
-func (c *candidate) healBy(r rung, a ailment) {
+func (w *world) healBy(c *candidate, r rung, a ailment) {
 	c.kind, c.service, c.actor, c.why, c.down = r.kind, r.service, operation.ActorHealing, a.why, a.down
-	if r.kind == operation.Restart {
-		c.to = c.m.runs()
+	if c.to = c.m.runs(); r.kind == operation.Replace {
+		c.to = w.madeAgainAt(c.m)
 	}
+}
+
+// madeAgainAt is what healing makes m at: what it is to run, and where its update is still to come, which may be
+// held or fail, what the group's stable members run.
+func (w *world) madeAgainAt(m *member) string {
+	if proven, known := w.lastProven(); known && w.outdated(m) && w.gate(proven).Allowed {
+		return proven
+	}
+	return m.want.revision
 }
 
 // healsToCome are the steps that heal Slots which nothing else is planned for, and whose ailment is
@@ -336,7 +346,7 @@ func (w *world) healsToCome(planned []Action) []Action {
 			continue
 		}
 		c := candidate{m: m, to: m.want.revision}
-		c.healBy(r, a)
+		w.healBy(&c, r, a)
 		c.broken = w.brokenness(m)
 		c.class = w.class(m, c)
 		step := w.action(c)

@@ -139,6 +139,9 @@ func (w *world) retargetable(m *member) bool {
 	if m.open.Kind == operation.Restart && m.open.Request != "" && !m.asked(RequestUpdate) {
 		return false // an operator asked for a boot of what runs
 	}
+	if proven, known := w.lastProven(); known && m.open.Kind == operation.Replace && m.open.To == proven {
+		return false // it is made again first, and updated like the others
+	}
 	if m.open.Refresh && m.open.Phase == operation.Booting {
 		return false // nothing is proven by it: it is called off
 	}
