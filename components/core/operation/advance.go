@@ -33,6 +33,12 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	if op.Phase.Ended() || f.Term < op.Term {
 		return op, nil // ended, or asked by a leader of the past (R61)
 	}
+	next, effects := op.advance(f, now)
+	next.Proven = next.Phase.Ended() && next.Phase != Done && next.newBoot(f)
+	return next, effects
+}
+
+func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 	op = op.clone()
 	if f.Term > op.Term {
 		op.setBack(now)

@@ -182,6 +182,8 @@ type Operation struct {
 	// Cause says why it was called off or failed, for counting (R80, R90), and of a Drain at
 	// rest why what runs could not be drained.
 	Cause Cause `json:"cause,omitempty"`
+	// Proven: it ended without being done, and the Boot that was there then had proved To all the same.
+	Proven bool `json:"proven,omitempty"`
 	// Correlation is the platform's handle for the call, if it gave one.
 	Correlation string `json:"correlation,omitempty"`
 	// DrainDeadline and HealthyDeadline are absolute, so that a takeover does not restart them.

@@ -129,6 +129,7 @@ func TestWhatCameToNothing(t *testing.T) {
 		nothing, old bool
 	}{
 		"called off":                         {Operation{Phase: Aborted}, true, true},
+		"called off, and a boot proved it":   {Operation{Phase: Aborted, Proven: true}, true, false},
 		"refused":                            {Operation{Phase: Failed, Cause: CauseRefused}, true, true},
 		"resolved as failed":                 {Operation{Phase: Failed, Cause: CauseResolved}, true, true},
 		"late":                               {Operation{Phase: Failed, Cause: CauseDeadline, Entered: entered(Booting)}, false, false},
@@ -162,6 +163,21 @@ func TestWhatCameToNothing(t *testing.T) {
 		c.op.From, c.op.To = "A", ""
 		if got := c.op.AssignedAfter(""); got != "" {
 			t.Errorf("%s: assigned %q by what leads nowhere", name, got)
+		}
+	}
+}
+
+// TestR5_WhatABootProvedMeanwhileStaysAssigned: the step is called off since its member is there by itself. The Boot of
+// before proves nothing: its CVM may have been given something else since.
+func TestR5_WhatABootProvedMeanwhileStaysAssigned(t *testing.T) {
+	for boot, want := range map[string]string{"boot-new": "B", "boot-old": "A"} {
+		op, now := to(t, Update, Drained)
+		f := quiet(now)
+		f.Unwanted = "the slot is not outdated any more"
+		f.Admission = &AdmissionView{BootID: boot, Revision: "B", InstanceID: "i-1"}
+		op, _ = step(t, op, f, now, Aborted)
+		if got := op.AssignedAfter("B"); got != want {
+			t.Errorf("%s: assigned %s, want %s", boot, got, want)
 		}
 	}
 }

@@ -89,9 +89,9 @@ func (op Operation) failedDown() bool {
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.
 // Where op came to nothing the CVM runs on as it was, and the record must say so, or its
-// silence would be taken for a Boot that never came.
+// silence would be taken for a Boot that never came. A Boot that proved To meanwhile runs that.
 func (op Operation) AssignedAfter(assigned string) string {
-	if (op.CameToNothing() || op.unproven()) && op.To != "" && op.From != "" && assigned == op.To {
+	if (op.CameToNothing() || op.unproven()) && !op.Proven && op.To != "" && op.From != "" && assigned == op.To {
 		return op.From
 	}
 	return assigned

@@ -15,6 +15,7 @@ import (
 // checker holds every step of every story to the invariants of a rollout, by what is
 // really so and not by what was known:
 //
+//	R5   what an available member of a complete rollout is assigned is what its Boot proved
 //	I1   of members that work, never more are taken away than max_unavailable
 //	I2   no call takes a voter that the rest needs for its majority
 //	I3   a leader is not stopped while somebody could have taken over
@@ -52,6 +53,16 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 	for _, a := range p.Actions {
 		if a.Execute == (len(a.Holds) > 0) {
 			k.broke("I22: %s %s: execute %t with %d holds", a.Kind, a.Slot, a.Execute, len(a.Holds))
+		}
+	}
+	for _, r := range p.Slots {
+		i := slices.IndexFunc(p.Status.Instances, func(one group.InstanceStatus) bool { return one.Slot == r.Slot })
+		if i < 0 || p.Rollout.State != operation.Complete {
+			continue
+		}
+		one := p.Status.Instances[i]
+		if rests := one.State == group.SlotAvailable && one.Operation == ""; rests && r.Assigned != "" && r.Assigned != one.Observed {
+			k.broke("R5: %s runs %s and is assigned %s", r.Slot, k.w.name(one.Observed), k.w.name(r.Assigned))
 		}
 	}
 	if now.Second()%5 != 0 {
