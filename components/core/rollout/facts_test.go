@@ -433,7 +433,7 @@ func TestR89_AStepThatFailsSaysWhatItsMemberSaidLast(t *testing.T) {
 		want bool
 	}{
 		"it is not ready":          {func(r *Report) { r.MemberReady = false }, true},
-		"it is down":               {func(r *Report) { r.MemberAlive = false }, true},
+		"it is down":               {func(r *Report) { r.Liveness = LivenessRefused }, true},
 		"it fell silent":           {func(r *Report) { r.ReceivedAt = r.ReceivedAt.Add(-time.Minute) }, true},
 		"its boot before was said": {func(r *Report) { r.BootID = "before" }, false},
 	} {
