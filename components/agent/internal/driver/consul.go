@@ -33,7 +33,7 @@ const consulTrailing = 250
 func newConsul(cfg Config, settings group.SettingValues) *consul {
 	return &consul{
 		self: cfg.Self, base: "http://" + settings["http_addr"],
-		tokenFile: settings["token_file"], client: newRESTClient(), members: cfg.Members,
+		tokenFile: settings["token_file"], client: newRESTClient(nil), members: cfg.Members,
 	}
 }
 

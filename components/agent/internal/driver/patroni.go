@@ -65,7 +65,7 @@ func newPatroni(cfg Config, settings group.SettingValues) *patroni {
 	return &patroni{
 		self: cfg.Self, vip: cfg.VIP, at: cfg.Local, port: settings.Port("port"), maxLag: settings.Bytes("max_lag_bytes"),
 		scope: settings["scope"], user: settings["username"], secret: settings["password_file"],
-		client: newRESTClient(),
+		client: newRESTClient(nil),
 	}
 }
 

@@ -106,7 +106,7 @@ func startStore(t *testing.T, binary, at string) string {
 		"-hcl", "performance { raft_multiplier = 1 }",
 	}}
 	p.start()
-	client := newRESTClient()
+	client := newRESTClient(nil)
 	within(t, 30*time.Second, "start the store", func(ctx context.Context) error {
 		var leader string
 		if _, err := getJSON(ctx, client, "http://"+at+":8500/v1/status/leader", nil, &leader); err != nil {

@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,11 +16,12 @@ import (
 const restLimit = 1 << 20
 
 // newRESTClient returns a client for a workload on this CVM or behind a Peer's
-// VIP: short connects, kept connections, no proxy, no redirects.
-func newRESTClient() *http.Client {
+// VIP: short connects, kept connections, no proxy, no redirects; config is nil without TLS.
+func newRESTClient(config *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: 300 * time.Millisecond}).DialContext,
+			TLSClientConfig:     config,
 			MaxIdleConnsPerHost: 4,
 			IdleConnTimeout:     30 * time.Second,
 		},
