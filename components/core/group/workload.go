@@ -28,12 +28,18 @@ type workloadKind struct {
 // setTraits: see ChangesSet, AddsMembers and LeavesAlive.
 type setTraits struct{ changes, adds, leavesAlive bool }
 
+// ConsulDriverRules are the rules that the token of a Consul driver needs.
+const ConsulDriverRules = `operator = "write" agent_prefix "" { policy = "read" } node_prefix "" { policy = "read" }`
+
 var workloadKinds = map[string]workloadKind{
 	WorkloadNone: {},
 	// Autopilot lists a server that joins and gives it its vote.
 	WorkloadConsul: {voters: true, set: setTraits{changes: true}, settings: []Setting{
-		{Name: "http_addr", Kind: SettingAddress, Default: "127.0.0.1:8500", Line: "Where the server's HTTP API listens."},
-		{Name: "token_file", Kind: SettingFile, Line: "File with a token that has `operator = \"write\"` and `node_prefix \"\" { policy = \"read\" }`. Read for each call."},
+		{Name: "ca_file", Kind: SettingFile, Line: "Authority of the certificate of the HTTP API, which is asked by HTTPS then. Absent: without TLS."},
+		{Name: "cert_file", Kind: SettingFile, With: []string{"ca_file", "key_file"}, Line: "Certificate that the agent shows. Read for each handshake."},
+		{Name: "http_addr", Kind: SettingAddress, Default: "127.0.0.1:8500", Line: "Where the server's HTTP API listens, or with `ca_file` its HTTPS API; the certificate has to be valid for this host."},
+		{Name: "key_file", Kind: SettingFile, With: []string{"ca_file", "cert_file"}, Line: "Key of that certificate."},
+		{Name: "token_file", Kind: SettingFile, Line: "File with a token that has the rules `" + ConsulDriverRules + "`. Read for each call."},
 	}},
 	WorkloadPatroni: {secrets: []string{"superuser", "replication", "rewind"}, settings: []Setting{
 		{Name: "max_lag_bytes", Kind: SettingBytes, Default: "16777216", Line: "How far the replay of a streaming replica may be behind for it to have caught up."},
@@ -43,10 +49,12 @@ var workloadKinds = map[string]workloadKind{
 		{Name: "username", Kind: SettingText, With: []string{"password_file"}, Line: "Who may call the unsafe methods of Patroni's REST API, where `restapi.authentication` is set."},
 	}},
 	WorkloadEtcd: {voters: true, set: setTraits{changes: true, adds: true, leavesAlive: true}, settings: []Setting{
-		{Name: "ca_file", Kind: SettingFile, With: []string{"cert_file", "key_file"}, Line: "Authority of the client port's certificates. Absent: the port is without TLS."},
+		{Name: "ca_file", Kind: SettingFile, Line: "Authority of the client port's certificates, which have to be valid for 127.0.0.1 and the members' Peer addresses. Absent: the port is without TLS."},
 		{Name: "cert_file", Kind: SettingFile, With: []string{"ca_file", "key_file"}, Line: "Certificate that the agent shows. Read for each handshake."},
 		{Name: "client_port", Kind: SettingPort, Default: "2379", Line: "Client port on every member."},
 		{Name: "key_file", Kind: SettingFile, With: []string{"ca_file", "cert_file"}, Line: "Key of that certificate."},
+		{Name: "password_file", Kind: SettingFile, With: []string{"user"}, Line: "File with the password of `user`. Read for each login."},
+		{Name: "user", Kind: SettingText, With: []string{"password_file"}, Line: "User with the role `root`, where etcd's authentication is on. Absent: the agent does not log in; the common name of `cert_file` may be such a user."},
 	}},
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,43 +31,56 @@ var _ Driver = (*consul)(nil)
 // consulTrailing is autopilot's MaxTrailingLogs: as close as it wants a voter.
 const consulTrailing = 250
 
-func newConsul(cfg Config, settings group.SettingValues) *consul {
-	return &consul{
-		self: cfg.Self, base: "http://" + settings["http_addr"],
-		tokenFile: settings["token_file"], client: newRESTClient(nil), members: cfg.Members,
+func newConsul(cfg Config, settings group.SettingValues) (*consul, error) {
+	config, err := clientTLS(settings)
+	if err != nil {
+		return nil, err
 	}
+	scheme := "http://"
+	if config != nil {
+		scheme = "https://"
+	}
+	return &consul{
+		self: cfg.Self, base: scheme + settings["http_addr"],
+		tokenFile: settings["token_file"], client: newRESTClient(config), members: cfg.Members,
+	}, nil
 }
 
 // Observe reads the server's own raft state, the raft configuration and
-// autopilot's judgement. The last two come through the leader.
+// autopilot's judgement. The last two come through the leader. Whether the process lives is asked
+// apart, of an endpoint that takes no token and waits for no other server.
 func (c *consul) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
-	header, err := c.header()
-	if err != nil {
-		return View{}, err
-	}
 	var (
-		me                      consulSelf
-		raft                    consulRaft
-		auto                    consulHealth
-		selfErr, raftErr, auErr error
-		wg                      sync.WaitGroup
+		me                               consulSelf
+		raft                             consulRaft
+		auto                             consulHealth
+		selfErr, raftErr, auErr, liveErr error
+		wg                               sync.WaitGroup
 	)
-	wg.Go(func() { raftErr = c.get(ctx, "/v1/operator/raft/configuration", header, &raft) })
-	wg.Go(func() { auErr = c.get(ctx, "/v1/operator/autopilot/health", header, &auto) })
-	selfErr = c.get(ctx, "/v1/agent/self", header, &me)
+	wg.Go(func() {
+		_, _, liveErr = call(ctx, c.client, http.MethodGet, c.base+"/v1/status/leader", nil, nil)
+	})
+	header, selfErr := c.header()
+	if selfErr == nil {
+		wg.Go(func() { raftErr = c.get(ctx, "/v1/operator/raft/configuration", header, &raft) })
+		wg.Go(func() { auErr = c.get(ctx, "/v1/operator/autopilot/health", header, &auto) })
+		selfErr = c.get(ctx, "/v1/agent/self", header, &me)
+	}
 	wg.Wait()
 	if selfErr != nil {
-		return View{Role: RoleUnknown, Message: "Consul does not answer: " + selfErr.Error(),
-			MayDisruptReason: "Consul does not answer"}, nil
+		return c.unseen(selfErr, liveErr), nil
 	}
-	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Config.Version, Epoch: number(me.Stats.Raft.Term)}
+	v := View{Role: RoleUnknown, Liveness: LivenessAlive}
+	v.Version, v.Epoch = me.Config.Version, number(me.Stats.Raft.Term)
 	switch {
 	case me.Config.NodeName != c.self:
 		v.Message = fmt.Sprintf("the server is named %q; it must be named as the slot, %q", me.Config.NodeName, c.self)
 	case !me.Config.Server:
 		v.Message = "this is a Consul client, not a server"
+	case isDenied(raftErr) || isDenied(auErr):
+		v.Message = "Consul: " + c.refusal(errors.Join(raftErr, auErr))
 	case raftErr != nil || auErr != nil:
 		v.Message = "the servers have no leader that answers: " + errors.Join(raftErr, auErr).Error()
 	}
@@ -76,6 +90,27 @@ func (c *consul) Observe(ctx context.Context) (View, error) {
 	}
 	judgeConsul(&v, c.self, me, raft, auto)
 	return v, nil
+}
+
+// unseen is the View of a server whose state is not known, for the error err; liveErr is that of
+// the question whether its process lives. No answer in time proves nothing, also where the process
+// answered the simpler question: a server that is slow must not be taken for a broken one.
+func (c *consul) unseen(err, liveErr error) View {
+	v := View{Role: RoleUnknown}
+	v.Liveness, v.Message = livenessOf(liveErr)
+	switch answer := new(consulAnswer); {
+	case errors.As(err, &answer):
+		v.Liveness, v.Message = LivenessAlive, c.refusal(err)
+	case v.Liveness == LivenessAlive && v.Message != "":
+		v.Message = tlsHint(v.Message)
+	case v.Liveness == LivenessAlive && isTimeout(err):
+		v.Liveness, v.Message = LivenessUnknown, c.refusal(err)+", though the process answers at /v1/status/leader"
+	case v.Liveness == LivenessAlive:
+		v.Message = c.refusal(err)
+	}
+	v.Message = "Consul: " + v.Message
+	v.MayDisruptReason = v.Message
+	return v
 }
 
 func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto consulHealth) {
@@ -150,13 +185,50 @@ func (c *consul) Drain(ctx context.Context) error {
 
 func (c *consul) CancelDrain(context.Context) error { return nil }
 
-func (c *consul) get(ctx context.Context, path string, header http.Header, v any) error {
-	status, err := getJSON(ctx, c.client, c.base+path, header, v)
-	// autopilot/health says 429 with the same body when a server is unhealthy.
-	if err == nil && status != http.StatusOK && status != http.StatusTooManyRequests {
-		return fmt.Errorf("get %s: status %d", path, status)
+// consulAnswer is an answer that is not what was asked for.
+type consulAnswer struct {
+	path   string
+	status int
+	text   string
+}
+
+func (a *consulAnswer) Error() string {
+	return fmt.Sprintf("get %s: status %d: %s", a.path, a.status, a.text)
+}
+
+// isDenied: Consul refused what the token may not do, or the token itself.
+func isDenied(err error) bool {
+	var a *consulAnswer
+	return errors.As(err, &a) && (a.status == http.StatusForbidden || a.status == http.StatusUnauthorized)
+}
+
+// refusal is err for people, with the setting that ends it.
+func (c *consul) refusal(err error) string {
+	var a *consulAnswer
+	switch {
+	case isDenied(err):
+		return fmt.Sprintf("%v: the workload setting token_file must name a file with a valid token that has %s", err, group.ConsulDriverRules)
+	case errors.As(err, &a) && a.status == http.StatusBadRequest:
+		return tlsHint(err.Error())
+	case isTimeout(err):
+		return fmt.Sprintf("no answer within %s", observeBudget)
 	}
-	return err
+	return err.Error()
+}
+
+func (c *consul) get(ctx context.Context, path string, header http.Header, v any) error {
+	status, answer, err := call(ctx, c.client, http.MethodGet, c.base+path, header, nil)
+	switch {
+	case err != nil:
+		return err
+	// autopilot/health says 429 with the same body when a server is unhealthy.
+	case status != http.StatusOK && status != http.StatusTooManyRequests:
+		return &consulAnswer{path, status, strings.TrimSpace(string(answer[:min(len(answer), 300)]))}
+	}
+	if err := json.Unmarshal(answer, v); err != nil {
+		return fmt.Errorf("get %s: answer is not the expected JSON: %w", path, err)
+	}
+	return nil
 }
 
 // header carries the token, read each time so that rotation needs no restart.

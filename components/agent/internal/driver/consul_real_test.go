@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -35,6 +36,22 @@ func consulName(i int) string { return fmt.Sprintf("coordinator-%d", i) }
 // startConsul starts the server of that number on what stands in dir.
 func startConsul(t *testing.T, addr func(int) netip.Addr, i int, dir string) (*proc, Driver) {
 	t.Helper()
+	p := startConsulWith(t, addr, i, dir, nil)
+	return p, consulDriver(t, i, map[string]string{"http_addr": addr(i).String() + ":8500"})
+}
+
+func consulDriver(t *testing.T, i int, settings map[string]string) Driver {
+	t.Helper()
+	d, err := New(Config{Kind: "consul", Self: consulName(i), Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// startConsulWith starts it with these values in its configuration too.
+func startConsulWith(t *testing.T, addr func(int) netip.Addr, i int, dir string, more map[string]any) *proc {
+	t.Helper()
 	config := map[string]any{
 		"node_name": consulName(i), "server": true, "bootstrap_expect": 3, "data_dir": filepath.Join(dir, "data"),
 		"bind_addr": addr(i).String(), "client_addr": addr(i).String(),
@@ -43,6 +60,7 @@ func startConsul(t *testing.T, addr func(int) netip.Addr, i int, dir string) (*p
 		"performance": map[string]int{"raft_multiplier": 1}, "disable_update_check": true,
 		"autopilot": map[string]any{"server_stabilization_time": "1s"},
 	}
+	maps.Copy(config, more)
 	data, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +71,5 @@ func startConsul(t *testing.T, addr func(int) netip.Addr, i int, dir string) (*p
 	}
 	p := &proc{t: t, argv: []string{tool(t, "bin/consul"), "agent", "-config-file", file}, log: filepath.Join(dir, "log")}
 	p.start()
-	d, err := New(Config{Kind: "consul", Self: consulName(i), Settings: map[string]string{"http_addr": addr(i).String() + ":8500"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, d
+	return p
 }

@@ -76,6 +76,9 @@ type View struct {
 	Version string
 	// Message says what is missing, for people.
 	Message string
+	// Fault is what the workload cannot do though the member is ready, for people: neither a
+	// rollout nor healing goes by it.
+	Fault string
 	// MayDisrupt is false while the workload says that this member must not be
 	// stopped; the reason says why.
 	MayDisrupt       bool
@@ -87,7 +90,7 @@ func (v View) Equal(o View) bool {
 	return v.Role == o.Role && v.Liveness == o.Liveness && v.Ready == o.Ready &&
 		equalPtr(v.CaughtUp, o.CaughtUp) && v.Leader == o.Leader && v.Epoch == o.Epoch &&
 		slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Learners, o.Learners) && maps.Equal(v.MemberIDs, o.MemberIDs) && slices.Equal(v.Followers, o.Followers) && v.QuorumMember == o.QuorumMember &&
-		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message &&
+		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message && v.Fault == o.Fault &&
 		v.MayDisrupt == o.MayDisrupt && v.MayDisruptReason == o.MayDisruptReason
 }
 
@@ -189,7 +192,7 @@ func New(cfg Config) (Driver, error) {
 	case group.WorkloadPatroni:
 		return newPatroni(cfg, settings), nil
 	case group.WorkloadConsul:
-		return newConsul(cfg, settings), nil
+		return newConsul(cfg, settings)
 	case group.WorkloadEtcd:
 		return newEtcd(cfg, settings)
 	default:

@@ -2,32 +2,33 @@ package driver
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
+	"strings"
 	"sync"
-	"time"
+	"syscall"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"cadre.dev/core/group"
 )
 
-// etcd drives an etcd 3.4 to 3.6 member through its own client port. Members are
+// etcd drives an etcd 3.4 to 3.7 member through its own client port. Members are
 // named as their Slots.
 type etcd struct {
-	self  string
-	vip   func(string) (netip.Addr, bool)
-	port  uint16
-	tls   *tls.Config
-	local *clientv3.Client
+	self string
+	vip  func(string) (netip.Addr, bool)
 	// slotAt is the inverse of vip.
 	slotAt func(netip.Addr) (string, bool)
+	// members are the Slots that the group is to have.
+	members func() []string
+	etcdAccess
+	// local is the own member.
+	local *etcdClient
 }
 
 var _ Driver = (*etcd)(nil)
@@ -36,80 +37,52 @@ var _ Driver = (*etcd)(nil)
 const etcdProbeKey = "cadre/probe"
 
 func newEtcd(cfg Config, settings group.SettingValues) (*etcd, error) {
-	e := &etcd{self: cfg.Self, vip: cfg.VIP, slotAt: cfg.SlotAt, port: settings.Port("client_port")}
+	e := &etcd{self: cfg.Self, vip: cfg.VIP, slotAt: cfg.SlotAt, members: cfg.Members}
+	e.port, e.user, e.passwordFile = settings.Port("client_port"), settings["user"], settings["password_file"]
 	var err error
-	if e.tls, err = etcdTLS(settings); err != nil {
+	if e.tls, err = clientTLS(settings); err != nil {
 		return nil, err
 	}
-	if e.local, err = e.client(cfg.Local); err != nil {
-		return nil, err
-	}
+	e.web = newRESTClient(e.tls)
+	e.local = e.at(cfg.Local)
 	return e, nil
 }
 
-// etcdTLS is nil where the settings name no files: all three are there, or none.
-func etcdTLS(settings group.SettingValues) (*tls.Config, error) {
-	ca, cert, key := settings["ca_file"], settings["cert_file"], settings["key_file"]
-	if ca == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		return nil, fmt.Errorf("workload setting ca_file: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("workload setting ca_file: %s holds no certificate", ca)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, RootCAs: roots,
-		// Loaded per handshake, so that rotation needs no restart.
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cert, key)
-			return &pair, err
-		},
-	}, nil
-}
-
-// client talks to exactly one member: a balanced client would ask another one.
-func (e *etcd) client(at netip.Addr) (*clientv3.Client, error) {
-	scheme := "http://"
-	if e.tls != nil {
-		scheme = "https://"
-	}
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{scheme + netip.AddrPortFrom(at, e.port).String()},
-		TLS:       e.tls, DialTimeout: 300 * time.Millisecond, Logger: zap.NewNop(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("etcd client: %w", err)
-	}
-	return c, nil
-}
-
-func (e *etcd) close() { _ = e.local.Close() }
+func (e *etcd) close() { e.local.close() }
 
 // Observe asks the own endpoint. A linearizable read that it answers proves that
 // this member has a leader and has applied everything committed when the read
-// began: that is catch-up, read now.
+// began: that is catch-up, read now. First it asks whether the process lives, of a path that takes
+// no login.
 func (e *etcd) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
-	endpoint := e.local.Endpoints()[0]
-	var (
-		members                    *clientv3.MemberListResponse
-		alarms                     *clientv3.AlarmResponse
-		listErr, alarmErr, readErr error
-		wg                         sync.WaitGroup
-	)
-	wg.Go(func() { members, listErr = e.local.MemberList(ctx, clientv3.WithSerializable()) })
-	wg.Go(func() { alarms, alarmErr = e.local.AlarmList(ctx) })
-	wg.Go(func() { _, readErr = e.local.Get(ctx, etcdProbeKey, clientv3.WithKeysOnly()) })
-	status, err := e.local.Status(ctx, endpoint)
-	wg.Wait()
+	_, liveErr := e.version(ctx, e.local.addr)
+	if errors.Is(liveErr, syscall.ECONNREFUSED) {
+		return e.unseen(ctx, liveErr, liveErr), nil // the client would dial again until the budget is spent
+	}
+	c, err := e.local.open()
 	if err != nil {
-		return View{Role: RoleUnknown, Message: "etcd does not answer: " + err.Error(),
-			MayDisruptReason: "etcd does not answer"}, nil
+		return e.unseen(ctx, err, liveErr), nil
+	}
+	var (
+		members          *clientv3.MemberListResponse
+		listErr, readErr error
+		wg               sync.WaitGroup
+	)
+	wg.Go(func() { members, listErr = c.MemberList(ctx, clientv3.WithSerializable()) })
+	wg.Go(func() { _, readErr = c.Get(ctx, etcdProbeKey, clientv3.WithKeysOnly()) })
+	status, err := statusOf(ctx, c)
+	wg.Wait()
+	switch {
+	case err != nil:
+	case isTimeout(listErr): // as local as the status
+		err = listErr
+	case errors.Is(readErr, rpctypes.ErrPermissionDenied): // etcd 3.7 gives every user the rest
+		err = readErr
+	}
+	if err != nil {
+		return e.unseen(ctx, err, liveErr), nil
 	}
 	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: status.Version, Epoch: status.RaftTerm}
 	if status.IsLearner && listErr != nil {
@@ -120,42 +93,74 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 		return v, nil
 	}
 	if listErr != nil {
-		v.Message = "etcd's member list is not known: " + listErr.Error()
+		v.Message = "etcd's member list is not known: " + e.local.refusal(listErr)
 		v.MayDisruptReason = v.Message
 		return v, nil
 	}
 	e.judge(&v, status, members.Members, readErr)
-	e.judgeDisruption(&v, status, alarms, alarmErr)
+	judgeEtcdErrors(&v, status.Errors)
 	return v, nil
 }
 
+// unseen is the View of a member whose state is not known, for the error err; liveErr is that of
+// the question whether its process lives. No answer in time proves nothing, also where the process
+// answered the simpler question: a member that is slow must not be taken for a broken one.
+func (e *etcd) unseen(ctx context.Context, err, liveErr error) View {
+	v := View{Role: RoleUnknown}
+	v.Liveness, v.Message = livenessOf(liveErr)
+	switch {
+	case isEtcdAnswer(err):
+		v.Liveness, v.Message = LivenessAlive, e.local.refusal(err)
+	case v.Liveness == LivenessRefused:
+		v.Message += e.hintOfVersion(ctx)
+	case v.Liveness == LivenessAlive && v.Message != "":
+		v.Message = tlsHint(v.Message)
+	case v.Liveness == LivenessAlive && isTimeout(err):
+		v.Liveness, v.Message = LivenessUnknown, e.local.refusal(err)+", though the process answers at /version"
+	case v.Liveness == LivenessAlive:
+		v.Message = e.local.refusal(err)
+	}
+	v.Message = "etcd: " + v.Message
+	v.MayDisruptReason = v.Message
+	return v
+}
+
+// nameOf is how the view names a member: by its Slot, or by its address where that is no Slot's.
+func (e *etcd) nameOf(m *pb.Member) string {
+	name, _ := e.slotOf(m)
+	return name
+}
+
+// judge fills in the member's part in the set. The id says who this member and the leader are: a voter may be
+// listed without a name, as one that was promoted under etcd before 3.5.20 is, and serves all the same.
 func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Member, readErr error) {
-	me := ""
+	own := e.self
 	v.MemberIDs = make(map[string]string, len(members))
 	for _, m := range members {
-		v.MemberIDs[e.nameOf(m)] = etcdID(m)
+		name := e.nameOf(m)
 		if m.ID == status.Header.MemberId {
-			me = m.Name
+			if m.Name != "" {
+				own = m.Name
+			}
+			name = own
 		}
+		v.MemberIDs[name] = etcdID(m)
 		if m.ID == status.Leader {
-			v.Leader = m.Name
+			v.Leader = name
 		}
-		switch {
-		case m.IsLearner:
-			v.Learners = append(v.Learners, e.nameOf(m))
-		default:
-			v.Voters = append(v.Voters, e.nameOf(m))
-		}
-		if m.IsLearner || m.Name == "" {
-			v.Busy = append(v.Busy, e.nameOf(m)+" joins")
+		if m.IsLearner {
+			v.Learners = append(v.Learners, name)
+			v.Busy = append(v.Busy, name+" joins")
+		} else {
+			v.Voters = append(v.Voters, name)
 		}
 	}
 	slices.Sort(v.Voters)
 	slices.Sort(v.Learners)
 	v.QuorumMember = slices.Contains(v.Voters, e.self)
 	switch {
-	case me != e.self:
-		v.Message = fmt.Sprintf("the member is named %q; it must be named as the slot, %q", me, e.self)
+	case own != e.self:
+		v.Message = fmt.Sprintf("the member is named %q; it must be named as the slot, %q", own, e.self)
 		return
 	case status.IsLearner:
 		v.Role = RoleLearner
@@ -169,26 +174,37 @@ func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Mem
 		v.CaughtUp = ptr(false)
 		v.Message = "learner"
 	case readErr != nil:
-		v.CaughtUp = nil
-		v.Message = "linearizable read: " + readErr.Error()
+		// Without an answer in time it is not known, which is no reason to take traffic away while a leader is known.
+		v.CaughtUp, v.Ready = nil, v.Leader != "" && isTimeout(readErr)
+		v.Message = "linearizable read: " + e.local.refusal(readErr)
 	default:
 		v.Ready = true
 		v.CaughtUp = ptr(true)
 	}
 }
 
-func (e *etcd) judgeDisruption(v *View, status *clientv3.StatusResponse, alarms *clientv3.AlarmResponse, alarmErr error) {
+// noSpace is the fault of a set whose members refuse writes, with its two cures: the larger quota alone ends
+// nothing.
+const noSpace = "etcd refuses every write (alarm NOSPACE): give it a larger --quota-backend-bytes or free space, and then run `etcdctl alarm disarm`"
+
+// judgeEtcdErrors says whether the member may be stopped. etcd's own errors are its alarms, and that it has no
+// leader. NOSPACE forbids nothing: the members vote and answer reads, and what ends it may be another revision.
+func judgeEtcdErrors(v *View, errs []string) {
+	corrupt := ""
+	for _, said := range errs {
+		if strings.Contains(said, pb.AlarmType_NOSPACE.String()) {
+			v.Fault = noSpace
+		} else {
+			corrupt = said
+		}
+	}
 	switch {
 	case v.Role == RoleUnknown:
 		v.MayDisruptReason = v.Message
 	case v.Leader == "":
 		v.MayDisruptReason = "the members have no leader"
-	case alarmErr != nil:
-		v.MayDisruptReason = "alarms are not known: " + alarmErr.Error()
-	case len(alarms.Alarms) > 0:
-		v.MayDisruptReason = fmt.Sprintf("alarm %s of member %x", alarms.Alarms[0].Alarm, alarms.Alarms[0].MemberID)
-	case len(status.Errors) > 0:
-		v.MayDisruptReason = "etcd reports " + status.Errors[0]
+	case corrupt != "":
+		v.MayDisruptReason = "etcd reports " + strings.TrimSpace(corrupt)
 	case len(v.Busy) > 0:
 		v.MayDisruptReason = "busy: " + v.Busy[0]
 	}
@@ -199,10 +215,3 @@ func (e *etcd) judgeDisruption(v *View, status *clientv3.StatusResponse, alarms 
 func (e *etcd) Drain(context.Context) error { return nil }
 
 func (e *etcd) CancelDrain(context.Context) error { return nil }
-
-func memberName(m *pb.Member) string {
-	if m.Name == "" {
-		return etcdID(m)
-	}
-	return m.Name
-}

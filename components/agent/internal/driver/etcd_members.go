@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 var _ Changer = (*etcd)(nil)
@@ -24,7 +25,7 @@ func etcdID(m *pb.Member) string { return fmt.Sprintf("%x", m.ID) }
 // Join lists slot's address as a learner. The address is all that etcd knows of a member
 // before it starts.
 func (e *etcd) Join(ctx context.Context, slot string) error {
-	return e.change(ctx, slot, "", func(ctx context.Context, list []*pb.Member, found *pb.Member) error {
+	return e.change(ctx, slot, "", func(ctx context.Context, c *clientv3.Client, list []*pb.Member, found *pb.Member) error {
 		if found != nil {
 			return nil
 		}
@@ -32,21 +33,21 @@ func (e *etcd) Join(ctx context.Context, slot string) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrTransient, err)
 		}
-		_, err = e.local.MemberAddAsLearner(ctx, []string{peer})
+		_, err = c.MemberAddAsLearner(ctx, []string{peer})
 		return err
 	})
 }
 
 // Promote gives slot its vote; etcd refuses it while slot lags behind.
 func (e *etcd) Promote(ctx context.Context, slot, id string) error {
-	return e.change(ctx, slot, id, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
+	return e.change(ctx, slot, id, func(ctx context.Context, c *clientv3.Client, _ []*pb.Member, found *pb.Member) error {
 		switch {
 		case found == nil:
 			return fmt.Errorf("%w: %s %s is no member", ErrUnsafe, slot, id)
 		case !found.IsLearner:
 			return nil
 		}
-		_, err := e.local.MemberPromote(ctx, found.ID)
+		_, err := c.MemberPromote(ctx, found.ID)
 		if errors.Is(err, rpctypes.ErrMemberNotLearner) {
 			return nil
 		}
@@ -59,11 +60,11 @@ func (e *etcd) Leave(ctx context.Context, slot, id string) error {
 	if slot == e.self {
 		return fmt.Errorf("%w: %s is this member itself: another one takes it out", ErrUnsafe, slot)
 	}
-	return e.change(ctx, slot, id, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
+	return e.change(ctx, slot, id, func(ctx context.Context, c *clientv3.Client, _ []*pb.Member, found *pb.Member) error {
 		if found == nil {
 			return nil
 		}
-		_, err := e.local.MemberRemove(ctx, found.ID)
+		_, err := c.MemberRemove(ctx, found.ID)
 		if errors.Is(err, rpctypes.ErrMemberNotFound) {
 			return nil
 		}
@@ -73,16 +74,20 @@ func (e *etcd) Leave(ctx context.Context, slot, id string) error {
 
 // change makes one change by a list of members that a majority vouches for. Its errors say
 // what the caller may do.
-func (e *etcd) change(ctx context.Context, slot, id string, do func(context.Context, []*pb.Member, *pb.Member) error) error {
+func (e *etcd) change(ctx context.Context, slot, id string, do func(context.Context, *clientv3.Client, []*pb.Member, *pb.Member) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, etcdChangeLimit, fmt.Errorf("the members did not decide within %s", etcdChangeLimit))
 	defer cancel()
-	list, err := e.local.MemberList(ctx)
+	c, err := e.local.open()
+	if err != nil {
+		return fmt.Errorf("%w: %s", ErrTransient, e.local.refusal(err))
+	}
+	list, err := c.MemberList(ctx)
 	var found *pb.Member
 	if err == nil {
 		found, err = e.incarnation(list.Members, slot, id)
 	}
 	if err == nil {
-		err = do(ctx, list.Members, found)
+		err = do(ctx, c, list.Members, found)
 	}
 	switch {
 	case err == nil, errors.Is(err, ErrUnsafe), errors.Is(err, ErrTransient):
@@ -93,7 +98,7 @@ func (e *etcd) change(ctx context.Context, slot, id string, do func(context.Cont
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrTransient, context.Cause(ctx))
 	}
-	return fmt.Errorf("%w: %w", ErrTransient, err)
+	return fmt.Errorf("%w: %s", ErrTransient, e.local.refusal(err))
 }
 
 // incarnation is slot's member of that id, nil where there is none; without an id, whoever has
@@ -114,7 +119,7 @@ func (e *etcd) incarnation(list []*pb.Member, slot, id string) (*pb.Member, erro
 	return nil, nil
 }
 
-// find is the member that is named as slot, or that has its address and no name yet.
+// find is the member that is named as slot, or that has its address and no name.
 func (e *etcd) find(list []*pb.Member, slot string) *pb.Member {
 	for _, m := range list {
 		if e.nameOf(m) == slot {
@@ -124,7 +129,7 @@ func (e *etcd) find(list []*pb.Member, slot string) *pb.Member {
 	return nil
 }
 
-// slotOf is the Slot of a member: its name, or, before it started, whose address it has. Where
+// slotOf is the Slot of a member: its name, or, where it is listed without one, whose address it has. Where
 // nobody here has that address, as that of a Boot which is the others' Peer no more, the name is
 // the address: it says to the coordinators whose it is.
 func (e *etcd) slotOf(m *pb.Member) (name string, known bool) {
@@ -147,12 +152,6 @@ func (e *etcd) slotOf(m *pb.Member) (name string, known bool) {
 		name = at.String()
 	}
 	return name, false
-}
-
-// nameOf is how the view names a member.
-func (e *etcd) nameOf(m *pb.Member) string {
-	name, _ := e.slotOf(m)
-	return name
 }
 
 // peerURL is where slot will listen for the others: as this member does, at slot's address.

@@ -18,7 +18,7 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts etcd members")
 	}
-	c := &etcdMembers{t: t, binary: tool(t, "bin/etcd"), addr: subnet(t, 4)}
+	c := &etcdMembers{t: t, binary: etcdBinary(t), addr: subnet(t, 4)}
 	founders := []string{"etcd-0", "etcd-1", "etcd-2"}
 	for _, slot := range founders {
 		c.start(slot, "new", founders)

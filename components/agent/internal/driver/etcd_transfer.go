@@ -19,17 +19,21 @@ func (e *etcd) Transfer(ctx context.Context, r TransferRequest) (Transferred, er
 	ctx, cancel := context.WithTimeoutCause(ctx, etcdTransferLimit,
 		fmt.Errorf("transfer was not confirmed within %s", etcdTransferLimit))
 	defer cancel()
-	status, err := e.local.Status(ctx, e.local.Endpoints()[0])
+	c, err := e.local.open()
 	if err != nil {
-		return Transferred{}, fmt.Errorf("%w: %w", ErrTransient, err)
+		return Transferred{}, fmt.Errorf("%w: %s", ErrTransient, e.local.refusal(err))
 	}
-	list, err := e.local.MemberList(ctx, clientv3.WithSerializable())
+	status, err := statusOf(ctx, c)
 	if err != nil {
-		return Transferred{}, fmt.Errorf("%w: %w", ErrTransient, err)
+		return Transferred{}, fmt.Errorf("%w: %s", ErrTransient, e.local.refusal(err))
+	}
+	list, err := c.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return Transferred{}, fmt.Errorf("%w: %s", ErrTransient, e.local.refusal(err))
 	}
 	names := map[uint64]string{}
 	for _, m := range list.Members {
-		names[m.ID] = memberName(m)
+		names[m.ID] = e.nameOf(m)
 	}
 	switch {
 	case status.Leader == 0:
@@ -43,7 +47,7 @@ func (e *etcd) Transfer(ctx context.Context, r TransferRequest) (Transferred, er
 	if err != nil {
 		return Transferred{}, err
 	}
-	_, err = e.local.MoveLeader(ctx, target)
+	_, err = c.MoveLeader(ctx, target)
 	switch {
 	case errors.Is(err, rpctypes.ErrBadLeaderTransferee):
 		return Transferred{}, fmt.Errorf("%w: move leader to %s: %w", ErrUnsafe, names[target], err)
@@ -51,11 +55,11 @@ func (e *etcd) Transfer(ctx context.Context, r TransferRequest) (Transferred, er
 		return Transferred{}, fmt.Errorf("%w: %w", ErrTransient, context.Cause(ctx))
 	}
 	// Any other error is an unknown outcome, "not leader" among them: look.
-	return e.confirm(ctx, status.RaftTerm, names, err)
+	return e.confirm(ctx, c, status.RaftTerm, names, err)
 }
 
-// choose takes the first candidate that is a started voter and answers on its
-// own endpoint with the same leader and term.
+// choose takes the first candidate that is a voter and answers on its own endpoint, under its own
+// id, with the same leader and term.
 func (e *etcd) choose(ctx context.Context, candidates []string, members []*pb.Member, mine *clientv3.StatusResponse) (uint64, error) {
 	if len(candidates) == 0 {
 		return 0, fmt.Errorf("%w: no transfer candidates were named", ErrUnsafe)
@@ -65,19 +69,14 @@ func (e *etcd) choose(ctx context.Context, candidates []string, members []*pb.Me
 		if name == e.self {
 			continue
 		}
-		var found *pb.Member
-		for _, m := range members {
-			if m.Name == name {
-				found = m
-			}
-		}
+		found := e.find(members, name)
 		err := errors.New("not a member")
 		switch {
 		case found == nil:
 		case found.IsLearner:
 			err = errors.New("a learner")
 		default:
-			err = e.agrees(ctx, name, mine)
+			err = e.agrees(ctx, name, found.ID, mine)
 		}
 		if err == nil {
 			return found.ID, nil
@@ -87,12 +86,14 @@ func (e *etcd) choose(ctx context.Context, candidates []string, members []*pb.Me
 	return 0, fmt.Errorf("%w: no candidate can take over: %s", ErrUnsafe, strings.Join(reasons, "; "))
 }
 
-func (e *etcd) agrees(ctx context.Context, name string, mine *clientv3.StatusResponse) error {
+func (e *etcd) agrees(ctx context.Context, name string, id uint64, mine *clientv3.StatusResponse) error {
 	status, err := e.remoteStatus(ctx, name)
 	const trailing = 1000
 	switch {
 	case err != nil:
 		return fmt.Errorf("does not answer: %w", err)
+	case status.Header.MemberId != id:
+		return fmt.Errorf("at its address answers member %x, not %x", status.Header.MemberId, id)
 	case status.Leader != mine.Leader || status.RaftTerm != mine.RaftTerm:
 		return errors.New("sees another leader or term")
 	case status.RaftAppliedIndex+trailing < mine.RaftIndex:
@@ -107,18 +108,19 @@ func (e *etcd) remoteStatus(ctx context.Context, name string) (*clientv3.StatusR
 	if !ok {
 		return nil, errors.New("its address is not known")
 	}
-	c, err := e.client(vip)
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	remote := e.at(vip)
+	defer remote.close()
+	c, err := remote.open()
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close() //nolint:errcheck // one question
-	ctx, cancel := context.WithTimeout(ctx, observeBudget)
-	defer cancel()
-	return c.Status(ctx, c.Endpoints()[0])
+	return statusOf(ctx, c)
 }
 
 // confirm waits until another member says about itself that it leads at a newer term.
-func (e *etcd) confirm(ctx context.Context, epoch uint64, names map[uint64]string, called error) (Transferred, error) {
+func (e *etcd) confirm(ctx context.Context, c *clientv3.Client, epoch uint64, names map[uint64]string, called error) (Transferred, error) {
 	var (
 		out    Transferred
 		rounds int
@@ -127,7 +129,7 @@ func (e *etcd) confirm(ctx context.Context, epoch uint64, names map[uint64]strin
 		rounds++
 		ctx, cancel := context.WithTimeout(ctx, observeBudget)
 		defer cancel()
-		status, err := e.local.Status(ctx, e.local.Endpoints()[0])
+		status, err := statusOf(ctx, c)
 		if err != nil || status.Leader == 0 {
 			return false, nil // asked again
 		}

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -110,7 +111,7 @@ func TestWhoFollowsIsToldByTheLeader(t *testing.T) {
 
 func TestEtcdJudgement(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change  func(*clientv3.StatusResponse, []*pb.Member, *clientv3.AlarmResponse)
+		change  func(*clientv3.StatusResponse, []*pb.Member)
 		readErr error
 		role    Role
 		caught  *bool
@@ -119,40 +120,52 @@ func TestEtcdJudgement(t *testing.T) {
 		says    string
 	}{
 		"follower": {role: RoleFollower, caught: ptr(true), disrupt: true, voters: 3},
-		"leader":   {change: func(s *clientv3.StatusResponse, _ []*pb.Member, _ *clientv3.AlarmResponse) { s.Leader = 2 }, role: RoleLeader, caught: ptr(true), disrupt: true, voters: 3},
-		"no leader": {change: func(s *clientv3.StatusResponse, _ []*pb.Member, _ *clientv3.AlarmResponse) { s.Leader = 0 }, readErr: errors.New("timed out"),
+		"leader":   {change: func(s *clientv3.StatusResponse, _ []*pb.Member) { s.Leader = 2 }, role: RoleLeader, caught: ptr(true), disrupt: true, voters: 3},
+		"no leader": {change: func(s *clientv3.StatusResponse, _ []*pb.Member) { s.Leader = 0 }, readErr: errors.New("timed out"),
 			role: RoleFollower, voters: 3, says: "no leader"},
-		"learner": {change: func(s *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) {
+		"learner": {change: func(s *clientv3.StatusResponse, m []*pb.Member) {
 			s.IsLearner, m[1].IsLearner = true, true
 		},
 			role: RoleLearner, caught: ptr(false), voters: 2, says: "joins"},
-		"a learner elsewhere": {change: func(_ *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) { m[2].IsLearner = true },
+		"a learner elsewhere": {change: func(_ *clientv3.StatusResponse, m []*pb.Member) { m[2].IsLearner = true },
 			role: RoleFollower, caught: ptr(true), voters: 2, says: "joins"},
-		"unnamed voter still counts": {change: func(_ *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) { m[2].Name = "" },
-			role: RoleFollower, caught: ptr(true), voters: 3, says: "joins"},
-		"alarm": {change: func(_ *clientv3.StatusResponse, _ []*pb.Member, a *clientv3.AlarmResponse) {
-			a.Alarms = []*pb.AlarmMember{{MemberID: 1, Alarm: pb.AlarmType_NOSPACE}}
-		}, role: RoleFollower, caught: ptr(true), voters: 3, says: "NOSPACE"},
+		"a voter without a name serves": {change: func(_ *clientv3.StatusResponse, m []*pb.Member) { m[2].Name = "" },
+			role: RoleFollower, caught: ptr(true), disrupt: true, voters: 3},
+		"a leader without a name leads": {change: func(_ *clientv3.StatusResponse, m []*pb.Member) { m[0].Name = "" },
+			role: RoleFollower, caught: ptr(true), disrupt: true, voters: 3},
+		"this member without a name leads": {change: func(s *clientv3.StatusResponse, m []*pb.Member) { s.Leader, m[1].Name = 2, "" },
+			role: RoleLeader, caught: ptr(true), disrupt: true, voters: 3},
+		"quota reached": {change: func(s *clientv3.StatusResponse, _ []*pb.Member) { s.Errors = []string{"memberID:1 alarm:NOSPACE "} },
+			role: RoleFollower, caught: ptr(true), disrupt: true, voters: 3, says: "etcdctl alarm disarm"},
+		"corrupt": {change: func(s *clientv3.StatusResponse, _ []*pb.Member) {
+			s.Errors = []string{"memberID:1 alarm:NOSPACE ", "memberID:3  alarm:CORRUPT"}
+		}, role: RoleFollower, caught: ptr(true), voters: 3, says: "CORRUPT"},
 		"read timed out": {readErr: errors.New("timed out"), role: RoleFollower, disrupt: true, voters: 3, says: "linearizable"},
-		"other name": {change: func(_ *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) { m[1].Name = "x" },
+		"other name": {change: func(_ *clientv3.StatusResponse, m []*pb.Member) { m[1].Name = "x" },
 			role: RoleUnknown, voters: 3, says: `named "x"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := &clientv3.StatusResponse{Header: &pb.ResponseHeader{MemberId: 2}, Leader: 1, RaftTerm: 5}
-			members := []*pb.Member{{ID: 1, Name: "e-0"}, {ID: 2, Name: "e-1"}, {ID: 3, Name: "e-2"}}
-			alarms := &clientv3.AlarmResponse{}
-			if tc.change != nil {
-				tc.change(status, members, alarms)
+			members := []*pb.Member{
+				{ID: 1, Name: "e-0", PeerURLs: []string{"http://127.50.1.1:2380"}},
+				{ID: 2, Name: "e-1", PeerURLs: []string{"http://127.50.1.2:2380"}},
+				{ID: 3, Name: "e-2", PeerURLs: []string{"http://127.50.1.3:2380"}},
 			}
-			e := &etcd{self: "e-1"}
+			if tc.change != nil {
+				tc.change(status, members)
+			}
+			e := &etcd{self: "e-1", slotAt: func(at netip.Addr) (string, bool) { return fmt.Sprintf("e-%d", at.As4()[3]-1), at.As4()[3] != 2 }}
 			v := View{Role: RoleUnknown}
 			e.judge(&v, status, members, tc.readErr)
-			e.judgeDisruption(&v, status, alarms, nil)
+			judgeEtcdErrors(&v, status.Errors)
 			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caught) || v.MayDisrupt != tc.disrupt || len(v.Voters) != tc.voters {
 				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t, %d voters", v, tc.role, tc.caught, tc.disrupt, tc.voters)
 			}
-			if !strings.Contains(v.Message+v.MayDisruptReason, tc.says) {
-				t.Errorf("message %q, reason %q; want %q in one", v.Message, v.MayDisruptReason, tc.says)
+			if said := v.Message + v.MayDisruptReason + v.Fault; !strings.Contains(said, tc.says) {
+				t.Errorf("it says %q; want %q in that", said, tc.says)
+			}
+			if named := status.Leader != 0; named && v.Leader != fmt.Sprintf("e-%d", status.Leader-1) && v.Role != RoleUnknown {
+				t.Errorf("leader %q", v.Leader)
 			}
 		})
 	}

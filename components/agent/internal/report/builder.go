@@ -82,6 +82,9 @@ func (b *Builder) Build() *controlv1.Report {
 	for _, fault := range b.src.Faults() {
 		r.Faults = append(r.Faults, clip(fault))
 	}
+	if fault := state.View.Fault; fault != "" {
+		r.Faults = append(r.Faults, clip(fault))
+	}
 	for _, c := range checks {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
 			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since), Informative: c.Informative, Pending: c.Pending,

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -91,5 +92,22 @@ func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	})
 	if _, err := proto.Marshal(b.Build()); err != nil {
 		t.Errorf("marshal = %v", err)
+	}
+}
+
+// TestAMemberThatRefusesWritesIsHealthyAndSaysSo: its fault stands in the report, and neither its health nor its
+// readiness goes by it, or the revision that ends it would wait for what it ends.
+func TestAMemberThatRefusesWritesIsHealthyAndSaysSo(t *testing.T) {
+	s := member.State{Known: true, View: driver.View{Liveness: driver.LivenessAlive, Ready: true, CaughtUp: yes(), MayDisrupt: true, Fault: "it refuses every write"}}
+	b := NewBuilder(Sources{
+		Conduct: func() string { return "rev" }, Faults: func() []string { return []string{"the disk is full"} },
+		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
+		Member: func() member.State { return s }, Checks: func() []health.Result { return nil }, Results: func() []lifecycle.Result { return nil },
+	})
+	if got := b.Build(); !slices.Equal(got.GetFaults(), []string{"the disk is full", "it refuses every write"}) || !got.GetMember().GetReady() || !got.GetMember().GetMayDisrupt() {
+		t.Errorf("report = %v", got)
+	}
+	if got := b.verdict(s, nil); got != healthy {
+		t.Errorf("verdict = %v", got)
 	}
 }
