@@ -29,8 +29,9 @@ type patroni struct {
 	// good is the index into bases() that answered last.
 	good atomic.Int32
 
-	mu   sync.Mutex
-	seen seenCluster // guarded by mu
+	mu     sync.Mutex
+	seen   seenCluster // guarded by mu
+	failed string      // guarded by mu; the state of the last failed start, until PostgreSQL runs
 }
 
 // seenCluster is the last cluster view, and what the members said about themselves when it
@@ -182,21 +183,23 @@ func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, clus
 	v.Leader = cluster.leader()
 	v.Busy = busy(p.self, me, cluster)
 	switch {
+	case cluster.standsBy():
+		v.Message = standbyCluster
 	case me.primary() && v.Leader == p.self:
 		v.Role = RoleLeader
 		v.Ready = me.State == "running"
 		v.CaughtUp, v.LagBytes, v.Followers = ptr(true), ptr(int64(0)), me.streaming(cluster)
 		if !v.Ready {
-			v.Message = "PostgreSQL is " + me.State
+			v.Message = p.notRunning(me)
 		}
 	case me.primary():
 		v.Message = "PostgreSQL is primary without the leader lock"
 	case me.Role == "replica":
 		v.Role = RoleFollower
-		if mine.tag("nofailover") {
+		if mine.nofailover() {
 			v.Role = RoleLearner
 		}
-		p.judgeReplica(v, me, leader, leaderErr)
+		p.judgeReplica(v, me, leader, leaderErr, cluster.source(mine))
 	default:
 		v.Message = fmt.Sprintf("PostgreSQL is %s (%s)", me.State, me.Role)
 	}
@@ -204,11 +207,12 @@ func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, clus
 	v.MayDisrupt = v.MayDisruptReason == ""
 }
 
-func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr error) {
+// judgeReplica judges a replica that replicates from source, or from the leader where that is empty.
+func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr error, source string) {
 	running := me.State == "running" || me.State == "streaming"
 	switch {
 	case !running:
-		v.Message = "PostgreSQL is " + me.State
+		v.Message = p.notRunning(me)
 		v.CaughtUp = ptr(false)
 		return
 	case leaderErr != nil:
@@ -220,35 +224,75 @@ func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr erro
 		v.Message = fmt.Sprintf("catch-up is not known: %s is not a running primary yet", v.Leader)
 		return
 	}
-	streaming := leader.streams(p.self)
+	streaming := leader.streams(p.self) || source != "" && me.ReplicationState == "streaming"
 	v.Ready = streaming
+	received := max(0, leader.XLog.Location-max(me.XLog.Received, me.XLog.Replayed))
 	lag := max(0, leader.XLog.Location-me.XLog.Replayed)
+	if v.Role == RoleLearner {
+		// It never leads, so that what it keeps counts, not how much of that it shows: it may
+		// replay with a delay on purpose.
+		lag = received
+	}
 	v.LagBytes = &lag
 	caught := streaming && me.Timeline == leader.Timeline && lag <= p.maxLag && !me.XLog.Paused
 	v.CaughtUp = &caught
 	switch {
+	case !streaming && source != "":
+		v.Message = fmt.Sprintf("this replica does not stream from %s, which its tag replicatefrom names", source)
 	case !streaming:
 		v.Message = fmt.Sprintf("%s does not list this replica as streaming", v.Leader)
 	case me.Timeline != leader.Timeline:
 		v.Message = fmt.Sprintf("timeline %d, leader's is %d", me.Timeline, leader.Timeline)
 	case me.XLog.Paused:
 		v.Message = "replay is paused"
+	case lag > p.maxLag && received <= p.maxLag:
+		v.Message = fmt.Sprintf("replay is %d bytes behind what the replica has received: "+
+			"a replica with recovery_min_apply_delay counts as caught up only with the tag nofailover", lag-received)
 	case lag > p.maxLag:
 		v.Message = fmt.Sprintf("replay is %d bytes behind", lag)
 	}
 }
 
+// notRunning is the message about a PostgreSQL that does not run. One that fails to start is
+// started again and again, so that the failure counts until PostgreSQL runs.
+func (p *patroni) notRunning(me patroniStatus) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch me.State {
+	case "start failed", "restart failed":
+		p.failed = me.State
+	case "starting", "restarting":
+	default:
+		p.failed = ""
+	}
+	if p.failed == "" {
+		return "PostgreSQL is " + me.State
+	}
+	return fmt.Sprintf("PostgreSQL does not start (%s): its log names the reason. If the revision before had a newer "+
+		"major version of PostgreSQL, the data is of that version: go back to that revision, "+
+		"or restore a backup for the older version", p.failed)
+}
+
+// standbyCluster is why members of a standby cluster are refused.
+const standbyCluster = "Patroni runs a standby cluster (standby_cluster in its dynamic configuration), which this driver " +
+	"does not support: promote the cluster, or use the workload none"
+
 // refusal says why this member must not be stopped; empty when it may.
 func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) string {
 	switch {
+	case cluster.standsBy():
+		return standbyCluster
 	case cluster.Pause || me.Pause:
 		return "Patroni is paused: a stop would leave PostgreSQL without failover"
 	case len(v.Busy) > 0:
 		return "busy: " + v.Busy[0]
 	case v.Leader == "":
 		return "the cluster has no leader"
-	case v.Role == RoleLeader && cluster.anyMayLead(p.self) && !cluster.anyEligible(p.self, me):
-		return "no streaming replica can take over"
+	}
+	if v.Role == RoleLeader && cluster.anyMayLead(p.self) {
+		if err := cluster.eligibleOther(p.self, me); err != nil {
+			return "no streaming replica can take over: " + err.Error()
+		}
 	}
 	return ""
 }
@@ -268,7 +312,7 @@ func (p *patroni) Drain(ctx context.Context) error {
 			return isRefused(err), nil // nothing listens: nothing to settle
 		}
 		switch me.State {
-		case "running", "streaming", "start failed", "crashed", "initdb failed":
+		case "running", "streaming", "start failed", "restart failed", "crashed", "initdb failed", "custom bootstrap failed":
 			return true, nil
 		case "stopped", "stop failed":
 			if stopped.IsZero() {

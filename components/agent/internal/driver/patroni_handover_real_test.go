@@ -37,10 +37,16 @@ type rig struct {
 	store aclStore
 	hosts []string
 	psql  string
+	// files are the members' configurations, and configs what they hold.
+	files   []string
+	configs []map[string]any
 }
 
-// startRig starts members by command; archive is how they archive WAL, "" not at all.
-func startRig(t *testing.T, kind byte, command func(python, patroni string) []string, archive string) *rig {
+// stockPatroni starts Patroni as it is.
+func stockPatroni(_, patroni string) []string { return []string{patroni} }
+
+// startRig starts members by command, each with the configuration that edit leaves.
+func startRig(t *testing.T, kind byte, command func(python, patroni string) []string, edit func(i int, config map[string]any)) *rig {
 	t.Helper()
 	consulBinary, patroniBinary := tool(t, "bin/consul"), tool(t, "patroni/bin/patroni")
 	patroniBinary = filepath.Join(reachable(t, filepath.Dir(filepath.Dir(patroniBinary))), "bin/patroni")
@@ -87,18 +93,11 @@ func startRig(t *testing.T, kind byte, command func(python, patroni string) []st
 		shared := map[string]any{
 			"wal_log_hints": "on", "max_connections": 50, "wal_keep_size": "128MB", "wal_retrieve_retry_interval": "500ms", "log_timezone": "UTC",
 		}
-		if archive != "" {
-			shared["archive_mode"], shared["archive_command"] = "on", archive
-		}
 		dcs["postgresql"] = map[string]any{"use_pg_rewind": true, "use_slots": true, "parameters": shared}
-		text, err := json.Marshal(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		edit(i, config)
 		file := filepath.Join(dir, "patroni.json")
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		r.files, r.configs = append(r.files, file), append(r.configs, config)
+		r.write(t, i)
 		p := &proc{
 			t: t, argv: append(append([]string{python, "-c", reaper}, command(python, patroniBinary)...), file), log: filepath.Join(dir, "log"), uid: uint32(uid),
 			env: []string{"TZ=UTC"},
@@ -113,6 +112,18 @@ func startRig(t *testing.T, kind byte, command func(python, patroni string) []st
 	}
 	r.dumpLogs(t)
 	return r
+}
+
+// write has the configuration of member i in its file.
+func (r *rig) write(t *testing.T, i int) {
+	t.Helper()
+	text, err := json.Marshal(r.configs[i])
+	if err == nil {
+		err = os.WriteFile(r.files[i], text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ready returns nil when all members are well and one of them may take over.
@@ -225,18 +236,27 @@ func TestPatroniHandOver(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("CADRE_HANDOVERS")); err == nil {
 		rounds = n
 	}
-	stock := func(_, patroni string) []string { return []string{patroni} }
 	launched := func(python, _ string) []string { return []string{python, launcher(t)} }
 	for i, c := range []struct {
 		name    string
 		command func(python, patroni string) []string
 		archive string
 	}{
-		{name: "stock", command: stock},
+		{name: "stock", command: stockPatroni},
 		{name: "launcher", command: launched},
 		{name: "launcher with WAL to archive", command: launched, archive: "sleep 2"},
 	} {
-		t.Run(c.name, func(t *testing.T) { handOvers(t, startRig(t, byte(11+i), c.command, c.archive), rounds) })
+		t.Run(c.name, func(t *testing.T) {
+			archive := func(_ int, config map[string]any) {
+				if c.archive == "" {
+					return
+				}
+				dcs := config["bootstrap"].(map[string]any)["dcs"].(map[string]any)
+				parameters := dcs["postgresql"].(map[string]any)["parameters"].(map[string]any)
+				parameters["archive_mode"], parameters["archive_command"] = "on", c.archive
+			}
+			handOvers(t, startRig(t, byte(11+i), c.command, archive), rounds)
+		})
 	}
 }
 

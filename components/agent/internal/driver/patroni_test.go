@@ -21,6 +21,7 @@ type fakePatroni struct {
 	mu       sync.Mutex
 	status   map[string]map[string]any // guarded by mu; GET /patroni by member
 	cluster  map[string]any            // guarded by mu; GET /cluster
+	config   map[string]any            // guarded by mu; GET /config
 	switches int                       // guarded by mu
 	asked    string                    // guarded by mu; the candidate of the last switchover
 	reads    int                       // guarded by mu; of GET /cluster
@@ -86,6 +87,8 @@ func (f *fakePatroni) serve(name string, w http.ResponseWriter, r *http.Request)
 		if f.member(name)["role"] != "leader" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
+	case "/config":
+		answer = f.config
 	case "/checkpoint":
 		w.WriteHeader(f.code)
 		_, _ = w.Write([]byte(f.text))
@@ -222,12 +225,37 @@ func TestPatroniSwitchover(t *testing.T) {
 		"another replica won":               {code: 200, text: `Switched over to "db-2" instead of "db-1"`, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1},
 		"status unknown but done":           {code: 503, text: "Switchover status unknown", on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
 		"refused since somebody else leads": {code: 412, text: "leader name does not match", on: promote("db-2"), want: Transferred{false, "db-2", 4}, calls: 1},
-		"no good candidates":                {code: 412, text: "switchover is not possible: no good candidates have been found", err: ErrUnsafe, calls: 1},
-		"failed":                            {code: 503, text: "Switchover failed", err: ErrBusy, calls: 1},
+		"no good candidates":                {code: 412, text: "switchover is not possible: no good candidates have been found", err: ErrUnsafe, calls: 2},
+		"failed":                            {code: 503, text: "Switchover failed", err: ErrBusy, calls: 2},
 		"first candidate lags": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
 			change: func(f *fakePatroni) { f.status["db-1"]["xlog"] = map[string]any{"replayed_location": -(64 << 20)} }},
 		"only the synchronous one may lead": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
 			change: func(f *fakePatroni) { f.member("db-2")["role"] = "sync_standby" }},
+		"the first one is refused for the moment": {code: 503, text: "Switchover failed", want: Transferred{true, "db-2", 4}, calls: 2,
+			on: func(f *fakePatroni) {
+				if f.asked == "db-2" {
+					f.code = 200
+					f.promote("db-2")
+				}
+			}},
+		"quorum mode, and the first one is nosync": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
+			change: func(f *fakePatroni) {
+				f.config = map[string]any{"synchronous_mode": "quorum"}
+				f.member("db-1")["tags"], f.member("db-2")["role"] = map[string]any{"nosync": true}, "quorum_standby"
+			}},
+		"quorum mode while the quorum is empty": {code: 200, on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1,
+			change: func(f *fakePatroni) { f.config = map[string]any{"synchronous_mode": "quorum"} }},
+		"synchronous mode while no replica is synchronous": {err: ErrUnsafe,
+			change: func(f *fakePatroni) { f.config = map[string]any{"synchronous_mode": "on"} }},
+		"the first one is too far behind for Patroni": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
+			change: func(f *fakePatroni) {
+				f.config = map[string]any{"maximum_lag_on_failover": 100}
+				f.status["db-1"]["xlog"] = map[string]any{"received_location": 899, "replayed_location": 899}
+			}},
+		"the first one replicates from the second": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
+			change: func(f *fakePatroni) { f.member("db-1")["tags"] = map[string]any{"replicatefrom": "db-2"} }},
+		"the first one has priority 0": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
+			change: func(f *fakePatroni) { f.member("db-1")["tags"] = map[string]any{"failover_priority": 0} }},
 		"nobody qualifies": {err: ErrUnsafe, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
 		"backup runs":      {err: ErrBusy, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = []any{map[string]any{"state": "backup"}} }},
 		"no leader":        {err: ErrTransient, change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }},
@@ -301,7 +329,7 @@ func TestPatroniTakesThePreparedCandidate(t *testing.T) {
 			change: func(f *fakePatroni) { f.status["db-1"]["timeline"] = 2 }},
 		"another one is synchronous": {on: refuses("db-2"), want: Transferred{true, "db-2", 4}, calls: 2, reads: 2,
 			change: func(f *fakePatroni) { f.member("db-2")["role"] = "sync_standby" }},
-		"Patroni refuses it, and nothing else is to be seen": {on: refuses("db-1"), err: ErrUnsafe, calls: 1, reads: 2},
+		"Patroni refuses it, and the view shows no reason": {on: refuses("db-2"), want: Transferred{true, "db-2", 4}, calls: 2, reads: 2},
 		"nobody can any more": {err: ErrUnsafe, reads: 1,
 			change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
 		"a backup runs": {err: ErrBusy, reads: 1,

@@ -29,7 +29,7 @@ func (p *patroni) Prepare(ctx context.Context, r TransferRequest) (TransferReque
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniChoiceLimit,
 		fmt.Errorf("candidates were not looked at within %s", patroniChoiceLimit))
 	defer cancel()
-	found, err := p.look(ctx, r)
+	found, err := p.look(ctx, r, nil)
 	if err == nil && found.leader == "" {
 		r.Chosen = Choice{Candidate: found.target, Epoch: found.epoch}
 	}
@@ -60,27 +60,45 @@ func (p *patroni) checkpoint(ctx context.Context) error {
 }
 
 // Transfer makes a switchover, to the candidate that Prepare chose or to one that it chooses.
+// Patroni has the last word about a candidate. Where it refuses one and this member still leads,
+// the next one is asked for, and never two at once.
 func (p *patroni) Transfer(ctx context.Context, r TransferRequest) (Transferred, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniTransferLimit,
 		fmt.Errorf("switchover was not confirmed within %s", patroniTransferLimit))
 	defer cancel()
-	refused, was := error(nil), ""
-	if p.still(ctx, r) {
-		out, err := p.switchTo(ctx, r.Chosen.Candidate, r.Chosen.Epoch)
-		if !errors.Is(err, ErrUnsafe) {
+	refused := refusals{}
+	next := looked{target: r.Chosen.Candidate, epoch: r.Chosen.Epoch}
+	if !p.still(ctx, r) {
+		next = looked{}
+	}
+	for {
+		if next.target == "" {
+			var err error
+			if next, err = p.look(ctx, r, refused); err != nil || next.leader != "" {
+				return Transferred{Leader: next.leader, Epoch: next.epoch}, err
+			}
+		}
+		out, err := p.switchTo(ctx, next.target, next.epoch)
+		if !errors.Is(err, ErrUnsafe) && !errors.Is(err, ErrBusy) {
 			return out, err
 		}
-		// Patroni has the last word, and another may be the synchronous standby by now.
-		refused, was = err, r.Chosen.Candidate
+		refused[next.target] = err
+		next = looked{}
 	}
-	found, err := p.look(ctx, r)
-	switch {
-	case err != nil || found.leader != "":
-		return Transferred{Leader: found.leader, Epoch: found.epoch}, err
-	case found.target == was:
-		return Transferred{}, refused // nothing is to be seen that would change its mind
+}
+
+// refusals are Patroni's own, by candidate, within one Transfer.
+type refusals map[string]error
+
+// kind is what the Transfer ends with when no candidate is left: to try again may help where one
+// was refused for the moment only.
+func (r refusals) kind() error {
+	for _, err := range r {
+		if errors.Is(err, ErrBusy) {
+			return ErrBusy
+		}
 	}
-	return p.switchTo(ctx, found.target, found.epoch)
+	return ErrUnsafe
 }
 
 // looked is what a look at the cluster found: who can take over from this member, or who leads
@@ -92,12 +110,11 @@ type looked struct {
 
 // look asks all that is to be known before a switchover. The cluster's view is a read of
 // Patroni's store.
-func (p *patroni) look(ctx context.Context, r TransferRequest) (looked, error) {
-	var (
-		me      patroniStatus
-		cluster patroniCluster
-	)
-	if err := errors.Join(p.local(ctx, "/patroni", &me), p.local(ctx, "/cluster", &cluster)); err != nil {
+func (p *patroni) look(ctx context.Context, r TransferRequest, refused refusals) (looked, error) {
+	var me patroniStatus
+	statusErr := p.local(ctx, "/patroni", &me)
+	cluster, err := p.cluster(ctx)
+	if err := errors.Join(statusErr, err); err != nil {
 		return looked{}, fmt.Errorf("%w: %w", ErrTransient, err)
 	}
 	switch leader := cluster.leader(); {
@@ -111,7 +128,7 @@ func (p *patroni) look(ctx context.Context, r TransferRequest) (looked, error) {
 	if why := busy(p.self, me, cluster); len(why) > 0 {
 		return looked{}, fmt.Errorf("%w: %s", ErrBusy, why[0])
 	}
-	target, err := p.choose(ctx, r.Candidates, me, cluster)
+	target, err := p.choose(ctx, r.Candidates, me, cluster, refused)
 	if err != nil {
 		return looked{}, err
 	}
@@ -155,8 +172,8 @@ func (p *patroni) switchTo(ctx context.Context, target string, epoch uint64) (Tr
 }
 
 // choose takes the first candidate that streams from this leader, is close to
-// it now, and may be promoted.
-func (p *patroni) choose(ctx context.Context, candidates []string, me patroniStatus, cluster patroniCluster) (string, error) {
+// it now, may be promoted, and was not refused before.
+func (p *patroni) choose(ctx context.Context, candidates []string, me patroniStatus, cluster patroniCluster, refused refusals) (string, error) {
 	if len(candidates) == 0 {
 		return "", fmt.Errorf("%w: no transfer candidates were named", ErrUnsafe)
 	}
@@ -165,7 +182,10 @@ func (p *patroni) choose(ctx context.Context, candidates []string, me patroniSta
 		if name == p.self {
 			continue
 		}
-		err := cluster.eligible(name, me)
+		err := refused[name]
+		if err == nil {
+			err = cluster.eligible(name, me)
+		}
 		if err == nil {
 			var their patroniStatus
 			probe, cancel := context.WithTimeout(ctx, observeBudget)
@@ -176,13 +196,16 @@ func (p *patroni) choose(ctx context.Context, candidates []string, me patroniSta
 			} else {
 				err = p.follows(me, their)
 			}
+			if behind := me.XLog.Location - max(their.XLog.Received, their.XLog.Replayed); err == nil && behind > cluster.config.maximumLag() {
+				err = fmt.Errorf("it has received %d bytes too little, and Patroni's maximum_lag_on_failover is %d", behind, cluster.config.maximumLag())
+			}
 		}
 		if err == nil {
 			return name, nil
 		}
 		reasons = append(reasons, name+": "+err.Error())
 	}
-	return "", fmt.Errorf("%w: no candidate can take over: %s", ErrUnsafe, strings.Join(reasons, "; "))
+	return "", fmt.Errorf("%w: no candidate can take over: %s", refused.kind(), strings.Join(reasons, "; "))
 }
 
 // follows says why a member that says their of itself is too far from this leader to take over;

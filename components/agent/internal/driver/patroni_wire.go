@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -22,7 +23,11 @@ type patroniStatus struct {
 	Timeline         uint64 `json:"timeline"`
 	ReplicationState string `json:"replication_state"`
 	Pause            bool   `json:"pause"`
-	XLog             struct {
+	// PendingRestart: a parameter is in force only after PostgreSQL starts again; the reason
+	// names the parameters since Patroni 4.0.
+	PendingRestart       bool                       `json:"pending_restart"`
+	PendingRestartReason map[string]json.RawMessage `json:"pending_restart_reason"`
+	XLog                 struct {
 		Location int64 `json:"location"`
 		Received int64 `json:"received_location"`
 		Replayed int64 `json:"replayed_location"`
@@ -61,90 +66,6 @@ func (s patroniStatus) streaming(cluster patroniCluster) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// patroniCluster is the part of GET /cluster that the driver reads.
-type patroniCluster struct {
-	Members             []patroniMember `json:"members"`
-	Pause               bool            `json:"pause"`
-	ScheduledSwitchover json.RawMessage `json:"scheduled_switchover"`
-}
-
-type patroniMember struct {
-	Name  string         `json:"name"`
-	Role  string         `json:"role"`
-	State string         `json:"state"`
-	Tags  map[string]any `json:"tags"`
-}
-
-func (m patroniMember) tag(name string) bool {
-	set, _ := m.Tags[name].(bool)
-	return set
-}
-
-func (c patroniCluster) leader() string {
-	for _, m := range c.Members {
-		if m.Role == "leader" || m.Role == "standby_leader" {
-			return m.Name
-		}
-	}
-	return ""
-}
-
-func (c patroniCluster) member(name string) (patroniMember, bool) {
-	for _, m := range c.Members {
-		if m.Name == name {
-			return m, true
-		}
-	}
-	return patroniMember{}, false
-}
-
-// synchronous reports whether some member is a synchronous standby; then only
-// such a member may take over (R56).
-func (c patroniCluster) synchronous() bool {
-	for _, m := range c.Members {
-		if m.Role == "sync_standby" {
-			return true
-		}
-	}
-	return false
-}
-
-// eligible says why name cannot take over from leader; nil when it can.
-func (c patroniCluster) eligible(name string, leader patroniStatus) error {
-	m, found := c.member(name)
-	switch {
-	case !found:
-		return errors.New("not a member")
-	case m.tag("nofailover"):
-		return errors.New("tagged nofailover")
-	case c.synchronous() && m.Role != "sync_standby":
-		return errors.New("not the synchronous standby")
-	case !leader.streams(name):
-		return errors.New("not streaming from the leader")
-	}
-	return nil
-}
-
-func (c patroniCluster) anyEligible(self string, leader patroniStatus) bool {
-	for _, m := range c.Members {
-		if m.Name != self && c.eligible(m.Name, leader) == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// anyMayLead: a member other than self may lead by what it is, whatever its state. Where
-// none may, the leader is the only one of its kind, and waiting for another is for ever.
-func (c patroniCluster) anyMayLead(self string) bool {
-	for _, m := range c.Members {
-		if m.Name != self && !m.tag("nofailover") {
-			return true
-		}
-	}
-	return false
 }
 
 // busy lists what a stop of self would break.
@@ -197,6 +118,20 @@ func (p *patroni) local(ctx context.Context, path string, v any) error {
 		}
 	}
 	return errs
+}
+
+// cluster reads the cluster's view and Patroni's dynamic configuration, both by the own member. The
+// view is a read of Patroni's store; the configuration is not, and the view counts without it.
+func (p *patroni) cluster(ctx context.Context) (c patroniCluster, err error) {
+	var (
+		config patroniDynamic
+		wg     sync.WaitGroup
+	)
+	wg.Go(func() { _ = p.local(ctx, "/config", &config) })
+	err = p.local(ctx, "/cluster", &c)
+	wg.Wait()
+	c.config = config
+	return c, err
 }
 
 // remote reads GET /patroni of another member through the overlay.
