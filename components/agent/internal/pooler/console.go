@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func login(ctx context.Context, network, address, user, database string) (*clien
 	for _, s := range []string{"user", user, "database", database, "application_name", admin} {
 		start = append(append(start, s...), 0)
 	}
-	_, err = c.ask(ctx, 0, append(start, 0))
+	_, _, err = c.ask(ctx, 0, append(start, 0))
 	if err != nil {
 		c.close()
 		return nil, fmt.Errorf("log in to %s: %w", database, err)
@@ -58,16 +59,26 @@ func newClient(conn net.Conn) *client { return &client{conn: conn, in: bufio.New
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// query runs one statement and gives its rows. ctx bounds it, and its end is told as the error.
+// query runs one statement and gives its rows. ctx bounds it, and its end is told as the error. The
+// answer has to say that it is this statement's: after a WAIT_CLOSE on the same console PgBouncer
+// answers a PAUSE at once, with the tag WAIT_CLOSE, while transactions are open.
 func (c *client) query(ctx context.Context, text string) ([]map[string]string, error) {
-	rows, err := c.ask(ctx, 'Q', append([]byte(text), 0))
+	rows, tag, err := c.ask(ctx, 'Q', append([]byte(text), 0))
+	if err == nil && firstWord(tag) != firstWord(text) {
+		err = fmt.Errorf("the answer is %q's, not its own", tag)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", text, err)
 	}
 	return rows, nil
 }
 
-func (c *client) ask(ctx context.Context, kind byte, body []byte) ([]map[string]string, error) {
+func firstWord(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
+func (c *client) ask(ctx context.Context, kind byte, body []byte) (rows []map[string]string, tag string, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var message []byte
@@ -75,19 +86,17 @@ func (c *client) ask(ctx context.Context, kind byte, body []byte) ([]map[string]
 		message = append(message, kind)
 	}
 	message = append(binary.BigEndian.AppendUint32(message, uint32(len(body)+4)), body...)
-	_, err := c.conn.Write(message)
-	var rows []map[string]string
-	if err == nil {
-		rows, err = c.answer()
+	if _, err = c.conn.Write(message); err == nil {
+		rows, tag, err = c.answer()
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return rows, err
+	return rows, tag, err
 }
 
-// answer reads until the other side is ready for a query.
-func (c *client) answer() (rows []map[string]string, err error) {
+// answer reads until the other side is ready for a query; tag names the statement that it ran.
+func (c *client) answer() (rows []map[string]string, tag string, err error) {
 	var (
 		columns []string
 		refused error
@@ -97,15 +106,17 @@ func (c *client) answer() (rows []map[string]string, err error) {
 		kind, body, err := c.message()
 		switch size += len(body); {
 		case err != nil && refused != nil:
-			return nil, refused // a login, and the connection is closed after it
+			return nil, "", refused // a login, and the connection is closed after it
 		case err != nil:
-			return nil, err
+			return nil, "", err
 		case size > maxAnswer:
-			return nil, fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+			return nil, "", fmt.Errorf("an answer of more than %d bytes", maxAnswer)
 		}
 		switch kind {
 		case 'Z':
-			return rows, refused
+			return rows, tag, refused
+		case 'C':
+			tag, _ = cutString(body)
 		case 'E':
 			refused = parseRefusal(body)
 		case 'T':
@@ -114,9 +125,9 @@ func (c *client) answer() (rows []map[string]string, err error) {
 			rows = append(rows, parseRow(columns, body))
 		case 'R':
 			if len(body) < 4 || binary.BigEndian.Uint32(body) != 0 {
-				return nil, errors.New("it asks for a password")
+				return nil, "", errors.New("it asks for a password")
 			}
-		default: // told on the way: parameters, notices, the end of rows
+		default: // told on the way: parameters, notices
 		}
 	}
 }

@@ -32,13 +32,14 @@ func say(t *testing.T, text string) *client {
 
 func TestAnswers(t *testing.T) {
 	columns := message('T', "\x00\x02database\x00"+strings.Repeat("x", 18)+"n\x00"+strings.Repeat("x", 18))
+	done := message('C', "SHOW\x00") + ready
 	row := message('D', "\x00\x02\x00\x00\x00\x04shop\xff\xff\xff\xff")
 	for name, tc := range map[string]struct {
 		said string
 		rows int
 		err  string // part of it; "": none
 	}{
-		"rows":                      {columns + row + row + message('C', "SHOW\x00") + ready, 2, ""},
+		"rows":                      {columns + row + row + done, 2, ""},
 		"a refusal":                 {message('E', "SERROR\x00C08P01\x00Mnot paused\x00\x00") + ready, 0, "not paused"},
 		"a login that is refused":   {message('E', "SFATAL\x00Mlogin rejected\x00\x00"), 0, "login rejected"},
 		"a login with a password":   {message('R', "\x00\x00\x00\x05salt"), 0, "asks for a password"},
@@ -46,15 +47,17 @@ func TestAnswers(t *testing.T) {
 		"a message that is too big": {"D\x7f\xff\xff\xff", 0, "bytes"},
 		"a length that cannot be":   {"D\x00\x00\x00\x01", 0, "bytes"},
 		"too much in sum":           {strings.Repeat(message('N', strings.Repeat("x", maxMessage-4)), maxAnswer/(maxMessage-4)+1), 0, "more than"},
-		"rows without columns":      {row + ready, 1, ""},
-		"a row that is cut":         {columns + message('D', "\x00\x02\x00\x00\x00\x09sh") + ready, 1, ""},
+		"rows without columns":      {row + done, 1, ""},
+		"a row that is cut":         {columns + message('D', "\x00\x02\x00\x00\x00\x09sh") + done, 1, ""},
+		"another command's tag":     {message('C', "WAIT_CLOSE\x00") + ready, 0, "WAIT_CLOSE"},
+		"no tag":                    {row + ready, 0, "not its own"},
 	} {
 		rows, err := say(t, tc.said).query(t.Context(), "SHOW X")
 		if len(rows) != tc.rows && tc.err == "" || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v, %v; want %d rows, error with %q", name, rows, err, tc.rows, tc.err)
 		}
 	}
-	rows, err := say(t, columns+row+ready).query(t.Context(), "SHOW X")
+	rows, err := say(t, columns+row+done).query(t.Context(), "SHOW X")
 	if err != nil || len(rows) != 1 || rows[0]["database"] != "shop" || len(rows[0]) != 1 {
 		t.Errorf("%v, %v; want one row, the null left out", rows, err)
 	}

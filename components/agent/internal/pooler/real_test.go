@@ -24,6 +24,7 @@ func TestReal(t *testing.T) {
 		"a pause holds queries until it is resumed": pauses,
 		"a pause waits for transactions":            pauseWaitsForTransactions,
 		"a long transaction bounds a pause":         pauseIsBounded,
+		"a wait for closes before a pause":          pauseAfterWaitClose,
 		"a release ends a pause on its way":         releasedBeforePaused,
 		"a pause ends by its limit":                 limitEndsPause,
 		"a pause gets more time":                    pauseGetsMoreTime,
@@ -226,6 +227,34 @@ func pauseGetsMoreTime(t *testing.T, s *server) {
 	if err := <-done; err != nil || time.Since(began) < 200*time.Millisecond {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
+}
+
+// pauseAfterWaitClose: after one WAIT_CLOSE PgBouncer 1.18 answers a PAUSE at once, with the tag of
+// the WAIT_CLOSE, while a transaction is open. That is no pause.
+func pauseAfterWaitClose(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	if _, err := c.query(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	console, err := w.console(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer console.close()
+	if _, err := console.query(t.Context(), "WAIT_CLOSE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Pause(t.Context(), time.Minute); err == nil {
+		t.Error("a pause succeeded while a transaction is open")
+	} else {
+		t.Log(err)
+	}
+	if _, err := c.query(t.Context(), "COMMIT"); err != nil {
+		t.Error(err)
+	}
+	w.until("no pause is left", func(s Stats) bool { return !s.Paused && s.PausesFailed == 1 })
+	w.get(c, "SELECT 1")
 }
 
 func killed(t *testing.T, s *server) {

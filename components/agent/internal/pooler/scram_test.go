@@ -41,7 +41,7 @@ func loginWith(ctx context.Context, address, user, database, password string) (*
 		c.close()
 		return nil, fmt.Errorf("log in to %s: %w", database, err)
 	}
-	if _, err := c.answer(); err != nil {
+	if _, _, err := c.answer(); err != nil {
 		c.close()
 		return nil, fmt.Errorf("log in to %s: %w", database, err)
 	}
