@@ -64,7 +64,7 @@ func TestSettingsAreJudgedBeforeAgentsAre(t *testing.T) {
 		{"patroni", one("max_lag_bytes", "9223372036854775808"), "max_lag_bytes", "not a number of bytes"},
 		{"patroni", one("scope", "pg\nb"), "scope", "line break"},
 		{"patroni", one("scope", strings.Repeat("a", 1025)), "scope", "more than 1024 bytes"},
-		{"patroni", one("prot", "1"), "prot", "known: max_lag_bytes, password_file, port, scope, username"},
+		{"patroni", one("prot", "1"), "prot", "known: ca_file, cert_file, key_file, max_lag_bytes, password_file, port, scope, username"},
 		{"patroni", one("username", "admin"), "username", "does nothing without password_file"},
 		{"patroni", one("password_file", "/run/p"), "password_file", "does nothing without username"},
 		{"patroni", map[string]string{"username": "admin", "password_file": "/run/mesh/secrets/rest"}, "", ""},

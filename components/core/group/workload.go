@@ -42,6 +42,9 @@ var workloadKinds = map[string]workloadKind{
 		{Name: "token_file", Kind: SettingFile, Line: "File with a token that has the rules `" + ConsulDriverRules + "`. Read for each call."},
 	}},
 	WorkloadPatroni: {secrets: []string{"superuser", "replication", "rewind"}, settings: []Setting{
+		{Name: "ca_file", Kind: SettingFile, Line: "Authority of the certificates of Patroni's REST API (`restapi.certfile`), which have to be valid for 127.0.0.1 and the members' Peer addresses. Absent: the API is without TLS."},
+		{Name: "cert_file", Kind: SettingFile, With: []string{"ca_file", "key_file"}, Line: "Certificate that the agent shows, where `restapi.verify_client` is set. Read for each handshake."},
+		{Name: "key_file", Kind: SettingFile, With: []string{"ca_file", "cert_file"}, Line: "Key of that certificate."},
 		{Name: "max_lag_bytes", Kind: SettingBytes, Default: "16777216", Line: "How far the replay of a streaming replica may be behind for it to have caught up."},
 		{Name: "password_file", Kind: SettingFile, With: []string{"username"}, Line: "File with the password of `username`. Read for each call."},
 		{Name: "port", Kind: SettingPort, Default: "8008", Line: "Port of Patroni's REST API on every member, which offers it to its group."},

@@ -190,7 +190,7 @@ func New(cfg Config) (Driver, error) {
 	case "", group.WorkloadNone:
 		return none{self: cfg.Self}, nil
 	case group.WorkloadPatroni:
-		return newPatroni(cfg, settings), nil
+		return newPatroni(cfg, settings)
 	case group.WorkloadConsul:
 		return newConsul(cfg, settings)
 	case group.WorkloadEtcd:

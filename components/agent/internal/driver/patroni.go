@@ -26,12 +26,16 @@ type patroni struct {
 	user   string
 	secret string
 	client *http.Client
+	tls    bool
 	// good is the index into bases() that answered last.
 	good atomic.Int32
 
 	mu     sync.Mutex
 	seen   seenCluster // guarded by mu
 	failed string      // guarded by mu; the state of the last failed start, until PostgreSQL runs
+	// last is the last cluster view and the own timeline then, however old.
+	last         patroniCluster // guarded by mu
+	lastTimeline uint64         // guarded by mu
 }
 
 // seenCluster is the last cluster view, and what the members said about themselves when it
@@ -59,15 +63,25 @@ const clusterFor = 5 * time.Second
 
 var _ Driver = (*patroni)(nil)
 
-// observeBudget keeps an Observe under a second even when a Peer hangs.
-const observeBudget = 900 * time.Millisecond
+const (
+	// observeBudget keeps an Observe under a second even when a Peer hangs.
+	observeBudget = 900 * time.Millisecond
+	// clusterBudget leaves time to ask the leader when Patroni's store is slow.
+	clusterBudget = 600 * time.Millisecond
+	// slowAfter is when the rest is asked of a Patroni that has not told its state.
+	slowAfter = 300 * time.Millisecond
+)
 
-func newPatroni(cfg Config, settings group.SettingValues) *patroni {
+func newPatroni(cfg Config, settings group.SettingValues) (*patroni, error) {
+	config, err := clientTLS(settings)
+	if err != nil {
+		return nil, err
+	}
 	return &patroni{
 		self: cfg.Self, vip: cfg.VIP, at: cfg.Local, port: settings.Port("port"), maxLag: settings.Bytes("max_lag_bytes"),
 		scope: settings["scope"], user: settings["username"], secret: settings["password_file"],
-		client: newRESTClient(nil),
-	}
+		client: newRESTClient(config), tls: config != nil,
+	}, nil
 }
 
 // Observe asks the own member for its state and the cluster view, and the
@@ -76,36 +90,48 @@ func newPatroni(cfg Config, settings group.SettingValues) *patroni {
 // figures are up to loop_wait old. A follower's cluster view may be up to clusterFor old
 // in a steady state; the own member and the leader are asked each time, and a leader asks
 // each time whether it has the lock.
+//
+// One answer that does not come must make neither this member nor its leader look dead: the state
+// waits for PostgreSQL, the cluster view for Patroni's store, and the readiness of a leader for neither.
 func (p *patroni) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
-	if v, steady := p.observeSteady(ctx); steady {
-		return v, nil
+	p.mu.Lock()
+	seen := p.seen
+	p.mu.Unlock()
+	if time.Since(seen.at) >= clusterFor {
+		seen = seenCluster{}
 	}
-	var (
-		me         patroniStatus
-		cluster    patroniCluster
-		clusterErr error
-		wg         sync.WaitGroup
-	)
+	readiness := p.askReadiness(ctx)
+	inTime, stop := context.WithTimeout(ctx, clusterBudget)
+	defer stop()
+	read := p.readBeside(inTime, !seen.at.IsZero())
 	asked := time.Now()
-	p.see(seenCluster{})
-	wg.Go(func() { clusterErr = p.local(ctx, "/cluster", &cluster) })
-	statusErr := p.local(ctx, "/patroni", &me)
-	wg.Wait()
-	if statusErr != nil {
-		return View{Role: RoleUnknown, Message: "Patroni does not answer: " + statusErr.Error(),
-			MayDisruptReason: "Patroni does not answer"}, nil
+	var me patroniStatus
+	if err := p.local(ctx, "/patroni", &me); err != nil {
+		cluster, clusterErr := read()
+		return p.unseen(err, cluster, clusterErr, readiness()), nil
 	}
 	v, mine := p.own(me)
-	switch {
-	case !mine:
-		return v, nil
-	case clusterErr != nil:
-		v.Message = "Patroni has no cluster view: " + clusterErr.Error()
-		v.MayDisruptReason = v.Message
+	if !mine {
 		return v, nil
 	}
+	if !seen.at.IsZero() && me.identity() == seen.me {
+		leader, err := p.leaderOf(ctx, seen.cluster, me)
+		if err == nil && leader.identity() == seen.leader {
+			p.judge(&v, me, leader, nil, seen.cluster)
+			if v.steady() {
+				return v, nil
+			}
+			v, _ = p.own(me)
+		}
+	}
+	p.see(seenCluster{})
+	cluster, clusterErr := read()
+	if clusterErr != nil {
+		return p.withoutCluster(ctx, v, me, clusterErr), nil
+	}
+	p.keep(cluster, me)
 	leader, leaderErr := p.leaderOf(ctx, cluster, me)
 	p.judge(&v, me, leader, leaderErr, cluster)
 	if v.steady() && v.Role == RoleFollower && leaderErr == nil && leader.primary() {
@@ -125,34 +151,10 @@ func (v View) steady() bool {
 	return v.Ready && len(v.Busy) == 0 && v.MayDisrupt && (v.CaughtUp == nil || *v.CaughtUp)
 }
 
-// observeSteady is Observe with the cluster view of before, as long as that is young, and the
-// member and its leader are what they were; whatever is different is looked at afresh.
-func (p *patroni) observeSteady(ctx context.Context) (v View, steady bool) {
-	p.mu.Lock()
-	seen := p.seen
-	p.mu.Unlock()
-	if seen.at.IsZero() || time.Since(seen.at) >= clusterFor {
-		return v, false
-	}
-	var me patroniStatus
-	if p.local(ctx, "/patroni", &me) != nil || me.identity() != seen.me {
-		return v, false
-	}
-	leader, err := p.leaderOf(ctx, seen.cluster, me)
-	if err != nil || leader.identity() != seen.leader {
-		return v, false
-	}
-	v, mine := p.own(me)
-	if !mine {
-		return v, false
-	}
-	p.judge(&v, me, leader, nil, seen.cluster)
-	return v, v.steady()
-}
-
 // own begins the View of what the own member says; mine is false when it is another one.
 func (p *patroni) own(me patroniStatus) (v View, mine bool) {
-	v = View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Patroni.Version, Epoch: me.Timeline}
+	v = View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Patroni.Version, Epoch: me.Timeline, Fault: me.fault()}
+	p.noteStart(me.State)
 	switch {
 	case p.scope != "" && me.Patroni.Scope != p.scope:
 		v.Message = fmt.Sprintf("Patroni serves scope %q, not %q", me.Patroni.Scope, p.scope)
@@ -253,24 +255,28 @@ func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr erro
 	}
 }
 
-// notRunning is the message about a PostgreSQL that does not run. One that fails to start is
-// started again and again, so that the failure counts until PostgreSQL runs.
-func (p *patroni) notRunning(me patroniStatus) string {
+// noteStart notes a failed start, which counts until PostgreSQL runs: it is started again and again.
+func (p *patroni) noteStart(state string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch me.State {
+	switch state {
 	case "start failed", "restart failed":
-		p.failed = me.State
+		p.failed = state
 	case "starting", "restarting":
 	default:
 		p.failed = ""
 	}
+}
+
+// notRunning is the message about a PostgreSQL that does not run.
+func (p *patroni) notRunning(me patroniStatus) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.failed == "" {
 		return "PostgreSQL is " + me.State
 	}
-	return fmt.Sprintf("PostgreSQL does not start (%s): its log names the reason. If the revision before had a newer "+
-		"major version of PostgreSQL, the data is of that version: go back to that revision, "+
-		"or restore a backup for the older version", p.failed)
+	return fmt.Sprintf("PostgreSQL does not start (%s): its log names the reason. Where the data is of a newer "+
+		"major version, as after an undo, go back to the revision that has it, or restore a backup", p.failed)
 }
 
 // standbyCluster is why members of a standby cluster are refused.

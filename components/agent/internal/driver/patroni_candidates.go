@@ -20,10 +20,11 @@ type patroniCluster struct {
 }
 
 type patroniMember struct {
-	Name  string         `json:"name"`
-	Role  string         `json:"role"`
-	State string         `json:"state"`
-	Tags  map[string]any `json:"tags"`
+	Name     string         `json:"name"`
+	Role     string         `json:"role"`
+	State    string         `json:"state"`
+	Timeline uint64         `json:"timeline"`
+	Tags     map[string]any `json:"tags"`
 }
 
 // patroniDynamic is the part of GET /config, Patroni's dynamic configuration, that the driver reads.

@@ -25,6 +25,8 @@ type fakePatroni struct {
 	switches int                       // guarded by mu
 	asked    string                    // guarded by mu; the candidate of the last switchover
 	reads    int                       // guarded by mu; of GET /cluster
+	silent   map[string]bool           // guarded by mu; "db-0 /cluster" gets no answer
+	denies   int                       // guarded by mu; the status of every answer; 0: none is denied
 	// reply of POST /switchover; onSwitch runs before it.
 	code     int
 	text     string
@@ -78,6 +80,16 @@ func newFakePatroni(t *testing.T) *fakePatroni {
 func (f *fakePatroni) serve(name string, w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.silent[name+" "+r.URL.Path] || f.silent[name] {
+		f.mu.Unlock()
+		<-r.Context().Done()
+		f.mu.Lock()
+		return
+	}
+	if f.denies != 0 {
+		w.WriteHeader(f.denies)
+		return
+	}
 	var answer any = f.status[name]
 	switch r.URL.Path {
 	case "/cluster":
@@ -449,7 +461,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		"patroni lag":            {"patroni", map[string]string{"max_lag_bytes": "1MB"}, "max_lag_bytes"},
 		"consul address":         {"consul", map[string]string{"http_addr": "localhost"}, "host:port"},
 		"etcd port":              {"etcd", map[string]string{"client_port": "x"}, "client_port"},
-		"etcd part of TLS":       {"etcd", map[string]string{"ca_file": "/x"}, "without cert_file, key_file"},
+		"etcd part of TLS":       {"etcd", map[string]string{"cert_file": "/x"}, "without ca_file, key_file"},
+		"patroni part of TLS":    {"patroni", map[string]string{"cert_file": "/x"}, "without ca_file, key_file"},
 		"etcd missing authority": {"etcd", map[string]string{"ca_file": "/no/x", "cert_file": "/no/y", "key_file": "/no/z"}, "ca_file"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func (p *patroni) checkpoint(ctx context.Context) error {
 	case status == http.StatusNotImplemented, status == http.StatusNotFound, status == http.StatusOK:
 		return nil
 	default:
-		return fmt.Errorf("checkpoint: status %d: %s", status, strings.TrimSpace(string(answer)))
+		return fmt.Errorf("checkpoint: status %d: %s", status, cmp.Or(accessHint(status), strings.TrimSpace(string(answer))))
 	}
 }
 
@@ -237,8 +238,8 @@ func (p *patroni) askSwitchover(ctx context.Context, target string) error {
 		return nil
 	case status == http.StatusServiceUnavailable:
 		return fmt.Errorf("%w: switchover: %s", ErrBusy, text)
-	default: // 412 no good candidate or leader mismatch, 400, 401
-		return fmt.Errorf("%w: switchover: status %d: %s", ErrUnsafe, status, text)
+	default: // 412 no good candidate or leader mismatch, 400, 401, 403
+		return fmt.Errorf("%w: switchover: status %d: %s", ErrUnsafe, status, cmp.Or(accessHint(status), text))
 	}
 }
 

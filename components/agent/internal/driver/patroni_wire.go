@@ -1,11 +1,13 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -43,6 +45,15 @@ type patroniStatus struct {
 		Scope   string `json:"scope"`
 		Name    string `json:"name"`
 	} `json:"patroni"`
+}
+
+// fault is what is not in force though PostgreSQL runs.
+func (s patroniStatus) fault() string {
+	if !s.PendingRestart {
+		return ""
+	}
+	what := strings.Join(slices.Sorted(maps.Keys(s.PendingRestartReason)), ", ")
+	return "PostgreSQL has to start again for the new value of " + cmp.Or(what, "a parameter") + " (pending_restart)"
 }
 
 func (s patroniStatus) primary() bool { return s.Role == "primary" || s.Role == "master" }
@@ -85,11 +96,20 @@ func busy(self string, me patroniStatus, c patroniCluster) []string {
 	return out
 }
 
+// url is of a REST API, by HTTPS where the settings name an authority.
+func (p *patroni) url(addr netip.Addr) string {
+	scheme := "http://"
+	if p.tls {
+		scheme = "https://"
+	}
+	return scheme + netip.AddrPortFrom(addr, p.port).String()
+}
+
 // bases are where the own Patroni may listen: its REST API takes one address only.
 func (p *patroni) bases() []string {
-	out := []string{"http://" + netip.AddrPortFrom(p.at, p.port).String()}
+	out := []string{p.url(p.at)}
 	if vip, ok := p.vip(p.self); ok {
-		out = append(out, "http://"+netip.AddrPortFrom(vip, p.port).String())
+		out = append(out, p.url(vip))
 	}
 	return out
 }
@@ -100,24 +120,54 @@ func (p *patroni) base() string {
 	return bases[int(p.good.Load())%len(bases)]
 }
 
-// local reads path of the own member.
+// local reads path of the own member. Only where every address refuses is that the error: one that
+// gives no answer may be the right one.
 func (p *patroni) local(ctx context.Context, path string, v any) error {
-	var errs error
+	var refused error
 	bases := p.bases()
 	first := int(p.good.Load())
 	for i := range bases {
 		at := (first + i) % len(bases)
-		_, err := getJSON(ctx, p.client, bases[at]+path, nil, v)
+		err := p.get(ctx, bases[at]+path, v)
 		if err == nil {
 			p.good.Store(int32(at))
-			return nil
 		}
-		errs = errors.Join(errs, err)
-		if !isRefused(err) {
-			break
+		if err == nil || !isRefused(err) {
+			return err
 		}
+		refused = errors.Join(refused, err)
 	}
-	return errs
+	return refused
+}
+
+// get reads url; any status is accepted when its body decodes, save for those that refuse access.
+func (p *patroni) get(ctx context.Context, url string, v any) error {
+	status, err := getJSON(ctx, p.client, url, nil, v)
+	if hint := accessHint(status); hint != "" {
+		return fmt.Errorf("get %s: status %d: %s", url, status, hint)
+	}
+	return err
+}
+
+// accessHint names the settings that a refused access asks for; empty: the access was not refused.
+func accessHint(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "the workload settings username and password_file must be those of Patroni's restapi.authentication"
+	case http.StatusForbidden:
+		return "Patroni's API wants a client certificate, of the workload settings cert_file and key_file, or does not allow this address (restapi.allowlist)"
+	}
+	return ""
+}
+
+// hint is why no state came of the own Patroni, with the settings to look at where it answered in
+// another way than expected.
+func hint(err error) string {
+	liveness, why := livenessOf(err)
+	if liveness == LivenessAlive {
+		why += ": check the workload settings port, ca_file, cert_file and key_file"
+	}
+	return why
 }
 
 // cluster reads the cluster's view and Patroni's dynamic configuration, both by the own member. The
@@ -140,8 +190,7 @@ func (p *patroni) remote(ctx context.Context, slot string, v *patroniStatus) err
 	if err != nil {
 		return err
 	}
-	_, err = getJSON(ctx, p.client, base+"/patroni", nil, v)
-	return err
+	return p.get(ctx, base+"/patroni", v)
 }
 
 func (p *patroni) remoteBase(slot string) (string, error) {
@@ -149,7 +198,7 @@ func (p *patroni) remoteBase(slot string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("the address of %s is not known", slot)
 	}
-	return "http://" + netip.AddrPortFrom(vip, p.port).String(), nil
+	return p.url(vip), nil
 }
 
 // authorization is the header for unsafe methods, read per call so that a

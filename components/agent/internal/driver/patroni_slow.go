@@ -1,0 +1,115 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// askReadiness asks GET /readiness when slowAfter has passed: for the holder of the lock it waits for
+// neither PostgreSQL nor the store. The result waits for the status; 0: no answer, or not asked.
+func (p *patroni) askReadiness(ctx context.Context) func() int {
+	var (
+		status int
+		wg     sync.WaitGroup
+	)
+	wg.Go(func() {
+		if pause(ctx, slowAfter, nil) {
+			status, _, _ = call(ctx, p.client, http.MethodGet, p.base()+"/readiness", nil, nil)
+		}
+	})
+	return func() int { wg.Wait(); return status }
+}
+
+// readBeside reads the cluster's view: at once, or where that can wait when the result is asked for
+// or slowAfter has passed.
+func (p *patroni) readBeside(ctx context.Context, wait bool) func() (patroniCluster, error) {
+	var (
+		cluster patroniCluster
+		err     error
+		now     = make(chan struct{})
+		wg      sync.WaitGroup
+	)
+	wg.Go(func() {
+		if !wait || pause(ctx, slowAfter, now) {
+			cluster, err = p.cluster(ctx)
+		}
+	})
+	return func() (patroniCluster, error) {
+		close(now)
+		wg.Wait()
+		return cluster, err
+	}
+}
+
+// pause ends with now or after d, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration, now <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-now:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// unseen is the View of a member that did not tell its state, by what else it said. The lock and its
+// own word that it is ready make it the leader still. Of any other member it is not known whether it
+// serves, also where its process answers: that is no proof of anything wrong.
+func (p *patroni) unseen(err error, cluster patroniCluster, clusterErr error, readiness int) View {
+	v := View{Role: RoleUnknown}
+	v.Liveness, _ = livenessOf(err)
+	v.Message = "Patroni: " + hint(err)
+	if v.Liveness == LivenessUnknown && (clusterErr == nil || readiness != 0) {
+		v.Message += ", though it answers other questions"
+	}
+	v.MayDisruptReason = v.Message
+	if clusterErr != nil {
+		return v
+	}
+	mine, _ := cluster.member(p.self)
+	v.Leader, v.Epoch = cluster.leader(), mine.Timeline
+	if mine.Role == "leader" && readiness == http.StatusOK {
+		v.Liveness, v.Role, v.Ready, v.CaughtUp = LivenessAlive, RoleLeader, true, ptr(true)
+	}
+	return v
+}
+
+// withoutCluster is the View of a member that told its state while Patroni's store was slow. The last
+// view of the cluster stands in as far as the members themselves confirm it now: a primary on the
+// timeline on which it had the lock, or one that answers as primary and streams to this member. That
+// is no time to stop a member. Without it nothing is known of what the member serves.
+func (p *patroni) withoutCluster(ctx context.Context, v View, me patroniStatus, clusterErr error) View {
+	_, why := livenessOf(clusterErr)
+	if isTimeout(clusterErr) {
+		why = fmt.Sprintf("no answer within %s", clusterBudget)
+	}
+	why = "Patroni has no cluster view: " + why
+	p.mu.Lock()
+	last, timeline := p.last, p.lastTimeline
+	p.mu.Unlock()
+	known := v
+	leader, err := p.leaderOf(ctx, last, me)
+	p.judge(&known, me, leader, err, last)
+	follows := err == nil && leader.primary() && leader.Timeline == me.Timeline && leader.streams(p.self)
+	if known.Role == RoleLeader && me.Timeline == timeline || known.Role != RoleLeader && follows {
+		v = known
+	} else {
+		v.Liveness = LivenessUnknown
+	}
+	if v.Message == "" {
+		v.Message = why
+	}
+	v.MayDisrupt, v.MayDisruptReason = false, why
+	return v
+}
+
+// keep notes the last view of the cluster.
+func (p *patroni) keep(cluster patroniCluster, me patroniStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.lastTimeline = cluster, me.Timeline
+}
