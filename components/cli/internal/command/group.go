@@ -157,6 +157,7 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 		old := stored.Spec
 		old.Normalize()
 		before, out.index = old, stored.Index
+		out.Warnings = append(out.Warnings, group.EditWarnings(old, spec)...)
 		out.From = old.Revision()
 	}
 	out.Fields, err = diff.Compare(before, spec)

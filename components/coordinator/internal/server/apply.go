@@ -51,6 +51,9 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, wire(err)
 	}
 	out.Index = index
+	if before, err := view.DecodeSpec(old, spec.Name); err == nil {
+		out.Warnings = append(out.Warnings, group.EditWarnings(before, spec)...)
+	}
 	same := index != 0 && sameSpec(old, spec)
 	if err := c.expected(ctx, req, spec.Name, index, same); err != nil {
 		return nil, err

@@ -236,3 +236,23 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 		t.Errorf("leaving %v, held disks %v, %v", out.GetLeaving(), out.GetHeldDisks(), err)
 	}
 }
+
+// TestADryRunWarnsOfWhatPatroniReadsOnce: the warning comes before anything is written.
+func TestADryRunWarnsOfWhatPatroniReadsOnce(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	with := func(connections string) []byte {
+		return changed(t, func(s *group.Spec) {
+			s.Workload = group.Workload{Kind: group.WorkloadPatroni}
+			s.Template.Compose += "configs:\n  patroni:\n    content: |\n      bootstrap:\n        dcs:\n          max_connections: " + connections + "\n"
+		})
+	}
+	first, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: with("50")})
+	if err != nil || strings.Contains(strings.Join(first.GetWarnings(), "\n"), "bootstrap_read_once") {
+		t.Fatalf("the first spec: %v, %v", first, err)
+	}
+	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: with("100"), DryRun: true})
+	if err != nil || !strings.Contains(strings.Join(out.GetWarnings(), "\n"), "bootstrap_read_once") {
+		t.Errorf("an edit: %v, %v", out, err)
+	}
+}

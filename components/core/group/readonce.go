@@ -1,0 +1,37 @@
+package group
+
+import "strings"
+
+// EditWarnings says what an edit of a spec does not do though it looks as if it did.
+func EditWarnings(old, next Spec) []string {
+	if old.Workload.Kind != WorkloadPatroni || next.Workload.Kind != WorkloadPatroni {
+		return nil
+	}
+	was, is := yamlBlock(old.Template.Compose, "bootstrap:"), yamlBlock(next.Template.Compose, "bootstrap:")
+	if was == "" || is == "" || was == is {
+		return nil
+	}
+	return []string{"bootstrap_read_once: Patroni reads bootstrap (bootstrap.dcs, bootstrap.initdb) only when it founds the cluster, so that this edit updates the members and changes nothing in a cluster that runs: " +
+		"change what stands in bootstrap.dcs by PATCH /config of Patroni's REST API (patronictl edit-config), or by postgresql.parameters what each member decides for itself"}
+}
+
+// yamlBlock is what stands below the first line that is key, without empty lines and comments; empty
+// where there is none. The text may be a script that writes the YAML: indentation alone decides.
+func yamlBlock(text, key string) string {
+	var block strings.Builder
+	within := -1 // the indentation of key
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		switch {
+		case trimmed == "" || trimmed[0] == '#':
+		case within >= 0 && indent <= within:
+			return block.String()
+		case within >= 0:
+			block.WriteString(line[within:])
+		case trimmed == key:
+			within = indent
+		}
+	}
+	return block.String()
+}
