@@ -68,7 +68,7 @@ const (
 	observeBudget = 900 * time.Millisecond
 	// clusterBudget leaves time to ask the leader when Patroni's store is slow.
 	clusterBudget = 600 * time.Millisecond
-	// slowAfter is when the rest is asked of a Patroni that has not told its state.
+	// slowAfter is when the rest is asked of a Patroni that has not reported its state.
 	slowAfter = 300 * time.Millisecond
 )
 

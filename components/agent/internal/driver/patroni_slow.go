@@ -23,7 +23,7 @@ func (p *patroni) askReadiness(ctx context.Context) func() int {
 	return func() int { wg.Wait(); return status }
 }
 
-// readBeside reads the cluster's view: at once, or where that can wait when the result is asked for
+// readBeside reads the cluster's view: at once, or with wait as soon as the caller needs the result
 // or slowAfter has passed.
 func (p *patroni) readBeside(ctx context.Context, wait bool) func() (patroniCluster, error) {
 	var (
@@ -56,7 +56,7 @@ func pause(ctx context.Context, d time.Duration, now <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// unseen is the View of a member that did not tell its state, by what else it said. The lock and its
+// unseen is the View of a member that did not report its state, by its other answers. The lock and its
 // own word that it is ready make it the leader still. Of any other member it is not known whether it
 // serves, also where its process answers: that is no proof of anything wrong.
 func (p *patroni) unseen(err error, cluster patroniCluster, clusterErr error, readiness int) View {
@@ -78,7 +78,7 @@ func (p *patroni) unseen(err error, cluster patroniCluster, clusterErr error, re
 	return v
 }
 
-// withoutCluster is the View of a member that told its state while Patroni's store was slow. The last
+// withoutCluster is the View of a member that reported its state while Patroni's store was slow. The last
 // view of the cluster stands in as far as the members themselves confirm it now: a primary on the
 // timeline on which it had the lock, or one that answers as primary and streams to this member. That
 // is no time to stop a member. Without it nothing is known of what the member serves.

@@ -80,7 +80,7 @@ func (r *rig) cascadeAndDelay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within(t, r.settle, "receive what it does not replay", r.healthy)
+	within(t, r.settle, "receive WAL that it does not replay", r.healthy)
 	tag := r.configs[at]["tags"].(map[string]any)
 	delete(tag, "nofailover")
 	r.reload(t, at)

@@ -160,68 +160,6 @@ func (f *fakePatroni) driver(t *testing.T, self string, settings map[string]stri
 	return d.(*patroni)
 }
 
-func TestPatroniView(t *testing.T) {
-	for name, tc := range map[string]struct {
-		self     string
-		settings map[string]string
-		change   func(*fakePatroni)
-		role     Role
-		caughtUp *bool
-		disrupt  bool
-		says     string
-	}{
-		"leader":        {self: "db-0", role: RoleLeader, caughtUp: ptr(true), disrupt: true},
-		"3.x leader":    {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["role"] = "master" }, role: RoleLeader, caughtUp: ptr(true), disrupt: true},
-		"replica":       {self: "db-1", role: RoleFollower, caughtUp: ptr(true), disrupt: true},
-		"nofailover":    {self: "db-1", change: func(f *fakePatroni) { f.member("db-1")["tags"] = map[string]any{"nofailover": true} }, role: RoleLearner, caughtUp: ptr(true), disrupt: true},
-		"other scope":   {self: "db-1", settings: map[string]string{"scope": "prod"}, role: RoleUnknown, says: `scope "demo"`},
-		"other name":    {self: "db-1", change: func(f *fakePatroni) { f.status["db-1"]["patroni"] = map[string]any{"name": "pg1"} }, role: RoleUnknown, says: `named "pg1"`},
-		"not streaming": {self: "db-1", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "does not list"},
-		"dead timeline": {self: "db-1", change: func(f *fakePatroni) { f.status["db-1"]["timeline"] = 2 }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "timeline 2"},
-		"far behind":    {self: "db-1", settings: map[string]string{"max_lag_bytes": "100"}, change: func(f *fakePatroni) { f.status["db-1"]["xlog"] = map[string]any{"replayed_location": 800} }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "200 bytes"},
-		"replay paused": {self: "db-1", change: func(f *fakePatroni) {
-			f.status["db-1"]["xlog"] = map[string]any{"replayed_location": 1000, "paused": true}
-		}, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "paused"},
-		"leader hidden": {self: "db-1", change: func(f *fakePatroni) { delete(f.vips, "db-0") }, role: RoleFollower, disrupt: true, says: "catch-up is not known"},
-		"starting":      {self: "db-1", change: func(f *fakePatroni) { f.status["db-1"]["state"] = "starting" }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "starting"},
-		"no leader":     {self: "db-1", change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }, role: RoleFollower, says: "no leader"},
-		"lost the lock": {self: "db-0", change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }, role: RoleUnknown, says: "without the leader lock"},
-		"paused":        {self: "db-1", change: func(f *fakePatroni) { f.cluster["pause"] = true }, role: RoleFollower, caughtUp: ptr(true), says: "Patroni is paused"},
-		"scheduled":     {self: "db-1", change: func(f *fakePatroni) { f.cluster["scheduled_switchover"] = map[string]any{"at": "x"} }, role: RoleFollower, caughtUp: ptr(true), says: "scheduled"},
-		"backup": {self: "db-0", change: func(f *fakePatroni) {
-			f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "pg_basebackup", "state": "backup"}, map[string]any{"application_name": "db-1", "state": "streaming"}}
-		}, role: RoleLeader, caughtUp: ptr(true), says: "base backup"},
-		"only nofailover": {self: "db-0", change: func(f *fakePatroni) {
-			for _, name := range []string{"db-1", "db-2"} {
-				f.member(name)["tags"] = map[string]any{"nofailover": true}
-			}
-		}, role: RoleLeader, caughtUp: ptr(true), disrupt: true},
-		"nobody follows": {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
-		"sync not in use": {self: "db-0", change: func(f *fakePatroni) {
-			f.member("db-1")["role"] = "sync_standby"
-			f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "db-2", "state": "streaming"}}
-		}, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFakePatroni(t)
-			d := f.driver(t, tc.self, tc.settings)
-			if tc.change != nil {
-				tc.change(f)
-			}
-			v, err := d.Observe(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caughtUp) || v.MayDisrupt != tc.disrupt || v.Liveness != LivenessAlive {
-				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t", v, tc.role, tc.caughtUp, tc.disrupt)
-			}
-			if !strings.Contains(v.Message+v.MayDisruptReason, tc.says) {
-				t.Errorf("message %q, reason %q; want %q in one", v.Message, v.MayDisruptReason, tc.says)
-			}
-		})
-	}
-}
-
 func TestPatroniSwitchover(t *testing.T) {
 	promote := func(name string) func(*fakePatroni) { return func(f *fakePatroni) { f.promote(name) } }
 	for name, tc := range map[string]struct {
