@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"cadre.dev/core/group"
@@ -74,12 +73,8 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 	wg.Go(func() { _, readErr = c.Get(ctx, etcdProbeKey, clientv3.WithKeysOnly()) })
 	status, err := statusOf(ctx, c)
 	wg.Wait()
-	switch {
-	case err != nil:
-	case isTimeout(listErr): // as local as the status
-		err = listErr
-	case errors.Is(readErr, rpctypes.ErrPermissionDenied): // etcd 3.7 gives every user the rest
-		err = readErr
+	if err == nil && isTimeout(listErr) {
+		err = listErr // as local as the status
 	}
 	if err != nil {
 		return e.unseen(ctx, err, liveErr), nil
@@ -207,6 +202,8 @@ func judgeEtcdErrors(v *View, errs []string) {
 		v.MayDisruptReason = "etcd reports " + strings.TrimSpace(corrupt)
 	case len(v.Busy) > 0:
 		v.MayDisruptReason = "busy: " + v.Busy[0]
+	case !v.Ready: // as where etcd 3.5 and 3.7 give their status to a user whose read they refuse
+		v.MayDisruptReason = v.Message
 	}
 	v.MayDisrupt = v.MayDisruptReason == ""
 }

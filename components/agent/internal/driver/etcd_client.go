@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,7 +33,18 @@ type etcdClient struct {
 
 	mu     sync.Mutex
 	client *clientv3.Client // guarded by mu; nil until it is open
+	denied deniedLogin      // guarded by mu
 }
+
+// deniedLogin is the last login that etcd refused. Each costs a member a tenth of a second of work, so that the same
+// password is not tried again before until.
+type deniedLogin struct {
+	password string
+	err      error
+	until    time.Time
+}
+
+const deniedFor = 5 * time.Second
 
 func (a etcdAccess) at(addr netip.Addr) *etcdClient { return &etcdClient{etcdAccess: a, addr: addr} }
 
@@ -44,8 +56,7 @@ func (a etcdAccess) base(addr netip.Addr) string {
 	return scheme + netip.AddrPortFrom(addr, a.port).String()
 }
 
-// open gives the client. Where a user is set, the first one logs in; what is refused is tried again by the next,
-// with the password that the file has then.
+// open gives the client. Where a user is set, the first one logs in, with the password that the file has then.
 func (c *etcdClient) open() (*clientv3.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,14 +74,16 @@ func (c *etcdClient) open() (*clientv3.Client, error) {
 		if config.Password = strings.TrimSpace(string(password)); config.Password == "" {
 			return nil, fmt.Errorf("workload setting password_file: %s is empty", c.passwordFile)
 		}
+		if config.Password == c.denied.password && time.Now().Before(c.denied.until) {
+			return nil, c.denied.err
+		}
 	}
 	var err error
-	c.client, err = clientv3.New(config)
+	if c.client, err = clientv3.New(config); errors.Is(err, rpctypes.ErrAuthFailed) {
+		c.denied = deniedLogin{config.Password, err, time.Now().Add(deniedFor)}
+	}
 	return c.client, err
 }
-
-// forget has the next open log in with the password that the file has then.
-func (c *etcdClient) forget() { c.close() }
 
 func (c *etcdClient) close() {
 	c.mu.Lock()
@@ -94,15 +107,14 @@ func isEtcdAnswer(err error) bool {
 	return errors.As(err, &said)
 }
 
-// refusal is err for people, with the setting that ends it. A refused login is not tried again with the same
-// password.
+// refusal is err for people, with the setting that ends it.
 func (c *etcdClient) refusal(err error) string {
 	const role = "a user that has the role root"
 	switch {
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return "it asks for a login: set the workload settings user and password_file to those of " + role + ", or cert_file to a certificate whose common name is one"
 	case errors.Is(err, rpctypes.ErrAuthFailed):
-		c.forget()
+		c.close() // the next open reads the password again
 		return fmt.Sprintf("it refuses the login of user %q: the workload settings user and password_file must be those of %s", c.user, role)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return "it denies permission: the workload setting user, or the common name of cert_file, must be " + role

@@ -66,6 +66,7 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 type etcdMembers struct {
 	t       *testing.T
 	binary  string
+	flags   []string
 	addr    func(int) netip.Addr
 	drivers map[string]Driver
 	procs   map[string]*proc
@@ -98,12 +99,12 @@ func (c *etcdMembers) start(slot, state string, set []string) {
 	}
 	addr, _ := c.vip(slot)
 	at, dir := addr.String(), c.t.TempDir()
-	p := &proc{t: c.t, log: filepath.Join(dir, "log"), argv: []string{
+	p := &proc{t: c.t, log: filepath.Join(dir, "log"), argv: append([]string{
 		c.binary, "--name", slot, "--data-dir", filepath.Join(dir, "data"),
 		"--listen-client-urls", "http://" + at + ":2379", "--advertise-client-urls", "http://" + at + ":2379",
 		"--listen-peer-urls", "http://" + at + ":2380", "--initial-advertise-peer-urls", "http://" + at + ":2380",
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-state", state, "--log-level", "warn",
-	}}
+	}, c.flags...)}
 	p.start()
 	d, err := New(Config{Kind: "etcd", Self: slot, VIP: c.vip, SlotAt: c.slotAt, Local: addr})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -115,6 +116,7 @@ func TestEtcdJudgement(t *testing.T) {
 		readErr error
 		role    Role
 		caught  *bool
+		ready   bool // also without catch-up
 		disrupt bool
 		voters  int
 		says    string
@@ -140,7 +142,8 @@ func TestEtcdJudgement(t *testing.T) {
 		"corrupt": {change: func(s *clientv3.StatusResponse, _ []*pb.Member) {
 			s.Errors = []string{"memberID:1 alarm:NOSPACE ", "memberID:3  alarm:CORRUPT"}
 		}, role: RoleFollower, caught: ptr(true), voters: 3, says: "CORRUPT"},
-		"read timed out": {readErr: errors.New("timed out"), role: RoleFollower, disrupt: true, voters: 3, says: "linearizable"},
+		"no read in time":   {readErr: context.DeadlineExceeded, role: RoleFollower, ready: true, disrupt: true, voters: 3, says: "no answer within"},
+		"a read is refused": {readErr: rpctypes.ErrPermissionDenied, role: RoleFollower, voters: 3, says: "the role root"},
 		"other name": {change: func(_ *clientv3.StatusResponse, m []*pb.Member) { m[1].Name = "x" },
 			role: RoleUnknown, voters: 3, says: `named "x"`},
 	} {
@@ -158,7 +161,7 @@ func TestEtcdJudgement(t *testing.T) {
 			v := View{Role: RoleUnknown}
 			e.judge(&v, status, members, tc.readErr)
 			judgeEtcdErrors(&v, status.Errors)
-			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caught) || v.MayDisrupt != tc.disrupt || len(v.Voters) != tc.voters {
+			if ready := tc.ready || tc.caught != nil && *tc.caught; v.Role != tc.role || v.Ready != ready || !equalPtr(v.CaughtUp, tc.caught) || v.MayDisrupt != tc.disrupt || len(v.Voters) != tc.voters {
 				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t, %d voters", v, tc.role, tc.caught, tc.disrupt, tc.voters)
 			}
 			if said := v.Message + v.MayDisruptReason + v.Fault; !strings.Contains(said, tc.says) {
