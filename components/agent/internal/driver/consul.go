@@ -69,6 +69,9 @@ func (c *consul) Observe(ctx context.Context) (View, error) {
 		selfErr = c.get(ctx, "/v1/agent/self", header, &me)
 	}
 	wg.Wait()
+	if late := errors.Join(raftErr, auErr); selfErr == nil && me.Stats.Raft.State == "Leader" && isTimeout(late) {
+		selfErr = late // a leader answers these itself: it must not be taken for one that lost its role
+	}
 	if selfErr != nil {
 		return c.unseen(selfErr, liveErr), nil
 	}

@@ -1,0 +1,36 @@
+package driver
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestASlowConsulLeaderIsNotTakenForABrokenFollower: a leader answers all questions itself, so that one that it does
+// not answer in time says nothing about its role. A follower asks the leader, and is alive without one.
+func TestASlowConsulLeaderIsNotTakenForABrokenFollower(t *testing.T) {
+	for state, want := range map[string]Liveness{"Leader": LivenessUnknown, "Follower": LivenessAlive} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/v1/agent/self":
+				_ = json.NewEncoder(w).Encode(map[string]any{
+					"Config": map[string]any{"NodeName": "c-0", "Server": true}, "Stats": map[string]any{"raft": map[string]string{"state": state}},
+				})
+			case "/v1/status/leader":
+			default:
+				<-r.Context().Done()
+			}
+		}))
+		t.Cleanup(server.Close)
+		d, err := New(Config{Kind: "consul", Self: "c-0", Settings: map[string]string{"http_addr": strings.TrimPrefix(server.URL, "http://")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := d.Observe(t.Context())
+		if err != nil || v.Liveness != want || v.Ready || v.MayDisrupt || state == "Leader" && !strings.Contains(v.Message, "no answer within 900ms") {
+			t.Errorf("%s: %+v, %v", state, v, err)
+		}
+	}
+}
