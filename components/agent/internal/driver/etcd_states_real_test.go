@@ -31,19 +31,26 @@ func TestAnEtcdThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-	v, err := c.drivers[at].Observe(t.Context())
-	if err != nil || v.Liveness != LivenessUnknown || v.MayDisrupt || v.Ready || !strings.Contains(v.MayDisruptReason, "no answer within 900ms") {
-		t.Errorf("stopped: %+v, %v", v, err)
-	}
+	sees(t, c.drivers[at], "no answer", noAnswer)
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	within(t, c.settle, "answer again", c.healthy)
 	c.procs[at].stop()
-	v, err = c.drivers[at].Observe(t.Context())
+	v, err := c.drivers[at].Observe(t.Context())
 	if err != nil || v.Liveness != LivenessRefused || v.MayDisrupt || !strings.Contains(v.Message, "refused") {
 		t.Errorf("ended: %+v, %v", v, err)
 	}
+}
+
+// noAnswer is the view of a member whose process hangs.
+func noAnswer(v View) bool {
+	return v.Liveness == LivenessUnknown && !v.MayDisrupt && !v.Ready && strings.Contains(v.MayDisruptReason, "no answer within 900ms")
+}
+
+// noTLS is the view of a member that answers, and not to the TLS settings of the driver.
+func noTLS(v View) bool {
+	return v.Liveness == LivenessAlive && !v.Ready && !v.MayDisrupt && strings.Contains(v.Message, "ca_file")
 }
 
 // TestAnEtcdThatAsksForALoginLives, whatever the driver has to show, and the reason names what is missing.
@@ -126,10 +133,7 @@ func TestAnEtcdWithTLSLives(t *testing.T) {
 		"no certificate":    {"ca_file": a.ca},
 		"no key file":       {"ca_file": a.ca, "cert_file": mine, "key_file": "/nonexistent/key.pem"},
 	} {
-		v, err := c.driver(0, settings).Observe(t.Context())
-		if err != nil || v.Liveness != LivenessAlive || v.Ready || v.MayDisrupt || !strings.Contains(v.Message, "ca_file") {
-			t.Errorf("%s: %+v, %v", name, v, err)
-		}
+		sees(t, c.driver(0, settings), name, noTLS)
 	}
 	c.contract(t)
 }
