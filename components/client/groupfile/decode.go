@@ -25,6 +25,10 @@ type decoder struct {
 	*loader
 	ctx    *hcl.EvalContext
 	ranges map[string]hcl.Range
+	// untyped leaves values of another type in the tree, for a reader that reports them by their fields.
+	untyped bool
+	// unread are the paths of what a diagnostic is about and the tree lacks.
+	unread []string
 }
 
 // shape is how a field is written.
@@ -106,11 +110,12 @@ func (d *decoder) body(b *hclsyntax.Body, typ reflect.Type, path string, skip ..
 			d.add(attr.NameRange, "Unknown argument", d.unknown(attr.Name, known))
 			continue
 		case f.shape == asBlock && !flat(f.typ) || f.shape == asBlocks && f.label != "":
+			d.unread = append(d.unread, at)
 			d.add(attr.NameRange, "Block expected", fmt.Sprintf("write %s { ... } instead of %s = ...", blockHead(f), attr.Name))
 			continue
 		}
 		d.ranges[at] = attr.SrcRange
-		v, ok := d.value(attr.Expr, f.typ, f.shape)
+		v, ok := d.value(attr.Expr, f.typ, f.shape, at)
 		if texts, isMap := v.(map[string]any); isMap {
 			// Free arguments of the same block may have begun it.
 			begun, _ := out[attr.Name].(map[string]any)
@@ -134,6 +139,7 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 		return
 	}
 	if f.shape == asArgument {
+		d.unread = append(d.unread, at)
 		d.add(b.DefRange(), "Argument expected", fmt.Sprintf("write %s = ... instead of a block", b.Type))
 		return
 	}
@@ -142,6 +148,7 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 		wantLabels = 1
 	}
 	if len(b.Labels) != wantLabels {
+		d.unread = append(d.unread, at)
 		d.add(b.DefRange(), "Wrong labels", fmt.Sprintf("write %s { ... }", blockHead(f)))
 		return
 	}
@@ -207,7 +214,7 @@ func (d *decoder) putIn(out map[string]any, into, name, at string, attr *hclsynt
 		out[into] = m
 	}
 	d.ranges[at] = attr.SrcRange
-	if v, ok := d.value(attr.Expr, reflect.TypeFor[string](), asArgument); ok {
+	if v, ok := d.value(attr.Expr, reflect.TypeFor[string](), asArgument, at); ok {
 		m[name] = v
 	}
 }
@@ -254,12 +261,16 @@ func joinPath(path, name string) string {
 	return path + "." + name
 }
 
-// value evaluates expr to what json.Marshal turns into typ. A null or not yet
+// value evaluates the expr of the field at path to what json.Marshal turns into typ. A null or not yet
 // known value is left out.
-func (d *decoder) value(expr hclsyntax.Expression, typ reflect.Type, s shape) (any, bool) {
+func (d *decoder) value(expr hclsyntax.Expression, typ reflect.Type, s shape, path string) (any, bool) {
 	v, diags := expr.Value(d.ctx)
 	d.diags = append(d.diags, diags...)
-	if diags.HasErrors() || v.IsNull() || !v.IsWhollyKnown() {
+	if diags.HasErrors() || !v.IsWhollyKnown() {
+		d.unread = append(d.unread, path)
+		return nil, false
+	}
+	if v.IsNull() {
 		return nil, false
 	}
 	want := cty.String
@@ -280,10 +291,13 @@ func (d *decoder) value(expr hclsyntax.Expression, typ reflect.Type, s shape) (a
 	}
 	converted, err := convert.Convert(v, want)
 	if err != nil {
+		if raw, unfit := ctyjson.Marshal(v, v.Type()); d.untyped && unfit == nil {
+			return json.RawMessage(raw), true
+		}
 		d.add(expr.Range(), "Wrong type", err.Error())
 		return nil, false
 	}
-	if want == cty.Number {
+	if want == cty.Number && !d.untyped {
 		if _, acc := converted.AsBigFloat().Int(nil); acc != big.Exact {
 			d.add(expr.Range(), "Wrong type", "a whole number is required")
 			return nil, false

@@ -217,10 +217,20 @@ group {}
 stray = 1
 thing "x" {}
 `})
-	_, err := Load([]string{filepath.Join(dir, "bad.hcl")}, nil)
+	file, err := Load([]string{filepath.Join(dir, "bad.hcl")}, nil)
 	var all *Error
 	if !errors.As(err, &all) {
 		t.Fatalf("Load error %v, want *Error", err)
+	}
+	for _, g := range file.Groups {
+		for _, p := range g.Wrong {
+			all.Problems = append(all.Problems, g.Position(p.Path)+": "+p.String())
+		}
+		for path, judged := range map[string]bool{"replicas": true, "template.os_image": false, "app_id": false, "meta": true} {
+			if g.Judged(path) != judged {
+				t.Errorf("Judged(%q) is %v", path, !judged)
+			}
+		}
 	}
 	golden(t, "testdata/problems.txt", strings.ReplaceAll(strings.Join(all.Problems, "\n"), dir+"/", "")+"\n")
 }

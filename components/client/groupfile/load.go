@@ -2,6 +2,7 @@ package groupfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,9 +25,14 @@ type Group struct {
 	Spec group.Spec
 	// JSON is the record's form of Spec.
 	JSON []byte
+	// Wrong are the fields that have no value of their type. Spec lacks them, and means nothing as a whole;
+	// the rest of it can be judged, so that all problems are reported together.
+	Wrong []group.Problem
 
 	ranges map[string]hcl.Range
 	block  hcl.Range
+	// unread are the paths of fields that the error of Load is about.
+	unread []string
 }
 
 // File is everything that a set of files says.
@@ -36,7 +42,8 @@ type File struct {
 }
 
 // Load reads the files in paths (a folder stands for its *.hcl files), with
-// vars for their variables. The error is an Error with all problems.
+// vars for their variables. The error is an Error with all problems of the files' form; the Groups that
+// could be made out are there beside it, and Judged says which of their fields.
 func Load(paths []string, vars map[string]string) (File, error) {
 	return load(paths, vars)
 }
@@ -50,6 +57,11 @@ func (g Group) Position(path string) string {
 		}
 	}
 	return position(g.block)
+}
+
+// Judged reports that the field at path was read, so that a problem with it is one of its own.
+func (g Group) Judged(path string) bool {
+	return !slices.ContainsFunc(g.unread, func(field string) bool { return group.Within(path, field) })
 }
 
 func parentPath(p string) string {
@@ -112,7 +124,7 @@ func load(paths []string, vars map[string]string) (File, error) {
 	}
 	l.unique(out)
 	if l.diags.HasErrors() {
-		return File{}, newError(l.diags)
+		return File{Groups: out.Groups}, newError(l.diags)
 	}
 	return out, nil
 }
@@ -133,26 +145,27 @@ func (l *loader) group(ctx *hcl.EvalContext, b *hclsyntax.Block) (Group, bool) {
 		l.add(b.DefRange(), "Group without a name", `write: group "name" { ... }`)
 		return Group{}, false
 	}
-	before := len(l.diags)
-	d := &decoder{loader: l, ctx: ctx, ranges: map[string]hcl.Range{}}
+	d := &decoder{loader: l, ctx: ctx, ranges: map[string]hcl.Range{}, untyped: true}
 	tree := d.body(b.Body, reflect.TypeFor[group.Spec](), "", "name")
 	tree["name"] = b.Labels[0]
 	d.ranges["name"] = b.DefRange()
-	if len(l.diags) > before {
-		return Group{}, false
-	}
+	out := Group{ranges: d.ranges, block: b.DefRange(), unread: d.unread}
 	text, err := json.Marshal(tree)
 	if err == nil {
-		var spec group.Spec
-		if spec, err = group.Decode(text); err == nil {
-			text, err = json.Marshal(spec)
-			if err == nil {
-				return Group{Spec: spec, JSON: text, ranges: d.ranges, block: b.DefRange()}, true
-			}
-		}
+		out.Spec, err = group.Decode(text)
 	}
-	l.add(b.DefRange(), "Group cannot be read", err.Error())
-	return Group{}, false
+	var wrong *group.ValidationError
+	if errors.As(err, &wrong) {
+		out.Wrong = wrong.Problems
+		return out, true
+	}
+	if err == nil {
+		out.JSON, err = json.Marshal(out.Spec)
+	}
+	if err != nil {
+		l.add(b.DefRange(), "Group cannot be read", err.Error())
+	}
+	return out, err == nil
 }
 
 // unique refuses two blocks of one name: one of them would be lost.

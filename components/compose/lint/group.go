@@ -16,10 +16,22 @@ type Refusal struct {
 	Text string
 }
 
-// Refusals are all reasons why spec is refused whatever state the cluster is in: what lint
-// calls an error in its compose text, and what group.Validate says. Absent fields count
-// with their defaults. What a person should judge is not here: Advice has it.
-func Refusals(spec group.Spec) []Refusal {
+// Refusals are all reasons why spec is refused whatever state the cluster is in: the wrong fields
+// that group.Decode left out of it, what lint calls an error in its compose text, and what
+// group.Validate says, each field once. Absent fields count with their defaults. What a person
+// should judge is not here: Advice has it.
+func Refusals(spec group.Spec, wrong []group.Problem) []Refusal {
+	var out []Refusal
+	for _, p := range wrong {
+		out = append(out, Refusal{Path: p.Path, Text: p.String()})
+	}
+	follows := func(r Refusal) bool {
+		return slices.ContainsFunc(wrong, func(w group.Problem) bool { return group.Within(r.Path, w.Path) })
+	}
+	return append(out, slices.DeleteFunc(refusals(spec), follows)...)
+}
+
+func refusals(spec group.Spec) []Refusal {
 	var out []Refusal
 	for _, f := range Errors(Spec(spec.Template.Compose, spec.Template.Env)) {
 		out = append(out, Refusal{Path: f.File, Text: f.String()})

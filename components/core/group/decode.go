@@ -18,6 +18,9 @@ const MaxSpecBytes = 256 << 10
 // Decode reads one spec from JSON. It refuses input above MaxSpecBytes, invalid
 // UTF-8, unknown or differently cased fields, duplicate keys and anything after
 // the document. It neither fills defaults nor validates.
+//
+// Where single fields are wrong, the error is a *ValidationError with a problem for each, and the
+// Spec holds all other fields, so that its own problems can be reported with them: see And.
 func Decode(text []byte) (Spec, error) {
 	if len(text) > MaxSpecBytes {
 		return Spec{}, fmt.Errorf("group spec has %d bytes, at most %d are allowed", len(text), MaxSpecBytes)
@@ -25,110 +28,241 @@ func Decode(text []byte) (Spec, error) {
 	if !utf8.Valid(text) {
 		return Spec{}, errors.New("group spec is not valid UTF-8")
 	}
-	if err := checkShape(text, reflect.TypeFor[Spec]()); err != nil {
+	tree, problems, err := readTree(text, reflect.TypeFor[Spec]())
+	if err != nil {
 		return Spec{}, fmt.Errorf("group spec: %w", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
 	var s Spec
-	if err := dec.Decode(&s); err != nil {
+	if text, err = json.Marshal(tree); err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	switch {
+	case err != nil:
 		return Spec{}, fmt.Errorf("group spec: %w", err)
+	case len(problems) > 0:
+		return s, &ValidationError{Group: s.Name, Problems: problems}
 	}
 	return s, nil
 }
 
-// checkShape walks the tokens beside the type. encoding/json alone would let
-// duplicate keys and "Replicas" for "replicas" pass, and two readers could then
-// disagree about what a document says.
-func checkShape(text []byte, typ reflect.Type) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	if err := walkValue(dec, typ, "", 0); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
+// readTree reads one JSON object beside the type that it is for. The tree has what the type can hold,
+// and each problem is about a field that is left out of it. encoding/json alone stops at the first
+// field of another type, and lets duplicate keys and "Replicas" for "replicas" pass: two readers could
+// then disagree about what a document says.
+func readTree(text []byte, typ reflect.Type) (any, []Problem, error) {
+	r := &treeReader{dec: json.NewDecoder(bytes.NewReader(text))}
+	r.dec.UseNumber()
+	tree, problems, err := r.value(typ, 0)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more after the document: exactly one JSON object is expected")
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil
+	if tree == nil || len(problems) > 0 && problems[0].Path == "" {
+		return nil, nil, errors.New("is not a JSON object")
+	}
+	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, nil, errors.New("there is more after the document: exactly one JSON object is expected")
+	}
+	return tree, problems, nil
 }
 
-// maxDepth is more than a spec nests; deeper input only costs time.
-const maxDepth = 16
+const (
+	// maxDepth is more than a spec nests; deeper input only costs time.
+	maxDepth = 16
+	// maxWrongFields bounds what hostile input makes an error say.
+	maxWrongFields = 100
+)
 
-// walkValue consumes one value; typ may be nil for a place where any value goes.
-func walkValue(dec *json.Decoder, typ reflect.Type, path string, depth int) error {
+type treeReader struct {
+	dec   *json.Decoder
+	wrong int
+}
+
+// absent is the value of a field that is left out of the tree.
+type absent struct{}
+
+// problem is one at the place that is being read; the callers write their part of the path before it.
+func (r *treeReader) problem(format string, args ...any) []Problem {
+	if r.wrong++; r.wrong > maxWrongFields {
+		return nil
+	}
+	return []Problem{{Message: fmt.Sprintf(format, args...)}}
+}
+
+// value consumes one value. typ is nil where the value is left out whatever it is. Paths of the
+// problems begin at the value.
+func (r *treeReader) value(typ reflect.Type, depth int) (any, []Problem, error) {
 	if depth > maxDepth {
-		return fmt.Errorf("field %q nests too deeply", path)
+		return nil, nil, fmt.Errorf("the text nests more than %d levels deep", maxDepth)
 	}
-	tok, err := dec.Token()
+	tok, err := r.dec.Token()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
+	typ = deref(typ)
 	switch tok {
 	case json.Delim('{'):
-		return walkObject(dec, typ, path, depth)
+		return r.object(typ, depth)
 	case json.Delim('['):
-		return walkArray(dec, typ, path, depth)
+		return r.array(typ, depth)
 	}
-	return nil
+	if typ == nil || tok == nil {
+		return tok, nil, nil
+	}
+	if message := scalarProblem(tok, typ); message != "" {
+		return instead(typ), r.problem("%s", message), nil
+	}
+	return tok, nil, nil
 }
 
-func walkArray(dec *json.Decoder, typ reflect.Type, path string, depth int) error {
-	var elem reflect.Type
-	if typ = deref(typ); typ != nil && typ.Kind() == reflect.Slice {
-		elem = typ.Elem()
+// instead stands for a value of another type than typ: a block is there all the same, so that what
+// has to have it is not reported as well.
+func instead(typ reflect.Type) any {
+	if typ != nil && typ.Kind() == reflect.Struct {
+		return map[string]any{}
 	}
-	for i := 0; dec.More(); i++ {
-		if err := walkValue(dec, elem, fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
-			return err
+	return absent{}
+}
+
+func (r *treeReader) array(typ reflect.Type, depth int) (any, []Problem, error) {
+	var elem reflect.Type
+	var problems []Problem
+	if typ != nil && typ.Kind() == reflect.Slice {
+		elem = typ.Elem()
+	} else if typ != nil {
+		problems = r.problem("is a list: %s", wanted(typ))
+	}
+	out := []any{}
+	for i := 0; r.dec.More(); i++ {
+		value, more, err := r.value(elem, depth+1)
+		if err != nil {
+			return nil, nil, err
+		}
+		problems = append(problems, below(itemPath(i, value), more)...)
+		if value != (any)(absent{}) {
+			out = append(out, value)
 		}
 	}
-	_, err := dec.Token()
-	return err
+	if _, err := r.dec.Token(); err != nil {
+		return nil, nil, err
+	}
+	if elem == nil {
+		return instead(typ), problems, nil
+	}
+	return out, problems, nil
 }
 
-func walkObject(dec *json.Decoder, typ reflect.Type, path string, depth int) error {
+// itemPath is how validation names an element of a list: by its label, if it has one.
+func itemPath(i int, value any) string {
+	item, _ := value.(map[string]any)
+	for _, label := range []string{"name", "ordinal"} {
+		switch is := item[label].(type) {
+		case string:
+			return fmt.Sprintf("[%q]", is)
+		case json.Number:
+			return fmt.Sprintf("[%q]", is.String())
+		}
+	}
+	return fmt.Sprintf("[%d]", i)
+}
+
+func (r *treeReader) object(typ reflect.Type, depth int) (any, []Problem, error) {
 	fields := fieldTypes(typ)
-	seen := make(map[string]bool)
-	for dec.More() {
-		tok, err := dec.Token()
+	var problems []Problem
+	taken := typ != nil && (fields != nil || typ.Kind() == reflect.Map)
+	if typ != nil && !taken {
+		problems = r.problem("is an object: %s", wanted(typ))
+	}
+	seen, out := map[string]bool{}, map[string]any{}
+	for r.dec.More() {
+		tok, err := r.dec.Token()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		key, _ := tok.(string)
-		at := join(path, key)
-		if seen[key] {
-			return fmt.Errorf("field %q stands twice: keep one", at)
+		var next reflect.Type
+		known := true
+		switch {
+		case fields != nil:
+			next, known = fields[key]
+		case taken:
+			next = typ.Elem()
+		}
+		value, more, err := r.value(next, depth+1)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case seen[key]:
+			more = r.problem("stands twice: keep one")
+		case !known:
+			more = r.problem("is no field of a group spec; known here: %s", strings.Join(sortedKeys(fields), ", "))
+		case value != (any)(absent{}):
+			out[key] = value
 		}
 		seen[key] = true
-		next, err := fieldType(fields, typ, key, at)
-		if err != nil {
-			return err
+		at := key
+		if taken && fields == nil {
+			at = fmt.Sprintf("[%q]", key)
 		}
-		if err := walkValue(dec, next, at, depth+1); err != nil {
-			return err
-		}
+		problems = append(problems, below(at, more)...)
 	}
-	_, err := dec.Token()
-	return err
+	if _, err := r.dec.Token(); err != nil {
+		return nil, nil, err
+	}
+	if !taken {
+		return absent{}, problems, nil
+	}
+	return out, problems, nil
 }
 
-// fieldType is the type of the value under key; nil fields means that any key goes.
-func fieldType(fields map[string]reflect.Type, typ reflect.Type, key, at string) (reflect.Type, error) {
-	if fields == nil {
-		if typ = deref(typ); typ != nil && typ.Kind() == reflect.Map {
-			return typ.Elem(), nil
+// below writes the part of a path that the problems are below.
+func below(at string, problems []Problem) []Problem {
+	for i, p := range problems {
+		switch {
+		case p.Path == "", p.Path[0] == '[':
+			problems[i].Path = at + p.Path
+		default:
+			problems[i].Path = at + "." + p.Path
 		}
-		return nil, nil
 	}
-	next, ok := fields[key]
-	if !ok {
-		return nil, fmt.Errorf("unknown field %q; known here: %s", at, strings.Join(sortedKeys(fields), ", "))
+	return problems
+}
+
+// scalarProblem is why a text, number or boolean is no value of the type; "": it is one.
+func scalarProblem(tok any, typ reflect.Type) string {
+	raw, err := json.Marshal(tok)
+	if err == nil && typ == reflect.TypeFor[Duration]() {
+		text, isText := tok.(string)
+		if !isText {
+			text = string(raw)
+		}
+		if _, err = ParseDuration(text); err != nil {
+			return err.Error()
+		}
 	}
-	return next, nil
+	if err == nil && json.Unmarshal(raw, reflect.New(typ).Interface()) == nil {
+		return ""
+	}
+	return fmt.Sprintf("is %.60s: %s", raw, wanted(typ))
+}
+
+// wanted says what stands in a field of the type.
+func wanted(typ reflect.Type) string {
+	switch word := fieldWord(typ); word {
+	case "number":
+		return "write a whole number"
+	case typeString:
+		return "write a text"
+	case "bool":
+		return "write true or false"
+	case "duration":
+		return "write a text such as \"300s\" or \"5m\""
+	default:
+		return "write a " + word
+	}
 }
 
 // fieldTypes maps the exact JSON names of a struct; nil for anything else.

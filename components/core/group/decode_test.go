@@ -2,7 +2,10 @@ package group
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,22 +28,34 @@ func TestDecodeReadsWhatMarshalWrites(t *testing.T) {
 
 func TestINP03_DecodeRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"an unknown field":           {`{"name":"a","replica":3}`, `"replica"`},
-		"an unknown nested field":    {`{"update_policy":{"max_unavailble_fixed":1}}`, `"update_policy.max_unavailble_fixed"`},
-		"an unknown field in a list": {`{"lifecycle_hook":[{"name":"a"},{"nam":"b"}]}`, `"lifecycle_hook[1].nam"`},
-		"a differently cased field":  {`{"Name":"a"}`, `"Name"`},
-		"a duplicate key":            {`{"name":"a","name":"b"}`, `"name" stands twice`},
-		"a duplicate key in a map":   {`{"template":{"env":{"A":"1","A":"2"}}}`, `"template.env.A" stands twice`},
+		"an unknown field":           {`{"name":"a","replica":3}`, "replica: is no field"},
+		"an unknown nested field":    {`{"update_policy":{"max_unavailble_fixed":1}}`, "update_policy.max_unavailble_fixed: is no field"},
+		"an unknown field in a list": {`{"lifecycle_hook":[{"name":"a"},{"nam":"b"}]}`, "lifecycle_hook[1].nam: is no field"},
+		"a differently cased field":  {`{"Name":"a"}`, "Name: is no field"},
+		"a duplicate key":            {`{"name":"a","name":"b"}`, "name: stands twice"},
+		"a duplicate key in a map":   {`{"template":{"env":{"A":"1","A":"2"}}}`, `template.env["A"]: stands twice`},
 		"trailing data":              {`{"name":"a"} {"name":"b"}`, "more after the document"},
 		"trailing rubbish":           {`{"name":"a"}]`, "more after the document"},
 		"a truncated document":       {`{"name":"a"`, "unexpected EOF"},
 		"nothing":                    {``, "unexpected EOF"},
-		"a list":                     {`[]`, "cannot unmarshal"},
-		"a wrong type":               {`{"replicas":"3"}`, "replicas"},
-		"a fraction":                 {`{"replicas":1.5}`, "replicas"},
-		"a bare duration":            {`{"update_policy":{"healthy_deadline":600}}`, "healthy_deadline"},
-		"a wrong duration":           {`{"update_policy":{"healthy_deadline":"10"}}`, `"30s"`},
-		"deep nesting":               {`{"meta":{"a":` + strings.Repeat("[", 100000), "nests too deeply"},
+		"a list":                     {`[]`, "is not a JSON object"},
+		"a word":                     {`"a"`, "is not a JSON object"},
+		"a text for a number":        {`{"replicas":"3"}`, `replicas: is "3": write a whole number`},
+		"a fraction":                 {`{"replicas":1.5}`, "replicas: is 1.5: write a whole number"},
+		"a number that is too large": {`{"replicas":1e99}`, "replicas: is 1e99: write a whole number"},
+		"a number for a text":        {`{"restart_token":7}`, "restart_token: is 7: write a text"},
+		"a number for a map's text":  {`{"meta":{"a":7}}`, `meta["a"]: is 7: write a text`},
+		"a text for a boolean":       {`{"update_policy":{"parallel_voters":"yes"}}`, `update_policy.parallel_voters: is "yes": write true or false`},
+		"a list for a text":          {`{"restart_token":["a"]}`, "restart_token: is a list: write a text"},
+		"a text for a list":          {`{"without":"a"}`, `without: is "a": write a list of strings`},
+		"a text for a block":         {`{"template":"a"}`, `template: is "a": write a block`},
+		"an object for a text":       {`{"name":{"a":1}}`, "name: is an object: write a text"},
+		"a bare duration":            {`{"update_policy":{"healthy_deadline":600}}`, `update_policy.healthy_deadline: is 600 without a unit: write "600s", or another text such as "5m"`},
+		"a duration without a unit":  {`{"update_policy":{"healthy_deadline":"600"}}`, `update_policy.healthy_deadline: is 600 without a unit: write "600s", or another text such as "5m"`},
+		"a wrong duration":           {`{"update_policy":{"healthy_deadline":"soon"}}`, `update_policy.healthy_deadline: is "soon", which is not a duration: write a text such as "300s" or "5m"`},
+		"a label behind the mistake": {`{"lifecycle_hook":[{"heartbeat_timeout":300,"name":"leave"}]}`, `lifecycle_hook["leave"].heartbeat_timeout: is 300 without a unit`},
+		"an instance's mistake":      {`{"instance":[{"ordinal":2,"env":[]}]}`, `instance["2"].env: is a list: write a map of strings`},
+		"deep nesting":               {`{"meta":{"a":` + strings.Repeat("[", 100000), "levels deep"},
 		"invalid UTF-8":              {"{\"name\":\"a\xff\"}", "UTF-8"},
 		"an oversized text":          {strings.Repeat(" ", MaxSpecBytes+1), "at most"},
 	} {
@@ -50,6 +65,45 @@ func TestINP03_DecodeRefuses(t *testing.T) {
 				t.Errorf("Decode(%.60q) = %v, want an error that contains %q", c.text, err, c.want)
 			}
 		})
+	}
+}
+
+// One wrong field hides neither another one nor what validation says about the rest, and gives rise to
+// no second finding.
+func TestAllWrongFieldsAreReportedAtOnce(t *testing.T) {
+	spec := goodSpec()
+	spec.LifecycleHooks = []LifecycleHook{{Name: "leave", Transition: PreTerminate, HTTP: &HTTPAction{Port: 80, Path: "leave"}}}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.NewReplacer(
+		`"replicas":`+strconv.Itoa(spec.Replicas), `"replicas":"many","replica":2`,
+		`"transition":"PRE_TERMINATE"`, `"transition":"PRE_TERMINATE","heartbeat_timeout":300`,
+	).Replace(string(text))
+	got, err := Decode([]byte(wrong))
+	var decoded *ValidationError
+	if !errors.As(err, &decoded) {
+		t.Fatalf("Decode = %v", err)
+	}
+	paths := map[string]int{}
+	var all *ValidationError
+	if !errors.As(decoded.And(Validate(got)), &all) {
+		t.Fatal("no problems")
+	}
+	for _, p := range all.Problems {
+		paths[p.Path]++
+	}
+	want := map[string]int{"replicas": 1, "replica": 1, `lifecycle_hook["leave"].heartbeat_timeout`: 1, `lifecycle_hook["leave"].http.path`: 1}
+	if !maps.Equal(paths, want) {
+		t.Errorf("problems\n%v\nwant those of %v", all, want)
+	}
+}
+
+func TestHostileSpecsMakeNoLongErrors(t *testing.T) {
+	_, err := Decode([]byte(`{"meta":{` + strings.Repeat(`"a":1,`, 20000) + `"b":2}}`))
+	if err == nil || len(err.Error()) > 16<<10 {
+		t.Errorf("an error of %d bytes", len(err.Error()))
 	}
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -19,10 +20,21 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 
 // UnmarshalText reads duration text; a bare number is refused, since its unit would be a guess.
 func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("%q is not a duration such as \"30s\" or \"10m\"", text)
+	parsed, err := ParseDuration(string(text))
+	if err == nil {
+		*d = parsed
 	}
-	*d = Duration(parsed)
-	return nil
+	return err
+}
+
+// ParseDuration reads duration text. The error completes a sentence whose subject is the field.
+func ParseDuration(text string) (Duration, error) {
+	parsed, err := time.ParseDuration(text)
+	if err == nil {
+		return Duration(parsed), nil
+	}
+	if _, number := strconv.ParseFloat(text, 64); number == nil {
+		return 0, fmt.Errorf("is %.40s without a unit: write \"%.40ss\", or another text such as \"5m\"", text, text)
+	}
+	return 0, fmt.Errorf("is %.40q, which is not a duration: write a text such as \"300s\" or \"5m\"", text)
 }

@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -47,3 +48,30 @@ func (e *ValidationError) Error() string {
 
 // Is makes every ValidationError an ErrInvalid.
 func (e *ValidationError) Is(target error) bool { return target == ErrInvalid }
+
+// And is e together with other, which is about the rest of the same spec. What other says about a field
+// that e is about already, or about what is in one, follows from it and is left out. Either may be nil.
+func (e *ValidationError) And(other error) error {
+	var more *ValidationError
+	switch {
+	case e == nil:
+		return other
+	case errors.As(other, &more):
+		return &ValidationError{Group: e.Group, Problems: append(slices.Clone(e.Problems), Apart(more.Problems, e.Problems)...)}
+	}
+	return errors.Join(e, other)
+}
+
+// Apart are the problems that are about none of the fields that the wrong ones are about, nor about what is
+// in one.
+func Apart(problems, wrong []Problem) []Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool {
+		return slices.ContainsFunc(wrong, func(w Problem) bool { return Within(p.Path, w.Path) })
+	})
+}
+
+// Within reports that a path is that of the field, or of something in it.
+func Within(path, field string) bool {
+	rest, ok := strings.CutPrefix(path, field)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

@@ -50,10 +50,7 @@ func ProblemsIn(s Spec, field string) []Problem {
 	if !errors.As(Validate(s), &invalid) {
 		return nil
 	}
-	return slices.DeleteFunc(invalid.Problems, func(p Problem) bool {
-		rest, ok := strings.CutPrefix(p.Path, field)
-		return !ok || rest != "" && rest[0] != '.' && rest[0] != '['
-	})
+	return slices.DeleteFunc(invalid.Problems, func(p Problem) bool { return !Within(p.Path, field) })
 }
 
 // Warnings says what is allowed but will hurt, or does less than it says (R17, R18, R19, R46).

@@ -120,6 +120,9 @@ func lintRendered(name string, f fileFlags) ([]lint.Finding, error) {
 	}
 	out := []lint.Finding{}
 	for _, g := range file.Groups {
+		if len(g.Wrong) > 0 {
+			return nil, &groupfile.Error{Problems: problemsOf(g)}
+		}
 		for _, f := range append(lint.Spec(g.Spec.Template.Compose, g.Spec.Template.Env), lint.Actions(g.Spec)...) {
 			f.File = fmt.Sprintf("%s: group %s: %s", g.Position(f.File), g.Spec.Name, f.File)
 			out = append(out, f)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -69,12 +70,12 @@ func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	problems := &groupfile.Error{}
 	file, err := groupfile.Load(paths, vars)
-	if err != nil {
+	if err != nil && !errors.As(err, &problems) {
 		return nil, err
 	}
 	out := []groupfile.Group{}
-	problems := &groupfile.Error{}
 	for _, g := range file.Groups {
 		if f.only != "" && g.Spec.Name != f.only {
 			continue
@@ -96,7 +97,10 @@ func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 // problemsOf validates one group; each problem names its field and line.
 func problemsOf(g groupfile.Group) []string {
 	out := []string{}
-	for _, r := range lint.Refusals(g.Spec) {
+	for _, r := range lint.Refusals(g.Spec, g.Wrong) {
+		if !g.Judged(r.Path) {
+			continue
+		}
 		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(r.Path), g.Spec.Name, r.Text))
 	}
 	return out

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -183,21 +184,23 @@ func (v *View) readSpecs(at moment) {
 	}
 }
 
-// DecodeSpec decodes, normalises and validates the spec stored under name.
+// DecodeSpec decodes, normalises and validates the spec stored under name. The error has all that is wrong
+// with it, also where a field has another type than it should.
 func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 	return decodeSpec(raw, name, group.Validate)
 }
 
 func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (group.Spec, error) {
 	spec, err := group.Decode(raw)
-	if err != nil {
+	var wrong *group.ValidationError
+	if err != nil && !errors.As(err, &wrong) {
 		return group.Spec{}, err
 	}
 	if spec.Name != name {
-		return spec, fmt.Errorf("name: %q does not match the group %q that the spec is stored under", spec.Name, name)
+		return spec, wrong.And(fmt.Errorf("name: %q does not match the group %q that the spec is stored under", spec.Name, name))
 	}
 	spec.Normalize()
-	return spec, validate(spec)
+	return spec, wrong.And(validate(spec))
 }
 
 // readSwitches: a switch is on while its key exists, whatever is written there.

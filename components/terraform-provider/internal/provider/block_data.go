@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -79,6 +80,10 @@ func problemsOf(field string, tree map[string]any) []group.Problem {
 		return []group.Problem{{Path: field, Message: err.Error()}}
 	}
 	spec, err := group.Decode(raw)
+	var wrong *group.ValidationError
+	if errors.As(err, &wrong) {
+		return append(wrong.Problems, group.Apart(group.ProblemsIn(spec, field), wrong.Problems)...)
+	}
 	if err != nil {
 		return []group.Problem{{Path: field, Message: err.Error()}}
 	}

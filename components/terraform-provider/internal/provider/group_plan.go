@@ -32,7 +32,7 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	}
 	w, at, err := writtenIn(planned)
 	if err != nil {
-		resp.Diagnostics.AddAttributeError(at, "Group cannot be read", err.Error())
+		unread(w, at, err, &resp.Diagnostics)
 		return
 	}
 	if len(w.unknown) > 0 {

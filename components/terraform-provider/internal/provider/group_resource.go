@@ -161,7 +161,7 @@ func (r *groupResource) begin(plan tftypes.Value, diags *diag.Diagnostics) (appl
 		a.planned = planned
 		var at path.Path
 		if a.written, at, err = writtenIn(planned); err != nil {
-			diags.AddAttributeError(at, "Group cannot be read", err.Error())
+			unread(a.written, at, err, diags)
 			return a, false
 		}
 	}
@@ -169,7 +169,7 @@ func (r *groupResource) begin(plan tftypes.Value, diags *diag.Diagnostics) (appl
 		addError(diags, "Plan cannot be read", err)
 		return a, false
 	}
-	if judge(a.written, diags); diags.HasError() {
+	if judge(a.written, nil, diags); diags.HasError() {
 		return a, false
 	}
 	a.client = r.connection.use(diags)

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"cadre.dev/compose/lint"
+	"cadre.dev/core/group"
 )
 
 // ValidateConfig finds what `cadre group apply` would refuse without asking a cluster.
@@ -22,20 +24,21 @@ func (r *groupResource) ValidateConfig(_ context.Context, req resource.ValidateC
 	}
 	w, at, err := writtenIn(o)
 	if err != nil {
-		resp.Diagnostics.AddAttributeError(at, "Group cannot be read", err.Error())
+		unread(w, at, err, &resp.Diagnostics)
 		return
 	}
-	judge(w, &resp.Diagnostics)
+	judge(w, nil, &resp.Diagnostics)
 	if o.flag(argDisks, false) && o.flag(argKeep, false) {
 		resp.Diagnostics.AddAttributeError(path.Root(argKeep), "keep_cvms and delete_disks are both set", "Say one of them: whether the CVMs go on without Cadre, or are deleted with their disks.")
 	}
 }
 
-// judge adds everything that is wrong with a spec, in the words of `cadre group validate`.
+// judge adds everything that is wrong with a spec, in the words of `cadre group validate`: the wrong fields
+// that it lacks first.
 // What depends on something that is not known yet is judged when it is.
-func judge(w written, diags *diag.Diagnostics) {
-	for _, refusal := range lint.Refusals(w.spec) {
-		if !w.judged(refusal.Path) {
+func judge(w written, wrong []group.Problem, diags *diag.Diagnostics) {
+	for i, refusal := range lint.Refusals(w.spec, wrong) {
+		if i >= len(wrong) && !w.judged(refusal.Path) { // what is wrong by itself follows from nothing else
 			continue
 		}
 		// The text begins with the field's path, which is Terraform's to show; it stays,
@@ -47,6 +50,16 @@ func judge(w written, diags *diag.Diagnostics) {
 		}
 		diags.AddError(summary, refusal.Text)
 	}
+}
+
+// unread adds why writtenIn could not read a spec: wrong fields together with what is wrong with the rest.
+func unread(w written, at path.Path, err error, diags *diag.Diagnostics) {
+	var wrong *group.ValidationError
+	if errors.As(err, &wrong) {
+		judge(w, wrong.Problems, diags)
+		return
+	}
+	diags.AddAttributeError(at, "Group cannot be read", err.Error())
 }
 
 // restsOn names, by the first word of a problem's path, what else the rule looks at.

@@ -25,7 +25,8 @@ type written struct {
 }
 
 // writtenIn reads the spec out of a resource's value. With unknown parts the spec lacks
-// them. The error is about the text of a rendered block, at the path.
+// them. The error is about the text of a rendered block, at the path, or a *group.ValidationError of fields
+// that the spec lacks: see unread.
 func writtenIn(o object) (written, path.Path, error) {
 	w := written{}
 	var err error

@@ -91,7 +91,7 @@ func TestValidateSaysWhatGroupApplyWouldSay(t *testing.T) {
 		s := soundSpec()
 		change(&s)
 		want := []string{}
-		for _, r := range lint.Refusals(s) {
+		for _, r := range lint.Refusals(s, nil) {
 			want = append(want, r.Text)
 		}
 		got, at := []string{}, []string{}
@@ -134,6 +134,33 @@ func TestValidateWaitsForWhatIsNotKnown(t *testing.T) {
 	bad.UpdatePolicy.Partition = 2
 	if got := validate(t, bad, unknownReplicas); len(got) > 0 {
 		t.Errorf("a partition of an unknown number: %v", got[0])
+	}
+}
+
+// A text that is no value of its field hides nothing, in the words of the other ways in.
+func TestAWrongDurationIsShownAtItsField(t *testing.T) {
+	spec := soundSpec()
+	spec.LifecycleHooks[0].HTTP.Port = 0
+	got := validate(t, spec, func(o object) {
+		policy := object{}
+		for _, f := range specFields {
+			for _, in := range f.Fields {
+				if f.Name == "update_policy" {
+					policy[in.Name] = tftypes.NewValue(in.Type(), nil)
+				}
+			}
+		}
+		policy["healthy_deadline"] = textValue("600")
+		o["update_policy"] = policy.value(o["update_policy"])
+	})
+	shown := map[string]string{}
+	for _, d := range got {
+		shown[d.Attribute.String()] = d.Detail
+	}
+	deadline := shown[`AttributeName("update_policy").AttributeName("healthy_deadline")`]
+	if len(got) != 2 || deadline != `update_policy.healthy_deadline: is 600 without a unit: write "600s", or another text such as "5m"` ||
+		shown[`AttributeName("lifecycle_hook").ElementKeyInt(0).AttributeName("http").AttributeName("port")`] == "" {
+		t.Errorf("diagnostics %v", got)
 	}
 }
 

@@ -1,0 +1,91 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+// webCompose is a member of a group "web": Cadre's service and a workload's.
+const webCompose = `services:
+  cadre:
+    image: example.org/cadre-agent@sha256:abababababababababababababababababababababababababababababababab
+    network_mode: host
+    restart: always
+    command: [--trust-file=/etc/cadre/trust.json]
+    environment:
+      CADRE_GATEWAY_DOMAIN: ${CADRE_GATEWAY_DOMAIN}
+    volumes:
+      - /var/run/dstack.sock:/var/run/dstack.sock
+      - cadre:/var/lib/cadre
+      - mesh:/run/mesh
+    tmpfs: [/run/cadre]
+    configs:
+      - source: trust
+        target: /etc/cadre/trust.json
+  app:
+    image: example.org/app@sha256:abababababababababababababababababababababababababababababababab
+configs:
+  trust:
+    content: '{}'
+volumes:
+  cadre:
+  mesh:
+    driver_opts: { type: tmpfs, device: tmpfs }
+`
+
+// webGroup is a group file with more lines in the group block, from line 9 on.
+func webGroup(lines ...string) string {
+	return `group "web" {
+  replicas = 3
+  template {
+    compose       = file("compose.yaml")
+    env           = { CADRE_GATEWAY_DOMAIN = "gw.example.org" }
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.7"
+  }
+` + strings.Join(append(lines, "}\n"), "\n")
+}
+
+// findings are the lines of a command's output that are about something, without their indentation.
+func findings(out string) []string {
+	var lines []string
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); strings.Contains(line, ": ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestAWrongDurationNamesItsFieldAndHidesNothing(t *testing.T) {
+	files(t, map[string]string{"compose.yaml": webCompose, "g.hcl": webGroup(
+		`  lifecycle_hook "leave" {`,
+		`    transition        = "PRE_TERMINATE"`,
+		`    heartbeat_timeout = 300`,
+		`    http {`,
+		`      port = 80`,
+		`      path = "leave"`,
+		`    }`,
+		`  }`,
+		`  health_check "up" {`,
+		`    tcp {`,
+		`      port = "http"`,
+		`    }`,
+		`  }`,
+		`  colour = "red"`,
+	)})
+	code, out := run(t, "group", "validate", "g.hcl")
+	for _, want := range []string{
+		`g.hcl:11: group web: lifecycle_hook["leave"].heartbeat_timeout: is 300 without a unit: write "300s", or another text such as "5m"`,
+		`g.hcl:14: group web: lifecycle_hook["leave"].http.path: "leave" is not a request path`,
+		`g.hcl:19: group web: health_check["up"].tcp.port: is "http": write a whole number`,
+		`g.hcl:22: Unknown argument: "colour" is not known here`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no finding %q", want)
+		}
+	}
+	if n := len(findings(out)); code != ExitRefused || n != 4 {
+		t.Errorf("exit %d, %d findings:\n%s", code, n, out)
+	}
+}
