@@ -34,8 +34,8 @@ func (l *linter) environment(s service) {
 		}
 	}
 	passed := func(n *yaml.Node, name string) {
-		if appcompose.Steers(name) {
-			l.add(n, s.path("environment")+"."+name, RuleVariable, Error, fmt.Sprintf("is passed on from the environment, and %s decides which code runs", name), "write the value out")
+		if appcompose.SteersContainer(name) {
+			l.add(n, s.path("environment")+"."+name, RuleVariable, Error, "is passed on from the environment, which is not measured, and "+steers(name), "write the value out")
 		}
 	}
 	pairs(env, func(key, value *yaml.Node) {

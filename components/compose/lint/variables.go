@@ -95,10 +95,13 @@ func (l *linter) envVariable(value, found string, place *yaml.Node, at path) {
 			return
 		}
 	}
-	if appcompose.Steers(name) {
-		l.add(place, at.String(), RuleVariable, Error,
-			fmt.Sprintf("takes %s from the environment, and %s decides which code runs", found, name), "write the value out")
+	if appcompose.SteersContainer(name) {
+		l.add(place, at.String(), RuleVariable, Error, fmt.Sprintf("takes %s from the environment, which is not measured, and %s", found, steers(name)), "write the value out")
 	}
+}
+
+func steers(name string) string {
+	return name + " decides which code a process runs, or whom it believes"
 }
 
 func isIndex(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
@@ -111,7 +114,7 @@ func EnvNames(list []string) []Finding {
 		if problem := appcompose.EnvNameProblem(name); problem != "" {
 			out = append(out, Finding{
 				Path: name, Rule: RuleEnvName, Severity: Error, Message: problem,
-				Fix: "write it into the compose file, under environment of the service that needs it",
+				Fix: appcompose.EnvNameFix(name),
 			})
 		}
 	}

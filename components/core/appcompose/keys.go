@@ -139,7 +139,7 @@ func allowedEnvs(j *judge, k key, value json.RawMessage) {
 		}
 		seen[*name] = true
 		if problem := EnvNameProblem(*name); problem != "" {
-			j.add(path, fmt.Sprintf("%.80q %s", *name, problem), "write it into the compose file, under environment of the service that needs it")
+			j.add(path, fmt.Sprintf("%.80q %s", *name, problem), EnvNameFix(*name))
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (v *validator) env(env map[string]string) {
 		case strings.HasPrefix(name, "CADRE_") && !slices.Contains(locators, name):
 			v.add(path, "", "is reserved: of CADRE_* only %s may be set", strings.Join(locators, ", "))
 		case appcompose.Steers(name):
-			v.add(path, "ATT-17", "decides which code runs or whom a process believes, and env is not measured: write it into the compose file, under environment of the service that needs it")
+			v.add(path, "ATT-17", "is loaded into the guest's root shell, where names like it decide which code runs or whom a process believes, and env is not measured: %s", appcompose.EnvNameFix(name))
 		case strings.ContainsRune(env[name], 0):
 			v.add(path, "", "contains a zero byte")
 		}

@@ -135,7 +135,7 @@ func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	for want, change := range map[string]func(*group.Template){
 		"template.compose:4:17: error: services.pg.privileged lets the container reach every device": func(t *group.Template) { t.Compose += "    privileged: true\n" },
 		"template.compose:4:14: error: services.pg.command takes $RUN":                               func(t *group.Template) { t.Compose += "    command: $RUN\n" },
-		`template.env["LD_PRELOAD"]: decides which code runs`:                                        func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
+		`template.env["LD_PRELOAD"]: is loaded into the guest's root shell`:                          func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
 	} {
 		s := spec(t)
 		change(&s.Template)
