@@ -150,9 +150,11 @@ func Errors(findings []Finding) []Finding {
 // maxFindings bounds what hostile input can make us say.
 const maxFindings = 200
 
+// order sorts findings by place. What an alias brings into several services is one finding, at the anchor.
 func order(findings []Finding) []Finding {
-	slices.SortStableFunc(findings, func(a, b Finding) int {
+	byPlace := func(a, b Finding) int {
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column, strings.Compare(string(a.Rule), string(b.Rule)), strings.Compare(a.Message, b.Message))
-	})
-	return slices.Compact(findings)
+	}
+	slices.SortStableFunc(findings, byPlace)
+	return slices.CompactFunc(findings, func(a, b Finding) bool { return byPlace(a, b) == 0 })
 }

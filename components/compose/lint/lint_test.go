@@ -199,6 +199,36 @@ func wantFinding(t *testing.T, text, want string) {
 	}
 }
 
+// An anchor on a service is no finding; a wrong use of one is a finding in its own line, and what is wrong
+// behind the anchor is one at its place.
+func TestATT16_AnchorsOnServices(t *testing.T) {
+	anchored := strings.Replace(good, "  web:\n", "  web: &web\n", 1)
+	second := func(lines string) string {
+		return strings.Replace(anchored, "configs:\n  trust", lines+"configs:\n  trust", 1)
+	}
+	plain := "  second:\n    image: nginx" + digest + "\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"an anchor":                       {anchored, []string{}},
+		"an anchor beside another":        {second(plain), []string{}},
+		"an anchor on all":                {strings.Replace(anchored, "services:\n", "services: &all\n", 1), []string{}},
+		"an anchor on keys of a service":  {second(plain + "    environment: &env\n      A: b\n"), []string{}},
+		"a service by alias":              {second("  second: *web\n"), []string{"warning yaml-alias 23:11", "error yaml-style 23:1"}},
+		"a merge of the service":          {second("  second:\n    <<: *web\n    hostname: b\n"), []string{"error yaml-merge 24:5"}},
+		"a merge beside an image":         {second(plain + "    <<: *web\n"), []string{"error yaml-merge 25:5"}},
+		"a fault in a service with alias": {strings.Replace(second("  second: *web\n"), "    mem_limit:", "    privileged: true\n    mem_limit:", 1), []string{"error privileged 20:17", "error yaml-style 24:1", "warning yaml-alias 24:11"}},
+	} {
+		got := brief(Lint([]byte(c.text)))
+		slices.Sort(got)
+		slices.Sort(c.want)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: findings %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // What reaches the guest agent, the engine or the guest.
 func TestATT14_TOK19_Mounts(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{

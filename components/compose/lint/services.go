@@ -41,7 +41,7 @@ func (l *linter) image(s service) {
 	key, value := entry(s.node, "image")
 	switch {
 	case key == nil:
-		if get(s.node, "build") == nil {
+		if get(s.node, "build") == nil && get(s.node, "<<") == nil {
 			l.add(s.node, "services."+s.name, RuleImage, Error, "names no image", "add image: name@sha256:<64 hex digits>")
 		}
 		return

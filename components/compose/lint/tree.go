@@ -107,6 +107,7 @@ func (l *linter) mapping(n *yaml.Node, at path) {
 		}
 		if key.Value == "<<" {
 			l.add(key, here.String(), RuleMerge, Error, "merges other keys in; readers differ in which of two equal keys wins", "write the keys out")
+			continue // what is merged has its own place, and the text is refused
 		}
 		if variable(key.Value) != "" {
 			l.add(key, here.String(), RuleVariable, Error, "is a key with a variable in it", "write the key out")

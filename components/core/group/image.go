@@ -89,6 +89,8 @@ type serviceScan struct {
 	keys  map[string]bool
 	last  string // key above, for continuation lines
 	image string
+	// refused: the service's own line is a problem, and its other lines would only repeat that.
+	refused bool
 }
 
 func (s *composeScan) line(text string) {
@@ -106,6 +108,7 @@ func (s *composeScan) line(text string) {
 		s.service(column, body)
 	case s.current == nil:
 		s.refuse("is outside of any service")
+	case s.current.refused:
 	case s.keyColumn < 0 || column <= s.keyColumn:
 		s.key(column, body)
 	case s.current.last == "image":
@@ -133,7 +136,7 @@ func (s *composeScan) top(body string) {
 		s.refuse(fmt.Sprintf("repeats %q", key))
 	case key == "include" || key == "<<":
 		s.refuse(fmt.Sprintf("uses %q, which brings in services that are not in the text", key))
-	case key == "services" && value != "":
+	case key == "services" && value != "" && !isAnchor(value):
 		s.refuse("writes \"services\" on one line: write each service as a block")
 	}
 	if s.sections == nil {
@@ -144,6 +147,9 @@ func (s *composeScan) top(body string) {
 }
 
 func (s *composeScan) service(column int, body string) {
+	if s.current != nil && s.current.refused && isCloser(body) {
+		return // the end of a service in brackets
+	}
 	s.endService()
 	if s.serviceColumn >= 0 && column != s.serviceColumn {
 		s.refuse("is indented unlike the services above")
@@ -151,18 +157,19 @@ func (s *composeScan) service(column int, body string) {
 	}
 	s.serviceColumn, s.keyColumn = column, -1
 	name, value, ok := splitKey(body)
+	s.current = &serviceScan{name: name, line: s.number, keys: make(map[string]bool), refused: true}
 	switch {
 	case !ok || name == "<<":
 		s.refuse("is not a plain \"<service>:\" line")
 		return
-	case value != "":
+	case value != "" && !isAnchor(value):
 		s.refuse(fmt.Sprintf("writes service %q on one line or by alias: write it as a block", name))
 		return
 	case s.services[name] != nil:
 		s.refuse(fmt.Sprintf("repeats service %q", name))
 		return
 	}
-	s.current = &serviceScan{name: name, line: s.number, keys: make(map[string]bool)}
+	s.current.refused = false
 	s.services[name] = s.current
 }
 
@@ -210,7 +217,8 @@ func (s *composeScan) image(value string) {
 }
 
 func (s *composeScan) endService() {
-	if svc := s.current; svc != nil && !svc.keys["image"] && !svc.keys["build"] {
+	// What is merged in is refused by its own line, and may hold the image.
+	if svc := s.current; svc != nil && !svc.refused && !svc.keys["image"] && !svc.keys["build"] && !svc.keys["<<"] && !svc.keys["extends"] {
 		s.problems = append(s.problems, ComposeProblem{svc.line, fmt.Sprintf("service %q names no image", svc.name)})
 	}
 	s.current = nil
@@ -236,6 +244,14 @@ func ImageProblem(image string) string {
 		return "has a name that is not a plain image name"
 	}
 	return ""
+}
+
+// isAnchor reports a value that only gives the block below it a name, such as "&member".
+func isAnchor(value string) bool {
+	word, rest, _ := strings.Cut(value, " ")
+	name, ok := strings.CutPrefix(word, "&")
+	rest = strings.TrimSpace(rest)
+	return ok && isKeyWord(name) && (rest == "" || rest[0] == '#')
 }
 
 // splitKey reads `key: value` with a plain or simply quoted key. A comment is

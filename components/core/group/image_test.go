@@ -20,6 +20,36 @@ func TestATT16_PinnedImagesAreRead(t *testing.T) {
 	}
 }
 
+// An anchor gives a service's block a name, which changes nothing of what it is.
+func TestATT16_AnchoredServicesAreRead(t *testing.T) {
+	images, problems := ComposeImages("services: &all\n  first: &member # the first\n    image: x" + digest + "\n    environment: &env\n      A: b\n  second:\n    image: x" + digest + "\n")
+	if len(problems) > 0 || len(images) != 2 || images[0].Service != "first" || images[0].Line != 3 {
+		t.Errorf("images %+v, problems %v", images, problems)
+	}
+	for _, value := range []string{"&", "&a b", "&a{}", "&a {}", "&a *b", "& a", "&a\tb"} {
+		if _, problems := ComposeImages("services:\n  first: " + value + "\n    image: x" + digest + "\n"); len(problems) != 1 || problems[0].Line != 2 {
+			t.Errorf("%s: %v", value, problems)
+		}
+	}
+}
+
+func TestATT16_AServiceThatIsRefusedIsOneProblem(t *testing.T) {
+	pinned := "    image: x" + digest + "\n"
+	for name, c := range map[string]struct {
+		text string
+		line int
+	}{
+		"a service by alias":     {"services:\n  a: &a\n" + pinned + "  b: *a\n", 4},
+		"a service on one line":  {"services:\n  a: {\n    image: x\n  }\n  b:\n" + pinned, 2},
+		"a merge with the image": {"services:\n  a: &a\n" + pinned + "  b:\n    <<: *a\n    hostname: b\n", 5},
+		"a service twice":        {"services:\n  a:\n" + pinned + "  a:\n" + pinned + "    hostname: b\n", 4},
+	} {
+		if _, problems := ComposeImages(c.text); len(problems) != 1 || problems[0].Line != c.line {
+			t.Errorf("%s: problems %v, want one in line %d", name, problems, c.line)
+		}
+	}
+}
+
 func TestATT16_WhatIsNotPinnedIsRefused(t *testing.T) {
 	one := func(lines ...string) string {
 		return "services:\n  a:\n    " + strings.Join(lines, "\n    ") + "\n"
