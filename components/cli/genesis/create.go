@@ -142,7 +142,7 @@ func facts(o Options, c client.Context) (groupfile.Coordinator, error) {
 // lintErrors refuses coordinators whose measurement would not fix what they run.
 func lintErrors(co groupfile.Coordinator) error {
 	var errs []error
-	for _, f := range lint.Errors(lint.Spec(co.Compose, co.Env)) {
+	for _, f := range lint.Errors(lint.Spec(co.Compose, envOf(co.Env, 0))) {
 		errs = append(errs, fmt.Errorf("coordinator: %s", f))
 	}
 	if name := appcompose.Beyond(slices.Sorted(maps.Keys(co.Env)), nil, appcompose.CoordinatorNames()); name != "" {

@@ -34,6 +34,7 @@ func (l *linter) environment(s service) {
 		}
 	}
 	passed := func(n *yaml.Node, name string) {
+		l.uses = append(l.uses, use{name: name, as: name, place: n, at: s.path("environment") + "." + name})
 		if appcompose.SteersContainer(name) {
 			l.add(n, s.path("environment")+"."+name, RuleVariable, Error, "is passed on from the environment, which is not measured, and "+steers(name), "write the value out")
 		}

@@ -39,6 +39,8 @@ const (
 	RuleVariable   Rule = "variable"
 	RuleDollar     Rule = "lone-dollar"
 	RuleEnvName    Rule = "env-name"
+	RuleMissing    Rule = "env-missing"
+	RuleUnused     Rule = "env-unused"
 	RuleUnmeasured Rule = "not-measured"
 	RuleGuest      Rule = "guest-socket"
 	RuleEngine     Rule = "engine-socket"
@@ -63,7 +65,7 @@ const (
 // Rules are all rules, in the order of the documentation.
 func Rules() []Rule {
 	return []Rule{
-		RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleDollar, RuleEnvName, RuleUnmeasured,
+		RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleDollar, RuleEnvName, RuleMissing, RuleUnused, RuleUnmeasured,
 		RuleGuest, RuleEngine, RuleHostMount, RulePrivileged, RuleNamespace, RuleCapability, RuleDevice, RuleSecurity,
 		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleBudget, RuleObsolete, RuleAppCompose,
 		RuleYAML, RuleDuplicate, RuleMerge, RuleAlias, RuleTag, RuleAmbiguous, RuleStyle, RuleSchema, RuleReaders, RuleText, RuleSize,

@@ -17,10 +17,12 @@ const MaxSize = 256 << 10
 // Lint says everything that is wrong with a rendered compose text, in the order
 // of the text; nil if nothing is. It reads nothing but text and never fails:
 // what cannot be read is a finding. Safe for concurrent use.
-func Lint(text []byte) []Finding {
-	l := &linter{text: string(text), errorLines: map[int]bool{}}
+func Lint(text []byte) []Finding { return order(linted(string(text)).findings) }
+
+func linted(text string) *linter {
+	l := &linter{text: text, errorLines: map[int]bool{}}
 	l.run()
-	return order(l.findings)
+	return l
 }
 
 type linter struct {
@@ -31,6 +33,8 @@ type linter struct {
 	// errorLines have an error already: the line scanner need not repeat it.
 	errorLines map[int]bool
 	errors     int
+	// uses are the variables that the text takes.
+	uses []use
 }
 
 // service is one entry of "services" that is a mapping.

@@ -11,12 +11,17 @@ const (
 )
 
 // Spec lints the compose text and the names of the encrypted environment of a
-// group's template. Each finding has the field in File: "template.compose" or
+// group's template, and whether each has what the other takes. Values of env do not count.
+// Each finding has the field in File: "template.compose" or
 // "template.env", so that it reads "template.compose:12:5: ...".
 func Spec(compose string, env map[string]string) []Finding {
-	out := Lint([]byte(compose))
+	l := linted(compose)
+	l.supplied(env)
+	out := order(l.findings)
 	for i := range out {
-		out[i].File = specCompose
+		if out[i].File == "" {
+			out[i].File = specCompose
+		}
 	}
 	for _, f := range EnvNames(slices.Sorted(maps.Keys(env))) {
 		f.File = specEnv

@@ -148,6 +148,9 @@ var (
 // scalar checks one value; place is where it is reported.
 func (l *linter) scalar(n, place *yaml.Node, at path) {
 	l.variables(n.Value, place, at)
+	if place == n { // what an alias brings in was noted at the anchor
+		l.used(n.Value, n, at.String())
+	}
 	if n.Style != 0 || len(at) > 0 && strings.HasPrefix(at[0], "x-") {
 		return // quoted and block scalars are text to every reader
 	}

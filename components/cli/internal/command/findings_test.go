@@ -89,3 +89,36 @@ func TestAWrongDurationNamesItsFieldAndHidesNothing(t *testing.T) {
 		t.Errorf("exit %d, %d findings:\n%s", code, n, out)
 	}
 }
+
+func TestNamesThatEnvDoesNotSupplyAreReportedBeforeTheBoot(t *testing.T) {
+	compose := strings.Replace(webCompose, "configs:\n  trust", "    environment:\n      DNS_TOKEN: ${DNS_TOKEN}\n      DB_HOST: ${DB_HOST:?is required}\n      REGION: ${REGION-eu}\nconfigs:\n  trust", 1)
+	group := webGroup()
+	files(t, map[string]string{
+		"compose.yaml": compose, "none.hcl": group,
+		"all.hcl":  strings.Replace(group, "env           = {", `env           = { DB_HOST = "db", DNS_TOKEN = "", COLOUR = "red",`, 1),
+		"some.hcl": strings.Replace(group, "env           = {", `env           = { DB_HOST = "",`, 1),
+	})
+	for _, c := range []struct {
+		file string
+		code int
+		want []string
+	}{
+		{"none.hcl", ExitRefused, []string{"none.hcl:4: group web: template.compose:21:16: error: services.app.environment.DB_HOST takes ${DB_HOST:?}, and env has no DB_HOST"}},
+		{"some.hcl", ExitOK, []string{"template.compose:20:18: services.app.environment.DNS_TOKEN takes ${DNS_TOKEN}, and env has no DNS_TOKEN, so that it is empty: add DNS_TOKEN to env"}},
+		{"all.hcl", ExitOK, []string{"template.env: COLOUR is taken nowhere in the compose text: remove it, or write ${COLOUR} where it is needed [env-unused]"}},
+	} {
+		code, out := run(t, "group", "validate", c.file)
+		got := findings(out)
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no finding %q", c.file, want)
+			}
+		}
+		if code != c.code || len(got) != len(c.want) {
+			t.Errorf("%s: exit %d\n%s", c.file, code, out)
+		}
+		if _, linted := run(t, "compose", "lint", c.file); !strings.Contains(linted, "[env-") {
+			t.Errorf("%s: compose lint says\n%s", c.file, linted)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -149,7 +150,7 @@ type change struct {
 // compare reads the stored spec and compares what both mean, defaults filled in.
 func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, error) {
 	spec.Normalize()
-	out := change{Group: spec.Name, To: spec.Revision(), Warnings: group.Warnings(spec)}
+	out := change{Group: spec.Name, To: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template))}
 	stored, err := cl.Group(cmd.Context(), spec.Name)
 	var before any = map[string]any{}
 	switch {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/compose/lint"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -44,7 +45,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: append(group.Warnings(spec), pins...)}
+	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template), pins)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	// What a plain KV edit left there, however large, can be replaced.
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {

@@ -133,9 +133,10 @@ func specJSON(t testing.TB) []byte {
 func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	a := newAPI(t)
 	for want, change := range map[string]func(*group.Template){
-		"template.compose:4:17: error: services.pg.privileged lets the container reach every device": func(t *group.Template) { t.Compose += "    privileged: true\n" },
-		"template.compose:4:14: error: services.pg.command takes $RUN":                               func(t *group.Template) { t.Compose += "    command: $RUN\n" },
-		`template.env["LD_PRELOAD"]: is loaded into the guest's root shell`:                          func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
+		"template.compose:4:17: error: services.pg.privileged lets the container reach every device":         func(t *group.Template) { t.Compose += "    privileged: true\n" },
+		"template.compose:4:14: error: services.pg.command takes $RUN":                                       func(t *group.Template) { t.Compose += "    command: $RUN\n" },
+		"template.compose:4:22: error: services.pg.environment.X takes ${DB_HOST:?}, and env has no DB_HOST": func(t *group.Template) { t.Compose += "    environment: {X: \"${DB_HOST:?}\"}\n" },
+		`template.env["LD_PRELOAD"]: is loaded into the guest's root shell`:                                  func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
 	} {
 		s := spec(t)
 		change(&s.Template)
@@ -150,6 +151,23 @@ func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 		if _, err := a.PlanRollout(as(t.Context(), operatorToken), &apiv1.PlanRolloutRequest{Group: s.Name, SpecJson: raw}); !strings.Contains(message(err), want) {
 			t.Errorf("a plan of it: %v, want %s", err, want)
 		}
+	}
+}
+
+// Whoever applies sees what env and text lack of each other, also with a client that does not lint.
+func TestApplyWarnsOfNamesThatEnvAndTextDoNotShare(t *testing.T) {
+	a := newAPI(t)
+	s := spec(t)
+	s.Template.Compose += "    environment: {X: $DB_HOST}\n"
+	s.Template.Env = map[string]string{"DB_HSOT": "db"}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: s.Name, SpecJson: raw, DryRun: true})
+	warned := strings.Join(got.GetWarnings(), "\n")
+	if err != nil || !strings.Contains(warned, "env has no DB_HOST") || !strings.Contains(warned, "DB_HSOT is taken nowhere") {
+		t.Errorf("warnings %q, %v", got.GetWarnings(), err)
 	}
 }
 

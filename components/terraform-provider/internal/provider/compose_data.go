@@ -52,7 +52,7 @@ func (composeData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *d
 			"compose":     schema.StringAttribute{Required: true, MarkdownDescription: "Text of the compose file."},
 			"cluster":     schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. With `group` it gives the `hash` that the group's CVMs attest."},
 			"group":       schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the group."},
-			"env_names":   schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Names that `template.env` sets; their values are not measured."},
+			"env_names":   schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Names that `template.env` sets; their values are not measured. With them, variables that none of the names supplies are found, and names that the text never takes."},
 			"app_compose": text("The app-compose.json that Cadre renders for the group; null without `cluster` and `group`."),
 			"hash":        text("Its compose hash; null without `cluster` and `group`."),
 			"valid":       flagged("Whether no finding is an error."),
@@ -77,7 +77,11 @@ func (composeData) Read(ctx context.Context, req datasource.ReadRequest, resp *d
 	for _, name := range c.EnvNames {
 		env[name] = ""
 	}
-	for _, f := range lint.Spec(c.Compose, env) {
+	found := lint.Lint([]byte(c.Compose))
+	if c.EnvNames != nil {
+		found = lint.Spec(c.Compose, env)
+	}
+	for _, f := range found {
 		valid = valid && f.Severity != lint.Error
 		c.Findings = append(c.Findings, finding{Severity: string(f.Severity), Rule: string(f.Rule), Line: int64(f.Line), Column: int64(f.Column), Message: f.Subject(), Fix: f.Fix})
 	}
