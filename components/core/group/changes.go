@@ -145,8 +145,8 @@ func (d *differ) lists(a, b reflect.Value, at string) {
 			d.add(fmt.Sprintf("%s[%q]", at, label))
 		}
 	}
-	if len(d.changes) == count && !slices.Equal(was, is) {
-		d.add(at) // only their order
+	if at == "lifecycle_hook" && len(d.changes) == count && !slices.Equal(was, is) {
+		d.add(at) // only their order, which no other block has
 	}
 }
 

@@ -24,7 +24,6 @@ func TestChangesNameTheFieldAndWhatItCosts(t *testing.T) {
 		{"a block that goes", func(s *Spec) { s.Backends = nil }, []string{`backend["pg"] (REFRESH)`}},
 		{"one block instead of another", func(s *Spec) { s.HealthChecks[0].HTTP, s.HealthChecks[0].TCP = nil, &TCPCheck{Port: 1} },
 			[]string{`health_check["ready"].http (%s)`, `health_check["ready"].tcp (%s)`}},
-		{"the order of hooks", func(s *Spec) { slices.Reverse(s.LifecycleHooks) }, []string{"lifecycle_hook (%s)"}},
 		{"a block of one Slot", func(s *Spec) { s.Instances = []InstanceSettings{{Ordinal: 1, ExcludeFromRollout: true}} }, []string{`instance["1"] (RESTART)`}},
 		{"the allotted app is left out", func(s *Spec) { s.AppID = "" }, nil},
 		{"another app", func(s *Spec) { s.AppID = strings.Repeat("cd", 20) }, []string{"app_id (REPLACE)"}},

@@ -2,6 +2,7 @@ package group
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,9 +24,11 @@ const (
 	defaultPlatform           = "phala"
 )
 
-// Normalize fills every absent field that has a default. It changes no field that
-// is set, so Normalize twice is Normalize once, and it never moves the Revision.
+// Normalize fills every absent field that has a default, and sorts the blocks of the Conduct whose order means
+// nothing, since a Revision is made of them.
+// It changes no field that is set, so Normalize twice is Normalize once, and it never moves the Revision.
 func (s *Spec) Normalize() {
+	s.sortBlocks()
 	fill(&s.Platform, defaultPlatform)
 	fill(&s.ManagementPolicy, OrderedReady)
 	fill(&s.Workload.Kind, WorkloadNone)
@@ -42,6 +45,26 @@ func (s *Spec) Normalize() {
 	for i := range s.Secrets {
 		s.Secrets[i].normalize()
 	}
+}
+
+// sortBlocks puts hooks and checks into one order, so that to move one in the file is no other Revision. Only
+// hooks have an order of their own: those of one Transition run one after the other as they stand.
+func (s *Spec) sortBlocks() {
+	s.LifecycleHooks = sorted(s.LifecycleHooks, func(a, b LifecycleHook) int {
+		return slices.Index(transitions, a.Transition) - slices.Index(transitions, b.Transition)
+	})
+	s.HealthChecks = sorted(s.HealthChecks, func(a, b HealthCheck) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// transitions in the order in which a Slot meets them.
+var transitions = []Transition{PreTerminate, PostLaunch}
+
+// sorted leaves list as it is: a caller may share it with another spec.
+func sorted[T any](list []T, compare func(a, b T) int) []T {
+	if slices.IsSortedFunc(list, compare) {
+		return list
+	}
+	return slices.SortedStableFunc(slices.Values(list), compare)
 }
 
 // clone copies what Normalize writes to, so that the caller's spec stays as it is.

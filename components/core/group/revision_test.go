@@ -1,6 +1,7 @@
 package group
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,6 @@ func TestHK03_TheRevisionCoversWhatAgentsDo(t *testing.T) {
 		"a hook's transition": func(s *Spec) { s.LifecycleHooks[1].Transition = PreTerminate },
 		"a hook's result":     func(s *Spec) { s.LifecycleHooks[1].DefaultResult = HookContinue },
 		"a hook's time":       func(s *Spec) { s.LifecycleHooks[1].MaxDuration = minutes(7) },
-		"the order of hooks":  func(s *Spec) { slices.Reverse(s.LifecycleHooks) },
 		"a hook less":         func(s *Spec) { s.LifecycleHooks = s.LifecycleHooks[:1] },
 		"a check's path":      func(s *Spec) { s.HealthChecks[0].HTTP.RequestPath = "/" },
 		"a check's kind":      func(s *Spec) { s.HealthChecks[0].HTTP, s.HealthChecks[0].TCP = nil, &TCPCheck{Port: 8008} },
@@ -155,5 +155,42 @@ func TestATT25_ContentIsWhatIsMeasured(t *testing.T) {
 	}
 	if isHex(Content(a), revisionHexLen) {
 		t.Error("it looks like a revision")
+	}
+}
+
+// To move a block in the file is no change, unless it is a hook of the same transition: those run as they stand.
+func TestTheOrderOfBlocksIsNoChange(t *testing.T) {
+	hook := func(name string, at Transition) LifecycleHook {
+		return LifecycleHook{Name: name, Transition: at, Wait: &WaitAction{}}
+	}
+	spec := goodSpec()
+	spec.LifecycleHooks = []LifecycleHook{hook("b", PreTerminate), hook("a", PreTerminate), hook("c", PostLaunch)}
+	spec.HealthChecks = []HealthCheck{{Name: "live", TCP: &TCPCheck{Port: 80}}, {Name: "ready", HTTP: &HTTPCheck{Port: 80, RequestPath: "/"}}, {Name: "word", TTL: &TTLCheck{TTLSec: 5}}}
+	spec.Backends = []Backend{{Name: "a", Port: 1}, {Name: "b", Port: 2}}
+	spec.Routes = []Route{{Name: "a", Backend: "a"}, {Name: "b", Backend: "b"}}
+	spec.Secrets = []Secret{{Name: "a"}, {Name: "b"}}
+	spec.Instances = []InstanceSettings{{Ordinal: 2}, {Ordinal: 10}}
+	for name, c := range map[string]struct {
+		move    func(*Spec)
+		changes bool
+	}{
+		"checks": {func(s *Spec) { slices.Reverse(s.HealthChecks) }, false},
+		"hooks of two transitions": {func(s *Spec) {
+			s.LifecycleHooks = []LifecycleHook{s.LifecycleHooks[2], s.LifecycleHooks[0], s.LifecycleHooks[1]}
+		}, false},
+		"hooks of the same":         {func(s *Spec) { s.LifecycleHooks[0], s.LifecycleHooks[1] = s.LifecycleHooks[1], s.LifecycleHooks[0] }, true},
+		"backends, routes, secrets": {func(s *Spec) { slices.Reverse(s.Backends); slices.Reverse(s.Routes); slices.Reverse(s.Secrets) }, false},
+		"instances":                 {func(s *Spec) { slices.Reverse(s.Instances) }, false},
+	} {
+		moved := spec.clone()
+		moved.Routes, moved.Instances = slices.Clone(spec.Routes), slices.Clone(spec.Instances)
+		c.move(&moved)
+		written := moved.clone()
+		if changes := Changes(spec, moved); c.changes != (len(changes) > 0) || c.changes != (spec.Revision() != moved.Revision()) {
+			t.Errorf("%s: changes %v, revisions %s and %s", name, changes, spec.Revision(), moved.Revision())
+		}
+		if !reflect.DeepEqual(moved, written) {
+			t.Errorf("%s: to compare sorted the caller's blocks", name)
+		}
 	}
 }

@@ -49,11 +49,11 @@ func (f Field) driftItems(v Four) any {
 	was, wasFull := list(v.Was[f.Name]), list(v.WasFull[f.Name])
 	out := []any{}
 	for i := range now {
-		one := Four{Now: block(now[i]), NowFull: block(at(nowFull, i))}
-		for j := range was {
-			if w := block(was[j]); label(w) == label(one.Now) {
-				one.Was, one.WasFull = w, block(at(wasFull, j))
-			}
+		// By their labels: in the full specs the blocks are sorted.
+		name := label(block(now[i]))
+		one := Four{Now: block(now[i]), NowFull: block(at(nowFull, named(nowFull, name)))}
+		if j := named(was, name); j >= 0 {
+			one.Was, one.WasFull = block(was[j]), block(at(wasFull, named(wasFull, name)))
 		}
 		if one.Was == nil {
 			out = append(out, one.Now)
