@@ -6,6 +6,7 @@ require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/proto v0.0.0
+	github.com/agext/levenshtein v1.2.1
 	github.com/hashicorp/hcl/v2 v2.24.0
 	github.com/zclconf/go-cty v1.16.3
 	google.golang.org/grpc v1.76.0
@@ -14,7 +15,6 @@ require (
 
 require (
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
-	github.com/agext/levenshtein v1.2.1 // indirect
 	github.com/apparentlymart/go-textseg/v15 v15.0.0 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
 	github.com/ethereum/go-ethereum v1.14.13 // indirect

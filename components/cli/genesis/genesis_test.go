@@ -52,7 +52,7 @@ func newBench(t *testing.T) *bench {
 	if err := os.WriteFile(path, []byte(clusterFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := groupfile.Load([]string{path}, nil)
+	file, err := groupfile.Load([]string{path}, groupfile.Vars{})
 	if err != nil {
 		t.Fatal(err)
 	}

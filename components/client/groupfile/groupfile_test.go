@@ -128,7 +128,7 @@ group "postgres" {
 func TestEveryField(t *testing.T) {
 	dir := write(t, map[string]string{"all.hcl": everything, "b.txt": "bee",
 		"pg.yaml": "image: ${image}\n%{ for p in ports ~}\nport: ${p}\n%{ endfor ~}\n"})
-	f, err := Load([]string{dir}, nil)
+	f, err := Load([]string{dir}, Vars{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestInstancesAreNamedByOrdinal(t *testing.T) {
   instance "first" {}
 }
 `})
-	_, err := Load([]string{dir}, nil)
+	_, err := Load([]string{dir}, Vars{})
 	if err == nil || !strings.Contains(err.Error(), `g.hcl:9: Wrong label: "first" is not an ordinal: write a whole number such as instance "0" { ... }`) {
 		t.Errorf("a name for an ordinal: %v", err)
 	}
@@ -175,13 +175,23 @@ func TestInstancesAreNamedByOrdinal(t *testing.T) {
 func TestVariables(t *testing.T) {
 	dir := write(t, map[string]string{
 		"g.hcl": "variable \"n\" {}\ngroup \"web\" {\n platform = \"phala\"\n replicas = var.n\n template {\n compose = \"x\"\n instance_type = var.kind\n os_image = \"o\"\n }\n update_policy {}\n}\n",
-		"v.txt": "n = 5\nkind = \"tdx.small\"\n",
+		"v.txt": "n = 5\nkind = \"tdx.small\"\nother = \"of another file\"\n",
 	})
-	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, nil); err == nil || !strings.Contains(err.Error(), "g.hcl:1: Variable without a value: give --var n=..., a line of a --var-file, or a default") {
+	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, Vars{}); err == nil || !strings.Contains(err.Error(), "g.hcl:1: Variable without a value: give --var n=..., a line of a --var-file, or a default") {
 		t.Errorf("without a value: %v", err)
 	}
 	vars, err := CollectVars([]string{"n=7"}, []string{filepath.Join(dir, "v.txt")})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, vars); err == nil || !strings.Contains(err.Error(), "g.hcl:7: Unsupported attribute") {
+		t.Errorf("a variable that is used and not declared: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "g.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "g.hcl"), append([]byte("variable \"kind\" {}\n"), text...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Load([]string{filepath.Join(dir, "g.hcl")}, vars)
@@ -192,6 +202,27 @@ func TestVariables(t *testing.T) {
 		if _, err := CollectVars([]string{bad}, nil); err == nil {
 			t.Errorf("-var %q was accepted", bad)
 		}
+	}
+}
+
+// A value under a misspelt name would be lost, and the file's default be applied.
+func TestANamedVariableIsDeclared(t *testing.T) {
+	dir := write(t, map[string]string{"g.hcl": "variable \"release\" { default = \"1\" }\nvariable \"size\" { default = 1 }\n", "none.hcl": "locals { a = 1 }\n"})
+	for file, want := range map[string]string{
+		"g.hcl":    `Undeclared variable: "relaese" is declared in no file; declared: release, size; did you mean "release"?`,
+		"none.hcl": `Undeclared variable: "relaese" is declared in no file, and none declares a variable: add variable "relaese" {}`,
+	} {
+		_, err := Load([]string{filepath.Join(dir, file)}, Vars{Named: map[string]string{"relaese": "2"}})
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+	_, err := Load([]string{filepath.Join(dir, "g.hcl")}, Vars{Named: map[string]string{"region": "2"}})
+	if err == nil || strings.Contains(err.Error(), "did you mean") {
+		t.Errorf("a name like no other: %v", err)
+	}
+	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, Vars{Shared: map[string]string{"relaese": "2"}}); err != nil {
+		t.Errorf("a file of variables that others share: %v", err)
 	}
 }
 
@@ -217,7 +248,7 @@ group {}
 stray = 1
 thing "x" {}
 `})
-	file, err := Load([]string{filepath.Join(dir, "bad.hcl")}, nil)
+	file, err := Load([]string{filepath.Join(dir, "bad.hcl")}, Vars{})
 	var all *Error
 	if !errors.As(err, &all) {
 		t.Fatalf("Load error %v, want *Error", err)
@@ -237,10 +268,10 @@ thing "x" {}
 
 func TestSyntaxError(t *testing.T) {
 	dir := write(t, map[string]string{"bad.hcl": "group \"x\" {\n  a = \n}\n"})
-	if _, err := Load([]string{dir}, nil); err == nil || !strings.Contains(err.Error(), "bad.hcl:2: Invalid expression") {
+	if _, err := Load([]string{dir}, Vars{}); err == nil || !strings.Contains(err.Error(), "bad.hcl:2: Invalid expression") {
 		t.Errorf("Load: %v", err)
 	}
-	if _, err := Load([]string{filepath.Join(dir, "absent.hcl")}, nil); err == nil || !strings.Contains(err.Error(), "absent.hcl: no such file") {
+	if _, err := Load([]string{filepath.Join(dir, "absent.hcl")}, Vars{}); err == nil || !strings.Contains(err.Error(), "absent.hcl: no such file") {
 		t.Errorf("Load of an absent file: %v", err)
 	}
 }
@@ -277,7 +308,7 @@ func TestCluster(t *testing.T) {
 	dir := write(t, map[string]string{"c.hcl": clusterText, "c.yaml": "app: ${app}\ntrust: ${jsonencode(trust)}\n",
 		"cloud.json": `{"api_url":"http://127.0.0.1:1/api/v1","api_key":"k","gateway_domain":"gw.test","gateway_address":"127.0.0.1:443",
 			"key_provider":{"name":"kms","id":"ab"},"images":{"dstack-0.5.9":[{"mrtd":"01","rtmr0":"02","rtmr1":"03","rtmr2":"04"}]}}`})
-	f, err := Load([]string{dir}, nil)
+	f, err := Load([]string{dir}, Vars{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +331,7 @@ func TestClusterNamedByAVariable(t *testing.T) {
 	text := strings.Replace(strings.Replace(clusterText, "cluster \"demo\" {", "variable \"name\" {}\ncluster \"shared\" {\n  name = var.name", 1), `locals { cloud = jsondecode(file("cloud.json")) }`,
 		`locals { cloud = { api_url = "u", api_key = "k", gateway_domain = "gw", gateway_address = "", key_provider = { name = "kms", id = "ab" }, images = {} } }`, 1)
 	dir := write(t, map[string]string{"c.hcl": text, "c.yaml": ""})
-	f, err := Load([]string{dir}, map[string]string{"name": "prod"})
+	f, err := Load([]string{dir}, Vars{Named: map[string]string{"name": "prod"}})
 	if err != nil || f.Clusters[0].Name != "prod" || f.Clusters[0].Trust.Cluster != "prod" {
 		t.Errorf("%+v, %v", f.Clusters, err)
 	}
@@ -309,7 +340,7 @@ func TestClusterNamedByAVariable(t *testing.T) {
 		if value == "none" {
 			delete(vars, "name")
 		}
-		if _, err := Load([]string{dir}, vars); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Load([]string{dir}, Vars{Named: vars}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("name %q: %v", value, err)
 		}
 	}
@@ -330,7 +361,7 @@ func TestClusterProblems(t *testing.T) {
   dns {}
 }
 `})
-	_, err := Load([]string{dir}, nil)
+	_, err := Load([]string{dir}, Vars{})
 	if err == nil {
 		t.Fatal("Load succeeded")
 	}
@@ -358,7 +389,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(clusterText)
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := write(t, map[string]string{"f.hcl": text})
-		if _, err := Load([]string{dir}, nil); err != nil {
+		if _, err := Load([]string{dir}, Vars{}); err != nil {
 			var all *Error
 			if !errors.As(err, &all) && !strings.Contains(err.Error(), "read") {
 				t.Errorf("error of another kind: %v", err)

@@ -44,7 +44,7 @@ type File struct {
 // Load reads the files in paths (a folder stands for its *.hcl files), with
 // vars for their variables. The error is an Error with all problems of the files' form; the Groups that
 // could be made out are there beside it, and Judged says which of their fields.
-func Load(paths []string, vars map[string]string) (File, error) {
+func Load(paths []string, vars Vars) (File, error) {
 	return load(paths, vars)
 }
 
@@ -77,7 +77,7 @@ type source struct {
 	body *hclsyntax.Body
 }
 
-func load(paths []string, vars map[string]string) (File, error) {
+func load(paths []string, vars Vars) (File, error) {
 	files, err := expand(paths)
 	if err != nil {
 		return File{}, err
@@ -130,7 +130,7 @@ func load(paths []string, vars map[string]string) (File, error) {
 }
 
 type loader struct {
-	vars   map[string]string
+	vars   Vars
 	values map[string]cty.Value
 	locals map[string]cty.Value
 	diags  hcl.Diagnostics

@@ -3,8 +3,10 @@ package groupfile
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
+	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -50,6 +52,52 @@ func ParseVar(flag string) (name, value string, err error) {
 	return name, value, nil
 }
 
+// Vars are values for variables of files.
+type Vars struct {
+	// Named were given for these files, and are refused where no file declares them: a value under a
+	// misspelt name would be lost.
+	Named map[string]string
+	// Shared come from a file that may serve other files as well. Named win.
+	Shared map[string]string
+}
+
+func (v Vars) value(name string) (string, bool) {
+	if value, ok := v.Named[name]; ok {
+		return value, true
+	}
+	value, ok := v.Shared[name]
+	return value, ok
+}
+
+// undeclared refuses named variables that no file declares.
+func (l *loader) undeclared(declared map[string]bool) {
+	known := slices.Sorted(maps.Keys(declared))
+	for _, name := range slices.Sorted(maps.Keys(l.vars.Named)) {
+		if declared[name] {
+			continue
+		}
+		detail := fmt.Sprintf("%q is declared in no file, and none declares a variable: add variable %q {}", name, name)
+		if len(known) > 0 {
+			detail = fmt.Sprintf("%q is declared in no file; declared: %s", name, strings.Join(known, ", "))
+		}
+		if near := nearest(name, known); near != "" {
+			detail += fmt.Sprintf("; did you mean %q?", near)
+		}
+		l.diags = append(l.diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Undeclared variable", Detail: detail})
+	}
+}
+
+// nearest is the name that is most like another, "" where none is a slip of it.
+func nearest(name string, known []string) string {
+	best, distance := "", len(name)/3+2
+	for _, one := range known {
+		if d := levenshtein.Distance(name, one, nil); d < distance {
+			best, distance = one, d
+		}
+	}
+	return best
+}
+
 // declare reads the variable and locals blocks of all files.
 func (l *loader) declare(sources []source) {
 	l.values, l.locals = map[string]cty.Value{}, map[string]cty.Value{}
@@ -61,12 +109,7 @@ func (l *loader) declare(sources []source) {
 			}
 		}
 	}
-	for name, v := range l.vars {
-		// Variables may be used without a declaration; flags alone then give them.
-		if !declared[name] {
-			l.values[name] = cty.StringVal(v)
-		}
-	}
+	l.undeclared(declared)
 	for _, s := range sources {
 		for _, b := range s.body.Blocks {
 			if b.Type != "locals" {
@@ -102,7 +145,7 @@ func (l *loader) variable(s source, b *hclsyntax.Block, declared map[string]bool
 			l.add(a.NameRange, "Unknown argument", fmt.Sprintf("%q is not known here; known: default, description", a.Name))
 		}
 	}
-	if given, ok := l.vars[name]; ok {
+	if given, ok := l.vars.value(name); ok {
 		l.values[name] = cty.StringVal(given)
 		return
 	}
@@ -141,22 +184,22 @@ func asText(v cty.Value) (string, bool) {
 	return "", false
 }
 
-// CollectVars merges --var-file and --var flags; the flags win, the last one first of all.
-func CollectVars(flags, files []string) (map[string]string, error) {
-	out := map[string]string{}
+// CollectVars reads --var-file and --var flags; the flags win, the last one first of all.
+func CollectVars(flags, files []string) (Vars, error) {
+	out := Vars{Named: map[string]string{}, Shared: map[string]string{}}
 	for _, f := range files {
 		more, err := ReadVars(f)
 		if err != nil {
-			return nil, err
+			return Vars{}, err
 		}
-		maps.Copy(out, more)
+		maps.Copy(out.Shared, more)
 	}
 	for _, f := range flags {
 		name, value, err := ParseVar(f)
 		if err != nil {
-			return nil, err
+			return Vars{}, err
 		}
-		out[name] = value
+		out.Named[name] = value
 	}
 	return out, nil
 }

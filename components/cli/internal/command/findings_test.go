@@ -122,3 +122,14 @@ func TestNamesThatEnvDoesNotSupplyAreReportedBeforeTheBoot(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUndeclaredVariableIsRefused(t *testing.T) {
+	files(t, map[string]string{"compose.yaml": webCompose, "g.hcl": "variable \"release\" { default = \"1\" }\n" + webGroup("  restart_token = var.release"), "v": "release = \"3\"\ncolour = \"red\"\n"})
+	code, out := run(t, "group", "validate", "g.hcl", "--var", "relaese=2")
+	if want := `"relaese" is declared in no file; declared: release; did you mean "release"?`; code != ExitRefused || !strings.Contains(out, want) {
+		t.Errorf("exit %d, want %s:\n%s", code, want, out)
+	}
+	if code, out := run(t, "group", "validate", "g.hcl", "--var-file", "v", "--var", "release=2"); code != ExitOK {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}

@@ -84,7 +84,7 @@ func (m coordinators) load(ctx context.Context) (groupfile.Cluster, string, erro
 	if d := m.Variables.ElementsAs(ctx, &vars, false); d.HasError() {
 		return groupfile.Cluster{}, "", errors.New("variables: " + d[0].Detail())
 	}
-	file, err := groupfile.Load([]string{m.File.ValueString()}, vars)
+	file, err := groupfile.Load([]string{m.File.ValueString()}, groupfile.Vars{Named: vars})
 	if err != nil {
 		return groupfile.Cluster{}, "", err
 	}

@@ -66,7 +66,7 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 			f.must("get")
 			f.must(apply...)
 
-			file, err := groupfile.Load(paths, vars)
+			file, err := groupfile.Load(paths, groupfile.Vars{Shared: vars})
 			if err != nil {
 				t.Fatal(err)
 			}
