@@ -43,7 +43,7 @@ type File struct {
 
 // Load reads the files in paths (a folder stands for its *.hcl files), with
 // vars for their variables. The error is an Error with all problems of the files' form; the Groups that
-// could be made out are there beside it, and Judged says which of their fields.
+// could be made out are returned with it, and Judged says which of their fields.
 func Load(paths []string, vars Vars) (File, error) {
 	return load(paths, vars)
 }

@@ -212,12 +212,12 @@ func TestATT16_AnchorsOnServices(t *testing.T) {
 		want []string
 	}{
 		"an anchor":                       {anchored, []string{}},
-		"an anchor beside another":        {second(plain), []string{}},
+		"an anchor and a second service":  {second(plain), []string{}},
 		"an anchor on all":                {strings.Replace(anchored, "services:\n", "services: &all\n", 1), []string{}},
 		"an anchor on keys of a service":  {second(plain + "    environment: &env\n      A: b\n"), []string{}},
 		"a service by alias":              {second("  second: *web\n"), []string{"warning yaml-alias 23:11", "error yaml-style 23:1"}},
 		"a merge of the service":          {second("  second:\n    <<: *web\n    hostname: b\n"), []string{"error yaml-merge 24:5"}},
-		"a merge beside an image":         {second(plain + "    <<: *web\n"), []string{"error yaml-merge 25:5"}},
+		"a merge and an image":            {second(plain + "    <<: *web\n"), []string{"error yaml-merge 25:5"}},
 		"a fault in a service with alias": {strings.Replace(second("  second: *web\n"), "    mem_limit:", "    privileged: true\n    mem_limit:", 1), []string{"error privileged 20:17", "error yaml-style 24:1", "warning yaml-alias 24:11"}},
 	} {
 		got := brief(Lint([]byte(c.text)))

@@ -44,7 +44,7 @@ func TestATT17_ContainersTakeNamesThatSteerNothing(t *testing.T) {
 	}
 }
 
-// The guest's shell knows families of names; who means a container's own name is led to another one.
+// The guest's shell knows families of names; an operator who means a container's own name gets the way to another one.
 func TestATT17_TheGuestsShellTakesNoFamily(t *testing.T) {
 	for name, fix := range map[string]string{
 		"TRUST_PROXY":       "write TRUST_PROXY: ${OTHER_NAME} there",

@@ -7,7 +7,7 @@ import (
 )
 
 // shellSteering are the names of environment variables that decide which code runs in the guest, in addition
-// to processSteering. dstack loads the encrypted environment, which whoever has the app's public key can
+// to processSteering. dstack loads the encrypted environment, which every holder of the app's public key can
 // write, into the root shell that runs the pre-launch script and `docker compose up`. There a whole family
 // is refused, whatever single names mean. A name with "*" at its end is a prefix.
 var shellSteering = []string{

@@ -45,7 +45,7 @@ func Decode(text []byte) (Spec, error) {
 	return s, nil
 }
 
-// readTree reads one JSON object beside the type that it is for. The tree has what the type can hold,
+// readTree reads one JSON object along the type that it is for. The tree has what the type can hold,
 // and each problem is about a field that is left out of it. encoding/json alone stops at the first
 // field of another type, and lets duplicate keys and "Replicas" for "replicas" pass: two readers could
 // then disagree about what a document says.

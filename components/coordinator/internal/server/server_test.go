@@ -154,7 +154,7 @@ func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	}
 }
 
-// Whoever applies sees what env and text lack of each other, also with a client that does not lint.
+// The answer to an apply says what env and text lack of each other, also to a client that does not lint.
 func TestApplyWarnsOfNamesThatEnvAndTextDoNotShare(t *testing.T) {
 	a := newAPI(t)
 	s := spec(t)
