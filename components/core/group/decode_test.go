@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cadre.dev/core/strictjson/strictjsontest"
 )
 
 func TestDecodeReadsWhatMarshalWrites(t *testing.T) {
@@ -114,6 +116,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(text)
 	f.Add([]byte(`{"template":{"env":{"A":"1"}}}`))
+	for c := range strictjsontest.Extreme(f, text) {
+		f.Add(c.Text)
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Decode(text)
 		if err != nil {
@@ -126,7 +131,7 @@ func FuzzDecode(f *testing.F) {
 		if _, err := Decode(again); err != nil && len(again) <= MaxSpecBytes {
 			t.Fatalf("encoded spec does not decode: %v", err)
 		}
-		_ = Validate(s)
+		everything(s)
 	})
 }
 

@@ -98,7 +98,7 @@ func InitialDelay(s Spec) time.Duration {
 	if s.AutoHealing == nil || s.AutoHealing.InitialDelaySec == nil {
 		return DefaultInitialDelay
 	}
-	return time.Duration(*s.AutoHealing.InitialDelaySec) * time.Second
+	return time.Duration(clamp(*s.AutoHealing.InitialDelaySec, 0, maxInitialDelaySec)) * time.Second
 }
 
 // MaxAttempts is how often in a row a CVM is restarted to heal it.

@@ -120,8 +120,10 @@ func (h *LifecycleHook) normalize() {
 	}
 }
 
-// defaultProgress is three times healthy, and never so short that R88 refuses it.
+// defaultProgress is three times healthy, and never so short that R88 refuses it. A healthy
+// that validation refuses counts with the nearest value that it allows.
 func defaultProgress(healthy, heartbeat time.Duration) time.Duration {
+	healthy = max(0, min(healthy, maxDeadline))
 	return max(3*healthy, 2*healthy+heartbeat)
 }
 

@@ -21,7 +21,7 @@ func percentOf(percent, size int) int {
 	if percent <= 0 {
 		return 0
 	}
-	return clamp(size*percent/100, 1, size)
+	return clamp(size*min(percent, 100)/100, 1, size)
 }
 
 // MaxSurge is how many extra Slots the group may have while a rollout runs (R14, R15a). A
@@ -32,7 +32,7 @@ func MaxSurge(s Spec) int {
 	case p.MaxSurgeFixed != nil:
 		return max(*p.MaxSurgeFixed, 0)
 	case p.MaxSurgePercent != nil:
-		return (s.Replicas*max(*p.MaxSurgePercent, 0) + 99) / 100
+		return (s.Replicas*clamp(*p.MaxSurgePercent, 0, 100) + 99) / 100
 	}
 	return 0
 }
@@ -55,7 +55,7 @@ func MinReady(s Spec) time.Duration {
 	if s.UpdatePolicy.MinReadySeconds == nil {
 		return DefaultMinReady
 	}
-	return time.Duration(*s.UpdatePolicy.MinReadySeconds) * time.Second
+	return time.Duration(clamp(*s.UpdatePolicy.MinReadySeconds, 0, maxMinReadySec)) * time.Second
 }
 
 // HealthyDeadline bounds one Slot's way from the accepted call to available (R87).
@@ -118,11 +118,12 @@ func (h LifecycleHook) heartbeat() time.Duration {
 	return h.HeartbeatTimeout.D()
 }
 
-// longestHeartbeat is the longest time in which a hook may stay silent.
+// longestHeartbeat is the longest time in which a hook may stay silent. It stays within what
+// validation allows, so that no sum with it overflows.
 func longestHeartbeat(s Spec) time.Duration {
 	var longest time.Duration
 	for _, h := range s.LifecycleHooks {
-		longest = max(longest, h.heartbeat())
+		longest = max(longest, min(h.heartbeat(), maxHookTime))
 	}
 	return longest
 }

@@ -19,11 +19,13 @@ func (s Spec) skipped() []int {
 }
 
 // Ordinals are those of the group's Slots, in order: the first Replicas ones that Without
-// does not name. One that it names and that lies beyond the last one skips nothing.
+// does not name. One that it names and that lies beyond the last one skips nothing. No
+// ordinal reaches MaxReplicas, whatever number a spec that was never validated asks for.
 func (s Spec) Ordinals() []int {
-	out := make([]int, 0, max(s.Replicas, 0))
+	last := s.lastOrdinal()
+	out := make([]int, 0, last+1)
 	skipped := s.skipped()
-	for n := 0; len(out) < s.Replicas; n++ {
+	for n := range last + 1 {
 		if len(skipped) > 0 && skipped[0] == n {
 			skipped = skipped[1:]
 			continue
@@ -36,16 +38,23 @@ func (s Spec) Ordinals() []int {
 // HasOrdinal reports whether the group is to have the Slot of an ordinal.
 func (s Spec) HasOrdinal(ordinal int) bool {
 	before, is := slices.BinarySearch(s.skipped(), ordinal)
-	return !is && ordinal >= 0 && ordinal-before < s.Replicas
+	return !is && ordinal >= 0 && ordinal < MaxReplicas && ordinal-before < s.Replicas
 }
 
-// lastOrdinal is the highest one, -1 of a group without any.
+// lastOrdinal is the highest one, -1 of a group without any. It counts without a list, since
+// validation asks for it before a wrong Replicas was refused.
 func (s Spec) lastOrdinal() int {
-	all := s.Ordinals()
-	if len(all) == 0 {
+	if s.Replicas <= 0 {
 		return -1
 	}
-	return all[len(all)-1]
+	last := min(s.Replicas, MaxReplicas) - 1
+	for _, n := range s.skipped() {
+		if n > last {
+			break
+		}
+		last++
+	}
+	return min(last, MaxReplicas-1)
 }
 
 func (v *validator) without(s Spec) {

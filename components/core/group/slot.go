@@ -30,8 +30,9 @@ func ParseSlot(slot string) (group string, ordinal int, err error) {
 
 // Members are the names of all Slots of the group in ordinal order.
 func (s Spec) Members() []string {
-	out := make([]string, 0, max(s.Replicas, 0))
-	for _, i := range s.Ordinals() {
+	ordinals := s.Ordinals()
+	out := make([]string, 0, len(ordinals))
+	for _, i := range ordinals {
 		out = append(out, SlotName(s.Name, i))
 	}
 	return out

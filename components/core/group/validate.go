@@ -23,6 +23,8 @@ func (v *validator) all(s Spec) error {
 	s = s.clone()
 	s.Normalize()
 	v.group(s)
+	// What follows counts slots: it judges the rest of a spec with a wrong number by the nearest right one.
+	s.Replicas = clamp(s.Replicas, 1, MaxReplicas)
 	v.template(s.Template)
 	v.updatePolicy(s)
 	v.voters(s)
@@ -68,8 +70,9 @@ func Warnings(s Spec) []string {
 	if h := s.AutoHealing; h != nil && h.Replace == ReplaceAuto && s.Replicas == 1 && HasDriver(s) {
 		out = append(out, fmt.Sprintf("no_data_source: auto_healing_policies.replace is %q, and a group of one has nobody whose data another CVM could get: it is not replaced by itself (R46)", ReplaceAuto))
 	}
+	ordinals := s.Ordinals() // once: both lists may be long
 	for _, one := range s.Instances {
-		if !s.HasOrdinal(one.Ordinal) {
+		if _, has := slices.BinarySearch(ordinals, one.Ordinal); !has {
 			out = append(out, fmt.Sprintf("no_such_slot: %s is about no slot: replicas is %d, and the last ordinal %d", instancePath(one), s.Replicas, s.lastOrdinal()))
 		}
 	}

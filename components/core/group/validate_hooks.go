@@ -11,6 +11,8 @@ import (
 const (
 	maxHooks  = 16
 	maxChecks = 16
+	// maxHookTime bounds both times of a hook.
+	maxHookTime = 48 * time.Hour
 	// maxServiceName bounds the name of a gRPC service.
 	maxServiceName = 256
 	maxTTLSec      = 3600
@@ -44,8 +46,8 @@ func (v *validator) hooks(hooks []LifecycleHook) {
 }
 
 func (v *validator) hookTimes(path string, h LifecycleHook) {
-	whole := v.within(path+".max_duration", "R79", h.maxDuration(), 48*time.Hour)
-	beat := v.within(path+".heartbeat_timeout", "R79", h.heartbeat(), 48*time.Hour)
+	whole := v.within(path+".max_duration", "R79", h.maxDuration(), maxHookTime)
+	beat := v.within(path+".heartbeat_timeout", "R79", h.heartbeat(), maxHookTime)
 	if whole && beat && h.heartbeat() > h.maxDuration() {
 		v.add(path+".heartbeat_timeout", "R79", "is %s: must not be longer than max_duration (%s), which no heartbeat extends",
 			h.heartbeat(), h.maxDuration())

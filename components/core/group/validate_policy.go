@@ -26,7 +26,7 @@ func (v *validator) updatePolicy(s Spec) {
 	default:
 		v.add("update_policy.leader", "R53", "%q is unknown: use %q or %q", p.Leader, LeaderLast, LeaderAsk)
 	}
-	if limit := s.lastOrdinal() + 1; s.Replicas <= MaxReplicas && (p.Partition < 0 || p.Partition > limit) {
+	if limit := s.lastOrdinal() + 1; p.Partition < 0 || p.Partition > limit {
 		v.add("update_policy.partition", "R94", "is %d: must be 0 to %d, one more than the last ordinal", p.Partition, limit)
 	}
 	v.budget(s)
@@ -114,10 +114,11 @@ func (v *validator) deadlines(s Spec) {
 	if d := s.UpdatePolicy.StepDelay; d != 0 {
 		v.within("update_policy.step_delay", "R96", d.D(), maxStepDelay)
 	}
-	if v.within(healthyPath, "R87", healthy, maxDeadline) && healthy <= minReady {
+	sound := v.within(healthyPath, "R87", healthy, maxDeadline)
+	if sound && healthy <= minReady {
 		v.add(healthyPath, "R87", "is %s: must be longer than min_ready_seconds (%s), which it includes", healthy, minReady)
 	}
-	if v.within(progressPath, "R88", progress, 4*maxDeadline) && progress <= healthy+longestHeartbeat(s) {
+	if v.within(progressPath, "R88", progress, 4*maxDeadline) && sound && progress <= healthy+longestHeartbeat(s) {
 		v.add(progressPath, "R88", "is %s: must be longer than healthy_deadline (%s) plus the longest hook heartbeat (%s)",
 			progress, healthy, longestHeartbeat(s))
 	}

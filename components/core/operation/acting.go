@@ -83,7 +83,7 @@ func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []
 // retryBusy asks again after a growing wait: a busy answer proves that there was
 // no effect, and so does a refusal.
 func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
-	wait := min(time.Second<<min(op.Calls, 10), maxRetryWait)
+	wait := min(time.Second<<min(max(op.Calls, 0), 10), maxRetryWait)
 	if now.Sub(op.CallIssuedAt) < wait {
 		return op, nil
 	}

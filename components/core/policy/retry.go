@@ -28,7 +28,7 @@ func RetrySpan(code Code, attempt int) time.Duration {
 		CodeGateUnreadable, CodeAdmissionRejected, CodeNonceInvalid:
 		most = RetryTurn
 	}
-	return min(RetryFirst<<min(attempt-1, 16), most)
+	return min(RetryFirst<<min(max(attempt-1, 0), 16), most)
 }
 
 // Passing reports that a refusal with code says nothing of what was refused: it is not this
