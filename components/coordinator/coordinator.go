@@ -15,6 +15,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/catalog"
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/door"
 	"cadre.dev/coordinator/internal/founding"
@@ -100,6 +101,7 @@ type Coordinator struct {
 	server    *server.Server
 	ratchet   *ratchet.Ratchet
 	metrics   *status.Metrics
+	panics    *contain.Panics
 	relocated chan struct{} // capacity 1: the coordinators' places changed
 	confirmed chan struct{} // closed: the records are of this coordinator's founding
 
@@ -168,14 +170,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("xds", c.xds.Run)
 	work.run("records", c.views.Run)
 	work.run("state", func(ctx context.Context) error { return c.ratchet.Follow(ctx, c.views) })
-	work.run("catalog", c.afterConfirmed(c.catalog.Run))
-	work.run("peers", c.followPeers)
-	work.run("gossip key", c.keeper.Run)
-	work.run("orders", c.control.Follow)
-	work.run("leases", c.afterConfirmed(c.admission.KeepLeases))
-	work.run("credentials", c.renewCredentials)
+	work.run("catalog", c.afterConfirmed(c.kept("catalog", c.catalog.Run)))
+	work.run("peers", c.kept("peers", c.followPeers))
+	work.run("gossip key", c.kept("gossip key", c.keeper.Run))
+	work.run("orders", c.kept("orders", c.control.Follow))
+	work.run("leases", c.afterConfirmed(c.kept("leases", c.admission.KeepLeases)))
+	work.run("credentials", c.kept("credentials", c.renewCredentials))
 	work.run("reconcile", c.afterConfirmed(c.reconcile.Run))
-	work.run("succession", c.afterConfirmed(c.successor.Run))
+	work.run("succession", c.afterConfirmed(c.kept("succession", c.successor.Run)))
 	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
 	if !c.founding.Recorded {
 		// Before the founding stands in the records nothing else may.
@@ -195,6 +197,12 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		return nil
 	}
 	return context.Cause(work.ctx) //nolint:contextcheck // why the tasks ended
+}
+
+// kept runs a task again from its beginning where it panicked. It is for tasks that make all they
+// know from the records and from Consul.
+func (c *Coordinator) kept(name string, task func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return c.panics.Keep(ctx, name, task) }
 }
 
 // identify finds out who this is, and makes what proves it to others.
@@ -255,9 +263,11 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.metrics = status.NewMetrics()
+	c.panics = contain.New(c.log, c.metrics.Panicked)
 	c.reports = reports.New(c.deps.Now)
 	c.ratchet = ratchet.New(c.store, c.reports, c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
+	c.views.Contain(c.panics)
 	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
 		return err
 	}
@@ -270,6 +280,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return c.admission.Ended(ctx, group, slot, bootID)
 	}
 	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)
+	c.control.Contain(c.panics)
 	if err := c.assembleCatalog(consul.Address()); err != nil {
 		return err
 	}
@@ -351,7 +362,7 @@ func (c *Coordinator) assembleAdmission() {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: admitWarmup,
-		Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
+		Coordinators: coordinators, Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	c.control.ServeFarewell(c.admission.Farewell)
@@ -371,7 +382,7 @@ func (c *Coordinator) assembleReconciler(judge *vet.Vet, measured measure.Measur
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(),
 		Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove,
 		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes},
-		Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics, Panics: c.panics,
 	})
 }
 
@@ -388,7 +399,7 @@ func (c *Coordinator) assembleServer(judge *vet.Vet, measured measure.Measure, c
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
 		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh, Ratchet: c.ratchet,
-		Now: c.deps.Now, Log: c.log,
+		Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 }
 
@@ -415,7 +426,7 @@ func (c *Coordinator) assembleCatalog(consulAddress string) error {
 			v, _ := c.views.Latest()
 			return v != nil && v.Leader == c.cfg.Slot
 		},
-		Now: c.deps.Now, Log: c.log,
+		Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 	if err == nil {
 		c.control.NoteReports(func(slot, _ string, _ *controlv1.Report) { c.catalog.Note(slot) })

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
@@ -65,6 +66,8 @@ type Config struct {
 	Evicted func(slot string, code policy.Code)
 	// Figures are those of the process; nil: nobody looks at them.
 	Figures *status.Metrics
+	// Panics contain what panics in the process; nil: a panic ends the simulation.
+	Panics *contain.Panics
 	// Wake is called when what the Boots of a Slot are told may have changed, and does not wait;
 	// nil: nobody is woken.
 	Wake func(slot string, r *controlv1.WakeRequest)
@@ -106,8 +109,9 @@ func New(cfg Config) *Coordinator {
 	c.loop = reconcile.New(reconcile.Config{
 		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
 		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
-		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts,
+		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts, Panics: cfg.Panics,
 	})
+	c.views.Contain(cfg.Panics)
 	return c
 }
 

@@ -28,6 +28,9 @@ type Limits struct {
 	// that of the call and goes on to the handler. The connection is not read meanwhile.
 	// nil: all are admitted.
 	Admit tap.ServerInHandle
+	// Contain runs the handler of each call and gives its error; a panic of the handler is for
+	// it to make an error of. nil: a panic ends the process.
+	Contain func(handle func() error) error
 }
 
 const (
@@ -52,7 +55,7 @@ func (l Limits) withDefaults() Limits {
 // New makes a server within l. opts may not set what l does.
 func New(l Limits, opts ...grpc.ServerOption) *grpc.Server {
 	l = l.withDefaults()
-	return grpc.NewServer(append([]grpc.ServerOption{
+	opts = append([]grpc.ServerOption{
 		grpc.MaxRecvMsgSize(l.Message),
 		grpc.MaxConcurrentStreams(l.Calls),
 		grpc.MaxHeaderListSize(l.HeaderBytes),
@@ -72,5 +75,22 @@ func New(l Limits, opts ...grpc.ServerOption) *grpc.Server {
 		}),
 		grpc.ChainUnaryInterceptor(sentUnary),
 		grpc.ChainStreamInterceptor(sentStream),
-	}, opts...)...)
+	}, opts...)
+	if l.Contain != nil {
+		// The last interceptors are the innermost ones: those of opts see an error, and no panic.
+		opts = append(opts, grpc.ChainUnaryInterceptor(l.containUnary), grpc.ChainStreamInterceptor(l.containStream))
+	}
+	return grpc.NewServer(opts...)
+}
+
+func (l Limits) containUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	err = l.Contain(func() (err error) {
+		answer, err = handle(ctx, req)
+		return err
+	})
+	return answer, err
+}
+
+func (l Limits) containStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return l.Contain(func() error { return handle(srv, stream) })
 }

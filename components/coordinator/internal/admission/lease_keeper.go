@@ -64,7 +64,10 @@ func (k *keeper) keep(ctx context.Context, v *view.View, every bool, changed fun
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			k.commit(ctx, batch)
+			_ = k.cfg.Panics.Do("leases", func() error { // its panic was logged, and the next look keeps these leases
+				k.commit(ctx, batch)
+				return nil
+			})
 		})
 	}
 }
@@ -76,6 +79,8 @@ func (s *Service) KeepLeases(ctx context.Context) error {
 	defer s.keeper.end(ctx)
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // also where a panic ends the loop
 	renewing.Go(func() { s.keeper.renewing(ctx) })
 	records := s.cfg.Views.Subscribe()
 	defer records.Close()

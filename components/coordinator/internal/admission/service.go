@@ -18,6 +18,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/view"
@@ -99,6 +100,8 @@ type Config struct {
 	MayRenew MayRenew
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Panics contain the panic of a call; nil: it ends the process.
+	Panics *contain.Panics
 }
 
 // Bounds on what unadmitted callers can cause.
@@ -190,7 +193,7 @@ func (s *Service) Serve(ctx context.Context, conn net.Conn, state tls.Connection
 		if s.cfg.Founding != nil {
 			s.cfg.Founding.Register(server, one.channel)
 		}
-	}, grpcserver.Limits{Message: maxRequest, Calls: maxCalls})
+	}, grpcserver.Limits{Message: maxRequest, Calls: maxCalls, Contain: s.cfg.Panics.In("admission")})
 	if err != nil {
 		s.log.Debug("first contact ended", "error", err)
 	}

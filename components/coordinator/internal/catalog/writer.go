@@ -14,6 +14,7 @@ import (
 
 	consul "github.com/hashicorp/consul/api"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -38,6 +39,8 @@ type Config struct {
 	First func() bool
 	Now   func() time.Time
 	Log   *slog.Logger
+	// Panics keep a panic to the Slot that was looked at; nil: it ends the process.
+	Panics *contain.Panics
 }
 
 const (
@@ -329,7 +332,9 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 	for range min(writers, len(slots)) {
 		all.Go(func() {
 			for slot := range work {
-				w.look(ctx, v, slot)
+				if err := w.cfg.Panics.Do("catalog", func() error { w.look(ctx, v, slot); return nil }); err != nil {
+					w.dueIn(slot, retryIn)
+				}
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
@@ -33,6 +34,8 @@ type Service struct {
 	reports   *reports.Reports
 	log       *slog.Logger
 	ended     Ended
+	// panics contain the panic of a call; nil: it ends the process.
+	panics *contain.Panics
 	// credentials is served beside; nil: not.
 	credentials admissionv1.CredentialServiceServer
 	// noted is called for each accepted report; nil: nobody is.
@@ -58,6 +61,9 @@ type Views interface {
 func New(views Views, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
 	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}, groups: map[string]map[*session]struct{}{}}
 }
+
+// Contain has a panic of a call fail that call alone. Call it before the first session.
+func (s *Service) Contain(panics *contain.Panics) { s.panics = panics }
 
 // ServeCredentials has c served on every control session from now on. Call it before
 // the first.
@@ -120,7 +126,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 		if s.credentials != nil {
 			admissionv1.RegisterCredentialServiceServer(server, s.credentials)
 		}
-	}, grpcserver.Limits{Message: maxMessage, Calls: maxCalls})
+	}, grpcserver.Limits{Message: maxMessage, Calls: maxCalls, Contain: s.panics.In("control")})
 	cancel()
 	log.Info("control session closed", "error", err)
 }

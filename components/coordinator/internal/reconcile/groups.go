@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -62,9 +63,9 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if r.cfg.Guard != nil {
-		all.Go(func() { r.cfg.Guard(ctx, lease) })
+		all.Go(func() { r.keep(ctx, "guard", func(ctx context.Context) { r.cfg.Guard(ctx, lease) }) })
 	}
-	all.Go(func() { r.audit(ctx) })
+	all.Go(func() { r.keep(ctx, "audit", r.audit) })
 	records, reported := r.cfg.Views.Subscribe(), r.cfg.Reports.Subscribe()
 	defer records.Close()
 	defer reported.Close()
@@ -200,7 +201,7 @@ func (g *groups) wakeFor(slot string) {
 // run is the loop on one screen.
 func (g *groups) run(ctx context.Context, w *worker, name string) {
 	log := g.log.With("group", name, "term", g.lease.Term())
-	failing, remembered := "", &pace{}
+	failing, remembered, crashes := "", &pace{}, 0
 	for ctx.Err() == nil {
 		// What changes from here on is read by the next pass.
 		w.index.Store(0)
@@ -215,9 +216,19 @@ func (g *groups) run(ctx context.Context, w *worker, name string) {
 		}
 		started := time.Now()
 		one := &pass{Reconciler: g.Reconciler, log: log, lease: g.lease, name: name, pace: remembered}
-		next, err := one.run(ctx)
+		next, err := one.contained(ctx)
 		<-g.turns
 		took := time.Since(started)
+		if _, crashed := errors.AsType[*contain.Error](err); crashed && ctx.Err() == nil {
+			g.cfg.Metrics.Pass(name, "panic", took.Seconds())
+			// What the pass made of the records is half done: the next one begins from the records.
+			remembered = &pace{}
+			wait(ctx, errorWait)
+			w.rest(ctx, min(errorWait<<min(crashes, 8), calmest), one.read)
+			crashes++
+			continue
+		}
+		crashes = 0
 		switch {
 		case ctx.Err() != nil:
 			return

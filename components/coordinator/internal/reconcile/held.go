@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -31,7 +32,10 @@ type held struct {
 func (p *pass) whyHeld() *held {
 	_, exists := p.view.Specs[p.name]
 	condition := group.Condition{Type: ConditionSpecValid, Since: p.now}
-	switch err := p.cfg.Vet.Stored(p.view, p.name); {
+	// A spec that makes its judge panic is refused: the group goes on by the last one that was accepted.
+	err := contain.Call(func() error { return p.cfg.Vet.Stored(p.view, p.name) })
+	p.cfg.Panics.Note("spec", err)
+	switch {
 	case exists && err == nil:
 		return nil
 	case exists:

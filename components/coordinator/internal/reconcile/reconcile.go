@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reports"
@@ -111,8 +112,8 @@ type Metrics interface {
 	StateWritten(before, after group.InstanceStatus)
 }
 
-// Config of a Reconciler. All fields are required, but Guard, Duties, RemoveNode
-// and Members with LeaseNode.
+// Config of a Reconciler. All fields are required, but Guard, Duties, RemoveNode,
+// Panics and Members with LeaseNode.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -147,6 +148,9 @@ type Config struct {
 	Failpoint  func(name string)
 	Log        *slog.Logger
 	Metrics    Metrics
+	// Panics keep a panic to the group, or to the duty, in whose work it happened; nil: it ends
+	// the process.
+	Panics *contain.Panics
 }
 
 // Reconciler runs the loop on whichever coordinator holds the Lease.
@@ -199,7 +203,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		}
 		last = ""
 		r.halt(nil)
-		r.lead(ctx, lease)
+		if err := r.lead(ctx, lease); err != nil {
+			wait(ctx, refusedWait) // another coordinator leads before this one does again
+		}
 	}
 	return nil
 }
@@ -224,8 +230,9 @@ func (r *Reconciler) endOwnPast(ctx context.Context, complain func(error)) {
 	}
 }
 
-// lead runs one loop per group until the Lease or ctx ends, then gives it up.
-func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+// lead runs one loop per group until the Lease or ctx ends, then gives it up. The error is the panic
+// for which it gave the Lease up before.
+func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	r.log.Info("lease taken", "term", lease.Term())
 	r.cfg.Operator.Took(r.cfg.Now())
 	r.cfg.Metrics.Leads(true, lease.Term())
@@ -235,13 +242,13 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
 	var raised sync.WaitGroup
-	raised.Go(func() { r.untilRaised(under, lease, cancel) })
-	raised.Go(func() { r.keepGrowing(under, lease) })
+	raised.Go(func() { r.keep(under, "term", func(ctx context.Context) { r.untilRaised(ctx, lease, cancel) }) })
+	raised.Go(func() { r.keep(under, "state", func(ctx context.Context) { r.keepGrowing(ctx, lease) }) })
 	raised.Go(func() {
 		<-under.Done()
 		r.cfg.Metrics.Leads(false, lease.Term()) // what still winds up does not lead
 	})
-	r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	crash := r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
 	cancel()
 	raised.Wait()
@@ -253,16 +260,33 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	}
 	cause := context.Cause(lease.Context()) //nolint:contextcheck // why the Lease ended
 	r.log.Info("lease ended", "term", lease.Term(), "error", cause)
+	return crash
 }
 
-// runAll runs the groups' loops and the other duties until ctx ends.
-func (r *Reconciler) runAll(ctx context.Context, lease store.Lease) {
+// runAll runs the groups' loops and the other duties until ctx ends. Where the loop that starts the
+// groups panics, this coordinator gives the Lease up: the next leader, perhaps this one again,
+// makes everything of the loop again from the records.
+func (r *Reconciler) runAll(ctx context.Context, lease store.Lease) error {
 	var duties sync.WaitGroup
 	defer duties.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for _, duty := range r.cfg.Duties {
-		duties.Go(func() { duty.Lead(ctx, lease) })
+		duties.Go(func() { r.keep(ctx, "duty", func(ctx context.Context) { duty.Lead(ctx, lease) }) })
 	}
-	r.runGroups(ctx, lease)
+	return r.cfg.Panics.Do("groups", func() error {
+		r.runGroups(ctx, lease)
+		return nil
+	})
+}
+
+// keep runs work that concerns all groups until it ends or ctx does. After a panic it runs again
+// from its beginning.
+func (r *Reconciler) keep(ctx context.Context, part string, work func(context.Context)) {
+	_ = r.cfg.Panics.Keep(ctx, part, func(ctx context.Context) error { // there is no other error
+		work(ctx)
+		return nil
+	})
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -14,6 +14,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/callers"
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
@@ -53,8 +54,8 @@ type Standing interface {
 	Standing(ctx context.Context) (ratchet.Standing, error)
 }
 
-// Config of a Server. All fields are required but OperatorTokenSHA256 and
-// Images.
+// Config of a Server. All fields are required but OperatorTokenSHA256,
+// Images and Panics.
 type Config struct {
 	Cluster, AppID, Slot, Version string
 	// OperatorTokenSHA256 is the digest of the token that may be made at first use.
@@ -88,6 +89,8 @@ type Config struct {
 	Ratchet Standing
 	Now     func() time.Time
 	Log     *slog.Logger
+	// Panics answer a call whose handler panics with an error; nil: the panic ends the process.
+	Panics *contain.Panics
 }
 
 // Bounds of a call; those of connections are in package callers.
@@ -152,7 +155,7 @@ func (s *Server) Connections() (operators, strangers int) {
 // Run serves on listener until ctx ends, then lets calls finish for a moment. It may be
 // called once.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
-	server := grpcserver.New(grpcserver.Limits{Message: maxMessage, Calls: maxStreams, Admit: s.callers.Admit},
+	server := grpcserver.New(grpcserver.Limits{Message: maxMessage, Calls: maxStreams, Admit: s.callers.Admit, Contain: s.cfg.Panics.In("api")},
 		grpc.Creds(callers.Credentials(credentials.NewTLS(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

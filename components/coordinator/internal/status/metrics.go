@@ -16,6 +16,7 @@ type Metrics struct {
 	admitted  prometheus.Counter
 	renewed   prometheus.Counter
 	refused   *prometheus.CounterVec
+	panics    *prometheus.CounterVec
 	passTimes prometheus.Histogram
 	leading   atomic.Bool
 	groups    *groups
@@ -32,10 +33,11 @@ func NewMetrics() *Metrics {
 		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots, and those that attested again."}),
 		renewed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_renewals_total", Help: "Credentials renewed without new evidence."}),
 		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
+		panics:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_panics_total", Help: "Errors in the coordinator's own code that were contained, by the part that met them."}, []string{"part"}),
 		passTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cadre_reconcile_pass_seconds", Help: "Time of one pass.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
 	}
 	m.groups.leads = m.leading.Load
-	m.registry.MustRegister(m.leader, m.term, m.calls, m.admitted, m.renewed, m.refused, m.passTimes, m.groups)
+	m.registry.MustRegister(m.leader, m.term, m.calls, m.admitted, m.renewed, m.refused, m.panics, m.passTimes, m.groups)
 	return m
 }
 
@@ -70,6 +72,9 @@ func (m *Metrics) Pass(group, result string, seconds float64) {
 
 // Call counts one platform call with an effect.
 func (m *Metrics) Call(kind, outcome string) { m.calls.WithLabelValues(kind, outcome).Inc() }
+
+// Panicked counts a panic that was contained.
+func (m *Metrics) Panicked(part string) { m.panics.WithLabelValues(part).Inc() }
 
 // Admitted counts an admission.
 func (m *Metrics) Admitted() { m.admitted.Inc() }

@@ -11,6 +11,7 @@ import (
 
 	consul "github.com/hashicorp/consul/api"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 )
@@ -102,7 +103,8 @@ func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 			continue
 		}
 		wg.Go(func() {
-			if err := i.revoke(ctx, accessor); err != nil {
+			// A pass over a group revokes: its panic is to come back to the pass.
+			if err := contain.Call(func() error { return i.revoke(ctx, accessor) }); err != nil {
 				errs[n] = fmt.Errorf("revoke token %s: %w", accessor, err)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/core/address"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -190,17 +191,22 @@ func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 	return decodeSpec(raw, name, group.Validate)
 }
 
-func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (group.Spec, error) {
-	spec, err := group.Decode(raw)
-	var wrong *group.ValidationError
-	if err != nil && !errors.As(err, &wrong) {
-		return group.Spec{}, err
-	}
-	if spec.Name != name {
-		return spec, wrong.And(fmt.Errorf("name: %q does not match the group %q that the spec is stored under", spec.Name, name))
-	}
-	spec.Normalize()
-	return spec, wrong.And(validate(spec))
+// decodeSpec refuses a spec that makes its own reader panic: the View of all other records must not
+// depend on it.
+func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (spec group.Spec, err error) {
+	err = contain.Call(func() error {
+		read, err := group.Decode(raw)
+		var wrong *group.ValidationError
+		if err != nil && !errors.As(err, &wrong) {
+			return err
+		}
+		if spec = read; spec.Name != name {
+			return wrong.And(fmt.Errorf("name: %q does not match the group %q that the spec is stored under", spec.Name, name))
+		}
+		spec.Normalize()
+		return wrong.And(validate(spec))
+	})
+	return spec, err
 }
 
 // readSwitches: a switch is on while its key exists, whatever is written there.

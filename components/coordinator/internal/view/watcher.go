@@ -2,11 +2,13 @@ package view
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
 	"time"
 
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/store"
 )
 
@@ -65,6 +67,8 @@ type Watcher struct {
 	unread  bool // guarded by mu; the last read failed
 
 	wake chan struct{} // capacity 1: something is dirty
+	// panics contain a panic of one reading; nil: it ends the process.
+	panics *contain.Panics
 }
 
 // watch is what one prefix's said last.
@@ -81,6 +85,9 @@ func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
 		rest: map[kindID]time.Duration{}, due: map[kindID]time.Time{},
 	}
 }
+
+// Contain has a panic of a reading fail that reading alone. Call it before Run.
+func (w *Watcher) Contain(panics *contain.Panics) { w.panics = panics }
 
 // Latest is the last View, nil before the first; the channel closes at the next change.
 func (w *Watcher) Latest() (*View, <-chan struct{}) {
@@ -155,7 +162,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			all.Go(func() { w.watch(ctx, k.id, prefix, one) })
 		}
 	}
-	keep := keeper{stamps: map[kindID]map[string]stamp{}, known: map[kindID]*memo{}, floor: map[kindID]uint64{}}
+	keep := newKeeper()
 	again := time.NewTicker(rereadEvery)
 	defer again.Stop()
 	later := time.NewTimer(behind)
@@ -181,7 +188,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if len(of) == 0 {
 			continue
 		}
-		if err := w.read(ctx, &keep, of); err != nil {
+		if err := w.panics.Do("records", func() error { return w.read(ctx, &keep, of) }); err != nil {
+			if _, crashed := errors.AsType[*contain.Error](err); crashed {
+				keep = newKeeper() // it is half made: the View stays what it was, and everything is read again
+				w.allDirty()
+			}
 			w.mu.Lock()
 			w.unread = true
 			w.dirty, w.reading = earlier(w.dirty, w.reading), map[kindID]time.Time{}
@@ -308,6 +319,10 @@ type keeper struct {
 	stamps map[kindID]map[string]stamp
 	known  map[kindID]*memo
 	floor  map[kindID]uint64 // highest index that was seen of it
+}
+
+func newKeeper() keeper {
+	return keeper{stamps: map[kindID]map[string]stamp{}, known: map[kindID]*memo{}, floor: map[kindID]uint64{}}
 }
 
 // read reads these kinds at one moment and publishes what changed.
