@@ -19,9 +19,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Code stands in the message of whatever a panic held up.
-const Code = "INTERNAL_ERROR"
-
 // Error is a panic that was contained. Its text has no value that the panic carried: such a
 // value may hold anything.
 type Error struct {
@@ -33,7 +30,7 @@ type Error struct {
 
 // Error names the id.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: an error in the coordinator's own code, with the id %s: its stack is in this coordinator's log; report it with the id", Code, e.ID)
+	return fmt.Sprintf("INTERNAL_ERROR: an error in the coordinator's own code, with the id %s: its stack is in this coordinator's log; report it with the id", e.ID)
 }
 
 // GRPCStatus makes the error an Internal one on the wire.

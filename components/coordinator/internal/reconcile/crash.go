@@ -48,5 +48,5 @@ func (p *pass) recordCrash(ctx context.Context, crash *contain.Error) error {
 		Specs:    map[string]view.Spec{p.name: {Index: spec}},
 	}}
 	message := "nothing is decided for this group: " + crash.Error()
-	return report.recordProblem(ctx, group.Condition{Type: ConditionReconciled, Reason: contain.Code, Message: message, Since: report.now}, message)
+	return report.recordProblem(ctx, group.Condition{Type: ConditionReconciled, Reason: "INTERNAL_ERROR", Message: message, Since: report.now}, message)
 }

@@ -104,7 +104,7 @@ func TestAPanicHoldsItsOwnGroupWithACondition(t *testing.T) {
 
 		c.word.Store("poison")
 		w.apply(spec("poison"))
-		held := w.condition(reconcile.ConditionReconciled, contain.Code)
+		held := w.condition(reconcile.ConditionReconciled, "INTERNAL_ERROR")
 		w.until("the condition", time.Minute, held)
 		w.putJSON(store.GroupSpecKey("web"), web(5))
 		w.until("the other group", 5*time.Minute, w.webHas(5))
@@ -114,7 +114,7 @@ func TestAPanicHoldsItsOwnGroupWithACondition(t *testing.T) {
 		if n.of("pass") < 2 {
 			t.Errorf("%d panics are counted", n.of("pass"))
 		}
-		if got := w.status().Message; !strings.Contains(got, contain.Code) || strings.Contains(got, "index out of range") {
+		if got := w.status().Message; !strings.Contains(got, "INTERNAL_ERROR") || strings.Contains(got, "index out of range") {
 			t.Errorf("the message is %q", got)
 		}
 		// As after an upgrade of the coordinators: the group goes on where it was, and the condition goes.
