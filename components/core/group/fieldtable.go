@@ -34,7 +34,7 @@ var fields = []Field{
 	{Path: "update_policy.step_delay", Class: ActionNone, Default: "none", Range: "`1s` to `24h`", Line: "Pause between the end of one step of a rollout and the beginning of the next. What is down is repaired without it."},
 	{Path: "update_policy.leader", Class: ActionNone, Default: "`last`", Line: "`last`: the slot that leads is updated after all others. `ask`: so it is, when a person says so with `cadre instance update` or `cadre_instance`."},
 	{Path: "update_policy.parallel_voters", Class: ActionNone, Default: "`false`", Line: "Let more than one voter be in a step at a time, where the quorum bears it."},
-	{Path: "update_policy.require_approval", Class: ActionNone, Default: "`false`", Line: "Hold each new revision until a person approves it: `cadre admission approve`."},
+	{Path: "update_policy.require_approval", Class: ActionNone, Default: "`false`", Line: "Hold each new revision, and each new value of `instance.env`, until a person approves it: `cadre admission approve`."},
 	{Path: "update_policy.interruption", Class: ActionNone, Line: "`allow` or `refuse`: whether a rollout may go on that must lose quorum, or interrupt the only slot."},
 
 	{Path: "preserved_state", Line: "Disk that neither a scale-in nor healing deletes, but for healing where its CVM is gone already. `cadre instance replace`, the end of an extra slot, and a deletion of the group with `--delete-disks` do delete it."},

@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,22 @@ func (s Spec) OwnEnv(ordinal int, t Template) string {
 		parts = append(parts, name, own[name])
 	}
 	return sumOf(contentHexLen, parts...)
+}
+
+// OwnEnvs names all values that Slots have of their own at a template, whichever Slots they are;
+// empty: none has any. It is what an approval of the template's Revision covers.
+func (s Spec) OwnEnvs(t Template) string {
+	var all []string
+	for _, one := range s.Instances {
+		if name := s.OwnEnv(one.Ordinal, t); name != "" {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return sumOf(contentHexLen, append([]string{"cadre/own-envs/v1"}, slices.Compact(all)...)...)
 }
 
 // ownEnv are the values that differ from those of the template.

@@ -17,6 +17,10 @@ type Approval struct {
 	// ComposeHash that the approval is for, 64 hex digits: what was looked at. Without
 	// one the approval counts for nothing.
 	ComposeHash string `json:"compose_hash,omitempty"`
+	// OwnEnv names the values of env that Slots of the group have of their own at the Revision, all
+	// of them together, as the spec had them; empty: there were none. Nothing measures
+	// them: another value needs another approval.
+	OwnEnv string `json:"own_env,omitempty"`
 	// Group that it is for; empty: every group.
 	Group string    `json:"group,omitempty"`
 	Note  string    `json:"note,omitempty"`
@@ -198,6 +202,17 @@ func (gp GroupPolicy) Judge(revision, content, composeHash string) Decision {
 			return deny(CodeRevisionNotApproved, "revision %.8s (#%d) was approved as compose hash %.64q, and would be measured as %.64q", revision, number, a.ComposeHash, composeHash)
 		}
 		return deny(CodeRevisionNotApproved, "revision %.8s (#%d) is not approved", revision, number)
+	}
+	return Decision{Allowed: true, Revision: revision}
+}
+
+// JudgeEnv says whether a CVM may be given the values of env that its Slot has of its own at a
+// Revision. own names those of the Slot, given those that its CVM was given last, and all those of
+// all Slots. Values that the Slot was given, or the template's own, need no further word.
+func (gp GroupPolicy) JudgeEnv(revision, slot, own, given, all string) Decision {
+	approval := gp.Approvals[strings.ToLower(revision)]
+	if gp.RequireApproval && own != "" && own != given && approval.OwnEnv != all {
+		return deny(CodeRevisionNotApproved, "the values of env that %s has of its own (own_env %s) are not approved with revision %.8s", slot, all, revision)
 	}
 	return Decision{Allowed: true, Revision: revision}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 )
 
@@ -11,6 +12,9 @@ import (
 // back would only be an outage.
 func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	d := w.gate(c.to)
+	if d.Allowed && (c.kind == operation.Update || c.kind == operation.Create || c.kind == operation.Replace) {
+		d = JudgeEnv(w.spec, w.rec.Policy, c.m.record, c.to, w.templateOf(c.to))
+	}
 	if d.Allowed {
 		return nil
 	}
@@ -25,6 +29,16 @@ func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 		way += fmt.Sprintf("; or take instance[\"%d\"].pinned_revision of %s away, which names it", c.m.ordinal, c.m.slot)
 	}
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
+}
+
+// JudgeEnv says whether the CVM of a Slot may be given the env that the spec has for it at a Revision
+// with that template.
+func JudgeEnv(spec group.Spec, gp policy.GroupPolicy, record group.SlotRecord, revision string, t group.Template) policy.Decision {
+	_, ordinal, err := group.ParseSlot(record.Slot)
+	if err != nil || !gp.RequireApproval {
+		return policy.Decision{Allowed: true, Revision: revision}
+	}
+	return gp.JudgeEnv(revision, record.Slot, spec.OwnEnv(ordinal, t), record.OwnEnv, spec.OwnEnvs(t))
 }
 
 // mayRun: the policy lets a Revision run, and the platform would take it, as far as is known.

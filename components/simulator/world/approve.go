@@ -19,19 +19,20 @@ func (w *World) approves(ctx context.Context, g plan.Group) {
 		if !is {
 			continue
 		}
-		revision := spec.Revision()
-		if _, seen := since[revision]; !seen {
-			since[revision] = time.Now()
+		revision, own := spec.Revision(), spec.OwnEnvs(spec.Template)
+		asked := revision + " " + own
+		if _, seen := since[asked]; !seen {
+			since[asked] = time.Now()
 		}
 		over := time.Since(w.began) >= w.plan.HealAt
-		if done[revision] || !over && time.Since(since[revision]) < g.Approval {
+		if done[asked] || !over && time.Since(since[asked]) < g.Approval {
 			continue
 		}
 		hash, err := simulated.ComposeHash(Cluster, g.Name, spec.Template)
 		if err != nil {
 			panic(fmt.Sprintf("what %s is to run has no hash: %v", g.Name, err)) // it is ours
 		}
-		done[revision] = true
-		w.put(ctx, store.ApprovalKey(revision), policy.Approval{Revision: revision, ComposeHash: hash, Group: g.Name, By: "operator", At: time.Now()})
+		done[asked] = true
+		w.put(ctx, store.ApprovalKey(revision), policy.Approval{Revision: revision, ComposeHash: hash, OwnEnv: own, Group: g.Name, By: "operator", At: time.Now()})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 	"cadre.dev/store"
 )
@@ -172,6 +174,17 @@ func envOf(seen observe.Seen, op operation.Operation, t group.Template) map[stri
 		return t.Env
 	}
 	return seen.Spec.EnvOf(ordinal, t)
+}
+
+// judgeEnv says whether the CVM of op's Slot may be given the env that it would be given now.
+func judgeEnv(v *view.View, seen observe.Seen, op operation.Operation) policy.Decision {
+	if op.Kind != operation.Update && op.Kind != operation.Create && op.Kind != operation.Replace {
+		return policy.Decision{Allowed: true}
+	}
+	t, _ := templateOf(v, seen.Spec, op.To)
+	record := v.Slots[op.Slot].Value
+	record.Slot = op.Slot
+	return rollout.JudgeEnv(seen.Spec, seen.Records.Policy, record, op.To, t)
 }
 
 // ownEnv names the values of env of its own that op's Slot is to have.

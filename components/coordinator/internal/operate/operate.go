@@ -118,6 +118,10 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	if err != nil || changed {
 		return changed, err
 	}
+	if d := judgeEnv(v, seen, op.Value); !d.Allowed {
+		// The spec's values changed since the step began.
+		facts.Safe, facts.SafeReason = false, fmt.Sprintf("%s: %s", d.Code, d.Message)
+	}
 	facts.TakenOver(op.Value, o.tookAt(now), now, o.cfg.Timing.MaxCallTimeout)
 
 	next, effects := operation.Advance(op.Value, facts, now)
@@ -167,6 +171,9 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 		if d := mayRun(v, seen, op, op.HashWanted); !d.Allowed {
 			reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
 		}
+	}
+	if d := judgeEnv(v, seen, op); ok && givesEnv(effect) && !d.Allowed {
+		reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
 	}
 	if ok && givesEnv(effect) && ownEnv(v, seen, op) != op.OwnEnv {
 		reason, ok = "the slot's own env changed since the call was recorded", false

@@ -61,17 +61,37 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	if spec, _, ok := c.view.InForce(one.group); ok && !spec.UpdatePolicy.RequireApproval && !c.view.Gate.Required {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("group %s does not ask for approvals: set update_policy { require_approval = true }", one.group))
 	}
+	ownEnv, slots := c.ownEnvOf(one.group, one.template)
+	if len(slots) > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it covers the values of env that %s has of its own now: look at them in the spec's instance blocks too", strings.Join(slots, ", ")))
+	}
 	out.Changed, err = c.approve(ctx, policy.Approval{
-		Revision: one.revision, ComposeHash: out.ComposeHash, Group: one.group, Note: req.GetNote(), By: c.by, At: s.cfg.Now().UTC(),
+		Revision: one.revision, ComposeHash: out.ComposeHash, OwnEnv: ownEnv, Group: one.group, Note: req.GetNote(), By: c.by, At: s.cfg.Now().UTC(),
 	})
 	return out, err
 }
 
-// approve writes an approval in place of one that was for another compose hash.
+// ownEnvOf names the values of env that Slots of a group have of their own at a template, and the
+// Slots.
+func (c *caller) ownEnvOf(name string, t group.Template) (ownEnv string, slots []string) {
+	spec, _, ok := c.view.InForce(name)
+	if !ok {
+		return "", nil
+	}
+	for _, one := range spec.Instances {
+		if spec.OwnEnv(one.Ordinal, t) != "" {
+			slots = append(slots, group.SlotName(name, one.Ordinal))
+		}
+	}
+	return spec.OwnEnvs(t), slots
+}
+
+// approve writes an approval in place of one that was for another compose hash, or for other values
+// of env of single Slots.
 func (c *caller) approve(ctx context.Context, a policy.Approval) (changed bool, err error) {
 	key := store.ApprovalKey(a.Revision)
 	before, index, err := store.Read[policy.Approval](ctx, c.store, key)
-	if err != nil || before.ComposeHash == a.ComposeHash {
+	if err != nil || before.ComposeHash == a.ComposeHash && before.OwnEnv == a.OwnEnv {
 		return create(ctx, c, key, a)
 	}
 	op, err := store.Put(key, a, index)

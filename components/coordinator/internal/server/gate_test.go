@@ -244,3 +244,27 @@ func TestATT25_TheFloorIsRaisedAndNeverLowered(t *testing.T) {
 		}
 	}
 }
+
+// An approval names the values of env that slots have of their own, and says so; other values are
+// approved anew.
+func TestATT15_AnApprovalCoversTheOwnEnvOfSlots(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	s := spec(t)
+	s.Template.Env = map[string]string{"COLOR": "blue"}
+	put(a, t, store.RevisionKey(s.Revision()), group.RevisionRecord{Digest: s.Revision(), Group: "pg", Template: s.Template, Number: 3, CreatedAt: time.Now()})
+	for _, colour := range []string{"red", "black"} {
+		s.Instances = []group.InstanceSettings{{Ordinal: 1, Env: map[string]string{"COLOR": colour}}}
+		put(a, t, store.GroupSpecKey("pg"), s)
+		for _, changed := range []bool{true, false} {
+			out, err := a.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: s.Revision()})
+			if err != nil || out.GetChanged() != changed || !strings.Contains(strings.Join(out.GetWarnings(), "\n"), "values of env that pg-1 has of its own") {
+				t.Fatalf("%s: %v, %v", colour, out, err)
+			}
+		}
+		got, _, err := store.Read[policy.Approval](ctx, a.cfg.Store, store.ApprovalKey(s.Revision()))
+		if err != nil || got.OwnEnv != s.OwnEnvs(s.Template) || got.OwnEnv == "" {
+			t.Errorf("%s: record %+v, %v", colour, got, err)
+		}
+	}
+}
