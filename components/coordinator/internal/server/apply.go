@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/compose/lint"
+	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -188,6 +189,9 @@ func (c *caller) pinStands(name string, one group.InstanceSettings) bool {
 
 // refused tells why a spec is, with the code that says most.
 func refused(err error) error {
+	if crash, is := errors.AsType[*contain.Error](err); is {
+		return crash // the reader's fault and not the caller's: whoever contains the call logs it
+	}
 	return status.Error(codes.InvalidArgument, string(vet.Code(err))+": "+err.Error())
 }
 

@@ -116,3 +116,13 @@ func TestINP03_ADryRunWithAnExtremeNumberIsRefusedByItsField(t *testing.T) {
 type rawSpec []byte
 
 func (r rawSpec) MarshalJSON() ([]byte, error) { return r, nil }
+
+// A spec whose reader panics is not called the caller's mistake, and the panic is counted.
+func TestAPanicOfTheReaderOfASpecIsNoRefusal(t *testing.T) {
+	counted := 0
+	panics := contain.New(slog.New(slog.DiscardHandler), func(string) { counted++ })
+	crash := contain.Call(func() error { panic("index out of range") })
+	if err := panics.Do("api", func() error { return refused(crash) }); status.Code(err) != codes.Internal || counted != 1 {
+		t.Errorf("%v, and %d panics are counted", err, counted)
+	}
+}

@@ -52,7 +52,7 @@ func FuzzINP03_StoredSpec(f *testing.F) {
 	f.Add(specJSON(f))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s, err := view.DecodeSpec(raw, "pg")
-		if crash, is := err.(interface{ GRPCStatus() *status.Status }); is { //nolint:errorlint // a refusal wraps nothing
+		if crash, is := err.(interface{ GRPCStatus() *status.Status }); is {
 			t.Fatalf("the reader panics: %v", crash.GRPCStatus().Message())
 		}
 		if err == nil && len(s.Members()) != s.Replicas {
