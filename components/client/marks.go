@@ -45,8 +45,11 @@ type SlotMark struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at,omitzero"`
-	// Until is when it ends by itself; zero: when it is taken back.
+	// Until is when it ends by itself, by the clock of the coordinator that answered; zero: when
+	// it is taken back.
 	Until time.Time `json:"until,omitzero"`
+	// LeftSeconds is how much of its time was left at the answer, whoever's clock is right.
+	LeftSeconds int64 `json:"left_seconds,omitempty"`
 	// Changed is false when the same mark stood already.
 	Changed bool `json:"changed,omitempty"`
 }
@@ -103,7 +106,7 @@ func markOf(m *apiv1.Mark) SlotMark {
 		out.At = m.GetAt().AsTime()
 	}
 	if m.GetUntil() != nil {
-		out.Until = m.GetUntil().AsTime()
+		out.Until, out.LeftSeconds = m.GetUntil().AsTime(), m.GetLeft().GetSeconds()
 	}
 	return out
 }

@@ -268,6 +268,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.ratchet = ratchet.New(c.store, c.reports, c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
 	c.views.Contain(c.panics)
+	c.views.CountFrom(c.ratchet.Zero)
 	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
 		return err
 	}

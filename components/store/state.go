@@ -13,6 +13,8 @@ type StateFacts struct {
 	Raised uint64
 	// Seen is the highest state that anybody who counts has seen.
 	Seen uint64
+	// Elapsed is StateRecord.Elapsed as recorded.
+	Elapsed uint64
 }
 
 // At is the state that the records stand at, with what an operator raised it to.
@@ -55,7 +57,7 @@ func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, e
 			if err != nil {
 				return f, 0, err
 			}
-			f.Stored, index = record.State, entry.Index
+			f.Stored, f.Elapsed, index = record.State, record.Elapsed, entry.Index
 		case RecoverKey():
 			// One that cannot be used raises nothing, and stops nobody.
 			if raised, err := Decode[Recovery](entry); err == nil && raised.Check() == nil {

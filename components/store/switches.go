@@ -16,8 +16,16 @@ type Freeze struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	// Until is when it ends by itself; zero: when it is deleted.
+	// Until is when it ends by itself, by the clock that At is of; zero: when it is deleted.
 	Until time.Time `json:"until,omitzero"`
+	// EndElapsed is what StateRecord.Elapsed is when it ends, in milliseconds. The leader writes it when it first
+	// sees the switch, from the time between At and Until. Leave it out in a record written by hand.
+	EndElapsed uint64 `json:"end_elapsed_ms,omitempty"`
+}
+
+// Mark is what the freeze has in common with the other switches that end.
+func (f Freeze) Mark() SlotMark {
+	return SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until, EndElapsed: f.EndElapsed}
 }
 
 // MarkKind is what an operator's switch about one Slot asks for, and the part of its key that says so.
@@ -47,12 +55,21 @@ type SlotMark struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	// Until is when it ends by itself; zero: when it is deleted.
+	// Until is when it ends by itself, by the clock that At is of; zero: when it is deleted.
 	Until time.Time `json:"until,omitzero"`
+	// EndElapsed is what StateRecord.Elapsed is when it ends, in milliseconds. The leader writes it when it first
+	// sees the switch, from the time between At and Until. Leave it out in a record written by hand.
+	EndElapsed uint64 `json:"end_elapsed_ms,omitempty"`
 }
 
-// Stands reports that the mark, which exists, has not ended by itself.
-func (m SlotMark) Stands(now time.Time) bool { return m.Until.IsZero() || now.Before(m.Until) }
+// Length is for how long the mark stands from when it is first seen; now is the clock of whoever
+// sees it, which counts only where the record does not say when it was set. Not above MaxElapsed.
+func (m SlotMark) Length(now time.Time) time.Duration {
+	if !m.At.IsZero() {
+		now = m.At
+	}
+	return min(max(m.Until.Sub(now), 0), MaxElapsed*time.Millisecond)
+}
 
 // RequireApproval is the operator's switch at control/require-approval: while it
 // exists, every group's new Revisions wait for an approval. Who may write specs but
@@ -179,7 +196,13 @@ type StateRecord struct {
 	// Term of the leader that wrote it.
 	Term uint64    `json:"term"`
 	At   time.Time `json:"at"`
+	// Elapsed counts the milliseconds that passed while a coordinator ran. It follows no machine's
+	// clock, and never goes back. Not above MaxElapsed.
+	Elapsed uint64 `json:"elapsed_ms,omitempty"`
 }
+
+// MaxElapsed is some 270 years in milliseconds, which a time.Duration holds.
+const MaxElapsed = 1 << 43
 
 // FoundingRecord says which founding of the cluster the records are of.
 type FoundingRecord struct {

@@ -33,7 +33,7 @@ func (s *Server) SetMark(ctx context.Context, r *apiv1.SetMarkRequest) (*apiv1.S
 		m.At = timestamppb.Now()
 	}
 	if r.GetFor() != nil {
-		m.Until = timestamppb.New(m.GetAt().AsTime().Add(r.GetFor().AsDuration()))
+		m.Until, m.Left = timestamppb.New(m.GetAt().AsTime().Add(r.GetFor().AsDuration())), r.GetFor()
 	}
 	s.clearMarkLocked(r.GetKind(), r.GetName())
 	s.marks = append(s.marks, m)

@@ -94,6 +94,7 @@ func New(cfg Config) *Coordinator {
 	judge := judgeOf(cfg.OwnApp)
 	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
 	c.ratchet = turns
+	c.views.CountFrom(turns.Zero)
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	if cfg.Figures == nil {
 		cfg.Figures = status.NewMetrics()
@@ -128,6 +129,7 @@ func judgeOf(ownApp string) *vet.Vet {
 func (c *Coordinator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
+	all.Go(func() { _ = c.ratchet.Follow(ctx, c.views) })
 	all.Go(func() { _ = c.loop.Run(ctx) })
 	if c.cfg.Wake != nil {
 		all.Go(func() { control.FollowSlots(ctx, c.views, c.wake) })

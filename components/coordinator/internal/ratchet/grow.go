@@ -108,7 +108,7 @@ func (r *Ratchet) grow(ctx context.Context, lease store.Lease, ops []store.Op) e
 	if err != nil {
 		return err
 	}
-	put, err := store.Put(store.StateKey, store.StateRecord{State: next, Term: lease.Term(), At: r.now().UTC()}, index)
+	put, err := store.Put(store.StateKey, store.StateRecord{State: next, Term: lease.Term(), At: r.now().UTC(), Elapsed: r.Elapsed(facts.Elapsed)}, index)
 	if err != nil {
 		return err
 	}

@@ -28,11 +28,16 @@ type Ratchet struct {
 	seen    uint64    // guarded by mu; highest state that this process wrote or read
 	term    uint64    // guarded by mu; highest Term that it followed
 	grew    time.Time // guarded by mu; when it wrote one last
+	// passed is the time that had elapsed for the coordinators at passedAt, and zero what Zero
+	// gave last; guarded by mu.
+	passed   time.Duration
+	passedAt time.Time
+	zero     time.Time
 }
 
 // New makes a Ratchet on the records in s.
 func New(s store.Store, agents Marks, now func() time.Time) *Ratchet {
-	return &Ratchet{store: s, agents: agents, now: now, turn: make(chan struct{}, 1)}
+	return &Ratchet{store: s, agents: agents, now: now, turn: make(chan struct{}, 1), passedAt: time.Now()}
 }
 
 // Follow remembers what the records say as they change, so that a coordinator that does not
@@ -42,6 +47,7 @@ func (r *Ratchet) Follow(ctx context.Context, views *view.Watcher) error {
 		v, changed := views.Latest()
 		if v != nil {
 			r.Saw(v.State)
+			r.Elapsed(v.Elapsed)
 			r.mu.Lock()
 			r.term = max(r.term, v.Term)
 			r.mu.Unlock()

@@ -27,6 +27,9 @@ const (
 // whose effect has still to show, and a Slot is not available for as long as the clock before
 // was. It writes once, and nothing where the clocks agree.
 func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
+	if changed, err := p.countEnds(ctx); err != nil || changed {
+		return changed, err
+	}
 	if changed, err := p.takeClocksOver(ctx); err != nil || changed {
 		return changed, err
 	}

@@ -179,6 +179,7 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	}
 	p.pace.view = p.view.Own()
 	p.read = p.view.Index
+	p.cfg.Ratchet.Elapsed(p.view.CountFrom(p.cfg.Ratchet.Zero).Elapsed)
 	p.now = p.cfg.Now().UTC()
 	if bad := p.view.Unusable(p.name); bad != nil {
 		return false, p.recordUnusable(ctx, bad)

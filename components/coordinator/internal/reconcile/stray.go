@@ -14,10 +14,6 @@ import (
 // hand can still look at it.
 const strayKept = 10 * time.Minute
 
-// markKept is how long a mark stays when its time is over, by the leader's clock: one that is some
-// hours ahead ends a protection early while it leads, and must not end it for good.
-const markKept = 24 * time.Hour
-
 // strayRequests removes the requests that no group answers, and says why.
 func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 	var ops []store.Op
@@ -29,28 +25,6 @@ func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 		}
 		r.log.Warn("request removed that nobody can carry out", "request", id, "kind", q.Value.Kind, "by", q.Value.By, "error", why)
 		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(id), Index: q.Index})
-	}
-	return ops
-}
-
-// endedMarks removes what operators set on Slots and groups for a time that is over.
-func (r *Reconciler) endedMarks(v *view.View) []store.Op {
-	var ops []store.Op
-	ended := func(key string, until time.Time, index uint64) {
-		if !until.IsZero() && r.cfg.Now().Sub(until) >= markKept {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: index})
-		}
-	}
-	for kind, marks := range v.Marks {
-		for slot, m := range marks {
-			ended(store.MarkKey(kind, slot), m.Value.Until, m.Index)
-		}
-	}
-	if f := v.Freeze; f != nil {
-		ended(store.FreezeKey(), f.Value.Until, f.Index)
-	}
-	for name, f := range v.Freezes {
-		ended(store.GroupFreezeKey(name), f.Value.Until, f.Index)
 	}
 	return ops
 }

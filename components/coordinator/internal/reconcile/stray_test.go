@@ -37,32 +37,25 @@ func TestRequestsThatNobodyAnswersGo(t *testing.T) {
 	}
 }
 
-// TestMarksThatEndedGo a while later, also that of all groups.
+// TestMarksThatEndedGo, also that of all groups, and no mark of which no leader counted the time yet.
 func TestMarksThatEndedGo(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	freeze := func(ago time.Duration) view.Rec[store.Freeze] {
-		return view.Rec[store.Freeze]{Value: store.Freeze{Until: now.Add(-ago)}, Index: 1}
+	mark := func(left int) store.SlotMark {
+		return store.SlotMark{Until: now, EndElapsed: uint64(1_000_000 + 1000*left)}
 	}
-	everything, just := freeze(markKept), freeze(markKept-time.Second)
-	v := &view.View{Freeze: &everything, Freezes: map[string]view.Rec[store.Freeze]{"pg": freeze(markKept), "web": freeze(-time.Hour), "api": {Index: 1}}}
-	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}, log: slog.New(slog.DiscardHandler)}
-	if got, want := keys(r.endedMarks(v)), []string{"control/freeze", "control/freeze/pg"}; !slices.Equal(got, want) {
-		t.Errorf("%v go, want %v", got, want)
+	freeze := func(left int) view.Rec[store.Freeze] {
+		return view.Rec[store.Freeze]{Value: store.Freeze{Until: now.Add(-time.Hour), EndElapsed: uint64(1_000_000 + 1000*left)}, Index: 1}
 	}
-	mark := func(ago time.Duration) view.Rec[store.SlotMark] {
-		return view.Rec[store.SlotMark]{Value: store.SlotMark{Until: now.Add(-ago)}, Index: 1}
-	}
-	v.Marks = map[store.MarkKind]map[string]view.Rec[store.SlotMark]{}
+	everything, uncounted := freeze(0), view.Rec[store.Freeze]{Value: store.Freeze{Until: now.Add(-time.Hour)}, Index: 1}
+	v := &view.View{Freeze: &everything, Freezes: map[string]view.Rec[store.Freeze]{"pg": freeze(-1), "web": freeze(1), "api": {Index: 1}, "new": uncounted}, Marks: map[store.MarkKind]map[string]view.Rec[store.SlotMark]{}}
 	for _, kind := range store.MarkKinds() {
-		v.Marks[kind] = map[string]view.Rec[store.SlotMark]{"pg-0": mark(markKept), "pg-1": mark(markKept - time.Second), "pg-2": mark(-time.Hour), "pg-3": {Index: 1}}
+		v.Marks[kind] = map[string]view.Rec[store.SlotMark]{"pg-0": {Value: mark(0), Index: 1}, "pg-2": {Value: mark(1), Index: 1}, "pg-3": {Index: 1}}
 	}
-	v.Freeze, v.Freezes = nil, nil
+	v.CountFrom(func() time.Time { return now.Add(-1000 * time.Second) })
+	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}, log: slog.New(slog.DiscardHandler)}
 	got := keys(r.endedMarks(v))
 	slices.Sort(got)
-	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/protect/pg-0"}; !slices.Equal(got, want) {
+	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze", "control/freeze/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
 		t.Errorf("%v go, want %v", got, want)
-	}
-	if v.Freeze = &just; slices.Contains(keys(r.endedMarks(v)), "control/freeze") {
-		t.Error("it goes before anybody could look at it")
 	}
 }

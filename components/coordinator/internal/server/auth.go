@@ -92,7 +92,7 @@ func (c *caller) mayRead(ctx context.Context, name string) error {
 	if err != nil {
 		return wire(err)
 	}
-	c.view = v
+	c.view = v.CountLike(latest)
 	return nil
 }
 
@@ -110,7 +110,8 @@ func (c *caller) load(ctx context.Context) error {
 	if err != nil {
 		return wire(err)
 	}
-	c.view = v
+	latest, _ := c.server.cfg.Views.Latest()
+	c.view = v.CountLike(latest)
 	return nil
 }
 

@@ -9,8 +9,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
@@ -55,7 +57,7 @@ func (s *Server) SetMark(ctx context.Context, req *apiv1.SetMarkRequest) (*apiv1
 	if changed {
 		s.cfg.Log.Info("mark set", "kind", req.GetKind(), "name", req.GetName(), "until", mark.Until, "by", c.by, "reason", mark.Reason)
 	}
-	return &apiv1.SetMarkResponse{Changed: changed, Mark: wireMark(req.GetKind(), req.GetName(), mark)}, nil
+	return &apiv1.SetMarkResponse{Changed: changed, Mark: c.wireMark(req.GetKind(), req.GetName(), mark)}, nil
 }
 
 // slotMarks are the marks of Slots, by what stands in the records for them.
@@ -134,18 +136,29 @@ func (c *caller) mayReadNamed(ctx context.Context, name string) error {
 func (c *caller) notProtected(ctx context.Context, slot string) error {
 	stands := func(key string) (mark store.SlotMark, ok bool) {
 		mark, index, err := store.Read[store.SlotMark](ctx, c.store, key)
-		return mark, (err == nil || index != 0) && mark.Stands(c.now())
+		return mark, (err == nil || index != 0) && c.stands(mark)
 	}
 	p, protected := stands(store.MarkKey(store.MarkProtect, slot))
 	if _, drains := stands(store.MarkKey(store.MarkDrain, slot)); !protected || drains {
 		return nil
 	}
 	until := ""
-	if !p.Until.IsZero() {
-		until = ", until " + p.Until.UTC().Format(time.RFC3339)
+	if end := c.end(p); !end.IsZero() {
+		until = ", until " + end.UTC().Format(time.RFC3339)
 	}
 	return status.Errorf(codes.FailedPrecondition, "name: %s is protected (%s: %s%s), and is not drained while that stands; take it back first: cadre instance unprotect %s",
 		slot, cmp.Or(p.By, "unknown"), p.Reason, until, slot)
+}
+
+// end is when a mark ends by itself, by this coordinator's clock; zero: when it is taken back.
+func (c *caller) end(m store.SlotMark) time.Time {
+	latest, _ := c.server.cfg.Views.Latest()
+	return (&view.View{}).CountLike(latest).End(m)
+}
+
+func (c *caller) stands(m store.SlotMark) bool {
+	end := c.end(m)
+	return end.IsZero() || c.now().Before(end)
 }
 
 // setMark writes a mark in place of the one that stands. The same one without an end is no
@@ -175,7 +188,7 @@ func readMark(ctx context.Context, s store.Store, kind apiv1.MarkKind, key strin
 		return store.Read[store.SlotMark](ctx, s, key)
 	}
 	f, index, err := store.Read[store.Freeze](ctx, s, key)
-	return store.SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until}, index, err
+	return f.Mark(), index, err
 }
 
 // ClearMark implements ControlService. A mark on what is gone can be taken back too; where there is
@@ -220,9 +233,8 @@ func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*a
 	}
 	out := &apiv1.ListMarksResponse{}
 	add := func(kind apiv1.MarkKind, owner, name string, m store.SlotMark) {
-		ended := !m.Until.IsZero() && !s.cfg.Now().Before(m.Until)
-		if !ended && (owner == "" || readable[owner]) {
-			out.Marks = append(out.Marks, wireMark(kind, name, m))
+		if c.stands(m) && (owner == "" || readable[owner]) {
+			out.Marks = append(out.Marks, c.wireMark(kind, name, m))
 		}
 	}
 	for kind, stored := range slotMarks {
@@ -233,7 +245,7 @@ func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*a
 		}
 	}
 	freeze := func(name string, f store.Freeze) {
-		add(apiv1.MarkKind_MARK_KIND_FREEZE, name, name, store.SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until})
+		add(apiv1.MarkKind_MARK_KIND_FREEZE, name, name, f.Mark())
 	}
 	for name, f := range c.view.Freezes {
 		freeze(name, f.Value)
@@ -247,13 +259,14 @@ func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*a
 	return out, nil
 }
 
-func wireMark(kind apiv1.MarkKind, name string, m store.SlotMark) *apiv1.Mark {
+// wireMark tells of a mark, with the time that is left of it whoever's clock is right.
+func (c *caller) wireMark(kind apiv1.MarkKind, name string, m store.SlotMark) *apiv1.Mark {
 	out := &apiv1.Mark{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By}
 	if !m.At.IsZero() {
 		out.At = timestamppb.New(m.At)
 	}
-	if !m.Until.IsZero() {
-		out.Until = timestamppb.New(m.Until)
+	if end := c.end(m); !end.IsZero() {
+		out.Until, out.Left = timestamppb.New(end), durationpb.New(max(end.Sub(c.now()), 0))
 	}
 	return out
 }

@@ -35,7 +35,7 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *
 	if !anew {
 		*v = *before
 	}
-	v.own, v.others, v.turn = name, latest, latest.turn
+	v.own, v.others, v.turn, v.zero = name, latest, latest.turn, latest.zero
 	changed := anew || before.turn != latest.turn || before.lacked
 	for _, k := range kinds {
 		of := k.of(own)

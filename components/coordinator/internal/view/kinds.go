@@ -114,7 +114,8 @@ var kinds = []kind{
 	}},
 	{kindLease, []string{store.LeaseKey, store.TermKey, store.StateKey}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, errs)[store.TermKey].Value.Term
-		v.State = keyed[store.StateRecord](ctx, at, store.StateKey, errs)[store.StateKey].Value.State
+		state := keyed[store.StateRecord](ctx, at, store.StateKey, errs)[store.StateKey].Value
+		v.State, v.Elapsed = state.State, state.Elapsed
 		leader := keyed[store.LeaseRecord](ctx, at, store.LeaseKey, errs)[store.LeaseKey].Value
 		v.Leader, v.leaderTerm = leader.Holder, leader.Term
 	}},

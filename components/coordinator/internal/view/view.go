@@ -75,6 +75,8 @@ type View struct {
 	Term    uint64
 	// State is how far the records have come.
 	State uint64
+	// Elapsed is the time that passed for the coordinators, as recorded with State, in milliseconds.
+	Elapsed uint64
 	// Recovery is what an operator raised Term and state to; zero: nothing.
 	Recovery store.Recovery
 	Leader   string
@@ -87,7 +89,9 @@ type View struct {
 	// badOf are the bad ones of each kind; Bad is all of them.
 	badOf      [kindCount][]*store.RecordError
 	leaderTerm uint64
-	decisions  []store.Entry // decoded when asked for: they are long and nothing rests on them
+	// zero is when, by this process's clock, no time had elapsed yet; nil: it is not known.
+	zero      func() time.Time
+	decisions []store.Entry // decoded when asked for: they are long and nothing rests on them
 	// said is what the records of each kind said, for reads of some of them; nil: not kept.
 	said [kindCount]*memo
 	// turn counts the Views of a Watcher from 1 on. In a View of one group it is that of others,
@@ -244,7 +248,7 @@ func switches[T any](ctx context.Context, at moment, prefix string, errs *[]erro
 // ExcludedFrom is what an operator's mark leaves a Slot out of at a moment.
 func (v *View) ExcludedFrom(slot string, now time.Time) group.Exclusion {
 	m, ok := v.Marks[store.MarkExclude][slot]
-	if !ok || !m.Value.Stands(now) {
+	if !ok || !v.Stands(m.Value, now) {
 		return group.Exclusion{}
 	}
 	return group.ExclusionOf(m.Value.From)

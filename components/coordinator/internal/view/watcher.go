@@ -47,6 +47,7 @@ const (
 type Watcher struct {
 	store store.Store
 	log   *slog.Logger
+	zero  func() time.Time // see CountFrom; set before Run
 
 	mu         sync.Mutex
 	latest     *View                      // guarded by mu; nil before the first read
@@ -341,7 +342,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		return err
 	}
 	sizes := map[kindID]int{}
-	after := &View{}
+	after := &View{zero: w.zero}
 	if before != nil {
 		*after = *before
 	}

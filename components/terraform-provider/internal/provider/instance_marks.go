@@ -37,8 +37,8 @@ func (k slotMark) attributes() map[string]attr.Type {
 	return out
 }
 
-// sameTime is how far the end of a mark may be from the one that was asked for: coordinators
-// count it from their own clock.
+// sameTime is how far the end of a mark may be from the one that was asked for: while no
+// coordinator ran its time did not count.
 const sameTime = 2 * time.Minute
 
 func markBlock(text string) schema.SingleNestedBlock {
@@ -191,7 +191,15 @@ func (k slotMark) stands(found client.SlotMark) bool {
 	until, err := k.until()
 	from, _ := k.from()
 	same := k.kind != client.MarkExclude || group.ExclusionOf(from) == group.ExclusionOf(found.From)
-	return err == nil && same && found.Reason == k.text("reason").ValueString() && sameEnd(found.Until, until)
+	return err == nil && same && found.Reason == k.text("reason").ValueString() && sameEnd(endOf(found), until)
+}
+
+// endOf is when a mark that stands ends by this machine's clock, by which the configuration says when.
+func endOf(m client.SlotMark) time.Time {
+	if m.Until.IsZero() || m.LeftSeconds == 0 {
+		return m.Until // the coordinator is of a version that does not tell what is left
+	}
+	return time.Now().Add(time.Duration(m.LeftSeconds) * time.Second)
 }
 
 func sameEnd(a, b time.Time) bool {
@@ -243,8 +251,8 @@ func (k slotMark) find(standing []client.SlotMark, slot string) int {
 // block is a mark that stands, of whatever hand, as the block would say it.
 func (k slotMark) block(m client.SlotMark) types.Object {
 	values := map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": types.StringNull()}
-	if !m.Until.IsZero() {
-		values["until"] = types.StringValue(m.Until.UTC().Format(time.RFC3339))
+	if end := endOf(m); !end.IsZero() {
+		values["until"] = types.StringValue(end.UTC().Format(time.RFC3339))
 	}
 	if k.kind == client.MarkExclude {
 		var words []attr.Value

@@ -545,7 +545,10 @@ type Mark struct {
 	// Unset: it stands until it is taken back.
 	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	// What an exclusion leaves the Slot out of.
-	From          []string `protobuf:"bytes,7,rep,name=from,proto3" json:"from,omitempty"`
+	From []string `protobuf:"bytes,7,rep,name=from,proto3" json:"from,omitempty"`
+	// How much of its time is left, by elapsed time: no clock has to be right for it. Unset
+	// with until.
+	Left          *durationpb.Duration `protobuf:"bytes,8,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +632,13 @@ func (x *Mark) GetFrom() []string {
 	return nil
 }
 
+func (x *Mark) GetLeft() *durationpb.Duration {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
 var File_cadre_api_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_control_proto_rawDesc = "" +
@@ -662,7 +672,7 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x03 \x01(\tR\ffromRevision\x12\x1f\n" +
 	"\vto_revision\x18\x04 \x01(\tR\n" +
 	"toRevision\x12\x1a\n" +
-	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xe0\x01\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\x8f\x02\n" +
 	"\x04Mark\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -670,7 +680,8 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
-	"\x04from\x18\a \x03(\tR\x04from*~\n" +
+	"\x04from\x18\a \x03(\tR\x04from\x12-\n" +
+	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left*~\n" +
 	"\bMarkKind\x12\x19\n" +
 	"\x15MARK_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMARK_KIND_DRAIN\x10\x01\x12\x15\n" +
@@ -720,19 +731,20 @@ var file_cadre_api_v1_control_proto_depIdxs = []int32{
 	0,  // 5: cadre.api.v1.Mark.kind:type_name -> cadre.api.v1.MarkKind
 	11, // 6: cadre.api.v1.Mark.at:type_name -> google.protobuf.Timestamp
 	11, // 7: cadre.api.v1.Mark.until:type_name -> google.protobuf.Timestamp
-	1,  // 8: cadre.api.v1.ControlService.SetMark:input_type -> cadre.api.v1.SetMarkRequest
-	3,  // 9: cadre.api.v1.ControlService.ClearMark:input_type -> cadre.api.v1.ClearMarkRequest
-	5,  // 10: cadre.api.v1.ControlService.ListMarks:input_type -> cadre.api.v1.ListMarksRequest
-	7,  // 11: cadre.api.v1.ControlService.ProposeUndo:input_type -> cadre.api.v1.ProposeUndoRequest
-	2,  // 12: cadre.api.v1.ControlService.SetMark:output_type -> cadre.api.v1.SetMarkResponse
-	4,  // 13: cadre.api.v1.ControlService.ClearMark:output_type -> cadre.api.v1.ClearMarkResponse
-	6,  // 14: cadre.api.v1.ControlService.ListMarks:output_type -> cadre.api.v1.ListMarksResponse
-	8,  // 15: cadre.api.v1.ControlService.ProposeUndo:output_type -> cadre.api.v1.ProposeUndoResponse
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 8: cadre.api.v1.Mark.left:type_name -> google.protobuf.Duration
+	1,  // 9: cadre.api.v1.ControlService.SetMark:input_type -> cadre.api.v1.SetMarkRequest
+	3,  // 10: cadre.api.v1.ControlService.ClearMark:input_type -> cadre.api.v1.ClearMarkRequest
+	5,  // 11: cadre.api.v1.ControlService.ListMarks:input_type -> cadre.api.v1.ListMarksRequest
+	7,  // 12: cadre.api.v1.ControlService.ProposeUndo:input_type -> cadre.api.v1.ProposeUndoRequest
+	2,  // 13: cadre.api.v1.ControlService.SetMark:output_type -> cadre.api.v1.SetMarkResponse
+	4,  // 14: cadre.api.v1.ControlService.ClearMark:output_type -> cadre.api.v1.ClearMarkResponse
+	6,  // 15: cadre.api.v1.ControlService.ListMarks:output_type -> cadre.api.v1.ListMarksResponse
+	8,  // 16: cadre.api.v1.ControlService.ProposeUndo:output_type -> cadre.api.v1.ProposeUndoResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_cadre_api_v1_control_proto_init() }
