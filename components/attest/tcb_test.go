@@ -404,6 +404,15 @@ func TestATT29_TheClockMustNotBeBeforeWhatIntelSigned(t *testing.T) {
 	late.now = start.Add(-40 * day)
 	_, err = late.judge(t)
 	wantCode(t, "clock and collateral of the past", err, policy.CodeClockUntrusted)
+	// Nor does a family of machines that was never seen: a time that Intel signed for one binds all.
+	other := &collateral.Memory{}
+	if err := other.Raise(t.Context(), policy.CollateralMark{FMSPC: "ffffffffffff", IssuedAt: start}); err != nil {
+		t.Fatal(err)
+	}
+	late = newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = other })
+	late.now = start.Add(-45 * day)
+	_, err = late.judge(t)
+	wantCode(t, "another family at a clock of the past", err, policy.CodeClockUntrusted)
 }
 
 func TestCollateralComesWithTheEvidence(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 // Implementations are safe for concurrent use. An error of either method refuses
 // the evidence: what is not known is not assumed.
 type Highest interface {
-	// Get returns the mark of fmspc; its zero value when there is none.
+	// Get returns the mark of fmspc, with the newest signed time of all families: no honest
+	// clock is before it, whatever the family. The rest is zero when there is no mark of fmspc.
 	Get(ctx context.Context, fmspc string) (policy.CollateralMark, error)
 	// Raise records the maximum of what is known and mark, field by field.
 	Raise(ctx context.Context, mark policy.CollateralMark) error
@@ -33,7 +34,13 @@ const maxMarks = 1024
 func (m *Memory) Get(_ context.Context, fmspc string) (policy.CollateralMark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.marks[fmspc], nil
+	var all policy.CollateralMark
+	for _, mark := range m.marks {
+		all = all.Raised(mark)
+	}
+	own := m.marks[fmspc]
+	own.IssuedAt = all.IssuedAt
+	return own, nil
 }
 
 // Raise implements Highest.

@@ -129,7 +129,8 @@ type CollateralMark struct {
 	// info and QE identity.
 	TCBEvaluation uint32 `json:"tcb_evaluation"`
 	QEEvaluation  uint32 `json:"qe_evaluation"`
-	// IssuedAt is the newest signed time: no honest clock is before it.
+	// IssuedAt is the newest signed time: no honest clock is before it, nor before that of any
+	// other family's record.
 	IssuedAt time.Time `json:"issued_at"`
 }
 

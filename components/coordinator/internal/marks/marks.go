@@ -20,13 +20,26 @@ func New(s store.Store) *Marks { return &Marks{s} }
 // raiseAttempts bounds how often another coordinator may come first.
 const raiseAttempts = 5
 
-// Get implements collateral.Highest.
+// Get implements collateral.Highest. A record of any family that cannot be read is an error: it
+// may have the newest time.
 func (m *Marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
-	mark, _, err := store.Read[policy.CollateralMark](ctx, m.store, store.CollateralKey(fmspc))
-	if errors.Is(err, store.ErrNotFound) {
-		return policy.CollateralMark{}, nil
+	key := store.CollateralKey(fmspc)
+	entries, _, err := m.store.List(ctx, store.CollateralPrefix)
+	if err != nil {
+		return policy.CollateralMark{}, err
 	}
-	return mark, err
+	var own, all policy.CollateralMark
+	for _, entry := range entries {
+		mark, err := store.Decode[policy.CollateralMark](entry)
+		if err != nil {
+			return policy.CollateralMark{}, err
+		}
+		if all = all.Raised(mark); entry.Key == key {
+			own = mark
+		}
+	}
+	own.IssuedAt = all.IssuedAt
+	return own, nil
 }
 
 // Raise implements collateral.Highest.
