@@ -362,7 +362,7 @@ func (c *Coordinator) assembleAdmission() {
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
-		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: admitWarmup,
+		Sessions: c.reports, Saw: c.reports.Saw, Directory: c.directory, Metrics: c.metrics, Warmup: admitWarmup,
 		Coordinators: coordinators, Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())

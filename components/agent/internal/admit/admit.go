@@ -43,6 +43,9 @@ type Config struct {
 	Pin *Pin
 	// Dial opens a first contact with any coordinator.
 	Dial func(ctx context.Context) (Conn, error)
+	// Seen are the highest Term and state of the coordinators' records that this agent ever saw;
+	// nil: it tells of none.
+	Seen func() (term, state uint64)
 	Log  *slog.Logger
 }
 
@@ -148,6 +151,9 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 	}
 	if held != nil {
 		request.Held = held.Held()
+	}
+	if c.cfg.Seen != nil {
+		request.SeenTerm, request.SeenState = c.cfg.Seen()
 	}
 	answer, err := service.Admit(ctx, request, grpc.MaxCallRecvMsgSize(answerLimit))
 	if err != nil {

@@ -136,6 +136,7 @@ func New(cfg Config) (*Agent, error) {
 		Dial: func(ctx context.Context) (admit.Conn, error) {
 			return overlay.DialAdmission(ctx, cfg.Gateway, cfg.Gateway.Name(trust.CoordinatorAppID), boot.Certificate)
 		},
+		Seen: func() (term, state uint64) { return a.hub.Seen() }, // it is there before the first admission
 	})
 	a.resumed = a.resume()
 	if a.mesh, err = a.openMesh(); err != nil {

@@ -55,6 +55,9 @@ func TestTOK15_ABootSaysWhichTokensItUses(t *testing.T) {
 	if first, next := c.Admits()[0].GetHeld(), c.Admits()[1].GetHeld(); first != nil || next.GetTokensId() == "" {
 		t.Errorf("said at the first admission: %v, at the next: %v", first, next)
 	}
+	if first, next := c.Admits()[0].GetSeenTerm(), c.Admits()[1].GetSeenTerm(); first != 0 || next != 3 {
+		t.Errorf("terms seen at the first admission: %d, at the next: %d; want 0 and 3", first, next)
+	}
 }
 
 // TestTOK15_SecretsThatAreLeftOutAreKept: an answer without them ends no file, and news of

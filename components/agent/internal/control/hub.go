@@ -93,6 +93,9 @@ func (h *Hub) Term() uint64 {
 	return term
 }
 
+// Seen are the highest Term of any message, and the highest state of desired state, across boots.
+func (h *Hub) Seen() (term, state uint64) { return h.term.highest() }
+
 // errOlder: what a coordinator gave is of records older than what was seen. It is behind
 // the others for a moment, or was restored.
 var errOlder = errors.New("its records are older than what was seen of them")

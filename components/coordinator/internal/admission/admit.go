@@ -90,7 +90,11 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 		}
 		return nil, a.proveUnbound(ctx, claims).known()
 	}
-	if refused := a.appraise(ctx, claims); refused != nil {
+	refused = a.appraise(ctx, claims)
+	if a.proven && a.cfg.Saw != nil && req.GetSeenTerm() != 0 {
+		a.cfg.Saw(a.slot, req.GetSeenTerm(), req.GetSeenState())
+	}
+	if refused != nil {
 		return nil, refused.known()
 	}
 	if a.cfg.Second != nil {

@@ -85,6 +85,9 @@ type Config struct {
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
+	// Saw is called with how far the Boot of a Slot saw the records, once its evidence proved whose it
+	// is, whether or not it is admitted; nil: it does not matter.
+	Saw func(slot string, term, state uint64)
 	// Catalog is told of Boots that come and go; nil: nobody is.
 	Catalog Catalog
 	// Unbound finds the Slot that an instance without records is named after; nil: such an

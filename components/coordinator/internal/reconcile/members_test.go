@@ -105,7 +105,7 @@ func (w *world) members(ctx context.Context) {
 func (m *member) attest(ctx context.Context, coordinators []*life) {
 	m.w.mu.Lock()
 	epoch := m.told.GetPolicyEpoch()
-	asks := m.boot != "" && (!m.admitted || epoch > m.epoch)
+	asks := m.boot != "" && !m.w.cutOff[m.slot] && (!m.admitted || epoch > m.epoch)
 	m.w.proofs++
 	e := simulated.Evidence{
 		Slot: m.slot, Boot: m.boot, Serial: m.w.proofs, InstanceID: m.InstanceID, AppID: m.AppID, ComposeHash: m.ComposeHash, OSImage: m.OSImage, Epoch: epoch,
@@ -128,7 +128,7 @@ func (m *member) attest(ctx context.Context, coordinators []*life) {
 func (m *member) listen(ctx context.Context, coordinators []*life) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	if m.boot == "" || len(coordinators) == 0 {
+	if m.boot == "" || len(coordinators) == 0 || m.w.cutOff[m.slot] {
 		return
 	}
 	ended := 0

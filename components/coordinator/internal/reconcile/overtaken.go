@@ -31,18 +31,6 @@ func (p *pass) wentBack(seen uint64) error {
 	return nil
 }
 
-// deaf reports that this coordinator began a moment ago and most of the Boots that the
-// records name have not been heard: they may know that the records went back.
-func (p *pass) deaf() bool {
-	since := p.cfg.Views.Since()
-	if since.IsZero() || time.Since(since) >= p.cfg.Warmup {
-		return false
-	}
-	all, _ := p.cfg.Views.Latest() // there is one since then
-	admitted := max(len(p.view.Admissions), len(all.Admissions))
-	return admitted > 0 && 2*p.cfg.Reports.Marks().Agents <= admitted
-}
-
 // growEvery is how often the state grows at least: what else changes meanwhile, such as an
 // admission, is then missed after a restore.
 const growEvery = 30 * time.Second
@@ -50,6 +38,7 @@ const growEvery = 30 * time.Second
 // keepGrowing lets the state grow with each Term, and when nothing else does.
 func (r *Reconciler) keepGrowing(ctx context.Context, lease store.Lease) {
 	last := ""
+	r.untilConfirmed(ctx, lease)
 	for ctx.Err() == nil {
 		err := r.cfg.Ratchet.Grow(ctx, lease)
 		if text := fmt.Sprint(err); err != nil && text != last && ctx.Err() == nil {

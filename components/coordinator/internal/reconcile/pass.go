@@ -57,7 +57,8 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		p.halt(err)
 		return next{}, err
 	}
-	seen := p.cfg.Ratchet.Seen() // before the records are read
+	// Before the records are read: what was seen must be there then.
+	seen, agents := p.cfg.Ratchet.Seen(), p.cfg.Reports.Marks()
 	ready, err := p.observe(ctx)
 	if p.view != nil {
 		if err := p.wentBack(seen); err != nil {
@@ -65,7 +66,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 			return next{}, err
 		}
 		p.halt(nil)
-		if p.deaf() {
+		if p.deaf(p.heard(agents)) {
 			return next{in: listBusy}, nil
 		}
 	}
@@ -77,6 +78,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	}
 	if fresh, err := p.accept(ctx); err != nil || fresh {
 		return next{again: fresh}, err
+	}
+	if p.unconfirmed(p.heard(agents)) {
+		return next{in: listBusy}, p.reportUnconfirmed(ctx)
 	}
 	if fresh, err := p.gate(ctx); err != nil || fresh {
 		return next{again: fresh}, err

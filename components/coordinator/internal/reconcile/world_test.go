@@ -55,6 +55,8 @@ type world struct {
 	behind time.Time
 	// saysTerm, by Slot, is what its agent says of the Term instead of what it saw.
 	saysTerm map[string]uint64
+	// cutOff are the Slots whose agents reach no coordinator.
+	cutOff map[string]bool
 	// retired are the accessors of Slots that are gone; evicted are Slots with the code, in order.
 	retired, evicted []string
 	// nodes and owned are what Consul knows.

@@ -156,10 +156,15 @@ type overheard struct {
 // Overhear notes how far a Boot saw the records that has a certificate for the Slot and
 // does not hold it by the records as they are. Where they went back that is everybody.
 func (r *Reports) Overhear(slot string, report *controlv1.Report) {
+	r.Saw(slot, report.GetTerm(), report.GetState())
+}
+
+// Saw is Overhear of a Boot that asks to be admitted. What it reports later counts instead.
+func (r *Reports) Saw(slot string, term, state uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moved++
-	r.overheard[slot] = overheard{Mark{report.GetTerm(), report.GetState()}, r.now()}
+	r.overheard[slot] = overheard{Mark{term, state}, r.now()}
 	r.noteLocked(slot)
 }
 

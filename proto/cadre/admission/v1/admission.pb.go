@@ -690,7 +690,11 @@ type AdmitRequest struct {
 	Statement []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
 	Evidence  *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	// What the Boot has in force, if it asks again; absent at its first admission.
-	Held          *Held `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	Held *Held `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	// Highest Term and highest state of the coordinators' records that the agent ever saw, across
+	// its boots: they tell a coordinator that began a moment ago whether the records went back.
+	SeenTerm      uint64 `protobuf:"varint,4,opt,name=seen_term,json=seenTerm,proto3" json:"seen_term,omitempty"`
+	SeenState     uint64 `protobuf:"varint,5,opt,name=seen_state,json=seenState,proto3" json:"seen_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -744,6 +748,20 @@ func (x *AdmitRequest) GetHeld() *Held {
 		return x.Held
 	}
 	return nil
+}
+
+func (x *AdmitRequest) GetSeenTerm() uint64 {
+	if x != nil {
+		return x.SeenTerm
+	}
+	return 0
+}
+
+func (x *AdmitRequest) GetSeenState() uint64 {
+	if x != nil {
+		return x.SeenState
+	}
+	return 0
 }
 
 // AdmitResponse carries everything that an admitted Boot may have.
@@ -1200,11 +1218,14 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
 	"collateral\x18\x04 \x01(\fR\n" +
 	"collateral\x12\x1b\n" +
-	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"\x94\x01\n" +
+	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"\xd0\x01\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\x12,\n" +
-	"\x04held\x18\x03 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"\x8f\x01\n" +
+	"\x04held\x18\x03 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\x12\x1b\n" +
+	"\tseen_term\x18\x04 \x01(\x04R\bseenTerm\x12\x1d\n" +
+	"\n" +
+	"seen_state\x18\x05 \x01(\x04R\tseenState\"\x8f\x01\n" +
 	"\rAdmitResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\x12;\n" +
 	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xd9\x04\n" +

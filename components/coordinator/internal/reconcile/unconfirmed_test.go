@@ -1,0 +1,124 @@
+package reconcile_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/reconcile"
+	"cadre.dev/core/group"
+)
+
+// cut has the agents of these Slots reach no coordinator, and those of all others reach them.
+func (w *world) cut(slots ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutOff = map[string]bool{}
+	for _, slot := range slots {
+		w.cutOff[slot] = true
+	}
+}
+
+// grown asks for one member more.
+func (w *world) grown() {
+	s := spec("one")
+	s.Replicas = 4
+	w.apply(s)
+}
+
+// restored goes on from records in which nothing of a restart stands that the agents saw. Coordinators are
+// stopped.
+func (w *world) restored() {
+	w.t.Helper()
+	first := w.coordinator("coordinator-0")
+	w.apply(spec("one"))
+	w.until("creation", 2*time.Minute, w.complete("one"))
+	before := w.store.Snapshot()
+	w.restart("pg-2")
+	tick(w.t.Context(), 10*time.Second) // until the agents were told
+	first.stop()
+	w.store.Restore(before)
+	w.grown()
+}
+
+func (w *world) halts(t *testing.T) {
+	t.Helper()
+	tick(t.Context(), 10*time.Minute)
+	if got := w.made("create"); len(got) != 3 {
+		t.Errorf("made from records that went back: %v", got)
+	}
+	if now, err := w.standing(); err != nil || now.Halted == nil {
+		t.Errorf("the leader goes on: %+v, %v", now, err)
+	}
+}
+
+// TestCTL06_NothingIsMadeBeforeAgentsSpeak: after a restore all coordinators are new, and the agents need
+// half a minute to find them.
+func TestCTL06_NothingIsMadeBeforeAgentsSpeak(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		w.restored()
+		w.cut("pg-0", "pg-1", "pg-2")
+		w.coordinator("coordinator-1")
+		tick(t.Context(), 30*time.Second)
+		w.cut()
+		w.halts(t)
+	})
+}
+
+// TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan until the others are heard, which then decide.
+func TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		w.restored()
+		w.cut("pg-0")
+		w.mu.Lock()
+		m := w.memberLocked("pg-1")
+		m.seenTerm, m.seenState, m.told = 0, 0, nil // its disk was lost
+		w.mu.Unlock()
+		w.coordinator("coordinator-1")
+		tick(t.Context(), 30*time.Second)
+		w.cut()
+		w.halts(t)
+	})
+}
+
+// TestATakeoverDelaysNothing where the successor ran already, and hardly anything where all coordinators began anew.
+func TestATakeoverDelaysNothing(t *testing.T) {
+	for name, ran := range map[string]bool{"by one that ran": true, "by one that began": false} {
+		t.Run(name, func(t *testing.T) {
+			begin(t, func(t *testing.T, w *world) {
+				first := w.coordinator("coordinator-0")
+				w.apply(spec("one"))
+				w.until("creation", 2*time.Minute, w.complete("one"))
+				if ran {
+					w.coordinator("coordinator-1")
+					tick(t.Context(), time.Minute)
+				}
+				first.stop()
+				w.grown()
+				if !ran {
+					w.coordinator("coordinator-1")
+				}
+				w.until("the new member", 3*time.Second, func() bool { return len(w.made("create")) == 4 })
+			})
+		})
+	}
+}
+
+// TestAgentsThatStaySilentDelayALeaderForAMinute, and the status says so.
+func TestAgentsThatStaySilentDelayALeaderForAMinute(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		first := w.coordinator("coordinator-0")
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		first.stop()
+		w.cut("pg-0", "pg-1", "pg-2")
+		w.grown()
+		w.coordinator("coordinator-1")
+		unconfirmed := func(h group.Hold) bool { return h.Predicate == reconcile.HoldUnconfirmed }
+		w.until("the hold", 30*time.Second, func() bool { return slices.ContainsFunc(w.instance("pg-3").Holds, unconfirmed) })
+		if got := w.made("create"); len(got) != 3 {
+			t.Errorf("made while nothing confirmed the records: %v", got)
+		}
+		w.until("its end", 45*time.Second, func() bool { return !slices.ContainsFunc(w.instance("pg-3").Holds, unconfirmed) })
+	})
+}
