@@ -100,6 +100,10 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if c, ok := p.strangersOf(p.name, p.now); ok {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, c)
 	}
+	if lost, all := p.disksLost(); all {
+		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, lost)
+		after.Message = lost.Message
+	}
 	if p.held != nil {
 		after.Message = p.held.message
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, p.held.condition)
