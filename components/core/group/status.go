@@ -75,8 +75,12 @@ type Mark struct {
 	From   []string `json:"from,omitempty"`
 	Reason string   `json:"reason,omitempty"`
 	By     string   `json:"by,omitempty"`
-	// Until is when it ends by itself; zero: when it is taken back.
+	// Until is when it ends by itself, by the clock of the coordinator that says so; zero: when it is
+	// taken back.
 	Until time.Time `json:"until,omitzero"`
+	// LeftSeconds is how much of its time is left, whoever's clock is right. Answers of the API have it,
+	// records do not.
+	LeftSeconds int64 `json:"left_seconds,omitempty"`
 }
 
 // What OwnEnv of an InstanceStatus says.

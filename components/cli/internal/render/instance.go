@@ -84,6 +84,9 @@ func markField(m *group.Mark) Cell {
 	if !m.Until.IsZero() {
 		until = "until " + clock(m.Until)
 	}
+	if m.LeftSeconds > 0 {
+		until += " (" + tell.Ago(time.Duration(m.LeftSeconds)*time.Second) + " left)"
+	}
 	if len(m.From) > 0 {
 		until = "from " + strings.Join(m.From, " and ") + " " + until
 	}

@@ -28,6 +28,9 @@ func TestR139_AMarkIsARecordWithAnEnd(t *testing.T) {
 	if err != nil || !out.GetChanged() {
 		t.Fatalf("%v, %v", out, err)
 	}
+	if left := out.GetMark().GetLeft().AsDuration(); left > 2*time.Hour || left < 2*time.Hour-time.Minute {
+		t.Errorf("%v is left of two hours", left)
+	}
 	got, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.MarkKey(store.MarkDrain, "pg-0"))
 	if err != nil || got.Slot != "pg-0" || got.Reason != drain.GetReason() || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != 2*time.Hour {
 		t.Errorf("%+v, %v", got, err)
@@ -58,6 +61,9 @@ func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
 	if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "it leaks"}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := a.SetMark(ctx, &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_EXCLUDE, Name: "pg-0", For: durationpb.New(2 * time.Hour), Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
 	one, err := a.DescribeInstance(ctx, &apiv1.DescribeInstanceRequest{Slot: "pg-0"})
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +76,9 @@ func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
 		var i group.InstanceStatus
 		if err := json.Unmarshal(text, &i); err != nil {
 			t.Fatal(err)
+		}
+		if i.Slot == "pg-0" && (i.Exclusion == nil || i.Exclusion.LeftSeconds > 7200 || i.Exclusion.LeftSeconds < 7140) {
+			t.Errorf("of the exclusion: %+v", i.Exclusion)
 		}
 		if !slices.ContainsFunc(i.Holds, func(h group.Hold) bool { return h.Predicate == rollout.HoldFrozen }) {
 			t.Errorf("%s: %v", i.Slot, i.Holds)

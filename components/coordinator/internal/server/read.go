@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -128,7 +129,13 @@ func (s *Server) instances(ctx context.Context, c *caller, name string) []group.
 	}
 	held := plan.HoldsBySlot()
 	for i := range plan.Status.Instances {
-		plan.Status.Instances[i].Holds = held[plan.Status.Instances[i].Slot]
+		one := &plan.Status.Instances[i]
+		one.Holds = held[one.Slot]
+		for _, m := range []*group.Mark{one.Drain, one.Protection, one.Exclusion} {
+			if m != nil && !m.Until.IsZero() {
+				m.LeftSeconds = int64(max(m.Until.Sub(c.now()), 0) / time.Second)
+			}
+		}
 	}
 	return plan.Status.Instances
 }
