@@ -64,13 +64,14 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 	to := w.pinOrTarget(r.Ordinal)
 	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[to] != ""
-	switch {
-	case q.Kind == RequestRestart:
+	switch q.Kind {
+	case RequestRestart:
 		return false
-	case q.Kind == RequestUpdate:
+	case RequestUpdate:
 		return failed || !w.gate(to).Allowed || !w.stepOf(r).Harsher(group.ActionRefresh)
-	case q.Kind == RequestReplace:
+	case RequestReplace:
 		return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
+	case RequestResolve, RequestRetry:
 	}
 	return true // it takes nothing away
 }
