@@ -232,7 +232,7 @@ func (w *world) brokenness(m *member) int {
 		return whole
 	case m.report.Health == Unhealthy:
 		return sick
-	case m.answers(w.spec) && (!m.report.MemberReady || !caughtUp(m.report)):
+	case m.answers(w.spec) && (!m.report.MemberReady || m.report.CaughtUp != nil && !*m.report.CaughtUp):
 		return sick
 	}
 	return whole // unknown is not broken (R10)

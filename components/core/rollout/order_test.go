@@ -474,3 +474,20 @@ func (f *fixture) hooked(op *operation.Operation, state operation.StepState) *fi
 	f.obs.Slots[1].Report.Steps = []StepReport{{Operation: op.ID, Verb: VerbPostLaunch, State: state}}
 	return f
 }
+
+// TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken: a slow read is no word about the data. The member is not
+// available all the same.
+func TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken(t *testing.T) {
+	no := false
+	for name, c := range map[string]struct {
+		caughtUp *bool
+		want     int
+	}{"not known": {nil, whole}, "behind": {&no, sick}} {
+		f := newFixture(3, "etcd").want("B").rolling()
+		f.obs.Slots[1].Report.CaughtUp = c.caughtUp
+		w := seenBy(f)
+		if m := w.find("db-1"); w.brokenness(m) != c.want || m.ready {
+			t.Errorf("%s: brokenness %d, ready %t, want %d and not ready", name, w.brokenness(m), m.ready, c.want)
+		}
+	}
+}
