@@ -321,7 +321,7 @@ func (w *world) outdated(m *member) bool {
 // looks at that itself, once what it asked for is accepted: before that it is what the step is for.
 func (w *world) shownOther(m *member) bool {
 	i := m.seen.Instance
-	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !i.InProgress && !i.Shape.Shows(w.shapeOf(m.want.revision))
+	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !w.platformWorks(m) && !i.Shape.Shows(w.shapeOf(m.want.revision))
 }
 
 // givenTarget: nothing is proven, but as far as is known the CVM was made for or
@@ -356,7 +356,7 @@ func (w *world) givenOther(m *member) bool {
 		return m.moved.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
-	return !m.ready && i != nil && !i.InProgress && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted
+	return !m.ready && i != nil && !w.platformWorks(m) && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted
 }
 
 // missing: no CVM fills the Slot and none ever did.
