@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"cadre.dev/core/group"
 )
@@ -27,6 +28,9 @@ type consul struct {
 }
 
 var _ Driver = (*consul)(nil)
+
+// consulDrainLimit is longer than a server without a leader takes to say so, which is 7 s.
+const consulDrainLimit = 15 * time.Second
 
 // consulTrailing is autopilot's MaxTrailingLogs: as close as it wants a voter.
 const consulTrailing = 250
@@ -173,8 +177,24 @@ func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto cons
 }
 
 // Drain keeps autopilot from pruning this server while it is away: a pruned
-// server needs 20 s to become a voter again, and the set shrinks meanwhile.
+// server needs 20 s to become a voter again, and the set shrinks meanwhile. A server that is not
+// ready has no leader to keep it for, or gets no answer from it; what ends that may be the step
+// which this drain is for, so that it does not fail.
 func (c *consul) Drain(ctx context.Context) error {
+	err := c.keepListed(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if view, seeErr := c.Observe(ctx); seeErr == nil && !view.Ready {
+		return nil
+	}
+	return err
+}
+
+// keepListed has MinQuorum be the number of servers that raft lists now.
+func (c *consul) keepListed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, consulDrainLimit, fmt.Errorf("MinQuorum was not set within %s", consulDrainLimit))
+	defer cancel()
 	header, err := c.header()
 	if err != nil {
 		return err
