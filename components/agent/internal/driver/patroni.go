@@ -27,6 +27,8 @@ type patroni struct {
 	secret string
 	client *http.Client
 	tls    bool
+	// settles is how long a drain waits for PostgreSQL: drainLimit.
+	settles time.Duration
 	// good is the index into bases() that answered last.
 	good atomic.Int32
 
@@ -80,7 +82,7 @@ func newPatroni(cfg Config, settings group.SettingValues) (*patroni, error) {
 	return &patroni{
 		self: cfg.Self, vip: cfg.VIP, at: cfg.Local, port: settings.Port("port"), maxLag: settings.Bytes("max_lag_bytes"),
 		scope: settings["scope"], user: settings["username"], secret: settings["password_file"],
-		client: newRESTClient(config), tls: config != nil,
+		client: newRESTClient(config), tls: config != nil, settles: drainLimit,
 	}, nil
 }
 
@@ -305,18 +307,24 @@ func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) stri
 
 // Drain waits until the own PostgreSQL is settled: right after a switchover it
 // is stopped, perhaps rewound, and started as a replica, and a stop in the
-// middle of that would leave a half rewound data folder.
-func (p *patroni) Drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("PostgreSQL did not settle in %s", drainLimit))
+// middle of that would leave a half rewound data folder. A Patroni that refuses to say how it is has
+// as long for that, and then the drain ends: the step that it is for may be what ends the refusal.
+func (p *patroni) Drain(all context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(all, p.settles, fmt.Errorf("PostgreSQL did not settle in %s", p.settles))
 	defer cancel()
 	var stopped time.Time
-	return poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
+	refuses := true // each look so far
+	err := poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
 		var me patroniStatus
 		probe, cancel := context.WithTimeout(ctx, observeBudget)
 		defer cancel()
 		if err := p.local(probe, "/patroni", &me); err != nil {
+			if liveness, _ := livenessOf(err); liveness != LivenessAlive && ctx.Err() == nil {
+				refuses = false
+			}
 			return isRefused(err), nil // nothing listens: nothing to settle
 		}
+		refuses = false
 		switch me.State {
 		case "running", "streaming", "start failed", "restart failed", "crashed", "initdb failed", "custom bootstrap failed":
 			return true, nil
@@ -329,6 +337,10 @@ func (p *patroni) Drain(ctx context.Context) error {
 		stopped = time.Time{}
 		return false, nil
 	})
+	if refuses && all.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 const (

@@ -136,6 +136,30 @@ func TestPatroniDrainSettles(t *testing.T) {
 	}
 }
 
+// TestADrainEndsWherePatroniRefusesAccess: its update may bring the settings that end the refusal. An answer that is
+// late, or that tells of work, keeps the drain from its end as ever.
+func TestADrainEndsWherePatroniRefusesAccess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*fakePatroni)
+		settled bool
+	}{
+		"access refused": {change: func(f *fakePatroni) { f.denies = 403 }, settled: true},
+		"no answer":      {change: func(f *fakePatroni) { f.silent = map[string]bool{"db-1": true} }},
+		"rewinds":        {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "stopped" }},
+	} {
+		f := newFakePatroni(t)
+		tc.change(f)
+		d := f.driver(t, "db-1", nil)
+		d.settles = 1500 * time.Millisecond // longer than one answer is waited for
+		if err := d.Drain(t.Context()); (err == nil) != tc.settled {
+			t.Errorf("%s: %v, want settled %t", name, err, tc.settled)
+		}
+		f.mu.Lock()
+		f.silent = nil
+		f.mu.Unlock()
+	}
+}
+
 // TestAParameterThatWaitsForARestartIsAFault: the member is well all the same.
 func TestAParameterThatWaitsForARestartIsAFault(t *testing.T) {
 	f := newFakePatroni(t)
