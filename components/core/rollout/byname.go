@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"cadre.dev/core/group"
@@ -96,6 +97,10 @@ func (w *world) holdsOfUnfinished(c candidate, _ look) []Hold {
 	if c.service != "" || !w.givenSince(m) {
 		return nil
 	}
-	return []Hold{hold(HoldUpdateUnfinished, "%s runs %.8s, and its CVM was given %.8s, which a restart would boot; to finish that: cadre instance update %s; to leave it: cadre rollout undo %s",
-		m.slot, m.observed, cmp.Or(m.record.Assigned, m.want.revision), m.slot, w.spec.Name)}
+	way := fmt.Sprintf("to finish that: cadre instance update %s; to leave it: cadre rollout undo %s", m.slot, w.spec.Name)
+	if m.want.kept {
+		way = fmt.Sprintf("no update is made of it (%s): end that, or, with another disk: cadre instance replace %s", m.want.why, m.slot)
+	}
+	return []Hold{hold(HoldUpdateUnfinished, "%s runs %.8s, and its CVM was given %.8s, which a restart would boot; %s",
+		m.slot, m.observed, cmp.Or(m.record.Assigned, m.want.revision), way)}
 }
