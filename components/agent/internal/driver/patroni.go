@@ -307,24 +307,26 @@ func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) stri
 
 // Drain waits until the own PostgreSQL is settled: right after a switchover it
 // is stopped, perhaps rewound, and started as a replica, and a stop in the
-// middle of that would leave a half rewound data folder. A Patroni that refuses to say how it is has
-// as long for that, and then the drain ends: the step that it is for may be what ends the refusal.
+// middle of that would leave a half rewound data folder. A Patroni that refuses to say how it is, or
+// that copies the leader's data or replays its log all the while, has as long for that, and then the drain
+// ends: the step that it is for may be what ends the refusal or lets the start succeed, and a copy or a replay
+// that is broken off is made again.
 func (p *patroni) Drain(all context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(all, p.settles, fmt.Errorf("PostgreSQL did not settle in %s", p.settles))
 	defer cancel()
 	var stopped time.Time
-	refuses := true // each look so far
+	spares := true // no look so far told of work that a stop would spoil
 	err := poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
 		var me patroniStatus
 		probe, cancel := context.WithTimeout(ctx, observeBudget)
 		defer cancel()
 		if err := p.local(probe, "/patroni", &me); err != nil {
 			if liveness, _ := livenessOf(err); liveness != LivenessAlive && ctx.Err() == nil {
-				refuses = false
+				spares = false
 			}
 			return isRefused(err), nil // nothing listens: nothing to settle
 		}
-		refuses = false
+		spares = spares && (me.State == "creating replica" || me.State == "starting")
 		switch me.State {
 		case "running", "streaming", "start failed", "restart failed", "crashed", "initdb failed", "custom bootstrap failed":
 			return true, nil
@@ -337,7 +339,7 @@ func (p *patroni) Drain(all context.Context) error {
 		stopped = time.Time{}
 		return false, nil
 	})
-	if refuses && all.Err() == nil {
+	if spares && all.Err() == nil {
 		return nil
 	}
 	return err

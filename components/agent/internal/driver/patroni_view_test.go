@@ -136,16 +136,18 @@ func TestPatroniDrainSettles(t *testing.T) {
 	}
 }
 
-// TestADrainEndsWherePatroniRefusesAccess: its update may bring the settings that end the refusal. An answer that is
-// late, or that tells of work, keeps the drain from its end as ever.
-func TestADrainEndsWherePatroniRefusesAccess(t *testing.T) {
+// TestADrainEndsWhereOnlyTheUpdateHelps: it may bring the settings that end a refusal, or what a start fails
+// for. An answer that is late, or that tells of other work, keeps the drain from its end as ever.
+func TestADrainEndsWhereOnlyTheUpdateHelps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*fakePatroni)
 		settled bool
 	}{
-		"access refused": {change: func(f *fakePatroni) { f.denies = 403 }, settled: true},
-		"no answer":      {change: func(f *fakePatroni) { f.silent = map[string]bool{"db-1": true} }},
-		"rewinds":        {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "stopped" }},
+		"access refused":         {change: func(f *fakePatroni) { f.denies = 403 }, settled: true},
+		"copies again and again": {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "creating replica" }, settled: true},
+		"starts and starts":      {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "starting" }, settled: true},
+		"no answer":              {change: func(f *fakePatroni) { f.silent = map[string]bool{"db-1": true} }},
+		"rewinds":                {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "stopped" }},
 	} {
 		f := newFakePatroni(t)
 		tc.change(f)
