@@ -197,7 +197,8 @@ func (w *world) action(c candidate) Action {
 // nothingToDrain: no agent is there to run hooks, or the process whose work they would move away is certainly down.
 // A check that fails is no word about that work, and a drain asked for by name never claims what was not done.
 func (w *world) nothingToDrain(c candidate) bool {
-	m, down := c.m, c.broken == neverBooted || c.broken == processDown
+	m := c.m
+	down := c.broken == neverBooted || c.broken == processDown || c.actor == operation.ActorHealing && w.unanswered(m)
 	return m.report == nil || m.open != nil && w.endedByCall(m, *m.open) || down && c.kind != operation.Drain && !w.serves(m)
 }
 

@@ -118,14 +118,17 @@ func (w *world) unanswered(m *member) bool {
 	return m.report != nil && m.answers(w.spec) && !m.report.alive()
 }
 
-// processDown: m's process gave no answer for as long as healing demands, and no other member vouches for
-// it. A member that waits to be listed starts no process until then.
+// processDown: m's process refused connections for as long as healing demands, and no other member vouches for
+// it. No answer, however long, is no proof. A member that waits to be listed starts no process until then.
 func (w *world) processDown(m *member) bool {
 	if !w.unanswered(m) || w.vouched(m) {
 		return false
 	}
-	return m.record.Membership.Waits() || !w.now.Before(m.record.DownSince.Add(unwellFor))
+	return m.record.Membership.Waits() || m.report.Liveness == LivenessRefused && w.mutedLong(m)
 }
+
+// mutedLong: m's process did not answer for as long as healing demands. A slow answer passes within that.
+func (w *world) mutedLong(m *member) bool { return !w.now.Before(m.record.DownSince.Add(unwellFor)) }
 
 // vouched: a member that lives names m as its leader, or leads and sees m follow. Then m's process works,
 // whatever its own driver hears of it.

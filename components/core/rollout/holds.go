@@ -315,8 +315,8 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	if r == nil && c.broken == whole && !m.ready && m.open == nil {
 		return []Hold{w.holdOfSilence(m)}
 	}
-	if until := m.record.DownSince.Add(unwellFor); w.unanswered(m) && c.broken == whole && !c.refresh && c.kind != operation.Delete && m.open == nil && w.now.Before(until) {
-		return []Hold{holdUntil(until, HoldUnknownHealth, "the workload of %s gives no answer, which may pass: %s", m.slot, cmp.Or(r.Message, "its driver does not say why"))}
+	if h := w.holdsOfMute(c); len(h) > 0 {
+		return h
 	}
 	if r == nil {
 		return nil
@@ -330,6 +330,23 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 		holds = append(holds, holdUntil(until, HoldRecovering, "%s is recovering: %s, %d bytes behind; waited for until %s unless that falls", m.slot, r.Busy[0], m.record.Recovery.LagBytes, until.UTC().Format(time.TimeOnly)))
 	}
 	return holds
+}
+
+// holdsOfMute: a workload that gives no answer is not touched while that may pass. Nor does a rollout touch it while
+// no member says who leads, since this one may.
+func (w *world) holdsOfMute(c candidate) []Hold {
+	m := c.m
+	if !w.unanswered(m) || c.refresh || c.kind == operation.Delete || m.open != nil {
+		return nil
+	}
+	why := cmp.Or(m.report.Message, "its driver does not say why")
+	switch until := m.record.DownSince.Add(unwellFor); {
+	case c.broken == whole && w.now.Before(until):
+		return []Hold{holdUntil(until, HoldUnknownHealth, "the workload of %s gives no answer, which may pass: %s", m.slot, why)}
+	case c.broken == sick && c.actor == operation.ActorRollout && w.view.leader == "" && len(w.members) > 1:
+		return []Hold{hold(HoldUnknownHealth, "the workload of %s gives no answer (%s), and no member says who leads: it may lead; once that is understood: cadre instance update %s", m.slot, why, m.slot)}
+	}
+	return nil
 }
 
 func (w *world) holdOfSilence(m *member) Hold {

@@ -226,8 +226,10 @@ func (w *world) brokenness(m *member) int {
 		return whole
 	case w.processDown(m):
 		return processDown
-	case w.unanswered(m):
+	case w.unanswered(m) && (m.named || !w.mutedLong(m)):
 		return whole // no answer is no proof: it counts in the budget, and is no reason to touch m
+	case w.unanswered(m):
+		return sick // it may serve all the same
 	case w.merelyLeaderless(m):
 		return whole
 	case m.report.Health == Unhealthy:

@@ -195,7 +195,7 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 		}, whole},
 		"its process gives no answer for a minute": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
-		}, processDown},
+		}, sick},
 		"its process gives no answer, and a follower names it": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
 			f.obs.Slots[2].Report.Leader = "db-1"
@@ -204,7 +204,12 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
 			f.lead(0)
 			f.obs.Slots[0].Report.Followers = []string{"db-1"}
-		}, whole},
+		}, sick},
+		"its process refuses, and the leader sees it follow": {func(f *fixture, r *group.SlotRecord) {
+			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessRefused, f.now.Add(-unwellFor)
+			f.lead(0)
+			f.obs.Slots[0].Report.Followers = []string{"db-1"}
+		}, sick},
 		"nobody tells of its admission": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission = nil }, neverBooted},
 	} {
 		f := newFixture(3, "consul").want("B").rolling().at(1, "B")

@@ -307,10 +307,10 @@ func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) stri
 
 // Drain waits until the own PostgreSQL is settled: right after a switchover it
 // is stopped, perhaps rewound, and started as a replica, and a stop in the
-// middle of that would leave a half rewound data folder. A Patroni that refuses to say how it is, or
-// that copies the leader's data or replays its log all the while, has as long for that, and then the drain
-// ends: the step that it is for may be what ends the refusal or lets the start succeed, and a copy or a replay
-// that is broken off is made again.
+// middle of that would leave a half rewound data folder. A Patroni that refuses to say how it is or gives no
+// answer, or that copies the leader's data or replays its log all the while, has as long for that, and then the
+// drain ends: the step that it is for may be what ends the refusal or lets the start succeed, and a copy or a
+// replay that is broken off is made again. One that rewinds answers meanwhile.
 func (p *patroni) Drain(all context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(all, p.settles, fmt.Errorf("PostgreSQL did not settle in %s", p.settles))
 	defer cancel()
@@ -321,9 +321,6 @@ func (p *patroni) Drain(all context.Context) error {
 		probe, cancel := context.WithTimeout(ctx, observeBudget)
 		defer cancel()
 		if err := p.local(probe, "/patroni", &me); err != nil {
-			if liveness, _ := livenessOf(err); liveness != LivenessAlive && ctx.Err() == nil {
-				spares = false
-			}
 			return isRefused(err), nil // nothing listens: nothing to settle
 		}
 		spares = spares && (me.State == "creating replica" || me.State == "starting")

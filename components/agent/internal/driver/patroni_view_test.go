@@ -146,7 +146,7 @@ func TestADrainEndsWhereOnlyTheUpdateHelps(t *testing.T) {
 		"access refused":         {change: func(f *fakePatroni) { f.denies = 403 }, settled: true},
 		"copies again and again": {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "creating replica" }, settled: true},
 		"starts and starts":      {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "starting" }, settled: true},
-		"no answer":              {change: func(f *fakePatroni) { f.silent = map[string]bool{"db-1": true} }},
+		"no answer":              {change: func(f *fakePatroni) { f.silent = map[string]bool{"db-1": true} }, settled: true},
 		"rewinds":                {change: func(f *fakePatroni) { f.status["db-1"]["state"] = "stopped" }},
 	} {
 		f := newFakePatroni(t)
