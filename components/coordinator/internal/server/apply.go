@@ -84,6 +84,10 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		// The spec stands; what it waited for is what is asked for now.
 		return out, wire(c.store.Commit(ctx, with...))
 	}
+	// The name is read before the write: a spec that is in force has its writer in the log.
+	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
+		return nil, wire(err)
+	}
 	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err != nil {
 		return nil, wire(err)
 	}
-	s.cfg.Log.Info("spec applied", "group", spec.Name, "revision", out.GetRevision())
+	s.cfg.Log.Info("spec applied", "group", spec.Name, "revision", out.GetRevision(), "spec_index", out.GetIndex(), "by", c.by)
 	return out, nil
 }
 

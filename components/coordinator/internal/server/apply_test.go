@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -27,6 +28,49 @@ func changed(t *testing.T, change func(*group.Spec)) []byte {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// An operator who asks whose spec a group runs finds the token's name in the coordinator's log. The index on
+// the same line is the accepted spec's spec_index.
+func TestTheLogNamesTheTokenThatAppliedASpec(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	var log bytes.Buffer
+	a.cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t), DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "spec applied") {
+		t.Errorf("a dry run says that a spec was applied: %s", &log)
+	}
+	log.Reset()
+	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := a.issuer.Who(t.Context(), operatorToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line struct {
+		Msg       string `json:"msg"`
+		Group     string `json:"group"`
+		SpecIndex uint64 `json:"spec_index"`
+		By        string `json:"by"`
+	}
+	for text := range bytes.Lines(log.Bytes()) {
+		if bytes.Contains(text, []byte(`"spec applied"`)) {
+			if err := json.Unmarshal(text, &line); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if line.Group != "pg" || line.By != who || line.SpecIndex != out.GetIndex() || line.SpecIndex == 0 {
+		t.Errorf("log %q; want group pg, spec_index %d, by %q", log.String(), out.GetIndex(), who)
+	}
+	if strings.Contains(log.String(), operatorToken) {
+		t.Error("the log holds the token itself")
+	}
 }
 
 // A spec that is applied while its group is being deleted would go with the group: it is
