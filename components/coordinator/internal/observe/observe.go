@@ -61,7 +61,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	names := map[string]group.SlotRecord{}
 	for _, record := range v.SlotsOf(spec.Name) {
 		names[record.PlatformName] = record
-		one := slot(v, spec, record, listing, agents)
+		one := slot(v, record, listing, agents)
 		if one.Admission != nil && one.Admission.Simulated {
 			seen.Now.Simulated = true
 		}
@@ -69,7 +69,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	}
 	for _, i := range listing.like(cluster + "-" + spec.Name) {
 		if _, claimed := names[i.Name]; !claimed && ofGroup(i.Name, cluster, spec.Name) {
-			seen.Now.Orphans = append(seen.Now.Orphans, orphan(i, knownApp(v, spec)))
+			seen.Now.Orphans = append(seen.Now.Orphans, i.Name+" ("+cmp.Or(i.VMUUID, i.ID)+")")
 		}
 	}
 	slices.Sort(seen.Now.Orphans)
@@ -174,11 +174,10 @@ func requests(v *view.View, name string) []rollout.Request {
 
 // slot joins what is known about one Slot. A report counts only from the Boot
 // that was admitted (R11).
-func slot(v *view.View, spec group.Spec, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
+func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
 	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal,
 		Drain: mark(v, store.MarkDrain, record.Slot), Protection: mark(v, store.MarkProtect, record.Slot), Exclusion: mark(v, store.MarkExclude, record.Slot)}
 	one.Instance, one.Duplicates = instances(record, listing)
-	one.Instance, one.Duplicates = ours(v, spec, record, one.Instance, one.Duplicates)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		one.Admission = &a.Value
 		if r, ok := agents.Of(record.Slot); ok && r.BootID == a.Value.BootID {

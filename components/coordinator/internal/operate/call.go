@@ -118,24 +118,9 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 	if err := o.notOwn(req.AppID, req.Provisioned.AppID, req.Template.AppID); err != nil {
 		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 	}
-	if err := nameTaken(seen, req.Name, p.provisioned.AppID); err != nil {
-		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
-	}
 	made, err := o.cfg.Platform.Create(ctx, req)
 	result.VMUUID, result.InstanceID = cmp.Or(made.VMUUID, made.ID), made.InstanceID
 	return err
-}
-
-// nameTaken is an error where a CVM of another app carries the name. Platforms whose names are unique would
-// refuse the creation with less to go by; on the others two clusters would each see the CVM of the other.
-func nameTaken(seen observe.Seen, name, app string) error {
-	for _, i := range seen.Listing.Instances {
-		if i.Name == name && i.AppID != "" && i.AppID != app {
-			return fmt.Errorf("the name %s is taken by CVM %s of app %s, which is not this group's: perhaps another cluster of this account has it; give the group another name, or the cluster an account of its own",
-				name, cmp.Or(i.VMUUID, i.ID), i.AppID)
-		}
-	}
-	return nil
 }
 
 // stopped: the platform shows the CVM, and that it does not run.
