@@ -469,9 +469,11 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	}
 	if l.op == nil {
 		holds = append(holds, w.holdsOfAttempts(c)...)
-		holds = append(holds, w.holdsOfTurn(c)...)
-		// What is down is made to run beside others: that takes nothing away.
+		// A CVM that is down is started in addition to others: the start takes nothing away, and waits for no turn.
 		starts := c.kind == operation.Restart && c.broken == neverBooted
+		if !starts {
+			holds = append(holds, w.holdsOfTurn(c)...)
+		}
 		limit := max(group.MaxUnavailable(w.spec), 1)
 		from, passes := w.keepsOut(c, w.tally.open, l.taken.order)
 		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && !passes {
@@ -485,7 +487,8 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	return holds
 }
 
-// holdsOfTurn: where members all over the cluster fell ill together, their CVMs go one after the other.
+// holdsOfTurn: where members all over the cluster fell ill together, their CVMs go one after the other. The
+// followers of a leader whose CVM stopped fall ill with it, and only the start of that CVM helps them.
 func (w *world) holdsOfTurn(c candidate) []Hold {
 	m := c.m
 	if c.kind != operation.Restart || c.service != "" || m.report == nil || m.record.UnavailableSince.IsZero() {

@@ -381,6 +381,13 @@ func TestR117_WhoFellIllTogetherIsRestartedInTurn(t *testing.T) {
 	}
 	wantExecutes(t, ill(2*turnEvery, many...).plan(), "RESTART db-1")
 	wantExecutes(t, ill(90*time.Second, many...).stopped(1).plan(), "RESTART db-1") // that takes nothing away
+	// The followers of a leader fall ill in the same second in which its CVM stops, while its last report is fresh.
+	killed := ill(liveWithin, before("z-0", 0), before("z-1", 0), before("z-2", 0))
+	report := *killed.obs.Slots[1].Report
+	report.ReceivedAt = killed.now.Add(-liveWithin)
+	killed.stopped(1)
+	killed.obs.Slots[1].Report = &report
+	wantExecutes(t, killed.plan(), "RESTART db-1")
 }
 
 // TestR120_ASplitIsNotHealed: a member that is silent with many others of the fleet is not
