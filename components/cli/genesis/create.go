@@ -92,6 +92,9 @@ func prepare(ctx context.Context, o Options) (client.Context, error) {
 	if !errors.Is(err, client.ErrNoContext) {
 		return client.Context{}, err
 	}
+	if err := nameFree(ctx, o.Cloud, want.Name); err != nil {
+		return client.Context{}, err
+	}
 	appID, nonce, err := o.Cloud.NextAppID(ctx)
 	if err != nil {
 		return client.Context{}, err

@@ -164,6 +164,20 @@ func TestCreateRefuses(t *testing.T) {
 	}
 	other := newBench(t)
 	other.opts.Cloud = b.opts.Cloud
+	if _, err := other.create(t); err == nil || !strings.Contains(err.Error(), `cluster name "demo": the account has CVM demo-coordinator-`) {
+		t.Errorf("name taken by another cluster: %v", err)
+	}
+	if _, err := os.Stat(other.opts.ContextPath); err == nil {
+		t.Error("a context was written for a refused name")
+	}
+	begun, err := client.LoadContext(b.opts.ContextPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun.CoordinatorAppID, begun.Trust.CoordinatorAppID = "another", "another"
+	if err := begun.Save(other.opts.ContextPath); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := other.create(t); err == nil || !strings.Contains(err.Error(), "not in this cluster's app") {
 		t.Errorf("name taken by another app: %v", err)
 	}
@@ -171,5 +185,28 @@ func TestCreateRefuses(t *testing.T) {
 	full.fake.Inject(platformtest.Fault{Method: "POST", Path: "/cvms$", Mode: platformtest.Refuse})
 	if _, err := full.create(t); err == nil || !strings.Contains(err.Error(), "quota") {
 		t.Errorf("quota: %v", err)
+	}
+}
+
+// TestClustersOfOneAccountCannotGiveCVMsTheSameName: a CVM is called CLUSTER-SLOT, and names hold dashes.
+func TestClustersOfOneAccountCannotGiveCVMsTheSameName(t *testing.T) {
+	for _, c := range []struct {
+		cvm, cluster string
+		meets        bool
+	}{
+		{"a-b-coordinator-0", "a", true},
+		{"a-coordinator-0", "a-b", true},
+		{"a-b-c-0", "a", true},
+		{"a-coordinator-0", "a", true},
+		{"a-b-coordinator-0", "a-b-c", true},
+		{"ab-coordinator-0", "a", false},
+		{"a-coordinator-0", "ab", false},
+		{"a-b-coordinator-0", "a-c", false},
+		{"a-website", "a", false}, // no CVM of a Slot
+		{"a-b-c-0", "a-b-d", false},
+	} {
+		if got := meets(c.cvm, c.cluster); got != c.meets {
+			t.Errorf("CVM %s, new cluster %s: meets = %t, want %t", c.cvm, c.cluster, got, c.meets)
+		}
 	}
 }
