@@ -22,7 +22,7 @@ generate fmt lint check: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/dev
 images images-reproduce: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images
 images-lock: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-dev tools-images tools-lock: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-demo tools-dev tools-images tools-lock: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -35,6 +35,10 @@ commands: # link what building calls
 .PHONY: tools
 tools: ## install what building and running need (skips what is there)
 	@scripts/tools.sh run
+
+.PHONY: tools-demo
+tools-demo: ## install what the demo needs, without what only tests and other clusters need
+	@scripts/tools.sh demo
 
 .PHONY: tools-dev
 tools-dev: ## install what `make check` and `make generate` need as well
@@ -106,12 +110,15 @@ test-clusters: tools build images ## apply, roll and destroy clusters/postgres, 
 test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
 
+# The demo's images: etcd is compiled for its image, which no PostgreSQL cluster runs.
+demo up drill-power drill-restore bench-rollout bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
+
 .PHONY: demo
-demo: tools build images ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
+demo: tools-demo build images ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
 	@$(BIN)/cadre-demo run $(DEMO_NET)
 
 .PHONY: up
-up: tools build images ## start the demo cluster, or bring it back, and leave it running (root; NAT and UDP as for demo)
+up: tools-demo build images ## start the demo cluster, or bring it back, and leave it running (root; NAT and UDP as for demo)
 	@$(BIN)/cadre-demo up $(DEMO_NET)
 
 .PHONY: down
@@ -133,23 +140,23 @@ cluster-down: build ## remove what `make cluster` made (root; NAME=starter)
 	@$(BIN)/cadre-cluster down "$$NAME"
 
 .PHONY: drill-power
-drill-power: tools build images ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
+drill-power: tools-demo build images ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
 	@$(BIN)/cadre-demo drill-power $(DEMO_NET)
 
 .PHONY: drill-restore
-drill-restore: tools build images ## restore a backup of the records behind a rollout: the cluster halts until an operator lets it go on (root)
+drill-restore: tools-demo build images ## restore a backup of the records behind a rollout: the cluster halts until an operator lets it go on (root)
 	@$(BIN)/cadre-demo drill-restore
 
 .PHONY: bench-rollout
-bench-rollout: tools build images ## measure the engine's own overhead in a rollout (root)
+bench-rollout: tools-demo build images ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout
 
 .PHONY: bench-survival
-bench-survival: tools build images ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
+bench-survival: tools-demo build images ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
 	@$(BIN)/cadre-demo bench-survival $(DEMO_NET) $(SURVIVAL)
 
 .PHONY: bench-service
-bench-service: tools build images ## measure what routes cost and what callers see of 100 hand-overs (root; about 45 minutes; HANDOVERS=10 for less)
+bench-service: tools-demo build images ## measure what routes cost and what callers see of 100 hand-overs (root; about 45 minutes; HANDOVERS=10 for less)
 	@$(BIN)/cadre-demo bench-service $(DEMO_NET) $(if $(HANDOVERS),--handovers $(HANDOVERS))
 
 .PHONY: bench-heal

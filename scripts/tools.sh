@@ -5,7 +5,8 @@
 # says what it does and why. A step whose result is already there is skipped.
 #
 #   scripts/tools.sh build  what `make build` needs: checks and links, installs nothing
-#   scripts/tools.sh run    what `make demo`, `make up` and `make test` need beyond that
+#   scripts/tools.sh demo   what `make demo` and `make up` need beyond that
+#   scripts/tools.sh run    what `make test` and `make cluster` need beyond that
 #   scripts/tools.sh dev    what `make check` and `make generate` need beyond `build`
 #   scripts/tools.sh images what `make images` needs beyond `build`
 #   scripts/tools.sh lock   what `make images-lock` needs beyond `images`
@@ -209,9 +210,9 @@ says_version() {
 
 # A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<module>.
 module_binary() {
-	local name=$1 module=$2 version=$3 pkg=$4 why=$5 link=${6:-} toolchain
+	local name=$1 module=$2 version=$3 pkg=$4 why=$5 minutes=$6 link=${7:-} toolchain from=$SECONDS
 	says_version "$bin/$name" "$version" && return
-	say "building $name $version from its Go module ($why); once, can take minutes"
+	say "building $name $version from its Go module ($why); once, about $minutes min on two cores with cold caches"
 	# The images' toolchain and settings: the same bytes as in images, which then need no
 	# build of their own.
 	toolchain=$(sed -n 's/^toolchain *= *"\(go[0-9.]*\)".*/\1/p' "$root/components/images/recipes/pins.hcl")
@@ -219,6 +220,7 @@ module_binary() {
 	(cd "$root/scripts/tools/$module" &&
 		CGO_ENABLED=0 GOAMD64=v1 GOEXPERIMENT='' GOFIPS140=off GOTOOLCHAIN=$toolchain GOWORK=off GOFLAGS='' \
 			go build -trimpath -buildvcs=false -ldflags "-s -w${link:+ $link}" -o "$bin/$name" "$pkg")
+	say "built $name in $(((SECONDS - from) / 60)) min $(((SECONDS - from) % 60)) s"
 }
 
 install_consul() {
@@ -228,18 +230,18 @@ install_consul() {
 		ln -sf "$have" "$bin/consul"
 		return
 	fi
-	module_binary consul consul "$consul_version" github.com/hashicorp/consul "the control plane's store"
+	module_binary consul consul "$consul_version" github.com/hashicorp/consul "the control plane's store" 6
 }
 
 install_etcd() {
-	module_binary etcd etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests"
-	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests"
+	module_binary etcd etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests" 2
+	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests" 1
 }
 
 # Applies in tests, as Terraform would.
 install_opentofu() {
 	module_binary tofu opentofu "$opentofu_version" github.com/opentofu/opentofu/cmd/tofu \
-		"applies configurations in tests" '-X github.com/opentofu/opentofu/version.dev=no'
+		"applies configurations in tests" 4 '-X github.com/opentofu/opentofu/version.dev=no'
 }
 
 install_patroni() {
@@ -289,22 +291,28 @@ go_tool() {
 	: >"$stamp"
 }
 
+# The demo runs PostgreSQL, and neither etcd nor OpenTofu: their builds take longer than the demo.
+install_demo() {
+	need build run
+	go_new_enough
+	mkdir -p "$bin"
+	python=$(locate python3)
+	install_patroni
+	install_envoy
+	install_consul
+}
+
 case ${1:-run} in
 build)
 	need build
 	go_new_enough
 	;;
+demo) install_demo ;;
 run)
-	need build run
-	go_new_enough
-	mkdir -p "$bin"
-	python=$(locate python3)
+	install_demo
 	go_tool gotestsum "$gotestsum_version" gotest.tools/gotestsum "runs the tests"
-	install_patroni
 	install_etcd
-	install_consul
 	install_opentofu
-	install_envoy
 	;;
 dev)
 	need build dev
@@ -324,5 +332,5 @@ lock)
 	go_new_enough
 	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|run|dev|images|lock|list" ;;
+*) die "usage: scripts/tools.sh build|demo|run|dev|images|lock|list" ;;
 esac
