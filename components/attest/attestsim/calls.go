@@ -24,12 +24,7 @@ func (g *Guest) getQuote(request quoteRequest) (quoteReply, error) {
 	var data [64]byte
 	copy(data[:], request.ReportData)
 
-	g.quoting.Lock()
-	defer g.quoting.Unlock()
-	if g.failsNow() {
-		return quoteReply{}, agentError("Failed to get quote")
-	}
-	quote, events, err := g.quote(data)
+	quote, events, err := g.shownQuote(data)
 	if err != nil {
 		return quoteReply{}, err
 	}
@@ -37,7 +32,7 @@ func (g *Guest) getQuote(request quoteRequest) (quoteReply, error) {
 	if g.version.atLeast(0, 5, 6) {
 		style = event.stripped
 	}
-	log, err := logText(g.tamper(events), style)
+	log, err := logText(events, style)
 	if err != nil {
 		return quoteReply{}, err
 	}
@@ -46,6 +41,17 @@ func (g *Guest) getQuote(request quoteRequest) (quoteReply, error) {
 		return quoteReply{}, err
 	}
 	return quoteReply{Quote: quote, EventLog: log, ReportData: data[:], VMConfig: config}, nil
+}
+
+// shownQuote is a quote over data with the log as callers see it. Callers have one at a time.
+func (g *Guest) shownQuote(data [64]byte) ([]byte, []event, error) {
+	g.quoting.Lock()
+	defer g.quoting.Unlock()
+	if g.failsNow() {
+		return nil, nil, agentError("Failed to get quote")
+	}
+	quote, events, err := g.quote(data)
+	return quote, g.tamper(events), err
 }
 
 func (g *Guest) failsNow() bool {
@@ -142,10 +148,18 @@ func (g *Guest) getVersion(struct{}) (versionReply, error) {
 	return versionReply{Version: g.version.String(), Rev: "simulated"}, nil
 }
 
-// attest is not simulated: its reply is an opaque SCALE or msgpack blob for
-// dstack-verifier, which nothing here could check.
-func (g *Guest) attest(quoteRequest) (any, error) {
-	return nil, agentError("Attest is not supported by the simulator; use GetQuote")
+type attestReply struct {
+	Attestation hexBytes `json:"attestation"`
+}
+
+func (g *Guest) attest(request quoteRequest) (attestReply, error) {
+	if len(request.ReportData) > 64 {
+		return attestReply{}, agentError("Report data is too long")
+	}
+	var data [64]byte
+	copy(data[:], request.ReportData)
+	out, err := g.attestation(data, false)
+	return attestReply{out}, err
 }
 
 type infoReply struct {

@@ -60,7 +60,7 @@ type Faults struct {
 	// ExtraBootEvent is an event of that name and an empty payload right before
 	// system-ready; "" is none.
 	ExtraBootEvent string
-	// FailQuotes is how many calls of GetQuote answer 400 before one works.
+	// FailQuotes is how many calls that need a quote answer 400 before one works.
 	FailQuotes int
 	// Latency delays every answer.
 	Latency time.Duration

@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"time"
@@ -134,21 +133,11 @@ func (g *Guest) tlsTemplate(request tlsKeyRequest, key *ecdsa.PrivateKey) (*x509
 	}
 	contents := map[int][]byte{3: g.appID, 4: []byte("app:custom")}
 	if request.UsageRATLS {
-		// Newer agents embed a SCALE or msgpack blob, which is not simulated.
-		if g.version.atLeast(0, 5, 6) {
-			return nil, errors.New("usage_ra_tls of agents from 0.5.6 is not supported by the simulator")
-		}
-		quote, events, err := g.quote(sha512.Sum512(append([]byte("ratls-cert:"), spki...)))
-		if err != nil {
+		if err := g.addEvidence(contents, sha512.Sum512(append([]byte("ratls-cert:"), spki...))); err != nil {
 			return nil, err
 		}
-		log, err := logText(events, event.wire)
-		if err != nil {
-			return nil, err
-		}
-		contents[1], contents[2] = quote, []byte(log)
 	}
-	for arc := 1; arc <= 4; arc++ {
+	for arc := 1; arc <= 8; arc++ {
 		if content, ok := contents[arc]; ok {
 			value, err := asn1.Marshal(content)
 			if err != nil {
@@ -158,4 +147,20 @@ func (g *Guest) tlsTemplate(request tlsKeyRequest, key *ecdsa.PrivateKey) (*x509
 		}
 	}
 	return leaf, nil
+}
+
+// addEvidence adds the extensions of an RA-TLS certificate. Agents before 0.5.6 have two, with
+// the quote and its log; later ones have one versioned attestation, without the boot events.
+func (g *Guest) addEvidence(contents map[int][]byte, data [64]byte) (err error) {
+	if g.version.atLeast(0, 5, 6) {
+		contents[8], err = g.attestation(data, true)
+		return err
+	}
+	quote, events, err := g.shownQuote(data)
+	if err != nil {
+		return err
+	}
+	log, err := logText(events, event.wire)
+	contents[1], contents[2] = quote, []byte(log)
+	return err
 }

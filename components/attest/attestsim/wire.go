@@ -1,6 +1,7 @@
 package attestsim
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -88,9 +89,24 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err)
 		return
 	}
+	writeJSON(w, http.StatusOK, reply, "")
+}
+
+// writeJSON answers with a body of declared length, as the agent does. The Node SDK reads the
+// socket by itself, knows Content-Length only, and takes a chunked answer for an empty one.
+func writeJSON(w http.ResponseWriter, status int, value any, indent string) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(value); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	// The reply is complete or the connection is broken; there is nobody to tell.
-	_ = json.NewEncoder(w).Encode(reply)
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	// An error means that the caller has closed the connection.
+	_, _ = w.Write(body.Bytes())
 }
 
 // requestBody is the JSON of a POST, or that of a GET's query.
@@ -136,9 +152,5 @@ func (e agentError) Error() string { return string(e) }
 
 // writeError answers as the agent does: pretty JSON with one field.
 func writeError(w http.ResponseWriter, status int, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(map[string]string{"error": err.Error()})
+	writeJSON(w, status, map[string]string{"error": err.Error()}, "  ")
 }
