@@ -166,6 +166,9 @@ func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
 	if !slices.Contains(verbs, kv.Verb) {
 		return forbidden("operation %d: verb %s; allowed are %s", i, clip(kv.Verb), strings.Join(verbs, ", "))
 	}
+	if strings.HasSuffix(kv.Verb, "-tree") {
+		kv.Key = prefixOf(c, kv.Key)
+	}
 	if refused := inScope(c, kv.Key); refused != nil {
 		return refused
 	}

@@ -202,10 +202,10 @@ func (d *Door) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refusa
 	if token == "" && v.Rule.Open {
 		return "", nil
 	}
-	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "the token is none of those that " + c.Slot + " was given; send the workload's, as X-Consul-Token"}
 	if token == "" {
-		return "", foreign
+		return "", &Refusal{http.StatusForbidden, CodeTokenMissing, "the request has no token; send the one in /run/mesh/consul-token as X-Consul-Token, or set CONSUL_HTTP_TOKEN_FILE for tools of Consul"}
 	}
+	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "the token is none of those that " + c.Slot + " was given; send the workload's, as X-Consul-Token"}
 	ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
 	defer cancel()
 	owner, err := d.owners.of(ctx, token)

@@ -76,7 +76,11 @@ func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheDoor(t *testing.T) {
 		{name: "an operator's token", method: "GET", target: "/v1/kv/service/pg/leader", by: door.CodeTokenForeign, set: []func(*http.Request){token(operator)}},
 		{name: "the management token", method: "GET", target: "/v1/kv/service/pg/leader", by: door.CodeTokenForeign, set: []func(*http.Request){token(w.server.ManagementToken)}},
 		{name: "a token that is none", method: "GET", target: "/v1/kv/service/pg/leader", by: door.CodeTokenForeign, set: []func(*http.Request){token("11111111-2222-3333-4444-555555555555")}},
-		{name: "no token", method: "GET", target: "/v1/kv/service/pg/leader", by: door.CodeTokenForeign, set: []func(*http.Request){func(r *http.Request) { r.Header.Del("X-Consul-Token") }}},
+		{name: "no token", method: "GET", target: "/v1/kv/service/pg/leader", by: door.CodeTokenMissing, set: []func(*http.Request){func(r *http.Request) { r.Header.Del("X-Consul-Token") }}},
+		{name: "another group's key in encoded slashes", method: "GET", target: "/v1/kv/service%2Fweb%2Fleader", by: door.CodeForbidden},
+		{name: "Cadre's records in encoded slashes", method: "GET", target: "/v1/kv/cadre%2Fv1%2Flease%2Fterm", by: door.CodeForbidden},
+		{name: "slashes that are encoded twice", method: "GET", target: "/v1/kv/service%2Fpg%2Fx%252F..%252Fweb", by: door.CodeInvalid},
+		{name: "a folder that another group's name begins with", method: "GET", target: "/v1/kv/service/we?recurse", by: door.CodeForbidden},
 		{name: "two tokens", method: "GET", target: "/v1/kv/service/pg/leader?token=" + operator, by: door.CodeInvalid},
 		{name: "read the gossip keys", method: "GET", target: "/v1/operator/keyring", by: door.CodeForbidden},
 		{name: "a snapshot", method: "GET", target: "/v1/snapshot", by: door.CodeForbidden},
@@ -254,3 +258,50 @@ func TestThreat_DOR05_AFloodOfOneMember(t *testing.T) {
 }
 
 var _ door.Tokens = (*tokens.Issuer)(nil)
+
+// TestDOR01_KeysAsNpmConsulWritesThem: the client encodes the whole key, slashes included. Consul
+// must have the key that is meant, and the folder without its slash must show this group's alone.
+func TestDOR01_KeysAsNpmConsulWritesThem(t *testing.T) {
+	w := newWorld(t, door.Limits{})
+	m := w.member("pg", "pg-1")
+	other := w.member("pg2", "pg2-0")
+	if got := other.ask(http.MethodPut, "/v1/kv/service%2Fpg2%2Fa", "theirs"); got.body != "true" {
+		t.Fatalf("%+v", got)
+	}
+	if got := m.ask(http.MethodPut, "/v1/kv/service%2Fpg%2Fjs%2Fa", "v"); got.body != "true" {
+		t.Fatalf("%+v", got)
+	}
+	pair, _, err := w.admin.KV().Get("service/pg/js/a", nil)
+	if err != nil || pair == nil || string(pair.Value) != "v" {
+		t.Fatalf("Consul has %+v, %v", pair, err)
+	}
+	for target, want := range map[string]string{
+		"/v1/kv/service%2Fpg%2Fjs%2Fa?raw=true":  "v",
+		"/v1/kv/service%2Fpg%2Fjs%2F?keys=true":  `["service/pg/js/a"]`,
+		"/v1/kv/service%2Fpg?keys=true":          `["service/pg/js/a"]`,
+		"/v1/kv/service/pg?keys":                 `["service/pg/js/a"]`,
+		"/v1/kv/service/pg/?keys&separator=%2F":  `["service/pg/js/"]`,
+		"/v1/kv/service%2Fpg?keys&separator=%2F": `["service/pg/js/"]`,
+	} {
+		if got := m.ask(http.MethodGet, target, ""); got.status != http.StatusOK || strings.TrimSpace(got.body) != want {
+			t.Errorf("%s: %d %s, want %s", target, got.status, got.body, want)
+		}
+	}
+	if got := m.ask(http.MethodDelete, "/v1/kv/service%2Fpg?recurse=true", ""); got.body != "true" {
+		t.Errorf("%+v", got)
+	}
+	left, _, err := w.admin.KV().Keys("service/", "", nil)
+	if err != nil || len(left) != 1 || left[0] != "service/pg2/a" {
+		t.Errorf("Consul has the keys %v, %v", left, err)
+	}
+}
+
+// TestWithoutATokenTheAnswerSaysSo, and where to find it.
+func TestWithoutATokenTheAnswerSaysSo(t *testing.T) {
+	w := newWorld(t, door.Limits{})
+	m := w.member("pg", "pg-1")
+	got := m.ask(http.MethodGet, "/v1/kv/service/pg/leader", "", func(r *http.Request) { r.Header.Del("X-Consul-Token") })
+	if got.status != http.StatusForbidden || got.code() != door.CodeTokenMissing || !strings.Contains(got.body, "has no token") || !strings.Contains(got.body, "/run/mesh/consul-token") {
+		t.Errorf("%+v", got)
+	}
+}

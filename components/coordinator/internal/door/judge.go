@@ -19,6 +19,8 @@ const (
 	CodeForbidden = "DOOR_FORBIDDEN"
 	// CodeInvalid: it is in the table, and malformed.
 	CodeInvalid = "DOOR_INVALID"
+	// CodeTokenMissing: the request brings no token, and needs one.
+	CodeTokenMissing = "DOOR_TOKEN_MISSING"
 	// CodeTokenForeign: the token is none of the caller's Slot.
 	CodeTokenForeign = "DOOR_TOKEN_FOREIGN"
 	// CodeNotAdmitted: the caller's Boot does not hold its Slot now.
@@ -96,6 +98,10 @@ func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 	}
 	switch rule.Check {
 	case CheckKey:
+		if v.Query.Has("recurse") || v.Query.Has("keys") {
+			last = prefixOf(c, last)
+			v.Path = kvPath + last
+		}
 		if refused := inScope(c, last); refused != nil {
 			return refusedFor1, refused
 		}
@@ -116,6 +122,16 @@ func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 
 var sessionForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
+// prefixOf is the prefix that a request for many keys means. Consul's own clients name a folder
+// without the slash at its end as well; as it stands it would be the prefix of other groups' keys
+// too.
+func prefixOf(c Caller, prefix string) string {
+	if prefix+"/" == Scope(c.Group) {
+		return Scope(c.Group)
+	}
+	return prefix
+}
+
 func inScope(c Caller, key string) *Refusal {
 	if !strings.HasPrefix(key, Scope(c.Group)) {
 		return forbidden("key %s is not in the scope of group %s; keys begin with %s", clip(key), c.Group, Scope(c.Group))
@@ -126,14 +142,24 @@ func inScope(c Caller, key string) *Refusal {
 // maxPath bounds a path; Consul's keys are shorter.
 const maxPath = 1 << 10
 
-// cleanPath decodes once, and refuses what a second reader could take for another path.
+// kvPath is what the path of every key begins with.
+const kvPath = "/v1/kv/"
+
+// cleanPath decodes once, and refuses what a second reader could take for another path. Consul
+// decodes the path of a key twice, so a percent sign must not be left after the first time.
+// Slashes of a key may be encoded, as some clients do with the whole key: what counts is the
+// decoded path, which alone is judged and sent. Elsewhere a name has no slash.
 func cleanPath(target *url.URL) (string, *Refusal) {
-	raw := strings.ToLower(target.EscapedPath())
-	if len(raw) > maxPath {
-		return "", invalid("the path has %d bytes, at most %d are allowed", len(raw), maxPath)
+	encoded := target.EscapedPath()
+	if len(encoded) > maxPath {
+		return "", invalid("the path has %d bytes, at most %d are allowed", len(encoded), maxPath)
 	}
-	for _, hidden := range []string{"%2f", "%5c", "%2e", "%25"} {
-		if strings.Contains(raw, hidden) {
+	hidden := []string{"%5c", "%2e", "%25"}
+	if !strings.HasPrefix(encoded, kvPath) {
+		hidden = append(hidden, "%2f")
+	}
+	for _, hidden := range hidden {
+		if strings.Contains(strings.ToLower(encoded), hidden) {
 			return "", invalid("the path has %s in it; write it without", hidden)
 		}
 	}
@@ -141,7 +167,7 @@ func cleanPath(target *url.URL) (string, *Refusal) {
 	if target.Opaque != "" || !strings.HasPrefix(path, "/v1/") {
 		return "", forbidden("%s is not below /v1/", clip(path))
 	}
-	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) {
+	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r == '\\' || r == '%' || unicode.IsControl(r) }) {
 		return "", invalid("the path is not clean text")
 	}
 	segments := strings.Split(path[1:], "/")

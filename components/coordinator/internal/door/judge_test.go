@@ -1,6 +1,7 @@
 package door
 
 import (
+	"bufio"
 	"net/http"
 	"net/url"
 	"os"
@@ -41,7 +42,32 @@ func TestDOR01_Judge(t *testing.T) {
 		{"GET", "/v1/kv/service/pg//leader", CodeInvalid},
 		{"GET", "//v1/kv/service/pg/leader", CodeForbidden},
 		{"GET", "/v1//kv/service/pg/leader", CodeInvalid},
-		{"GET", "/v1/kv/service%2fpg/leader", CodeInvalid},
+		// As npm's consul and others encode the whole key.
+		{"GET", "/v1/kv/service%2fpg/leader", "/v1/kv/service/pg/leader"},
+		{"PUT", "/v1/kv/service%2Fpg%2Fjs%2Fa", "/v1/kv/service/pg/js/a"},
+		{"GET", "/v1/kv/service%2Fpg%2Fjs%2F?recurse=true", "/v1/kv/service/pg/js/?recurse=true"},
+		{"GET", "/v1/kv/service%2Fpg%2Fa%20b%3Fc", "/v1/kv/service/pg/a%20b%3Fc"},
+		{"GET", "/v1/kv/service%2Fpg2%2Fleader", CodeForbidden},
+		{"GET", "/v1/kv/service%2Fpg", CodeForbidden},
+		{"GET", "/v1/kv/service%2Fpg%2F..%2Fweb", CodeInvalid},
+		{"GET", "/v1/kv/service%2Fpg%2F%2Fleader", CodeInvalid},
+		{"GET", "/v1/kv/%2Fservice/pg/leader", CodeInvalid},
+		{"GET", "/v1/kv/service%2Fpg%2F%2e%2e%2Fweb", CodeInvalid},
+		{"GET", "/v1/kv/service%252Fpg%252Fleader", CodeInvalid},
+		{"GET", "/v1/kv%2Fservice/pg/leader", CodeInvalid},
+		{"GET", "/v1%2Fkv/service/pg/leader", CodeInvalid},
+		{"GET", "/%761/kv/service%2Fpg/leader", CodeInvalid},
+		{"GET", "/v1/health/service/a%2Fb", CodeInvalid},
+		{"GET", "/v1/session/node%2Fpg-1", CodeInvalid},
+
+		// The group's folder without its slash.
+		{"GET", "/v1/kv/service/pg?recurse", "/v1/kv/service/pg/?recurse="},
+		{"GET", "/v1/kv/service%2Fpg?keys=true&separator=%2F", "/v1/kv/service/pg/?keys=true&separator=%2F"},
+		{"DELETE", "/v1/kv/service/pg?recurse=true", "/v1/kv/service/pg/?recurse=true"},
+		{"GET", "/v1/kv/service/p?recurse", CodeForbidden},
+		{"GET", "/v1/kv/service/pg2?recurse", CodeForbidden},
+		{"GET", "/v1/kv/service?recurse", CodeForbidden},
+		{"PUT", "/v1/kv/service/pg?flags=1", CodeForbidden},
 		{"GET", "/v1/kv/service/pg/%2E%2E/web/leader", CodeInvalid},
 		{"GET", "/v1/kv/service/pg/%252e%252e/web", CodeInvalid},
 		{"GET", "/v1/kv/service/pg/..%5Cweb", CodeInvalid},
@@ -108,12 +134,18 @@ func TestARefusalSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// FuzzDOR01_Judge: whatever is let through is below a path of the table as Consul decodes it, and
-// in the caller's scope.
+// FuzzDOR01_Judge: what is sent of a request is the path that was judged, as Consul reads it,
+// and for a key the path that the caller wrote; it is in the caller's scope.
 func FuzzDOR01_Judge(f *testing.F) {
-	for _, seed := range []string{"/v1/kv/service/pg/leader", "/v1/kv/service/pg/../x", "/v1/kv/service%2fpg/x?keys", "/v1/catalog/nodes?filter=x", "/v1/session/list"} {
-		f.Add("GET", seed)
+	for _, seed := range []string{
+		"/v1/kv/service/pg/leader", "/v1/kv/service/pg/../x", "/v1/kv/service%2fpg/x?keys", "/v1/kv/service%2Fpg%2Fa%3Fb%23c", "/v1/kv/service%2Fpg%2F%252e",
+		"/v1/kv/service/pg?recurse", "/v1/kv/service/pg/a+b%2Bc;d", "/v1/catalog/nodes?filter=x", "/v1/session/list", "http://x/v1/kv/service%2Fpg%2Fx", "/v1/kv/service/pg/%C3%A9",
+	} {
+		for _, method := range []string{"GET", "PUT", "DELETE"} {
+			f.Add(method, seed)
+		}
 	}
+	door := &Door{cfg: Config{Consul: "127.0.0.1:8500"}}
 	f.Fuzz(func(t *testing.T, method, target string) {
 		at, err := url.ParseRequestURI(target)
 		if err != nil {
@@ -123,19 +155,36 @@ func FuzzDOR01_Judge(f *testing.F) {
 		if refused != nil {
 			return
 		}
-		sent := url.URL{Scheme: "http", Host: "consul", Path: v.Path, RawQuery: v.Query.Encode()}
-		again, err := url.ParseRequestURI(sent.RequestURI())
+		sent, err := door.request(t.Context(), method, v.Path, v.Query, "", nil)
 		if err != nil {
-			t.Fatalf("%q becomes %q: %v", target, sent.RequestURI(), err)
+			t.Fatalf("%q cannot be sent: %v", target, err)
 		}
-		if again.Path != v.Path || strings.Contains(again.Path, "//") || strings.Contains(again.Path+"/", "/../") || strings.Contains(again.Path+"/", "/./") {
-			t.Errorf("%q becomes %q, and is read as %q", target, sent.RequestURI(), again.Path)
+		// The first line as it is written, read as Consul's server does.
+		got, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + sent.URL.RequestURI() + " HTTP/1.1\r\nHost: consul\r\n\r\n")))
+		if err != nil {
+			t.Fatalf("%q becomes %q: %v", target, sent.URL.RequestURI(), err)
 		}
-		if strings.HasPrefix(again.Path, "/v1/kv/") && !strings.HasPrefix(again.Path, "/v1/kv/service/pg/") {
-			t.Errorf("%q reaches %q", target, again.Path)
+		// Consul decodes names and keys once more.
+		twice, err := url.PathUnescape(got.URL.Path)
+		if err != nil || twice != v.Path || got.URL.Path != v.Path {
+			t.Errorf("%q is judged as %q and read as %q, then %q (%v)", target, v.Path, got.URL.Path, twice, err)
 		}
-		if again.Query().Has("token") || again.Query().Has("dc") {
-			t.Errorf("%q keeps %q", target, again.RawQuery)
+		if strings.Contains(v.Path, "//") || strings.Contains(v.Path+"/", "/../") || strings.Contains(v.Path+"/", "/./") {
+			t.Errorf("%q becomes %q, which can be read in two ways", target, v.Path)
+		}
+		many := v.Query.Has("recurse") || v.Query.Has("keys")
+		if v.Rule.Check == CheckKey {
+			if !strings.HasPrefix(v.Path, "/v1/kv/service/pg/") {
+				t.Errorf("%q reaches %q", target, v.Path)
+			}
+			if v.Path != at.Path && (!many || v.Path != at.Path+"/") {
+				t.Errorf("%q is a request for %q and becomes one for %q", target, at.Path, v.Path)
+			}
+		} else if strings.HasPrefix(v.Path, "/v1/kv") {
+			t.Errorf("%q reaches %q without a look at its key", target, v.Path)
+		}
+		if query := got.URL.Query(); query.Encode() != v.Query.Encode() || query.Has("token") || query.Has("dc") {
+			t.Errorf("%q is sent with %q", target, got.URL.RawQuery)
 		}
 	})
 }

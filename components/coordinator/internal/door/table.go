@@ -28,7 +28,7 @@ const (
 	// CheckNone leaves the rest to Consul's ACL.
 	CheckNone Check = ""
 	// CheckKey: the key lies in the caller's own scope.
-	CheckKey Check = "the key begins with `service/<own group>/`"
+	CheckKey Check = "the key begins with `service/<own group>/`; with `recurse` or `keys`, `service/<own group>` is read as that folder"
 	// CheckSession: the segment is a UUID.
 	CheckSession Check = "the id is a UUID"
 	// CheckOwnNode: the segment is the caller's Slot.
@@ -36,7 +36,7 @@ const (
 	// CheckCreate rewrites the body of a new session.
 	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body says; `TTL` is needed"
 	// CheckTxn judges each operation of a transaction.
-	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; each key is read once, and one tree"
+	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; the tree `service/<own group>` is read as that folder; each key is read once, and one tree"
 	// CheckOwnSessions asks for those of the caller's node instead.
 	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
 	// CheckAnswered never reaches Consul.
