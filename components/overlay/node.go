@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/overlay/internal/accept"
 	"cadre.dev/overlay/internal/admission"
+	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/internal/measure"
@@ -48,6 +49,7 @@ type Node struct {
 // running is what a Node has while it runs. Constant.
 type running struct {
 	shared    peer.Shared
+	itself    *forward.Self
 	field     *search.Field      // nil where no paths are looked for
 	datagrams *session.Datagrams // as well
 }
@@ -138,6 +140,7 @@ func (n *Node) applyLocked(before, m peermap.Map) {
 		}
 		n.peers[entry.ID] = peer.New(&n.running.shared, entry, m.Facts(entry))
 	}
+	n.running.itself.Update(m.SelfPorts())
 }
 
 // stop ends a Peer; Run waits for what is left of it.
@@ -181,6 +184,8 @@ func (n *Node) Run(ctx context.Context) error {
 	peers := n.peers
 	n.running, n.peers = nil, nil
 	n.mu.Unlock()
+	r.itself.Stop()
+	n.wg.Go(r.itself.Wait)
 	for _, p := range peers {
 		n.stop(p, peer.ErrStopped)
 	}
@@ -206,6 +211,7 @@ func (n *Node) open(ctx context.Context) (*running, error) {
 			return nil, errors.Join(err, r.close())
 		}
 	}
+	r.itself = forward.NewSelf(forward.Config{SelfVIP: n.cfg.SelfVIP, Listener: n.cfg.Listener, Log: n.cfg.Log})
 	r.shared = peer.Shared{
 		Self: n.self, SelfVIP: n.cfg.SelfVIP, Listener: n.cfg.Listener, Log: n.cfg.Log, Tally: &n.tally,
 		Maker: n.maker, Datagrams: r.datagrams, Field: r.field,

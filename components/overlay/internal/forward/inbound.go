@@ -71,7 +71,7 @@ func (p *Peer) dialSelf(ctx context.Context, port uint16) (*net.TCPConn, error) 
 	p.mu.Lock()
 	source, at := p.rules.VIP, p.cfg.SelfVIP
 	if slices.Contains(p.rules.Loopback, Port{TCP, port}) {
-		at = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		at = loopback
 	}
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -58,22 +59,22 @@ func (l *listener) bind(listener Listener) (net.Listener, error) {
 	return ln, nil
 }
 
-// listen accepts apps' connections until l closes. A port that cannot be bound
-// is tried again: whoever holds it may let go.
-func (p *Peer) listen(l *listener) {
+// listen accepts apps' connections until l closes, and hands them to take, which owns them. A port
+// that cannot be bound is tried again: whoever holds it may let go.
+func (l *listener) listen(cfg Config, log *slog.Logger, take func(*net.TCPConn) bool) {
 	complained := false
 	for {
-		ln, err := l.bind(p.cfg.Listener)
+		ln, err := l.bind(cfg.Listener)
 		if err == nil {
 			complained = false
-			err = p.acceptFrom(l, ln)
+			err = l.acceptFrom(ln, take)
 		}
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if !complained {
 			complained = true
-			p.log.Warn("offered port cannot be listened on", "address", l.addr, "error", err)
+			log.Warn("offered port cannot be listened on", "address", l.addr, "error", err)
 		}
 		select {
 		case <-l.closed:
@@ -83,7 +84,7 @@ func (p *Peer) listen(l *listener) {
 	}
 }
 
-func (p *Peer) acceptFrom(l *listener, ln net.Listener) error {
+func (l *listener) acceptFrom(ln net.Listener, take func(*net.TCPConn) bool) error {
 	defer ln.Close()
 	for {
 		c, err := ln.Accept()
@@ -100,11 +101,16 @@ func (p *Peer) acceptFrom(l *listener, ln net.Listener) error {
 			c.Close()
 			return fmt.Errorf("listener of %s gives %T, want *net.TCPConn", l.addr, c)
 		}
-		if !p.spawn(func() { p.carry(conn, l.addr.Port()) }) {
+		if !take(conn) {
 			conn.Close()
 			return net.ErrClosed
 		}
 	}
+}
+
+// listen takes apps' connections for one port of the Peer until l closes.
+func (p *Peer) listen(l *listener) {
+	l.listen(p.cfg, p.log, func(conn *net.TCPConn) bool { return p.spawn(func() { p.carry(conn, l.addr.Port()) }) })
 }
 
 // carry takes one app's connection to the Peer.

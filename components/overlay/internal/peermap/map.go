@@ -125,6 +125,21 @@ func (m Map) Facts(p Peer) link.Facts {
 	return f
 }
 
+// SelfPorts are the ports at which this machine reaches itself by its own VIP: those TCP ports of
+// 127.0.0.1 here that a Peer serves at the same number, as members of one workload do. On them the
+// node listens at Peers' VIPs already, so no workload can have them on all addresses.
+func (m Map) SelfPorts() []uint16 {
+	var out []uint16
+	for _, p := range m.peers {
+		for _, own := range p.Accepts {
+			if own.Protocol == TCP && own.Loopback && own.Port != 0 && slices.Contains(p.Offers, PortRef{Protocol: TCP, Port: own.Port}) && !slices.Contains(out, own.Port) {
+				out = append(out, own.Port)
+			}
+		}
+	}
+	return out
+}
+
 // Admits tells whether the map names who, with that Boot.
 func (m Map) Admits(who identity.Verified) bool {
 	p, known := m.peers[who.ID]
