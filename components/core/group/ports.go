@@ -95,3 +95,31 @@ func (v *validator) workloadPort(path, rule string, port int) {
 		v.add(path, rule, "is %d, which belongs to %s in every CVM: let the workload listen on another port", port, owner)
 	}
 }
+
+// ServicePort is the port of the group's own service in the catalog: that of the backend with the
+// group's name, of the only TCP backend, or the one at which clients of the workload's kind come.
+// 0: none of them says one, and the service has no port.
+func (s Spec) ServicePort() int {
+	var tcp []Backend
+	for _, b := range s.Backends {
+		if b.Protocol != "" && b.Protocol != "tcp" {
+			continue
+		}
+		if b.Name == s.Name {
+			return b.Port
+		}
+		tcp = append(tcp, b)
+	}
+	if len(tcp) == 1 {
+		return tcp[0].Port
+	}
+	switch s.Workload.Kind {
+	case WorkloadPatroni:
+		return 5432
+	case WorkloadEtcd:
+		if settings, err := s.Workload.ReadSettings(); err == nil {
+			return int(settings.Port("client_port"))
+		}
+	}
+	return 0
+}

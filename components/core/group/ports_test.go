@@ -88,3 +88,26 @@ func TestTheListOfOwnPorts(t *testing.T) {
 		t.Errorf("private ports %v", private)
 	}
 }
+
+func TestServicePort(t *testing.T) {
+	etcd := Workload{Kind: WorkloadEtcd}
+	for name, c := range map[string]struct {
+		spec Spec
+		want int
+	}{
+		"nothing says one":              {Spec{Name: "web"}, 0},
+		"the only backend":              {Spec{Name: "web", Backends: []Backend{{Name: "http", Port: 8080}}}, 8080},
+		"the one with the group's name": {Spec{Name: "web", Backends: []Backend{{Name: "admin", Port: 9000}, {Name: "web", Port: 8080}}}, 8080},
+		"two of other names":            {Spec{Name: "web", Backends: []Backend{{Name: "a", Port: 9000}, {Name: "b", Port: 8080}}}, 0},
+		"UDP counts for nothing":        {Spec{Name: "web", Backends: []Backend{{Name: "web", Port: 53, Protocol: "udp"}, {Name: "a", Protocol: "tcp", Port: 8080}}}, 8080},
+		"PostgreSQL":                    {Spec{Name: "pg", Workload: Workload{Kind: WorkloadPatroni}}, 5432},
+		"PostgreSQL behind a backend":   {Spec{Name: "pg", Workload: Workload{Kind: WorkloadPatroni}, Backends: []Backend{{Name: "sql", Port: 6432}}}, 6432},
+		"etcd":                          {Spec{Name: "kv", Workload: etcd}, 2379},
+		"etcd at another port":          {Spec{Name: "kv", Workload: Workload{Kind: WorkloadEtcd, Settings: map[string]string{"client_port": "12379"}}}, 12379},
+		"etcd with two backends":        {Spec{Name: "kv", Workload: etcd, Backends: []Backend{{Name: "a", Port: 1}, {Name: "b", Port: 2}}}, 2379},
+	} {
+		if got := c.spec.ServicePort(); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

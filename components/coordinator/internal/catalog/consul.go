@@ -47,7 +47,7 @@ func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Foun
 			out.take(service)
 			continue
 		}
-		out.ServiceIndex = service.ModifyIndex
+		out.ServiceIndex, out.Port = service.ModifyIndex, service.Port
 		out.Why = service.Meta[metaWhy]
 		out.Ready = out.Why == WhyHealthy
 		// What cannot be read is older than any.
@@ -106,7 +106,7 @@ func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, plan Plan, fo
 		node := consul.Node{Node: e.Slot, Address: e.VIP, Meta: map[string]string{MetaBoot: e.Boot}, ModifyIndex: found.NodeIndex}
 		ops = append(ops, &consul.TxnOp{Node: &consul.NodeTxnOp{Verb: verb, Node: node}})
 	}
-	own := Service{ID: e.Group, Address: e.VIP, Ready: e.Ready, Why: e.Why}
+	own := Service{ID: e.Group, Address: e.VIP, Port: e.Port, Ready: e.Ready, Why: e.Why}
 	if e.Role != "" {
 		own.Tags = []string{e.Role}
 	}

@@ -101,7 +101,7 @@ func differences(step Step, found Found, want Entry) Plan {
 // sameAs ignores the sequence: a report that says nothing new writes nothing. The services are
 // compared by themselves.
 func (e Entry) sameAs(o Entry) bool {
-	return e.Group == o.Group && e.Slot == o.Slot && e.Boot == o.Boot && e.VIP == o.VIP && e.Role == o.Role && e.Ready == o.Ready && e.Why == o.Why
+	return e.Group == o.Group && e.Slot == o.Slot && e.Boot == o.Boot && e.VIP == o.VIP && e.Port == o.Port && e.Role == o.Role && e.Ready == o.Ready && e.Why == o.Why
 }
 
 // same tells that nothing of want is missing in e.

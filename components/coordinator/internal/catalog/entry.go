@@ -12,6 +12,8 @@ import (
 // Records is what the records say of a member.
 type Records struct {
 	Group, Slot, Boot, VIP string
+	// Port of the group's own service; 0: it has none.
+	Port int
 	// Held: the Boot holds its Slot's lease, so some coordinator hears it. Ended: it said
 	// farewell.
 	Held, Ended bool
@@ -57,6 +59,8 @@ func (m *Member) hear(got reports.Received) {
 // of its part in the service layer.
 type Entry struct {
 	Group, Slot, Boot, VIP string
+	// Port of the group's own service; 0: it has none.
+	Port int
 	// Sequence of the report that it was made from; 0: of none.
 	Sequence uint64
 	// Role is its tag; "": it has none.
@@ -84,7 +88,7 @@ const (
 
 // Want is what the entry of an admitted Boot should be.
 func Want(m Member) Entry {
-	out := Entry{Group: m.Group, Slot: m.Slot, Boot: m.Boot, VIP: m.VIP, Sequence: m.Sequence, Partial: m.MeshUnknown}
+	out := Entry{Group: m.Group, Slot: m.Slot, Boot: m.Boot, VIP: m.VIP, Port: m.Port, Sequence: m.Sequence, Partial: m.MeshUnknown}
 	out.judge(m)
 	if !out.Partial {
 		out.Services = services(m, out)

@@ -113,7 +113,7 @@ func New(cfg Config) (*Writer, error) {
 func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string) error {
 	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true, MeshUnknown: true}}
 	if v, _ := w.cfg.Views.Latest(); v != nil {
-		m.MeshUnknown = false
+		m.MeshUnknown, m.Port = false, servicePort(v, groupName)
 		w.takeMesh(v, &m)
 	}
 	if s, ok := w.recall(slot); ok && s.entry.Boot == boot && s.entry.VIP == vip {
@@ -270,11 +270,20 @@ func recordsOf(v *view.View, slot string) (out Records, ok bool) {
 	if !admitted || !bound || record.Value.VIP == "" {
 		return Records{}, false
 	}
-	out = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
+	out = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Port: servicePort(v, a.Value.Group), Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
 	if op, open := v.OpenOperation(slot); open && op.Value.OutOfService() {
 		out.Draining, out.HandsOver = true, op.Value.Phase == operation.Draining
 	}
 	return out, true
+}
+
+// servicePort is the port of a group's own service, by the spec that the group is run by.
+func servicePort(v *view.View, groupName string) int {
+	spec, _, ok := v.InForce(groupName)
+	if !ok {
+		return 0
+	}
+	return spec.ServicePort()
 }
 
 // takeMesh gives m its group's part in the service layer: the last one that could be read.

@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -147,6 +148,7 @@ type state struct {
 	status string
 	why    string
 	tags   []string
+	port   int
 }
 
 // await waits for what the catalog is to say, at each change of the service.
@@ -187,7 +189,7 @@ func (w *world) of(list []*consul.ServiceEntry) state {
 	if e.Node.Meta[catalog.MetaBoot] != e.Service.Meta[catalog.MetaBoot] {
 		w.t.Fatalf("node of %v, service of %v", e.Node.Meta, e.Service.Meta)
 	}
-	return state{true, e.Service.Meta[catalog.MetaBoot], e.Checks[0].Status, e.Checks[0].Output, e.Service.Tags}
+	return state{true, e.Service.Meta[catalog.MetaBoot], e.Checks[0].Status, e.Checks[0].Output, e.Service.Tags, e.Service.Port}
 }
 
 // index of Consul's log: it grows with each write.
@@ -216,6 +218,31 @@ func (w *world) alive(session string) bool {
 		w.t.Fatal(err)
 	}
 	return e != nil
+}
+
+// TestTheGroupsOwnServiceHasItsPort: callers that go by the catalog alone need it, and it follows
+// the spec that the group is run by.
+func TestTheGroupsOwnServiceHasItsPort(t *testing.T) {
+	w := newWorld(t)
+	spec := func(port int) []byte {
+		spec := group.Spec{
+			Name: "pg", Platform: "phala", Replicas: 3, Backends: []group.Backend{{Name: "sql", Port: port}},
+			Template: group.Template{Compose: "services:\n  pg:\n    image: example.org/pg@sha256:" + strings.Repeat("a", 64) + "\n", InstanceType: "tdx.small", OSImage: "dstack-0.5.7"},
+		}
+		spec.Normalize()
+		text, err := json.Marshal(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	put(w, store.GroupAcceptedKey("pg"), store.AcceptedSpec{Group: "pg", SpecIndex: 1, Spec: spec(5432), Term: 1})
+	w.admit("b1")
+	c := w.coordinator(true)
+	c.report("b1", 1, controlv1.Role_ROLE_NONE, controlv1.Health_HEALTH_HEALTHY)
+	w.await("with its port", func(s state) bool { return s.port == 5432 && s.status == consul.HealthPassing })
+	put(w, store.GroupAcceptedKey("pg"), store.AcceptedSpec{Group: "pg", SpecIndex: 2, Spec: spec(6432), Term: 1})
+	w.await("with another one", func(s state) bool { return s.port == 6432 && s.status == consul.HealthPassing })
 }
 
 // TestTheLifeOfAnEntry follows one Slot from its admission to its eviction.
