@@ -1,7 +1,10 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -14,6 +17,57 @@ type AcceptedSpec struct {
 	SpecIndex uint64 `json:"spec_index"`
 	// Spec is the accepted text.
 	Spec json.RawMessage `json:"spec"`
-	Term uint64          `json:"term"`
-	At   time.Time       `json:"at"`
+	// By and Request are the caller and the request of the API that wrote the spec. By is WrittenToKV where none
+	// did, and empty in a record of an older version.
+	By      string    `json:"by,omitempty"`
+	Request string    `json:"request,omitempty"`
+	Term    uint64    `json:"term"`
+	At      time.Time `json:"at"`
+}
+
+// Applied is the record at applied/<g>: the last call of the API that wrote the group's spec. A coordinator writes
+// it in the transaction that writes the spec, so that both keys get one modify index. Operators have no right to
+// write it, so that the name in it is that of a caller of the API.
+type Applied struct {
+	Group string `json:"group"`
+	// By names the caller's token, at most MaxBy bytes of JSON.
+	By string `json:"by"`
+	// Request is the id of the call.
+	Request string    `json:"request"`
+	At      time.Time `json:"at"`
+}
+
+// MaxBy bounds the name of a caller in a record, in bytes of JSON.
+const MaxBy = 256
+
+// WrittenToKV is By of a spec that no call of the API wrote: Consul does not say whose token wrote a key.
+const WrittenToKV = "unknown (written to Consul KV)"
+
+// AppliedBy names the caller and the request that wrote the spec of group g whose modify index is spec. A later
+// write of the spec alone has a higher index than the record, and is not the caller's. Both are empty where the spec
+// is not the stored one any more. An error means that the record was not read.
+func AppliedBy(ctx context.Context, s Store, g string, spec uint64) (by, request string, err error) {
+	key := AppliedKey(g)
+	a, index, err := Read[Applied](ctx, s, key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return WrittenToKV, "", nil
+	case len(RecordErrors(err)) > 0:
+		return "unknown (" + key + " cannot be read)", "", nil // no spec is kept back for it
+	case err != nil:
+		return "", "", err
+	case index > spec:
+		return "", "", nil
+	case index < spec:
+		return WrittenToKV, "", nil
+	}
+	return a.By, a.Request, nil
+}
+
+// CheckRequestID tells what is wrong with the id of a call; nil: nothing.
+func CheckRequestID(id string) error {
+	if !idGrammar.MatchString(id) {
+		return fmt.Errorf("request_id: %.80q is not an id: letters, digits and . _ : -, at most 128 bytes", id)
+	}
+	return nil
 }

@@ -32,7 +32,7 @@ func TestOperatorRules(t *testing.T) {
 	}
 	for _, key := range []string{
 		store.GroupSpecKey("other"), store.GroupStatusKey("pg"), store.SlotKey("pg", "pg-0"), store.OperationKey("x"),
-		store.SlotPolicyKey("pg-0"), store.AdmissionKey("pg-0"), store.RevisionKey("x"), store.RolloutKey("x"),
+		store.SlotPolicyKey("pg-0"), store.AdmissionKey("pg-0"), store.RevisionKey("x"), store.RolloutKey("x"), store.AppliedKey("pg"),
 	} {
 		if err := operator.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: key}); !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrConflict) {
 			t.Errorf("operator writes %s: got %v, want %v", key, err, store.ErrDenied)

@@ -65,6 +65,9 @@ func GroupSpecKey(g string) string { return key("groups", name(g), "spec") }
 // GroupAcceptedKey is where the leader keeps the last valid spec of group g.
 func GroupAcceptedKey(g string) string { return key("groups", name(g), "accepted") }
 
+// AppliedKey is where a coordinator names the caller that applied the spec of group g.
+func AppliedKey(g string) string { return key("applied", name(g)) }
+
 // GroupStatusKey is where the leader reports about group g.
 func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 

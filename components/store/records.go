@@ -57,6 +57,8 @@ var Records = []Kind{
 		"What the operator wants the group to be. Editing it starts a rollout; a spec that does not validate becomes a condition in the status and changes nothing."},
 	{"groups/<group>/accepted", typeOf[AcceptedSpec](), Leader, group.MaxSpecBytes + 32*kib,
 		"The last spec that the leader judged fit. The group is run by it, on every coordinator: an edit of the spec counts once it is here, and one that is refused, or removes the spec, changes nothing."},
+	{"applied/<group>", typeOf[Applied](), Coordinator, 2 * kib,
+		"The token's name and the request's id of the last call of the API that wrote the group's spec. Written in one transaction with the spec: while both have one modify index, the spec is that call's. A spec with another index was written to Consul KV directly."},
 	{"groups/<group>/status", typeOf[group.Status](), Leader, 96 * kib,
 		"What the leader sees and does about the group, with reasons. observed_index is the modify index of the spec that it speaks of. Written without instances: each Slot has a record of its own."},
 	{"groups/<group>/slots/<slot>", typeOf[group.InstanceStatus](), Leader, 16 * kib,

@@ -289,7 +289,14 @@ type Rollout struct {
 	// WaitsSince is set while all that is left waits for a person's decision, an approval,
 	// a wider bound or the workload's word, so that the clocks begin anew when it comes (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
-	Term       uint64    `json:"term"`
+	// By and Request are the caller and the request that applied the spec which began the rollout. A spec
+	// that no call of the API wrote has no Request, and By says so; By is empty in a record of an older version.
+	By      string `json:"by,omitempty"`
+	Request string `json:"request,omitempty"`
+	// RetriedBy and RetryRequest are the caller and the request of the last retry; empty: there was none.
+	RetriedBy    string `json:"retried_by,omitempty"`
+	RetryRequest string `json:"retry_request,omitempty"`
+	Term         uint64 `json:"term"`
 }
 
 // Verdict is a judgement about a rollout as it was made: it is recorded, not derived

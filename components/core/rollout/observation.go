@@ -58,6 +58,10 @@ func (r *Report) alive() bool { return r.Liveness == LivenessAlive }
 type Records struct {
 	// SpecIndex is the KV index of the spec.
 	SpecIndex uint64
+	// AppliedBy and AppliedRequest are the caller and the request of the spec in force, for the record of a
+	// rollout that it begins.
+	AppliedBy, AppliedRequest string
+
 	Status    group.Status
 	Slots     []group.SlotRecord
 	Revisions map[string]group.RevisionRecord
@@ -102,7 +106,9 @@ type Observation struct {
 	Orphans []string
 	// Paused and Frozen are operator switches.
 	Paused bool
-	Frozen bool
+	// PausedBy is the operator's name and reason from the switch; "": the switch names none.
+	PausedBy string
+	Frozen   bool
 	// Freeze says who froze it, why and until when, where that is known.
 	Freeze Mark
 	// Requests of operators about Slots and Operations of this group.

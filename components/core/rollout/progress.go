@@ -30,6 +30,7 @@ func (w *world) trackRollout() {
 	if w.retry != nil {
 		// What the platform refused is asked for again, whatever the rollout made of it.
 		w.forgive()
+		r.RetriedBy, r.RetryRequest = w.retry.By, w.retry.ID
 		if r.State == operation.FailedState {
 			goOn(r, "an operator lets it go on: "+cmp.Or(w.retry.Reason, "no reason given"), r.Forgiven, w.now)
 		}
@@ -55,7 +56,11 @@ func (w *world) trackRollout() {
 		// The verdict stands until somebody decides (I6): nothing that happens by
 		// itself, a creation or a Slot that comes back, takes it away.
 	case w.obs.Paused || w.obs.Frozen:
-		w.setState(operation.PausedState, "paused by an operator")
+		reason := "paused by an operator"
+		if w.obs.Paused && w.obs.PausedBy != "" {
+			reason += ": " + w.obs.PausedBy
+		}
+		w.setState(operation.PausedState, reason)
 	default:
 		w.keepProgressClock()
 		if v := w.evidence(); v != nil {
@@ -155,6 +160,8 @@ func (w *world) startRollout() {
 		State:      operation.Running,
 		StartedAt:  w.now,
 		ProgressAt: w.now,
+		By:         w.rec.AppliedBy,
+		Request:    w.rec.AppliedRequest,
 	}
 	for _, m := range w.everyone {
 		m.past = nil // steps of another rollout are no evidence about this one

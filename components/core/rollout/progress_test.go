@@ -49,7 +49,11 @@ func TestR88_APauseStopsIt(t *testing.T) {
 		f.rec.Rollout = p.Rollout
 		f.rec.Rollout.ProgressAt = f.rec.Rollout.ProgressAt.Add(-24 * time.Hour) // a day passes
 	}
-	f.obs.Paused = false
+	f.obs.PausedBy = "ann (maintenance)"
+	if p := f.plan(); p.Rollout.Reason != "paused by an operator: ann (maintenance)" {
+		t.Errorf("reason %q does not name the operator", p.Rollout.Reason)
+	}
+	f.obs.Paused, f.obs.PausedBy = false, ""
 	if p := f.plan(); p.Rollout.State != operation.Running {
 		t.Errorf("state %s: the pause counts", p.Rollout.State)
 	}
@@ -327,8 +331,11 @@ func TestI6_AFailedRolloutWaitsForADecision(t *testing.T) {
 		t.Errorf("a creation makes it %s", p.Rollout.State)
 	}
 	f.spec.Replicas = 3
-	f.obs.Requests = []Request{{ID: "r", Kind: RequestRetry, Reason: "the host is fixed"}}
+	f.obs.Requests = []Request{{ID: "r", Kind: RequestRetry, Reason: "the host is fixed", By: "ann"}}
 	p = f.plan()
+	if p.Rollout.RetriedBy != "ann" || p.Rollout.RetryRequest != "r" {
+		t.Errorf("retried by %q, request %q; want ann, r", p.Rollout.RetriedBy, p.Rollout.RetryRequest)
+	}
 	wantExecutes(t, p, "UPDATE db-1")
 	if p.Rollout.State != operation.Running || !p.Rollout.EndedAt.IsZero() || p.Rollout.Verdict != nil || !p.Rollout.ProgressAt.Equal(f.now) {
 		t.Errorf("state %s, ended %s, clock from %s", p.Rollout.State, p.Rollout.EndedAt, p.Rollout.ProgressAt)
@@ -548,5 +555,27 @@ func TestAnAgentsFaultIsInTheReasonOfItsSlot(t *testing.T) {
 	}
 	if got := s.Instances[1].Reason; !strings.HasSuffix(got, "; agent: the disk takes no writes") || strings.HasPrefix(got, ";") {
 		t.Errorf("reason %q", got)
+	}
+}
+
+// The rollout that a spec begins names the caller and the request of that spec, and keeps them when a later spec
+// with the same target is applied.
+func TestARolloutNamesTheCallerOfTheSpecThatBeganIt(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.rec.AppliedBy, f.rec.AppliedRequest = "ann", "apply-1"
+	p := f.plan()
+	if r := p.Rollout; r.By != "ann" || r.Request != "apply-1" || r.To != revisionOf(f.spec, "B") {
+		t.Errorf("rollout to %s by %q, request %q; want ann, apply-1", r.To, r.By, r.Request)
+	}
+	f.rec.Rollout = p.Rollout
+	f.rec.AppliedBy, f.rec.AppliedRequest = "bob", "apply-2"
+	f.spec.Replicas = 4
+	if r := f.plan().Rollout; r.By != "ann" || r.Request != "apply-1" {
+		t.Errorf("after another spec with its target: by %q, request %q; want ann, apply-1", r.By, r.Request)
+	}
+	f.want("C")
+	p = f.plan()
+	if r, old := p.Rollout, p.Superseded; r.By != "bob" || r.Request != "apply-2" || old == nil || old.By != "ann" {
+		t.Errorf("the next one by %q, request %q, before %+v; want bob, apply-2, before ann", r.By, r.Request, old)
 	}
 }

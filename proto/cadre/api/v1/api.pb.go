@@ -176,7 +176,10 @@ type ApplyGroupRequest struct {
 	Reason      string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Create only: a group that has a spec already is refused (GROUP_EXISTS), unless it is
 	// this very one. Not with expected_index.
-	ExpectAbsent  bool `protobuf:"varint,7,opt,name=expect_absent,json=expectAbsent,proto3" json:"expect_absent,omitempty"`
+	ExpectAbsent bool `protobuf:"varint,7,opt,name=expect_absent,json=expectAbsent,proto3" json:"expect_absent,omitempty"`
+	// Names the call in the records of what comes of it: letters, digits and . _ : -, at most
+	// 128 bytes. Empty: the coordinator makes one. A call that is tried again has the same.
+	RequestId     string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +263,13 @@ func (x *ApplyGroupRequest) GetExpectAbsent() bool {
 	return false
 }
 
+func (x *ApplyGroupRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 type ApplyGroupResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Changed  bool                   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
@@ -270,7 +280,12 @@ type ApplyGroupResponse struct {
 	Leaving []string `protobuf:"bytes,5,rep,name=leaving,proto3" json:"leaving,omitempty"`
 	// Of these, whose disk is deleted with them and which no request names: the leader
 	// holds them until one does.
-	HeldDisks     []string `protobuf:"bytes,6,rep,name=held_disks,json=heldDisks,proto3" json:"held_disks,omitempty"`
+	HeldDisks []string `protobuf:"bytes,6,rep,name=held_disks,json=heldDisks,proto3" json:"held_disks,omitempty"`
+	// The token's name and the request's id of the call that wrote the spec at index: this call
+	// where it changed the spec. A spec that was written to Consul KV directly has no request,
+	// and by says so. Both are empty in a dry run that would change something.
+	By            string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	RequestId     string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,6 +362,20 @@ func (x *ApplyGroupResponse) GetHeldDisks() []string {
 	return nil
 }
 
+func (x *ApplyGroupResponse) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ApplyGroupResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 type GetGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -400,9 +429,14 @@ type GetGroupResponse struct {
 	// Revision that the spec asks for; empty when the spec is not valid.
 	Revision string `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Whether the group is being deleted. Absent: the coordinator is too old to say.
-	Deleting      *bool `protobuf:"varint,5,opt,name=deleting,proto3,oneof" json:"deleting,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Deleting *bool `protobuf:"varint,5,opt,name=deleting,proto3,oneof" json:"deleting,omitempty"`
+	// The token's name and the request's id of the call that wrote this spec. A spec that was
+	// written to Consul KV directly has no request, and by says so. Empty: the coordinator is
+	// too old to say, or the spec was replaced while it was read.
+	AppliedBy        string `protobuf:"bytes,6,opt,name=applied_by,json=appliedBy,proto3" json:"applied_by,omitempty"`
+	AppliedRequestId string `protobuf:"bytes,7,opt,name=applied_request_id,json=appliedRequestId,proto3" json:"applied_request_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetGroupResponse) Reset() {
@@ -468,6 +502,20 @@ func (x *GetGroupResponse) GetDeleting() bool {
 		return *x.Deleting
 	}
 	return false
+}
+
+func (x *GetGroupResponse) GetAppliedBy() string {
+	if x != nil {
+		return x.AppliedBy
+	}
+	return ""
+}
+
+func (x *GetGroupResponse) GetAppliedRequestId() string {
+	if x != nil {
+		return x.AppliedRequestId
+	}
+	return ""
 }
 
 type ListGroupsRequest struct {
@@ -2394,7 +2442,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\rca_bundle_pem\x18\x05 \x01(\fR\vcaBundlePem\x12\x1e\n" +
 	"\n" +
 	"collateral\x18\x06 \x01(\fR\n" +
-	"collateral\"\xe6\x01\n" +
+	"collateral\"\x85\x02\n" +
 	"\x11ApplyGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tspec_json\x18\x02 \x01(\fR\bspecJson\x12%\n" +
@@ -2402,7 +2450,9 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12!\n" +
 	"\fdelete_disks\x18\x05 \x01(\bR\vdeleteDisks\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12#\n" +
-	"\rexpect_absent\x18\a \x01(\bR\fexpectAbsent\"\xb5\x01\n" +
+	"\rexpect_absent\x18\a \x01(\bR\fexpectAbsent\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\b \x01(\tR\trequestId\"\xe4\x01\n" +
 	"\x12ApplyGroupResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
@@ -2410,9 +2460,12 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\bwarnings\x18\x04 \x03(\tR\bwarnings\x12\x18\n" +
 	"\aleaving\x18\x05 \x03(\tR\aleaving\x12\x1d\n" +
 	"\n" +
-	"held_disks\x18\x06 \x03(\tR\theldDisks\"'\n" +
+	"held_disks\x18\x06 \x03(\tR\theldDisks\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\b \x01(\tR\trequestId\"'\n" +
 	"\x0fGetGroupRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\xb9\x01\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"\x86\x02\n" +
 	"\x10GetGroupResponse\x12\x1b\n" +
 	"\tspec_json\x18\x01 \x01(\fR\bspecJson\x12\x1f\n" +
 	"\vstatus_json\x18\x02 \x01(\fR\n" +
@@ -2420,7 +2473,10 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"spec_index\x18\x03 \x01(\x04R\tspecIndex\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\tR\brevision\x12\x1f\n" +
-	"\bdeleting\x18\x05 \x01(\bH\x00R\bdeleting\x88\x01\x01B\v\n" +
+	"\bdeleting\x18\x05 \x01(\bH\x00R\bdeleting\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"applied_by\x18\x06 \x01(\tR\tappliedBy\x12,\n" +
+	"\x12applied_request_id\x18\a \x01(\tR\x10appliedRequestIdB\v\n" +
 	"\t_deleting\"\x13\n" +
 	"\x11ListGroupsRequest\"H\n" +
 	"\x12ListGroupsResponse\x122\n" +
