@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/compose/lint"
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/contain"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -31,6 +35,10 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	c, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
+	}
+	request := cmp.Or(req.GetRequestId(), "apply-"+uuid.NewString())
+	if err := store.CheckRequestID(request); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
 	if err != nil {
@@ -72,7 +80,8 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 			with = append(with, named)
 		}
 	} else if same {
-		return out, nil
+		out.By, out.RequestId, err = c.appliedBy(ctx, spec.Name, index)
+		return out, err
 	} else if stale := c.wantedAgain(spec); stale != nil {
 		with = append(with, *stale)
 	}
@@ -82,22 +91,40 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	if same {
 		// The spec stands; what it waited for is what is asked for now.
+		if out.By, out.RequestId, err = c.appliedBy(ctx, spec.Name, index); err != nil {
+			return nil, err
+		}
 		return out, wire(c.store.Commit(ctx, with...))
 	}
-	// The name is read before the write: a spec that is in force has its writer in the log.
+	// The name is read before the write: a spec that is in force has its writer in the records.
 	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
-	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index, with...); err != nil {
+	applied := store.Applied{Group: spec.Name, By: clip.Text(c.by, store.MaxBy), Request: request, At: c.now()}
+	if err := c.writeSpec(ctx, applied, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
 	s.cfg.Views.Hint(spec.Name) // where this coordinator leads, it need not wait for the watch
-	_, out.Index, err = store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
-	if err != nil {
-		return nil, wire(err)
+	out.By, out.RequestId = applied.By, applied.Request
+	said := []any{"group", spec.Name, "revision", out.GetRevision(), "by", applied.By, "request", applied.Request}
+	// The record has the index of the write. Where another call has replaced it already, the answer has the
+	// index of that one, which a wait for this spec's status may use as well.
+	now, index, err := store.Read[store.Applied](ctx, s.cfg.Store, store.AppliedKey(spec.Name))
+	if out.Index = index; now.By == applied.By && now.Request == applied.Request {
+		said = append(said, "spec_index", index)
 	}
-	s.cfg.Log.Info("spec applied", "group", spec.Name, "revision", out.GetRevision(), "spec_index", out.GetIndex(), "by", c.by)
-	return out, nil
+	s.cfg.Log.Info("spec applied", said...)
+	return out, wire(err)
+}
+
+// appliedBy names the caller and the request that wrote the spec with the index; empty while there is none, and
+// where a later call wrote another since the spec was read.
+func (c *caller) appliedBy(ctx context.Context, name string, index uint64) (by, request string, err error) {
+	if index == 0 {
+		return "", "", nil
+	}
+	by, request, err = store.AppliedBy(ctx, c.server.cfg.Store, name, index)
+	return by, request, wire(err)
 }
 
 // expected refuses a write over what the caller did not expect to be there: another spec
@@ -199,26 +226,35 @@ func refused(err error) error {
 	return status.Error(codes.InvalidArgument, string(vet.Code(err))+": "+err.Error())
 }
 
-// writeSpec writes with the caller's own token. Consul's rules name each group's
-// key, so a group that is new has none yet: an operator gets it made, and the
-// write is tried again until every server knows it. The Ops go in the same transaction.
-func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index uint64, with ...store.Op) error {
-	op, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
+// writeSpec writes a spec and the record of the call that it is from, in one transaction with the Ops. An operator
+// who could write that record could write another caller's name into it, so no operator's token may, and the
+// coordinator's own token commits. Consul judges right before whether the caller may write the spec and what
+// the Ops change.
+//
+// Consul's rules name each group's key, so a group that is new has none yet: an operator gets it made, and
+// Consul is asked again until its servers know it.
+func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byte, index uint64, with ...store.Op) error {
+	name := applied.Group
+	spec, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
 	if err != nil {
 		return wire(err)
 	}
-	// A deletion that begins at this moment would take the spec with it.
-	ops := append([]store.Op{op, {Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)}}, with...)
+	text, err := encode(applied)
+	if err != nil {
+		return err
+	}
+	asked := append([]store.Op{spec}, with...)
 	deadline := time.Now().Add(ruleWait)
 	for {
-		err = c.store.Commit(ctx, ops...)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, store.ErrConflict):
-			return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": somebody changed the spec, or deletes the group, at the same time; read it again")
-		case !errors.Is(err, store.ErrDenied) || time.Now().After(deadline):
+		denied, err := c.mayNotWrite(ctx, asked)
+		if err != nil {
 			return wire(err)
+		}
+		if denied == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			return wire(fmt.Errorf("%w: the token may not write %s", store.ErrDenied, denied))
 		}
 		var groups []string
 		if latest, _ := c.server.cfg.Views.Latest(); latest != nil {
@@ -233,6 +269,27 @@ func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index u
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+	// A deletion that begins at this moment would take the spec with it.
+	err = c.server.cfg.Store.Commit(ctx, append(asked,
+		store.Op{Kind: store.OpPut, Key: store.AppliedKey(name), Value: text},
+		store.Op{Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)})...)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": somebody changed the spec, or deletes the group, at the same time; read it again")
+	case errors.Is(err, store.ErrDenied):
+		err = tokens.ErrNotCaughtUp // the token is the coordinator's own
+	}
+	return wire(err)
+}
+
+// mayNotWrite is the first key of the Ops that Consul does not let the caller's token write; "": it may write all.
+func (c *caller) mayNotWrite(ctx context.Context, ops []store.Op) (key string, err error) {
+	for _, op := range ops {
+		if ok, err := c.server.cfg.Tokens.MayWrite(ctx, c.token, store.DefaultPrefix+op.Key); err != nil || !ok {
+			return op.Key, err
+		}
+	}
+	return "", nil
 }
 
 // sameSpec compares what two documents mean.

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -30,33 +31,41 @@ func changed(t *testing.T, change func(*group.Spec)) []byte {
 	return raw
 }
 
-// An operator who asks whose spec a group runs finds the token's name in the coordinator's log. The index on
-// the same line is the accepted spec's spec_index.
-func TestTheLogNamesTheTokenThatAppliedASpec(t *testing.T) {
+// named is a token of an operator with a name of its own.
+func (a *api) named(t *testing.T, name, rules string) (secret, who string) {
+	t.Helper()
+	policy, _, err := a.consul.ACL().PolicyCreate(&consul.ACLPolicy{Name: name, Rules: rules}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := a.consul.ACL().TokenCreate(&consul.ACLToken{Description: name, Policies: []*consul.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.SecretID, name + " (" + token.AccessorID + ")"
+}
+
+// An operator who asks whose spec a group runs finds the token's name and the request in the record, in the answers and
+// in the coordinator's log. The index on the line is the accepted spec's spec_index.
+func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 	a := newAPI(t)
-	ctx := as(t.Context(), operatorToken)
+	ann, who := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	ctx := as(t.Context(), ann)
 	var log bytes.Buffer
 	a.cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
-	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t), DryRun: true}); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(log.String(), "spec applied") {
-		t.Errorf("a dry run says that a spec was applied: %s", &log)
+	request := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t), RequestId: "ticket-7", DryRun: true}
+	if out, err := a.ApplyGroup(ctx, request); err != nil || out.GetBy() != "" || strings.Contains(log.String(), "spec applied") {
+		t.Errorf("a dry run: %v, %v, log %s", out, err, &log)
 	}
 	log.Reset()
-	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := a.issuer.Who(t.Context(), operatorToken)
-	if err != nil {
-		t.Fatal(err)
+	request.DryRun = false
+	out, err := a.ApplyGroup(ctx, request)
+	if err != nil || !out.GetChanged() || out.GetBy() != who || out.GetRequestId() != "ticket-7" {
+		t.Fatalf("%v, %v; want by %q, request ticket-7", out, err, who)
 	}
 	var line struct {
-		Msg       string `json:"msg"`
-		Group     string `json:"group"`
-		SpecIndex uint64 `json:"spec_index"`
-		By        string `json:"by"`
+		Msg, Group, By, Request string
+		SpecIndex               uint64 `json:"spec_index"`
 	}
 	for text := range bytes.Lines(log.Bytes()) {
 		if bytes.Contains(text, []byte(`"spec applied"`)) {
@@ -65,11 +74,118 @@ func TestTheLogNamesTheTokenThatAppliedASpec(t *testing.T) {
 			}
 		}
 	}
-	if line.Group != "pg" || line.By != who || line.SpecIndex != out.GetIndex() || line.SpecIndex == 0 {
-		t.Errorf("log %q; want group pg, spec_index %d, by %q", log.String(), out.GetIndex(), who)
+	if line.Group != "pg" || line.By != who || line.Request != "ticket-7" || line.SpecIndex != out.GetIndex() || line.SpecIndex == 0 {
+		t.Errorf("log %q; want group pg, spec_index %d, by %q, request ticket-7", log.String(), out.GetIndex(), who)
 	}
-	if strings.Contains(log.String(), operatorToken) {
+	if strings.Contains(log.String(), ann) {
 		t.Error("the log holds the token itself")
+	}
+	applied, index, err := store.Read[store.Applied](ctx, a.cfg.Store, store.AppliedKey("pg"))
+	if err != nil || applied.By != who || applied.Request != "ticket-7" || applied.At.IsZero() || index != out.GetIndex() {
+		t.Errorf("record %+v at %d, %v", applied, index, err)
+	}
+	shows := func(by, request string) {
+		t.Helper()
+		g, err := a.GetGroup(ctx, &apiv1.GetGroupRequest{Group: "pg"})
+		if err != nil || g.GetAppliedBy() != by || g.GetAppliedRequestId() != request {
+			t.Errorf("group by %q, request %q, %v; want %q, %q", g.GetAppliedBy(), g.GetAppliedRequestId(), err, by, request)
+		}
+	}
+	shows(who, "ticket-7")
+	// The call that is tried again has changed nothing, and neither has another operator's of the same spec.
+	for _, token := range []string{ann, operatorToken} {
+		if again, err := a.ApplyGroup(as(t.Context(), token), &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil ||
+			again.GetChanged() || again.GetBy() != who || again.GetRequestId() != "ticket-7" || again.GetIndex() != out.GetIndex() {
+			t.Errorf("again: %v, %v", again, err)
+		}
+	}
+	// The operator's own edit of the key is not another call's, and no call's at all.
+	edit := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "b"} })
+	own, err := a.cfg.StoreFor(ann)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.GroupSpecKey("pg"), Value: edit}); err != nil {
+		t.Fatal(err)
+	}
+	shows(store.WrittenToKV, "")
+	// Without an id the coordinator makes one.
+	other := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "c"} })
+	if out, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other}); err != nil || !strings.HasPrefix(out.GetRequestId(), "apply-") {
+		t.Errorf("without an id: %v, %v", out, err)
+	}
+	shows(who, out.GetRequestId())
+	_, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: edit, RequestId: strings.Repeat("x", 129)})
+	if status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(message(err), "request_id: ") {
+		t.Errorf("a long id: %v", err)
+	}
+}
+
+// An operator may write specs and no record of a caller, with or without a spec; the coordinator writes for no
+// token that Consul does not let write the spec.
+func TestCTL13_NoOperatorWritesAnothersName(t *testing.T) {
+	a := newAPI(t)
+	ann, _ := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	own, err := a.cfg.StoreFor(ann)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := []byte(`{"group":"pg","by":"bob","request":"r","at":"2026-01-01T00:00:00Z"}`)
+	for name, ops := range map[string][]store.Op{
+		"alone":         {{Kind: store.OpPut, Key: store.AppliedKey("pg"), Value: forged}},
+		"with the spec": {{Kind: store.OpPut, Key: store.GroupSpecKey("pg"), Value: specJSON(t)}, {Kind: store.OpPut, Key: store.AppliedKey("pg"), Value: forged}},
+	} {
+		if err := own.Commit(t.Context(), ops...); !errors.Is(err, store.ErrDenied) {
+			t.Errorf("%s: %v, want %v", name, err, store.ErrDenied)
+		}
+	}
+	reader, _ := a.named(t, "reader", `key_prefix "cadre/v1/" { policy = "read" }`)
+	ctx := as(t.Context(), reader)
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a token that may only read: %v", err)
+	}
+	// One that may write the spec alone gives up no disks by it.
+	writer, _ := a.named(t, "writer", `key_prefix "cadre/v1/" { policy = "read" }
+key "cadre/v1/groups/pg/spec" { policy = "write" }`)
+	ctx = as(t.Context(), writer)
+	put(a, t, store.SlotKey("pg", "pg-3"), group.SlotRecord{Group: "pg", Slot: "pg-3", Ordinal: 3, VMUUID: "vm"})
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t), DeleteDisks: true, Reason: "r"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("disks without the right to control/delete-disks: %v", err)
+	}
+	for _, key := range []string{store.GroupSpecKey("pg"), store.AppliedKey("pg"), store.DeleteDisksKey("pg")} {
+		if _, err := a.cfg.Store.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil || !out.GetChanged() {
+		t.Errorf("the spec alone: %v, %v", out, err)
+	}
+}
+
+// The log names the operator who paused a rollout and the one who resumed it.
+func TestTheLogNamesTheTokenThatPausedAndResumed(t *testing.T) {
+	a := newAPI(t)
+	ann, who := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	ctx := as(t.Context(), ann)
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	a.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 2 {
+		if _, err := a.PauseRollout(ctx, &apiv1.PauseRolloutRequest{Group: "pg", Reason: "maintenance"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if _, err := a.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: "pg"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{`msg="rollout paused" group=pg by="` + who + `" reason=maintenance`, `msg="rollout resumed" group=pg by="` + who + `"`} {
+		if n := strings.Count(log.String(), want); n != 1 {
+			t.Errorf("%d lines with %q, want 1, in %s", n, want, &log)
+		}
 	}
 }
 
@@ -187,7 +303,7 @@ func TestADeletionAndASpecDoNotMeet(t *testing.T) {
 	if _, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "moved"}); err != nil {
 		t.Fatal(err)
 	}
-	err = c.writeSpec(ctx, "pg", changed(t, func(s *group.Spec) { s.Replicas = 5 }), index)
+	err = c.writeSpec(ctx, store.Applied{Group: "pg", By: "ann", Request: "r", At: a.now()}, changed(t, func(s *group.Spec) { s.Replicas = 5 }), index)
 	if _, now, _ := store.ReadRaw(ctx, c.store, store.GroupSpecKey("pg")); status.Code(err) != codes.Aborted || now != index {
 		t.Errorf("%v, index %d, before %d", err, now, index)
 	}

@@ -36,7 +36,11 @@ func (s *Server) PauseRollout(ctx context.Context, req *apiv1.PauseRolloutReques
 	if err != nil {
 		return nil, wire(err)
 	}
-	return &apiv1.PauseRolloutResponse{}, wire(c.store.Commit(ctx, op))
+	if err := c.store.Commit(ctx, op); err != nil {
+		return nil, wire(err)
+	}
+	s.cfg.Log.Info("rollout paused", "group", req.GetGroup(), "by", c.by, "reason", req.GetReason())
+	return &apiv1.PauseRolloutResponse{}, nil
 }
 
 // ResumeRollout implements ClusterService. Resuming what is not paused is fine.
@@ -45,7 +49,13 @@ func (s *Server) ResumeRollout(ctx context.Context, req *apiv1.ResumeRolloutRequ
 	if err != nil {
 		return nil, err
 	}
+	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
+		return nil, wire(err)
+	}
 	changed, err := c.remove(ctx, store.PauseKey(req.GetGroup()))
+	if changed && err == nil {
+		s.cfg.Log.Info("rollout resumed", "group", req.GetGroup(), "by", c.by)
+	}
 	return &apiv1.ResumeRolloutResponse{Changed: changed}, err
 }
 

@@ -34,6 +34,9 @@ func (s *Server) GetGroup(ctx context.Context, req *apiv1.GetGroupRequest) (*api
 	if spec, err := view.DecodeSpec(raw, req.GetGroup()); err == nil {
 		out.Revision = spec.Revision()
 	}
+	if out.AppliedBy, out.AppliedRequestId, err = c.appliedBy(ctx, req.GetGroup(), index); err != nil {
+		return nil, err
+	}
 	_, _, err = store.Read[store.DeleteGroup](ctx, s.cfg.Store, store.DeleteGroupKey(req.GetGroup()))
 	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
 		return nil, wire(err)
