@@ -100,5 +100,8 @@ func Operation(op operation.Operation) operation.Operation {
 // Rollout is r as its record may have it.
 func Rollout(r operation.Rollout) operation.Rollout {
 	r.Reason = Page(r.Reason)
+	for _, text := range []*string{&r.By, &r.Request, &r.RetriedBy, &r.RetryRequest} {
+		*text = Text(*text, word)
+	}
 	return r
 }

@@ -75,12 +75,16 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	if accepted := p.view.Accepted[p.name]; p.held != nil || accepted.Index != 0 && accepted.SpecIndex == spec.Index {
 		return false, nil
 	}
+	by, request, err := store.AppliedBy(ctx, p.cfg.Store, p.name, spec.Index)
+	if err != nil {
+		return false, fmt.Errorf("accept the spec: %w", err)
+	}
 	// Without escapes, or a spec at its bound would not fit.
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(store.AcceptedSpec{
-		Group: p.name, SpecIndex: spec.Index, Spec: json.RawMessage(spec.Raw), Term: p.lease.Term(), At: p.now,
+		Group: p.name, SpecIndex: spec.Index, Spec: json.RawMessage(spec.Raw), By: by, Request: request, Term: p.lease.Term(), At: p.now,
 	}); err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
@@ -92,5 +96,6 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	if err := p.commit(ctx, append(p.takenBack(spec.Value), unchanged, put)...); err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
+	p.log.Info("spec accepted", "revision", spec.Value.Revision(), "spec_index", spec.Index, "by", by, "request", request)
 	return true, nil
 }

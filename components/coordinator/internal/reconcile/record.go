@@ -165,8 +165,13 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 			return nil, err
 		}
 		ops = append(ops, op)
-		if before.Index == 0 || before.Value.State != after.State {
-			p.log.Info("rollout", "rollout", r.ID, "state", after.State, "revision", after.To, "reason", after.Reason)
+		retried := after.RetryRequest != before.Value.RetryRequest
+		if before.Index == 0 || before.Value.State != after.State || retried {
+			said := []any{"rollout", r.ID, "state", after.State, "revision", after.To, "reason", after.Reason, "by", after.By, "request", after.Request}
+			if retried {
+				said = append(said, "retried_by", after.RetriedBy, "retry_request", after.RetryRequest)
+			}
+			p.log.Info("rollout", said...)
 		}
 	}
 	return ops, nil

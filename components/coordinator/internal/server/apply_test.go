@@ -15,6 +15,8 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -414,5 +416,37 @@ func TestADryRunWarnsOfWhatPatroniReadsOnce(t *testing.T) {
 	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: with("100"), DryRun: true})
 	if err != nil || !strings.Contains(strings.Join(out.GetWarnings(), "\n"), "bootstrap_read_once") {
 		t.Errorf("an edit: %v, %v", out, err)
+	}
+}
+
+// A plan names the caller of a rollout that was begun, and none for a spec that nobody applied.
+func TestAPlanNamesNoCallerOfARolloutThatIsNotBegun(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(a, t, store.GroupAcceptedKey("pg"), store.AcceptedSpec{Group: "pg", SpecIndex: out.GetIndex(), Spec: specJSON(t), By: "ann", Request: "apply-1", Term: 1, At: a.now()})
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Generation: 1, Target: spec(t).Revision()})
+	put(a, t, store.RolloutKey("pg-1"), operation.Rollout{ID: "pg-1", Group: "pg", Generation: 1, To: spec(t).Revision(), State: operation.Running, By: "ann", Request: "apply-1", StartedAt: a.now(), ProgressAt: a.now()})
+	for name, c := range map[string]struct {
+		spec []byte
+		want string
+	}{
+		"as it is stored": {nil, "ann"},
+		"another spec":    {changed(t, func(s *group.Spec) { s.Template.Compose += "    environment:\n      RELEASE: two\n" }), ""},
+	} {
+		answer, err := a.PlanRollout(ctx, &apiv1.PlanRolloutRequest{Group: "pg", SpecJson: c.spec})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var plan rollout.Plan
+		if err := json.Unmarshal(answer.GetPlanJson(), &plan); err != nil {
+			t.Fatal(name, err)
+		}
+		if plan.Rollout == nil || plan.Rollout.By != c.want || (plan.Rollout.Request == "") != (c.want == "") {
+			t.Errorf("%s: rollout %+v, want by %q", name, plan.Rollout, c.want)
+		}
 	}
 }

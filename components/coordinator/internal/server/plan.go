@@ -74,7 +74,11 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 		}
 	}
 	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, spec.Name, listAge), s.cfg.Reports)
-	return rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing), nil
+	plan := rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing)
+	if r := plan.Rollout; r != nil && v.Rollouts[r.ID].Index == 0 {
+		r.By, r.Request = "", "" // the caller of the spec in force did not ask for this one
+	}
+	return plan, nil
 }
 
 // WatchGroup implements ClusterService: the present view at once, then each change.

@@ -16,6 +16,8 @@ type Accepted struct {
 	Value group.Spec
 	// SpecIndex is the index that the stored spec had then.
 	SpecIndex uint64
+	// By and Request are the caller and the request that wrote it; By is empty in a record of an older version.
+	By, Request string
 	// Index of the record itself.
 	Index uint64
 }
@@ -112,6 +114,6 @@ func (v *View) readAccepted(ctx context.Context, at moment, errs *[]error) {
 		if !known {
 			remember(at.known, entry, spec)
 		}
-		v.Accepted[name] = Accepted{Value: spec, SpecIndex: rec.Value.SpecIndex, Index: rec.Index}
+		v.Accepted[name] = Accepted{Value: spec, SpecIndex: rec.Value.SpecIndex, By: rec.Value.By, Request: rec.Value.Request, Index: rec.Index}
 	}
 }
