@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,9 @@ type Applied struct {
 	// Leaving are the Slots that there are and that the spec does not ask for any more;
 	// HeldDisks those of them that stay until an operator gives up their disks.
 	Leaving, HeldDisks []string
+	// By and RequestID name the call that wrote the spec at Index: this one where it changed the spec. Empty:
+	// the coordinators are too old to say.
+	By, RequestID string
 }
 
 // ApplyOptions say how a spec is written.
@@ -38,6 +42,8 @@ type ApplyOptions struct {
 	// DeleteDisks gives up the disks of the Slots that leave, for Reason.
 	DeleteDisks bool
 	Reason      string
+	// Verb is what the request's id begins with, so that the records say what was done; "": apply.
+	Verb string
 }
 
 // ApplyGroup validates and writes a group's spec. expectedIndex is the index
@@ -53,14 +59,19 @@ func (c *Client) ApplyGroupWith(ctx context.Context, spec group.Spec, o ApplyOpt
 	if err != nil {
 		return Applied{}, fmt.Errorf("%s: encode the spec: %w", doing, err)
 	}
+	request, err := newRequest(cmp.Or(o.Verb, "apply"))
+	if err != nil {
+		return Applied{}, fmt.Errorf("%s: %w", doing, err)
+	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	r, err := c.api.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: spec.Name, SpecJson: text, ExpectedIndex: o.ExpectedIndex, ExpectAbsent: o.ExpectAbsent,
-		DryRun: o.DryRun, DeleteDisks: o.DeleteDisks, Reason: o.Reason})
+		DryRun: o.DryRun, DeleteDisks: o.DeleteDisks, Reason: o.Reason, RequestId: request})
 	if err != nil {
 		return Applied{}, c.wrap(doing, err)
 	}
-	return Applied{Changed: r.GetChanged(), Index: r.GetIndex(), Revision: r.GetRevision(), Warnings: r.GetWarnings(), Leaving: r.GetLeaving(), HeldDisks: r.GetHeldDisks()}, nil
+	return Applied{Changed: r.GetChanged(), Index: r.GetIndex(), Revision: r.GetRevision(), Warnings: r.GetWarnings(), Leaving: r.GetLeaving(), HeldDisks: r.GetHeldDisks(),
+		By: r.GetBy(), RequestID: r.GetRequestId()}, nil
 }
 
 // Group is a group's spec and status. Status is the zero value until the leader
@@ -74,6 +85,9 @@ type Group struct {
 	Revision string `json:"revision,omitempty"`
 	// Deleting: the group is being deleted; nil: the coordinators are too old to say.
 	Deleting *bool `json:"deleting,omitempty"`
+	// AppliedBy and AppliedRequest name the call that wrote the spec. Empty: the coordinators are too old to say.
+	AppliedBy      string `json:"applied_by,omitempty"`
+	AppliedRequest string `json:"applied_request,omitempty"`
 	// SpecJSON is the spec as it is stored. Spec passes over fields that this program does not
 	// know; who writes a changed spec back must know them all (group.Decode refuses others).
 	SpecJSON []byte `json:"-"`
@@ -88,7 +102,8 @@ func (c *Client) Group(ctx context.Context, name string) (Group, error) {
 	if err != nil {
 		return Group{}, c.wrap(doing, err)
 	}
-	out := Group{Index: r.GetSpecIndex(), Revision: r.GetRevision(), Deleting: r.Deleting, SpecJSON: r.GetSpecJson()}
+	out := Group{Index: r.GetSpecIndex(), Revision: r.GetRevision(), Deleting: r.Deleting, SpecJSON: r.GetSpecJson(),
+		AppliedBy: r.GetAppliedBy(), AppliedRequest: r.GetAppliedRequestId()}
 	if err := decode(doing, r.GetSpecJson(), &out.Spec); err != nil {
 		return Group{}, err
 	}

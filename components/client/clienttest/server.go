@@ -58,6 +58,8 @@ type Group struct {
 	PausedFor  string
 	// Before is the spec that the last apply took the place of: what an undo proposes.
 	Before group.Spec
+	// AppliedBy and AppliedRequest name the last apply.
+	AppliedBy, AppliedRequest string
 	// Deleting: the group is being deleted.
 	Deleting bool
 }

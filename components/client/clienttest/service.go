@@ -21,6 +21,9 @@ func (s *Server) AttestCoordinator(ctx context.Context, r *apiv1.AttestCoordinat
 	return s.Attest(ctx, r)
 }
 
+// AppliedBy is what the server calls the token of all callers.
+const AppliedBy = "ann (0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11)"
+
 // ApplyGroup implements ClusterService.
 func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*apiv1.ApplyGroupResponse, error) {
 	defer s.mu.Unlock()
@@ -63,7 +66,8 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 	s.index++
 	g.Before = g.Spec
 	g.Spec, g.Stored, g.Index = spec, nil, s.index
-	out.Index = g.Index
+	g.AppliedBy, g.AppliedRequest = AppliedBy, r.GetRequestId()
+	out.Index, out.By, out.RequestId = g.Index, g.AppliedBy, g.AppliedRequest
 	s.groups[spec.Name] = g
 	if s.OnApply != nil {
 		s.OnApply(g)
@@ -86,7 +90,8 @@ func (s *Server) GetGroup(ctx context.Context, r *apiv1.GetGroupRequest) (*apiv1
 	if stored == nil {
 		stored = encode(g.Spec)
 	}
-	return &apiv1.GetGroupResponse{SpecJson: stored, StatusJson: encode(g.Status), SpecIndex: g.Index, Revision: s.revision(g.Spec), Deleting: &g.Deleting}, nil
+	return &apiv1.GetGroupResponse{SpecJson: stored, StatusJson: encode(g.Status), SpecIndex: g.Index, Revision: s.revision(g.Spec), Deleting: &g.Deleting,
+		AppliedBy: g.AppliedBy, AppliedRequestId: g.AppliedRequest}, nil
 }
 
 // ListGroups implements ClusterService.

@@ -73,3 +73,21 @@ func TestAWordIsQuotedWhereAShellWouldTakeItApart(t *testing.T) {
 		}
 	}
 }
+
+func TestCallersAreShortInTables(t *testing.T) {
+	for by, want := range map[string]string{
+		"ann (0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11)": "ann (0d3c9f5e)", "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11": "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11",
+		"unknown (written to Consul KV)": "unknown (written to Consul KV)", "": "",
+	} {
+		if got := ShortCaller(by); got != want {
+			t.Errorf("caller %q is %q, want %q", by, got, want)
+		}
+	}
+	for id, want := range map[string]string{
+		"apply-0f3a5c1b8d2e4f60718293a4b5c6d7e8": "apply-0f3a5c1b", "apply-0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11": "apply-0d3c9f5e", "ticket-7": "ticket-7", "": "",
+	} {
+		if got := ShortRequest(id); got != want {
+			t.Errorf("request %q is %q, want %q", id, got, want)
+		}
+	}
+}

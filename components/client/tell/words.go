@@ -2,6 +2,7 @@ package tell
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -155,3 +156,14 @@ func orWord(s, word string) string {
 	}
 	return s
 }
+
+var (
+	accessor = regexp.MustCompile(`(\([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\)$`)
+	madeID   = regexp.MustCompile(`^([a-z]+-[0-9a-f]{8})[0-9a-f-]{24,28}$`)
+)
+
+// ShortCaller is a token's name for a table: its description and the first digits of its accessor.
+func ShortCaller(by string) string { return accessor.ReplaceAllString(by, "$1)") }
+
+// ShortRequest is a request's id for a table: the first digits of one that a program made, any other in full.
+func ShortRequest(id string) string { return madeID.ReplaceAllString(id, "$1") }

@@ -28,6 +28,8 @@ type applyFlags struct {
 	sure         sureFlags
 	// index of the spec that the new one was made from; 0: of the one that is compared with.
 	index uint64
+	// verb is what the ids of its requests begin with; "": apply.
+	verb string
 	// unconfirmed are the groups that would lose disks without a word of their own; while
 	// there is one, every group is shown and none is written.
 	unconfirmed []string
@@ -40,7 +42,10 @@ type applied struct {
 	Changed bool          `json:"changed"`
 	DryRun  bool          `json:"dry_run,omitempty"`
 	Index   uint64        `json:"index"`
-	Waited  string        `json:"waited,omitempty"`
+	// By and RequestID name the call that wrote the spec.
+	By        string `json:"by,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	Waited    string `json:"waited,omitempty"`
 	// Leaving are the slots that go, HeldDisks those that stay for their disks.
 	Leaving   []string `json:"leaving,omitempty"`
 	HeldDisks []string `json:"held_disks,omitempty"`
@@ -179,13 +184,18 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	case lost && !f.sure.sure(g.Spec.Name): // since all were asked about
 		return out, usagef("group %s is not changed: add --confirm %s", g.Spec.Name, g.Spec.Name)
 	}
-	options.DryRun, options.DeleteDisks, options.Reason = false, lost, f.reason
+	options.DryRun, options.DeleteDisks, options.Reason, options.Verb = false, lost, f.reason, f.verb
 	done, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)
 	if err != nil {
 		return out, err
 	}
 	out.Changed, out.Index, out.To, out.HeldDisks = done.Changed, done.Index, done.Revision, done.HeldDisks
-	a.print(fmt.Sprintf("group %s applied, index %d\n", g.Spec.Name, done.Index))
+	out.By, out.RequestID = done.By, done.RequestID
+	text := fmt.Sprintf("group %s applied, index %d", g.Spec.Name, done.Index)
+	if done.RequestID != "" { // else the coordinators are too old to say
+		text += ", request " + done.RequestID
+	}
+	a.print(text + "\n")
 	if !f.wait {
 		a.print(fmt.Sprintf("watch it with `cadre rollout watch %s`\n", g.Spec.Name))
 	}

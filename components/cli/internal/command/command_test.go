@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -114,16 +115,20 @@ func midRollout(g *clienttest.Group) {
 	}
 	g.Plan = rollout.Plan{
 		Group: "worker", Target: target, Stable: old, Generation: 4, Message: g.Status.Message, Warnings: []string{"voter_cap: voters are updated 1 at a time (R17)"},
-		Rollout: &operation.Rollout{ID: "worker-4", State: operation.Running, StartedAt: noon.Add(-4 * time.Minute), Transfers: 0, Steps: 2},
+		Rollout: &operation.Rollout{ID: "worker-4", State: operation.Running, StartedAt: noon.Add(-4 * time.Minute), Transfers: 0, Steps: 2,
+			By: clienttest.AppliedBy, Request: "apply-77aa5c1b8d2e4f60718293a4b5c6d7e8", RetriedBy: "bob", RetryRequest: "ticket-9"},
 		Actions: []rollout.Action{
 			{Slot: "worker-1", Ordinal: 1, Kind: operation.Update, From: old, To: target, Class: rollout.ClassFollower, Operation: "op-7", Phase: operation.Booting},
 			{Slot: "worker-0", Kind: operation.Update, From: old, To: target, Class: rollout.ClassLeader, Transfer: &operation.Transfer{ExpectedLeader: "worker-0", Candidates: []string{"worker-2"}},
 				Quorum: "3 voters, quorum 2, 2 healthy", Holds: []rollout.Hold{{Predicate: "max_unavailable", Message: "1 of 1 in use by worker-1"}, {Predicate: "min_ready", Message: "worker-2", Until: noon.Add(12 * time.Second)}}},
 		},
 	}
+	g.AppliedBy, g.AppliedRequest = clienttest.AppliedBy, "apply-77aa5c1b8d2e4f60718293a4b5c6d7e8"
 	g.Rollouts = []operation.Rollout{
-		{ID: "worker-4", Group: "worker", From: old, To: target, State: operation.Running, Steps: 2, StartedAt: noon.Add(-4 * time.Minute)},
+		{ID: "worker-4", Group: "worker", From: old, To: target, State: operation.Running, Steps: 2, StartedAt: noon.Add(-4 * time.Minute),
+			By: clienttest.AppliedBy, Request: "apply-77aa5c1b8d2e4f60718293a4b5c6d7e8", RetriedBy: "bob", RetryRequest: "ticket-9"},
 		{ID: "worker-3", Group: "worker", To: old, State: operation.FailedState, Reason: "worker-0 was not available within 10m", Steps: 3, Transfers: 1, StartedAt: noon.Add(-26 * time.Hour), EndedAt: noon.Add(-25 * time.Hour)},
+		{ID: "worker-2", Group: "worker", To: old, State: operation.SupersededState, StartedAt: noon.Add(-27 * time.Hour), EndedAt: noon.Add(-26 * time.Hour), By: "unknown (written to Consul KV)"},
 	}
 	g.Operations = []operation.Operation{{ID: "0123456789ab", Slot: "worker-1", Kind: operation.Update, Phase: operation.Booting, From: old, To: target, Calls: 1,
 		CreatedAt: noon.Add(-50 * time.Second), UnavailableFrom: noon.Add(-38 * time.Second), Reason: "the platform accepted the update"}}
@@ -165,8 +170,12 @@ func TestPictures(t *testing.T) {
 // testdata is absolute, for tests that change the working folder.
 var testdata, _ = filepath.Abs("testdata")
 
+// madeRequest are the ids of requests that end otherwise with each run.
+var madeRequest = regexp.MustCompile(`\b(apply|undo)-[0-9a-f]{32}\b`)
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
+	got = madeRequest.ReplaceAllString(got, "$1-0f3a5c1b8d2e4f60718293a4b5c6d7e8")
 	path := filepath.Join(testdata, name+".txt")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {

@@ -38,7 +38,7 @@ The group's file still says the later one: change it too, or its next apply brin
 					return err
 				}
 				meant := sure.sure(args[0])
-				f.dryRun, f.index = !meant, undo.Index
+				f.dryRun, f.index, f.verb = !meant, undo.Index, "undo"
 				if a.output != "json" {
 					a.print(fmt.Sprintf("back from revision %s to %s\n", tell.Short(undo.From), tell.Short(undo.To)) + render.Warnings(a.style(), undo.Warnings))
 				}

@@ -30,16 +30,17 @@ func Groups(s Style, groups []*apiv1.GroupSummary) string {
 func Group(s Style, g client.Group, now time.Time) string {
 	st := g.Status
 	var b strings.Builder
-	b.WriteString(s.Fields(
-		Field{"group", Cell{g.Spec.Name, Plain}},
-		Field{"workload", Cell{g.Spec.Workload.Kind, Plain}},
-		Field{"available", ratio(st.Available, g.Spec.Replicas)},
-		Field{"updated", ratio(st.Updated, g.Spec.Replicas)},
-		Field{"target", Cell{target(st, st.Target), Plain}},
-		Field{"stable", Cell{st.Stable, Plain}},
-		Field{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
-		Field{"now", Cell{st.Message, Plain}},
-	))
+	head := []Field{
+		{"group", Cell{g.Spec.Name, Plain}},
+		{"workload", Cell{g.Spec.Workload.Kind, Plain}},
+		{"available", ratio(st.Available, g.Spec.Replicas)},
+		{"updated", ratio(st.Updated, g.Spec.Replicas)},
+		{"target", Cell{target(st, st.Target), Plain}},
+		{"stable", Cell{st.Stable, Plain}},
+		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
+		{"now", Cell{st.Message, Plain}},
+	}
+	b.WriteString(s.Fields(append(head, callerFields("applied by", g.AppliedBy, g.AppliedRequest)...)...))
 	if st.ObservedIndex < g.Index {
 		b.WriteString(s.Line("the leader has not looked at the last change of the spec yet", Warn))
 	}

@@ -88,6 +88,8 @@ func Status(s Style, v client.View, now time.Time) string {
 		if !r.EndedAt.IsZero() {
 			lasts = "took"
 		}
+		head = append(head, callerFields("by", r.By, r.Request)...)
+		head = append(head, callerFields("retried by", r.RetriedBy, r.RetryRequest)...)
 		head = append(head, Field{"transfers", Cell{fmt.Sprint(r.Transfers), Plain}}, Field{lasts, Cell{took(*r, now), Plain}},
 			Field{"reason", Cell{r.Reason, rolloutTone(string(r.State))}})
 	}
@@ -100,6 +102,17 @@ func Status(s Style, v client.View, now time.Time) string {
 		b.WriteString("\n" + s.Paint("next", Bold) + "\n" + actions(s, v.Plan, now))
 	}
 	return b.String()
+}
+
+// callerFields name a call of the API; none: nothing is known of one.
+func callerFields(name, by, request string) []Field {
+	if by == "" {
+		return nil
+	}
+	if request != "" {
+		by += ", request " + request
+	}
+	return []Field{{name, Cell{by, Plain}}}
 }
 
 func progress(n, of int) string {
@@ -131,8 +144,21 @@ func History(s Style, list []operation.Rollout, now time.Time) string {
 	for _, r := range list {
 		rows = append(rows, []Cell{
 			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(tell.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
-			C(clock(r.StartedAt)), C(took(r, now)), C(r.Reason),
+			C(clock(r.StartedAt)), C(took(r, now)), C(callers(r)), C(r.Reason),
 		})
 	}
-	return s.Table([]string{"ROLLOUT", "STATE", "REVISION", "STEPS", "TRANSFERS", "STARTED", "TOOK", "REASON"}, rows)
+	return s.Table([]string{"ROLLOUT", "STATE", "REVISION", "STEPS", "TRANSFERS", "STARTED", "TOOK", "BY", "REASON"}, rows)
+}
+
+// callers are the caller and the request that began a rollout, and those of its last retry.
+func callers(r operation.Rollout) string {
+	text := caller(r.By, r.Request)
+	if r.RetriedBy != "" {
+		text = strings.TrimPrefix(text+"; retried by "+caller(r.RetriedBy, r.RetryRequest), "; ")
+	}
+	return text
+}
+
+func caller(by, request string) string {
+	return strings.TrimSuffix(tell.ShortCaller(by)+", "+tell.ShortRequest(request), ", ")
 }
