@@ -6,20 +6,25 @@ import (
 	"strings"
 )
 
-// OperatorRules is the Consul ACL policy of operators: they read every record
-// and write the specs of groups and the switches below control/, nothing else.
-// Consul has no wildcard inside a path, so each group's spec is a rule of its
-// own: make the policy anew when a group comes or goes.
+// OperatorRules is the Consul ACL policy of operators: they read every record and what Consul
+// knows of members, and write the specs of groups and the switches below control/, nothing else.
+// Consul has no wildcard inside a path, so each group's spec is a rule with its exact key: a
+// prefix rule would also open the records that only the leader may write. Make the policy again
+// when a group comes or goes.
 func OperatorRules(prefix string, groups []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "key_prefix %q {\n  policy = \"read\"\n}\n", prefix)
-	fmt.Fprintf(&b, "key_prefix %q {\n  policy = \"write\"\n}\n", prefix+ControlPrefix)
-	for _, g := range slices.Sorted(slices.Values(groups)) {
+	fmt.Fprintf(&b, "key_prefix %q { policy = \"read\" }\n", prefix)
+	fmt.Fprintf(&b, "key_prefix %q { policy = \"write\" }\n", prefix+ControlPrefix)
+	for _, what := range []string{"node", "service", "agent", "session"} {
+		fmt.Fprintf(&b, "%s_prefix \"\" { policy = \"read\" }\n", what)
+	}
+	b.WriteString("operator = \"read\"\n")
+	for _, g := range slices.Compact(slices.Sorted(slices.Values(groups))) {
 		spec := GroupSpecKey(g)
 		if CheckKey(spec) != nil {
 			continue
 		}
-		fmt.Fprintf(&b, "key %q {\n  policy = \"write\"\n}\n", prefix+spec)
+		fmt.Fprintf(&b, "key %q { policy = \"write\" }\n", prefix+spec)
 	}
 	return b.String()
 }

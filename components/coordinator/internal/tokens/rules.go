@@ -54,23 +54,5 @@ service_prefix "" { policy = "read" }
 `, slot, slot)
 }
 
-// operatorRules let an operator read everything of Cadre's, use the switches,
-// and write the spec of each known group by its exact key: a prefix rule would
-// also open the records that only the leader may write.
-func operatorRules(groups []string) string {
-	var b strings.Builder
-	b.WriteString(`key_prefix "cadre/v1/" { policy = "read" }
-key_prefix "cadre/v1/control/" { policy = "write" }
-node_prefix "" { policy = "read" }
-service_prefix "" { policy = "read" }
-agent_prefix "" { policy = "read" }
-session_prefix "" { policy = "read" }
-operator = "read"
-`)
-	for _, g := range groups {
-		fmt.Fprintf(&b, "key %q { policy = \"write\" }\n", specKey(g))
-	}
-	return b.String()
-}
-
-func specKey(g string) string { return "cadre/v1/groups/" + g + "/spec" }
+// operatorRules are those that docs/kv.md shows.
+func operatorRules(groups []string) string { return store.OperatorRules(store.DefaultPrefix, groups) }
