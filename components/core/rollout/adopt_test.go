@@ -1,12 +1,14 @@
 package rollout
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"cadre.dev/core/address"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -151,6 +153,55 @@ func TestAdoptionSaysWhatIsMissing(t *testing.T) {
 		disturb(&f)
 		if a, ok := Adoption(f, epoch); !ok || !strings.Contains(a.Missing, want) {
 			t.Errorf("%s: %v %q", want, ok, a.Missing)
+		}
+	}
+}
+
+// TestACVMThatAnotherClientMadeIsAdopted: a running app moves to Cadre when it measures the group's
+// compose text and nothing that the closed list refuses, in whatever bytes its document is written. No
+// record of it was ever there.
+func TestACVMThatAnotherClientMadeIsAdopted(t *testing.T) {
+	attested := func(change func(doc map[string]any)) (AdoptionFacts, string) {
+		f := adoption()
+		doc := map[string]any{
+			"manifest_version": 2, "runner": "docker-compose", "name": "shop", "docker_compose_file": f.Spec.Template.Compose,
+			"kms_enabled": true, "gateway_enabled": true, "public_logs": false, "public_sysinfo": true, "public_tcbinfo": true, "secure_time": true,
+		}
+		change(doc)
+		raw, err := json.MarshalIndent(doc, "", "    ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		judged, problems := appcompose.Judge(raw, appcompose.Rules{})
+		claims := f.Proof.Claims
+		claims.ComposeHash, claims.ComposeText, claims.AllowedEnvs, claims.AppComposeProblem = appcompose.Hash(raw), judged.Compose, judged.Envs, appcompose.Texts(problems)
+		proof, ok := policy.NewProof("db", "db-1", "boot", "", claims)
+		if !ok {
+			t.Fatal("no proof")
+		}
+		proof.At = epoch
+		f.Proof = &proof
+		return f, claims.ComposeHash
+	}
+	f, hash := attested(func(map[string]any) {})
+	rendered, err := appcompose.Render("db-1", f.Spec.Template.Compose, nil)
+	if err != nil || appcompose.Hash(rendered) == hash {
+		t.Fatalf("the document is what Cadre renders: %v", err)
+	}
+	a, ok := Adoption(f, epoch)
+	if !ok || a.Missing != "" || a.Revision != f.Spec.Revision() || a.ComposeHash != hash {
+		t.Errorf("%+v", a)
+	}
+	for want, change := range map[string]func(doc map[string]any){
+		"public_logs":       func(doc map[string]any) { doc["public_logs"] = true },
+		"secure_time":       func(doc map[string]any) { delete(doc, "secure_time") },
+		"pre_launch_script": func(doc map[string]any) { doc["pre_launch_script"] = "#!/bin/sh" },
+		"COMPOSE_FORBIDDEN": func(doc map[string]any) { doc["docker_compose_file"] = compose("of another app") },
+		"API_KEY":           func(doc map[string]any) { doc["allowed_envs"] = []string{"API_KEY"} },
+	} {
+		f, _ := attested(change)
+		if a, ok := Adoption(f, epoch); !ok || !strings.Contains(a.Missing, want) {
+			t.Errorf("%s: %v, %q", want, ok, a.Missing)
 		}
 	}
 }

@@ -85,8 +85,8 @@ func (s *Self) take(conn *net.TCPConn, port uint16) bool {
 	return true
 }
 
-// local reports whether a workload of this machine opened conn. What the node dials for a Peer
-// comes from the Peer's VIP: that Peer may reach the VIP's port, and not that of 127.0.0.1.
+// local reports whether a workload of this machine opened conn. A connection that the node dials
+// for a Peer comes from the Peer's VIP: that Peer may reach the VIP's port, and not that of 127.0.0.1.
 func (s *Self) local(conn *net.TCPConn) bool {
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	return from == loopback || from == s.cfg.SelfVIP
@@ -120,7 +120,7 @@ func (s *Self) carry(conn *net.TCPConn, port uint16) {
 	<-other
 }
 
-// pass copies until src ends, and ends dst. What breaks one direction breaks both connections.
+// pass copies until src ends, and ends dst. An error in one direction ends both connections.
 func pass(dst, src *net.TCPConn) {
 	_, err := io.Copy(dst, src)
 	if err == nil {
