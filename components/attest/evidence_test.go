@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/appcompose/appcomposetest"
 	"cadre.dev/core/policy"
 )
 
@@ -30,7 +31,7 @@ var (
 	fakeAppID      = bytes.Repeat([]byte{1}, 20)
 	fakeInstanceID = bytes.Repeat([]byte{3}, 20)
 	fakeProvider   = `{"name":"kms","id":"3059"}`
-	fakeCompose    = []byte(`{"manifest_version":2,"runner":"docker-compose","docker_compose_file":"services: {}","kms_enabled":true,"key_provider":"kms","secure_time":true,"name":"x"}`)
+	fakeCompose    = appcomposetest.Good("x", "services: {}")
 )
 
 func simNow() time.Time { return time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC) }

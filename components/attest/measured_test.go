@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 )
 
@@ -25,7 +26,7 @@ type quoter struct {
 
 func (q *quoter) appCompose() []byte {
 	raw, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "runner": "docker-compose", "docker_compose_file": q.compose, "kms_enabled": true, "secure_time": true, "allowed_envs": q.envs,
+		"manifest_version": 2, "runner": "docker-compose", "docker_compose_file": q.compose, "kms_enabled": true, "secure_time": true, "init_script": appcompose.InitScript, "allowed_envs": q.envs,
 	})
 	if err != nil {
 		q.t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"cadre.dev/attest/statement"
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
+	"cadre.dev/core/appcompose"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -41,7 +42,7 @@ func newBench(t *testing.T, faults attestsim.Faults) *bench {
 		t.Fatal(err)
 	}
 	appCompose, err := json.Marshal(map[string]any{"manifest_version": 2, "name": "coordinator", "runner": "docker-compose",
-		"docker_compose_file": "services: {}", "kms_enabled": true, "key_provider": "kms", "secure_time": true})
+		"docker_compose_file": "services: {}", "kms_enabled": true, "key_provider": "kms", "secure_time": true, "init_script": appcompose.InitScript})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/secret/secrettest"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/overlaytest"
@@ -64,7 +65,7 @@ func newSite(t *testing.T) *site {
 func (s *site) guest(seed byte) (*attest.GuestClient, string) {
 	s.t.Helper()
 	compose, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
+		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true, "init_script": appcompose.InitScript,
 		"docker_compose_file": "services: {}\nconfigs:\n  trust:\n    content: '" + string(s.text) + "'\n",
 	})
 	if err != nil {

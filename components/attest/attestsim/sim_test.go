@@ -16,6 +16,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 )
 
@@ -29,7 +30,7 @@ func appCompose(t testing.TB, change func(map[string]any)) []byte {
 	fields := map[string]any{
 		"manifest_version": 2, "name": "web-0", "runner": "docker-compose",
 		"docker_compose_file": "services:\n  app:\n    image: nginx@sha256:00\n",
-		"kms_enabled":         true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+		"kms_enabled":         true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true, "init_script": appcompose.InitScript,
 	}
 	if change != nil {
 		change(fields)

@@ -22,6 +22,7 @@ import (
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/coordinator"
 	"cadre.dev/coordinator/internal/testnet"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/secret/secrettest"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/overlaytest"
@@ -164,7 +165,7 @@ func (h *Whole) Eventually(what string, try func() error) {
 func appCompose(text string) []byte {
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "demo-web", "runner": "docker-compose", "docker_compose_file": text,
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true, "init_script": appcompose.InitScript,
 	})
 	if err != nil {
 		return nil

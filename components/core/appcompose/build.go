@@ -20,6 +20,7 @@ type Fields struct {
 
 	KeyProviderID   string
 	PreLaunchScript string
+	InitScript      string
 	PublicTcbinfo   *bool
 	NoInstanceID    *bool
 	StorageFS       string
@@ -47,7 +48,7 @@ func Build(f Fields) ([]byte, error) {
 		"key_provider": f.KeyProvider, "kms_enabled": f.KeyProvider == "kms",
 		"gateway_enabled": f.GatewayEnabled, "public_logs": f.PublicLogs, "public_sysinfo": f.PublicSysinfo, "secure_time": f.SecureTime,
 	}
-	for key, value := range map[string]string{"key_provider_id": f.KeyProviderID, "pre_launch_script": f.PreLaunchScript, "storage_fs": f.StorageFS} {
+	for key, value := range map[string]string{"key_provider_id": f.KeyProviderID, "pre_launch_script": f.PreLaunchScript, "init_script": f.InitScript, "storage_fs": f.StorageFS} {
 		if value != "" {
 			doc[key] = value
 		}
@@ -83,7 +84,7 @@ func Render(name, compose string, envs []string) ([]byte, error) {
 		"kms_enabled": true, "local_key_provider_enabled": false, "no_instance_id": false,
 		"gateway_enabled": true, "tproxy_enabled": true,
 		"public_logs": false, "public_sysinfo": false, "public_tcbinfo": true,
-		"secure_time": true, "storage_fs": "zfs",
+		"secure_time": true, "storage_fs": "zfs", "init_script": InitScript,
 	})
 	if err == nil && len(raw) > MaxSize {
 		return nil, fmt.Errorf("app-compose.json has %d bytes, dstack takes at most %d", len(raw), MaxSize)

@@ -1,6 +1,7 @@
 package appcompose_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,8 +29,14 @@ func TestRenderedDocumentIsAccepted(t *testing.T) {
 	if len(problems) > 0 || got.Name != "demo-web" || got.Compose != text || !slices.Equal(got.Envs, []string{"A", "B", "CADRE_GATEWAY_DOMAIN"}) {
 		t.Errorf("%+v, %s", got, says(problems))
 	}
+	var script bytes.Buffer
+	enc := json.NewEncoder(&script)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(appcompose.InitScript); err != nil {
+		t.Fatal(err)
+	}
 	want := `{"allowed_envs":["A","B","CADRE_GATEWAY_DOMAIN"],"docker_compose_file":"services:\n  app:\n    image: example.org/app@sha256:00\n",` +
-		`"features":["kms","tproxy-net"],"gateway_enabled":true,"kms_enabled":true,"local_key_provider_enabled":false,"manifest_version":2,"name":"demo-web",` +
+		`"features":["kms","tproxy-net"],"gateway_enabled":true,"init_script":` + strings.TrimSpace(script.String()) + `,"kms_enabled":true,"local_key_provider_enabled":false,"manifest_version":2,"name":"demo-web",` +
 		`"no_instance_id":false,"public_logs":false,"public_sysinfo":false,"public_tcbinfo":true,"runner":"docker-compose","secure_time":true,"storage_fs":"zfs","tproxy_enabled":true}`
 	if string(raw) != want {
 		t.Errorf("rendered\n%s\nwant\n%s", raw, want)
@@ -75,7 +82,7 @@ func TestJudgeAcceptsTheOtherGoodValues(t *testing.T) {
 		{"name", `""`}, {"allowed_envs", `[]`}, {"allowed_envs", `["POSTGRES_DB","TZ","CADRE_SLOT"]`}, {"features", `[]`}, {"features", `["tproxy-net"]`},
 		{"key_provider", `"kms"`}, {"key_provider_id", `""`}, {"key_provider_id", `"3059"`}, {"public_sysinfo", `true`}, {"public_tcbinfo", `false`},
 		{"storage_fs", `"ext4"`}, {"swap_size", `0`}, {"swap_size", `4294967296`}, {"pre_launch_script", `""`}, {"pre_launch_script", `"echo ready"`},
-		{"bash_script", `""`}, {"init_script", `""`}, {"init_script", `[]`}, {"public_logs", ` false `},
+		{"bash_script", `""`}, {"public_logs", ` false `},
 	} {
 		fields := map[string]json.RawMessage{}
 		if err := json.Unmarshal(appcomposetest.Good("demo-web", text), &fields); err != nil {
@@ -108,7 +115,7 @@ func TestJudgeAcceptsTheOtherGoodValues(t *testing.T) {
 
 func TestJudgeReportsEveryProblemAndBoundsThem(t *testing.T) {
 	_, problems := appcompose.Judge([]byte(`{"runner":"bash","no_instance_id":true,"kms_enabled":false,"key_provider":"none","x":1}`), appcompose.Rules{})
-	for _, want := range []string{"manifest_version", "runner", "docker_compose_file", "no_instance_id", "kms_enabled", "key_provider", "secure_time", "x is not on the list"} {
+	for _, want := range []string{"manifest_version", "runner", "docker_compose_file", "no_instance_id", "kms_enabled", "key_provider", "secure_time", "init_script is missing", "x is not on the list"} {
 		if !strings.Contains(says(problems), want) {
 			t.Errorf("%q does not name %s", says(problems), want)
 		}

@@ -46,7 +46,7 @@ var keys = []key{
 	{name: "swap_size", values: "a whole number of bytes, at most 1 TiB", fix: "write a whole number of bytes", check: swapSize},
 	{name: "pre_launch_script", values: "empty, or a text whose SHA-256 the trust file lists in pre_launch_scripts_sha256", check: script},
 	{name: "bash_script", values: "empty", fix: "leave it out: it runs as root in the guest", check: literal(`""`)},
-	{name: "init_script", values: "empty", fix: "leave it out: it runs as root in the guest", check: literal(`""`, `[]`)},
+	{name: "init_script", must: "keeps containers of an earlier boot from running under this measurement", values: "the one text that Cadre renders", fix: "write the text that `cadre compose hash --from-docker-compose --init-script` builds", check: initScript},
 }
 
 // refused are keys that dstack knows, with why none of their values is accepted.
@@ -173,6 +173,14 @@ func swapSize(j *judge, k key, value json.RawMessage) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n > maxSwap || text != strconv.FormatUint(n, 10) {
 		j.add(k.name, fmt.Sprintf("is %s", clipped(text)), k.fix)
+	}
+}
+
+// initScript takes the one text: any other runs as root in the guest, and without one the
+// containers of the boot before run first.
+func initScript(j *judge, k key, value json.RawMessage) {
+	if text, ok := j.text(k, value); ok && text != InitScript {
+		j.add(k.name, "is another text than Cadre's own", k.fix)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/overlay"
 )
 
@@ -41,7 +42,7 @@ func (w *World) appCompose(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	raw, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
+		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true, "init_script": appcompose.InitScript,
 		"docker_compose_file": w.services() + "configs:\n  trust:\n    content: '" + string(trust) + "'\n",
 	})
 	if err != nil {

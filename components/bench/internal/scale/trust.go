@@ -10,6 +10,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/bench/internal/world"
+	"cadre.dev/core/appcompose"
 )
 
 // operatorToken is the operator's.
@@ -42,6 +43,6 @@ func measured(dir string) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose",
 		"docker_compose_file": "services: {}\nconfigs:\n  trust:\n    content: '" + string(trust) + "'\n",
-		"kms_enabled":         true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+		"kms_enabled":         true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true, "init_script": appcompose.InitScript,
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
@@ -72,7 +73,7 @@ func (s Slot) Boot(cloud *attestsim.Cloud) (*attestsim.Guest, error) {
 func AppCompose(groupName string) []byte {
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": groupName, "runner": "docker-compose", "docker_compose_file": compose(groupName),
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true, "init_script": appcompose.InitScript,
 	})
 	if err != nil {
 		panic(err) // of texts and numbers only

@@ -22,6 +22,7 @@ type hashFlags struct {
 	name, provider, storage  string
 	envs                     []string
 	script                   string
+	initScript               bool
 	gateway, logs, sysinfo   bool
 	secureTime               bool
 	publicTcb, noInstanceID  bool
@@ -89,6 +90,7 @@ With --compare the exit code is 1 when the hashes differ.`,
 	fl.StringVar(&f.provider, "key-provider", "kms", "none, kms, local or tpm")
 	fl.StringArrayVar(&f.envs, "allowed-env", nil, "name that the encrypted environment may set; may be repeated, the order counts")
 	fl.StringVar(&f.script, "pre-launch-script", "", "file with the pre-launch script")
+	fl.BoolVar(&f.initScript, "init-script", false, "add the init_script that Cadre accepts no document without")
 	fl.StringVar(&f.storage, "storage-fs", "", "zfs or ext4")
 	fl.BoolVar(&f.gateway, "gateway", true, "gateway_enabled")
 	fl.BoolVar(&f.logs, "public-logs", false, "public_logs")
@@ -105,7 +107,7 @@ With --compare the exit code is 1 when the hashes differ.`,
 // buildFlags speak of a document that is built; with a finished one they would be
 // silently without effect.
 var buildFlags = []string{
-	"write", "name", "key-provider", "allowed-env", "pre-launch-script", "storage-fs", "gateway", "public-logs", "public-sysinfo",
+	"write", "name", "key-provider", "allowed-env", "pre-launch-script", "init-script", "storage-fs", "gateway", "public-logs", "public-sysinfo",
 	"secure-time", "public-tcbinfo", "no-instance-id", "swap-size",
 }
 
@@ -177,6 +179,9 @@ func (a *App) build(compose []byte, f hashFlags) ([]byte, error) {
 	}
 	if f.setNoInstanceIDs {
 		fields.NoInstanceID = &f.noInstanceID
+	}
+	if f.initScript {
+		fields.InitScript = appcompose.InitScript
 	}
 	if f.script != "" {
 		script, err := a.input(f.script)

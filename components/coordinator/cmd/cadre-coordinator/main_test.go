@@ -17,6 +17,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/secret/secrettest"
 )
 
@@ -39,7 +40,7 @@ func trustOf(t *testing.T, cloud *attestsim.Cloud) []byte {
 func guestOf(t *testing.T, cloud *attestsim.Cloud, trust []byte) (socket string) {
 	t.Helper()
 	compose, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "name": "c", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
+		"manifest_version": 2, "name": "c", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true, "init_script": appcompose.InitScript,
 		"docker_compose_file": "configs:\n  trust:\n    content: '" + string(trust) + "'\n",
 	})
 	if err != nil {

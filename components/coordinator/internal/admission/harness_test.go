@@ -33,6 +33,7 @@ import (
 	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
@@ -185,7 +186,7 @@ func (h *harness) bindSlot() {
 func appCompose(text string) []byte {
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "demo-pg", "runner": "docker-compose", "docker_compose_file": text,
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true, "init_script": appcompose.InitScript,
 	})
 	if err != nil {
 		return nil

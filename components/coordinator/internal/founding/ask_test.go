@@ -19,6 +19,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
@@ -77,7 +78,7 @@ func (c *cloud) guest(t *testing.T, app string, seed byte) (*attest.GuestClient,
 	t.Helper()
 	compose, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose", "docker_compose_file": "services: {}\n",
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true, "init_script": appcompose.InitScript,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	compose "cadre.dev/core/appcompose"
 )
 
-// MaxBytes bounds compose plus pre-launch script, as the real cloud does.
+// MaxBytes bounds compose plus scripts, as the real cloud does for the pre-launch script.
 const MaxBytes = 200 << 10
 
 // Fields is what a caller may say of app-compose.json: what it says stands as it is, and
@@ -27,6 +27,7 @@ type Fields struct {
 	Name              string         `json:"name"`
 	DockerComposeFile string         `json:"docker_compose_file"`
 	PreLaunchScript   string         `json:"pre_launch_script"`
+	InitScript        string         `json:"init_script"`
 	AllowedEnvs       []string       `json:"allowed_envs"`
 	GatewayEnabled    *bool          `json:"gateway_enabled"`
 	PublicLogs        *bool          `json:"public_logs"`
@@ -45,8 +46,8 @@ func Build(f Fields) ([]byte, error) {
 	if strings.TrimSpace(f.DockerComposeFile) == "" {
 		return nil, errors.New("docker_compose_file: is empty; send the text of a compose file")
 	}
-	if n := len(f.DockerComposeFile) + len(f.PreLaunchScript); n > MaxBytes {
-		return nil, fmt.Errorf("docker_compose_file: %d bytes with the pre-launch script; the limit is %d", n, MaxBytes)
+	if n := len(f.DockerComposeFile) + len(f.PreLaunchScript) + len(f.InitScript); n > MaxBytes {
+		return nil, fmt.Errorf("docker_compose_file: %d bytes with the scripts; the limit is %d", n, MaxBytes)
 	}
 	if f.KeyProvider != "" && f.KeyProvider != "kms" {
 		return nil, fmt.Errorf("key_provider: %q is not offered here; leave it out or use \"kms\"", f.KeyProvider)
@@ -94,6 +95,9 @@ func Build(f Fields) ([]byte, error) {
 	if f.PreLaunchScript != "" {
 		doc["pre_launch_script"] = f.PreLaunchScript
 	}
+	if f.InitScript != "" {
+		doc["init_script"] = f.InitScript
+	}
 	if f.StorageFS != "" {
 		doc["storage_fs"] = f.StorageFS
 	}
@@ -116,6 +120,7 @@ type Parsed struct {
 	Name              string   `json:"name"`
 	DockerComposeFile string   `json:"docker_compose_file"`
 	PreLaunchScript   string   `json:"pre_launch_script"`
+	InitScript        string   `json:"init_script"`
 	AllowedEnvs       []string `json:"allowed_envs"`
 	PublicLogs        bool     `json:"public_logs"`
 	PublicSysinfo     bool     `json:"public_sysinfo"`
