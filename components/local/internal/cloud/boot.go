@@ -79,7 +79,7 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 	boot := v.Boots
 	size, _ := InstanceTypeNamed(v.InstanceType)
 	return BootSpec{
-		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile,
+		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile, InitScript: parsed.InitScript,
 		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed,
 		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB,
 		Notify: func(o Outcome) { c.servicesStarted(v, boot+1, o) },

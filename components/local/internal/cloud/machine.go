@@ -15,6 +15,8 @@ type BootSpec struct {
 	AppID      string
 	AppCompose []byte
 	Compose    string
+	// InitScript runs in the guest before its container engine starts; empty is none.
+	InitScript string
 	Env        map[string]string
 	Seed       []byte
 	OSImage    string

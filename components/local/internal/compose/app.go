@@ -105,8 +105,11 @@ type Restart string
 const (
 	// RestartNo leaves it ended.
 	RestartNo Restart = "no"
-	// RestartAlways covers "unless-stopped" too: nobody stops one service by hand.
+	// RestartAlways starts it again, also at the next boot.
 	RestartAlways Restart = "always"
+	// RestartUnlessStopped is RestartAlways within a boot. At the next boot the engine
+	// restores it only where a power cut ended the one before.
+	RestartUnlessStopped Restart = "unless-stopped"
 	// RestartOnFailure restarts after a code other than 0.
 	RestartOnFailure Restart = "on-failure"
 )

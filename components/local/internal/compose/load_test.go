@@ -87,7 +87,7 @@ func TestLoadHonoursWhatTheFileSays(t *testing.T) {
 	if !reflect.DeepEqual(web.Mounts, want) {
 		t.Errorf("mounts = %+v\nwant     %+v", web.Mounts, want)
 	}
-	if web.StopSignal != syscall.SIGINT || web.StopGrace != 3*time.Second || web.Restart != RestartAlways {
+	if web.StopSignal != syscall.SIGINT || web.StopGrace != 3*time.Second || web.Restart != RestartUnlessStopped {
 		t.Errorf("stop %v %v restart %v", web.StopSignal, web.StopGrace, web.Restart)
 	}
 	if web.Limits["nofile"] != "1024:4096" || len(web.Hosts) != 1 || web.Hosts[0] != "127.50.0.1 db.local" {

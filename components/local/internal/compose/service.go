@@ -143,8 +143,10 @@ func (c *converter) restart(s types.ServiceConfig, out *Service) {
 	switch policy {
 	case "", "no":
 		out.Restart = RestartNo
-	case "always", "unless-stopped":
+	case "always":
 		out.Restart = RestartAlways
+	case "unless-stopped":
+		out.Restart = RestartUnlessStopped
 	case "on-failure":
 		out.Restart = RestartOnFailure
 	default:

@@ -59,7 +59,7 @@ func newStage(t *testing.T, plays map[string]play, services ...compose.Service) 
 			st.mu.Unlock()
 		}
 	}()
-	st.start(ctx)
+	st.start(ctx, st.units)
 	t.Cleanup(func() {
 		st.set(func() { st.stopping = true })
 		cancel()

@@ -17,17 +17,16 @@ import (
 // chooseImage says what u runs: a container image, or what the image map has. The compose
 // file's word goes before the image's.
 func (s *supervisor) chooseImage(u *unit) error {
-	img, unpacked := s.spec.Unpacked[u.svc.Image]
 	var err error
-	if unpacked {
+	if img := u.of.Unpacked; img != nil {
 		u.img, u.root = img.Image, img.Root
 		if u.people, err = readPeople(img.Root); err != nil {
 			return err
 		}
-		if err := fit(&u.svc, img); err != nil {
+		if err := fit(&u.svc, *img); err != nil {
 			return fmt.Errorf("image %q: %w", u.svc.Image, err)
 		}
-		s.anonymousVolumes(u, img)
+		anonymousVolumes(u, *img)
 	} else {
 		u.people = hostPeople{}
 		if u.img, err = s.spec.Images.Lookup(u.svc.Image); err != nil {
@@ -77,13 +76,13 @@ func fit(svc *compose.Service, img images.Unpacked) error {
 }
 
 // anonymousVolumes are those that the image declares and the compose file leaves unnamed.
-func (s *supervisor) anonymousVolumes(u *unit, img images.Unpacked) {
+func anonymousVolumes(u *unit, img images.Unpacked) {
 	for _, target := range img.Volumes {
 		if slices.ContainsFunc(u.svc.Mounts, func(m compose.Mount) bool { return m.Target == target }) {
 			continue
 		}
 		name := compose.Anonymous(u.svc.Name, target)
-		s.volumes.volumes[name] = compose.Volume{Name: name}
+		u.volumes[name] = compose.Volume{Name: name}
 		u.svc.Mounts = append(u.svc.Mounts, compose.Mount{Kind: compose.MountVolume, Source: name, Target: target})
 	}
 }

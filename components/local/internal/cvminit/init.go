@@ -12,9 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"cadre.dev/local/internal/compose"
 	"cadre.dev/local/internal/initctl"
-	"cadre.dev/local/internal/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,17 +40,53 @@ func Run(specPath string) error {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s, err := newSupervisor(ctx, spec, conn)
+	s, err := newSupervisor(spec, conn)
+	if err == nil {
+		defer s.log.Close()
+		go s.procs.reapOrphans(ctx)
+		err = s.runInitScript(ctx)
+	}
 	if err != nil {
 		return errors.Join(err, conn.Send(initctl.Message{Event: initctl.EventBootError, Text: err.Error()}))
 	}
-	defer s.log.Close()
-	go s.procs.reapOrphans(ctx)
-	if err := conn.Send(initctl.Message{Event: initctl.EventAccepted}); err != nil {
-		return err
+	s.removeOrphans(ctx)
+	return s.boots(ctx)
+}
+
+// boots starts the container engine and then the compose file, and serves until the end. The
+// boot is accepted when something runs: what was restored, or the services of the file.
+func (s *supervisor) boots(ctx context.Context) error {
+	accepted := s.restore(ctx)
+	if accepted {
+		if err := s.conn.Send(initctl.Message{Event: initctl.EventAccepted}); err != nil {
+			return err
+		}
 	}
-	s.start(ctx)
-	return s.serve(ctx)
+	served, up := make(chan error, 1), make(chan error, 1)
+	go func() { served <- s.serve(ctx) }()
+	go func() {
+		up <- s.composeUp(ctx, func() error {
+			if accepted {
+				return nil
+			}
+			return s.conn.Send(initctl.Message{Event: initctl.EventAccepted})
+		})
+	}()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case err := <-up:
+			if err == nil {
+				continue
+			}
+			s.logf("compose file not started: %v", err)
+			problem := s.conn.Send(initctl.Message{Event: initctl.EventBootError, Text: err.Error()})
+			if !accepted {
+				return errors.Join(err, problem)
+			}
+		}
+	}
 }
 
 // readSpec reads the Spec and removes the file: it holds the environment in the clear.
@@ -83,50 +117,21 @@ func isolateMounts() error {
 	return nil
 }
 
-func newSupervisor(ctx context.Context, spec initctl.Spec, conn *initctl.Conn) (*supervisor, error) {
-	for _, dir := range []string{spec.Disk, spec.Run, spec.Logs} {
+func newSupervisor(spec initctl.Spec, conn *initctl.Conn) (*supervisor, error) {
+	engine := store{dir: filepath.Join(spec.Disk, "docker")}
+	for _, dir := range []string{spec.Disk, spec.Run, spec.Logs, engine.dir} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return nil, fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
-	app, err := compose.Load(ctx, []byte(spec.Compose), spec.Env)
-	if err != nil {
-		return nil, err
-	}
 	s := &supervisor{
-		spec: spec, conn: conn, volumes: &volumeSet{spec: spec, volumes: app.Volumes, flush: syncfs, ready: map[string]bool{}},
-		changed: make(chan struct{}), procs: &procs{mine: map[int]bool{}},
+		spec: spec, conn: conn, store: engine, volumes: &volumeSet{spec: spec, flush: syncfs, ready: map[string]bool{}},
+		changed: make(chan struct{}), procs: &procs{mine: map[int]bool{}}, images: make(chan initctl.Images, 1), restoring: true,
 	}
 	s.carry = s.once
-	var errs []error
-	for i, svc := range app.Services {
-		u := &unit{svc: svc, state: stateWaiting}
-		if err := s.chooseImage(u); err != nil {
-			errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
-			continue
-		}
-		if u.who, err = lookUser(u.people, u.svc.User, svc.Groups); err != nil {
-			errs = append(errs, fmt.Errorf("service %s: user: %w", svc.Name, err))
-		}
-		if u.caps, err = sandbox.Capabilities(svc.CapAdd, svc.CapDrop); err != nil {
-			errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
-		}
-		if len(u.argv()) == 0 {
-			errs = append(errs, fmt.Errorf("service %s: command: neither the compose file nor the image says what to run", svc.Name))
-		}
-		if u.mounts, err = s.prepareFiles(i, u); err != nil {
-			errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
-		}
-		s.units = append(s.units, u)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
+	var err error
 	if s.log, err = openLog(filepath.Join(spec.Logs, "cvm.log")); err != nil {
 		return nil, err
-	}
-	for _, note := range app.Notes {
-		s.logf("%s", note)
 	}
 	return s, nil
 }
@@ -181,6 +186,8 @@ func (s *supervisor) answer(ctx context.Context, r initctl.Request) initctl.Mess
 		fail(s.hold(*r.Hold))
 	case r.List != nil:
 		reply.Services = s.list()
+	case r.Images != nil:
+		s.images <- *r.Images // once in a boot
 	default:
 		reply.Text = "unknown request"
 	}

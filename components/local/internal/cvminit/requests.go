@@ -26,7 +26,7 @@ const (
 func (s *supervisor) stop(ctx context.Context) {
 	s.set(func() { s.stopping = true })
 	var all sync.WaitGroup
-	for _, u := range s.units {
+	for _, u := range s.all() {
 		all.Go(func() {
 			s.waitFor(ctx, func() bool { return s.dependantsEnded(u) })
 			s.stopUnit(ctx, u)
@@ -79,7 +79,7 @@ func (s *supervisor) hold(h initctl.Hold) error {
 	}
 	found := false
 	var errs []error
-	for _, u := range s.units {
+	for _, u := range s.all() {
 		if h.Service != "" && h.Service != u.svc.Name {
 			continue
 		}
@@ -105,7 +105,7 @@ func (s *supervisor) hold(h initctl.Hold) error {
 
 func (s *supervisor) unknown(service string) error {
 	var names []string
-	for _, u := range s.units {
+	for _, u := range s.all() {
 		names = append(names, u.svc.Name)
 	}
 	return fmt.Errorf("no service %q (the compose file has: %s)", service, strings.Join(names, ", "))
@@ -157,13 +157,16 @@ func (s *supervisor) exec(ctx context.Context, e initctl.Exec) (initctl.Output, 
 		defer cmd.ExtraFiles[0].Close()
 		return s.output(cmd, e.Stdin), nil
 	}
+	pid := 0
+	s.mu.Lock()
 	u := s.find(e.Service)
+	if u != nil {
+		pid = u.pid
+	}
+	s.mu.Unlock()
 	if u == nil {
 		return initctl.Output{}, s.unknown(e.Service)
 	}
-	s.mu.Lock()
-	pid := u.pid
-	s.mu.Unlock()
 	if pid == 0 {
 		return initctl.Output{}, fmt.Errorf("service %s is not running", e.Service)
 	}

@@ -44,29 +44,38 @@ type supervisor struct {
 	// constant after newSupervisor
 	spec    initctl.Spec
 	conn    *initctl.Conn
-	units   []*unit
+	store   store
 	volumes *volumeSet
 	procs   *procs
 	log     *logFile
 	running sync.WaitGroup // the unit goroutines
+	// images gets what the daemon has pulled, once.
+	images chan initctl.Images
 	// carry runs a unit once, to its end.
 	carry func(context.Context, *unit) (code int, err error)
 
 	mu       sync.Mutex // guards the following and the state of every unit
 	changed  chan struct{}
+	units    []*unit
 	stopping bool
-	told     initctl.Message // what was said of the boot last
+	// restoring: the units are what the engine restored, not yet those of the compose file.
+	restoring bool
+	told      initctl.Message // what was said of the boot last
 }
 
 type unit struct {
-	// constant after newSupervisor
-	svc    compose.Service
-	img    images.Image
-	root   string // of its container image; empty when it runs programs of the machine
-	people people
-	who    account
-	caps   []string        // of its root
-	mounts []sandbox.Mount // files made at boot; volumes are added at start
+	// constant after newUnit
+	of      content // what its container is created from
+	svc     compose.Service
+	volumes map[string]compose.Volume
+	img     images.Image
+	root    string // of its container image; empty when it runs programs of the machine
+	people  people
+	who     account
+	caps    []string        // of its root
+	mounts  []sandbox.Mount // files made at boot; volumes are added at start
+	// container is set before the unit starts; written by its own goroutine alone.
+	container *container
 
 	// guarded by supervisor.mu
 	state     string
@@ -76,6 +85,7 @@ type unit struct {
 	started   bool      // at least once
 	startedAt time.Time // last
 	final     bool      // exited and will not be started again
+	leaving   bool      // another container takes its place
 	code      int       // of the last exit
 	restarts  int
 	health    string
@@ -106,17 +116,21 @@ func (s *supervisor) hostname(u *unit) string {
 	return s.spec.Hostname
 }
 
-func (s *supervisor) start(ctx context.Context) {
-	for _, u := range s.units {
+func (s *supervisor) start(ctx context.Context, units []*unit) {
+	for _, u := range units {
 		s.running.Go(func() { s.run(ctx, u) })
 	}
 }
 
 // run is the life of one unit.
 func (s *supervisor) run(ctx context.Context, u *unit) {
-	if !s.awaitDependencies(ctx, u) {
-		return
+	if s.awaitDependencies(ctx, u) {
+		s.keep(ctx, u)
 	}
+}
+
+// keep starts a unit, and starts it again by its restart policy.
+func (s *supervisor) keep(ctx context.Context, u *unit) {
 	backoff := firstBackoff
 	for {
 		began := time.Now()
@@ -127,14 +141,18 @@ func (s *supervisor) run(ctx context.Context, u *unit) {
 		if time.Since(began) >= steadyRun {
 			backoff = firstBackoff
 		}
+		s.mu.Lock()
+		asked := s.stopping || u.leaving
+		s.mu.Unlock()
+		s.record(u, func(c *container) { c.State.Running, c.State.ExitCode, c.HasBeenManuallyStopped = false, code, asked })
 		again := false
 		s.set(func() {
 			u.pid, u.state, u.code, u.health = 0, stateExited, code, ""
-			again = !s.stopping && restarts(u, code)
+			again = !s.stopping && !u.leaving && restarts(u, code)
 			u.final = !again
 		})
 		s.logf("service %s ended with code %d after %s", u.svc.Name, code, time.Since(began).Round(time.Millisecond))
-		if !again || !s.pause(ctx, backoff) {
+		if !again || !s.pause(ctx, u, backoff) {
 			s.set(func() { u.final = true })
 			return
 		}
@@ -145,7 +163,7 @@ func (s *supervisor) run(ctx context.Context, u *unit) {
 
 func restarts(u *unit, code int) bool {
 	switch u.svc.Restart {
-	case compose.RestartAlways:
+	case compose.RestartAlways, compose.RestartUnlessStopped:
 		return true
 	case compose.RestartOnFailure:
 		return code != 0 && (u.svc.MaxRetries == 0 || u.restarts < u.svc.MaxRetries)
@@ -154,14 +172,15 @@ func restarts(u *unit, code int) bool {
 	}
 }
 
-// pause waits d; false when the CVM is stopping.
-func (s *supervisor) pause(ctx context.Context, d time.Duration) bool {
+// pause waits d; false when u is to end.
+func (s *supervisor) pause(ctx context.Context, u *unit, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	s.waitFor(ctx, func() bool { return s.stopping })
+	ends := func() bool { return s.stopping || u.leaving }
+	s.waitFor(ctx, ends)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.stopping
+	return !ends()
 }
 
 // once starts the service and waits for its end.
@@ -179,10 +198,11 @@ func (s *supervisor) once(ctx context.Context, u *unit) (int, error) {
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
+	s.record(u, func(c *container) { c.State.Running, c.HasBeenManuallyStopped = true, false })
 	s.mu.Lock()
-	if s.stopping {
+	if s.stopping || u.leaving {
 		s.mu.Unlock()
-		return cannotStart, errors.New("not started: the CVM is stopping")
+		return cannotStart, errors.New("not started: it is to end")
 	}
 	err = s.procs.start(cmd)
 	s.mu.Unlock()
@@ -216,6 +236,14 @@ func (s *supervisor) once(ctx context.Context, u *unit) (int, error) {
 	return code, nil
 }
 
+// all returns the units of now.
+func (s *supervisor) all() []*unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.units)
+}
+
+// find is called under the lock.
 func (s *supervisor) find(name string) *unit {
 	for _, u := range s.units {
 		if u.svc.Name == name {
@@ -232,7 +260,7 @@ func (s *supervisor) set(change func()) {
 	change()
 	close(s.changed)
 	s.changed = make(chan struct{})
-	if s.stopping {
+	if s.stopping || s.restoring {
 		return
 	}
 	if m := s.boot(); m.Event != "" && (m.Event != s.told.Event || m.Text != s.told.Text) {

@@ -17,8 +17,7 @@ import (
 
 // volumeSet makes named volumes when the first service needs them.
 type volumeSet struct {
-	spec    initctl.Spec
-	volumes map[string]compose.Volume
+	spec initctl.Spec
 	// flush puts everything below a directory on the disk.
 	flush func(dir string) error
 
@@ -32,7 +31,7 @@ func (v *volumeSet) mounts(u *unit) ([]sandbox.Mount, error) {
 	for _, m := range u.svc.Mounts {
 		switch m.Kind {
 		case compose.MountVolume:
-			dir, err := v.ensure(v.volumes[m.Source], u, m.Target)
+			dir, err := v.ensure(u.volumes[m.Source], u, m.Target)
 			if err != nil {
 				return nil, fmt.Errorf("volume %s: %w", m.Source, err)
 			}
@@ -99,6 +98,21 @@ func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, 
 	return dir, err
 }
 
+// forgetUnnamed drops the volumes without a name of a service that had no container. They
+// belong to one container: compose hands them to the one that replaces it, and where that is
+// gone the guest prunes them.
+func (v *volumeSet) forgetUnnamed(u *unit) error {
+	for _, m := range u.svc.Mounts {
+		if m.Kind != compose.MountVolume || m.Source != compose.Anonymous(u.svc.Name, m.Target) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(v.spec.Disk, "volumes", m.Source)); err != nil {
+			return fmt.Errorf("drop the volume at %s: %w", m.Target, err)
+		}
+	}
+	return nil
+}
+
 // syncfs flushes the whole file system that dir is on: one call for any number of files.
 func syncfs(dir string) error {
 	f, err := os.Open(dir)
@@ -126,12 +140,8 @@ func mountOptions(text string) (flags uintptr, data string) {
 	return flags, strings.Join(rest, ",")
 }
 
-// prepareFiles writes u's configs, hosts file and resolver file for this boot.
-func (s *supervisor) prepareFiles(index int, u *unit) ([]sandbox.Mount, error) {
-	dir := filepath.Join(s.spec.Run, "files", strconv.Itoa(index))
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("make files: %w", err)
-	}
+// prepareFiles writes u's configs, hosts file and resolver file for this boot into dir.
+func (s *supervisor) prepareFiles(dir string, u *unit) ([]sandbox.Mount, error) {
 	hosts := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t" + s.hostname(u) + "\n"
 	for _, line := range u.svc.Hosts {
 		hosts += line + "\n"

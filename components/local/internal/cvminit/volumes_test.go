@@ -2,6 +2,7 @@ package cvminit
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,22 +14,22 @@ import (
 
 // TestAnonymousVolumesAreApart: dashes and slashes of one make no other's name.
 func TestAnonymousVolumesAreApart(t *testing.T) {
-	s := &supervisor{volumes: &volumeSet{volumes: map[string]compose.Volume{}}}
+	none := map[string]compose.Volume{}
 	seen := map[string]string{}
 	for _, at := range []struct{ service, target string }{
 		{"a", "/b/c"}, {"a-b", "/c"}, {"a", "/b-c"}, {"a-b-c", "/"}, {"a/b", "/c"},
 	} {
-		u := &unit{svc: compose.Service{Name: at.service}}
-		s.anonymousVolumes(u, images.Unpacked{Stored: images.Stored{Volumes: []string{at.target}}})
+		u := &unit{svc: compose.Service{Name: at.service}, volumes: maps.Clone(none)}
+		anonymousVolumes(u, images.Unpacked{Stored: images.Stored{Volumes: []string{at.target}}})
 		name := u.svc.Mounts[0].Source
 		if other, taken := seen[name]; taken {
 			t.Errorf("%s at %s has the volume of %s", at.service, at.target, other)
 		}
-		if seen[name] = at.service + " at " + at.target; s.volumes.volumes[name].Name != name {
+		if seen[name] = at.service + " at " + at.target; u.volumes[name].Name != name {
 			t.Errorf("%s at %s: its volume %q is not known", at.service, at.target, name)
 		}
-		again := &unit{svc: compose.Service{Name: at.service}}
-		s.anonymousVolumes(again, images.Unpacked{Stored: images.Stored{Volumes: []string{at.target}}})
+		again := &unit{svc: compose.Service{Name: at.service}, volumes: maps.Clone(none)}
+		anonymousVolumes(again, images.Unpacked{Stored: images.Stored{Volumes: []string{at.target}}})
 		if again.svc.Mounts[0].Source != name {
 			t.Errorf("%s at %s has another volume at the next boot", at.service, at.target)
 		}

@@ -40,6 +40,8 @@ type Config struct {
 	// StateDir.
 	Layout     string
 	ImageStore string
+	// Pulls carries the pulls of images; nil: a transport of its own.
+	Pulls http.RoundTripper
 	// APIListen, GatewayListen and RegistryListen are host addresses. Port 0 is the port
 	// of the last start, for a new cloud a free one; empty is port 0 of the loopback.
 	APIListen      string
@@ -308,7 +310,7 @@ func imagesOf(dir *stateDir, cfg Config, l *listenerSet) (*registry.Registry, *i
 		return nil, nil, nil
 	}
 	store, err := imagestore.Open(imagestore.Config{
-		Dir: cmp.Or(cfg.ImageStore, filepath.Join(dir.path, "images")), Registry: l.registry.Addr().String(), Log: cfg.Log,
+		Dir: cmp.Or(cfg.ImageStore, filepath.Join(dir.path, "images")), Registry: l.registry.Addr().String(), Transport: cfg.Pulls, Log: cfg.Log,
 	})
 	return registry.New(cfg.Layout, cfg.Log), store, err
 }

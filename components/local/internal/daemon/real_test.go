@@ -18,6 +18,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/collateral"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 )
 
@@ -118,10 +119,9 @@ func TestCVMForReal(t *testing.T) {
 		}
 	})
 	t.Run("update keeps disk and identity and ends services in order", func(t *testing.T) {
-		p := s.api(200, "POST", "/cvms/real-0/compose_file/provision", obj{"name": "app", "docker_compose_file": fmt.Sprintf(demo, "two")})
-		s.api(202, "PATCH", "/cvms/real-0/compose_file", obj{"compose_hash": p["compose_hash"]})
+		hash := s.update("real-0", fmt.Sprintf(demo, "two"), appcompose.InitScript)
 		now := s.up("real-0")
-		if now["instance_id"] != instance || now["compose_hash"] != p["compose_hash"] || now["compose_hash"] == v["compose_hash"] {
+		if now["instance_id"] != instance || now["compose_hash"] != hash || now["compose_hash"] == v["compose_hash"] {
 			t.Errorf("after the update: %v", now)
 		}
 		if got, _ := s.exec("real-0", "shell", "cat /data/log; grep -c bye /own/log"); got != "one\ntwo\n1" {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/appcompose"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/images"
 )
@@ -192,9 +193,22 @@ func (s *site) up(ref string) obj {
 
 func (s *site) create(name, compose string) obj {
 	s.Helper()
-	p := s.api(200, "POST", "/cvms/provision", obj{"name": name, "image": "dstack-0.5.7", "compose_file": obj{"name": "app", "docker_compose_file": compose}})
+	return s.createWith(name, compose, appcompose.InitScript)
+}
+
+func (s *site) createWith(name, compose, initScript string) obj {
+	s.Helper()
+	p := s.api(200, "POST", "/cvms/provision", obj{"name": name, "image": "dstack-0.5.7", "compose_file": obj{"name": "app", "docker_compose_file": compose, "init_script": initScript}})
 	s.api(200, "POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
 	return s.up(name)
+}
+
+// update moves a CVM to another compose file and returns at once, with the compose hash.
+func (s *site) update(name, compose, initScript string) any {
+	s.Helper()
+	p := s.api(200, "POST", "/cvms/"+name+"/compose_file/provision", obj{"name": "app", "docker_compose_file": compose, "init_script": initScript})
+	s.api(202, "PATCH", "/cvms/"+name+"/compose_file", obj{"compose_hash": p["compose_hash"]})
+	return p["compose_hash"]
 }
 
 // exec runs a shell text in a CVM and returns its trimmed output and code.
@@ -220,6 +234,15 @@ func (s *site) greeting(id string) (string, error) {
 // pidOf finds pid 1 of the CVM as the host sees it, and its network namespace.
 func (s *site) pidOf(v obj) (int, string) {
 	s.Helper()
+	pid, ns := s.findPID(v)
+	if pid == 0 {
+		s.Fatalf("no pid 1 of %v", v["name"])
+	}
+	return pid, ns
+}
+
+func (s *site) findPID(v obj) (int, string) {
+	s.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		s.Fatal(err)
@@ -232,7 +255,6 @@ func (s *site) pidOf(v obj) (int, string) {
 			return pid, ns
 		}
 	}
-	s.Fatalf("no pid 1 of %v", v["name"])
 	return 0, ""
 }
 

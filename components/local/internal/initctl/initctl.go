@@ -22,9 +22,8 @@ type Spec struct {
 	Compose  string            `json:"compose"`
 	Env      map[string]string `json:"env"`
 	Images   images.Map        `json:"images"`
-	// Unpacked are the container images of the compose file, by reference. The others
-	// are looked up in Images.
-	Unpacked map[string]images.Unpacked `json:"unpacked,omitempty"`
+	// InitScript runs before the container engine starts; empty is none.
+	InitScript string `json:"init_script,omitempty"`
 	// Become is the path of the cadre-become program.
 	Become string `json:"become"`
 	// Disk outlives the boot; Run does not and is private to it; Logs outlives it.
@@ -44,6 +43,17 @@ type Request struct {
 	Exec *Exec  `json:"exec,omitempty"`
 	Hold *Hold  `json:"hold,omitempty"`
 	List *List  `json:"list,omitempty"`
+	// Images is sent once, unasked: services of the compose file start after it.
+	Images *Images `json:"images,omitempty"`
+}
+
+// Images says how the pulling of the compose file's images ended.
+type Images struct {
+	// Unpacked are the container images of the compose file, by reference. The others
+	// are looked up in the Spec's Images.
+	Unpacked map[string]images.Unpacked `json:"unpacked,omitempty"`
+	// Error names services and images that could not be had; "" is none.
+	Error string `json:"error,omitempty"`
 }
 
 // Stop ends all services in reverse dependency order, each with its grace.

@@ -83,12 +83,17 @@ func (h *Hypervisor) dir(uuid string) string { return filepath.Join(h.cfg.Dir, "
 func (h *Hypervisor) Boot(ctx context.Context, spec cloud.BootSpec) (cloud.Machine, error) {
 	m := &Machine{
 		log: h.cfg.Log.With("instance", spec.Name), run: filepath.Join(h.dir(spec.UUID), "run"),
-		notify: spec.Notify, done: make(chan struct{}), received: make(chan struct{}), accepted: make(chan string, 1), replies: map[uint64]chan initctl.Message{},
+		notify: spec.Notify, done: make(chan struct{}), received: make(chan struct{}), pulled: make(chan struct{}), accepted: make(chan string, 1), replies: map[uint64]chan initctl.Message{},
 	}
+	var pull context.Context
+	pull, m.endPull = context.WithCancel(ctx)
 	if err := h.boot(ctx, spec, m); err != nil {
+		m.endPull()
 		m.cleanUp()
 		return nil, err
 	}
+	// The guest boots meanwhile: what its engine restores runs before any image is there.
+	go h.pull(pull, spec, m)
 	select {
 	case problem := <-m.accepted:
 		if problem == "" {
@@ -111,12 +116,21 @@ func (h *Hypervisor) Boot(ctx context.Context, spec cloud.BootSpec) (cloud.Machi
 	}
 }
 
+// pull sends the images of the compose file to pid 1 when they are there, or says why they
+// are not. It ends with the machine.
+func (h *Hypervisor) pull(ctx context.Context, spec cloud.BootSpec, m *Machine) {
+	defer close(m.pulled)
+	unpacked, err := h.unpack(ctx, spec)
+	got := initctl.Images{Unpacked: unpacked}
+	if err != nil {
+		got = initctl.Images{Error: err.Error()}
+	}
+	// A machine that is gone needs none.
+	_ = m.conn.Send(initctl.Request{Images: &got})
+}
+
 func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) (err error) {
 	dir := h.dir(spec.UUID)
-	unpacked, err := h.unpack(ctx, spec)
-	if err != nil {
-		return err
-	}
 	// The last run directory may be there when the daemon was killed.
 	if err := os.RemoveAll(m.run); err != nil {
 		return fmt.Errorf("clear run directory: %w", err)
@@ -150,7 +164,7 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		return err
 	}
 	raw, err := json.Marshal(initctl.Spec{
-		Hostname: spec.Name, Compose: spec.Compose, Env: spec.Env, Images: h.cfg.Images, Unpacked: unpacked, Become: h.cfg.Become,
+		Hostname: spec.Name, Compose: spec.Compose, Env: spec.Env, Images: h.cfg.Images, InitScript: spec.InitScript, Become: h.cfg.Become,
 		Disk: disk, Run: m.run, Logs: filepath.Join(dir, "logs"), GuestSocket: filepath.Join(m.run, guestSocket),
 		Hide: []string{h.cfg.Dir},
 	})

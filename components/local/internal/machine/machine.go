@@ -35,6 +35,8 @@ type Machine struct {
 	done       chan struct{}
 	accepted   chan string // "" or the boot error; one value
 	received   chan struct{}
+	endPull    context.CancelFunc
+	pulled     chan struct{} // closed when nothing is pulled for it any more
 
 	mu      sync.Mutex // guards the following
 	last    uint64
@@ -110,6 +112,8 @@ func socketPair() (ours, theirs *os.File, err error) {
 // ended runs once pid 1 was waited for. The kernel has killed the rest of the pid
 // namespace by then: pid 1's exit waits for it.
 func (m *Machine) ended() {
+	m.endPull()
+	<-m.pulled
 	<-m.received // its last words, before the socket is closed
 	m.mu.Lock()
 	m.gone = true
