@@ -58,6 +58,7 @@ const (
 	RuleExec       Rule = "exec"
 	RuleProfile    Rule = "profile"
 	RuleBudget     Rule = "boot-budget"
+	RuleRestart    Rule = "restart-policy"
 	RuleObsolete   Rule = "obsolete"
 	RuleAppCompose Rule = "app-compose"
 )
@@ -67,7 +68,7 @@ func Rules() []Rule {
 	return []Rule{
 		RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleDollar, RuleEnvName, RuleMissing, RuleUnused, RuleUnmeasured,
 		RuleGuest, RuleEngine, RuleHostMount, RulePrivileged, RuleNamespace, RuleCapability, RuleDevice, RuleSecurity,
-		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleBudget, RuleObsolete, RuleAppCompose,
+		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleBudget, RuleRestart, RuleObsolete, RuleAppCompose,
 		RuleYAML, RuleDuplicate, RuleMerge, RuleAlias, RuleTag, RuleAmbiguous, RuleStyle, RuleSchema, RuleReaders, RuleText, RuleSize,
 	}
 }

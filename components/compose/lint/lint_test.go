@@ -21,7 +21,7 @@ const good = `services:
   cadre:
     image: registry.example/cadre-agent:1.0` + digest + `
     network_mode: host
-    restart: always
+    restart: unless-stopped
     command: [--trust-file=/etc/cadre/trust.json]
     environment:
       CADRE_GATEWAY_DOMAIN: ${CADRE_GATEWAY_DOMAIN}
@@ -110,6 +110,10 @@ func TestATT16_Variants(t *testing.T) {
 		"build instead":            {image("build: {context: .}"), "error build 18:5"},
 		"pull policy build":        {web("pull_policy: build"), "error pull-policy 20:18"},
 		"pull policy never":        {web("pull_policy: never"), "warning pull-policy 20:18"},
+		"restart always":           {web("restart: always"), "warning restart-policy 20:14"},
+		"restart on failure":       {web("restart: on-failure:3"), "warning restart-policy 20:14"},
+		"restart of a deployment":  {web("deploy: {restart_policy: {condition: any}}"), "warning restart-policy 20:30"},
+		"restart without an end":   {web("deploy: {restart_policy: {delay: 1s}}"), "warning restart-policy 20:30"},
 		"a check of the agent":     {web("depends_on: {cadre: {condition: service_healthy}}"), "warning boot-budget 20:25"},
 		"image twice":              {web("image: nginx" + digest), "error yaml-duplicate 20:5"},
 		"image twice, quoted":      {web(`"image": other` + digest), "error yaml-duplicate 20:5"},
@@ -450,6 +454,16 @@ func TestThreat_ATT_16_LintRefusesEachBadDocument(t *testing.T) {
 	for _, c := range cases {
 		if len(Errors(AppCompose(c.Raw, appcompose.Rules{}))) == 0 {
 			t.Errorf("%s has no error", c.Name)
+		}
+	}
+}
+
+// TestRestartsOfThisBootAreFine: good has one of them, another is not to restart at all.
+func TestRestartsOfThisBootAreFine(t *testing.T) {
+	for _, policy := range []string{"restart: \"no\"", "deploy: {restart_policy: {condition: none}}"} {
+		text := strings.Replace(good, "restart: unless-stopped", policy, 1)
+		if got := brief(Lint([]byte(text))); text == good || len(got) > 0 {
+			t.Errorf("%s: %v", policy, got)
 		}
 	}
 }

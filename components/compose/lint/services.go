@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // serviceRules run on each service, in this order.
 var serviceRules = []func(*linter, service){
 	(*linter).image, (*linter).notMeasured, (*linter).privileges, (*linter).namespaces, (*linter).capabilities,
-	(*linter).devices, (*linter).mounts, (*linter).environment, (*linter).ports, (*linter).listeners, (*linter).habits,
+	(*linter).devices, (*linter).mounts, (*linter).environment, (*linter).ports, (*linter).listeners, (*linter).habits, (*linter).restart,
 }
 
 func (l *linter) readServices() {
@@ -192,5 +193,24 @@ func (l *linter) habits(s service) {
 			l.add(on, s.path("depends_on."+name), RuleBudget, Warning, "starts only if a check passes in time, and stays down after a slow boot",
 				"start with "+declared.Waiter+", which waits without end, and remove the dependency")
 		}
+	}
+}
+
+// restart: a guest keeps its containers on the data disk, and the engine starts those of the
+// boot before again before it reads the compose file. The init script removes them. These
+// policies would bring them back after every boot where it does not run.
+func (l *linter) restart(s service) {
+	at, path, word := get(s.node, "restart"), "restart", text(s.node, "restart")
+	if at == nil {
+		if policy := get(get(s.node, "deploy"), "restart_policy"); policy != nil {
+			// Compose takes one without a condition for "any".
+			at, path, word = policy, "deploy.restart_policy", cmp.Or(text(policy, "condition"), "any")
+		}
+	}
+	word, _, _ = strings.Cut(word, ":")
+	switch word {
+	case "always", "on-failure", "any":
+		l.add(at, s.path(path), RuleRestart, Warning, "brings the container of an earlier revision back after a clean stop",
+			"write restart: unless-stopped, which starts the service again after a crash")
 	}
 }

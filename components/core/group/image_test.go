@@ -6,7 +6,7 @@ import (
 )
 
 func TestATT16_PinnedImagesAreRead(t *testing.T) {
-	compose := "# a comment\n---\nname: demo\nx-common: &common\n  restart: always\nservices:\n" +
+	compose := "# a comment\n---\nname: demo\nx-common: &common\n  restart: unless-stopped\nservices:\n" +
 		"  web:\n    # its image\n    image: \"nginx" + digest + "\"  # pinned\n    ports:\n    - \"80:80\"\n    - image: not-an-image\n" +
 		"    command: [\n      \"a\",\n    ]\n    environment:\n      <<: *common\n      image: also-not\n\n" +
 		"  db:\n    'image' : 'pg:15" + digest + "'\n    entrypoint: |\n      image: in a text\n        build: .\n" +

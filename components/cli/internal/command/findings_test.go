@@ -10,7 +10,7 @@ const webCompose = `services:
   cadre:
     image: example.org/cadre-agent@sha256:abababababababababababababababababababababababababababababababab
     network_mode: host
-    restart: always
+    restart: unless-stopped
     command: [--trust-file=/etc/cadre/trust.json]
     environment:
       CADRE_GATEWAY_DOMAIN: ${CADRE_GATEWAY_DOMAIN}

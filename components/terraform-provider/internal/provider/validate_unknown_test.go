@@ -15,7 +15,7 @@ var commanded = strings.ReplaceAll(`services:
   cadre:
     image: example.org/agent@DIGEST
     network_mode: host
-    restart: always
+    restart: unless-stopped
     command: [--trust-file=/etc/cadre/trust.json]
     volumes:
       - /var/run/dstack.sock:/var/run/dstack.sock
