@@ -21,11 +21,15 @@ import (
 // literally in a config of the measured compose file. Otherwise whoever writes a
 // file, a flag or the environment could add a root (ATT-02, ATT-17).
 //
+// It refuses a process that another compose file started in the same way. mark is what
+// --revision-mark says: a container that the engine restored from an earlier boot has that of
+// the earlier text (ATT-32).
+//
 // The compose hash is the one that replays to this CVM's own quote. An error that
 // is no *Error is the guest agent's: try again.
 //
 // It returns the measured compose text.
-func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose string, err error) {
+func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte, mark string) (compose string, err error) {
 	compose, err = checkMeasured(ctx, guest, trustFile)
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Code == CodeEventLogInvalid {
 		// Another container's event can come between the log and its register.
@@ -33,6 +37,11 @@ func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	}
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Code != policy.CodeConfigUnauthenticated {
 		return "", unmeasured("own evidence: %v", err)
+	}
+	if err == nil {
+		if problem := appcompose.CheckMark(compose, mark); problem != nil {
+			return "", unmeasured("%v", problem)
+		}
 	}
 	return compose, err
 }

@@ -89,7 +89,7 @@ func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 		if c.trust == "" {
 			c.trust = trust
 		}
-		text, err := CheckMeasured(context.Background(), q, []byte(c.trust))
+		text, err := CheckMeasured(context.Background(), q, []byte(c.trust), "")
 		if c.good && text != q.compose || !c.good && text != "" {
 			t.Errorf("%s: compose text %q", name, text)
 		}
@@ -97,12 +97,35 @@ func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := CheckMeasured(context.Background(), &quoter{t: t}, nil); codeOf(err) != policy.CodeConfigUnauthenticated {
+	if _, err := CheckMeasured(context.Background(), &quoter{t: t}, nil, ""); codeOf(err) != policy.CodeConfigUnauthenticated {
 		t.Errorf("no trust file: %v", err)
 	}
 	// An agent that is not there yet is no refusal.
 	q := &quoter{t: t, fail: errors.New("connection refused")}
-	if _, err := CheckMeasured(context.Background(), q, []byte(trust)); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.HasPrefix(string(codeOf(err)), "CONFIG") {
+	if _, err := CheckMeasured(context.Background(), q, []byte(trust), ""); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.HasPrefix(string(codeOf(err)), "CONFIG") {
 		t.Errorf("no guest agent: %v", err)
+	}
+}
+
+// TestATT36_AProcessOfAnEarlierRevisionIsRefused: its trust file may well be the same.
+func TestATT36_AProcessOfAnEarlierRevisionIsRefused(t *testing.T) {
+	const trust = `{"cluster":"demo"}`
+	text := "services:\n  cadre:\n    image: a\n    command: [--revision-mark=" + appcompose.MarkPlace + "]\nconfigs:\n  trust:\n    content: '" + trust + "'\n"
+	next := strings.Replace(text, "image: a", "image: b", 1)
+	for name, c := range map[string]struct {
+		measured, mark string
+		good           bool
+	}{
+		"its own revision":    {text, appcompose.Mark(text), true},
+		"the next revision":   {next, appcompose.Mark(text), false},
+		"an earlier revision": {text, appcompose.Mark(next), false},
+		"a process with none": {text, "", false},
+		"a text without one":  {strings.Replace(text, "--revision-mark="+appcompose.MarkPlace, "", 1), appcompose.Mark(text), false},
+	} {
+		q := &quoter{t: t, compose: appcompose.Marked(c.measured), envs: []string{}}
+		compose, err := CheckMeasured(context.Background(), q, []byte(trust), c.mark)
+		if c.good != (err == nil) || (compose != "") != c.good || !c.good && (codeOf(err) != policy.CodeConfigUnauthenticated || !strings.Contains(err.Error(), "revision-mark")) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

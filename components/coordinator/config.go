@@ -31,6 +31,8 @@ type Config struct {
 	// TrustFile is the text that Trust was parsed from. Run refuses one that is not
 	// part of this CVM's measured compose file.
 	TrustFile []byte
+	// RevisionMark is the mark of the compose text that started this coordinator; "" has none.
+	RevisionMark string
 	Gateway   overlay.Gateway
 	// Rendezvous servers help to find direct paths; none: the gateway is the only one.
 	Rendezvous []overlay.Rendezvous

@@ -214,8 +214,8 @@ func (c *Coordinator) identify(ctx context.Context) error {
 	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
 		return fmt.Errorf("ask the guest agent who this is: %w", err)
 	}
-	if _, err := attest.CheckMeasured(ctx, c.deps.Guest, c.cfg.TrustFile); err != nil {
-		return fmt.Errorf("trust file: %w", err)
+	if _, err := attest.CheckMeasured(ctx, c.deps.Guest, c.cfg.TrustFile, c.cfg.RevisionMark); err != nil {
+		return fmt.Errorf("what this coordinator was started with (trust file, mark): %w", err)
 	}
 	if want := c.cfg.Trust.CoordinatorAppID; want != "" && want != c.info.AppID {
 		return fmt.Errorf("this CVM belongs to app %s, the trust file names %s as the coordinators' app", c.info.AppID, want)

@@ -38,7 +38,7 @@ func TestHK03_CommandsAreThoseOfTheComposeText(t *testing.T) {
 		"a variable":        {change("--now", `"${X}"`), "error exec 26:29"},
 		"a shell's text":    {change("[/bin/drain, --now]", "/bin/drain --now"), "error exec 26:16"},
 		"an unknown key":    {change("      exec:\n", "      run: [a]\n      exec:\n"), "error exec 25:7"},
-		"another program":   {change("[/run/mesh/exec, --,", "["), "error exec 20:14"},
+		"another program":   {change("[/run/mesh/exec, --revision-mark=CADRE_REVISION_MARK, --,", "["), "error exec 20:14"},
 		"no folder":         {change("      - exec-web:/run/cadre-exec\n", ""), "error exec 23:5"},
 		"a third container": {change("configs:\n  trust", "  spy:\n    image: a"+digest+"\n    volumes: [exec-web:/x]\nconfigs:\n  trust"), "error exec 29:15"},
 		"on a disk":         {change("  exec-web:\n    driver_opts: { type: tmpfs, device: tmpfs }\n", "  exec-web:\n"), "error exec 32:3"},

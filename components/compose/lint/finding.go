@@ -59,6 +59,7 @@ const (
 	RuleProfile    Rule = "profile"
 	RuleBudget     Rule = "boot-budget"
 	RuleRestart    Rule = "restart-policy"
+	RuleMark       Rule = "revision-mark"
 	RuleObsolete   Rule = "obsolete"
 	RuleAppCompose Rule = "app-compose"
 )
@@ -68,7 +69,7 @@ func Rules() []Rule {
 	return []Rule{
 		RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleDollar, RuleEnvName, RuleMissing, RuleUnused, RuleUnmeasured,
 		RuleGuest, RuleEngine, RuleHostMount, RulePrivileged, RuleNamespace, RuleCapability, RuleDevice, RuleSecurity,
-		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleBudget, RuleRestart, RuleObsolete, RuleAppCompose,
+		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleBudget, RuleRestart, RuleMark, RuleObsolete, RuleAppCompose,
 		RuleYAML, RuleDuplicate, RuleMerge, RuleAlias, RuleTag, RuleAmbiguous, RuleStyle, RuleSchema, RuleReaders, RuleText, RuleSize,
 	}
 }

@@ -22,7 +22,7 @@ const good = `services:
     image: registry.example/cadre-agent:1.0` + digest + `
     network_mode: host
     restart: unless-stopped
-    command: [--trust-file=/etc/cadre/trust.json]
+    command: [--trust-file=/etc/cadre/trust.json, --revision-mark=CADRE_REVISION_MARK]
     environment:
       CADRE_GATEWAY_DOMAIN: ${CADRE_GATEWAY_DOMAIN}
       CADRE_PATHS: ${CADRE_PATHS:-}
@@ -35,7 +35,7 @@ const good = `services:
         target: /etc/cadre/trust.json
   web:
     image: nginx` + digest + `
-    command: [/run/mesh/exec, --, sh, -c, 'echo $$HOME && exec nginx']
+    command: [/run/mesh/exec, --revision-mark=CADRE_REVISION_MARK, --, sh, -c, 'echo $$HOME && exec nginx']
     mem_limit: ${MEMORY:-64m}
     volumes:
       - mesh:/run/mesh
@@ -114,6 +114,9 @@ func TestATT16_Variants(t *testing.T) {
 		"restart on failure":       {web("restart: on-failure:3"), "warning restart-policy 20:14"},
 		"restart of a deployment":  {web("deploy: {restart_policy: {condition: any}}"), "warning restart-policy 20:30"},
 		"restart without an end":   {web("deploy: {restart_policy: {delay: 1s}}"), "warning restart-policy 20:30"},
+		"an agent without a mark":  {swap(", --revision-mark=CADRE_REVISION_MARK]", "]"), "warning revision-mark 3:5"},
+		"exec without a mark":      {swap("exec, --revision-mark=CADRE_REVISION_MARK, ", "exec, "), "warning revision-mark 18:5"},
+		"a mark of another text":   {swap("exec, --revision-mark=CADRE_REVISION_MARK, ", "exec, --revision-mark="+hex64+", "), "error revision-mark 19:31"},
 		"a check of the agent":     {web("depends_on: {cadre: {condition: service_healthy}}"), "warning boot-budget 20:25"},
 		"image twice":              {web("image: nginx" + digest), "error yaml-duplicate 20:5"},
 		"image twice, quoted":      {web(`"image": other` + digest), "error yaml-duplicate 20:5"},
@@ -352,11 +355,11 @@ func TestATT16_NothingComesFromTheMachine(t *testing.T) {
 func TestTrustSecretsAndListeners(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no agent":                 {"services:\n  web:\n    image: a" + digest + "\n", "warning no-agent 2:3"},
-		"no trust file":            {swap("    command: [--trust-file=/etc/cadre/trust.json]\n", ""), "warning trust-not-literal 3:12"},
+		"no trust file":            {swap("[--trust-file=/etc/cadre/trust.json, ", "["), "warning trust-not-literal 3:12"},
 		"trust from nowhere":       {swap("target: /etc/cadre/trust.json", "target: /etc/other.json"), "error trust-not-literal 6:14"},
 		"trust from a volume":      {swap("- mesh:/run/mesh\n    configs", "- mesh:/etc/cadre/trust.json\n    configs"), "error trust-not-literal 13:9"},
-		"trust file, two words":    {swap("[--trust-file=/etc/cadre/trust.json]", "[--trust-file, /elsewhere.json]"), "error trust-not-literal 6:14"},
-		"the last trust file wins": {swap("[--trust-file=/etc/cadre/trust.json]", "[--trust-file=/etc/cadre/trust.json, -trust-file=/x]"), "error trust-not-literal 6:14"},
+		"trust file, two words":    {swap("[--trust-file=/etc/cadre/trust.json, ", "[--trust-file, /elsewhere.json, "), "error trust-not-literal 6:14"},
+		"the last trust file wins": {swap("[--trust-file=/etc/cadre/trust.json, ", "[--trust-file=/etc/cadre/trust.json, -trust-file=/x, "), "error trust-not-literal 6:14"},
 		"simulated":                {swap(`"demo"`, `"demo","allow_simulated":true`), "warning trust-simulated 25:14"},
 		"private key":              {web("environment: {K: \"-----BEGIN EC PRIVATE KEY-----\"}"), "error secret-literal 20:22"},
 		"password in a URL":        {web("environment: ['DSN=postgres://app:hunter2@db/app']"), "error secret-literal 20:19"},
@@ -465,5 +468,16 @@ func TestRestartsOfThisBootAreFine(t *testing.T) {
 		if got := brief(Lint([]byte(text))); text == good || len(got) > 0 {
 			t.Errorf("%s: %v", policy, got)
 		}
+	}
+}
+
+// TestATT36_AMeasuredTextHasItsMark: in app-compose.json it stands as Cadre wrote it.
+func TestATT36_AMeasuredTextHasItsMark(t *testing.T) {
+	measured := appcompose.Marked(good)
+	if got := brief(Lint([]byte(measured))); measured == good || len(got) > 0 {
+		t.Errorf("a measured text: %v", got)
+	}
+	if got := brief(Lint([]byte(measured + "# another\n"))); len(got) != 2 || !strings.HasPrefix(got[0], "error revision-mark") {
+		t.Errorf("the mark of another text: %v", got)
 	}
 }

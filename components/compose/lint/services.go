@@ -15,7 +15,7 @@ import (
 // serviceRules run on each service, in this order.
 var serviceRules = []func(*linter, service){
 	(*linter).image, (*linter).notMeasured, (*linter).privileges, (*linter).namespaces, (*linter).capabilities,
-	(*linter).devices, (*linter).mounts, (*linter).environment, (*linter).ports, (*linter).listeners, (*linter).habits, (*linter).restart,
+	(*linter).devices, (*linter).mounts, (*linter).environment, (*linter).ports, (*linter).listeners, (*linter).habits, (*linter).restart, (*linter).mark,
 }
 
 func (l *linter) readServices() {

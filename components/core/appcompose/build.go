@@ -71,7 +71,7 @@ func Build(f Fields) ([]byte, error) {
 // Render writes the document of what Cadre lets run, a Revision or the coordinators: it
 // decides about every key that Phala Cloud's servers are known to add, so that a server
 // which keeps what it is sent measures these bytes. envs are the names that the
-// encrypted environment sets.
+// encrypted environment sets. Where compose has MarkPlace the document has its mark.
 func Render(name, compose string, envs []string) ([]byte, error) {
 	if strings.TrimSpace(compose) == "" {
 		return nil, errors.New("docker_compose_file: is empty; give the text of a compose file")
@@ -79,7 +79,7 @@ func Render(name, compose string, envs []string) ([]byte, error) {
 	names := append([]string{}, envs...)
 	slices.Sort(names)
 	raw, err := Encode(map[string]any{
-		"manifest_version": 2, "runner": "docker-compose", "name": name, "docker_compose_file": compose,
+		"manifest_version": 2, "runner": "docker-compose", "name": name, "docker_compose_file": Marked(compose),
 		"allowed_envs": slices.Compact(names), "features": []string{"kms", "tproxy-net"},
 		"kms_enabled": true, "local_key_provider_enabled": false, "no_instance_id": false,
 		"gateway_enabled": true, "tproxy_enabled": true,

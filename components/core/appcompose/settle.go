@@ -11,7 +11,8 @@ import (
 
 // Want is what a document has to be for.
 type Want struct {
-	Name    string
+	Name string
+	// Compose is the text before Render: it may have MarkPlace.
 	Compose string
 	// Envs are the names of the env of what is to run; Locators those that Cadre's own
 	// programs read besides.
@@ -65,7 +66,7 @@ func (w Want) Judge(raw []byte) []Problem {
 	if got.Name != w.Name {
 		add("name", fmt.Sprintf("is %.80q, must be %q", got.Name, w.Name))
 	}
-	if got.Compose != w.Compose {
+	if got.Compose != Marked(w.Compose) {
 		add("docker_compose_file", "is not the compose text of what is to run")
 	}
 	if name := Beyond(got.Envs, w.Envs, w.Locators); name != "" {

@@ -96,6 +96,7 @@ func read(args []string, getenv func(string) string, stderr io.Writer) (s settin
 	flags := flag.NewFlagSet("cadre-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&cfg.TrustFile, "trust-file", "", "measured trust `file` (JSON)")
+	flags.StringVar(&cfg.RevisionMark, "revision-mark", "", "`mark` of the compose file, which Cadre writes for CADRE_REVISION_MARK; another one than the measured compose file has is refused")
 	flags.StringVar(&cfg.Gateway.Domain, "gateway-domain", getenv("CADRE_GATEWAY_DOMAIN"), "base `domain` of the gateway (env CADRE_GATEWAY_DOMAIN)")
 	flags.StringVar(&cfg.Gateway.Address, "gateway-address", getenv("CADRE_GATEWAY_ADDRESS"), "`host:port` to dial instead of the resolved name (env CADRE_GATEWAY_ADDRESS)")
 	rendezvous := flags.String("rendezvous", getenv("CADRE_RENDEZVOUS"), "`URLs` of rendezvous servers, separated by commas; empty: the gateway is the only path (env CADRE_RENDEZVOUS)")

@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// TrustFile is a literal of the measured compose file.
 	TrustFile string
+	// RevisionMark is the mark of the compose text that started this agent; "" has none.
+	RevisionMark string
 	// Gateway locates coordinators and Peers; it is not trusted.
 	Gateway overlay.Gateway
 	// Rendezvous help to find direct paths; they are not trusted either.

@@ -19,13 +19,13 @@ const measuredRetry = 500 * time.Millisecond
 func (a *Agent) measured(ctx context.Context) error {
 	last := ""
 	for {
-		compose, err := attest.CheckMeasured(ctx, a.guest, a.trustFile)
+		compose, err := attest.CheckMeasured(ctx, a.guest, a.trustFile, a.cfg.RevisionMark)
 		if err == nil {
 			a.command.Declare(compose)
 			return nil
 		}
 		if _, refused := errors.AsType[*attest.Error](err); refused {
-			return fmt.Errorf("trust file %s: %w", a.cfg.TrustFile, err)
+			return fmt.Errorf("what this agent was started with (trust file %s): %w", a.cfg.TrustFile, err)
 		}
 		if text := err.Error(); text != last && ctx.Err() == nil {
 			a.cfg.Log.Warn("own evidence is not available yet", "error", err)

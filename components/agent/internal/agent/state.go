@@ -50,6 +50,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot, VIP: vip,
 		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta, Routes: map[string]netip.Addr{},
 		Secrets: secretsOf(current.Grant), ConsulToken: secret.FromString(current.Grant.GetConsul().GetWorkloadToken()),
+		RevisionMark: a.cfg.RevisionMark,
 	}
 	var waits bool
 	info.JoinMembers, waits = joins(config)

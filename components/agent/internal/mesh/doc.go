@@ -8,6 +8,7 @@
 //	               readable by root and the mesh group only
 //	secret-epochs.json  which epoch each of them has, to watch for rotations
 //	consul-token   the workload's Consul token
+//	revision-mark  mark of the measured compose text, which exec compares with its own
 //	exec           waits for ready, loads env, then is its workload's init (cadre-exec)
 //	exec.sh        becomes exec, for whoever starts a script
 //	ready          created last, when everything above is complete

@@ -34,6 +34,8 @@ type Info struct {
 	Meta        map[string]string
 	Secrets     map[string]Secret
 	ConsulToken secret.Value
+	// RevisionMark is that of the measured compose text; "" where it has none.
+	RevisionMark string
 }
 
 // Folder writes the files. Safe for concurrent use.
@@ -139,6 +141,9 @@ func (f *Folder) Write(info Info) error {
 		f.public("hosts", hosts(info), 0o644),
 		f.public("env", environment(info), 0o644),
 		f.writeSecrets(info.Secrets),
+	}
+	if info.RevisionMark != "" {
+		errs = append(errs, f.public("revision-mark", []byte(info.RevisionMark), 0o644))
 	}
 	if !info.ConsulToken.IsZero() {
 		errs = append(errs, f.put(f.dir, "consul-token", info.ConsulToken.Reveal(), f.meshAccess()))

@@ -93,7 +93,7 @@ func TestATT15_ComposeHash(t *testing.T) {
 const composeBad = `services:
   cadre:
     image: registry.example/cadre-agent@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
-    command: [--trust-file=/etc/cadre/trust.json]
+    command: [--trust-file=/etc/cadre/trust.json, --revision-mark=CADRE_REVISION_MARK]
     volumes:
       - /var/run/dstack.sock:/var/run/dstack.sock
     configs:

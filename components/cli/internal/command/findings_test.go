@@ -11,7 +11,7 @@ const webCompose = `services:
     image: example.org/cadre-agent@sha256:abababababababababababababababababababababababababababababababab
     network_mode: host
     restart: unless-stopped
-    command: [--trust-file=/etc/cadre/trust.json]
+    command: [--trust-file=/etc/cadre/trust.json, --revision-mark=CADRE_REVISION_MARK]
     environment:
       CADRE_GATEWAY_DOMAIN: ${CADRE_GATEWAY_DOMAIN}
     volumes:

@@ -17,6 +17,7 @@ import (
 // because it is encrypted to this app.
 type options struct {
 	cluster, trustFile, slot      string
+	revisionMark                  string
 	replicas                      int
 	gatewayDomain, gatewayAddress string
 	platformAPI, platformKeyFile  string
@@ -34,6 +35,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	var o options
 	set := flag.NewFlagSet("cadre-coordinator", flag.ContinueOnError)
 	set.StringVar(&o.cluster, "cluster", "", "cluster name (required)")
+	set.StringVar(&o.revisionMark, "revision-mark", "", "mark of the compose file, which Cadre writes for CADRE_REVISION_MARK; another one than the measured compose file has is refused")
 	set.StringVar(&o.trustFile, "trust-file", "", "what this cluster trusts, JSON; part of the measured compose file (required)")
 	set.StringVar(&o.slot, "slot", env("CADRE_SLOT"), "coordinator-<n>; environment CADRE_SLOT")
 	set.IntVar(&o.replicas, "replicas", 3, "how many coordinators the cluster has: 1, 3 or 5")

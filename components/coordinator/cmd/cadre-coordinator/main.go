@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		log.Warn("simulated attestation is allowed by the measured trust file")
 	}
 	c, err := coordinator.New(coordinator.Config{
-		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust, TrustFile: trustFile,
+		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust, TrustFile: trustFile, RevisionMark: o.revisionMark,
 		Gateway:    overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
 		Rendezvous: o.rendezvous, Paths: o.paths,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,

@@ -16,7 +16,7 @@ import (
 // version is set at link time.
 var version = "dev"
 
-const usage = `usage: exec [--hosts] [--user=USER[:GROUP]] -- command [argument...]
+const usage = `usage: exec [--hosts] [--user=USER[:GROUP]] [--revision-mark=MARK] -- command [argument...]
 
 Waits until this CVM is admitted, sets the CADRE_ variables and runs the command, whose
 exit code it ends with (128 and the number for a signal).
@@ -24,6 +24,9 @@ exit code it ends with (128 and the number for a signal).
   --hosts    keep the names of Peers and routes in this container's own /etc/hosts
   --user     run command, and what the agent asks for, as this user of the image, by name
              or number; this program must be started as root
+  --revision-mark
+             mark of the compose file that this container is of; nothing runs where the
+             CVM measured another one
   --version  print the version and exit
 `
 
@@ -41,7 +44,10 @@ func run(args []string) int {
 	cfg := container.Config{Commands: "/run/cadre-exec", AgentUID: agentUID}
 	for len(args) > 0 && args[0] != "--" {
 		user, isUser := strings.CutPrefix(args[0], "--user=")
+		mark, isMark := strings.CutPrefix(args[0], "--revision-mark=")
 		switch {
+		case isMark && mark != "":
+			cfg.Mark = mark
 		case args[0] == "--hosts":
 			cfg.Hosts = "/etc/hosts"
 		case isUser && user != "":

@@ -26,6 +26,9 @@ type Config struct {
 	// Hosts is the file that has the names of Peers and routes as long as the workload runs;
 	// "" for none.
 	Hosts string
+	// Mark is that of the compose text which started this container; "" has none. Where the
+	// agent says another one, the container is of an earlier revision and runs nothing.
+	Mark string
 	// User is whom the workload and commands run as, "name", "id" or with ":group"; "" for the
 	// user of this process.
 	User string
@@ -71,6 +74,9 @@ func Init(cfg Config, argv []string) int {
 	if sig := awaitReady(cfg.Mesh, signals); sig != 0 {
 		return exitSignalBase + int(sig)
 	}
+	if err := checkMark(cfg); err != nil {
+		return fail(exitFailed, err)
+	}
 	env := &meshEnv{mesh: cfg.Mesh}
 	if err := env.take(); err != nil {
 		return fail(exitFailed, err)
@@ -104,6 +110,22 @@ func Init(cfg Config, argv []string) int {
 		go w.takeRestarts(end)
 	}
 	return w.reap(server)
+}
+
+// checkMark runs after admission, by when the agent has written the mark that it found in the
+// measured compose text.
+func checkMark(cfg Config) error {
+	if cfg.Mark == "" {
+		return nil
+	}
+	measured, err := readFile(filepath.Join(cfg.Mesh, "revision-mark"))
+	if err != nil {
+		return fmt.Errorf("the agent says no revision mark to compare --revision-mark with: give the agent's service the same argument: %w", err)
+	}
+	if measured != cfg.Mark {
+		return fmt.Errorf("this container was made for revision mark %.64q, and this CVM measured %.64q: it is of an earlier revision and runs nothing", cfg.Mark, measured)
+	}
+	return nil
 }
 
 // forThe reports a signal that means the workload: not those of our own children and

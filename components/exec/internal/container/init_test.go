@@ -150,3 +150,32 @@ func TestParseEnvRefusesWhatTheAgentDoesNotWrite(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// TestATT36_AWorkloadOfAnEarlierRevisionRunsNothing: the engine may restore its container in a
+// CVM that measured another compose file.
+func TestATT36_AWorkloadOfAnEarlierRevisionRunsNothing(t *testing.T) {
+	own, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for name, c := range map[string]struct {
+		mark, measured string
+		code           int
+		says           string
+	}{
+		"its own mark":            {own, own, 3, ""},
+		"no mark":                 {"", own, 3, ""},
+		"of an earlier revision":  {own, other, exitFailed, "it is of an earlier revision and runs nothing"},
+		"an agent without a mark": {own, "", exitFailed, "give the agent's service the same argument"},
+		"a mark and more":         {own, own + "\n", exitFailed, "it is of an earlier revision and runs nothing"},
+	} {
+		r := newRig(t)
+		r.mark = c.mark
+		if c.measured != "" {
+			r.write("mesh/revision-mark", c.measured)
+		}
+		r.ready()
+		r.start("echo ran; exit 3")
+		code := r.wait()
+		if stdout, stderr := r.said(); code != c.code || (stdout == "ran\n") != (c.code == 3) || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: code %d, output %q, %s", name, code, stdout, stderr)
+		}
+	}
+}

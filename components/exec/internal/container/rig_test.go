@@ -27,18 +27,18 @@ func TestMain(m *testing.M) {
 	if code, ok := Role(os.Args); ok {
 		os.Exit(code)
 	}
-	if len(os.Args) > 6 && os.Args[0] == initRole {
+	if len(os.Args) > 7 && os.Args[0] == initRole {
 		uid, _ := strconv.Atoi(os.Args[3])
-		os.Exit(Init(Config{Mesh: os.Args[1], Commands: os.Args[2], AgentUID: uid, Hosts: os.Args[4], User: os.Args[5]}, os.Args[6:]))
+		os.Exit(Init(Config{Mesh: os.Args[1], Commands: os.Args[2], AgentUID: uid, Hosts: os.Args[4], User: os.Args[5], Mark: os.Args[6]}, os.Args[7:]))
 	}
 	os.Exit(m.Run())
 }
 
 // rig is one container without namespaces.
 type rig struct {
-	t                                *testing.T
-	dir, mesh, commands, hosts, user string
-	agentUID                         int
+	t                                      *testing.T
+	dir, mesh, commands, hosts, user, mark string
+	agentUID                               int
 	// init's own credentials; nil for the test's.
 	as       *syscall.Credential
 	files    []*os.File
@@ -103,7 +103,7 @@ func (r *rig) ready() { r.write("mesh/ready", "") }
 func (r *rig) start(script string) {
 	r.t.Helper()
 	r.cmd = exec.Command("/proc/self/exe")
-	r.cmd.Args = []string{initRole, r.mesh, r.commands, strconv.Itoa(r.agentUID), r.hosts, r.user, "sh", "-c", script}
+	r.cmd.Args = []string{initRole, r.mesh, r.commands, strconv.Itoa(r.agentUID), r.hosts, r.user, r.mark, "sh", "-c", script}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as}
 	r.cmd.ExtraFiles, r.cmd.Dir = r.files, r.dir
 	r.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // else each process ends a second late

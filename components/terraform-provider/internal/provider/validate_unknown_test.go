@@ -16,7 +16,7 @@ var commanded = strings.ReplaceAll(`services:
     image: example.org/agent@DIGEST
     network_mode: host
     restart: unless-stopped
-    command: [--trust-file=/etc/cadre/trust.json]
+    command: [--trust-file=/etc/cadre/trust.json, --revision-mark=CADRE_REVISION_MARK]
     volumes:
       - /var/run/dstack.sock:/var/run/dstack.sock
       - cadre:/var/lib/cadre
