@@ -23,7 +23,7 @@ import (
 //
 // It refuses a process that another compose file started in the same way. mark is what
 // --revision-mark says: a container that the engine restored from an earlier boot has that of
-// the earlier text (ATT-32).
+// the earlier text (ATT-36).
 //
 // The compose hash is the one that replays to this CVM's own quote. An error that
 // is no *Error is the guest agent's: try again.

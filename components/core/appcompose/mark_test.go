@@ -9,7 +9,7 @@ import (
 
 const marked = "services:\n  cadre:\n    command: [--revision-mark=" + appcompose.MarkPlace + "]\n    image: a\n  web:\n    command: [exec, --revision-mark=" + appcompose.MarkPlace + ", --, web]\n"
 
-func TestAMarkIsThatOfOneText(t *testing.T) {
+func TestATT36_AMarkIsThatOfOneText(t *testing.T) {
 	mark := appcompose.Mark(marked)
 	text := appcompose.Marked(marked)
 	if strings.Contains(text, appcompose.MarkPlace) || strings.Count(text, mark) != 2 || len(mark) != 64 {

@@ -233,8 +233,8 @@ func (s *site) engine(v obj, below string) (names []string) {
 	return names
 }
 
-// TestNoContainerOutlivesABootWithTheInitScript is the same with Cadre's own documents.
-func TestNoContainerOutlivesABootWithTheInitScript(t *testing.T) {
+// TestATT36_NoContainerOutlivesABootWithTheInitScript is the same with Cadre's own documents.
+func TestATT36_NoContainerOutlivesABootWithTheInitScript(t *testing.T) {
 	shelf, way := newShelf(t), newWay()
 	old, next := shelf.release("old"), shelf.release("next")
 	s := start(t, t.TempDir(), shelf.use, way.use)
