@@ -456,3 +456,80 @@ func TestCollateralComesWithTheEvidence(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestATT04_OnlyDatesOfTheCollateralBeginAGrace: the part that was replaced first counts, and a part that
+// lacks something else leaves no date at all.
+func TestATT04_OnlyDatesOfTheCollateralBeginAGrace(t *testing.T) {
+	replaced := time.Date(2025, 8, 13, 0, 0, 0, 0, time.UTC)
+	j := newJudge(t, nil)
+	newer := func(doc any, date string) {
+		levels := doc.(map[string]any)["tcbLevels"].([]any)
+		levels[0].(map[string]any)["tcbStatus"] = "OutOfDate"
+		doc.(map[string]any)["tcbLevels"] = append([]any{map[string]any{"tcb": map[string]any{"isvsvn": 200}, "tcbDate": date, "tcbStatus": "UpToDate"}}, levels...)
+	}
+	for name, c := range map[string]struct {
+		posture attestsim.Posture
+		status  string
+		want    time.Time
+	}{
+		"up to date":      {attestsim.Posture{}, "UpToDate", time.Time{}},
+		"replaced":        {attestsim.Posture{Replaced: replaced}, "OutOfDate", replaced},
+		"no newer level":  {attestsim.Posture{Platform: "OutOfDate"}, "OutOfDate", time.Time{}},
+		"hardening too":   {attestsim.Posture{Replaced: replaced, Module: "SWHardeningNeeded"}, "OutOfDate", time.Time{}},
+		"hardening alone": {attestsim.Posture{Replaced: replaced, Platform: "SWHardeningNeeded"}, "SWHardeningNeeded", time.Time{}},
+		"the module earlier": {attestsim.Posture{Replaced: replaced, Edit: func(tcb, _ map[string]any) {
+			newer(tcb["tdxModuleIdentities"].([]any)[0], "2025-05-01T00:00:00Z")
+		}}, "OutOfDate", time.Date(2025, 5, 1, 0, 0, 0, 0, time.UTC)},
+		"the module later": {attestsim.Posture{Replaced: replaced, Edit: func(tcb, _ map[string]any) {
+			newer(tcb["tdxModuleIdentities"].([]any)[0], "2025-09-01T00:00:00Z")
+		}}, "OutOfDate", replaced},
+		"the enclave alone": {attestsim.Posture{Edit: func(_, qe map[string]any) {
+			newer(qe, "2025-06-01T00:00:00Z")
+		}}, "OutOfDate", time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)},
+		"the machine's level has no date": {attestsim.Posture{Replaced: replaced, Edit: func(tcb, _ map[string]any) {
+			delete(tcb["tcbLevels"].([]any)[1].(map[string]any), "tcbDate")
+		}}, "OutOfDate", time.Time{}},
+	} {
+		j.posture = c.posture
+		tcb, err := j.judge(t)
+		if err != nil || tcb.Status != c.status || !tcb.ReplacedAt.Equal(c.want) {
+			t.Errorf("%s: %+v, error %v; want %s, replaced %s", name, tcb, err, c.status, c.want)
+		}
+	}
+}
+
+// TestATT04_ANewEvaluationWarnsBeforeItEndsAHealthyCluster is the drill: the manufacturer publishes a
+// new evaluation while machines run. They are admitted with a date, until that date and not after it;
+// an update before it makes them UpToDate.
+func TestATT04_ANewEvaluationWarnsBeforeItEndsAHealthyCluster(t *testing.T) {
+	j := newJudge(t, nil)
+	start, day := j.now, 24*time.Hour
+	p := policy.TCBPolicy{GraceDays: 425}
+	j.posture.Evaluation = 19
+	appraise := func() (policy.Decision, time.Time) {
+		tcb, err := j.judge(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return policy.AppraiseTCB(p, tcb, j.now), p.ToleratedUntil(tcb, j.now)
+	}
+	if d, ends := appraise(); !d.Allowed || !ends.IsZero() {
+		t.Fatalf("before: %+v, ends %s", d, ends)
+	}
+	// The newer level is a year old on the day that the standard collateral asks for it.
+	replaced := start.Add(2 * day).Add(-365 * day)
+	ends := replaced.Add(425 * day)
+	for _, at := range []time.Duration{2 * day, 30 * day, 62*day - time.Second, 62 * day, 63 * day} {
+		j.now = start.Add(at)
+		allowed := j.now.Before(ends)
+		j.posture = attestsim.Posture{Evaluation: 20, Replaced: replaced, Advisories: []string{"INTEL-SA-01192"}}
+		d, until := appraise()
+		if d.Allowed != allowed || allowed && !until.Equal(ends) || !allowed && (!until.IsZero() || d.Code != policy.CodeTCBOutOfDate) {
+			t.Errorf("%s after the start: %+v, ends %s, want %t until %s", at, d, until, allowed, ends)
+		}
+	}
+	j.posture = attestsim.Posture{Evaluation: 20} // the hosts were updated
+	if d, until := appraise(); !d.Allowed || !until.IsZero() {
+		t.Errorf("after the update: %+v, ends %s", d, until)
+	}
+}

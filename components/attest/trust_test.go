@@ -222,3 +222,25 @@ func TestOPS12_ExceptionsOfATrustFileReachThePolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestATT04_TheGraceOfATrustFileReachesThePolicy: within its bound only, and none where it is not named.
+func TestATT04_TheGraceOfATrustFileReachesThePolicy(t *testing.T) {
+	now := time.Now()
+	old := policy.TCB{Status: "OutOfDate", ReplacedAt: now.Add(-370 * 24 * time.Hour)}
+	for days, want := range map[int]bool{0: false, 370: false, 425: true} {
+		trust, err := ParseTrust(trustFile(t, nil, func(f map[string]any) {
+			if days > 0 {
+				f["tcb"] = map[string]any{"grace_days": days}
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := policy.AppraiseTCB(trust.ImagePolicy().TCB, old, now); d.Allowed != want {
+			t.Errorf("grace of %d days: %+v", days, d)
+		}
+	}
+	if _, err := ParseTrust(trustFile(t, nil, func(f map[string]any) { f["tcb"] = map[string]any{"grace_days": 456} })); codeOf(err) != CodePolicyInvalid {
+		t.Errorf("a grace beyond the bound: %v", err)
+	}
+}

@@ -92,5 +92,10 @@ cluster "cadre" {
     # Where coordinators learn which machines are patched and which are revoked. The
     # same root signs it, so the address need not be trusted.
     collateral = { pccs_url = local.cloud.pccs_url_in_cvm }
+    # Intel asks for a new firmware level about a year after it is published. These days
+    # leave 60 more to update the hosts; without them that day ends the cluster.
+    tcb {
+      grace_days = 425
+    }
   }
 }

@@ -21,6 +21,9 @@ type Posture struct {
 	Platform string `json:"platform,omitempty"`
 	Module   string `json:"module,omitempty"`
 	QE       string `json:"qe,omitempty"`
+	// Replaced is the date of a newer level that no machine reaches, so that the
+	// machines' own is OutOfDate unless Platform says otherwise; zero: there is none.
+	Replaced time.Time `json:"replaced,omitzero"`
 	// Advisories stand at the platform's level.
 	Advisories []string `json:"advisories,omitempty"`
 	// Evaluation is the tcbEvaluationDataNumber; 0 is 17.
@@ -154,6 +157,16 @@ func (p Posture) documents(from, until time.Time) (tcb, qe map[string]any) {
 			level(make([]byte, 16), make([]byte, 16), 1, string(collateral.OutOfDate), []string{"SIM-SA-00001"}),
 		},
 	})
+	if !p.Replaced.IsZero() {
+		own := level(cpuSVN, teeTCBSVN[:], pceSVN, string(collateral.OutOfDate), p.Advisories)
+		if p.Platform != "" {
+			own["tcbStatus"] = p.Platform
+		}
+		newer := level(cpuSVN, teeTCBSVN[:], pceSVN+1, string(collateral.UpToDate), nil)
+		newer["tcbDate"] = p.Replaced.UTC().Format(time.RFC3339)
+		levels := tcb["tcbLevels"].([]any) //nolint:forcetypeassert // made above
+		tcb["tcbLevels"] = []any{newer, own, levels[1]}
+	}
 	real := RealQE()
 	qe = dates(map[string]any{
 		"id": "TD_QE", "version": 2, "miscselect": "00000000", "miscselectMask": "FFFFFFFF",

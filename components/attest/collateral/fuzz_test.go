@@ -23,9 +23,9 @@ func FuzzINP09_TCBInfo(f *testing.F) {
 			}
 		}
 		s := &Set{tcb: info}
-		_, _, _ = s.platformLevel(Machine{TDX: [16]uint8{7, 1}})
-		_, _, _ = s.moduleLevel(Machine{TDX: [16]uint8{7, 1}})
-		_, _, _ = s.moduleLevel(Machine{})
+		_, _ = s.platformLevel(Machine{TDX: [16]uint8{7, 1}})
+		_, _ = s.moduleLevel(Machine{TDX: [16]uint8{7, 1}})
+		_, _ = s.moduleLevel(Machine{})
 	})
 }
 
@@ -36,8 +36,8 @@ func FuzzINP09_QEIdentity(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if status, _, err := (&Set{qe: qe}).enclaveLevel(Enclave{}); err == nil && !status.known() {
-			t.Errorf("status %q", status)
+		if l, err := (&Set{qe: qe}).enclaveLevel(Enclave{}); err == nil && !l.status.known() {
+			t.Errorf("status %q", l.status)
 		}
 	})
 }

@@ -50,8 +50,9 @@ type tcbLevel struct {
 		PCESVN uint16      `json:"pcesvn"`
 		TDX    []component `json:"tdxtcbcomponents"`
 	} `json:"tcb"`
-	Status     Status   `json:"tcbStatus"`
-	Advisories []string `json:"advisoryIDs"`
+	Date       time.Time `json:"tcbDate"`
+	Status     Status    `json:"tcbStatus"`
+	Advisories []string  `json:"advisoryIDs"`
 }
 
 type component struct {
@@ -62,8 +63,9 @@ type isvLevel struct {
 	TCB struct {
 		ISVSVN uint16 `json:"isvsvn"`
 	} `json:"tcb"`
-	Status     Status   `json:"tcbStatus"`
-	Advisories []string `json:"advisoryIDs"`
+	Date       time.Time `json:"tcbDate"`
+	Status     Status    `json:"tcbStatus"`
+	Advisories []string  `json:"advisoryIDs"`
 }
 
 // qeIdentity is version 2 of the identity of Intel's quoting enclave for TDX.

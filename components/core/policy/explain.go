@@ -44,6 +44,8 @@ type Standing struct {
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	// TCBStatus in Intel's words; "not evaluated" without collateral.
 	TCBStatus string `json:"tcb_status,omitempty"`
+	// TCBEnds is when the Boot is refused for its TCB; zero: no such end is known.
+	TCBEnds time.Time `json:"tcb_ends,omitzero"`
 	// Simulated: the evidence is under a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
 	// Contest is about Boots that take the Slot from each other.
@@ -122,6 +124,7 @@ func Stand(f Facts, now time.Time) Standing {
 		s.ReattestBy = a.AttestedAt.Add(ReattestAfter)
 	}
 	s.TCBStatus = cmp.Or(a.Claims.TCB.Status, "not evaluated")
+	s.TCBEnds = f.Images.TCB.ToleratedUntil(a.Claims.TCB, now)
 	s.Simulated = a.Simulated || a.Claims.Simulated
 	d := Barred(*a, f.Policy)
 	if d.Code == "" {
@@ -216,7 +219,7 @@ func (e Explanation) next() []string {
 	case CodeReattestRequired:
 		out = append(out, "nothing: the agent shows new evidence by itself; if it does not, look at its log")
 	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
-		out = append(out, "have the host updated, or name an exception with an expiry in the coordinators' trust")
+		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry")
 	case CodeInstanceConflict, CodeIncarnationStale:
 		if e.Contest.Held() {
 			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission release %s`", e.Slot))

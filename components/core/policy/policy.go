@@ -44,6 +44,10 @@ type TCB struct {
 	EvaluationNumber uint32 `json:"evaluation_number,omitempty"`
 	// ValidUntil is when the first part of the collateral ends.
 	ValidUntil time.Time `json:"valid_until,omitzero"`
+	// ReplacedAt is the signed date (tcbDate) of the level that took the place of the
+	// machine's own as the newest; of several parts that are out of date the first. Zero
+	// unless the Status is OutOfDate and every part that is not UpToDate has such a date.
+	ReplacedAt time.Time `json:"replaced_at,omitzero"`
 }
 
 // Statement is what the Boot itself asserts and the quote commits to. Every

@@ -12,7 +12,15 @@ import (
 // tolerates none.
 type TCBPolicy struct {
 	Exceptions []TCBException `json:"exceptions,omitempty"`
+	// GraceDays tolerates OutOfDate, whatever its advisories, for so many days from
+	// TCB.ReplacedAt on; 0: not at all. Intel's standard collateral turns a level
+	// OutOfDate about 365 days after that date, so fewer days than these are none.
+	GraceDays int `json:"grace_days,omitempty"`
 }
+
+// MaxTCBGraceDays bounds GraceDays: a year until Intel's standard collateral asks for the
+// next level, and 90 days to install it.
+const MaxTCBGraceDays = 365 + 90
 
 // TCBException tolerates one state for a while, because somebody judged it.
 type TCBException struct {
@@ -52,6 +60,9 @@ func (p TCBPolicy) Validate(now time.Time) error {
 	if len(p.Exceptions) > maxTCBExceptions {
 		errs = append(errs, fmt.Errorf("exceptions has %d entries, at most %d are allowed", len(p.Exceptions), maxTCBExceptions))
 	}
+	if p.GraceDays < 0 || p.GraceDays > MaxTCBGraceDays {
+		errs = append(errs, fmt.Errorf("grace_days %d is not from 0 to %d", p.GraceDays, MaxTCBGraceDays))
+	}
 	for i, e := range p.Exceptions {
 		if !slices.Contains(tolerable, e.Status) {
 			add(i, "status %q is not one of %v", e.Status, tolerable)
@@ -77,9 +88,9 @@ func (p TCBPolicy) Validate(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// AppraiseTCB judges what collateral said of a machine. UpToDate passes; another
-// status only under an exception that has not ended and names every advisory;
-// Revoked and a TCB that was not evaluated never.
+// AppraiseTCB judges what collateral said of a machine. UpToDate passes; OutOfDate
+// within the grace; another status only under an exception that has not ended and names
+// every advisory; Revoked and a TCB that was not evaluated never.
 func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
 	switch tcb.Status {
 	case "UpToDate":
@@ -93,12 +104,15 @@ func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
 		return deny(CodeTCBOutOfDate, "unknown TCB status %q", tcb.Status)
 	}
 	refusal := deny(CodeTCBOutOfDate, "the TCB is %s (FMSPC %s, advisories %v) and no exception covers it", tcb.Status, tcb.FMSPC, tcb.Advisories)
+	ends := p.graceEnds(tcb, now)
+	if now.Before(ends) {
+		return Decision{Allowed: true}
+	}
+	if !ends.IsZero() {
+		refusal.Message += fmt.Sprintf("; its grace of %d days ended on %s", p.GraceDays, ends.UTC().Format(time.DateOnly))
+	}
 	for _, e := range p.Exceptions {
-		if e.Status != tcb.Status || e.FMSPC != "" && e.FMSPC != tcb.FMSPC || e.Reason == "" || !now.Before(e.Until) {
-			continue
-		}
-		// Nothing may stay an exception for longer than the bound, whatever was loaded.
-		if e.Until.After(now.Add(MaxTCBException)) {
+		if !e.concerns(tcb, now) {
 			continue
 		}
 		if id, found := uncovered(tcb.Advisories, e.Advisories); found {
@@ -108,6 +122,38 @@ func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
 		return Decision{Allowed: true}
 	}
 	return refusal
+}
+
+// ToleratedUntil is when the last tolerance of tcb ends that holds at now; zero for a TCB
+// that needs none, and for one that is refused.
+func (p TCBPolicy) ToleratedUntil(tcb TCB, now time.Time) time.Time {
+	if tcb.Status == "UpToDate" || !AppraiseTCB(p, tcb, now).Allowed {
+		return time.Time{}
+	}
+	until := p.graceEnds(tcb, now)
+	for _, e := range p.Exceptions {
+		if _, found := uncovered(tcb.Advisories, e.Advisories); !found && e.concerns(tcb, now) && e.Until.After(until) {
+			until = e.Until
+		}
+	}
+	return until
+}
+
+// graceEnds is when the grace of tcb ends, perhaps in the past; zero: it has none. A
+// level that its signed dates let stop only in the future has none: such a date would
+// stretch the bound.
+func (p TCBPolicy) graceEnds(tcb TCB, now time.Time) time.Time {
+	if tcb.Status != "OutOfDate" || p.GraceDays <= 0 || p.GraceDays > MaxTCBGraceDays || tcb.ReplacedAt.IsZero() || tcb.ReplacedAt.After(now) {
+		return time.Time{}
+	}
+	return tcb.ReplacedAt.Add(time.Duration(p.GraceDays) * 24 * time.Hour)
+}
+
+// concerns reports that e is in force and about the state of tcb; its advisories are not
+// looked at. An exception that ends later than the bound allows is none, whatever was loaded.
+func (e TCBException) concerns(tcb TCB, now time.Time) bool {
+	return e.Status == tcb.Status && (e.FMSPC == "" || e.FMSPC == tcb.FMSPC) && e.Reason != "" &&
+		now.Before(e.Until) && !e.Until.After(now.Add(MaxTCBException))
 }
 
 // uncovered is an advisory of the machine that the exception does not name.

@@ -100,3 +100,70 @@ func TestACollateralMarkNeverFalls(t *testing.T) {
 		}
 	}
 }
+
+// TestATT04_GraceEndsSoLongAfterTheLevelWasReplaced: nothing but OutOfDate with a signed
+// date in the past has a grace, and it is over to the second.
+func TestATT04_GraceEndsSoLongAfterTheLevelWasReplaced(t *testing.T) {
+	day := 24 * time.Hour
+	old := TCB{Status: "OutOfDate", Advisories: []string{"INTEL-SA-01245"}, ReplacedAt: tcbNow().Add(-400 * day)}
+	with := func(change func(*TCB)) TCB {
+		c := old
+		change(&c)
+		return c
+	}
+	for name, c := range map[string]struct {
+		days int
+		tcb  TCB
+		want Code
+	}{
+		"within":                     {401, old, ""},
+		"the last moment is over":    {400, old, CodeTCBOutOfDate},
+		"no grace":                   {0, old, CodeTCBOutOfDate},
+		"less than none":             {-1, old, CodeTCBOutOfDate},
+		"more than the bound":        {MaxTCBGraceDays + 1, old, CodeTCBOutOfDate},
+		"at the bound":               {MaxTCBGraceDays, old, ""},
+		"no date":                    {401, with(func(c *TCB) { c.ReplacedAt = time.Time{} }), CodeTCBOutOfDate},
+		"a date that is still ahead": {401, with(func(c *TCB) { c.ReplacedAt = tcbNow().Add(day) }), CodeTCBOutOfDate},
+		"configuration in addition":  {401, with(func(c *TCB) { c.Status = "OutOfDateConfigurationNeeded" }), CodeTCBOutOfDate},
+		"hardening":                  {401, with(func(c *TCB) { c.Status = "SWHardeningNeeded" }), CodeTCBOutOfDate},
+		"revoked":                    {401, with(func(c *TCB) { c.Status = "Revoked" }), CodeTCBOutOfDate},
+		"not evaluated":              {401, with(func(c *TCB) { c.Status = "" }), CodeCollateralUnavailable},
+	} {
+		p := TCBPolicy{GraceDays: c.days}
+		if d := AppraiseTCB(p, c.tcb, tcbNow()); d.Code != c.want || d.Allowed != (c.want == "") {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+		want := time.Time{}
+		if c.want == "" {
+			want = c.tcb.ReplacedAt.Add(time.Duration(c.days) * day)
+		}
+		if got := p.ToleratedUntil(c.tcb, tcbNow()); !got.Equal(want) {
+			t.Errorf("%s: tolerated until %s, want %s", name, got, want)
+		}
+	}
+	if d := AppraiseTCB(TCBPolicy{GraceDays: 400}, old, tcbNow()); !strings.Contains(d.Message, "grace of 400 days ended on 2026-06-01") {
+		t.Errorf("message %q", d.Message)
+	}
+	for days, ok := range map[int]bool{-1: false, 0: true, MaxTCBGraceDays: true, MaxTCBGraceDays + 1: false} {
+		err := TCBPolicy{GraceDays: days}.Validate(tcbNow())
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "grace_days") {
+			t.Errorf("grace_days %d: %v", days, err)
+		}
+	}
+}
+
+// TestAnExceptionIsToleratedUntilItEnds: the later of grace and exception counts.
+func TestAnExceptionIsToleratedUntilItEnds(t *testing.T) {
+	old := TCB{Status: "OutOfDate", ReplacedAt: tcbNow().Add(-10 * 24 * time.Hour)}
+	until := tcbNow().Add(5 * 24 * time.Hour)
+	p := tolerated(func(e *TCBException) { e.Status, e.Advisories, e.Until = "OutOfDate", nil, until })
+	for days, want := range map[int]time.Time{0: until, 11: until, 20: tcbNow().Add(10 * 24 * time.Hour)} {
+		p.GraceDays = days
+		if got := p.ToleratedUntil(old, tcbNow()); !got.Equal(want) {
+			t.Errorf("grace of %d days: until %s, want %s", days, got, want)
+		}
+	}
+	if got := p.ToleratedUntil(TCB{Status: "UpToDate"}, tcbNow()); !got.IsZero() {
+		t.Errorf("a machine that is up to date is tolerated until %s", got)
+	}
+}

@@ -56,6 +56,19 @@ func shutOut() clienttest.Admission {
 	}
 }
 
+// TestATT04_TheListSaysWhenAMachineIsRefused: in days, of each member whose machine is only tolerated.
+func TestATT04_TheListSaysWhenAMachineIsRefused(t *testing.T) {
+	b := newBench(t)
+	a := shutOut()
+	a.Standings[0].TCBStatus, a.Standings[0].TCBEnds = "OutOfDate", noon.Add(60*24*time.Hour+time.Hour)
+	a.Standings[1].TCBStatus, a.Standings[1].TCBEnds = "OutOfDate", noon.Add(-time.Hour)
+	b.SetAdmission(a)
+	_, out := b.run("admission", "list")
+	if !strings.Contains(out, "OutOfDate, ends in 60 days") || strings.Count(out, "ends in") != 1 {
+		t.Errorf("output:\n%s", out)
+	}
+}
+
 func TestATT32_AdmissionPictures(t *testing.T) {
 	b := newBench(t)
 	b.SetAdmission(shutOut())

@@ -52,7 +52,7 @@ func Admissions(s Style, list []policy.Standing, now time.Time) string {
 		rows = append(rows, []Cell{
 			T(a.Slot, Bold), T(string(a.State), admissionTone(a.State)), C(tell.Short(a.BootID)), C(Number(a.Revision, a.Number)),
 			C(ago(a.AdmittedAt, now)), C(ago(a.AttestedAt, now)), C(left(a.ReattestBy, now)), C(left(a.ExpiresAt, now)),
-			tcb(a.TCBStatus), root, C(lastDecision(a.Last, now)), C(problem(a.Code, a.Why)),
+			tcb(a, now), root, C(lastDecision(a.Last, now)), C(problem(a.Code, a.Why)),
 		})
 	}
 	return s.Table([]string{"SLOT", "STATE", "BOOT", "REVISION", "ADMITTED", "ATTESTED", "RE-ATTEST", "EXPIRES", "TCB", "ROOT", "LAST DECISION", "WHY"}, rows)
@@ -69,14 +69,17 @@ func admissionTone(state policy.State) Tone {
 	return Warn
 }
 
-func tcb(status string) Cell {
-	switch status {
-	case "UpToDate":
-		return Cell{status, Good}
-	case "":
+// tcb is what the machine is, and when it is refused where it is tolerated for a while.
+func tcb(a policy.Standing, now time.Time) Cell {
+	switch {
+	case a.TCBStatus == "UpToDate":
+		return Cell{a.TCBStatus, Good}
+	case a.TCBStatus == "":
 		return C("")
+	case a.TCBEnds.After(now):
+		return Cell{fmt.Sprintf("%s, ends in %d days", a.TCBStatus, int(a.TCBEnds.Sub(now)/(24*time.Hour))), Warn}
 	}
-	return Cell{status, Warn}
+	return Cell{a.TCBStatus, Warn}
 }
 
 func problem(code policy.Code, why string) string {
@@ -138,7 +141,7 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 		Field{"attested", Cell{clock(e.AttestedAt), Plain}},
 		Field{"re-attest by", Cell{clock(e.ReattestBy), Plain}},
 		Field{"expires", Cell{clock(e.ExpiresAt), Plain}},
-		Field{"tcb", tcbField(e.TCBStatus)},
+		Field{"tcb", tcb(e.Standing, now)},
 		Field{"root of trust", root},
 	))
 	b.WriteString(s.lastChecks(e, now) + s.findings(e.Now) + s.allowed(e) + s.asked(e) + s.decisions(e, now))
@@ -160,13 +163,6 @@ func unordered(c policy.Contest) string {
 		return fmt.Sprintf("%d without an operation", c.Changes)
 	}
 	return fmt.Sprintf("%d without an operation; boot %.12s was alive beside a holder, %s", c.Changes, c.Rival, clock(c.RivalAt))
-}
-
-func tcbField(status string) Cell {
-	if status == "" {
-		return Cell{}
-	}
-	return tcb(status)
 }
 
 func nonzero(n uint64) string {

@@ -112,6 +112,9 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)
 	}
+	if tolerated, found := p.tolerated(); found {
+		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, tolerated)
+	}
 	p.mu.Lock()
 	silent := p.silent[p.name]
 	p.mu.Unlock()
