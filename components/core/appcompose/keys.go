@@ -25,7 +25,7 @@ type key struct {
 // keys is the closed list. A key that dstack does not know today is refused like one
 // that it knows and Cadre has not judged.
 var keys = []key{
-	{name: "manifest_version", must: "fixes how the rest is read", values: "2", fix: "write 2", check: literal("2")},
+	{name: "manifest_version", must: "fixes how the rest is read", values: `2, or "3" (a text) from guest images 0.6 on`, fix: `write 2, or "3"`, check: literal("2", `"3"`)},
 	{name: "name", values: "up to 128 letters, digits, '.', '_' and '-'", fix: "use letters, digits, '.', '_' and '-'", check: appName},
 	{name: "runner", must: "fixes what is run", values: `"docker-compose"`, fix: `write "docker-compose"`, check: literal(`"docker-compose"`)},
 	{name: "docker_compose_file", must: "is what runs", values: "the compose text", fix: "give the text of a compose file", check: composeText},
@@ -44,6 +44,11 @@ var keys = []key{
 	{name: "secure_time", must: "keeps the host from choosing the time by which certificates are judged", values: "true", fix: "write true: the host would choose the time by which certificates are judged", check: literal("true")},
 	{name: "storage_fs", values: `"zfs" or "ext4"`, fix: `write "zfs" or "ext4", or leave it out`, check: literal(`"zfs"`, `"ext4"`)},
 	{name: "swap_size", values: "a whole number of bytes, at most 1 TiB", fix: "write a whole number of bytes", check: swapSize},
+	{name: "requirements", values: "what a guest image 0.6 checks before it boots; see [guest images 0.6](#guest-images-06)", check: requirements},
+	{name: "event_log_version", values: "1 or 2", fix: "write 1 or 2, or leave it out", check: literal("1", "2")},
+	{name: "port_policy", values: "`ports` with `port` and `pp`, and `restrict_mode`", check: portPolicy},
+	{name: "salt", values: "up to 128 letters, digits, '-' and '_'", fix: "use up to 128 letters, digits, '-' and '_'", check: salt},
+	{name: "default_gateway_domain", values: "a domain name", fix: "write a domain name", check: gatewayDomain},
 	{name: "pre_launch_script", values: "empty, or a text whose SHA-256 the trust file lists in pre_launch_scripts_sha256", check: script},
 	{name: "bash_script", values: "empty", fix: "leave it out: it runs as root in the guest", check: literal(`""`)},
 	{name: "init_script", must: "keeps containers of an earlier boot from running under this measurement", values: "the one text that Cadre renders", fix: "write the text that `cadre compose hash --from-docker-compose --init-script` builds", check: initScript},
@@ -51,16 +56,12 @@ var keys = []key{
 
 // refused are keys that dstack knows, with why none of their values is accepted.
 var refused = map[string]string{
-	"verity_volumes":    "mounts volumes that the compose text does not name",
-	"docker_config":     "carries registry credentials, and chooses where images come from",
-	"port_policy":       "has settings of the gateway that Cadre has not judged",
-	"requirements":      "has settings that Cadre has not judged",
-	"no_tee":            "switches the encryption of memory and disk off",
-	"event_log_version": "changes how the event log is written",
-	"gpu_policy":        "has settings that Cadre has not judged",
-	"ssh_keys":          "opens a shell in the guest",
-	// Read by the platform's pre-launch script.
-	"default_gateway_domain": "chooses a domain for whatever the pre-launch script does with it",
+	"verity_volumes": "mounts volumes that the compose text does not name",
+	"docker_config":  "carries registry credentials, and chooses where images come from",
+	"snapshotter":    "is for a runner that Cadre has not judged",
+	"no_tee":         "switches the encryption of memory and disk off",
+	"gpu_policy":     "belongs into requirements",
+	"ssh_keys":       "opens a shell in the guest",
 }
 
 // Key is one row of the closed list, for the documentation.
