@@ -1,6 +1,10 @@
 package attest
 
 import (
+	"slices"
+	"strings"
+
+	"cadre.dev/core/policy"
 	"cadre.dev/core/strictjson"
 )
 
@@ -9,6 +13,9 @@ const (
 	eventPreparing   = "system-preparing"
 	eventAppID       = "app-id"
 	eventComposeHash = "compose-hash"
+	eventInitScript  = "init-script-hash"
+	eventGPUPolicy   = "gpu-policy-hash"
+	eventGPU         = "gpu-attestation"
 	eventInstanceID  = "instance-id"
 	eventBootMRDone  = "boot-mr-done"
 	eventMRKMS       = "mr-kms"
@@ -21,26 +28,40 @@ const (
 // bootEvent is one row of the boot grammar.
 type bootEvent struct {
 	name string
-	// sizes are the payload lengths that are accepted; none means any up to maxBootPayload.
+	// sizes are the payload lengths that are accepted; none means any up to most.
 	sizes []int
+	// most bounds a payload without sizes; 0 is maxBootPayload.
+	most int
 	// required: the event must be there. repeated: it may be there more than once.
 	required, repeated bool
 }
 
-const maxBootPayload = 1 << 10
+const (
+	maxBootPayload = 1 << 10
+	// maxGPUPayload bounds what NVIDIA's tools say of the GPUs.
+	maxGPUPayload = 64 << 10
+	// maxInitScripts is dstack's bound.
+	maxInitScripts = 5
+)
 
-// bootGrammar is the order in which dstack 0.5 boots. An event may be left out
+// bootGrammar is the order in which dstack 0.5 and 0.6 boot. An event may be left out
 // if it is not required; none may come out of this order, twice, or under
-// another name. A later dstack with other events gets rows here, after somebody
+// another name. A later dstack with other events gets rows here, after a person
 // has read what they mean.
 var bootGrammar = []bootEvent{
 	{name: eventPreparing, sizes: []int{0}, required: true},
 	{name: eventAppID, sizes: []int{20}, required: true},
 	{name: eventComposeHash, sizes: []int{32}, required: true},
+	// From 0.6 on: the scripts that run before the containers, and the policy for GPUs,
+	// which is measured without any GPU, too. What they hash is checked in checkCompose.
+	{name: eventInitScript, sizes: []int{32}, repeated: true},
+	{name: eventGPUPolicy, sizes: []int{32}},
+	// NVIDIA's word about the GPUs is not judged.
+	{name: eventGPU, most: maxGPUPayload},
 	// Empty with no_instance_id; policy refuses that (ATT-33).
 	{name: eventInstanceID, sizes: []int{0, 20}, required: true},
 	{name: eventBootMRDone, sizes: []int{0}, required: true},
-	// Once for each KMS that was tried.
+	// Once for each KMS that was tried; gone in 0.6.
 	{name: eventMRKMS, sizes: []int{32}, repeated: true},
 	{name: eventOSImageHash, sizes: []int{32}},
 	{name: eventKeyProvider, required: true},
@@ -63,6 +84,11 @@ type bootFacts struct {
 	// osImageHash is nil if there is no such event.
 	osImageHash []byte
 	keyProvider KeyProvider
+	// initScripts and gpuPolicy are of a guest image 0.6; gpuPolicy is nil on an older one.
+	initScripts [][]byte
+	gpuPolicy   []byte
+	// eventVersion is how the digests of the events are made.
+	eventVersion int
 }
 
 // readBoot reads the identity from the events before the first system-ready.
@@ -76,6 +102,7 @@ func readBoot(events []event) (bootFacts, error) {
 		if ev.imr != registers-1 {
 			continue
 		}
+		facts.eventVersion = ev.version
 		row := grammarRow(ev.name)
 		if ready {
 			if row >= 0 {
@@ -84,7 +111,7 @@ func readBoot(events []event) (bootFacts, error) {
 			continue
 		}
 		if row < 0 {
-			return bootFacts{}, refuse(CodeEventLogAmbiguous, "unknown event %q before %s", ev.name, eventReady)
+			return bootFacts{}, unknownEvent(ev.name)
 		}
 		// next is the first row that may still come; a repeatable row stays open.
 		if row < next {
@@ -104,10 +131,25 @@ func readBoot(events []event) (bootFacts, error) {
 		}
 		ready = ev.name == eventReady
 	}
-	if !ready {
+	switch {
+	case !ready:
 		return bootFacts{}, refuse(CodeEventLogAmbiguous, "event log has no %s", eventReady)
+	case len(facts.initScripts) > maxInitScripts:
+		return bootFacts{}, refuse(CodeEventLogAmbiguous, "event log has %d %s, dstack runs at most %d", len(facts.initScripts), eventInitScript, maxInitScripts)
+	case facts.gpuPolicy == nil && len(facts.initScripts) > 0:
+		// No image writes one without the other, so what the rest means is not known.
+		return bootFacts{}, refuse(CodeEventLogAmbiguous, "event log has %s without %s", eventInitScript, eventGPUPolicy)
 	}
 	return facts, nil
+}
+
+// unknownEvent refuses an event that no known image writes before the boundary. In
+// other letters it is one that a careless reader takes for a known one.
+func unknownEvent(name string) *Error {
+	if slices.ContainsFunc(bootGrammar, func(row bootEvent) bool { return strings.EqualFold(row.name, name) }) {
+		return refuse(CodeEventLogAmbiguous, "event %q is written in other letters", name)
+	}
+	return refuse(policy.CodeGuestImageNewer, "newer guest image than this Cadre knows: event %q before %s; guest images 0.5 and 0.6 are known", name, eventReady)
 }
 
 func grammarRow(name string) int {
@@ -120,7 +162,11 @@ func grammarRow(name string) int {
 }
 
 func (f *bootFacts) take(row bootEvent, payload []byte) error {
-	fits := len(row.sizes) == 0 && len(payload) <= maxBootPayload
+	most := row.most
+	if most == 0 {
+		most = maxBootPayload
+	}
+	fits := len(row.sizes) == 0 && len(payload) <= most
 	for _, size := range row.sizes {
 		fits = fits || len(payload) == size
 	}
@@ -134,6 +180,14 @@ func (f *bootFacts) take(row bootEvent, payload []byte) error {
 		f.composeHash = payload
 	case eventInstanceID:
 		f.instanceID = payload
+	case eventInitScript:
+		f.initScripts = append(f.initScripts, payload)
+	case eventGPUPolicy:
+		f.gpuPolicy = payload
+	case eventGPU:
+		if f.gpuPolicy == nil {
+			return refuse(CodeEventLogAmbiguous, "event %q without %q", row.name, eventGPUPolicy)
+		}
 	case eventOSImageHash:
 		f.osImageHash = payload
 	case eventKeyProvider:

@@ -5,7 +5,10 @@ import (
 	"crypto/sha512"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/strictjson"
 )
 
@@ -34,6 +37,8 @@ type event struct {
 	// digest is what the register was extended with. For imr 3 it is recomputed
 	// from name and payload, never taken from the log.
 	digest register
+	// version of the digest: 1, or 2 where the app asks for it (guest images 0.6).
+	version int
 }
 
 // logEntry is the wire form.
@@ -44,6 +49,8 @@ type logEntry struct {
 	Event        string  `json:"event"`
 	EventPayload string  `json:"event_payload"`
 	Version      int     `json:"version"`
+	// Preimage is what the digest is of, hex, in version 2.
+	Preimage string `json:"preimage"`
 }
 
 // parseEventLog reads a log in either of the agents' styles: all runtime events
@@ -61,13 +68,14 @@ func parseEventLog(text string) ([]event, error) {
 		return nil, refuse(CodeTooLarge, "event log has %d entries, the limit is %d", len(entries), maxEvents)
 	}
 	events := make([]event, 0, len(entries))
-	var withDigest, without int
+	var withDigest, without, second int
 	for i, entry := range entries {
 		ev, err := entry.parse(i)
 		if err != nil {
 			return nil, err
 		}
 		if ev.imr == registers-1 {
+			second += ev.version - 1
 			if entry.Digest == "" {
 				without++
 			} else {
@@ -79,6 +87,9 @@ func parseEventLog(text string) ([]event, error) {
 	if withDigest > 0 && without > 0 {
 		return nil, refuse(CodeEventLogAmbiguous, "event log mixes runtime events with (%d) and without (%d) digests", withDigest, without)
 	}
+	if second > 0 && second != withDigest+without {
+		return nil, refuse(CodeEventLogAmbiguous, "event log mixes runtime events of versions 1 and 2")
+	}
 	return events, nil
 }
 
@@ -89,13 +100,17 @@ func (e logEntry) parse(i int) (event, error) {
 	if e.EventType == nil {
 		return event{}, refuse(CodeEventLogInvalid, "event %d: event_type is missing", i)
 	}
-	if e.Version != 0 && e.Version != 1 {
-		return event{}, refuse(CodeUnsupportedVersion, "event %d has version %d, only version 1 is supported", i, e.Version)
+	version := max(e.Version, 1)
+	switch {
+	case e.Version < 0 || version == 2 && *e.IMR < registers-1:
+		return event{}, refuse(CodeEventLogInvalid, "event %d of register %d has version %d", i, *e.IMR, e.Version)
+	case version > 2:
+		return event{}, refuse(policy.CodeGuestImageNewer, "newer guest image than this Cadre knows: event %d has version %d, versions 1 and 2 are known", i, e.Version)
 	}
 	if len(e.Event) > maxEventName {
 		return event{}, refuse(CodeTooLarge, "event %d: name has %d bytes, the limit is %d", i, len(e.Event), maxEventName)
 	}
-	ev := event{imr: *e.IMR, kind: *e.EventType, name: e.Event}
+	ev := event{imr: *e.IMR, kind: *e.EventType, name: e.Event, version: version}
 	given, err := hex.DecodeString(e.Digest)
 	if err != nil || (len(given) != 0 && len(given) != len(ev.digest)) {
 		return event{}, refuse(CodeEventLogInvalid, "event %d: digest is not %d bytes of hex", i, len(ev.digest))
@@ -103,6 +118,9 @@ func (e logEntry) parse(i int) (event, error) {
 	if ev.imr < registers-1 {
 		if len(given) == 0 {
 			return event{}, refuse(CodeEventLogInvalid, "event %d: a boot event without digest", i)
+		}
+		if e.Preimage != "" {
+			return event{}, refuse(CodeEventLogInvalid, "event %d: a boot event with a preimage", i)
 		}
 		copy(ev.digest[:], given)
 		return ev, nil
@@ -115,20 +133,32 @@ func (e logEntry) parse(i int) (event, error) {
 	if err != nil {
 		return event{}, refuse(CodeEventLogInvalid, "event %d: payload is not hex", i)
 	}
-	ev.digest = runtimeDigest(ev.name, ev.payload)
+	preimage, err := runtimePreimage(version, ev.name, ev.payload)
+	if err != nil {
+		return event{}, refuse(CodeEventLogInvalid, "event %d: %v", i, err)
+	}
+	if e.Preimage != "" && !strings.EqualFold(e.Preimage, hex.EncodeToString(preimage)) {
+		return event{}, refuse(CodeEventLogInvalid, "event %d (%q): the preimage does not belong to the payload", i, ev.name)
+	}
+	ev.digest = sha512.Sum384(preimage)
 	if len(given) != 0 && !bytes.Equal(given, ev.digest[:]) {
 		return event{}, refuse(CodeEventLogInvalid, "event %d (%q): the digest does not belong to the payload", i, ev.name)
 	}
 	return ev, nil
 }
 
-// runtimeDigest is SHA-384(LE32(type) ":" name ":" payload).
-func runtimeDigest(name string, payload []byte) register {
+// runtimePreimage is what the digest of a runtime event is of. Version 1 is
+// LE32(type) ":" name ":" payload, version 2 the canonical JSON (RFC 8785) of name,
+// payload in hex, and type. No text is one of each: they differ in the first byte.
+func runtimePreimage(version int, name string, payload []byte) ([]byte, error) {
+	if version == 2 {
+		return appcompose.Encode(map[string]any{"name": name, "payload": hex.EncodeToString(payload), "type": int64(runtimeEventType)})
+	}
 	b := binary.LittleEndian.AppendUint32(nil, runtimeEventType)
 	b = append(b, ':')
 	b = append(b, name...)
 	b = append(b, ':')
-	return sha512.Sum384(append(b, payload...))
+	return append(b, payload...), nil
 }
 
 // replay extends each register with its events, from zero. count says how many

@@ -26,7 +26,7 @@ func TestRuntimeDigestVectors(t *testing.T) {
 		eventPreparing: "f9974020ef507068183313d0ca808e0d1ca9b2d1ad0c61f5784e7157c362c06536f5ddacdad4451693f48fcc72fff624",
 		eventReady:     "1a76b2a80a0be71eae59f80945d876351a7a3fb8e9fd1ff1cede5734aa84ea11fd72b4edfbb6f04e5a85edd114c751bd",
 	} {
-		if got := runtimeDigest(name, nil); hex.EncodeToString(got[:]) != want {
+		if got := runtime(name, nil).digest; hex.EncodeToString(got[:]) != want {
 			t.Errorf("%s: %x", name, got)
 		}
 	}
@@ -152,7 +152,11 @@ func TestATT18_MalformedLogsAreRefused(t *testing.T) {
 		{"0x payload", strings.Replace(`[`+entry+`]`, `"event_payload":""`, `"event_payload":"0x00"`, 1), CodeEventLogInvalid},
 		{"short digest", strings.Replace(`[`+entry+`]`, `"digest":""`, `"digest":"00"`, 1), CodeEventLogInvalid},
 		{"boot event without digest", strings.Replace(`[`+entry+`]`, `"imr":3`, `"imr":0`, 1), CodeEventLogInvalid},
-		{"version 2", strings.Replace(`[`+entry+`]`, `"imr"`, `"version":2,"imr"`, 1), CodeUnsupportedVersion},
+		{"version 3", strings.Replace(`[`+entry+`]`, `"imr"`, `"version":3,"imr"`, 1), policy.CodeGuestImageNewer},
+		{"version -1", strings.Replace(`[`+entry+`]`, `"imr"`, `"version":-1,"imr"`, 1), CodeEventLogInvalid},
+		{"version 2 of a boot event", `[{"imr":0,"event_type":1,"digest":"` + strings.Repeat("00", 48) + `","event":"","event_payload":"","version":2}]`, CodeEventLogInvalid},
+		{"another preimage", strings.Replace(`[`+entry+`]`, `"imr"`, `"preimage":"00","imr"`, 1), CodeEventLogInvalid},
+		{"a preimage of a boot event", `[{"imr":0,"event_type":1,"digest":"` + strings.Repeat("00", 48) + `","event":"","event_payload":"","preimage":"00"}]`, CodeEventLogInvalid},
 		{"long name", strings.Replace(`[`+entry+`]`, `"x"`, `"`+strings.Repeat("x", 300)+`"`, 1), CodeTooLarge},
 		{"too many entries", `[` + strings.Repeat(entry+`,`, 1024) + entry + `]`, CodeTooLarge},
 		{"too long", strings.Repeat(" ", MaxEventLogSize+1), CodeTooLarge},
@@ -209,7 +213,11 @@ func TestATT19_AmbiguousBootsAreRefused(t *testing.T) {
 		{"second instance-id after the boundary", after(runtime(eventInstanceID, other20)), CodeEventLogAmbiguous},
 		{"second key-provider after the boundary", after(runtime(eventKeyProvider, []byte(fakeProvider))), CodeEventLogAmbiguous},
 		{"second os-image-hash", before(eventKeyProvider, runtime(eventOSImageHash, other32)), CodeEventLogAmbiguous},
-		{"unknown name before the boundary", before(eventReady, runtime("init-script-hash", other32)), CodeEventLogAmbiguous},
+		{"an init script without a GPU policy", before(eventInstanceID, runtime(eventInitScript, other32)), CodeEventLogAmbiguous},
+		{"an init script at another place", before(eventReady, runtime(eventInitScript, other32)), CodeEventLogAmbiguous},
+		{"unknown name before the boundary", before(eventReady, runtime("verity-volume", other32)), policy.CodeGuestImageNewer},
+		{"a GPU policy after the boundary", after(runtime(eventGPUPolicy, other32)), CodeEventLogAmbiguous},
+		{"GPUs without a policy", before(eventInstanceID, runtime(eventGPU, []byte("{}"))), CodeEventLogAmbiguous},
 		{"folded name", before(eventReady, runtime("App-Id", other20)), CodeEventLogAmbiguous},
 		{"out of order", func(e []event) []event {
 			i, j := index(e, eventAppID), index(e, eventComposeHash)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,15 @@ func bootEvents(composeHash []byte) []event {
 }
 
 func runtime(name string, payload []byte) event {
-	return event{imr: 3, kind: runtimeEventType, name: name, payload: payload, digest: runtimeDigest(name, payload)}
+	return runtimeOf(1, name, payload)
+}
+
+func runtimeOf(version int, name string, payload []byte) event {
+	preimage, err := runtimePreimage(version, name, payload)
+	if err != nil {
+		panic(err)
+	}
+	return event{imr: 3, kind: runtimeEventType, name: name, payload: payload, digest: sha512.Sum384(preimage), version: version}
 }
 
 // log is the events' JSON text.
@@ -85,10 +94,14 @@ func (f *fake) log(t testing.TB) string {
 		Digest  string `json:"digest"`
 		Event   string `json:"event"`
 		Payload string `json:"event_payload"`
+		Version int    `json:"version,omitempty"`
 	}
 	list := []wire{}
 	for _, ev := range f.events {
-		w := wire{ev.imr, ev.kind, hex.EncodeToString(ev.digest[:]), ev.name, hex.EncodeToString(ev.payload)}
+		w := wire{ev.imr, ev.kind, hex.EncodeToString(ev.digest[:]), ev.name, hex.EncodeToString(ev.payload), 0}
+		if ev.version > 1 {
+			w.Version = ev.version
+		}
 		if f.stripped && ev.imr == 3 {
 			w.Digest = ""
 		}

@@ -3,7 +3,6 @@ package attest
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -73,8 +72,8 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	if err != nil {
 		return "", err
 	}
-	if sum := sha256.Sum256(ev.AppCompose); subtle.ConstantTimeCompare(sum[:], boot.composeHash) != 1 {
-		return "", unmeasured("app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
+	if err := checkCompose(boot, ev.AppCompose); err != nil {
+		return "", unmeasured("%v", err)
 	}
 	// A document that lets the environment choose the compose file, or whatever else
 	// decides what runs, does not fix that this file is the one which is mounted.

@@ -225,7 +225,8 @@ func TestMRConfigIDMustMatchWhenSet(t *testing.T) {
 		{"version 1 of another compose", bent(good1, 5), CodeTDAttributesForbidden},
 		{"version 1 with a tail", bent(good1, 47), CodeTDAttributesForbidden},
 		{"version 2 of another app", bent(good2, 5), CodeTDAttributesForbidden},
-		{"version 3", append([]byte{3}, good1[1:]...), CodeUnsupportedVersion},
+		{"version 3 of something else", append([]byte{3}, good1[1:]...), CodeTDAttributesForbidden},
+		{"version 4", append([]byte{4}, good1[1:]...), policy.CodeGuestImageNewer},
 		{"version 0 with content", bent(make([]byte, 48), 47), CodeUnsupportedVersion},
 	} {
 		f := newFake(t)

@@ -1,9 +1,7 @@
 package attest
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
 	"encoding/hex"
@@ -141,8 +139,10 @@ func (v *Verifier) claims(ctx context.Context, quote *pb.QuoteV4, chain *pckChai
 	if err != nil {
 		return policy.Claims{}, err
 	}
-	if sum := sha256.Sum256(ev.AppCompose); len(ev.AppCompose) > 0 && !bytes.Equal(sum[:], boot.composeHash) {
-		return policy.Claims{}, refuse(CodeEventLogInvalid, "app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
+	if len(ev.AppCompose) > 0 {
+		if err := checkCompose(boot, ev.AppCompose); err != nil {
+			return policy.Claims{}, err
+		}
 	}
 	tcb, err := v.evaluateTCB(ctx, quote, chain, ev.Collateral)
 	if err != nil {

@@ -51,6 +51,7 @@ const (
 	CodeOSImageForbidden      Code = "OS_IMAGE_FORBIDDEN"
 	CodeKMSPolicyMismatch     Code = "KMS_POLICY_MISMATCH"
 	CodeAppIDMismatch         Code = "APP_ID_MISMATCH"
+	CodeGuestImageNewer       Code = "GUEST_IMAGE_NEWER"
 	CodeDeviceNotAllowed      Code = "DEVICE_NOT_ALLOWED"
 	CodeImageNotPinned        Code = "IMAGE_NOT_PINNED"
 	CodeComposeForbidden      Code = "COMPOSE_FORBIDDEN"
@@ -210,6 +211,7 @@ var classes = map[Code]Class{
 	CodeOSImageForbidden:           ClassPolicy,
 	CodeKMSPolicyMismatch:          ClassPolicy,
 	CodeAppIDMismatch:              ClassPolicy,
+	CodeGuestImageNewer:            ClassPolicy,
 	CodeDeviceNotAllowed:           ClassPolicy,
 	CodeImageNotPinned:             ClassPolicy,
 	CodeComposeForbidden:           ClassPolicy,

@@ -130,7 +130,7 @@ var checkOrder = []struct {
 	{CheckStatement, []Code{CodeStatementNoncanonical, CodeUnsupportedVersion, CodeStatementMismatch, CodeClusterMismatch, CodeSlotMismatch, CodeBadRequest, CodeRequestTooLarge, CodeIdentityForbidden}},
 	{CheckNonce, []Code{CodeNonceInvalid, CodeNonceWrongContext}},
 	{CheckChannel, []Code{CodeChannelBindingMismatch}},
-	{CheckQuote, []Code{CodeQuoteInvalid, CodeQuoteMalformed, CodeQuoteRevoked, CodeReportDataMismatch, CodeTDDebug, CodeTDAttributesForbidden, CodeTEETypeForbidden, CodeEventLogInvalid, CodeEventLogAmbiguous, CodeQEIdentityInvalid}},
+	{CheckQuote, []Code{CodeQuoteInvalid, CodeQuoteMalformed, CodeQuoteRevoked, CodeReportDataMismatch, CodeTDDebug, CodeTDAttributesForbidden, CodeTEETypeForbidden, CodeEventLogInvalid, CodeEventLogAmbiguous, CodeGuestImageNewer, CodeQEIdentityInvalid}},
 	{CheckTCB, []Code{CodeTCBOutOfDate, CodeTCBAdvisoryBlocked, CodeCollateralExpired, CodeCollateralUnavailable, CodeCollateralRollback}},
 	{CheckInstance, []Code{CodeAppIDMismatch, CodeInstanceMismatch, CodeSlotUnknown, CodePeerRevoked}},
 	{CheckKeyProvider, []Code{CodeKMSPolicyMismatch}},
