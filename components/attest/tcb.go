@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
+	"slices"
 
 	pb "github.com/google/go-tdx-guest/proto/tdx"
 
@@ -48,6 +49,7 @@ func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, 
 	for _, source := range v.sources {
 		set, err := v.findIn(ctx, source, chain)
 		if err == nil {
+			v.keep(set, chain)
 			v.accepted(set)
 			return set, nil
 		}
@@ -56,6 +58,11 @@ func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, 
 		}
 		errs = append(errs, err)
 	}
+	if slices.ContainsFunc(errs, func(err error) bool { return codeIs(err, policy.CodeCollateralRollback) }) {
+		if set := v.kept(ctx, chain); set != nil {
+			return set, nil
+		}
+	}
 	for _, err := range errs {
 		// That there is some and why it is of no use says more than that there is none.
 		if len(errs) == 1 || !codeIs(err, policy.CodeCollateralUnavailable) {
@@ -63,6 +70,34 @@ func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, 
 		}
 	}
 	return nil, refuse(policy.CodeCollateralUnavailable, "no source has collateral of FMSPC %s: %v", chain.machine.FMSPC, errors.Join(errs...))
+}
+
+// familyKey is a family of machines under a root.
+type familyKey struct {
+	fmspc string
+	root  *x509.Certificate // one of the roots' own pointers
+}
+
+// keep remembers what was accepted last for the chain's family.
+func (v *Verifier) keep(set *collateral.Set, chain *pckChain) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.best == nil || len(v.best) >= maxCached {
+		v.best = map[familyKey]*collateral.Set{}
+	}
+	v.best[familyKey{chain.machine.FMSPC, chain.root}] = set
+}
+
+// kept is what was accepted last, if it may be used still: one cache that lags behind must
+// not end all admissions. nil: there is none.
+func (v *Verifier) kept(ctx context.Context, chain *pckChain) *collateral.Set {
+	v.mu.Lock()
+	set := v.best[familyKey{chain.machine.FMSPC, chain.root}]
+	v.mu.Unlock()
+	if set == nil || v.checkFresh(ctx, set, chain) != nil {
+		return nil
+	}
+	return set
 }
 
 // findIn returns what source has, if it may be used.

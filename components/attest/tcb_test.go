@@ -533,3 +533,41 @@ func TestATT04_ANewEvaluationWarnsBeforeItEndsAHealthyCluster(t *testing.T) {
 		t.Errorf("after the update: %+v, ends %s", d, until)
 	}
 }
+
+// TestATT05_ACacheThatLagsDoesNotEndAdmissions: what was accepted last is used while it is in date, and never what
+// is older than it.
+func TestATT05_ACacheThatLagsDoesNotEndAdmissions(t *testing.T) {
+	j := newJudge(t, nil)
+	start := j.now
+	for _, step := range []struct {
+		name       string
+		after      time.Duration
+		evaluation uint32
+		used       uint32
+		want       policy.Code
+	}{
+		{"newest", 0, 20, 20, ""},
+		{"a cache lags", time.Hour, 19, 20, ""},
+		{"and lags on", 29 * 24 * time.Hour, 19, 20, ""},
+		{"until the newer document ended", 31 * 24 * time.Hour, 19, 19, ""},
+		{"an even older one", 31*24*time.Hour + time.Hour, 18, 19, ""},
+		{"it caught up", 32 * 24 * time.Hour, 20, 20, ""},
+	} {
+		j.now, j.posture.Evaluation = start.Add(step.after), step.evaluation
+		tcb, err := j.judge(t)
+		wantCode(t, step.name, err, step.want)
+		if tcb.EvaluationNumber != step.used {
+			t.Errorf("%s: evaluation %d was used, want %d", step.name, tcb.EvaluationNumber, step.used)
+		}
+	}
+	// Without anything that was kept, the older one is refused.
+	marks := &collateral.Memory{}
+	first := newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = marks })
+	first.posture.Evaluation = 20
+	_, err := first.judge(t)
+	wantCode(t, "another coordinator", err, "")
+	other := newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = marks })
+	other.posture.Evaluation = 19
+	_, err = other.judge(t)
+	wantCode(t, "nothing kept", err, policy.CodeCollateralRollback)
+}

@@ -68,6 +68,9 @@ type Trust struct {
 type TrustCollateral struct {
 	// PCCSURL is the base of a caching service in the form of Intel's, or Intel's own.
 	PCCSURL string `json:"pccs_url,omitempty"`
+	// PCCSCertSHA256 is the hex SHA-256 of the one TLS certificate that this service may
+	// show, for a service that made its own. Empty: the system's authorities vouch for it.
+	PCCSCertSHA256 string `json:"pccs_cert_sha256,omitempty"`
 	// BundlePath is a file or folder of imported bundles, for coordinators without a
 	// way out.
 	BundlePath string `json:"bundle_path,omitempty"`

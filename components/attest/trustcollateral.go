@@ -38,9 +38,12 @@ func (c TrustCollateral) validate() []error {
 	_, err := c.maxAge()
 	add(err)
 	if c.PCCSURL != "" {
-		if _, err := collateral.NewPCCS(collateral.PCCSConfig{URL: c.PCCSURL}); err != nil {
+		if _, err := collateral.NewPCCS(collateral.PCCSConfig{URL: c.PCCSURL, CertSHA256: c.PCCSCertSHA256}); err != nil {
 			add(fmt.Errorf("pccs_url: %w", err))
 		}
+	}
+	if c.PCCSURL == "" && c.PCCSCertSHA256 != "" {
+		add(errors.New("pccs_cert_sha256 is set and pccs_url is empty: name the service"))
 	}
 	if c.BundlePath != "" && !filepath.IsAbs(c.BundlePath) {
 		add(fmt.Errorf("bundle_path %q is not absolute", c.BundlePath))
@@ -60,7 +63,7 @@ func (t Trust) CollateralSource(kept collateral.Source) (collateral.Source, erro
 			return nil, fmt.Errorf("trust file: collateral.%w", err)
 		}
 		// 0 is the default; an age limit needs collateral well before it is reached.
-		pccs, err := collateral.NewPCCS(collateral.PCCSConfig{URL: t.Collateral.PCCSURL, Refresh: maxAge / 4, Kept: kept})
+		pccs, err := collateral.NewPCCS(collateral.PCCSConfig{URL: t.Collateral.PCCSURL, CertSHA256: t.Collateral.PCCSCertSHA256, Refresh: maxAge / 4, Kept: kept})
 		if err != nil {
 			return nil, fmt.Errorf("trust file: collateral.pccs_url: %w", err)
 		}

@@ -59,9 +59,10 @@ type Verifier struct {
 	now      func() time.Time
 
 	mu     sync.Mutex
-	chains map[[32]byte]*pckChain     // guarded by mu
-	sets   map[setKey]*collateral.Set // guarded by mu
-	newest time.Time                  // guarded by mu; the newest time that Intel signed
+	chains map[[32]byte]*pckChain        // guarded by mu
+	sets   map[setKey]*collateral.Set    // guarded by mu
+	best   map[familyKey]*collateral.Set // guarded by mu; accepted last of each family
+	newest time.Time                     // guarded by mu; the newest time that Intel signed
 }
 
 // NewVerifier returns a Verifier; the error names a root that cannot be used.

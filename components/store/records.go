@@ -96,7 +96,7 @@ var Records = []Kind{
 	{"lease/boots/<slot>", typeOf[BootLease](), Admitter, 2 * kib,
 		"The Boot lease: a coordinator that hears from the Boot holds the key while the Boot is the Slot, all of those that it keeps with one session. `state` is `offered` while its keeper does not hear the Boot, and says why a key that nobody holds was given up: `silent`, or `ended` by a farewell or an eviction. Removed with the decisions of a Slot that is gone."},
 	{"collateral/<fmspc>", typeOf[policy.CollateralMark](), Admitter, 1 * kib,
-		"The newest of Intel's collateral that was accepted for a family of machines, by check-and-set; it only grows. Older collateral is refused on every coordinator, and a clock before issued_at is not believed."},
+		"The newest of Intel's collateral that was accepted for a family of machines, by check-and-set. A lower evaluation number is refused on every coordinator until the document with the higher one ended, and a clock before issued_at is not believed."},
 	{"control/pause/<group>", typeOf[Pause](), Operator, 4 * kib,
 		"While it exists, no step of the group's rollout and no removal begins. Healing, further members, drains and what is asked for by a Slot's name go on. Delete it to resume."},
 	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,

@@ -55,6 +55,9 @@ func (p *PCCS) Set(posture Posture) {
 	p.posture = posture
 }
 
+// Cloud is the manufacturer that the service speaks for.
+func (p *PCCS) Cloud() *Cloud { return p.cloud }
+
 // Requests counts what was asked, answered or not.
 func (p *PCCS) Requests() int {
 	p.mu.Lock()

@@ -58,15 +58,19 @@ func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
 }
 
 // CheckMark reports whether collateral with mark may be used where highest is
-// known and the clock says now.
+// known and the clock says now. A number whose newest document has ended binds nothing:
+// one look at Intel's early set would else bar the standard set for a year.
 func CheckMark(mark, highest policy.CollateralMark, now time.Time) error {
 	switch {
 	case now.Add(clockSlack).Before(highest.IssuedAt):
 		return refusal.New(policy.CodeClockUntrusted, "the clock says %s, but collateral issued at %s was seen", stamp(now), stamp(highest.IssuedAt))
-	case mark.TCBEvaluation < highest.TCBEvaluation:
+	case mark.TCBEvaluation < highest.TCBEvaluation && binds(highest.TCBUntil, now):
 		return refusal.New(policy.CodeCollateralRollback, "TCB info has evaluation number %d, number %d was seen for FMSPC %s", mark.TCBEvaluation, highest.TCBEvaluation, mark.FMSPC)
-	case mark.QEEvaluation < highest.QEEvaluation:
+	case mark.QEEvaluation < highest.QEEvaluation && binds(highest.QEUntil, now):
 		return refusal.New(policy.CodeCollateralRollback, "QE identity has evaluation number %d, number %d was seen", mark.QEEvaluation, highest.QEEvaluation)
 	}
 	return nil
 }
+
+// binds reports that a document that ends at until is in date, or that its end is not known.
+func binds(until, now time.Time) bool { return until.IsZero() || !now.After(until) }

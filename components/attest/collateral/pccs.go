@@ -2,6 +2,8 @@ package collateral
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -40,8 +42,12 @@ const (
 
 // PCCSConfig makes a PCCS.
 type PCCSConfig struct {
-	// URL is the base: scheme and host, perhaps a path. IntelURL is Intel's own.
+	// URL is the base: scheme and host, perhaps a path. IntelURL is Intel's own. The
+	// paths of the service's own documents at its end, as other tools want them, are left out.
 	URL string
+	// CertSHA256 is the SHA-256 of the one certificate that the service may show, 64 hex
+	// digits: Intel's caching service makes its own. Empty: one of the system's authorities.
+	CertSHA256 string
 	// Refresh is how long a bundle is used without asking again; 0 and more than 6
 	// hours: 6 hours.
 	Refresh time.Duration
@@ -95,8 +101,11 @@ func NewPCCS(cfg PCCSConfig) (*PCCS, error) {
 	if base.Scheme != "https" && base.Scheme != "http" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil {
 		return nil, fmt.Errorf("pccs url %q: want http(s)://host, without user, query and fragment", cfg.URL)
 	}
+	if cfg.CertSHA256 != "" && (base.Scheme != "https" || !isHex(cfg.CertSHA256, 64)) {
+		return nil, fmt.Errorf("pccs certificate %.80q: want 64 lower-case hex digits, and an https url", cfg.CertSHA256)
+	}
 	p := &PCCS{
-		base: strings.TrimSuffix(base.String(), "/"), refresh: cfg.Refresh, kept: cfg.Kept, now: cfg.Now, families: map[string]*family{},
+		base: bare(base.String()), refresh: cfg.Refresh, kept: cfg.Kept, now: cfg.Now, families: map[string]*family{},
 		client: &http.Client{Transport: cfg.Transport, CheckRedirect: sameHost, Timeout: fetchTime},
 	}
 	p.rootCRL = p.base + "/sgx/certification/v4/rootcacrl"
@@ -113,9 +122,41 @@ func NewPCCS(cfg PCCSConfig) (*PCCS, error) {
 		p.client.Transport = &http.Transport{
 			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second,
 			MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+			TLSClientConfig: pinned(cfg.CertSHA256),
 		}
 	}
 	return p, nil
+}
+
+// bare is the base without the paths of Intel's documents.
+func bare(base string) string {
+	base = strings.TrimSuffix(base, "/")
+	for _, suffix := range []string{"/tdx/certification/v4", "/sgx/certification/v4"} {
+		base = strings.TrimSuffix(base, suffix)
+	}
+	return base
+}
+
+// pinned accepts one certificate by its digest, whatever its name, dates and issuer; nil
+// for no digest. All that the service says is signed in addition, by Intel.
+func pinned(digest string) *tls.Config {
+	if digest == "" {
+		return nil
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares the whole certificate
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return errors.New("the service showed no certificate")
+			}
+			sum := sha256.Sum256(state.PeerCertificates[0].Raw)
+			if got := hex.EncodeToString(sum[:]); got != digest {
+				return fmt.Errorf("the service showed certificate %s, the trust file pins %s", got, digest)
+			}
+			return nil
+		},
+	}
 }
 
 // Close ends idle connections.
@@ -271,33 +312,49 @@ func (p *PCCS) fetch(ctx context.Context, fmspc string) (Bundle, error) {
 	if err != nil {
 		return Bundle{}, err
 	}
-	b.TCBInfo, b.QEIdentity, b.PCKCRL = string(tcb.body), string(qe.body), pck.body
-	// A PCCS answers in hex, the distribution point in DER, which no hex starts like.
-	b.RootCRL = root.body
-	if decoded, err := hex.DecodeString(strings.TrimSpace(string(root.body))); err == nil {
-		b.RootCRL = decoded
-	}
+	b.TCBInfo, b.QEIdentity, b.PCKCRL, b.RootCRL = string(tcb.body), string(qe.body), der(pck.body), der(root.body)
 	for _, chain := range []struct {
-		to     *string
-		from   reply
-		header string
+		to      *string
+		from    reply
+		headers []string
 	}{
-		{&b.TCBInfoChain, tcb, "Tcb-Info-Issuer-Chain"},
-		{&b.QEIdentityChain, qe, "Sgx-Enclave-Identity-Issuer-Chain"},
-		{&b.PCKCRLChain, pck, "Sgx-Pck-Crl-Issuer-Chain"},
+		// Version 3 of the service, and caches that grew out of it, have the second name.
+		{&b.TCBInfoChain, tcb, []string{"Tcb-Info-Issuer-Chain", "Sgx-Tcb-Info-Issuer-Chain"}},
+		{&b.QEIdentityChain, qe, []string{"Sgx-Enclave-Identity-Issuer-Chain"}},
+		{&b.PCKCRLChain, pck, []string{"Sgx-Pck-Crl-Issuer-Chain"}},
 	} {
-		escaped := chain.from.header.Values(chain.header)
-		if len(escaped) != 1 {
-			return Bundle{}, fmt.Errorf("%d headers %s, want 1", len(escaped), chain.header)
+		var escaped []string
+		for _, name := range chain.headers {
+			escaped = append(escaped, chain.from.header.Values(name)...)
 		}
-		if *chain.to, err = url.QueryUnescape(escaped[0]); err != nil {
-			return Bundle{}, fmt.Errorf("header %s: %w", chain.header, err)
+		if len(escaped) != 1 {
+			return Bundle{}, fmt.Errorf("%d headers %s, want 1", len(escaped), chain.headers[0])
+		}
+		if *chain.to, err = unescape(escaped[0]); err != nil {
+			return Bundle{}, fmt.Errorf("header %s: %w", chain.headers[0], err)
 		}
 	}
 	if err := b.check(); err != nil {
 		return Bundle{}, err
 	}
 	return b, nil
+}
+
+// der is a revocation list as DER: some caches answer in hex, which no DER starts like.
+func der(body []byte) []byte {
+	if decoded, err := hex.DecodeString(strings.TrimSpace(string(body))); err == nil {
+		return decoded
+	}
+	return body
+}
+
+// unescape decodes a chain in a header. Intel writes a blank as %20, so that a raw '+' is
+// one of the certificate's own; a form's way of writing makes one of each blank.
+func unescape(header string) (string, error) {
+	if strings.Contains(header, "BEGIN+CERTIFICATE") {
+		return url.QueryUnescape(header)
+	}
+	return url.PathUnescape(header)
 }
 
 type reply struct {

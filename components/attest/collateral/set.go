@@ -190,7 +190,8 @@ func (s *Set) FMSPC() string { return s.tcb.FMSPC }
 // Mark is what is remembered of s against replays of older collateral.
 func (s *Set) Mark() policy.CollateralMark {
 	return policy.CollateralMark{
-		FMSPC: s.tcb.FMSPC, TCBEvaluation: s.tcb.EvaluationNumber, QEEvaluation: s.qe.EvaluationNumber, IssuedAt: s.newestIssue(),
+		FMSPC: s.tcb.FMSPC, TCBEvaluation: s.tcb.EvaluationNumber, QEEvaluation: s.qe.EvaluationNumber,
+		TCBUntil: s.tcb.NextUpdate, QEUntil: s.qe.NextUpdate, IssuedAt: s.newestIssue(),
 	}
 }
 

@@ -167,7 +167,8 @@ func uncovered(have, covered []string) (string, bool) {
 }
 
 // CollateralMark is the record at collateral/<fmspc>: the newest collateral that
-// was accepted for that family of machines. It only grows.
+// was accepted for that family of machines. An evaluation number falls only to that of
+// collateral which was signed after the document with the higher number had ended.
 type CollateralMark struct {
 	// FMSPC, 12 lower-case hex characters.
 	FMSPC string `json:"fmspc"`
@@ -175,25 +176,48 @@ type CollateralMark struct {
 	// info and QE identity.
 	TCBEvaluation uint32 `json:"tcb_evaluation"`
 	QEEvaluation  uint32 `json:"qe_evaluation"`
+	// TCBUntil and QEUntil are when the newest documents with these numbers end. After
+	// that the number binds nothing. Zero, in a record of an earlier version: it binds.
+	TCBUntil time.Time `json:"tcb_until,omitzero"`
+	QEUntil  time.Time `json:"qe_until,omitzero"`
 	// IssuedAt is the newest signed time: no honest clock is before it, nor before that of any
 	// other family's record.
 	IssuedAt time.Time `json:"issued_at"`
 }
 
-// Raised is the maximum of both, field by field; the FMSPC is that of other.
+// Raised is what is known after both, part by part; the FMSPC is that of other. Only
+// signed times decide: a clock that runs ahead lowers nothing.
 func (m CollateralMark) Raised(other CollateralMark) CollateralMark {
-	out := CollateralMark{
-		FMSPC:         other.FMSPC,
-		TCBEvaluation: max(m.TCBEvaluation, other.TCBEvaluation), QEEvaluation: max(m.QEEvaluation, other.QEEvaluation),
-		IssuedAt: m.IssuedAt,
-	}
+	out := CollateralMark{FMSPC: other.FMSPC, IssuedAt: m.IssuedAt}
 	if other.IssuedAt.After(out.IssuedAt) {
 		out.IssuedAt = other.IssuedAt
 	}
+	tcb := newerEvaluation(evaluation{m.TCBEvaluation, m.TCBUntil, m.IssuedAt}, evaluation{other.TCBEvaluation, other.TCBUntil, other.IssuedAt})
+	qe := newerEvaluation(evaluation{m.QEEvaluation, m.QEUntil, m.IssuedAt}, evaluation{other.QEEvaluation, other.QEUntil, other.IssuedAt})
+	out.TCBEvaluation, out.TCBUntil, out.QEEvaluation, out.QEUntil = tcb.number, tcb.until, qe.number, qe.until
 	return out
+}
+
+type evaluation struct {
+	number        uint32
+	until, issued time.Time
+}
+
+func newerEvaluation(a, b evaluation) evaluation {
+	if a.number < b.number {
+		a, b = b, a
+	}
+	switch {
+	case a.number == b.number && b.until.After(a.until):
+		a.until = b.until
+	case a.number > b.number && b.number > 0 && !a.until.IsZero() && b.issued.After(a.until):
+		return b
+	}
+	return a
 }
 
 // Equal reports the same content.
 func (m CollateralMark) Equal(other CollateralMark) bool {
-	return m.FMSPC == other.FMSPC && m.TCBEvaluation == other.TCBEvaluation && m.QEEvaluation == other.QEEvaluation && m.IssuedAt.Equal(other.IssuedAt)
+	return m.FMSPC == other.FMSPC && m.TCBEvaluation == other.TCBEvaluation && m.QEEvaluation == other.QEEvaluation &&
+		m.TCBUntil.Equal(other.TCBUntil) && m.QEUntil.Equal(other.QEUntil) && m.IssuedAt.Equal(other.IssuedAt)
 }

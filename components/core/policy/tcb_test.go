@@ -167,3 +167,33 @@ func TestAnExceptionIsToleratedUntilItEnds(t *testing.T) {
 		t.Errorf("a machine that is up to date is tolerated until %s", got)
 	}
 }
+
+// TestATT05_AnEvaluationFallsOnlyAfterItsDocumentEnded: by signed times alone, in either order.
+func TestATT05_AnEvaluationFallsOnlyAfterItsDocumentEnded(t *testing.T) {
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	until := at.Add(30 * 24 * time.Hour)
+	early := CollateralMark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: until, QEUntil: until, IssuedAt: at}
+	standard := func(issued time.Time) CollateralMark {
+		return CollateralMark{FMSPC: early.FMSPC, TCBEvaluation: 16, QEEvaluation: 16, TCBUntil: issued.Add(30 * 24 * time.Hour), QEUntil: issued.Add(30 * 24 * time.Hour), IssuedAt: issued}
+	}
+	bound := early
+	bound.TCBUntil = time.Time{} // of an earlier version
+	for name, c := range map[string]struct {
+		a, b     CollateralMark
+		tcb, qe  uint32
+		tcbUntil time.Time
+	}{
+		"while the higher one is in date":   {early, standard(at.Add(time.Hour)), 17, 17, until},
+		"at its last moment":                {early, standard(until), 17, 17, until},
+		"after it ended":                    {early, standard(until.Add(time.Second)), 16, 16, until.Add(time.Second + 30*24*time.Hour)},
+		"a record without an end":           {bound, standard(until.Add(time.Second)), 17, 16, time.Time{}},
+		"the same number, signed once more": {early, CollateralMark{FMSPC: early.FMSPC, TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: until.Add(time.Hour), QEUntil: until, IssuedAt: at}, 17, 17, until.Add(time.Hour)},
+		"a mark that says nothing":          {early, CollateralMark{FMSPC: early.FMSPC, IssuedAt: until.Add(time.Hour)}, 17, 17, until},
+	} {
+		for _, got := range []CollateralMark{c.a.Raised(c.b), c.b.Raised(c.a)} {
+			if got.TCBEvaluation != c.tcb || got.QEEvaluation != c.qe || !got.TCBUntil.Equal(c.tcbUntil) {
+				t.Errorf("%s: %+v, want TCB %d until %s, QE %d", name, got, c.tcb, c.tcbUntil, c.qe)
+			}
+		}
+	}
+}
