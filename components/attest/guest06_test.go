@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 )
 
@@ -38,7 +39,7 @@ func boot06(version int, compose string, scripts []string, gpuPolicy string) []e
 // TestATT18_BootLogsOfGuestImages06: what an image makes from the compose file must be what the compose file says.
 func TestATT18_BootLogsOfGuestImages06(t *testing.T) {
 	const policyText = `{"attest_gpu":true}`
-	two := []string{"one", "two"}
+	two, own := []string{"one", "two"}, []string{appcompose.InitScript}
 	version2 := strings.Replace(compose06, `"name":"x"`, `"name":"x","event_log_version":2`, 1)
 	plain := string(fakeCompose)
 	five := strings.Replace(compose06, `["one","two"]`, `["1","2","3","4","5"]`, 1)
@@ -48,28 +49,29 @@ func TestATT18_BootLogsOfGuestImages06(t *testing.T) {
 		events  []event
 		want    policy.Code
 	}{
-		"an image 0.6":                {compose06, boot06(1, compose06, two, policyText), ""},
-		"no key of 0.6":               {plain, boot06(1, plain, nil, `{}`), ""},
-		"five scripts":                {five, boot06(1, five, strings.Split("12345", ""), policyText), ""},
-		"six scripts":                 {six, boot06(1, six, strings.Split("123456", ""), policyText), CodeEventLogAmbiguous},
-		"a script less":               {compose06, boot06(1, compose06, two[:1], policyText), CodeEventLogInvalid},
-		"no script":                   {compose06, boot06(1, compose06, nil, policyText), CodeEventLogInvalid},
-		"another script":              {compose06, boot06(1, compose06, []string{"one", "2"}, policyText), CodeEventLogInvalid},
-		"another order of scripts":    {compose06, boot06(1, compose06, []string{"two", "one"}, policyText), CodeEventLogInvalid},
-		"a script that nobody asked":  {plain, boot06(1, plain, two[:1], `{}`), CodeEventLogInvalid},
-		"another GPU policy":          {compose06, boot06(1, compose06, two, `{}`), CodeEventLogInvalid},
-		"version 2":                   {version2, boot06(2, version2, two, policyText), ""},
-		"version 2 without the key":   {compose06, boot06(2, compose06, two, policyText), CodeEventLogInvalid},
-		"version 1 in spite of it":    {version2, boot06(1, version2, two, policyText), CodeEventLogInvalid},
-		"an image 0.5 in spite of it": {version2, bootEvents(digestOf(version2)), CodeEventLogInvalid},
-		"an image 0.5":                {compose06, bootEvents(digestOf(compose06)), ""},
+		"an image 0.6":                 {compose06, boot06(1, compose06, two, policyText), ""},
+		"no key of 0.6":                {plain, boot06(1, plain, own, `{}`), ""},
+		"five scripts":                 {five, boot06(1, five, strings.Split("12345", ""), policyText), ""},
+		"six scripts":                  {six, boot06(1, six, strings.Split("123456", ""), policyText), CodeEventLogAmbiguous},
+		"a script less":                {compose06, boot06(1, compose06, two[:1], policyText), CodeEventLogInvalid},
+		"no script":                    {compose06, boot06(1, compose06, nil, policyText), CodeEventLogInvalid},
+		"another script":               {compose06, boot06(1, compose06, []string{"one", "2"}, policyText), CodeEventLogInvalid},
+		"another order of scripts":     {compose06, boot06(1, compose06, []string{"two", "one"}, policyText), CodeEventLogInvalid},
+		"a script that is not its own": {plain, boot06(1, plain, two[:1], `{}`), CodeEventLogInvalid},
+		"a script in addition":         {plain, boot06(1, plain, append(own, "two"), `{}`), CodeEventLogInvalid},
+		"another GPU policy":           {compose06, boot06(1, compose06, two, `{}`), CodeEventLogInvalid},
+		"version 2":                    {version2, boot06(2, version2, two, policyText), ""},
+		"version 2 without the key":    {compose06, boot06(2, compose06, two, policyText), CodeEventLogInvalid},
+		"version 1 in spite of it":     {version2, boot06(1, version2, two, policyText), CodeEventLogInvalid},
+		"an image 0.5 in spite of it":  {version2, bootEvents(digestOf(version2)), CodeEventLogInvalid},
+		"an image 0.5":                 {compose06, bootEvents(digestOf(compose06)), ""},
 		"GPUs": {compose06, slices.Insert(boot06(1, compose06, two, policyText), 6,
 			runtime(eventGPU, bytes.Repeat([]byte("x"), maxGPUPayload))), ""},
 		"GPUs that say too much": {compose06, slices.Insert(boot06(1, compose06, two, policyText), 6,
 			runtime(eventGPU, bytes.Repeat([]byte("x"), maxGPUPayload+1))), CodeEventLogInvalid},
-		"a policy twice": {plain, slices.Insert(boot06(1, plain, nil, `{}`), 4, runtime(eventGPUPolicy, digestOf(`{}`))), CodeEventLogAmbiguous},
+		"a policy twice": {plain, slices.Insert(boot06(1, plain, own, `{}`), 4, runtime(eventGPUPolicy, digestOf(`{}`))), CodeEventLogAmbiguous},
 		"versions mixed": {version2, append(boot06(2, version2, two, policyText), runtime("app", nil)), CodeEventLogAmbiguous},
-		"a newer image":  {plain, slices.Insert(boot06(1, plain, nil, `{}`), 4, runtime("npu-policy-hash", digestOf(`{}`))), policy.CodeGuestImageNewer},
+		"a newer image":  {plain, slices.Insert(boot06(1, plain, own, `{}`), 4, runtime("npu-policy-hash", digestOf(`{}`))), policy.CodeGuestImageNewer},
 	} {
 		for _, stripped := range []bool{false, true} {
 			f := newFake(t)

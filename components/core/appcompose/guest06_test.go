@@ -61,7 +61,7 @@ func TestATT24_KeysOfGuestImages06(t *testing.T) {
 		{`{"snapshotter":"stargz"}`, "snapshotter"},
 		{`{"gpu_policy":{}}`, "gpu_policy"},
 	} {
-		doc := map[string]any{"manifest_version": 2, "name": "n", "runner": "docker-compose", "docker_compose_file": "services: {}", "kms_enabled": true, "secure_time": true}
+		doc := map[string]any{"manifest_version": 2, "name": "n", "runner": "docker-compose", "docker_compose_file": "services: {}", "kms_enabled": true, "secure_time": true, "init_script": InitScript}
 		var change map[string]any
 		if err := json.Unmarshal([]byte(c.change), &change); err != nil {
 			t.Fatal(err)
