@@ -152,6 +152,9 @@ func envName(name string) bool {
 
 // EnvNameFix is the way out for a name that the encrypted environment must not set.
 func EnvNameFix(name string) string {
+	if name == "ENV" {
+		return "rename it, for example to APP_ENV, and have the program read that name: a shell runs the file that ENV names"
+	}
 	const literal = "write the value into the compose file, under environment of the service that needs it"
 	if SteersContainer(name) || !Steers(name) {
 		return literal
