@@ -75,7 +75,7 @@ func TestATT04_TCBIsTheWorstOfThree(t *testing.T) {
 		{p{QE: "Revoked"}, "Revoked"},
 		{p{Platform: "SWHardeningNeeded", QE: "OutOfDate"}, "OutOfDate"},
 		{p{Platform: "ConfigurationNeeded", QE: "OutOfDate"}, "OutOfDateConfigurationNeeded"},
-		{p{Platform: "ConfigurationNeeded", Module: "SWHardeningNeeded"}, "ConfigurationAndSWHardeningNeeded"},
+		{p{Platform: "ConfigurationNeeded", QE: "SWHardeningNeeded"}, "ConfigurationAndSWHardeningNeeded"},
 		{p{Platform: "ConfigurationAndSWHardeningNeeded", Module: "OutOfDate"}, "OutOfDateConfigurationNeeded"},
 		{p{Platform: "OutOfDate", QE: "Revoked"}, "Revoked"},
 	} {
@@ -132,12 +132,24 @@ func TestATT04_LevelsMustFitExactly(t *testing.T) {
 		edit func(tcb, qe map[string]any)
 		want policy.Code
 	}{
-		"15 SGX components":       {cut("sgxtcbcomponents", 15), policy.CodeCollateralUnavailable},
-		"17 SGX components":       {cut("sgxtcbcomponents", 17), policy.CodeCollateralUnavailable},
-		"no SGX components":       {cut("sgxtcbcomponents", 0), policy.CodeCollateralUnavailable},
-		"15 TDX components":       {cut("tdxtcbcomponents", 15), policy.CodeCollateralUnavailable},
-		"17 TDX components":       {cut("tdxtcbcomponents", 17), policy.CodeCollateralUnavailable},
-		"no levels":               {func(tcb, _ map[string]any) { tcb["tcbLevels"] = []any{} }, policy.CodeCollateralUnavailable},
+		"15 SGX components":      {cut("sgxtcbcomponents", 15), policy.CodeCollateralUnavailable},
+		"17 SGX components":      {cut("sgxtcbcomponents", 17), policy.CodeCollateralUnavailable},
+		"no SGX components":      {cut("sgxtcbcomponents", 0), policy.CodeCollateralUnavailable},
+		"15 TDX components":      {cut("tdxtcbcomponents", 15), policy.CodeCollateralUnavailable},
+		"17 TDX components":      {cut("tdxtcbcomponents", 17), policy.CodeCollateralUnavailable},
+		"no levels":              {func(tcb, _ map[string]any) { tcb["tcbLevels"] = []any{} }, policy.CodeCollateralUnavailable},
+		"no tcbType":             {func(tcb, _ map[string]any) { delete(tcb, "tcbType") }, policy.CodeCollateralUnavailable},
+		"a null tcbType":         {func(tcb, _ map[string]any) { tcb["tcbType"] = nil }, policy.CodeCollateralUnavailable},
+		"another tcbType":        {func(tcb, _ map[string]any) { tcb["tcbType"] = 1 }, policy.CodeCollateralUnavailable},
+		"levels out of order":    {func(tcb, _ map[string]any) { slices.Reverse(tcb["tcbLevels"].([]any)) }, policy.CodeCollateralUnavailable},
+		"a level twice":          {func(tcb, _ map[string]any) { l := tcb["tcbLevels"].([]any); tcb["tcbLevels"] = []any{l[0], l[0], l[1]} }, policy.CodeCollateralUnavailable},
+		"QE levels out of order": {func(_, qe map[string]any) { slices.Reverse(qe["tcbLevels"].([]any)) }, policy.CodeCollateralUnavailable},
+		"module levels out of order": {func(tcb, _ map[string]any) {
+			slices.Reverse(tcb["tdxModuleIdentities"].([]any)[0].(map[string]any)["tcbLevels"].([]any))
+		}, policy.CodeCollateralUnavailable},
+		"a module that needs configuration": {func(tcb, _ map[string]any) {
+			tcb["tdxModuleIdentities"].([]any)[0].(map[string]any)["tcbLevels"].([]any)[0].(map[string]any)["tcbStatus"] = "ConfigurationNeeded"
+		}, policy.CodeCollateralUnavailable},
 		"an unknown status":       {func(tcb, _ map[string]any) { tcb["tcbLevels"].([]any)[1].(map[string]any)["tcbStatus"] = "Fine" }, policy.CodeCollateralUnavailable},
 		"no status":               {func(tcb, _ map[string]any) { delete(tcb["tcbLevels"].([]any)[0].(map[string]any), "tcbStatus") }, policy.CodeCollateralUnavailable},
 		"another version":         {func(tcb, _ map[string]any) { tcb["version"] = 2 }, policy.CodeCollateralUnavailable},
@@ -475,7 +487,7 @@ func TestATT04_OnlyDatesOfTheCollateralBeginAGrace(t *testing.T) {
 		"up to date":      {attestsim.Posture{}, "UpToDate", time.Time{}},
 		"replaced":        {attestsim.Posture{Replaced: replaced}, "OutOfDate", replaced},
 		"no newer level":  {attestsim.Posture{Platform: "OutOfDate"}, "OutOfDate", time.Time{}},
-		"hardening too":   {attestsim.Posture{Replaced: replaced, Module: "SWHardeningNeeded"}, "OutOfDate", time.Time{}},
+		"hardening too":   {attestsim.Posture{Replaced: replaced, QE: "SWHardeningNeeded"}, "OutOfDate", time.Time{}},
 		"hardening alone": {attestsim.Posture{Replaced: replaced, Platform: "SWHardeningNeeded"}, "SWHardeningNeeded", time.Time{}},
 		"the module earlier": {attestsim.Posture{Replaced: replaced, Edit: func(tcb, _ map[string]any) {
 			newer(tcb["tdxModuleIdentities"].([]any)[0], "2025-05-01T00:00:00Z")

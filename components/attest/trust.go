@@ -187,11 +187,14 @@ func (t Trust) Validate() error {
 		}
 	}
 	switch t.KeyProvider.Name {
-	case "kms", "local-sgx", "tpm":
+	case "kms":
+	case "local-sgx", "tpm":
+		// Such a pin would only show at the first boot, as a refusal of all of them.
+		add("key_provider.name %q can never be admitted: app-compose.json must have kms_enabled true, since disks and app keys must outlive an update; run a KMS and set the name to \"kms\"", t.KeyProvider.Name)
 	case "none", "":
 		add("key_provider.name %q pins nobody; set it to \"kms\" and the id to that of the platform's KMS", t.KeyProvider.Name)
 	default:
-		add("key_provider.name %q is not one of kms, local-sgx, tpm", t.KeyProvider.Name)
+		add("key_provider.name %q is not kms", t.KeyProvider.Name)
 	}
 	if !providerID.MatchString(t.KeyProvider.ID) {
 		add("key_provider.id is not 32 to 128 bytes of lower-case hex; copy it from the key-provider event of a CVM you trust")

@@ -23,7 +23,7 @@ type tcbInfo struct {
 	NextUpdate       time.Time        `json:"nextUpdate"`
 	FMSPC            string           `json:"fmspc"`
 	PCEID            string           `json:"pceId"`
-	TCBType          int              `json:"tcbType"`
+	TCBType          *int             `json:"tcbType"`
 	EvaluationNumber uint32           `json:"tcbEvaluationDataNumber"`
 	Module           tdxModule        `json:"tdxModule"`
 	Modules          []moduleIdentity `json:"tdxModuleIdentities"`
@@ -134,8 +134,10 @@ func readTCBInfo(inner []byte) (tcbInfo, error) {
 		return t, fmt.Errorf("id %q version %d, want TDX version 3", t.ID, t.Version)
 	case !isHex(t.FMSPC, 12) || !isHex(t.PCEID, 4):
 		return t, fmt.Errorf("fmspc %q or pceId %q is not 6 and 2 bytes of hex", t.FMSPC, t.PCEID)
-	case t.TCBType != 0:
-		return t, fmt.Errorf("tcbType %d, only 0 is known", t.TCBType)
+	case t.TCBType == nil:
+		return t, fmt.Errorf("no tcbType")
+	case *t.TCBType != 0:
+		return t, fmt.Errorf("tcbType %d, only 0 is known", *t.TCBType)
 	case !t.NextUpdate.After(t.IssueDate) || t.IssueDate.IsZero():
 		return t, fmt.Errorf("nextUpdate is not after issueDate")
 	case t.EvaluationNumber == 0:
@@ -153,6 +155,13 @@ func readTCBInfo(inner []byte) (tcbInfo, error) {
 			return t, fmt.Errorf("tcbLevels[%d]: unknown tcbStatus %q", i, l.Status)
 		}
 	}
+	for i := range t.Levels {
+		for j := i + 1; j < len(t.Levels); j++ {
+			if t.Levels[j].covers(t.Levels[i]) {
+				return t, fmt.Errorf("tcbLevels[%d] stands before tcbLevels[%d], which asks for no less: they are not sorted", i, j)
+			}
+		}
+	}
 	seen := map[string]bool{}
 	for _, m := range t.Modules {
 		if seen[strings.ToUpper(m.ID)] {
@@ -164,6 +173,11 @@ func readTCBInfo(inner []byte) (tcbInfo, error) {
 		}
 		if err := checkISVLevels(m.Levels); err != nil {
 			return t, fmt.Errorf("tdxModuleIdentities %s: %w", m.ID, err)
+		}
+		for i, l := range m.Levels {
+			if l.Status != UpToDate && l.Status != OutOfDate && l.Status != Revoked {
+				return t, fmt.Errorf("tdxModuleIdentities %s: tcbLevels[%d]: tcbStatus %q is none of a module", m.ID, i, l.Status)
+			}
 		}
 	}
 	return t, nil
@@ -196,8 +210,25 @@ func checkISVLevels(levels []isvLevel) error {
 		if !l.Status.known() {
 			return fmt.Errorf("tcbLevels[%d]: unknown tcbStatus %q", i, l.Status)
 		}
+		if i > 0 && l.TCB.ISVSVN >= levels[i-1].TCB.ISVSVN {
+			return fmt.Errorf("tcbLevels[%d] has isvsvn %d after %d: they are not sorted", i, l.TCB.ISVSVN, levels[i-1].TCB.ISVSVN)
+		}
 	}
 	return nil
+}
+
+// covers reports that l asks for all that other asks for: a machine that reaches l reaches
+// other as well. If other came first, l would never be found.
+func (l tcbLevel) covers(other tcbLevel) bool {
+	if l.TCB.PCESVN < other.TCB.PCESVN {
+		return false
+	}
+	for i := range componentCount {
+		if l.TCB.SGX[i].SVN < other.TCB.SGX[i].SVN || l.TCB.TDX[i].SVN < other.TCB.TDX[i].SVN {
+			return false
+		}
+	}
+	return true
 }
 
 // isHex reports exactly n lower-case hex digits.
