@@ -33,7 +33,7 @@ func (g *Guest) attestation(data [64]byte, forCertificate bool) ([]byte, error) 
 	}
 	out = scaleLength(out, len(log))
 	for _, ev := range log {
-		out = binary.LittleEndian.AppendUint32(out, uint32(ev.IMR)) //nolint:gosec // 0 to 3
+		out = binary.LittleEndian.AppendUint32(out, uint32(ev.IMR))
 		out = binary.LittleEndian.AppendUint32(out, ev.Type)
 		digest := ev.Digest[:]
 		if forCertificate {
@@ -58,12 +58,12 @@ func scaleBytes(out, value []byte) []byte {
 
 // scaleLength appends n in SCALE's compact form. Its lowest two bits say how many bytes it has.
 func scaleLength(out []byte, n int) []byte {
-	v := uint32(n) //nolint:gosec // lengths of a log and a quote
+	v := uint32(n)
 	switch size := bits.Len32(v); {
 	case size <= 6:
 		return append(out, byte(v<<2))
 	case size <= 14:
-		return binary.LittleEndian.AppendUint16(out, uint16(v<<2|1)) //nolint:gosec // 16 bits by the case
+		return binary.LittleEndian.AppendUint16(out, uint16(v<<2|1))
 	default:
 		return binary.LittleEndian.AppendUint32(out, v<<2|2)
 	}
