@@ -84,7 +84,7 @@ func Render(name, compose string, envs []string) ([]byte, error) {
 		"kms_enabled": true, "local_key_provider_enabled": false, "no_instance_id": false,
 		"gateway_enabled": true, "tproxy_enabled": true,
 		"public_logs": false, "public_sysinfo": false, "public_tcbinfo": true,
-		"secure_time": true, "storage_fs": "zfs", "init_script": InitScript,
+		"secure_time": true, "storage_fs": "zfs", "init_script": InitScript, "pre_launch_script": PreLaunchScript,
 	})
 	if err == nil && len(raw) > MaxSize {
 		return nil, fmt.Errorf("app-compose.json has %d bytes, dstack takes at most %d", len(raw), MaxSize)

@@ -37,7 +37,7 @@ func TestRenderedDocumentIsAccepted(t *testing.T) {
 	}
 	want := `{"allowed_envs":["A","B","CADRE_GATEWAY_DOMAIN"],"docker_compose_file":"services:\n  app:\n    image: example.org/app@sha256:00\n",` +
 		`"features":["kms","tproxy-net"],"gateway_enabled":true,"init_script":` + strings.TrimSpace(script.String()) + `,"kms_enabled":true,"local_key_provider_enabled":false,"manifest_version":2,"name":"demo-web",` +
-		`"no_instance_id":false,"public_logs":false,"public_sysinfo":false,"public_tcbinfo":true,"runner":"docker-compose","secure_time":true,"storage_fs":"zfs","tproxy_enabled":true}`
+		`"no_instance_id":false,"pre_launch_script":"# Cadre runs nothing here. A platform adds a script of its own where this text is missing.\ntrue\n","public_logs":false,"public_sysinfo":false,"public_tcbinfo":true,"runner":"docker-compose","secure_time":true,"storage_fs":"zfs","tproxy_enabled":true}`
 	if string(raw) != want {
 		t.Errorf("rendered\n%s\nwant\n%s", raw, want)
 	}
@@ -197,7 +197,7 @@ func FuzzATT16_Judge(f *testing.F) {
 		if loose["secure_time"] != true || loose["kms_enabled"] != true || loose["runner"] != "docker-compose" || loose["docker_compose_file"] != got.Compose || got.Compose == "" {
 			t.Errorf("accepted: %s", raw)
 		}
-		if s, ok := loose["pre_launch_script"]; ok && s != "" || loose["public_logs"] == true || loose["no_instance_id"] == true {
+		if s, ok := loose["pre_launch_script"]; ok && s != "" && s != appcompose.PreLaunchScript || loose["public_logs"] == true || loose["no_instance_id"] == true {
 			t.Errorf("accepted: %s", raw)
 		}
 		for _, name := range got.Envs {

@@ -49,7 +49,7 @@ var keys = []key{
 	{name: "port_policy", values: "`ports` with `port` and `pp`, and `restrict_mode`", check: portPolicy},
 	{name: "salt", values: "up to 128 letters, digits, '-' and '_'", fix: "use up to 128 letters, digits, '-' and '_'", check: salt},
 	{name: "default_gateway_domain", values: "a domain name", fix: "write a domain name", check: gatewayDomain},
-	{name: "pre_launch_script", values: "empty, or a text whose SHA-256 the trust file lists in pre_launch_scripts_sha256", check: script},
+	{name: "pre_launch_script", values: "empty, the text that Cadre renders, or a text whose SHA-256 the trust file lists in pre_launch_scripts_sha256", check: script},
 	{name: "bash_script", values: "empty", fix: "leave it out: it runs as root in the guest", check: literal(`""`)},
 	{name: "init_script", must: "keeps containers of an earlier boot from running under this measurement", values: "the one text that Cadre renders", fix: "write the text that `cadre compose hash --from-docker-compose --init-script` builds", check: initScript},
 }
@@ -185,16 +185,16 @@ func initScript(j *judge, k key, value json.RawMessage) {
 	}
 }
 
-// script: the text runs as root in the guest before anything else, so it is taken by
-// its digest alone.
+// script: the text runs as root in the guest before the services, so another text than
+// Cadre's own is taken by its digest alone.
 func script(j *judge, k key, value json.RawMessage) {
 	text, ok := j.text(k, value)
-	if !ok || text == "" {
+	if !ok || text == "" || text == PreLaunchScript {
 		return
 	}
 	sum := sha256.Sum256([]byte(text))
 	if digest := hex.EncodeToString(sum[:]); !slices.Contains(j.rules.Scripts, digest) {
 		j.add(k.name, fmt.Sprintf("(SHA-256 %s) is not one of the allowed ones", digest),
-			"leave it out; where the platform adds its own, read it, and list that digest in pre_launch_scripts_sha256 of the trust file")
+			"write the text that Cadre renders; where the platform adds its own, read it, and list that digest in pre_launch_scripts_sha256 of the trust file")
 	}
 }

