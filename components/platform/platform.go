@@ -90,6 +90,8 @@ type Provisioned struct {
 	AppCompose []byte
 	// EnvKey is the X25519 key for encrypted env, 32 bytes.
 	EnvKey []byte
+	// KMS names the key service of EnvKey on the platform; empty: the platform's only one.
+	KMS string
 }
 
 // Check says whether p is the answer of a platform that would measure t.AppCompose, or
@@ -124,8 +126,10 @@ type CreateRequest struct {
 type UpdateRequest struct {
 	VMUUID      string
 	ComposeHash string
-	// EnvKey and Env replace the whole env set; the platform drops it otherwise.
+	// EnvKey, KMS (both of Provisioned) and Env replace the whole env set; the platform
+	// drops it otherwise.
 	EnvKey []byte
+	KMS    string
 	Env    map[string]string
 }
 

@@ -52,7 +52,7 @@ func TestLenientDecoding(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"id":17,"name":"web-0","app_id":"app_00112233445566778899AABBCCDDEEFF00112233",
 			"vm_uuid":"F0C4C9D2AA0B4F1F8F3C5A8B7D6E5F40","instance_id":null,"status":" Starting ","in_progress":null,
-			"progress":{"target":"running","started_at":null},"compose_hash":null,"docker_compose_hash":"0xAB","resource":null,
+			"progress":{"target":"running","started_at":null},"compose_hash":"0xAB","docker_compose_hash":"cd","resource":null,
 			"node_info":"?","os":{"name":"dstack-0.5.9"},"updated_at":"2026-05-01T10:00:00.5","new_field":[1],
 			"kms_info":{"encrypted_env_pubkey":"0x7b4e909bbe7ffe44c465a220037d608ee35897d31ef972f07f74892cb0f73f13"}}`))
 	})
@@ -64,6 +64,18 @@ func TestLenientDecoding(t *testing.T) {
 		got.Status != "starting" || !got.InProgress || got.ComposeHash != "ab" || got.OSImage != "dstack-0.5.9" ||
 		len(got.EnvKey) != 32 || got.UpdatedAt.IsZero() || got.BootError != "Failed to open encrypted data disk" || got.InstanceID != "" {
 		t.Errorf("Describe = %+v", got)
+	}
+}
+
+// docker_compose_hash is the hash of the compose text alone: it says nothing about what is
+// measured. An absent updated_at is no time.
+func TestNoHashIsTakenForAnother(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"name":"web-0","status":"running","docker_compose_hash":"cd"}`)
+	})
+	got, err := c.Describe(t.Context(), "web-0")
+	if err != nil || got.ComposeHash != "" || !got.UpdatedAt.IsZero() || !got.Running() {
+		t.Errorf("Describe = %+v, %v", got, err)
 	}
 }
 

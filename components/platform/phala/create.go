@@ -2,6 +2,7 @@ package phala
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
@@ -38,7 +40,11 @@ type provisionReply struct {
 	// known to show it here yet; without it what was sent must be what is measured.
 	AppCompose text `json:"app_compose"`
 	EnvKey     text `json:"app_env_encrypt_pubkey"`
-	KMS        object[struct {
+	// KMSID names the key service in a reply for a new app; for an app that exists the
+	// same stands in kms_info.
+	KMSID text `json:"kms_id"`
+	KMS   object[struct {
+		ID     text `json:"id"`
 		EnvKey text `json:"encrypted_env_pubkey"`
 	}] `json:"kms_info"`
 }
@@ -80,17 +86,27 @@ func (c *Client) provisionApp(ctx context.Context, name string, t platform.Templ
 	if err != nil {
 		return platform.Provisioned{}, err
 	}
+	image, err := c.imageSlug(ctx, t.OSImage)
+	if err != nil {
+		return platform.Provisioned{}, err
+	}
+	// The server publishes a CVM that does not say listed.
 	body := map[string]any{
-		"name": name, "instance_type": t.InstanceType, "kms_type": "PHALA", "image": t.OSImage, "compose_file": file,
+		"name": name, "instance_type": t.InstanceType, "kms": "PHALA", "image": image, "compose_file": file, "listed": false,
 	}
 	if t.DiskGB > 0 {
 		body["disk_size"] = t.DiskGB
 	}
 	if t.AppID != "" {
-		body["custom_app_id"], body["nonce"] = bareID(t.AppID), t.AppNonce
+		// A number: the server's schema has no text here, and refuses a nonce without app_id.
+		nonce, err := strconv.ParseUint(t.AppNonce, 10, 64)
+		if err != nil {
+			return platform.Provisioned{}, fmt.Errorf("template: the nonce %.40q of app id %s is not a whole number: allot an app id again: %w", t.AppNonce, bareID(t.AppID), platform.ErrRefused)
+		}
+		body["app_id"], body["nonce"] = bareID(t.AppID), nonce
 	}
 	if node != "" {
-		body["teepod_id"] = nodeID(node)
+		body["teepod_id"] = nodeID(node) // node_id is the field of POST /apps/{app}/instances alone
 	}
 	p, err := c.provision(ctx, t, call{doing: "provision a new app for " + name, method: http.MethodPost, path: "/cvms/provision", body: body})
 	switch {
@@ -110,7 +126,10 @@ func (c *Client) provision(ctx context.Context, t platform.Template, r call) (pl
 	if err := c.read(ctx, r); err != nil {
 		return platform.Provisioned{}, err
 	}
-	p := platform.Provisioned{AppID: bareID(string(reply.AppID)), ComposeHash: bareID(string(reply.ComposeHash)), EnvKey: envKey(string(reply.EnvKey))}
+	p := platform.Provisioned{
+		AppID: bareID(string(reply.AppID)), ComposeHash: bareID(string(reply.ComposeHash)), EnvKey: envKey(string(reply.EnvKey)),
+		KMS: string(cmp.Or(reply.KMSID, reply.KMS.V.ID)),
+	}
 	if own := string(reply.AppCompose); own != "" && own != string(t.AppCompose) {
 		p.AppCompose = []byte(own)
 	}
@@ -163,8 +182,14 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 		return platform.Instance{}, err
 	}
 	made := row.instance()
-	if made.Name == "" {
+	switch made.Name {
+	case "":
 		made.Name = req.Name
+	case req.Name:
+	default:
+		// A create of an app id and hash that a CVM has is answered with that CVM.
+		return platform.Instance{}, fmt.Errorf("create cvm %s: the platform answered with cvm %q, which has this app id and compose hash: nothing was created: %w",
+			req.Name, oneLine(made.Name, 80), platform.ErrRefused)
 	}
 	if made.AppID == "" {
 		made.AppID = bareID(req.AppID)
@@ -206,7 +231,7 @@ func (c *Client) createCall(ctx context.Context, req platform.CreateRequest) (ca
 		if appID == "" {
 			appID = p.AppID
 		}
-		sealed, err := c.sealEnv(ctx, appID, p.EnvKey, req.Template.Env)
+		sealed, err := c.sealEnv(ctx, p.KMS, appID, p.EnvKey, req.Template.Env)
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", r.doing, err)
 		}

@@ -152,7 +152,6 @@ func (c *Client) Nodes(ctx context.Context) ([]platform.Node, error) {
 	var reply struct {
 		Nodes *[]struct {
 			TeepodID text  `json:"teepod_id"`
-			NodeID   text  `json:"node_id"`
 			Name     text  `json:"name"`
 			Region   text  `json:"region_identifier"`
 			Slots    whole `json:"remaining_cvm_slots"`
@@ -171,9 +170,6 @@ func (c *Client) Nodes(ctx context.Context) ([]platform.Node, error) {
 	out := []platform.Node{}
 	for _, n := range *reply.Nodes {
 		node := platform.Node{ID: string(n.TeepodID), Name: string(n.Name), Region: string(n.Region), CVMSlots: int(n.Slots)}
-		if node.ID == "" {
-			node.ID = string(n.NodeID)
-		}
 		for _, im := range n.Images {
 			node.Images = append(node.Images, string(im.Name))
 		}

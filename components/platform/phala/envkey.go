@@ -1,9 +1,9 @@
 package phala
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,15 +13,16 @@ import (
 	"cadre.dev/platform"
 )
 
-// keyServiceID names the key service of every app that this client creates.
+// keyServiceID names the key service where a provision reply names none.
 const keyServiceID = "phala"
 
-// sealEnv encrypts env for the guests of the app, whose key the platform gave.
-func (c *Client) sealEnv(ctx context.Context, appID string, key []byte, env map[string]string) (string, error) {
+// sealEnv encrypts env for the guests of the app, whose key the platform gave. kms names the
+// key service of the app.
+func (c *Client) sealEnv(ctx context.Context, kms, appID string, key []byte, env map[string]string) (string, error) {
 	if len(key) == 0 {
 		return "", fmt.Errorf("the platform gave no key to encrypt env with: %w", platform.ErrRefused)
 	}
-	if err := c.checkEnvKey(ctx, appID, key); err != nil {
+	if err := c.checkEnvKey(ctx, cmp.Or(kms, keyServiceID), appID, key); err != nil {
 		return "", fmt.Errorf("%w: %w", err, platform.ErrRefused)
 	}
 	sealed, err := dstacksdk.SealEnv(key, env)
@@ -32,15 +33,14 @@ func (c *Client) sealEnv(ctx context.Context, appID string, key []byte, env map[
 }
 
 // checkEnvKey compares the signature that the platform shows for the key with the
-// key service that is known. A platform that shows none is believed: it could
-// drop or replace the values as well, so nothing that is sealed may be a secret
-// or be trusted, and a platform without that call must still serve.
-func (c *Client) checkEnvKey(ctx context.Context, appID string, key []byte) error {
+// key service that is known. The platform's contract has a signature in each reply, so a
+// reply without one is refused: a platform that leaves it out could have replaced the key.
+func (c *Client) checkEnvKey(ctx context.Context, kms, appID string, key []byte) error {
 	if c.keyService == nil {
 		return nil
 	}
-	shown, err := c.envKeyProof(ctx, appID)
-	if err != nil || !shown.Given() {
+	shown, err := c.envKeyProof(ctx, kms, appID)
+	if err != nil {
 		return err
 	}
 	service, err := c.keyService(ctx)
@@ -53,8 +53,8 @@ func (c *Client) checkEnvKey(ctx context.Context, appID string, key []byte) erro
 	return nil
 }
 
-// envKeyProof is empty where the platform has no such call, or shows no signature.
-func (c *Client) envKeyProof(ctx context.Context, appID string) (dstacksdk.EnvKeyProof, error) {
+// envKeyProof is empty where the platform shows no signature.
+func (c *Client) envKeyProof(ctx context.Context, kms, appID string) (dstacksdk.EnvKeyProof, error) {
 	var reply struct {
 		Signature   text  `json:"signature"`
 		SignatureV1 text  `json:"signature_v1"`
@@ -62,11 +62,7 @@ func (c *Client) envKeyProof(ctx context.Context, appID string) (dstacksdk.EnvKe
 	}
 	doing := "read the env key's signature for app " + appID
 	err := c.read(ctx, call{doing: doing, method: http.MethodGet, into: &reply,
-		path: "/kms/" + keyServiceID + "/pubkey/" + url.PathEscape(appID)})
-	if answer := (*Error)(nil); errors.As(err, &answer) && answer.Status == http.StatusNotFound {
-		c.log.Warn("the platform shows no signature over env keys", "app", appID)
-		return dstacksdk.EnvKeyProof{}, nil
-	}
+		path: "/kms/" + url.PathEscape(kms) + "/pubkey/" + url.PathEscape(appID)})
 	if err != nil {
 		return dstacksdk.EnvKeyProof{}, err
 	}

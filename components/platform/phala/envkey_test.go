@@ -28,6 +28,7 @@ type envCloud struct {
 }
 
 const (
+	envKMS      = "kms_of_the_node"
 	envApp      = "0101010101010101010101010101010101010101"
 	envDocument = `{"allowed_envs":["WHO"],"docker_compose_file":"services: {}","name":"web"}`
 )
@@ -37,7 +38,7 @@ func (e *envCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var reply any
 	switch {
 	case strings.Contains(r.URL.Path, "/pubkey/"):
-		if e.shown == nil || !strings.HasSuffix(r.URL.Path, "/kms/phala/pubkey/"+envApp) {
+		if e.shown == nil || !strings.HasSuffix(r.URL.Path, "/kms/"+envKMS+"/pubkey/"+envApp) {
 			http.NotFound(w, r)
 			return
 		}
@@ -46,7 +47,7 @@ func (e *envCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply = map[string]any{"id": "cvm_1", "name": "web-0", "app_id": "app_" + envApp, "vm_uuid": vm, "status": "running", "encrypted_env_pubkey": e.key}
 	case strings.HasSuffix(r.URL.Path, "/provision"):
 		sum := sha256.Sum256([]byte(envDocument))
-		reply = map[string]any{"app_id": envApp, "compose_hash": hex.EncodeToString(sum[:]), "app_env_encrypt_pubkey": e.key}
+		reply = map[string]any{"app_id": envApp, "compose_hash": hex.EncodeToString(sum[:]), "app_env_encrypt_pubkey": e.key, "kms_id": envKMS}
 	default:
 		var body struct {
 			Sealed string `json:"encrypted_env"`
@@ -108,8 +109,8 @@ func TestAForgedEnvKeyIsRefused(t *testing.T) {
 	}{
 		{"signed", keyOf(cloud), own, false},
 		{"signed in the older form", keyOf(cloud), only(own, "signature"), false},
-		{"no signature is shown", keyOf(cloud), map[string]any{"public_key": keyOf(cloud)}, false},
-		{"no such call", keyOf(cloud), nil, false},
+		{"no signature is shown", keyOf(cloud), map[string]any{"public_key": keyOf(cloud)}, true},
+		{"no such call", keyOf(cloud), nil, true},
 		{"another key under the right signature", keyOf(stranger), own, true},
 		{"another key, signed by its owner", keyOf(stranger), theirs, true},
 		{"another key, signed in the older form", keyOf(stranger), only(theirs, "signature"), true},
@@ -129,7 +130,7 @@ func TestAForgedEnvKeyIsRefused(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				_, err = client.Update(t.Context(), platform.UpdateRequest{VMUUID: "01234567-89ab-cdef-0123-456789abcdef", ComposeHash: strings.Repeat("cd", 32), EnvKey: key, Env: env})
+				_, err = client.Update(t.Context(), platform.UpdateRequest{VMUUID: "01234567-89ab-cdef-0123-456789abcdef", ComposeHash: strings.Repeat("cd", 32), EnvKey: key, KMS: envKMS, Env: env})
 				return err
 			},
 			"create": func() error {
@@ -147,7 +148,7 @@ func TestAForgedEnvKeyIsRefused(t *testing.T) {
 				if !errors.Is(err, platform.ErrRefused) || server.effective.Load() != before {
 					t.Errorf("%s, %s: error %v, %d calls with an effect", call, c.name, err, server.effective.Load()-before)
 				}
-				if c.name != "not hex" && !errors.Is(err, dstacksdk.ErrEnvKey) {
+				if c.name != "not hex" && c.name != "no such call" && !errors.Is(err, dstacksdk.ErrEnvKey) {
 					t.Errorf("%s, %s: error %v does not say why", call, c.name, err)
 				}
 				continue

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 
+	"cadre.dev/core/group"
 	"cadre.dev/platform"
 )
 
@@ -20,7 +24,60 @@ func (c *Client) SetOSImage(ctx context.Context, vmUUID, image string) (platform
 	if image == "" {
 		return platform.Accepted{}, fmt.Errorf("%s: no image named: %w", doing, platform.ErrRefused)
 	}
-	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: map[string]any{"os_image_name": image}})
+	slug, err := c.imageSlug(ctx, image)
+	if err != nil {
+		return platform.Accepted{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: map[string]any{"os_image_name": slug}})
+}
+
+// slugForm is a full name, which ends in digits of the image's hash.
+var slugForm = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
+// imageSlug is the full name of an image that a spec may name without the digits of its
+// build: the server refuses a name without them. Two builds of one name are for a person to
+// choose from. A name that the server does not list is sent as it is, for the server to judge.
+func (c *Client) imageSlug(ctx context.Context, image string) (string, error) {
+	if image == "" || slugForm.MatchString(image) {
+		return image, nil
+	}
+	var slugs []string
+	for page := 1; page <= maxPages; page++ {
+		var reply struct {
+			Items []struct {
+				Name text `json:"name"`
+				Slug text `json:"slug"`
+			} `json:"items"`
+			Pages whole `json:"pages"`
+		}
+		err := c.read(ctx, call{doing: "list os images", method: http.MethodGet, into: &reply, limit: maxListReply,
+			path: fmt.Sprintf("/os-images?page=%d&page_size=%d", page, pageSize)})
+		answer, bad := (*Error)(nil), (*replyError)(nil)
+		switch {
+		case errors.As(err, &answer) && answer.Status == http.StatusNotFound, errors.As(err, &bad):
+			return image, nil // a server without the list takes short names
+		case err != nil:
+			return "", fmt.Errorf("%w (nothing was changed: %w)", err, platform.ErrRefused)
+		}
+		for _, row := range reply.Items {
+			if slug := string(row.Slug); slug != "" && group.SameOSImage(slug, image) && !slices.Contains(slugs, slug) {
+				slugs = append(slugs, slug)
+			}
+		}
+		if len(reply.Items) == 0 || page >= int(reply.Pages) {
+			break
+		}
+	}
+	switch len(slugs) {
+	case 0:
+		return image, nil
+	case 1:
+		c.log.Info("os image named in full", "os_image", image, "slug", slugs[0])
+		return slugs[0], nil
+	default:
+		slices.Sort(slugs)
+		return "", fmt.Errorf("os image %q is the name of several builds: name one of %s: %w", image, strings.Join(slugs, ", "), platform.ErrRefused)
+	}
 }
 
 // Resize implements platform.Platform.

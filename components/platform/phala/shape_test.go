@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,10 @@ func TestChangesOfACVMUnderWay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			writes := 0
 			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/os-images" {
+					http.NotFound(w, r)
+					return
+				}
 				if r.Method == http.MethodGet {
 					w.Header().Set("Retry-After", "0")
 					w.WriteHeader(c.looked)
@@ -86,6 +91,10 @@ func TestChangesOfACVMUnderWay(t *testing.T) {
 func TestChangesOnTheWire(t *testing.T) {
 	var got string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/os-images" {
+			_, _ = io.WriteString(w, `{"items":[{"name":"dstack-0.5.9","slug":"dstack-0.5.9-e18f5407"},{"name":"dstack-0.5.11","slug":"dstack-0.5.11-00000001"}],"pages":1}`)
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		got = r.Method + " " + r.URL.Path + " " + string(body)
 		w.WriteHeader(http.StatusAccepted)
@@ -96,7 +105,7 @@ func TestChangesOnTheWire(t *testing.T) {
 		want string
 	}{
 		{func() (platform.Accepted, error) { return c.SetOSImage(t.Context(), vm, "dstack-0.5.9") },
-			`PATCH /cvms/0000000000004000800000000000beef/os-image {"os_image_name":"dstack-0.5.9"}`},
+			`PATCH /cvms/0000000000004000800000000000beef/os-image {"os_image_name":"dstack-0.5.9-e18f5407"}`},
 		{func() (platform.Accepted, error) { return c.Resize(t.Context(), vm, platform.Shape{DiskGB: 40}) },
 			`PATCH /cvms/0000000000004000800000000000beef/resources {"allow_restart":true,"disk_size":40}`},
 		{func() (platform.Accepted, error) {
@@ -105,6 +114,30 @@ func TestChangesOnTheWire(t *testing.T) {
 	} {
 		if _, err := step.call(); err != nil || got != step.want+"\n" {
 			t.Errorf("sent %s, %v, want %s", got, err, step.want)
+		}
+	}
+}
+
+// The server refuses a short name, and one of two builds is not for the driver to choose.
+func TestImagesAreNamedInFull(t *testing.T) {
+	const list = `{"items":[{"name":"dstack-0.5.9","slug":"dstack-0.5.9-e18f5407"},{"name":"dstack-0.6.0","slug":"dstack-0.6.0-aaaaaaaa"},
+		{"name":"dstack-0.6.0","slug":"dstack-0.6.0-bbbbbbbb"}],"pages":1}`
+	for _, c := range []struct {
+		image, list, want, refusal string
+	}{
+		{"dstack-0.5.9", list, "dstack-0.5.9-e18f5407", ""},
+		{"dstack-0.5.9-e18f5407", list, "dstack-0.5.9-e18f5407", ""},
+		{"dstack-0.5", list, "dstack-0.5", ""},
+		{"dstack-0.6.0", list, "", "dstack-0.6.0-aaaaaaaa, dstack-0.6.0-bbbbbbbb"},
+		{"dstack-0.5.9", `"?"`, "dstack-0.5.9", ""},
+	} {
+		client := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.list) })
+		got, err := client.imageSlug(t.Context(), c.image)
+		if got != c.want || (c.refusal == "") != (err == nil) {
+			t.Errorf("%s of %s = %s, %v, want %s", c.image, c.list, got, err, c.want)
+		}
+		if c.refusal != "" && (!errors.Is(err, platform.ErrRefused) || !strings.Contains(err.Error(), c.refusal)) {
+			t.Errorf("%s: %v, want a refusal that names %s", c.image, err, c.refusal)
 		}
 	}
 }

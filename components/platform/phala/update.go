@@ -44,7 +44,7 @@ func (c *Client) Update(ctx context.Context, req platform.UpdateRequest) (platfo
 				key = inst.EnvKey
 			}
 		}
-		sealed, err := c.sealEnv(ctx, appID, key, req.Env)
+		sealed, err := c.sealEnv(ctx, req.KMS, appID, key, req.Env)
 		if err != nil {
 			return platform.Accepted{}, fmt.Errorf("%s: %w", doing, err)
 		}

@@ -74,7 +74,6 @@ type cvm struct {
 	InProgress  flag             `json:"in_progress"`
 	Progress    object[progress] `json:"progress"`
 	ComposeHash text             `json:"compose_hash"`
-	OldHash     text             `json:"docker_compose_hash"`
 	BootError   text             `json:"boot_error"`
 	UpdatedAt   text             `json:"updated_at"`
 	EnvKey      text             `json:"encrypted_env_pubkey"`
@@ -105,9 +104,6 @@ func (v cvm) instance() platform.Instance {
 		InstanceType: string(v.Resource.V.InstanceType), DiskGB: int(cmp.Or(v.Resource.V.DiskGB, v.DiskSize)),
 		Node: string(v.Node.V.Name), BootError: oneLine(string(v.BootError), maxMessage),
 		EnvKey: envKey(string(v.EnvKey)),
-	}
-	if i.ComposeHash == "" {
-		i.ComposeHash = bareID(string(v.OldHash))
 	}
 	if i.Node == "" {
 		i.Node = string(v.Node.V.ID)

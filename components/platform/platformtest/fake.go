@@ -59,6 +59,9 @@ var (
 	fakeTypes  = []string{"tdx.small", "tdx.medium"}
 )
 
+// slug is the full name of an image, the only one that a change or a create takes.
+func slug(image string) string { return image + "-" + digest("image", image)[:8] }
+
 type fakeCVM struct {
 	id, name, appID, uuid, instanceID, hash string
 	status, target                          string
@@ -101,6 +104,13 @@ func NewFake() *Fake {
 	mux.HandleFunc("GET /api/v1/teepods/available", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"nodes": []any{map[string]any{"teepod_id": 3, "name": "node-3", "remaining_cvm_slots": 9,
 			"images": named("name", fakeImages)}}})
+	})
+	mux.HandleFunc("GET /api/v1/os-images", func(w http.ResponseWriter, _ *http.Request) {
+		items := []any{}
+		for _, name := range fakeImages {
+			items = append(items, map[string]any{"name": name, "slug": slug(name)})
+		}
+		reply(w, 200, map[string]any{"items": items, "total": len(items), "page": 1, "page_size": 100, "pages": 1})
 	})
 	mux.HandleFunc("GET /api/v1/instance-types", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"items": named("id", fakeTypes), "total": len(fakeTypes)})

@@ -27,7 +27,7 @@ func template(revision int, envs ...string) platform.Template {
 	if err != nil {
 		panic(err) // texts only
 	}
-	text := `{"allowed_envs":` + string(names) + `,"docker_compose_file":"services: {app: {image: \"x@sha256:` + strconv.Itoa(revision) + `\"}} # <&>","manifest_version":2,"name":"contract"}`
+	text := `{"allowed_envs":` + string(names) + `,"docker_compose_file":"services: {app: {image: \"x@sha256:` + strconv.Itoa(revision) + `\"}} # <&>","manifest_version":2,"name":"contract","pre_launch_script":"true\\n"}`
 	return platform.Template{AppCompose: []byte(text), InstanceType: "tdx.small", OSImage: "dstack-0.5.9", DiskGB: 20}
 }
 

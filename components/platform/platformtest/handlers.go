@@ -95,14 +95,19 @@ func (f *Fake) provision(w http.ResponseWriter, r *http.Request) {
 		reply(w, 422, map[string]any{"detail": "name and compose_file are required"})
 		return
 	}
-	appID := b.text("custom_app_id")
+	// Keys that the real server does not know are dropped: what was meant by them is not done.
+	appID, nonce := b.text("app_id"), b["nonce"]
+	if _, whole := nonce.(float64); nonce != nil && (!whole || appID == "") {
+		reply(w, 422, map[string]any{"detail": []any{map[string]any{"loc": []any{"body", "nonce"}, "msg": "want an integer, and app_id with it", "type": "value_error"}}})
+		return
+	}
 	if appID == "" {
 		appID = randomHex(20)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	hash := hashOf(file)
-	hw := hardware{cmp.Or(b.text("image"), fakeImages[0]), cmp.Or(b.text("instance_type"), fakeTypes[0]), cmp.Or(b.number("disk_size"), 20)}
+	hw := hardware{cmp.Or(b.text("image"), slug(fakeImages[0])), cmp.Or(b.text("instance_type"), fakeTypes[0]), cmp.Or(b.number("disk_size"), 20)}
 	if problem := hw.problem(); problem != nil {
 		reply(w, 400, problem)
 		return
@@ -111,8 +116,12 @@ func (f *Fake) provision(w http.ResponseWriter, r *http.Request) {
 	reply(w, 200, map[string]any{"app_id": "app_" + appID, "compose_hash": hash, "app_env_encrypt_pubkey": f.publicKey()})
 }
 
-// hashOf measures the document as it was sent: sorted and compact, as servers write it.
+// hashOf measures the document as it was sent: sorted and compact, as servers write it. A
+// document without a pre-launch script gets the platform's own.
 func hashOf(file map[string]any) string {
+	if script, _ := file["pre_launch_script"].(string); script == "" {
+		file["pre_launch_script"] = "# the platform's own\n"
+	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
@@ -239,7 +248,7 @@ func (f *Fake) change(c *fakeCVM, next hardware) (int, any) {
 
 func (h hardware) problem() map[string]any {
 	switch {
-	case !slices.Contains(fakeImages, h.image):
+	case !slices.ContainsFunc(fakeImages, func(name string) bool { return slug(name) == h.image }):
 		return map[string]any{"error_code": "ERR-02-010", "message": "OS image not found", "request_id": "req-x"}
 	case !slices.Contains(fakeTypes, h.instanceType):
 		return map[string]any{"detail": "unknown instance type"}

@@ -42,7 +42,7 @@ func (s *suite) hardwareChanges(made platform.Instance) []change {
 		to: func(state int) (platform.Accepted, error) {
 			return s.p.SetOSImage(s.Context(), made.VMUUID, images[state])
 		},
-		at: func(i platform.Instance, state int) bool { return i.OSImage == images[state] },
+		at: func(i platform.Instance, state int) bool { return group.SameOSImage(i.OSImage, images[state]) },
 	}, {
 		name: "resize", path: "/resources",
 		to: func(state int) (platform.Accepted, error) {
@@ -119,7 +119,7 @@ func (s *suite) hardware() {
 		}
 		step.edit(&now)
 		got := s.await(made.VMUUID, step.name, func(i platform.Instance) bool {
-			return i.Running() && i.OSImage == now.OSImage && i.InstanceType == now.InstanceType && i.DiskGB == now.DiskGB
+			return i.Running() && group.SameOSImage(i.OSImage, now.OSImage) && i.InstanceType == now.InstanceType && i.DiskGB == now.DiskGB
 		})
 		s.sameIdentity(step.name, made, got)
 		if got.ComposeHash != made.ComposeHash {
@@ -127,7 +127,7 @@ func (s *suite) hardware() {
 		}
 	}
 	listed := s.awaitName(made.Name)
-	if listed.OSImage != now.OSImage || listed.InstanceType != now.InstanceType || listed.DiskGB != now.DiskGB {
+	if !group.SameOSImage(listed.OSImage, now.OSImage) || listed.InstanceType != now.InstanceType || listed.DiskGB != now.DiskGB {
 		s.Errorf("the list shows %+v, describe showed %+v", listed, now)
 	}
 }

@@ -32,8 +32,11 @@ func TestCVMIsFoundByEveryFormOfItsID(t *testing.T) {
 		t.Errorf("ambiguous id: %v", got)
 	}
 	r.hdr.Set("X-Phala-Version", "2026-01-21")
-	if got := r.must(200, "GET", "/cvms/web-0", nil); got["id"] != 1.0 {
-		t.Errorf("id of an old API version = %v, want the integer", got["id"])
+	if got := r.must(200, "GET", "/cvms/web-0", nil); got["id"] != v["id"] {
+		t.Errorf("id of a CVM in an old API version = %v, want %v", got["id"], v["id"])
+	}
+	if got := r.must(200, "POST", "/cvms/web-0/start", nil); got["id"] != 1.0 {
+		t.Errorf("id in the answer to a power operation of an old API version = %v, want the integer", got["id"])
 	}
 	r.hdr.Set("X-Api-Key", "wrong")
 	r.must(401, "GET", "/cvms/web-0", nil)
@@ -48,7 +51,8 @@ func TestNewCVMIsNotFoundAtOnceAndNamesAreUnique(t *testing.T) {
 	}
 	uuid := made["vm_uuid"].(string)
 	r.must(404, "GET", "/cvms/"+uuid, nil)
-	_, again := r.call("POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
+	other := r.must(200, "POST", "/cvms/provision", obj{"name": "web-0", "compose_file": obj{"docker_compose_file": "services: {}"}})
+	_, again := r.call("POST", "/cvms", obj{"app_id": other["app_id"], "compose_hash": other["compose_hash"]})
 	if want := `CVM name "web-0" is already in use in this workspace`; again["detail"] != want {
 		t.Errorf("duplicate name: %v, want detail %q", again, want)
 	}

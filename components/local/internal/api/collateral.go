@@ -21,7 +21,7 @@ type posture struct {
 // putCollateral changes what the simulated manufacturer says of its machines.
 func (s *Server) putCollateral(r *http.Request) (int, any, error) {
 	var p posture
-	if err := decode(r, &p); err != nil {
+	if err := decodeLocal(r, &p); err != nil {
 		return 0, nil, err
 	}
 	if s.cfg.PCCS == nil {

@@ -21,12 +21,12 @@ func TestHardwareReachesTheBoot(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	v := r.create("web-0", "services: {}")
 	path := "/cvms/" + v["vm_uuid"].(string)
-	r.must(202, "PATCH", path+"/os-image", obj{"os_image_name": "dstack-0.5.9"})
+	r.must(202, "PATCH", path+"/os-image", obj{"os_image_name": ImageSlug("dstack-0.5.9")})
 	r.settled("web-0")
 	r.must(202, "PATCH", path+"/resources", obj{"instance_type": "tdx.medium"})
 	now := r.settled("web-0")
 	res := now["resource"].(obj)
-	if now["os"].(obj)["name"] != "dstack-0.5.9" || res["instance_type"] != "tdx.medium" || res["vcpu"] != 2.0 || res["memory_in_gb"] != 4.0 || res["disk_in_gb"] != 20.0 {
+	if now["os"].(obj)["name"] != ImageSlug("dstack-0.5.9") || res["instance_type"] != "tdx.medium" || res["vcpu"] != 2.0 || res["memory_in_gb"] != 4.0 || res["disk_in_gb"] != 20.0 {
 		t.Errorf("web-0 = %v", now)
 	}
 	boots := r.hv.Boots("web-0")
@@ -36,8 +36,8 @@ func TestHardwareReachesTheBoot(t *testing.T) {
 	if got := r.must(202, "PATCH", path+"/resources", obj{"disk_size": 20}); got["status"] != "no_change" {
 		t.Errorf("the same size again: %v", got)
 	}
-	if got := r.must(400, "PATCH", path+"/os-image", obj{"os_image_name": "none"}); got["error_code"] != "ERR-02-010" {
-		t.Errorf("an image that is not there: %v", got)
+	if got := r.must(400, "PATCH", path+"/os-image", obj{"os_image_name": "dstack-0.5.9"}); got["error_code"] != "ERR-02-010" {
+		t.Errorf("an image that is not named in full: %v", got)
 	}
 	r.must(422, "PATCH", path+"/resources", obj{"instance_type": "huge"})
 	r.must(422, "PATCH", path+"/resources", obj{"disk_size": 19})
@@ -60,14 +60,14 @@ func TestHardwareReachesTheBoot(t *testing.T) {
 func TestHiddenChangeSurvivesTheDaemon(t *testing.T) {
 	r := newRig(t, cloud.Settings{AcceptLag: cloud.Duration(time.Hour)})
 	r.create("web-0", "services: {}")
-	r.must(202, "PATCH", "/cvms/web-0/os-image", obj{"os_image_name": "dstack-0.5.9"})
+	r.must(202, "PATCH", "/cvms/web-0/os-image", obj{"os_image_name": ImageSlug("dstack-0.5.9")})
 	now := r.must(200, "GET", "/cvms/web-0", nil)
-	if now["os"].(obj)["name"] != "dstack-0.5.7" || now["status"] != "running" || now["in_progress"] != false {
+	if now["os"].(obj)["name"] != ImageSlug("dstack-0.5.7") || now["status"] != "running" || now["in_progress"] != false {
 		t.Errorf("right after the 202: %v", now)
 	}
 	r.close()
 	r.open(cloud.Settings{})
-	if now := r.settled("web-0"); now["os"].(obj)["name"] != "dstack-0.5.9" || now["status"] != "running" {
+	if now := r.settled("web-0"); now["os"].(obj)["name"] != ImageSlug("dstack-0.5.9") || now["status"] != "running" {
 		t.Errorf("after the daemon's restart: %v", now)
 	}
 	if boots := r.hv.Boots("web-0"); len(boots) != 2 || boots[1].OSImage != "dstack-0.5.9" {

@@ -83,7 +83,7 @@ func (s *Server) listFaults(*http.Request) (int, any, error) {
 
 func (s *Server) addFault(r *http.Request) (int, any, error) {
 	var f fault.Fault
-	if err := decode(r, &f); err != nil {
+	if err := decodeLocal(r, &f); err != nil {
 		return 0, nil, err
 	}
 	if err := f.Check(); err != nil {
@@ -140,7 +140,7 @@ func (s *Server) getSettings(*http.Request) (int, any, error) {
 
 func (s *Server) patchSettings(r *http.Request) (int, any, error) {
 	set := s.cfg.Cloud.Settings()
-	if err := decode(r, &set); err != nil {
+	if err := decodeLocal(r, &set); err != nil {
 		return 0, nil, err
 	}
 	s.cfg.Cloud.SetSettings(set)
@@ -192,7 +192,7 @@ func (s *Server) hold(stop bool) handler {
 		var req struct {
 			Service string `json:"service"`
 		}
-		if err := decode(r, &req); err != nil {
+		if err := decodeLocal(r, &req); err != nil {
 			return 0, nil, err
 		}
 		h.Service = req.Service
@@ -206,7 +206,7 @@ func (s *Server) hold(stop bool) handler {
 
 func (s *Server) exec(r *http.Request) (int, any, error) {
 	var e initctl.Exec
-	if err := decode(r, &e); err != nil {
+	if err := decodeLocal(r, &e); err != nil {
 		return 0, nil, err
 	}
 	m, err := s.cfg.Cloud.Running(r.PathValue("cvm"))
@@ -235,7 +235,7 @@ func (s *Server) copySeed(r *http.Request) (int, any, error) {
 	var req struct {
 		From string `json:"from"`
 	}
-	if err := decode(r, &req); err != nil {
+	if err := decodeLocal(r, &req); err != nil {
 		return 0, nil, err
 	}
 	return http.StatusNoContent, nil, s.cfg.Cloud.CopySeed(req.From, r.PathValue("cvm"))
@@ -243,7 +243,7 @@ func (s *Server) copySeed(r *http.Request) (int, any, error) {
 
 func (s *Server) evidence(r *http.Request) (int, any, error) {
 	var f attestsim.Faults
-	if err := decode(r, &f); err != nil {
+	if err := decodeLocal(r, &f); err != nil {
 		return 0, nil, err
 	}
 	v, err := s.cfg.Cloud.Find(r.PathValue("cvm"))

@@ -279,12 +279,12 @@ func (s *Server) putFirewall(r *http.Request) (int, any, error) {
 func decodeStrictly(r *http.Request, v any) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return errBody{err}
+		return badBody("value_error", err.Error())
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return errBody{err}
+		return badBody("value_error", err.Error())
 	}
 	return nil
 }

@@ -177,29 +177,34 @@ func (s *Server) revision(r *http.Request) (int, any, error) {
 	return 0, nil, &cloud.Error{Kind: cloud.NotFound, Message: "Revision not found"}
 }
 
+// nodeCount is how many nodes are shown; all are this machine.
+const nodeCount = 3
+
 func (s *Server) nodes(*http.Request) (int, any, error) {
 	images := make([]any, 0, len(s.cfg.Images))
 	for _, name := range s.cfg.Images {
 		images = append(images, map[string]any{"name": name, "is_dev": false, "version": versionOf(name), "os_image_hash": nil})
 	}
 	var nodes []any
-	for id := 1; id <= 3; id++ {
+	for id := 1; id <= nodeCount; id++ {
 		nodes = append(nodes, map[string]any{
 			"teepod_id": id, "node_id": id, "name": nodeName(id), "listed": true, "resource_score": 1.0, "remaining_vcpu": 64,
 			"remaining_memory": 65536, "remaining_cvm_slots": 100, "images": images, "support_onchain_kms": false, "fmspc": nil, "device_id": nil,
-			"region_identifier": "local", "default_kms": "phala", "kms_list": []string{"phala"},
+			"region_identifier": "local", "default_kms": kmsID, "kms_list": []string{kmsID},
 		})
 	}
 	return http.StatusOK, map[string]any{
 		"tier": "local", "capacity": map[string]any{"max_instances": 300}, "nodes": nodes,
-		"kms_list": []any{map[string]any{"id": "phala", "slug": "phala", "version": "local"}},
+		"kms_list": []any{s.kmsView()},
 	}, nil
 }
 
 func (s *Server) osImages(*http.Request) (int, any, error) {
 	items := make([]any, 0, len(s.cfg.Images))
 	for _, name := range s.cfg.Images {
-		items = append(items, map[string]any{"name": name, "slug": name, "version": strings.TrimPrefix(name, "dstack-"), "is_dev": false})
+		items = append(items, map[string]any{
+			"name": name, "slug": ImageSlug(name), "version": strings.TrimPrefix(name, "dstack-"), "is_dev": false, "os_image_hash": nil, "requires_gpu": false,
+		})
 	}
 	return http.StatusOK, map[string]any{"items": items, "total": len(items), "page": 1, "page_size": len(items), "pages": 1}, nil
 }
@@ -247,12 +252,16 @@ func (s *Server) instanceFamily(r *http.Request) (int, any, error) {
 	return http.StatusOK, map[string]any{"items": items, "total": len(items), "family": family}, nil
 }
 
-func (s *Server) nextAppID(*http.Request) (int, any, error) {
-	id, nonce, err := s.cfg.Cloud.NextAppID()
-	if err != nil {
-		return 0, nil, err
+func (s *Server) nextAppID(r *http.Request) (int, any, error) {
+	var ids []any
+	for range min(atLeast(r.URL.Query().Get("counts"), 1, 1), 20) {
+		id, nonce, err := s.cfg.Cloud.NextAppID()
+		if err != nil {
+			return 0, nil, err
+		}
+		ids = append(ids, map[string]any{"app_id": id, "nonce": nonce})
 	}
-	return http.StatusOK, map[string]any{"app_ids": []any{map[string]any{"app_id": id, "nonce": nonce}}}, nil
+	return http.StatusOK, map[string]any{"app_ids": ids}, nil
 }
 
 func (s *Server) pubkey(r *http.Request) (int, any, error) {
@@ -267,7 +276,10 @@ func (s *Server) pubkey(r *http.Request) (int, any, error) {
 		if err != nil {
 			return 0, nil, fmt.Errorf("sign env key: %w", err)
 		}
-		reply["signature"], reply["timestamp"], reply["signature_v1"] = hex.EncodeToString(legacy), now, hex.EncodeToString(v1)
+		reply["signature"] = hex.EncodeToString(legacy)
+		if !before(r, "2026-05-22") {
+			reply["timestamp"], reply["signature_v1"] = now, hex.EncodeToString(v1)
+		}
 	}
 	return http.StatusOK, reply, nil
 }

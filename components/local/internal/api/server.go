@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -72,6 +71,8 @@ func (s *Server) Public() http.Handler {
 		"GET /auth/me":                              s.me,
 		"GET /workspaces":                           s.workspaces,
 		"GET /workspaces/{slug}":                    s.workspace,
+		"GET /workspaces/{slug}/nodes":              s.workspaceNodes,
+		"GET /workspaces/{slug}/quotas":             s.workspaceQuotas,
 		"GET /apps":                                 s.listApps,
 		"GET /apps/filter-options":                  s.filterOptions,
 		"GET /apps/{app}":                           s.getApp,
@@ -94,6 +95,22 @@ func (s *Server) Public() http.Handler {
 		"PATCH /cvms/{cvm}/os-image":                s.patchImage,
 		"PATCH /cvms/{cvm}/resources":               s.patchResources,
 		"PATCH /cvms/{cvm}/name":                    s.patchName,
+		"PATCH /cvms/{cvm}":                         s.patchCVM,
+		"PATCH /cvms/{cvm}/docker-compose":          s.patchDockerCompose,
+		"PATCH /cvms/{cvm}/pre-launch-script":       s.patchScript,
+		"PATCH /cvms/{cvm}/visibility":              s.patchVisibility,
+		"PATCH /cvms/{cvm}/instance-id":             s.refreshInstanceID,
+		"POST /cvms/{cvm}/replicas":                 s.replicate,
+		"GET /cvms/{cvm}/docker-compose.yml":        s.composeText,
+		"GET /cvms/{cvm}/pre-launch-script":         s.scriptText,
+		"GET /cvms/{cvm}/network":                   s.network,
+		"GET /cvms/{cvm}/user_config":               s.userConfig,
+		"GET /cvms/{cvm}/available-os-images":       s.imagesFor,
+		"GET /apps/{app}/device-allowlist":          s.deviceAllowlist,
+		"GET /kms":                                  s.kmsList,
+		"GET /kms/{kms}":                            s.kmsInfo,
+		"GET /kms/{kms}/nodes":                      s.kmsNodes,
+		"GET /user/ssh-keys":                        s.sshKeys,
 		"POST /cvms/{cvm}/start":                    s.power(cloud.PowerStart),
 		"POST /cvms/{cvm}/stop":                     s.power(cloud.PowerStop),
 		"POST /cvms/{cvm}/shutdown":                 s.power(cloud.PowerShutdown),
@@ -109,6 +126,10 @@ func (s *Server) Public() http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+v1+path, s.wrap(h))
 	}
+	// Clients show what an error says, so what is not served says so in JSON.
+	mux.Handle("/", s.wrap(func(*http.Request) (int, any, error) {
+		return http.StatusNotFound, map[string]any{"detail": "Not Found"}, nil
+	}))
 	api := s.front(fault.Wrap(mux, s.faults, s.calls, s.about))
 	if s.cfg.PCCS == nil {
 		return api
@@ -198,16 +219,11 @@ func write(w http.ResponseWriter, code int, body any) {
 	_ = enc.Encode(body)
 }
 
-// errBody is a request whose body cannot be read as what it should be.
-type errBody struct{ err error }
-
-func (e errBody) Error() string { return e.err.Error() }
-
 // problem is the answer to a refused call, in the shapes of the real API.
 func problem(err error) (int, any) {
-	var bad errBody
+	var bad errFields
 	if errors.As(err, &bad) {
-		return http.StatusUnprocessableEntity, validation("", bad.Error())
+		return http.StatusUnprocessableEntity, map[string]any{"detail": bad}
 	}
 	var e *cloud.Error
 	if !errors.As(err, &e) {
@@ -221,6 +237,8 @@ func problem(err error) (int, any) {
 		return http.StatusConflict, map[string]any{"detail": e.Message}
 	case cloud.Conflict:
 		return http.StatusConflict, coded("ERR-03-007", e.Message)
+	case cloud.Suspended:
+		return http.StatusForbidden, map[string]any{"detail": e.Message}
 	case cloud.Ambiguous:
 		return http.StatusBadRequest, coded("ERR-03-002", e.Message)
 	case cloud.BadCompose:
@@ -243,27 +261,7 @@ func coded(code, message string) map[string]any {
 }
 
 func validation(field, message string) map[string]any {
-	loc := []string{"body"}
-	if field != "" {
-		loc = append(loc, field)
-	}
-	return map[string]any{"detail": []any{map[string]any{"loc": loc, "msg": message, "type": "value_error"}}}
-}
-
-// decode reads a JSON body; an empty one leaves v as it is. Unknown fields are
-// ignored, as the real server does.
-func decode(r *http.Request, v any) error {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return errBody{err}
-	}
-	if len(strings.TrimSpace(string(body))) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return errBody{err}
-	}
-	return nil
+	return map[string]any{"detail": badBody("value_error", message, field)}
 }
 
 func timeOrNil(t time.Time) any {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"cadre.dev/local/internal/cloud"
@@ -27,12 +28,12 @@ func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
 		})
 	}
 	return map[string]any{
-		"id": s.idFor(r, v), "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": orNil(v.InstanceID),
+		"id": v.ID, "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": orNil(v.InstanceID),
 		"status": v.Status, "in_progress": busy, "progress": progress, "compose_hash": v.ComposeHash,
 		"resource":  map[string]any{"instance_type": v.InstanceType, "vcpu": size.VCPU, "memory_in_gb": size.MemoryMB / 1024, "disk_in_gb": v.DiskGB, "gpus": 0},
-		"node_info": map[string]any{"object_type": "node", "id": v.NodeID, "name": nodeName(v.NodeID), "region": "local", "status": "ONLINE"},
-		"os":        map[string]any{"name": v.OSImage, "version": v.OSImage, "is_dev": false, "os_image_hash": nil},
-		"kms_type":  "phala", "kms_info": map[string]any{"encrypted_env_pubkey": envKey}, "encrypted_env_pubkey": envKey,
+		"node_info": nodeView(v.NodeID),
+		"os":        map[string]any{"name": ImageSlug(v.OSImage), "version": strings.TrimPrefix(v.OSImage, "dstack-"), "is_dev": false, "os_image_hash": nil},
+		"kms_type":  kmsID, "kms_info": map[string]any{"chain_id": nil, "encrypted_env_pubkey": envKey}, "encrypted_env_pubkey": envKey,
 		"gateway":   map[string]any{"base_domain": s.cfg.Domain, "cname": nil},
 		"endpoints": endpoints, "public_urls": endpoints, "public_logs": true, "public_sysinfo": true, "public_tcbinfo": true,
 		"gateway_enabled": true, "listed": v.Listed, "disk_size": v.DiskGB, "boot_error": orNil(v.BootError),
@@ -41,20 +42,27 @@ func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
 	}
 }
 
-// idFor is a string since API version 2026-05-22 and an integer before; without
-// a version, the newest.
-func (s *Server) idFor(r *http.Request, v cloud.CVM) any {
-	if version := r.Header.Get("X-Phala-Version"); version != "" && version < "2026-05-22" {
-		return v.Num
-	}
-	return v.ID
+// before says that the request asks for an API version older than this one; a request
+// without a version asks for the newest.
+func before(r *http.Request, version string) bool {
+	asked := r.Header.Get("X-Phala-Version")
+	return asked != "" && asked < version
 }
 
-// partialView is what a create answers.
-func (s *Server) partialView(r *http.Request, v cloud.CVM) map[string]any {
+// machineView is what creates and power operations answer: the older object of a CVM, whose
+// id is a number before API version 2026-05-22.
+func (s *Server) machineView(r *http.Request, v cloud.CVM) map[string]any {
+	size, _ := cloud.InstanceTypeNamed(v.InstanceType)
+	id := any(v.ID)
+	if before(r, "2026-05-22") {
+		id = v.Num
+	}
 	return map[string]any{
-		"id": s.idFor(r, v), "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": nil, "status": v.Status,
-		"in_progress": true, "progress": nil, "created_at": timeOrNil(v.CreatedAt),
+		"id": id, "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": orNil(v.InstanceID), "status": v.Status,
+		"in_progress": v.Progress != nil, "progress": nil, "created_at": timeOrNil(v.CreatedAt), "user_id": nil,
+		"teepod_id": v.NodeID, "teepod": map[string]any{"id": v.NodeID, "name": nodeName(v.NodeID)},
+		"vcpu": size.VCPU, "memory": size.MemoryMB, "disk_size": v.DiskGB, "base_image": v.OSImage,
+		"encrypted_env_pubkey": s.envPubkey(v.AppID), "docker_compose_file": nil,
 	}
 }
 
@@ -71,7 +79,7 @@ func statusView(v cloud.CVM) map[string]any {
 		uptime = time.Since(v.BootedAt).Round(time.Second).String()
 	}
 	return map[string]any{
-		"vm_uuid": v.VMUUID, "status": v.Status, "uptime": uptime, "in_progress": busy, "boot_progress": v.BootProgress,
+		"vm_uuid": v.VMUUID, "name": v.Name, "status": v.Status, "uptime": uptime, "in_progress": busy, "boot_progress": v.BootProgress,
 		"boot_error": v.BootError, "shutdown_progress": "", "operation": operation,
 	}
 }
@@ -126,6 +134,10 @@ func orNil(s string) any {
 		return nil
 	}
 	return s
+}
+
+func nodeView(id int) map[string]any {
+	return map[string]any{"object_type": "node", "id": id, "name": nodeName(id), "region": "local", "status": "ONLINE"}
 }
 
 func nodeName(id int) string { return "local-" + strconv.Itoa(id) }

@@ -27,14 +27,14 @@ func (n *number) UnmarshalJSON(b []byte) error {
 type createRequest struct {
 	Name         string            `json:"name"`
 	InstanceType string            `json:"instance_type"`
-	KMSType      string            `json:"kms_type"`
+	KMS          string            `json:"kms"`
 	TeepodID     number            `json:"teepod_id"`
 	NodeID       number            `json:"node_id"`
 	Image        string            `json:"image"`
 	DiskSize     int               `json:"disk_size"`
-	Listed       bool              `json:"listed"`
-	CustomAppID  string            `json:"custom_app_id"`
-	Nonce        number            `json:"nonce"`
+	Listed       *bool             `json:"listed"`
+	AppID        string            `json:"app_id"`
+	Nonce        *uint64           `json:"nonce"`
 	Compose      appcompose.Fields `json:"compose_file"`
 }
 
@@ -43,16 +43,24 @@ func (s *Server) provision(r *http.Request) (int, any, error) {
 	if err := decode(r, &req); err != nil {
 		return 0, nil, err
 	}
-	if k := strings.ToUpper(req.KMSType); k != "" && k != "PHALA" {
-		return 0, nil, &cloud.Error{Kind: cloud.BadField, Field: "kms_type", Message: "only PHALA is offered here"}
+	switch {
+	case req.KMS != "" && req.KMS != "PHALA":
+		return 0, nil, &cloud.Error{Kind: cloud.BadField, Field: "kms", Message: "only PHALA is offered here"}
+	case req.Nonce != nil && req.AppID == "":
+		return 0, nil, &cloud.Error{Kind: cloud.BadField, Field: "nonce", Message: "app_id is required with a nonce"}
+	}
+	image, err := s.image(req.Image)
+	if err != nil {
+		return 0, nil, err
 	}
 	node := req.NodeID
 	if node == 0 {
 		node = req.TeepodID
 	}
 	p, err := s.cfg.Cloud.Provision(cloud.Shape{
-		Name: req.Name, OSImage: req.Image, InstanceType: req.InstanceType, DiskGB: req.DiskSize, NodeID: int(node), Listed: req.Listed,
-	}, req.Compose, req.CustomAppID, uint64(req.Nonce))
+		Name: req.Name, OSImage: image, InstanceType: req.InstanceType, DiskGB: req.DiskSize, NodeID: int(node),
+		Listed: req.Listed == nil || *req.Listed, // as the real server, which publishes by default
+	}, req.Compose, req.AppID, orZero(req.Nonce))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -64,9 +72,11 @@ func (s *Server) provision(r *http.Request) (int, any, error) {
 
 func (s *Server) provisioned(p cloud.Provisioned) map[string]any {
 	key := s.envPubkey(p.AppID)
+	kms := s.kmsView()
+	kms["encrypted_env_pubkey"] = key
 	return map[string]any{
 		"app_id": p.AppID, "compose_hash": p.ComposeHash, "app_env_encrypt_pubkey": key,
-		"kms_info": map[string]any{"encrypted_env_pubkey": key}, "kms_id": "phala", "fmspc": nil, "device_id": nil, "os_image_hash": nil,
+		"kms_info": kms, "kms_id": kmsID, "fmspc": nil, "device_id": nil, "os_image_hash": nil,
 	}
 }
 
@@ -84,7 +94,7 @@ func (s *Server) commit(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	fault.About(r.Context(), v.Name)
-	return http.StatusOK, s.partialView(r, v), nil
+	return http.StatusOK, s.machineView(r, v), nil
 }
 
 func (s *Server) addInstance(r *http.Request) (int, any, error) {
@@ -109,7 +119,7 @@ func (s *Server) addInstance(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	fault.About(r.Context(), v.Name)
-	return http.StatusOK, s.partialView(r, v), nil
+	return http.StatusOK, s.machineView(r, v), nil
 }
 
 func (s *Server) provisionUpdate(r *http.Request) (int, any, error) {
@@ -159,7 +169,14 @@ func (s *Server) patchImage(r *http.Request) (int, any, error) {
 	if err := decode(r, &req); err != nil {
 		return 0, nil, err
 	}
-	return accepted(s.cfg.Cloud.UpdateImage(r.PathValue("cvm"), req.Name))
+	if _, err := s.cfg.Cloud.Find(r.PathValue("cvm")); err != nil {
+		return 0, nil, err
+	}
+	image, err := s.image(req.Name)
+	if err != nil {
+		return 0, nil, err
+	}
+	return accepted(s.cfg.Cloud.UpdateImage(r.PathValue("cvm"), image))
 }
 
 func (s *Server) patchResources(r *http.Request) (int, any, error) {
@@ -172,13 +189,11 @@ func (s *Server) patchResources(r *http.Request) (int, any, error) {
 	if err := decode(r, &req); err != nil {
 		return 0, nil, err
 	}
-	if req.VCPU != 0 || req.Memory != 0 {
-		size, ok := cloud.InstanceTypeNamed(req.InstanceType)
-		if !ok || req.VCPU != 0 && int(req.VCPU) != size.VCPU || req.Memory != 0 && int(req.Memory) != size.MemoryMB {
-			return 0, nil, &cloud.Error{Kind: cloud.BadField, Field: "vcpu", Message: "sizes here are those of instance types; send instance_type instead"}
-		}
+	size, err := sizeOf(req.InstanceType, int(req.VCPU), int(req.Memory))
+	if err != nil {
+		return 0, nil, err
 	}
-	return accepted(s.cfg.Cloud.UpdateResources(r.PathValue("cvm"), req.InstanceType, req.DiskSize))
+	return accepted(s.cfg.Cloud.UpdateResources(r.PathValue("cvm"), size, req.DiskSize))
 }
 
 func (s *Server) patchName(r *http.Request) (int, any, error) {
@@ -189,6 +204,20 @@ func (s *Server) patchName(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	return http.StatusNoContent, nil, s.cfg.Cloud.Rename(r.PathValue("cvm"), req.Name)
+}
+
+// sizeOf is the instance type of a request that names one, or vCPUs and memory of one; ""
+// where it names neither.
+func sizeOf(name string, vcpu, memory int) (string, error) {
+	if vcpu == 0 && memory == 0 {
+		return name, nil
+	}
+	for _, t := range cloud.InstanceTypes {
+		if (name == "" || name == t.Name) && (vcpu == 0 || vcpu == t.VCPU) && (memory == 0 || memory == t.MemoryMB) {
+			return t.Name, nil
+		}
+	}
+	return "", &cloud.Error{Kind: cloud.BadField, Field: "vcpu", Message: "sizes here are those of instance types; send instance_type instead"}
 }
 
 // accepted is the answer to an in-place update.
@@ -209,7 +238,7 @@ func (s *Server) power(p cloud.Power) handler {
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, map[string]any{"id": s.idFor(r, c.CVM), "name": c.CVM.Name, "status": c.CVM.Status}, nil
+		return http.StatusOK, s.machineView(r, c.CVM), nil
 	}
 }
 
@@ -264,3 +293,10 @@ func (s *Server) redeployOne(r *http.Request) (int, any, error) {
 }
 
 var _ json.Unmarshaler = (*number)(nil)
+
+func orZero[T any](v *T) (out T) {
+	if v != nil {
+		out = *v
+	}
+	return out
+}

@@ -3,6 +3,7 @@ package cloud
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -96,6 +97,72 @@ func (c *Cloud) UpdateEnv(ref, encryptedEnv string, keys []string) (Change, erro
 	})
 	out.EnvsChanged = envsChanged
 	return out, err
+}
+
+// Patch is one change of several things with one restart; zero fields stay as they are.
+type Patch struct {
+	Compose      func(*appcompose.Fields)
+	EncryptedEnv string
+	Hardware
+	ShutdownTimeout int
+}
+
+// UpdateAll accepts p.
+func (c *Cloud) UpdateAll(ref string, p Patch) (Change, error) {
+	return c.change(ref, func(v *CVM) (*operation, error) {
+		was := Hardware{OSImage: v.OSImage, InstanceType: v.InstanceType, DiskGB: v.DiskGB}
+		next := Hardware{OSImage: cmp.Or(p.OSImage, was.OSImage), InstanceType: cmp.Or(p.InstanceType, was.InstanceType), DiskGB: max(was.DiskGB, p.DiskGB)}
+		if p.DiskGB != 0 && p.DiskGB < was.DiskGB {
+			return nil, badField("disk_size", "cannot shrink from %d to %d", was.DiskGB, p.DiskGB)
+		}
+		if err := c.offers(next); err != nil {
+			return nil, err
+		}
+		hash := v.ComposeHash
+		if p.Compose != nil {
+			raw, err := c.editCompose(v, p.Compose)
+			if err != nil {
+				return nil, err
+			}
+			hash = c.st.Apps[v.AppID].remember(raw)
+		}
+		op, err := c.toCompose(v, hash, p.EncryptedEnv, "update")
+		if err != nil {
+			return nil, err
+		}
+		if p.ShutdownTimeout != 0 && p.ShutdownTimeout != v.ShutdownTimeout {
+			v.ShutdownTimeout = p.ShutdownTimeout
+			op = cmp.Or(op, c.updating(v, "update"))
+		}
+		if next != was {
+			v.OSImage, v.InstanceType, v.DiskGB = next.OSImage, next.InstanceType, next.DiskGB
+			op = cmp.Or(op, c.updating(v, "update"))
+			op.was = &was
+		}
+		return op, nil
+	})
+}
+
+// editCompose is v's app-compose.json with an edit, built by the server again.
+func (c *Cloud) editCompose(v *CVM, edit func(*appcompose.Fields)) ([]byte, error) {
+	var f appcompose.Fields
+	if err := json.Unmarshal([]byte(c.st.Apps[v.AppID].Composes[v.ComposeHash]), &f); err != nil {
+		return nil, err
+	}
+	edit(&f)
+	raw, err := appcompose.Build(f)
+	if err != nil {
+		return nil, refuse(BadCompose, "%s", err)
+	}
+	return raw, nil
+}
+
+// open refuses in a suspended workspace; called under the lock.
+func (c *Cloud) open() error {
+	if c.settings.Suspended {
+		return refuse(Suspended, "Workspace is suspended")
+	}
+	return nil
 }
 
 // UpdateImage accepts another OS image.
@@ -226,6 +293,9 @@ func (c *Cloud) change(ref string, plan func(*CVM) (*operation, error)) (Change,
 	defer c.mu.Unlock()
 	v, err := c.find(ref)
 	if err != nil {
+		return Change{}, err
+	}
+	if err := c.open(); err != nil {
 		return Change{}, err
 	}
 	if err := c.free(v); err != nil {

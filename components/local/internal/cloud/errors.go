@@ -26,6 +26,8 @@ const (
 	BadState Kind = "bad_state"
 	// NoImage means that no OS image has that name.
 	NoImage Kind = "no_image"
+	// Suspended means that the workspace may change nothing.
+	Suspended Kind = "suspended"
 	// NoRoom means no place for another CVM.
 	NoRoom Kind = "no_room"
 )

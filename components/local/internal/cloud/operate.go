@@ -171,6 +171,11 @@ func (c *Cloud) halt(ctx context.Context, v *CVM, graceful bool) {
 		return
 	}
 	if graceful {
+		if d := time.Duration(v.ShutdownTimeout) * time.Second; d > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, d)
+			defer cancel()
+		}
 		m.Stop(ctx)
 	} else {
 		m.Kill()

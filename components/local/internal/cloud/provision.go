@@ -35,8 +35,8 @@ func (c *Cloud) NextAppID() (appID string, nonce uint64, err error) {
 }
 
 // Provision remembers a compose for a new app. It starts nothing and reserves
-// no name. customAppID and nonce may be empty.
-func (c *Cloud) Provision(shape Shape, f appcompose.Fields, customAppID string, nonce uint64) (Provisioned, error) {
+// no name. appID and nonce may be empty.
+func (c *Cloud) Provision(shape Shape, f appcompose.Fields, appID string, nonce uint64) (Provisioned, error) {
 	if err := checkName(shape.Name); err != nil {
 		return Provisioned{}, err
 	}
@@ -53,11 +53,11 @@ func (c *Cloud) Provision(shape Shape, f appcompose.Fields, customAppID string, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := BareID(customAppID)
+	id := BareID(appID)
 	if id == "" {
 		id = hex.EncodeToString(randomBytes(20))
 	} else if want, ok := c.st.Allots[id]; !ok || want != nonce {
-		return Provisioned{}, badField("custom_app_id", "was not given out with this nonce; ask next_app_id")
+		return Provisioned{}, badField("app_id", "was not given out with this nonce; ask next_app_id")
 	}
 	a := c.st.Apps[id]
 	if a == nil {
@@ -91,13 +91,25 @@ func (c *Cloud) ProvisionUpdate(ref string, f appcompose.Fields) (Provisioned, e
 	return Provisioned{AppID: v.AppID, ComposeHash: hash}, c.save()
 }
 
-// Commit creates the first CVM of a provisioned app.
+// Commit creates the first CVM of a provisioned app. A repeated call gets the CVM of the
+// first one; another compose hash is a Conflict.
 func (c *Cloud) Commit(appID, hash, encryptedEnv string) (CVM, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a, ok := c.st.Apps[BareID(appID)]
 	if !ok || a.Composes[hash] == "" {
 		return CVM{}, refuse(NotFound, "Compose hash not found; provision it first")
+	}
+	if !c.settings.CreateTwice {
+		for _, v := range c.st.CVMs {
+			switch {
+			case v.AppID != a.ID || v.Status == Deleting:
+			case v.ComposeHash == hash:
+				return snapshot(v), nil
+			default:
+				return CVM{}, refuse(Conflict, "app %s has a CVM with another compose hash", a.ID)
+			}
+		}
 	}
 	return c.create(a, a.Shape, hash, encryptedEnv)
 }
@@ -153,6 +165,9 @@ func (c *Cloud) AddInstance(appID, name, hash string, compose *appcompose.Fields
 // create makes the record and starts its first boot; called under the lock.
 func (c *Cloud) create(a *App, shape Shape, hash, encryptedEnv string) (CVM, error) {
 	if err := checkName(shape.Name); err != nil {
+		return CVM{}, err
+	}
+	if err := c.open(); err != nil {
 		return CVM{}, err
 	}
 	now := time.Now().UTC()

@@ -58,6 +58,9 @@ type CVM struct {
 	DiskGB       int    `json:"disk_gb"`
 	NodeID       int    `json:"node_id"`
 	Listed       bool   `json:"listed"`
+	// ShutdownTimeout is how many seconds a shutdown may take; 0: as long as the services'
+	// own graces.
+	ShutdownTimeout int `json:"shutdown_timeout,omitempty"`
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -159,6 +162,11 @@ type Settings struct {
 	DeleteLag Duration `json:"delete_lag"`
 	// AutoRestart boots a CVM again this long after an unplanned death; 0 never.
 	AutoRestart Duration `json:"auto_restart"`
+	// CreateTwice makes a second CVM where a create is repeated, as servers did before
+	// March 2026.
+	CreateTwice bool `json:"create_twice"`
+	// Suspended refuses each change, as of a workspace that did not pay.
+	Suspended bool `json:"suspended"`
 	// DropEmptyApps forgets an app with its last CVM.
 	DropEmptyApps bool `json:"drop_empty_apps"`
 }

@@ -20,6 +20,7 @@ import (
 	"cadre.dev/attest/collateral"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
+	"cadre.dev/local/internal/api"
 )
 
 const demo = `
@@ -232,7 +233,7 @@ func TestCVMForReal(t *testing.T) {
 			return policy.Measurement{MRTD: claims.MRTD, RTMR0: claims.RTMR0, RTMR1: claims.RTMR1, RTMR2: claims.RTMR2}
 		}
 		before := s.settled("real-0")
-		s.api(202, "PATCH", "/cvms/real-0/os-image", obj{"os_image_name": "dstack-0.5.11"})
+		s.api(202, "PATCH", "/cvms/real-0/os-image", obj{"os_image_name": api.ImageSlug("dstack-0.5.11")})
 		s.up("real-0")
 		image := measured()
 		if !slices.Contains(s.file.Images["dstack-0.5.11"], image) || slices.Contains(s.file.Images["dstack-0.5.7"], image) {

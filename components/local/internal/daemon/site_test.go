@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"cadre.dev/core/appcompose"
+	"cadre.dev/local/internal/api"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/images"
 )
@@ -198,7 +199,7 @@ func (s *site) create(name, compose string) obj {
 
 func (s *site) createWith(name, compose, initScript string) obj {
 	s.Helper()
-	p := s.api(200, "POST", "/cvms/provision", obj{"name": name, "image": "dstack-0.5.7", "compose_file": obj{"name": "app", "docker_compose_file": compose, "init_script": initScript}})
+	p := s.api(200, "POST", "/cvms/provision", obj{"name": name, "image": api.ImageSlug("dstack-0.5.7"), "compose_file": obj{"name": "app", "docker_compose_file": compose, "init_script": initScript}})
 	s.api(200, "POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
 	return s.up(name)
 }
