@@ -61,7 +61,7 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 			return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 		}
 		accepted, err := o.cfg.Platform.Update(ctx, platform.UpdateRequest{
-			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, Env: envOf(seen, op, p.content),
+			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, KMS: p.provisioned.KMS, Env: envOf(seen, op, p.content),
 		})
 		result.Correlation = accepted.Correlation
 		return err
