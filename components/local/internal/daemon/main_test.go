@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 		err = serveTLS(os.Args[2])
 	case len(os.Args) > 1 && os.Args[1] == "helper-quote":
 		err = printQuote(os.Args[2])
+	case len(os.Args) > 3 && os.Args[1] == "helper-measured":
+		err = printMeasured(os.Args[2], strings.TrimPrefix(os.Args[3], "--revision-mark="))
 	case len(os.Args) > 2 && os.Args[1] == "helper-send":
 		err = sendHello(os.Args[2])
 	case len(os.Args) > 1 && os.Args[1] == "helper-receive":
@@ -89,6 +92,17 @@ func printQuote(reportData string) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(ev)
+}
+
+// printMeasured says whether an agent with this trust text and mark may ask for admission in
+// this CVM, and stays, as an agent does.
+func printMeasured(trust, mark string) error {
+	if _, err := attest.CheckMeasured(context.Background(), attest.NewGuestClient(""), []byte(trust), mark); err != nil {
+		fmt.Printf("%s refused: %v\n", mark, err)
+	} else {
+		fmt.Println(mark, "measured")
+	}
+	select {}
 }
 
 const helloPort = 5000

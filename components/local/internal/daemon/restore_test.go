@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -49,8 +50,8 @@ func (s *site) started(v obj) []string {
 func (s *site) restored(v obj) (names []string) {
 	s.Helper()
 	for line := range strings.Lines(s.log(v, "cvm")) {
-		if _, image, found := strings.Cut(line, "image registry.example/team/"); found && strings.Contains(line, " restored from container ") {
-			name, _, _ := strings.Cut(image, ":")
+		if _, image, found := strings.Cut(line, ", image "); found && strings.Contains(line, " restored from container ") {
+			name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(image), "registry.example/team/"), ":")
 			names = append(names, name)
 		}
 	}
@@ -289,5 +290,89 @@ func TestAnInitScriptThatFailsEndsTheBoot(t *testing.T) {
 	v := s.settled("boot-0")
 	if text, _ := v["boot_error"].(string); v["status"] != "stopped" || !strings.Contains(text, "init_script ended with code 1") || !strings.Contains(text, "/not/there") {
 		t.Errorf("%v, boot error %q", v["status"], text)
+	}
+}
+
+// agents is a compose file as a group has it: its one service does what an agent does before
+// it asks for admission.
+func agents(release string) string {
+	const trust = `{"cluster":"demo"}`
+	return `
+services:
+  cadre:
+    image: test/helper
+    network_mode: host
+    restart: always
+    environment: {RELEASE: "` + release + `"}
+    command: [helper-measured, '` + trust + `', --revision-mark=` + appcompose.MarkPlace + `]
+    volumes: ["/var/run/dstack.sock:/var/run/dstack.sock"]
+configs: {trust: {content: '` + trust + `'}}
+`
+}
+
+// document is what Cadre sends to a platform, edited.
+func (s *site) document(compose string, edit func(obj)) obj {
+	s.Helper()
+	raw, err := appcompose.Render("app", compose, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	out := obj{}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		s.Fatal(err)
+	}
+	edit(out)
+	return out
+}
+
+// TestATT36_ARestoredAgentDoesNotPassForTheNextRevision: what an agent asks before it attests
+// is asked by the old one as well, in the CVM that measured the next compose file, for as long
+// as an image of that file does not come.
+func TestATT36_ARestoredAgentDoesNotPassForTheNextRevision(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit     func(obj)
+		restored bool
+		says     string
+	}{
+		"as Cadre renders it": {func(obj) {}, false, " measured"},
+		"without the script":  {func(d obj) { delete(d, "init_script") }, true, " refused: CONFIG_UNAUTHENTICATED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shelf, way := newShelf(t), newWay()
+			old := agents("old")
+			next := strings.Replace(agents("next"), "configs: {trust", "  slow: {image: "+shelf.release("slow")+", network_mode: host, volumes: [kept:/kept]}\nvolumes: {kept: {}}\nconfigs: {trust", 1)
+			s := start(t, t.TempDir(), shelf.use, way.use)
+			p := s.api(200, "POST", "/cvms/provision", obj{"name": "boot-0", "compose_file": s.document(old, c.edit)})
+			s.api(200, "POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
+			v := s.up("boot-0")
+			lines := func(n int) (said []string) {
+				s.until("an agent has asked", func() bool {
+					said = strings.Split(strings.TrimSpace(s.log(v, "cadre")), "\n")
+					return len(said) >= n && said[0] != ""
+				})
+				return said
+			}
+			if got := lines(1); len(got) != 1 || !strings.HasPrefix(got[0], appcompose.Mark(old)+c.says) {
+				t.Fatalf("the old one in its own CVM: %q", got)
+			}
+			way.set("", "slow")
+			p = s.api(200, "POST", "/cvms/boot-0/compose_file/provision", s.document(next, c.edit))
+			s.api(202, "PATCH", "/cvms/boot-0/compose_file", obj{"compose_hash": p["compose_hash"]})
+			<-way.asked
+			want := 2
+			if c.restored {
+				if got := lines(2); len(got) != 2 || !strings.HasPrefix(got[1], appcompose.Mark(old)+" refused: CONFIG_UNAUTHENTICATED") {
+					t.Errorf("the old one under the next measurement: %q", got)
+				}
+				want = 3
+			}
+			way.set("", "")
+			if got := lines(want); len(got) != want || !strings.HasPrefix(got[want-1], appcompose.Mark(next)+c.says) {
+				t.Errorf("the new one: %q", got)
+			}
+			if got := s.restored(v); len(got) > 0 != c.restored {
+				t.Errorf("restored: %v", got)
+			}
+		})
 	}
 }
