@@ -16,7 +16,7 @@ const (
 )
 
 // mark: Cadre's own programs compare the mark that they were started with to that of the
-// measured text. Without one a container of an earlier boot is not told from one of this text.
+// measured text. Without one a container of an earlier boot cannot be distinguished from one of this text.
 func (l *linter) mark(s service) {
 	words := arguments(s.node)
 	first := ""
@@ -33,7 +33,7 @@ func (l *linter) mark(s service) {
 	}
 	starts := slices.Contains([]string{declared.Program, declared.Shell, declared.Waiter}, first)
 	if !found && (starts || slices.Contains(cadreNames, s.name)) {
-		l.add(s.node, s.path("command"), RuleMark, Warning, "has no mark: a container that an earlier revision left is not told from this one", markFix)
+		l.add(s.node, s.path("command"), RuleMark, Warning, "has no mark: a container that an earlier revision left cannot be distinguished from this one", markFix)
 	}
 }
 

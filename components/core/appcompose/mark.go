@@ -29,8 +29,8 @@ func Marked(compose string) string {
 
 // CheckMark refuses a mark that a process was started with where it is not the one of the
 // measured compose text: the process belongs to a container of another text. A text and a
-// process without any mark agree. Nobody has to be asked which mark is the right one, since a
-// text that has its mark taken out again gives it.
+// process without any mark agree. The text alone gives the right mark, once the mark is
+// taken out of it again.
 func CheckMark(measured, mark string) error {
 	if mark == "" {
 		if markWritten.MatchString(measured) {

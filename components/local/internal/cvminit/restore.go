@@ -70,7 +70,7 @@ func (s *supervisor) removeOrphans(ctx context.Context) {
 }
 
 // restore is the start of the container engine: containers of earlier boots start again by
-// their restart policy, each as it was created, before anybody reads the compose file.
+// their restart policy, each as it was created, before anything reads the compose file.
 func (s *supervisor) restore(ctx context.Context) (any bool) {
 	for _, c := range s.containers() {
 		if !c.returns() {
