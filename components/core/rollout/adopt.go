@@ -187,7 +187,7 @@ func (a *Adoptable) recognise(f AdoptionFacts, now time.Time) (missing string) {
 
 // AllowedAs is what a Slot's policy says of a Revision that measures as composeHash.
 func AllowedAs(revision string, t group.Template, composeHash string) policy.AllowedRevision {
-	text := sha256.Sum256([]byte(t.Compose))
+	text := sha256.Sum256([]byte(appcompose.Marked(t.Compose)))
 	return policy.AllowedRevision{
 		Revision: revision, ComposeHash: composeHash, ComposeTextSHA256: hex.EncodeToString(text[:]),
 		EnvNames: appcompose.JoinNames(slices.Collect(maps.Keys(t.Env))), OSImage: t.OSImage,

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/netip"
 	"strings"
@@ -255,5 +257,20 @@ func TestAMemberIsAdoptedAsARevisionOfItsGroup(t *testing.T) {
 		if a, ok := Adoption(f, epoch); !ok || (a.Missing == "") != want || (a.Revision == runs) != want {
 			t.Errorf("a revision of %q: %+v", of, a)
 		}
+	}
+}
+
+// TestATT36_APolicyAllowsTheTextWithItsMark: what is measured is the text as Cadre rendered it.
+func TestATT36_APolicyAllowsTheTextWithItsMark(t *testing.T) {
+	compose := "services:\n  cadre:\n    command: [--revision-mark=" + appcompose.MarkPlace + "]\n"
+	raw, err := appcompose.Render("demo-web", compose, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, _ := appcompose.Judge(raw, appcompose.Rules{})
+	want := sha256.Sum256([]byte(measured.Compose))
+	got := AllowedAs("r1", group.Template{Compose: compose}, appcompose.Hash(raw))
+	if got.ComposeTextSHA256 != hex.EncodeToString(want[:]) || measured.Compose == compose {
+		t.Errorf("allowed %s, measured text %q", got.ComposeTextSHA256, measured.Compose)
 	}
 }

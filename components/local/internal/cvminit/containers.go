@@ -121,7 +121,7 @@ func (s store) create(of content) (*container, error) {
 	if err := s.layers(c); err != nil {
 		return nil, fmt.Errorf("make container: %w", err)
 	}
-	if err := os.MkdirAll(s.path(c.ID), 0o710); err != nil { //nolint:gosec // the mode that the engine gives it
+	if err := os.MkdirAll(s.path(c.ID), 0o710); err != nil {
 		return nil, fmt.Errorf("make container: %w", err)
 	}
 	host, err := json.Marshal(map[string]any{
@@ -148,7 +148,7 @@ func (s store) layers(c *container) error {
 		mount, filepath.Join(s.dir, "image/overlay2/imagedb/content/sha256"), filepath.Join(s.dir, "overlay2/l"),
 		filepath.Join(s.dir, "overlay2", image, "diff"), filepath.Join(s.dir, "overlay2", layer, "diff"), filepath.Join(s.dir, "overlay2", layer+"-init", "diff"),
 	} {
-		if err := os.MkdirAll(dir, 0o710); err != nil { //nolint:gosec // the mode that the engine gives it
+		if err := os.MkdirAll(dir, 0o710); err != nil {
 			return err
 		}
 	}
