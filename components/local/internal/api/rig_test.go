@@ -32,6 +32,8 @@ type rig struct {
 	dir  string
 	pccs *attestsim.PCCS
 	nets *networks // given to the next open; nil for none
+	// sign signs env keys of the next open; nil for none.
+	sign func(appID string, timestamp uint64) (legacy, v1 []byte, err error)
 }
 
 func newRig(t *testing.T, set cloud.Settings) *rig {
@@ -52,7 +54,7 @@ func (r *rig) open(set cloud.Settings) {
 		Cloud: cl, Key: testKey, Domain: "gw.test", Images: rigImages, EnvKey: cloudtest.EnvKey, Log: log,
 		Gateway: func() any { return nil }, LogDir: func(uuid string) string { return filepath.Join(r.dir, uuid) },
 	}
-	cfg.PCCS = r.pccs
+	cfg.PCCS, cfg.SignEnvKey = r.pccs, r.sign
 	if r.nets != nil {
 		cfg.Networks = r.nets
 	}

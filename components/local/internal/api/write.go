@@ -119,7 +119,11 @@ func (s *Server) addInstance(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	fault.About(r.Context(), v.Name)
-	return http.StatusOK, s.machineView(r, v), nil
+	view := s.machineView(r, v)
+	if !before(r, "2026-05-22") {
+		view = s.cvmView(r, v)
+	}
+	return http.StatusOK, view, nil
 }
 
 func (s *Server) provisionUpdate(r *http.Request) (int, any, error) {

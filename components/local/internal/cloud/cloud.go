@@ -177,7 +177,7 @@ func (c *Cloud) App(id string) (App, error) {
 }
 
 // Find resolves the path segment {cvm}: cvm_…, UUID with or without dashes,
-// name, number, or app_<40 hex> when the app has one CVM.
+// name, number, instance_<40 hex>, or app_<40 hex> when the app has one CVM.
 func (c *Cloud) Find(ref string) (CVM, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,6 +219,7 @@ func (c *Cloud) find(ref string) (*CVM, error) {
 	ref = strings.TrimSpace(ref)
 	bare := BareID(ref)
 	byApp := len(bare) == 40 && isHex(bare)
+	instance, byInstance := strings.CutPrefix(strings.ToLower(ref), "instance_")
 	var found []*CVM
 	for _, v := range c.st.CVMs {
 		if !c.visible(v) {
@@ -226,6 +227,7 @@ func (c *Cloud) find(ref string) (*CVM, error) {
 		}
 		switch {
 		case byApp && v.AppID == bare,
+			byInstance && instance != "" && v.InstanceID == instance,
 			!byApp && (v.ID == ref || strings.EqualFold(v.Name, ref) || fmt.Sprint(v.Num) == ref),
 			!byApp && strings.ReplaceAll(v.VMUUID, "-", "") == strings.ReplaceAll(strings.ToLower(ref), "-", ""):
 			found = append(found, v)
