@@ -20,9 +20,10 @@ PROGRAMS := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
 export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/run
 generate fmt lint check: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/dev
 images images-reproduce: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images
+test-clients: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/clients
 images-lock: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-demo tools-dev tools-images tools-lock: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-demo tools-dev tools-images tools-lock tools-clients: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -44,11 +45,13 @@ tools-demo: ## install what the demo needs, without what only tests and other cl
 tools-dev: ## install what `make check` and `make generate` need as well
 	@scripts/tools.sh dev
 
-.PHONY: tools-images tools-lock
+.PHONY: tools-images tools-lock tools-clients
 tools-images: # link what `make images` calls
 	@scripts/tools.sh images
 tools-lock: # link what `make images-lock` calls
 	@scripts/tools.sh lock
+tools-clients: # link what `make test-clients` calls
+	@scripts/tools.sh clients
 
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
@@ -105,6 +108,10 @@ test: tools build images ## unit, contract, property, scenario and end-to-end te
 .PHONY: test-clusters
 test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, consul and patroni-demo on local clouds (root; some minutes)
 	@cd components/demo && CADRE_TEST_CLUSTERS=1 go test -count=1 -timeout 30m -v -run Clusters ./e2e_terraform
+
+.PHONY: test-clients
+test-clients: tools-clients ## run Phala's own clients, from their registries, against the local cloud's API
+	@scripts/test-clients.sh
 
 .PHONY: test-scale
 test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)

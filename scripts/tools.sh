@@ -9,6 +9,7 @@
 #   scripts/tools.sh run    what `make test` and `make cluster` need beyond that
 #   scripts/tools.sh dev    what `make check` and `make generate` need beyond `build`
 #   scripts/tools.sh images what `make images` needs beyond `build`
+#   scripts/tools.sh clients what `make test-clients` needs beyond `build`
 #   scripts/tools.sh lock   what `make images-lock` needs beyond `images`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
@@ -87,6 +88,12 @@ lock   rm                                      coreutils           apt's check o
 lock   sed                                     sed                 apt's check of signatures calls it
 lock   python3                                 python3             pip resolves the wheels of images
 lock   python3:venv,ensurepip                  python3-venv        pip's virtual environment
+clients node                                   nodejs              runs the platform's own JavaScript client
+clients npm                                    npm                 installs it
+clients python3                                python3             runs the platform's own Python client
+clients python3:venv,ensurepip                 python3-venv        its virtual environment
+clients mktemp                                 coreutils           the folder that both are installed into
+clients readlink                               coreutils           a virtual environment names the interpreter itself
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
 dev    debootstrap                             debootstrap         makes the machine of scripts/fresh-machine.sh
@@ -327,10 +334,14 @@ images)
 	need build images
 	go_new_enough
 	;;
+clients)
+	need build clients
+	go_new_enough
+	;;
 lock)
 	need build images lock
 	go_new_enough
 	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|demo|run|dev|images|lock|list" ;;
+*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|lock|list" ;;
 esac
