@@ -45,7 +45,7 @@ const (
 	qeAttrMask  = ^uint64(0x04)
 )
 
-func checkQE(q *pb.QuoteV4) error {
+func checkQE(q *tdQuote) error {
 	if id := hex.EncodeToString(q.GetHeader().GetQeVendorId()); id != qeVendorID {
 		return refuse(CodeQEIdentityInvalid, "QE vendor id %s is not Intel's", id)
 	}

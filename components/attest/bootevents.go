@@ -149,6 +149,9 @@ func unknownEvent(name string) *Error {
 	if slices.ContainsFunc(bootGrammar, func(row bootEvent) bool { return strings.EqualFold(row.name, name) }) {
 		return refuse(CodeEventLogAmbiguous, "event %q is written in other letters", name)
 	}
+	if name == "rootfs-hash" { // of images up to 0.4
+		return refuse(CodeUnsupportedVersion, "event %q is of an older guest image; guest images 0.5 and 0.6 are known", name)
+	}
 	return refuse(policy.CodeGuestImageNewer, "newer guest image than this Cadre knows: event %q before %s; guest images 0.5 and 0.6 are known", name, eventReady)
 }
 

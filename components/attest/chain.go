@@ -11,7 +11,6 @@ import (
 	"fmt"
 
 	"github.com/google/go-tdx-guest/pcs"
-	pb "github.com/google/go-tdx-guest/proto/tdx"
 
 	"cadre.dev/attest/collateral"
 )
@@ -38,7 +37,7 @@ const maxCached = 256
 
 // chainOf opens the quote's chain. A chain of the same bytes is opened once: its
 // signatures cannot change.
-func (v *Verifier) chainOf(quote *pb.QuoteV4) (*pckChain, error) {
+func (v *Verifier) chainOf(quote *tdQuote) (*pckChain, error) {
 	text := quote.GetSignedData().GetCertificationData().GetQeReportCertificationData().GetPckCertificateChainData().GetPckCertChain()
 	digest := sha256.Sum256(text)
 	v.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"cadre.dev/attest/attestsim"
 	"cadre.dev/core/policy"
 )
 
@@ -15,6 +16,9 @@ import (
 func FuzzINP09_ParseQuote(f *testing.F) {
 	f.Add(realEvidence(f).Quote)
 	f.Add(newFake(f).evidence(f).Quote)
+	five := newFake(f)
+	five.report.BodyType = attestsim.TD15
+	f.Add(five.evidence(f).Quote)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		q, err := parseQuote(raw)
 		if err != nil {

@@ -29,19 +29,26 @@ const (
 	maxAuthDataSize = 1 << 10
 )
 
-// parseQuote reads a version 4 TDX quote. All length fields are checked here,
+// parseQuote reads a TDX quote of version 4 or 5. All length fields are checked here,
 // each against the bytes that are left, because the library trusts them. Zero
 // bytes after the quote are padding; anything else there is refused, so that no
 // byte of an accepted quote is free to choose.
-func parseQuote(raw []byte) (*pb.QuoteV4, error) {
+func parseQuote(raw []byte) (*tdQuote, error) {
 	if len(raw) > MaxQuoteSize {
 		return nil, refuse(CodeTooLarge, "quote has %d bytes, the limit is %d", len(raw), MaxQuoteSize)
+	}
+	var five *quote5
+	if len(raw) >= headerSize && binary.LittleEndian.Uint16(raw) == quoteVersion5 {
+		var err error
+		if raw, five, err = asVersion4(raw); err != nil {
+			return nil, err
+		}
 	}
 	if len(raw) < signedSize+4 {
 		return nil, refuse(CodeQuoteMalformed, "quote has %d bytes, too short for a header and a body", len(raw))
 	}
 	if v := binary.LittleEndian.Uint16(raw); v != quoteVersion {
-		return nil, refuse(CodeUnsupportedVersion, "quote version %d, only version %d is supported", v, quoteVersion)
+		return nil, refuse(CodeUnsupportedVersion, "quote version %d, only versions %d and %d are supported", v, quoteVersion, quoteVersion5)
 	}
 	if tee := binary.LittleEndian.Uint32(raw[4:]); tee != teeTypeTDX {
 		return nil, refuse(CodeTEETypeForbidden, "TEE type %#x, only TDX (%#x) is accepted", tee, teeTypeTDX)
@@ -62,7 +69,7 @@ func parseQuote(raw []byte) (*pb.QuoteV4, error) {
 	if err != nil {
 		return nil, refuse(CodeQuoteMalformed, "%v", err)
 	}
-	return parsed, nil
+	return &tdQuote{parsed, five}, nil
 }
 
 // checkFrame walks the nested lengths of the signature data and returns where

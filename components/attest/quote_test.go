@@ -186,7 +186,7 @@ func TestATT14_QuotesForOtherPurposesAreRefused(t *testing.T) {
 func TestATT26_OtherQuoteVersionsAreRefused(t *testing.T) {
 	f := newFake(t)
 	ev := f.evidence(t)
-	for _, version := range []uint16{0, 3, 5, 6, 0xffff} {
+	for _, version := range []uint16{0, 3, 6, 0xffff} {
 		binary.LittleEndian.PutUint16(ev.Quote, version)
 		_, err := f.verifier(t).Verify(context.Background(), ev, f.report.ReportData)
 		wantCode(t, "version", err, CodeUnsupportedVersion)

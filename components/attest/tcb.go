@@ -7,8 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	pb "github.com/google/go-tdx-guest/proto/tdx"
-
 	"cadre.dev/attest/collateral"
 	"cadre.dev/core/policy"
 )
@@ -16,7 +14,7 @@ import (
 // evaluateTCB says what collateral says of the machine: the verifier's own if it
 // has a source, otherwise what came with the evidence. Without any the TCB is
 // not evaluated, and policy denies that.
-func (v *Verifier) evaluateTCB(ctx context.Context, quote *pb.QuoteV4, chain *pckChain, given []byte) (policy.TCB, error) {
+func (v *Verifier) evaluateTCB(ctx context.Context, quote *tdQuote, chain *pckChain, given []byte) (policy.TCB, error) {
 	var (
 		set *collateral.Set
 		err error
@@ -37,7 +35,7 @@ func (v *Verifier) evaluateTCB(ctx context.Context, quote *pb.QuoteV4, chain *pc
 	if err := set.Revoked(chain.leaf, chain.ca); err != nil {
 		return policy.TCB{}, err
 	}
-	return set.Evaluate(machineOf(quote, chain))
+	return quote.five.evaluate(set, machineOf(quote, chain))
 }
 
 // find asks the sources in order; the chain has verified, so its FMSPC is no claim.
@@ -215,7 +213,7 @@ func (v *Verifier) CollateralFor(ctx context.Context, quote []byte) ([]byte, err
 }
 
 // machineOf joins what the chain and the quote say.
-func machineOf(quote *pb.QuoteV4, chain *pckChain) collateral.Machine {
+func machineOf(quote *tdQuote, chain *pckChain) collateral.Machine {
 	m := chain.machine
 	body := quote.GetTdQuoteBody()
 	copy(m.TDX[:], body.GetTeeTcbSvn())

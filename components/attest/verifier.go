@@ -125,9 +125,12 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 }
 
 // claims judges what a quote whose signatures hold says, and what comes with it.
-func (v *Verifier) claims(ctx context.Context, quote *pb.QuoteV4, chain *pckChain, ev Evidence, reportData [64]byte) (policy.Claims, error) {
+func (v *Verifier) claims(ctx context.Context, quote *tdQuote, chain *pckChain, ev Evidence, reportData [64]byte) (policy.Claims, error) {
 	body := quote.GetTdQuoteBody()
 	if err := checkAttributes(body); err != nil {
+		return policy.Claims{}, err
+	}
+	if err := quote.five.check(); err != nil {
 		return policy.Claims{}, err
 	}
 	if err := checkQE(quote); err != nil {
@@ -195,7 +198,7 @@ func verifyLog(text string, body *pb.TDQuoteBody) (bootFacts, error) {
 
 // verifySignatures checks the whole chain: root, intermediate, PCK leaf, QE
 // report, attestation key, header and body, and the dates of the certificates.
-func (v *Verifier) verifySignatures(quote *pb.QuoteV4) (chain *pckChain, err error) {
+func (v *Verifier) verifySignatures(quote *tdQuote) (chain *pckChain, err error) {
 	defer func() {
 		// The library is not ours; a quote that makes it panic is a bad quote.
 		if r := recover(); r != nil {
@@ -205,11 +208,17 @@ func (v *Verifier) verifySignatures(quote *pb.QuoteV4) (chain *pckChain, err err
 	if chain, err = v.chainOf(quote); err != nil {
 		return nil, err
 	}
+	if quote.five != nil {
+		if err := quote.five.verify(quote.QuoteV4, chain, v.now()); err != nil {
+			return nil, refuse(CodeQuoteInvalid, "%v", err)
+		}
+		return chain, nil
+	}
 	pool := x509.NewCertPool()
 	pool.AddCert(chain.root)
 	// The library writes into the options, so each call has its own.
 	options := &verify.Options{TrustedRoots: pool, Now: v.now()}
-	if err := verify.TdxQuote(quote, options); err != nil {
+	if err := verify.TdxQuote(quote.QuoteV4, options); err != nil {
 		return nil, refuse(CodeQuoteInvalid, "%v", err)
 	}
 	return chain, nil

@@ -26,6 +26,11 @@ type Report struct {
 	MROwnerConfig  [48]byte
 	RTMR           [4][48]byte
 	ReportData     [64]byte
+	// BodyType makes a quote of version 5 with a body of TD10 or TD15; 0: version 4.
+	BodyType uint16
+	// TEETCBSVN2 and MRServiceTD are of a body of TD15.
+	TEETCBSVN2  [16]byte
+	MRServiceTD [48]byte
 }
 
 // QuotingEnclave is the QE report's identity. RealQE is Intel's.
@@ -66,13 +71,22 @@ func (c *Cloud) Quote(hostName string, report Report, qe QuotingEnclave) ([]byte
 
 func (h *host) quote(report Report, qe QuotingEnclave) ([]byte, error) {
 	le := binary.LittleEndian
-	quote := le.AppendUint16(nil, 4)     // version
+	version := uint16(4)
+	if report.BodyType != 0 {
+		version = 5
+	}
+	quote := le.AppendUint16(nil, version)
 	quote = le.AppendUint16(quote, 2)    // ECDSA P-256
 	quote = le.AppendUint32(quote, 0x81) // TDX
 	quote = append(quote, 0, 0, 0, 0)
 	quote = append(quote, qe.VendorID[:]...)
 	quote = append(quote, h.userData...)
-	quote = append(quote, report.bytes()...)
+	body := report.bytes()
+	if version == 5 {
+		quote = le.AppendUint16(quote, report.BodyType)
+		quote = le.AppendUint32(quote, uint32(len(body)))
+	}
+	quote = append(quote, body...)
 
 	signature, err := rawSignature(h.attestationKey, quote)
 	if err != nil {
@@ -123,8 +137,19 @@ func (r Report) bytes() []byte {
 	for _, rtmr := range r.RTMR {
 		b = append(b, rtmr[:]...)
 	}
-	return append(b, r.ReportData[:]...)
+	b = append(b, r.ReportData[:]...)
+	if r.BodyType == TD15 {
+		b = append(b, r.TEETCBSVN2[:]...)
+		b = append(b, r.MRServiceTD[:]...)
+	}
+	return b
 }
+
+// The types of bodies in a quote of version 5.
+const (
+	TD10 = 2
+	TD15 = 3
+)
 
 // report is the 384-byte SGX report that commits to the attestation key.
 func (q QuotingEnclave) report(commitment [32]byte) []byte {

@@ -1,5 +1,11 @@
 package collateral
 
+import (
+	"slices"
+
+	"cadre.dev/core/policy"
+)
+
 // Status is Intel's word for a TCB level.
 type Status string
 
@@ -63,4 +69,14 @@ func worst(all ...Status) Status {
 		return SWHardeningNeeded
 	}
 	return UpToDate
+}
+
+// Worse is what both mean for one machine: the worst status, all advisories, the first date.
+func Worse(a, b policy.TCB) policy.TCB {
+	out := a
+	out.Status = string(worst(Status(a.Status), Status(b.Status)))
+	out.Advisories = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Advisories, b.Advisories))))
+	out.ReplacedAt = replacedAt(
+		matched{status: Status(a.Status), replaced: a.ReplacedAt}, matched{status: Status(b.Status), replaced: b.ReplacedAt})
+	return out
 }
