@@ -29,6 +29,9 @@ import (
 type world struct {
 	t     *testing.T
 	store *storetest.Memory
+	// seen is the View that was decoded last, of the records in decoded. Only the test's own goroutine asks.
+	seen    *view.View
+	decoded []store.Entry
 	// settle is how long the platform may hide an effect; zero: the default. It is set
 	// before coordinators run.
 	settle time.Duration
