@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"cadre.dev/core/group"
@@ -25,8 +26,16 @@ type event struct {
 var words = strings.NewReplacer(
 	"SLOTS", `([a-z][a-z0-9*, -]*?)`, "SLOT", `([a-z][a-z0-9-]*-\d+)`, "TIME", `((?:\d+(?:ms|[hms]))+)`, "WORD", `([\w.+-]+)`, "REST", `(.+)`, "N", `(\d+)`)
 
+// expressions keeps what is compiled already: a property asks for each of them thousands of times.
+var expressions sync.Map
+
 func expression(line string) *regexp.Regexp {
-	return regexp.MustCompile("^" + words.Replace(line) + "$")
+	if known, ok := expressions.Load(line); ok {
+		return known.(*regexp.Regexp)
+	}
+	compiled := regexp.MustCompile("^" + words.Replace(line) + "$")
+	expressions.Store(line, compiled)
+	return compiled
 }
 
 // happen carries out one line.

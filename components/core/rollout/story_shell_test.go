@@ -56,11 +56,43 @@ const (
 	// begunInAPass and passesInARow are the shell's own bounds.
 	begunInAPass = 8
 	passesInARow = 25
+	// missedAfter is the age of a live Boot's last report at which the next one is missed.
+	missedAfter = 6 * time.Second
 	// endedKept is how many ended Operations are kept for each Slot.
 	endedKept = 20
 )
 
 func (c *coordinator) clock() time.Time { return c.w.now.Add(c.skew) }
+
+// working: an Operation is open.
+func (c *coordinator) working() bool {
+	for _, op := range c.store.operations {
+		if !op.Phase.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// next is when the plan is to be made again without any change, and end if that is sooner. The loss
+// of a Slot's reports shows at three ages of the last one.
+func (c *coordinator) next(end time.Time) time.Time {
+	due := end
+	at := func(when time.Time) {
+		if when = when.Add(-c.skew); when.After(c.w.now) && when.Before(due) {
+			due = when
+		}
+	}
+	at(c.plan.Clock)
+	for slot, r := range c.heard {
+		if m := c.w.of(slot); m == nil || c.w.report(m) == nil {
+			at(r.ReceivedAt.Add(missedAfter))
+			at(r.ReceivedAt.Add(c.timing.StaleAfter + time.Millisecond))
+			at(r.ReceivedAt.Add(c.timing.LostAfter + time.Millisecond))
+		}
+	}
+	return due
+}
 
 // observe looks at everything, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {

@@ -28,6 +28,9 @@ type story struct {
 	// lines happened in this block of the file; mute while the group is set up.
 	lines []happened
 	mute  bool
+	// noted counts what happened, muted or not. changed is when something last did, or was recorded.
+	noted   int
+	changed time.Time
 	// commits are those before this block.
 	commits int
 	base    group.Template
@@ -213,24 +216,41 @@ func (s *story) revision(name string) string {
 	return spec.Revision()
 }
 
-// pass lets time go by, second by second.
+// pass lets time go by.
 func (s *story) pass(d time.Duration) {
 	for end := s.w.now.Add(d); s.w.now.Before(end); {
-		s.second()
+		s.next(end)
 	}
 }
 
-func (s *story) second() {
-	s.w.now = s.w.now.Add(time.Second)
+// longestQuiet bounds how far a story goes without a look, so that what happens at a moment that
+// no clock announces still shows.
+const longestQuiet = time.Minute
+
+// next goes on to the next moment at which something may happen, and no further than to end. While
+// anything changes or an Operation is open, that is the next second. Otherwise it is the second
+// before what is due next, so that what a plan does a moment too early shows as well.
+func (s *story) next(end time.Time) {
+	ahead := time.Second
+	if s.changed.Before(s.w.now) && !s.c.dead && !s.c.working() {
+		due := s.c.next(s.w.next(end))
+		ahead = max(ahead, min(due.Sub(s.w.now).Truncate(time.Second)-time.Second, longestQuiet))
+	}
+	s.k.always = ahead > time.Second
+	s.w.now = s.w.now.Add(ahead)
 	s.turn()
 }
 
 // turn is one look at the world, and what follows from it at once.
 func (s *story) turn() {
+	commits, noted := s.c.store.commits, s.noted
 	s.w.step()
 	s.k.settle()
 	if !s.c.dead {
 		s.c.work()
+	}
+	if commits != s.c.store.commits || noted != s.noted {
+		s.changed = s.w.now
 	}
 }
 
@@ -245,7 +265,7 @@ func (s *story) elapse(d time.Duration) {
 
 func (s *story) until(limit time.Duration, reached func() bool) bool {
 	s.turn()
-	for end := s.w.now.Add(limit); !reached(); s.second() {
+	for end := s.w.now.Add(limit); !reached(); s.next(end) {
 		if !s.w.now.Before(end) {
 			return false
 		}
@@ -278,6 +298,7 @@ func (s *story) log(format string, args ...any) { s.note("", format, args...) }
 // note adds to what is known of a subject at this instant: the Phases of a step that
 // follow at once are one line.
 func (s *story) note(subject, format string, args ...any) {
+	s.noted++
 	if s.mute {
 		return
 	}

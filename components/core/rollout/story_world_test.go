@@ -260,6 +260,31 @@ func (w *world) step() {
 	w.changeSet()
 }
 
+// next is when something happens next by time alone, and end if that is sooner.
+func (w *world) next(end time.Time) time.Time {
+	due := end
+	at := func(when time.Time) {
+		if when.After(w.now) && when.Before(due) {
+			due = when
+		}
+	}
+	for _, p := range w.pending {
+		at(p.at)
+	}
+	for _, c := range w.cvms {
+		at(c.upAt)
+		at(c.upAt.Add(catchUpTakes))
+		for _, s := range c.steps {
+			if way, ok := w.drain[c.slot]; ok && !s.ended {
+				at(s.began.Add(way.takes))
+			}
+			at(s.began.Add(drainTakes))
+		}
+	}
+	at(w.leaderless.Add(electionTakes))
+	return due
+}
+
 // elect lets the workload's members choose a leader when they can.
 func (w *world) elect() {
 	if w.kind == group.WorkloadNone {
