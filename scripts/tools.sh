@@ -101,7 +101,7 @@ END
 
 gotestsum_version=1.13.0
 consul_version=1.22.3
-etcd_version=3.6.5
+etcd_version=3.6.16
 opentofu_version=1.11.5
 patroni_version=4.1.0
 psycopg_version=3.2.12
@@ -109,6 +109,9 @@ golangci_version=2.6.2
 buf_version=1.59.0
 protoc_gen_go_version=1.36.10
 protoc_gen_go_grpc_version=1.5.1
+govulncheck_version=1.9.0
+# The day in it is how old the knowledge of make check is: raise it with each look at dependencies.
+vulndb_version=0.0.0-20261105234957-e22db6528018
 
 say() { printf 'tools: %s\n' "$*"; }
 die() {
@@ -309,6 +312,14 @@ install_demo() {
 	install_consul
 }
 
+# Go's vulnerability database comes as a module, so the registry of modules has it and its sum is checked.
+install_vulndb() {
+	local dir
+	dir=$(cd / && GOWORK=off GOFLAGS='' go mod download -json "golang.org/x/vulndb@v$vulndb_version" | sed -n 's/^\t"Dir": "\(.*\)",*$/\1/p')
+	[[ -d $dir/data/osv ]] || die "golang.org/x/vulndb v$vulndb_version could not be had: make check looks vulnerabilities up in it"
+	ln -sfn "$dir" "$root/.tools/vulndb"
+}
+
 case ${1:-run} in
 build)
 	need build
@@ -329,6 +340,8 @@ dev)
 	go_tool buf "$buf_version" github.com/bufbuild/buf/cmd/buf "wire contracts"
 	go_tool protoc-gen-go "$protoc_gen_go_version" google.golang.org/protobuf/cmd/protoc-gen-go "wire contracts"
 	go_tool protoc-gen-go-grpc "$protoc_gen_go_grpc_version" google.golang.org/grpc/cmd/protoc-gen-go-grpc "wire contracts"
+	go_tool govulncheck "$govulncheck_version" golang.org/x/vuln/cmd/govulncheck "looks up known vulnerabilities"
+	install_vulndb
 	;;
 images)
 	need build images
