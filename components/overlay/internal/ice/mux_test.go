@@ -153,6 +153,34 @@ func TestMappedAddressIsRefreshed(t *testing.T) {
 	}
 }
 
+// TestAMappedAddressThatIsCutIsNoAnswer: the whole answer that follows it is taken.
+func TestAMappedAddressThatIsCutIsNoAnswer(t *testing.T) {
+	m := testMux(t, loopbackConn(t))
+	cut, err := stun.Build(stun.TransactionID, stun.BindingSuccess, stun.RawAttribute{Type: stun.AttrXORMappedAddress, Value: []byte{0, 1, 0, 7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := netip.MustParseAddrPort("127.0.0.1:3478")
+	q := &pendingCheck{to: server, answer: make(chan netip.AddrPort, 1)}
+	m.expect(cut.TransactionID, q)
+	before := m.Stats().Unknown
+	m.dispatch(cut.Raw, server, &stun.Message{Raw: make([]byte, 0, len(cut.Raw))}, time.Now())
+	if got := m.Stats().Unknown; got != before+1 {
+		t.Errorf("%d messages count as unknown, want one more than %d", got, before)
+	}
+	if len(q.answer) != 0 {
+		t.Errorf("it counts as the answer %v", <-q.answer)
+	}
+	whole, err := stun.Build(stun.NewTransactionIDSetter(cut.TransactionID), stun.BindingSuccess, &stun.XORMappedAddress{IP: net.IPv4(192, 0, 2, 1), Port: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.dispatch(whole.Raw, server, &stun.Message{}, time.Now())
+	if len(q.answer) != 1 || <-q.answer != netip.MustParseAddrPort("192.0.2.1:7") {
+		t.Error("the whole answer that follows is not taken")
+	}
+}
+
 // badConn reports errors as a shared socket does, for messages of others.
 type badConn struct {
 	net.PacketConn

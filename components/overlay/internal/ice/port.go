@@ -102,13 +102,7 @@ func (p *port) response(m *stun.Message, q *pendingCheck, now time.Time) {
 	}
 	p.mux.forget(m.TransactionID)
 	if m.Type.Class == stun.ClassSuccessResponse {
-		var mapped stun.XORMappedAddress
-		var seen netip.AddrPort
-		if mapped.GetFrom(m) == nil {
-			if ip, ok := netip.AddrFromSlice(mapped.IP); ok {
-				seen = netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port))
-			}
-		}
+		seen, _ := mappedAddress(m)
 		if p.known.answered(q.to, now.Sub(q.sent), seen) {
 			p.valid()
 		}

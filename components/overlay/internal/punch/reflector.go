@@ -51,6 +51,10 @@ func binding(conn io.ReadWriter) (netip.AddrPort, time.Duration, error) {
 	if res.TransactionID != req.TransactionID || res.Type != stun.BindingSuccess {
 		return netip.AddrPort{}, 0, fmt.Errorf("reflector answered %s", res.Type)
 	}
+	// stun v2 does not bound what it reads of a malformed value (GO-2026-6163).
+	if value, err := res.Get(stun.AttrXORMappedAddress); err == nil && len(value) < 8 {
+		return netip.AddrPort{}, 0, fmt.Errorf("read mapped address: %d bytes are no address", len(value))
+	}
 	var x stun.XORMappedAddress
 	if err := x.GetFrom(res); err != nil {
 		return netip.AddrPort{}, 0, fmt.Errorf("read mapped address: %w", err)
