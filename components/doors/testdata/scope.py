@@ -31,7 +31,7 @@ def check(what, got, want=True):
 
 def member(name):
     return {'conn_url': 'postgres://%s:5432/postgres' % name, 'api_url': 'http://%s:8008/patroni' % name,
-            'state': 'running', 'role': 'replica', 'version': '4.1.0'}
+            'state': 'running', 'role': 'replica', 'version': '4.1.5'}
 
 
 check('a scope that is new', a.get_cluster().is_unlocked())

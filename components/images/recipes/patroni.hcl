@@ -7,7 +7,7 @@ image "patroni" {
 
   # All that it requires but ydiff, which comes without a wheel.
   wheels = [
-    "patroni==4.1.0", "psycopg==3.2.12", "psycopg-binary==3.2.12", "typing-extensions==4.16.0", "urllib3==2.8.0", "pyyaml==6.0.3",
+    "patroni==4.1.5", "psycopg==3.2.12", "psycopg-binary==3.2.12", "typing-extensions==4.16.0", "urllib3==2.8.0", "pyyaml==6.0.3",
     "py-consul==1.8.0", "requests==2.34.2", "certifi==2026.10.18", "charset-normalizer==3.5.2", "idna==3.20", "click==8.5.1",
     "prettytable==3.18.0", "wcwidth==0.9.4", "python-dateutil==4.0.0", "psutil==7.2.2",
   ]
@@ -62,7 +62,7 @@ image "patroni" {
       import patroni.version
       from patroni.__main__ import main
 
-      KNOWN = ("4.1.0",)
+      KNOWN = ("4.1.5",)
 
 
       def see_the_end_at_once():

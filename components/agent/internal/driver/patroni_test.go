@@ -46,7 +46,7 @@ func newFakePatroni(t *testing.T) *fakePatroni {
 		s := map[string]any{
 			"state": "running", "role": role, "timeline": 3, "replication_state": "streaming",
 			"xlog":    map[string]any{"received_location": 1000, "replayed_location": 1000},
-			"patroni": map[string]any{"version": "4.1.0", "scope": "demo", "name": name},
+			"patroni": map[string]any{"version": "4.1.5", "scope": "demo", "name": name},
 		}
 		if i == 0 {
 			role = "leader"
