@@ -16,12 +16,12 @@ export CADRE_HOST_PATH := $(PATH)
 endif
 # What targets find: our own programs, and the commands that scripts/tools.sh declares and
 # links. A command that it does not name is found on no machine.
-PROGRAMS := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
-export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/run
-generate fmt lint check: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/dev
-images images-reproduce: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images
-test-clients: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/clients
-images-lock: export PATH := $(PROGRAMS):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
+FOUND := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
+export PATH := $(FOUND):$(CURDIR)/.tools/path/run
+generate fmt lint check: export PATH := $(FOUND):$(CURDIR)/.tools/path/dev
+images images-reproduce: export PATH := $(FOUND):$(CURDIR)/.tools/path/images
+test-clients: export PATH := $(FOUND):$(CURDIR)/.tools/path/clients
+images-lock: export PATH := $(FOUND):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
 help commands tools tools-demo tools-dev tools-images tools-lock tools-clients: export PATH := $(CADRE_HOST_PATH)
 
