@@ -100,7 +100,7 @@ dev    debootstrap                             debootstrap         makes the mac
 END
 
 gotestsum_version=1.13.0
-consul_version=1.22.3
+consul_version=1.22.7
 etcd_version=3.6.16
 opentofu_version=1.11.5
 patroni_version=4.1.5
