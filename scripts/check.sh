@@ -43,6 +43,10 @@ make -s generate
 after=$(git status --porcelain; git diff)
 [[ $before == "$after" ]] || die "generated code or docs are not current: commit what make generate changed"
 
+step vulnerabilities
+go test -count=1 ./scripts/vulnerabilities || die "docs/dependencies.md names other versions than are pinned"
+go run ./scripts/vulnerabilities "${modules[@]}" || die "see above; docs/dependencies.md says what to do"
+
 step lint
 make -s lint
 step ok
