@@ -45,6 +45,11 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
 	}
+	for _, kind := range e.kinds {
+		if kind == platform.ErrOnChain || kind == platform.ErrSuspended {
+			b.WriteString(" (" + kind.Error() + ")")
+		}
+	}
 	if hint := hintFor(e.Status, e.Code); hint != "" {
 		b.WriteString(" (" + hint + ")")
 	}
@@ -65,10 +70,10 @@ func (e *Error) Unwrap() []error { return e.kinds }
 
 func hintFor(status int, code string) string {
 	switch {
+	case onChain(status):
+		return "updates in two phases are not supported: use the PHALA key service"
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return "check the platform api key and its workspace"
-	case status == statusHashRegistration:
-		return "the app needs on-chain registration of the compose hash, which is not supported: use the PHALA key service"
 	case status >= 300 && status < 400:
 		return "redirects are refused: set the final url as the platform's base url"
 	case strings.HasSuffix(code, "04-001"):
@@ -79,8 +84,9 @@ func hintFor(status int, code string) string {
 	return ""
 }
 
-// statusHashRegistration is the platform's own code for "register the hash on chain first".
-const statusHashRegistration = 465
+// onChain are the platform's own answers to a change that a key service on a chain must
+// allow first: register the hash, an expired hash, a failed transaction, a hash not allowed.
+func onChain(status int) bool { return status >= 465 && status <= 468 }
 
 const maxMessage = 500
 
@@ -101,6 +107,10 @@ func newError(doing string, resp *http.Response, body []byte, now time.Time) *Er
 	case s == http.StatusBadRequest && strings.Contains(strings.ToLower(e.Message), "configuration parameters not compatible"):
 		// Concurrent creates of one workspace get this; it passes.
 		e.kinds = []error{platform.ErrBusy, platform.ErrRefused}
+	case onChain(s) && fromPlatform:
+		e.kinds = []error{platform.ErrOnChain, platform.ErrRefused}
+	case (s == http.StatusForbidden || s == http.StatusPaymentRequired) && fromPlatform && strings.Contains(strings.ToLower(e.Message), "suspend"):
+		e.kinds = []error{platform.ErrSuspended, platform.ErrRefused}
 	case s == http.StatusRequestTimeout:
 	case s >= 400 && s < 500 && fromPlatform:
 		e.kinds = []error{platform.ErrRefused}

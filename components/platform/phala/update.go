@@ -140,8 +140,8 @@ func underWay(i platform.Instance) bool {
 func receipted(r call, got receipt) (platform.Accepted, error) {
 	switch strings.ToLower(string(got.Status)) {
 	case "precondition_required":
-		return platform.Accepted{}, fmt.Errorf("%s: the platform wants a precondition first (on-chain registration): %s: %w",
-			r.doing, oneLine(string(got.Message), maxMessage), platform.ErrRefused)
+		return platform.Accepted{}, fmt.Errorf("%s: %w: %s: %w",
+			r.doing, platform.ErrOnChain, oneLine(string(got.Message), maxMessage), platform.ErrRefused)
 	case "no_change":
 		return platform.Accepted{Correlation: string(got.Correlation), NoChange: true}, nil
 	default:

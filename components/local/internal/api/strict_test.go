@@ -3,11 +3,14 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
 
 	"cadre.dev/local/internal/cloud"
+	"cadre.dev/platform"
+	"cadre.dev/platform/phala"
 )
 
 // What the real server drops or refuses is dropped or refused here: a client that sends
@@ -138,6 +141,13 @@ func TestASuspendedWorkspaceChangesNothing(t *testing.T) {
 	r.must(403, "POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
 	r.must(403, "POST", "/cvms/web-0/restart", nil)
 	r.must(403, "DELETE", "/cvms/web-0", nil)
+	driver, err := phala.New(phala.Config{BaseURL: r.host.URL + "/api/v1", APIKey: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := driver.Restart(t.Context(), "web-0"); !errors.Is(err, platform.ErrSuspended) || !errors.Is(err, platform.ErrRefused) {
+		t.Errorf("the driver reads %v, want ErrSuspended and ErrRefused", err)
+	}
 	if got := r.must(200, "GET", "/cvms/web-0", nil); got["status"] != "running" {
 		t.Errorf("a suspended workspace is read: %v", got)
 	}
