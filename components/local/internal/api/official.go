@@ -120,7 +120,7 @@ func (s *Server) network(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	return http.StatusOK, map[string]any{
-		"is_online": v.Status == cloud.Running, "is_public": true, "error": nil, "internal_ip": nil, "latest_handshake": nil, "public_urls": s.cvmView(r, v)["public_urls"],
+		"is_online": v.Status == cloud.Running, "is_public": true, "error": nil, "internal_ip": nil, "latest_handshake": nil, "public_urls": s.cvmView(v)["public_urls"],
 	}, nil
 }
 

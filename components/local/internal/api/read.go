@@ -17,7 +17,7 @@ func (s *Server) listApps(r *http.Request) (int, any, error) {
 	apps := s.cfg.Cloud.Apps()
 	rows := make([]any, 0, len(apps))
 	for _, a := range apps {
-		rows = append(rows, s.appView(r, a))
+		rows = append(rows, s.appView(a))
 	}
 	cut, meta := page(r, rows)
 	meta["dstack_apps"], meta["total_pages"] = cut, meta["pages"]
@@ -29,7 +29,7 @@ func (s *Server) getApp(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, s.appView(r, a), nil
+	return http.StatusOK, s.appView(a), nil
 }
 
 func (s *Server) appCVMs(r *http.Request) (int, any, error) {
@@ -37,19 +37,19 @@ func (s *Server) appCVMs(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, s.views(r, s.cfg.Cloud.List(a.ID)), nil
+	return http.StatusOK, s.views(s.cfg.Cloud.List(a.ID)), nil
 }
 
 func (s *Server) listCVMs(r *http.Request) (int, any, error) {
-	cut, meta := page(r, s.views(r, s.cfg.Cloud.List("")))
+	cut, meta := page(r, s.views(s.cfg.Cloud.List("")))
 	meta["items"] = cut
 	return http.StatusOK, meta, nil
 }
 
-func (s *Server) views(r *http.Request, list []cloud.CVM) []any {
+func (s *Server) views(list []cloud.CVM) []any {
 	out := make([]any, 0, len(list))
 	for _, v := range list {
-		out = append(out, s.cvmView(r, v))
+		out = append(out, s.cvmView(v))
 	}
 	return out
 }
@@ -59,7 +59,7 @@ func (s *Server) getCVM(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	view := s.cvmView(r, v)
+	view := s.cvmView(v)
 	if raw, err := s.cfg.Cloud.Compose(v.AppID, v.ComposeHash); err == nil {
 		view["compose_file"] = json.RawMessage(raw)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // cvmView is the CVM object. Early in a create most of it is null.
-func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
+func (s *Server) cvmView(v cloud.CVM) map[string]any {
 	envKey := s.envPubkey(v.AppID)
 	progress := map[string]any{"target": nil, "started_at": nil, "correlation_id": nil}
 	busy := false
@@ -84,8 +84,8 @@ func statusView(v cloud.CVM) map[string]any {
 	}
 }
 
-func (s *Server) appView(r *http.Request, a cloud.App) map[string]any {
-	cvms := s.views(r, s.cfg.Cloud.List(a.ID))
+func (s *Server) appView(a cloud.App) map[string]any {
+	cvms := s.views(s.cfg.Cloud.List(a.ID))
 	var current any
 	if len(cvms) > 0 {
 		current = cvms[0]

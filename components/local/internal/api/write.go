@@ -121,7 +121,7 @@ func (s *Server) addInstance(r *http.Request) (int, any, error) {
 	fault.About(r.Context(), v.Name)
 	view := s.machineView(r, v)
 	if !before(r, "2026-05-22") {
-		view = s.cvmView(r, v)
+		view = s.cvmView(v)
 	}
 	return http.StatusOK, view, nil
 }
