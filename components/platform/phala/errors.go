@@ -2,6 +2,7 @@ package phala
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -46,7 +47,7 @@ func (e *Error) Error() string {
 		b.WriteString(": " + e.Message)
 	}
 	for _, kind := range e.kinds {
-		if kind == platform.ErrOnChain || kind == platform.ErrSuspended {
+		if errors.Is(kind, platform.ErrOnChain) || errors.Is(kind, platform.ErrSuspended) {
 			b.WriteString(" (" + kind.Error() + ")")
 		}
 	}
