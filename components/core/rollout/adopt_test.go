@@ -168,6 +168,7 @@ func TestACVMThatAnotherClientMadeIsAdopted(t *testing.T) {
 		doc := map[string]any{
 			"manifest_version": 2, "runner": "docker-compose", "name": "shop", "docker_compose_file": f.Spec.Template.Compose,
 			"kms_enabled": true, "gateway_enabled": true, "public_logs": false, "public_sysinfo": true, "public_tcbinfo": true, "secure_time": true,
+			"init_script": appcompose.InitScript,
 		}
 		change(doc)
 		raw, err := json.MarshalIndent(doc, "", "    ")
