@@ -33,7 +33,7 @@ type Config struct {
 	TrustFile []byte
 	// RevisionMark is the mark of the compose text that started this coordinator; "" has none.
 	RevisionMark string
-	Gateway   overlay.Gateway
+	Gateway      overlay.Gateway
 	// Rendezvous servers help to find direct paths; none: the gateway is the only one.
 	Rendezvous []overlay.Rendezvous
 	// Paths are the kinds of path that may be used; nil: all.
