@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"cadre.dev/core/group"
@@ -26,22 +25,19 @@ type event struct {
 var words = strings.NewReplacer(
 	"SLOTS", `([a-z][a-z0-9*, -]*?)`, "SLOT", `([a-z][a-z0-9-]*-\d+)`, "TIME", `((?:\d+(?:ms|[hms]))+)`, "WORD", `([\w.+-]+)`, "REST", `(.+)`, "N", `(\d+)`)
 
-// expressions keeps what is compiled already: a property asks for each of them thousands of times.
-var expressions sync.Map
+// expressions are the lines of events and expectations, compiled once: a property asks for each of them thousands of times.
+var expressions = map[string]*regexp.Regexp{}
 
-func expression(line string) *regexp.Regexp {
-	if known, ok := expressions.Load(line); ok {
-		return known.(*regexp.Regexp)
+func init() {
+	for _, e := range slices.Concat(events(), expectations()) {
+		expressions[e.line] = regexp.MustCompile("^" + words.Replace(e.line) + "$")
 	}
-	compiled := regexp.MustCompile("^" + words.Replace(line) + "$")
-	expressions.Store(line, compiled)
-	return compiled
 }
 
 // happen carries out one line.
 func (s *story) happen(line string) error {
 	for _, e := range events() {
-		if m := expression(e.line).FindStringSubmatch(line); m != nil {
+		if m := expressions[e.line].FindStringSubmatch(line); m != nil {
 			return e.does(s, m[1:])
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // expect checks what a story says must be so.
 func (s *story) expect(text string) error {
 	for _, e := range expectations() {
-		if m := expression(e.line).FindStringSubmatch(text); m != nil {
+		if m := expressions[e.line].FindStringSubmatch(text); m != nil {
 			return e.does(s, m[1:])
 		}
 	}
