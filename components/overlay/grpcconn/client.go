@@ -56,7 +56,6 @@ func Client(conn net.Conn, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithReadBufferSize(readBuffer),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithChainUnaryInterceptor(untimed),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),

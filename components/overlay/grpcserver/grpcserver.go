@@ -63,7 +63,6 @@ func New(l Limits, opts ...grpc.ServerOption) *grpc.Server {
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.ReadBufferSize(readBuffer),
-		grpc.SharedWriteBuffer(true),
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
 			if l.Admit != nil {
 				var err error
