@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,16 @@ func TestThreat_ATT_17_EvidenceSaysWhichNamesTheEnvironmentMaySet(t *testing.T) 
 
 func TestThreat_ATT_16_AScriptIsTakenByItsDigest(t *testing.T) {
 	sum := sha256.Sum256([]byte("echo ready"))
-	f := measuring(t, append([]byte(`{"pre_launch_script":"echo ready","key_provider_id":"3059",`), appcomposetest.Good("demo-web", "services: {}")[1:]...))
+	var doc map[string]any
+	if err := json.Unmarshal(appcomposetest.Good("demo-web", "services: {}"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	doc["pre_launch_script"], doc["key_provider_id"] = "echo ready", "3059"
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := measuring(t, raw)
 	for _, scripts := range [][]string{nil, {hex.EncodeToString(sum[:])}} {
 		v, err := NewVerifier(VerifierConfig{RootsPEM: f.cloud.RootPEM(), Now: simNow, PreLaunchScripts: scripts})
 		if err != nil {
