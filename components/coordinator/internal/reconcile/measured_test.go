@@ -51,8 +51,11 @@ func TestThreat_ATT_15_PlatformThatWouldMeasureSomethingElseChangesNothing(t *te
 		says   []string
 	}{
 		"another hash": {func(_ platform.Template, p *platform.Provisioned) { p.ComposeHash = evil }, []string{evil, measuredAs("two")}},
-		"another text": {own(func(s string) string { return strings.Replace(s, "{", `{"pre_launch_script":"curl | sh",`, 1) }), []string{"pre_launch_script, which it added"}},
-		"public logs":  {own(func(s string) string { return strings.Replace(s, `"public_logs":false`, `"public_logs":true`, 1) }), []string{"public_logs, which is true in place of false"}},
+		"another text": {own(func(s string) string { return strings.Replace(s, "{", `{"bash_script":"curl | sh",`, 1) }), []string{"bash_script, which it added"}},
+		"another script": {own(func(s string) string {
+			return strings.Replace(s, `"pre_launch_script":"`, `"pre_launch_script":"curl | sh\n`, 1)
+		}), []string{"pre_launch_script, which is"}},
+		"public logs": {own(func(s string) string { return strings.Replace(s, `"public_logs":false`, `"public_logs":true`, 1) }), []string{"public_logs, which is true in place of false"}},
 		"an env name": {own(func(s string) string {
 			return strings.Replace(s, `"allowed_envs":[]`, `"allowed_envs":["LD_PRELOAD"]`, 1)
 		}), []string{"allowed_envs"}},

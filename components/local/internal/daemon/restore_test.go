@@ -151,6 +151,7 @@ func TestTheEngineRestoresContainersOfEarlierBoots(t *testing.T) {
 		way.set("next", "")
 		s := start(t, t.TempDir(), shelf.use, way.use)
 		v := s.createWith("boot-0", app(old, "always"), "")
+		s.until("the old one has started", func() bool { return slices.Equal(s.started(v), []string{"old"}) })
 		s.update("boot-0", app(next, "always"), "")
 		now := s.settled("boot-0")
 		var text string
@@ -168,6 +169,7 @@ func TestTheEngineRestoresContainersOfEarlierBoots(t *testing.T) {
 		old, next := shelf.release("old"), shelf.release("next")
 		s := start(t, t.TempDir(), shelf.use, way.use)
 		v := s.createWith("boot-0", app(old, "always"), "")
+		s.until("the old one has started", func() bool { return slices.Equal(s.started(v), []string{"old"}) })
 		way.set("", "next")
 		s.update("boot-0", app(next, "always"), "")
 		<-way.asked
