@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/pion/stun/v2"
+
+	"cadre.dev/overlay/internal/stunaddr"
 )
 
 const (
@@ -227,8 +229,8 @@ func (m *Mux) dispatch(raw []byte, from netip.AddrPort, msg *stun.Message, now t
 			q.port.response(msg, q, now)
 			return
 		}
-		mapped, ok := mappedAddress(msg)
-		if !ok || msg.Type.Class != stun.ClassSuccessResponse {
+		mapped, err := stunaddr.Read(msg, stun.AttrXORMappedAddress)
+		if err != nil || msg.Type.Class != stun.ClassSuccessResponse {
 			m.stats.unknown.Add(1)
 			return
 		}
@@ -283,21 +285,4 @@ func (m *Mux) forget(ids ...transactionID) {
 // plain is the form in which addresses are compared: IPv4 is IPv4, no zone.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
-}
-
-// mappedAddress reads the address that an answer reports. The length is checked here, because a STUN server or the
-// way to it may send anything, and stun v2 does not bound what it reads of a malformed value (GO-2026-6163).
-func mappedAddress(m *stun.Message) (netip.AddrPort, bool) {
-	if value, err := m.Get(stun.AttrXORMappedAddress); err != nil || len(value) < 8 {
-		return netip.AddrPort{}, false
-	}
-	var mapped stun.XORMappedAddress
-	if err := mapped.GetFrom(m); err != nil {
-		return netip.AddrPort{}, false
-	}
-	ip, ok := netip.AddrFromSlice(mapped.IP)
-	if !ok || mapped.Port < 0 || mapped.Port > 1<<16-1 {
-		return netip.AddrPort{}, false
-	}
-	return netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port)), true
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/pion/stun/v2"
+
+	"cadre.dev/overlay/internal/stunaddr"
 )
 
 // portQueue bounds the checks that wait for an agent. They wait longest while
@@ -102,7 +104,7 @@ func (p *port) response(m *stun.Message, q *pendingCheck, now time.Time) {
 	}
 	p.mux.forget(m.TransactionID)
 	if m.Type.Class == stun.ClassSuccessResponse {
-		seen, _ := mappedAddress(m)
+		seen, _ := stunaddr.Read(m, stun.AttrXORMappedAddress)
 		if p.known.answered(q.to, now.Sub(q.sent), seen) {
 			p.valid()
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/pion/stun/v2"
+
+	"cadre.dev/overlay/internal/stunaddr"
 )
 
 const (
@@ -51,19 +53,14 @@ func binding(conn io.ReadWriter) (netip.AddrPort, time.Duration, error) {
 	if res.TransactionID != req.TransactionID || res.Type != stun.BindingSuccess {
 		return netip.AddrPort{}, 0, fmt.Errorf("reflector answered %s", res.Type)
 	}
-	// stun v2 does not bound what it reads of a malformed value (GO-2026-6163).
-	if value, err := res.Get(stun.AttrXORMappedAddress); err == nil && len(value) < 8 {
-		return netip.AddrPort{}, 0, fmt.Errorf("read mapped address: %d bytes are no address", len(value))
-	}
-	var x stun.XORMappedAddress
-	if err := x.GetFrom(res); err != nil {
+	addr, err := stunaddr.Read(res, stun.AttrXORMappedAddress)
+	if err != nil {
 		return netip.AddrPort{}, 0, fmt.Errorf("read mapped address: %w", err)
 	}
-	ip, ok := netip.AddrFromSlice(x.IP)
-	if !ok || x.Port <= 0 || x.Port > 0xffff {
+	if addr.Port() == 0 {
 		return netip.AddrPort{}, 0, errors.New("reflector gave no address")
 	}
-	return netip.AddrPortFrom(ip.Unmap(), uint16(x.Port)), took, nil
+	return addr, took, nil
 }
 
 // readMessage reads one STUN message from a stream and no byte more.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pion/stun/v2"
 
+	"cadre.dev/overlay/internal/stunaddr"
 	"cadre.dev/overlay/rendezvous/internal/credential"
 )
 
@@ -151,16 +152,9 @@ func (g *gate) permit(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	}
 	var peers []netip.AddrPort
 	err := m.ForEach(attrXORPeer, func(m *stun.Message) error {
-		var x stun.XORMappedAddress
-		if err := x.GetFromAs(m, attrXORPeer); err != nil {
-			return err
-		}
-		ip, ok := netip.AddrFromSlice(x.IP)
-		if !ok {
-			return ErrPeerForbidden
-		}
-		peers = append(peers, netip.AddrPortFrom(ip.Unmap(), uint16(x.Port)))
-		return nil
+		peer, err := stunaddr.Read(m, attrXORPeer)
+		peers = append(peers, peer)
+		return err
 	})
 	if err != nil {
 		g.refuse(m, to, g.key, stun.CodeBadRequest, "")
