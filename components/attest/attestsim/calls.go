@@ -10,6 +10,15 @@ type quoteRequest struct {
 	ReportData hexBytes `json:"report_data"`
 }
 
+// data is the report data, with zeros up to its full length.
+func (r quoteRequest) data() (data [64]byte, err error) {
+	if len(r.ReportData) > len(data) {
+		return data, agentError("Report data is too long")
+	}
+	copy(data[:], r.ReportData)
+	return data, nil
+}
+
 type quoteReply struct {
 	Quote      hexBytes `json:"quote"`
 	EventLog   string   `json:"event_log"`
@@ -18,12 +27,10 @@ type quoteReply struct {
 }
 
 func (g *Guest) getQuote(request quoteRequest) (quoteReply, error) {
-	if len(request.ReportData) > 64 {
-		return quoteReply{}, agentError("Report data is too long")
+	data, err := request.data()
+	if err != nil {
+		return quoteReply{}, err
 	}
-	var data [64]byte
-	copy(data[:], request.ReportData)
-
 	quote, events, err := g.shownQuote(data)
 	if err != nil {
 		return quoteReply{}, err
@@ -153,11 +160,10 @@ type attestReply struct {
 }
 
 func (g *Guest) attest(request quoteRequest) (attestReply, error) {
-	if len(request.ReportData) > 64 {
-		return attestReply{}, agentError("Report data is too long")
+	data, err := request.data()
+	if err != nil {
+		return attestReply{}, err
 	}
-	var data [64]byte
-	copy(data[:], request.ReportData)
 	out, err := g.attestation(data, false)
 	return attestReply{out}, err
 }
