@@ -22,8 +22,7 @@ func (p *pass) tolerated() (group.Condition, bool) {
 	}
 	var ends []end
 	for _, s := range p.view.SlotsOf(p.name) {
-		a := p.view.Admissions[s.Slot].Value
-		if at := p.cfg.Images.TCB.ToleratedUntil(a.Claims.TCB, p.now); a.BootID != "" && !at.IsZero() {
+		if at := p.view.ToleratedUntil(s.Slot, p.cfg.Images.TCB, p.now); !at.IsZero() {
 			ends = append(ends, end{at, s.Slot})
 		}
 	}
