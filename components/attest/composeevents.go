@@ -17,7 +17,7 @@ func checkCompose(boot bootFacts, raw []byte) error {
 	want, err := appcompose.ReadMeasured(raw)
 	if err != nil {
 		if boot.gpuPolicy == nil && boot.eventVersion == 1 {
-			return nil // nothing in the log is made from it; the closed list says what is wrong with it
+			return nil // no event is made from the document; the closed list reports its fault
 		}
 		return refuse(CodeEventLogInvalid, "app-compose.json: %v", err)
 	}

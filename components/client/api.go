@@ -42,7 +42,7 @@ type ApplyOptions struct {
 	// DeleteDisks gives up the disks of the Slots that leave, for Reason.
 	DeleteDisks bool
 	Reason      string
-	// Verb is what the request's id begins with, so that the records say what was done; "": apply.
+	// Verb begins the request's id, and so names the command in the records; "" stands for apply.
 	Verb string
 }
 

@@ -64,7 +64,7 @@ func AppliedBy(ctx context.Context, s Store, g string, spec uint64) (by, request
 	return a.By, a.Request, nil
 }
 
-// CheckRequestID tells what is wrong with the id of a call; nil: nothing.
+// CheckRequestID returns an error that names the grammar when id, the id of a call, does not follow it.
 func CheckRequestID(id string) error {
 	if !idGrammar.MatchString(id) {
 		return fmt.Errorf("request_id: %.80q is not an id: letters, digits and . _ : -, at most 128 bytes", id)

@@ -185,8 +185,8 @@ type CollateralMark struct {
 	IssuedAt time.Time `json:"issued_at"`
 }
 
-// Raised is what is known after both, part by part; the FMSPC is that of other. Only
-// signed times decide: a clock that runs ahead lowers nothing.
+// Raised merges both marks, part by part; the result has the FMSPC of other. Only signed
+// times decide, so a clock that runs ahead lowers no number.
 func (m CollateralMark) Raised(other CollateralMark) CollateralMark {
 	out := CollateralMark{FMSPC: other.FMSPC, IssuedAt: m.IssuedAt}
 	if other.IssuedAt.After(out.IssuedAt) {

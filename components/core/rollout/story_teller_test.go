@@ -228,8 +228,8 @@ func (s *story) pass(d time.Duration) {
 const longestQuiet = time.Minute
 
 // next goes on to the next moment at which something may happen, and no further than to end. While
-// anything changes or an Operation is open, that is the next second. Otherwise it is the second
-// before what is due next, so that what a plan does a moment too early shows as well.
+// anything changes or an Operation is open, the next second is that moment. Otherwise it is one second
+// before the next due time, so that a plan which acts a second too early shows as well.
 func (s *story) next(end time.Time) {
 	ahead := time.Second
 	if s.changed.Before(s.w.now) && !s.c.dead && !s.c.working() {

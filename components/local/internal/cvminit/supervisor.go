@@ -60,7 +60,7 @@ type supervisor struct {
 	stopping bool
 	// restoring: the units are what the engine restored, not yet those of the compose file.
 	restoring bool
-	told      initctl.Message // what was said of the boot last
+	reported  initctl.Message // the last report about the boot
 }
 
 type unit struct {
@@ -263,8 +263,8 @@ func (s *supervisor) set(change func()) {
 	if s.stopping || s.restoring {
 		return
 	}
-	if m := s.boot(); m.Event != "" && (m.Event != s.told.Event || m.Text != s.told.Text) {
-		s.told = m
+	if m := s.boot(); m.Event != "" && (m.Event != s.reported.Event || m.Text != s.reported.Text) {
+		s.reported = m
 		// The socket holds far more than these lines; a dead daemon ends us anyway.
 		_ = s.conn.Send(m)
 	}

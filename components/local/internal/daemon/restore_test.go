@@ -46,7 +46,7 @@ func (s *site) started(v obj) []string {
 	return strings.Fields(string(raw))
 }
 
-// restored are the images of containers that the engine started by itself, in order.
+// restored are the images of the containers that the engine started automatically, in order.
 func (s *site) restored(v obj) (names []string) {
 	s.Helper()
 	for line := range strings.Lines(s.log(v, "cvm")) {
@@ -59,7 +59,7 @@ func (s *site) restored(v obj) (names []string) {
 }
 
 // way is the road from the cloud to its registry. Pulls of a name that is blocked fail; pulls
-// of one that is slow wait until it is free again.
+// of a slow name wait until the name is free again.
 type way struct {
 	http.RoundTripper
 
