@@ -26,10 +26,11 @@ import (
 
 const (
 	unaryMethod = "/test.Calls/Unary"
+	feedMethod  = "/test.Calls/Feed"
 	watchMethod = "/test.Calls/Watch"
 )
 
-// calls serves a unary method, which unary answers, and one that streams until watch
+// calls serves a unary method, which unary answers, and two that stream until watch
 // returns.
 type calls struct {
 	unary func(context.Context, []byte) error
@@ -51,16 +52,18 @@ func (c calls) register(s *grpc.Server) {
 				})
 			},
 		}},
-		Streams: []grpc.StreamDesc{{
-			StreamName: "Watch", ServerStreams: true,
-			Handler: func(_ any, stream grpc.ServerStream) error {
-				if err := stream.RecvMsg(new(wrapperspb.BytesValue)); err != nil {
-					return err
-				}
-				return c.watch(stream.Context())
-			},
-		}},
+		Streams: []grpc.StreamDesc{
+			{StreamName: "Watch", ServerStreams: true, Handler: c.stream},
+			{StreamName: "Feed", ClientStreams: true, Handler: c.stream},
+		},
 	}, nil)
+}
+
+func (c calls) stream(_ any, stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(new(wrapperspb.BytesValue)); err != nil {
+		return err
+	}
+	return c.watch(stream.Context())
 }
 
 func nothing(context.Context, []byte) error { return nil }
@@ -449,16 +452,17 @@ func TestINP04_RefusedCallsAreNotRead(t *testing.T) {
 	}
 }
 
-// What a caller may send before anybody reads does not grow with its speed.
+// What a caller may send before a handler reads does not grow with its speed. The call is one of many messages:
+// gRPC runs the handler of a call with one message only when the caller has ended it.
 func TestINP04_UnreadDataIsBounded(t *testing.T) {
 	begun, leave := make(chan struct{}), make(chan struct{})
-	c := call(t, serve(t, Limits{}, calls{unary: func(context.Context, []byte) error {
+	c := call(t, serve(t, Limits{}, calls{watch: func(context.Context) error {
 		close(begun)
 		<-leave
 		return nil
 	}}))
 	defer close(leave)
-	id := c.begin(unaryMethod)
+	id := c.begin(feedMethod)
 	c.data(id, false, message(0, nil))
 	<-begun
 	for range window / (16 << 10) {
