@@ -63,7 +63,7 @@ func TestCompressorIsPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "sha256:9c8adacd5b9cc11ac1d4b019c0ac22933cc75e2757a45aa8f628c2a025b41798"
+	const want = "sha256:c8ada359aa6350c0aeb7bce4acb481591c2cc1d9f4133a5ac783a534a4e74552"
 	if got := blob.Descriptor.Digest.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
