@@ -87,5 +87,12 @@ func (p *pass) reportUnconfirmed(ctx context.Context) error {
 		a.Holds = append(a.Holds, rollout.Hold{Predicate: HoldUnconfirmed, Message: "this coordinator began a moment ago, and not enough agents have " +
 			"confirmed yet that the records are current; it goes on when they do, and otherwise a minute after its start"})
 	}
+	for i := range p.plan.Status.Instances {
+		// The time that this pass gave to a change stands in no record yet: the next pass would give another
+		// one, write it, and be woken by its own write, without end.
+		if s := &p.plan.Status.Instances[i]; s.Since != nil && s.Since.Equal(p.now) {
+			s.Since = nil
+		}
+	}
 	return p.report(ctx)
 }

@@ -2,11 +2,14 @@ package reconcile_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/core/group"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
 )
 
 // cut has the agents of these Slots reach no coordinator, and those of all others reach them.
@@ -119,6 +122,14 @@ func TestAgentsThatStaySilentDelayALeaderForAMinute(t *testing.T) {
 		if got := w.made("create"); len(got) != 3 {
 			t.Errorf("made while nothing confirmed the records: %v", got)
 		}
+		var commits atomic.Int64
+		w.store.OnCommit(func([]store.Op) storetest.Fault { commits.Add(1); return storetest.None })
+		const quiet = 10 * time.Second
+		tick(t.Context(), quiet)
+		if n := commits.Load(); n > 12*int64(quiet/time.Second) {
+			t.Errorf("%d commits in %v in which nothing changed", n, quiet)
+		}
+		w.store.OnCommit(nil)
 		w.until("its end", 45*time.Second, func() bool { return !slices.ContainsFunc(w.instance("pg-3").Holds, unconfirmed) })
 	})
 }
