@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/demo/internal/rig"
 )
 
@@ -41,7 +42,7 @@ func checkPaths(ctx context.Context, t *testing.T, r *rig.Rig) {
 	if err := r.AwaitWrites(ctx, cut.Add(time.Second), 500); err != nil {
 		t.Fatalf("with all packets between CVMs dropped: %v", err)
 	}
-	awaitPath(ctx, t, r, "gateway")
+	awaitPath(ctx, t, r, rig.Postgres, "gateway")
 	summary, err := r.LoadSummary(ctx, cut.Add(-time.Second), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -53,36 +54,36 @@ func checkPaths(ctx context.Context, t *testing.T, r *rig.Rig) {
 	if flows.Protocols["tcp"].Dropped.Packets == 0 {
 		t.Errorf("nothing was dropped: %+v", flows)
 	}
-	awaitPath(ctx, t, r, "direct-")
+	awaitPath(ctx, t, r, rig.Postgres, "direct-")
 }
 
-// awaitPath waits until postgres-0 uses a kind of path to both other members.
-func awaitPath(ctx context.Context, t *testing.T, r *rig.Rig, kind string) string {
+// awaitPath waits until the first member of a group uses a kind of path to both other members.
+func awaitPath(ctx context.Context, t *testing.T, r *rig.Rig, name, kind string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	first, others := group.SlotName(name, 0), []string{group.SlotName(name, 1), group.SlotName(name, 2)}
 	last := ""
 	for {
-		out, err := r.Cadre(ctx, "mesh", "status", "postgres-0")
+		out, err := r.Cadre(ctx, "mesh", "status", first)
 		if err == nil {
 			last = out
 		}
 		good := 0
 		for line := range strings.Lines(out) {
-			f := strings.Fields(line)
-			if len(f) > 1 && (f[0] == "postgres-1" || f[0] == "postgres-2") && strings.HasPrefix(f[1], kind) {
+			if f := strings.Fields(line); len(f) > 1 && slices.Contains(others, f[0]) && strings.HasPrefix(f[1], kind) {
 				good++
 			}
 		}
-		if err == nil && good == 2 {
+		if err == nil && good == len(others) {
 			return out
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("postgres-0 does not use %s: %v\n%s", kind, err, last)
+			t.Fatalf("%s does not use %s: %v\n%s", first, kind, err, last)
 		}
 	}
 }
