@@ -97,7 +97,7 @@ run() {
 }
 # Whole clusters in virtual time, each of its own seed, which nobody ran before. Without the race
 # detector, which has its few seeds among the others: so many more run in the same time.
-fresh=(env GOGC=2000 CGO_ENABLED=0 GOFLAGS=-trimpath go test -json -count=1 -timeout 25m -run 'TestFreshSeeds$' ./components/simulator -fresh "${CADRE_FRESH_SEEDS:-120s}")
+fresh=(env GOGC=2000 CGO_ENABLED=0 GOFLAGS=-trimpath go test -json -count=1 -timeout 25m -run 'TestFreshSeeds$' ./components/simulator -fresh "${CADRE_FRESH_SEEDS:-500}" -fresh-from "${CADRE_FRESH_FROM:-0}")
 
 # At once: among an hour's output nobody would find it.
 scripts/test.sh sequential || exit 1

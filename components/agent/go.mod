@@ -43,6 +43,7 @@ require (
 
 require (
 	cadre.dev/logging v0.0.0
+	cadre.dev/raced v0.0.0
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -79,3 +80,5 @@ replace (
 )
 
 replace cadre.dev/logging => ../logging
+
+replace cadre.dev/raced => ../raced

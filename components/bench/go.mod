@@ -122,3 +122,5 @@ replace (
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store
 )
+
+replace cadre.dev/raced => ../raced

@@ -58,6 +58,7 @@ require (
 
 require (
 	cadre.dev/logging v0.0.0
+	cadre.dev/raced v0.0.0
 	github.com/armon/go-metrics v0.4.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -103,3 +104,5 @@ replace (
 )
 
 replace cadre.dev/logging => ../logging
+
+replace cadre.dev/raced => ../raced

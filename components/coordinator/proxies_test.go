@@ -5,11 +5,11 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )

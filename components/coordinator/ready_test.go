@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store/storetest"
 )
 

@@ -40,6 +40,7 @@ require (
 	cadre.dev/figures v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0 // indirect
+	cadre.dev/raced v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	golang.org/x/crypto v0.59.0 // indirect
@@ -58,3 +59,5 @@ replace cadre.dev/platform => ../platform
 replace cadre.dev/proto => ../../proto
 
 replace cadre.dev/figures => ../figures
+
+replace cadre.dev/raced => ../raced

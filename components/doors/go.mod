@@ -95,3 +95,5 @@ replace (
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store
 )
+
+replace cadre.dev/raced => ../raced

@@ -23,6 +23,7 @@ require (
 )
 
 require (
+	cadre.dev/raced v0.0.0
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/containerd/stargz-snapshotter/estargz v0.16.3 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
@@ -56,3 +57,5 @@ require (
 	golang.org/x/text v0.44.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+replace cadre.dev/raced => ../raced

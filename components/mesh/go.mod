@@ -45,3 +45,5 @@ replace (
 	cadre.dev/overlay => ../overlay
 	cadre.dev/proto => ../../proto
 )
+
+replace cadre.dev/raced => ../raced

@@ -24,6 +24,7 @@ require (
 )
 
 require (
+	cadre.dev/raced v0.0.0
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178
 	github.com/coder/websocket v1.8.14
 	github.com/pion/ice/v3 v3.0.16
@@ -34,3 +35,5 @@ require (
 	golang.org/x/net v0.62.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 )
+
+replace cadre.dev/raced => ../raced

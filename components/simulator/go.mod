@@ -19,6 +19,7 @@ require (
 	cadre.dev/exec v0.0.0 // indirect
 	cadre.dev/mesh v0.0.0 // indirect
 	cadre.dev/overlay v0.0.0 // indirect
+	cadre.dev/raced v0.0.0
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
 	github.com/armon/go-metrics v0.4.1 // indirect
@@ -108,3 +109,5 @@ replace (
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store
 )
+
+replace cadre.dev/raced => ../raced

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 
+	"cadre.dev/raced/synctest"
 	"cadre.dev/simulator/check"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"

@@ -26,7 +26,8 @@ var (
 	many     = flag.Int("seeds", 12, "TestSeeds: how many seeds to run, from 1 on")
 	times    = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
 	restless = flag.Bool("restless", false, "TestSeed: it ends as well where a group does not rest at the end")
-	fresh    = flag.Duration("fresh", 0, "TestFreshSeeds: how much time of cores to spend on seeds that nobody ran before; 0: none")
+	fresh    = flag.Int("fresh", 0, "TestFreshSeeds: how many seeds to run that were not run before; 0: none")
+	from     = flag.Uint64("fresh-from", 0, "TestFreshSeeds: the first of them; 0: the clock's")
 	long     = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
 	report   = flag.String("report", "", "TestHunt: where to write the figures")
 	// What other commands found goes into the report as it is.
@@ -49,19 +50,27 @@ func TestSeeds(t *testing.T) {
 	explain(t, sum)
 }
 
-// TestFreshSeeds runs seeds that nobody ran before, for as long as cores are to work on them. The
-// first is told at once: seeds follow each other, so each can be replayed whatever becomes of
-// the process. How many were stuck until a deadline is told and fails nothing here while they are few:
-// `make sim-hunt` looks for them.
+// TestFreshSeeds runs seeds that were not run before. The number of seeds is given and not the
+// time, and the first seed may be given: a slow machine runs the same seeds as a fast one, and
+// the same command runs them again. The first seed is printed at once: seeds follow each other,
+// so each can be replayed whatever becomes of the process. Seeds that are stuck until a deadline are counted, and fail
+// nothing here while they are few: `make sim-hunt` looks for them.
 func TestFreshSeeds(t *testing.T) {
 	if *fresh == 0 {
 		t.Skip("no -fresh: scripts/test.sh")
 	}
-	first := uint64(time.Now().UnixMicro())
+	first := *from
+	if first == 0 {
+		first = uint64(time.Now().UnixMicro())
+	}
 	fmt.Printf("fresh seeds from %d\n", first)
-	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(sum simulator.Tally) bool { return sum.Core < *fresh })
-	if sum.Seeds == 0 || sum.Faults == 0 {
-		t.Errorf("%d seeds ran, with %d faults", sum.Seeds, sum.Faults)
+	left := *fresh
+	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
+		left--
+		return left >= 0
+	})
+	if sum.Seeds != *fresh || sum.Faults == 0 {
+		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, *fresh, sum.Faults)
 	}
 	fmt.Printf("fresh seeds from %d: %s; replay one: make sim SEED=%d\n", first, sum, first)
 	// One in some two hundred is known to be; where a step does not end for all, more are.

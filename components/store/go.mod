@@ -9,6 +9,7 @@ require (
 )
 
 require (
+	cadre.dev/raced v0.0.0
 	github.com/armon/go-metrics v0.4.1 // indirect
 	github.com/fatih/color v1.16.0 // indirect
 	github.com/go-viper/mapstructure/v2 v2.4.0 // indirect
@@ -35,3 +36,5 @@ require (
 )
 
 replace cadre.dev/core => ../core
+
+replace cadre.dev/raced => ../raced

@@ -23,6 +23,7 @@ require (
 	cadre.dev/exec v0.0.0 // indirect
 	cadre.dev/mesh v0.0.0 // indirect
 	cadre.dev/overlay v0.0.0 // indirect
+	cadre.dev/raced v0.0.0
 	cadre.dev/store v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/ProtonMail/go-crypto v1.1.6 // indirect
@@ -145,3 +146,5 @@ replace (
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store
 )
+
+replace cadre.dev/raced => ../raced

@@ -81,7 +81,7 @@ func shared(n ast.Node) string {
 		return "selects"
 	case *ast.ImportSpec:
 		path, err := strconv.Unquote(n.Path.Value)
-		if err == nil && (path == "sync" || strings.HasPrefix(path, "sync/") || path == "testing/synctest" || strings.HasSuffix(path, "/errgroup")) {
+		if err == nil && (path == "sync" || strings.HasPrefix(path, "sync/") || strings.HasSuffix(path, "/synctest") || strings.HasSuffix(path, "/errgroup")) {
 			return "imports " + path
 		}
 	}

@@ -11,15 +11,16 @@ func TestWhatGoroutinesNeedIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		src, want string // want: "" for nothing
 	}{
-		"plain":         {"import \"slices\"\nfunc f(s []int) { slices.Sort(s) }", ""},
-		"a goroutine":   {"func f() { go f() }", "begins a goroutine"},
-		"in a function": {"var f = func() { func() { go println() }() }", "begins a goroutine"},
-		"a channel":     {"type t struct{ c <-chan int }", "has a channel"},
-		"a select":      {"func f() { select {} }", "selects"},
-		"a lock":        {"import \"sync\"\nvar l sync.Mutex", "imports sync"},
-		"by a name":     {"import s \"sync/atomic\"\nvar n s.Int64", "imports sync/atomic"},
-		"a group":       {"import \"golang.org/x/sync/errgroup\"\nvar g errgroup.Group", "imports golang.org/x/sync/errgroup"},
-		"a bubble":      {"import \"testing/synctest\"\nvar f = synctest.Test", "imports testing/synctest"},
+		"plain":          {"import \"slices\"\nfunc f(s []int) { slices.Sort(s) }", ""},
+		"a goroutine":    {"func f() { go f() }", "begins a goroutine"},
+		"in a function":  {"var f = func() { func() { go println() }() }", "begins a goroutine"},
+		"a channel":      {"type t struct{ c <-chan int }", "has a channel"},
+		"a select":       {"func f() { select {} }", "selects"},
+		"a lock":         {"import \"sync\"\nvar l sync.Mutex", "imports sync"},
+		"by a name":      {"import s \"sync/atomic\"\nvar n s.Int64", "imports sync/atomic"},
+		"a group":        {"import \"golang.org/x/sync/errgroup\"\nvar g errgroup.Group", "imports golang.org/x/sync/errgroup"},
+		"a bubble":       {"import \"testing/synctest\"\nvar f = synctest.Test", "imports testing/synctest"},
+		"bubble of ours": {"import \"cadre.dev/raced/synctest\"\nvar f = synctest.Test", "imports cadre.dev/raced/synctest"},
 	} {
 		got, err := concurrent("f.go", "package p\n"+c.src)
 		switch {

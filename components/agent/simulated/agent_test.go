@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +13,7 @@ import (
 	"cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 )
 
 // coordinator orders one drain, and notes the last word about it.

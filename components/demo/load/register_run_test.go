@@ -6,8 +6,9 @@ import (
 	"maps"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // memory is a RegisterStore in memory. Its members share one state, except that a

@@ -46,3 +46,5 @@ replace (
 	cadre.dev/overlay => ..
 	cadre.dev/overlay/rendezvous => ../rendezvous
 )
+
+replace cadre.dev/raced => ../../raced

@@ -43,3 +43,5 @@ replace (
 	cadre.dev/logging => ../../logging
 	cadre.dev/overlay => ../
 )
+
+replace cadre.dev/raced => ../../raced

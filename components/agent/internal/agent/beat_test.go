@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/control"
@@ -17,6 +16,7 @@ import (
 	"cadre.dev/agent/internal/parent"
 	"cadre.dev/agent/internal/report"
 	"cadre.dev/agent/internal/words"
+	"cadre.dev/raced/synctest"
 )
 
 // heart is a parent that counts beats.

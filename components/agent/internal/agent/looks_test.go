@@ -5,10 +5,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/envoy"
+	"cadre.dev/raced/synctest"
 )
 
 // TestLooksAreShared: however many routes ask, the Envoy is asked once for all that an answer

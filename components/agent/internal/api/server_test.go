@@ -16,13 +16,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
+	"cadre.dev/raced/synctest"
 )
 
 // fakeLifecycle has one open hook, "flush" with token "t0k".

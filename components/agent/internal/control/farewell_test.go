@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 )
 
 // coordinatorThat answers a farewell with say.

@@ -6,13 +6,13 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 )
 
 // teller is a coordinator's answer to the begin of a hand-over.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +15,7 @@ import (
 
 	"cadre.dev/agent/internal/latest"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 )
 
 // listener takes reports as a coordinator does.

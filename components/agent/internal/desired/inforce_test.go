@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/core/group"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 )
 
 // TestWhatIsRefusedLeavesTheOldConfiguration, and orders are obeyed all the same; none is before there

@@ -9,8 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // TestDOR07_ACoordinatorDiesUnderBlockingQueries: 200 at once. Each goes on at the next

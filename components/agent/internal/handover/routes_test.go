@@ -13,8 +13,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // fake is a holder that notes what it is told.

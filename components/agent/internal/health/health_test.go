@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 func TestJudge(t *testing.T) {

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 // workload answers commands as it is told, and counts them.

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 func httpPort(t *testing.T) int {

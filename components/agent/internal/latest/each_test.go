@@ -3,7 +3,8 @@ package latest
 import (
 	"context"
 	"testing"
-	"testing/synctest"
+
+	"cadre.dev/raced/synctest"
 )
 
 // TestEach: at once, after each change of any source, once more for what changed meanwhile, and

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 func drainOrder(attempt uint32) *Order {

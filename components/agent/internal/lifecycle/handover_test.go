@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 // preparing is a fakeDriver that chooses before it transfers.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/driver"
+	"cadre.dev/raced/synctest"
 )
 
 // scripted is a driver that says what it is told to, and counts how often it is asked.

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // TestLinesThatSayTheSameArePaced, whichever client they are of; the first is told at once, and

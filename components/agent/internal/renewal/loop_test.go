@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,6 +13,7 @@ import (
 
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/latest"
+	"cadre.dev/raced/synctest"
 )
 
 const life = 15 * time.Minute

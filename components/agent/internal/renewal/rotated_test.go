@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/latest"
+	"cadre.dev/raced/synctest"
 )
 
 // TestTOK15_EveryRotationIsSpread: the Boots come apart after the second rotation of a

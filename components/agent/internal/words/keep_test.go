@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 // next is the process of boot that follows, with the log that it writes.

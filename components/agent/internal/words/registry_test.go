@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced/synctest"
 )
 
 // fileName is where the tests keep words.

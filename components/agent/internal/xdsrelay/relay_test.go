@@ -9,11 +9,11 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/door"
 	"cadre.dev/overlay"
+	"cadre.dev/raced/synctest"
 )
 
 // world is a Relay with coordinators in one bubble of virtual time.

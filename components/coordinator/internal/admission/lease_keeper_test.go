@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )

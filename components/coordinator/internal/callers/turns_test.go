@@ -4,9 +4,10 @@ import (
 	"context"
 	"strconv"
 	"testing"
-	"testing/synctest"
 
 	"go.uber.org/goleak"
+
+	"cadre.dev/raced/synctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"cadre.dev/overlay/grpcserver"
+	"cadre.dev/raced/synctest"
 )
 
 const (

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"cadre.dev/raced/synctest"
 )
 
 func crashes(value any) func() error {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,6 +23,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 )
 

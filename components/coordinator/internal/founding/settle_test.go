@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/core/founding"
+	"cadre.dev/raced/synctest"
 )
 
 // set are coordinators that ask each other's disks, as far as these can be reached.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store/storetest"
 )
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/tokens"
@@ -20,6 +19,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/platform"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )

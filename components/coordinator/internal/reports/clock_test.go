@@ -2,11 +2,11 @@ package reports_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/reports"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/raced/synctest"
 )
 
 // TestAReportIsAsOldAsItIs, whatever the wall clock was set to since: with a minute back what came right before that

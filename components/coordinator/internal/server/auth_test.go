@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -13,6 +12,7 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store/storetest"
 )
 

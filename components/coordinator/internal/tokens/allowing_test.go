@@ -7,7 +7,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
+
+	"cadre.dev/raced/synctest"
 )
 
 // TestThoseWhoWaitAreAllowedTogether: whoever comes while the policy is written goes into the

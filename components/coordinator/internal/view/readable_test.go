@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )

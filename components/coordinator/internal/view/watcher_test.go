@@ -9,10 +9,10 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/raced/synctest"
 )
 
 // life of a token that ledger makes.

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/platform"
+	"cadre.dev/raced/synctest"
 )
 
 // guest writes down what it is told.

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/local/internal/compose"
 	"cadre.dev/local/internal/initctl"
+	"cadre.dev/raced/synctest"
 )
 
 // stage is a supervisor whose services are functions of the test, in virtual time.

@@ -13,8 +13,9 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // frozen is a connection whose far machine can stop without a word.

@@ -9,7 +9,8 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
+
+	"cadre.dev/raced/synctest"
 )
 
 // joined gives a join without TLS and its far side. Call wait before the test ends.

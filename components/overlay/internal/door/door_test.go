@@ -3,8 +3,9 @@ package door
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // sitter takes a place and does nothing until it is shown out or the test ends.

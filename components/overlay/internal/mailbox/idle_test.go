@@ -3,10 +3,10 @@ package mailbox
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/raced/synctest"
 )
 
 func TestOffers(t *testing.T) {

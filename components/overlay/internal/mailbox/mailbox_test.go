@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/signal"
+	"cadre.dev/raced/synctest"
 )
 
 func say(epoch uint64) signal.Message {

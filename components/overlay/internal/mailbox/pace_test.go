@@ -5,8 +5,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 // bucket is how a rendezvous counts requests.

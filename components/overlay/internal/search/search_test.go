@@ -7,13 +7,13 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"cadre.dev/overlay/internal/punch"
 	"cadre.dev/overlay/internal/signal"
+	"cadre.dev/raced/synctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/raced/synctest"
 )
 
 func no() bool  { return false }

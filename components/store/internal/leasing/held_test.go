@@ -5,8 +5,9 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"cadre.dev/raced/synctest"
 )
 
 var (

@@ -1,0 +1,3 @@
+module cadre.dev/raced
+
+go 1.26.0
