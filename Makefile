@@ -102,8 +102,18 @@ check: tools-dev ## what every commit must pass: format, vet, lint, generated fi
 	@scripts/check.sh
 
 .PHONY: test
-test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector where goroutines are
+test: tools build images ## everything: the three lanes below, and seeds of the simulator that this commit alone has
 	@scripts/test.sh
+
+.PHONY: test-fast test-race test-real test-long
+test-fast: tools build ## pure functions and virtual time: what to run before each commit (some minutes)
+	@scripts/test.sh fast
+test-race: tools build images ## every package whose tests need no cluster, with the race detector
+	@scripts/test.sh race
+test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd and networks; whole clusters (root)
+	@scripts/test.sh real
+test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, and every example cluster (root; more than an hour)
+	@scripts/test.sh long
 
 .PHONY: test-clusters
 test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, consul and patroni-demo on local clouds (root; some minutes)

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests of every module, with the race detector but where no goroutine is. Prints
-# each package's line and the output of each test that fails as they come; at the end the
-# slowest packages, every skip with its reason, and what failed. A skip without a reason
-# fails. All output is kept in .out/test.log.
+# Runs the tests of every module in lanes, and prints a report at the end: the slowest packages and tests, every skip with
+# its reason, and what failed. A skip without a reason fails. All output is kept in .out/test.log.
+#
+#   test.sh fast   pure functions and virtual time, without the race detector: what to run before each commit
+#   test.sh race   every package whose tests need no cluster, with the race detector
+#   test.sh real   real Consul, PostgreSQL, Patroni, etcd and networks; whole clusters
+#   test.sh        all three, and seeds of the simulator that this commit alone has
+#   test.sh long   all of that with the race detector in `real` too, and two minutes of seeds that no run had before
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -10,27 +14,23 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # up to three such tests in all are tried once more, and those that pass then are listed as
 # flaky, which is a defect to mend. Nothing else is tried again.
 #
-# Real servers of two packages can share two cores.
+# They wait most of the time, so three run at once. The longest begin first.
 clusters=(
-	./components/agent/internal/driver
-	./components/coordinator
-	./components/coordinator/internal/secrets
-	./components/coordinator/internal/supervise
-	./components/doors
-	./components/lab/natlab
-	./components/local/internal/daemon
-	./components/local/internal/fabric
-	./components/overlay/internal/punch
-)
-# Two whole clusters cannot, nor two labs of network namespaces.
-alone=(
 	./components/demo/e2e
+	./components/agent/internal/driver
+	./components/overlay/labtest/...
 	./components/demo/e2e_demo
 	./components/demo/e2e_etcd
 	./components/demo/e2e_terraform
-	./components/overlay/labtest/...
+	./components/doors
+	./components/coordinator
+	./components/local/internal/daemon
+	./components/overlay/internal/punch
+	./components/coordinator/internal/secrets
+	./components/coordinator/internal/supervise
+	./components/lab/natlab
+	./components/local/internal/fabric
 )
-
 # These take a minute and more each. They begin first, so that nothing runs alone at the end.
 longest=(
 	./components/terraform-provider/internal/provider
@@ -52,65 +52,87 @@ sequential=(
 
 # No result of an earlier run: Go does not know that a test ran programs of ours, or a
 # Consul, that have changed since.
-flags=(-race -count=1 -timeout 25m)
-# Built as `make build` does, so that nothing that it has compiled is compiled again.
-without_c=(env CGO_ENABLED=0 GOFLAGS=-trimpath)
+flags=(-json -count=1 -timeout 25m)
+# There are two builds of everything, one for the race detector. The other one is what `make build` has compiled.
+plain=(env CGO_ENABLED=0 GOFLAGS=-trimpath)
 
 # Only whether the list above is true, which `make check` asks too.
 if [[ ${1:-} == sequential ]]; then
 	mapfile -t folders < <(go list -e -f '{{.Dir}}' "${sequential[@]}")
-	exec "${without_c[@]}" go run ./scripts/sequential "${folders[@]}"
+	exec "${plain[@]}" go run ./scripts/sequential "${folders[@]}"
 fi
 # What gotestsum calls for the packages of clusters: once for all of them, then with the name
 # of a test and its package for each that is tried again.
 if [[ ${1:-} == clusters ]]; then
 	shift
-	(($# == 0)) || exec go test -json "${flags[@]}" "$@"
-	status=0
-	go test -json "${flags[@]}" -p 2 "${clusters[@]}" || status=1
-	go test -json "${flags[@]}" -p 1 "${alone[@]}" || status=1
-	exit "$status"
+	build=("${plain[@]}") race=()
+	[[ -z ${CADRE_RACE_REAL:-} ]] || build=(env) race=(-race)
+	(($# == 0)) || exec "${build[@]}" go test "${flags[@]}" "${race[@]}" "$@"
+	exec "${build[@]}" go test "${flags[@]}" "${race[@]}" -p 3 "${clusters[@]}"
 fi
+
+lanes=${1:-all}
+[[ $lanes =~ ^(fast|race|real|all|long)$ ]] || {
+	echo "test.sh: no lane $lanes; there are fast, race, real, all and long" >&2
+	exit 2
+}
 
 mapfile -t modules < <(printf './%s/...\n' proto scripts && dirname components/*/go.mod components/*/*/go.mod | sed 's|.*|./&/...|')
 # With -e also those that do not build, whose tests fail then.
-special=$(go list -e "${clusters[@]}" "${alone[@]}" "${longest[@]}" "${sequential[@]}") || exit 1
+special=$(go list -e "${clusters[@]}" "${longest[@]}" "${sequential[@]}") || exit 1
 all=$(go list -e "${modules[@]}") || exit 1
 mapfile -t others < <(go list -e "${longest[@]}" && grep -vxF "$special" <<<"$all")
 
-# Those in virtual time run on one processor each, two packages beside each other: where two run timers of one
-# bubble at the same moment, the race detector of Go 1.26 may crash, for they share what it knows of them
-# (unlockAndRun in runtime/time.go). It sees the same races on one.
 # shellcheck disable=SC2016 # what go list is asked for
 virtual=$(go list -e -test -f '{{$of := .ForTest}}{{range .Deps}}{{if eq . "testing/synctest"}}{{$of}}{{end}}{{end}}' "${others[@]}") || exit 1
-mapfile -t timed < <(printf '%s\n' "${others[@]}" | grep -xF "$virtual")
-mapfile -t others < <(printf '%s\n' "${others[@]}" | grep -vxF "$virtual")
+mapfile -t virtual < <(printf '%s\n' "${others[@]}" | grep -xF "$virtual")
 
 mkdir -p .out
-rm -f .out/test-*.json .out/test.log
-broken=() # what failed, by the file of its events
+rm -rf .out/test-*.json .out/test.log .out/test-failed
+mkdir .out/test-failed # one file for each lane that failed, named as the file of its events
 run() {
 	local events=$1
 	shift
 	gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary all \
-		--jsonfile "$events" "$@" || broken+=("$events")
+		--jsonfile "$events" "$@" || touch ".out/test-failed/${events##*/}"
 }
-# Whole clusters in virtual time, each of its own seed, which nobody ran before. Without the race
-# detector, which has its few seeds among the others: so many more run in the same time.
-fresh=(env GOGC=2000 CGO_ENABLED=0 GOFLAGS=-trimpath go test -json -count=1 -timeout 25m -run 'TestFreshSeeds$' ./components/simulator -fresh "${CADRE_FRESH_SEEDS:-500}" -fresh-from "${CADRE_FRESH_FROM:-0}")
 
-# At once: among an hour's output nobody would find it.
+fast() { run .out/test-fast.json --raw-command -- "${plain[@]}" go test "${flags[@]}" -p 2 "${virtual[@]}" "${sequential[@]}"; }
+race() { run .out/test-race.json --raw-command -- "$@" go test "${flags[@]}" -race -p 2 "${others[@]}"; }
+real() {
+	run .out/test-real.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
+		--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
+}
+# Whole clusters in virtual time: so many seeds, from that one on; 0: ones that no run had before.
+seeds() {
+	run .out/test-seeds.json --raw-command -- "${plain[@]}" GOGC=2000 go test "${flags[@]}" -run 'TestFreshSeeds$' \
+		./components/simulator -fresh "${CADRE_FRESH_SEEDS:-$1}" -fresh-from "${CADRE_FRESH_FROM:-$2}"
+	grep -o 'fresh seeds from [0-9]*: [^"\]*' .out/test-seeds.json
+}
+
+# At once: among the output of all tests it would be overlooked.
 scripts/test.sh sequential || exit 1
-run .out/test-sequential.json --raw-command -- "${without_c[@]}" go test -json -count=1 -timeout 25m -p 2 "${sequential[@]}"
-run .out/test-virtual.json -- "${flags[@]}" -p 2 -cpu 1 "${timed[@]}"
-run .out/test-others.json -- "${flags[@]}" -p 2 "${others[@]}"
-run .out/test-fresh.json --raw-command -- "${fresh[@]}"
-grep -o 'fresh seeds from [0-9]*: [^"\]*' .out/test-fresh.json
-run .out/test-clusters.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
-	--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
-"${without_c[@]}" go run ./scripts/testreport -log .out/test.log .out/test-{sequential,virtual,others,fresh,clusters}.json || exit 1
+case $lanes in
+fast | race | real) "$lanes" ;;
+all | long)
+	fast
+	if [[ $lanes == long ]]; then
+		export CADRE_RACE_REAL=1 CADRE_TEST_CLUSTERS=1
+		seeds 200 0
+	else
+		# They follow from the commit: a run of the same commit has the same ones, and fails or passes again.
+		seeds 64 "$((16#$(git rev-parse --short=12 HEAD)))"
+	fi
+	# Real clusters wait most of the time: the race detector has the processors meanwhile, and yields them.
+	real &
+	race nice -n 10
+	wait
+	;;
+esac
+"${plain[@]}" go run ./scripts/testreport -log .out/test.log .out/test-*.json || exit 1
 # Something failed that no test names: a summary without failures must not hide it.
-if ((${#broken[@]} > 0)); then
-	echo "failed, though no test did: what wrote ${broken[*]}; what it said is above" >&2
+broken=$(ls .out/test-failed)
+if [[ -n $broken ]]; then
+	echo "failed, though no test did: what wrote .out/${broken//$'\n'/ .out/}; what it said is above" >&2
 	exit 1
 fi

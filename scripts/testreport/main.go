@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 func main() {
@@ -47,7 +49,9 @@ func readFile(r *run, path string) error {
 		return fmt.Errorf("open the events: %w", err)
 	}
 	defer f.Close()
-	if err := r.read(f); err != nil {
+	// scripts/test.sh names the files of its lanes so.
+	lane := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "test-"), ".json")
+	if err := r.read(lane, f); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	return nil

@@ -47,11 +47,13 @@ type attempt struct {
 // test is one test or subtest in one attempt.
 type test struct {
 	result result
+	took   float64 // in seconds
 	output strings.Builder
 }
 
-// read adds the events of one file.
-func (r *run) read(in io.Reader) error {
+// read adds the events of one lane, whose name follows the names of its packages. A package that two lanes run is two:
+// that a test passes in one lane does not mend it in the other.
+func (r *run) read(lane string, in io.Reader) error {
 	open := map[string]*attempt{}
 	for dec := json.NewDecoder(in); ; {
 		var e event
@@ -68,7 +70,11 @@ func (r *run) read(in io.Reader) error {
 			continue
 		}
 		if e.Action == "start" || open[e.Package] == nil {
-			open[e.Package] = &attempt{pkg: e.Package, tests: map[string]*test{}}
+			name := e.Package
+			if lane != "" {
+				name += " (" + lane + ")"
+			}
+			open[e.Package] = &attempt{pkg: name, tests: map[string]*test{}}
 			r.attempts = append(r.attempts, open[e.Package])
 		}
 		open[e.Package].take(e)
@@ -104,7 +110,7 @@ func (a *attempt) take(e event) {
 		}
 	case "pass", "fail", "skip":
 		if t != nil {
-			t.result = result(e.Action)
+			t.result, t.took = result(e.Action), e.Elapsed
 			return
 		}
 		a.result, a.elapsed, a.failedBuild = result(e.Action), e.Elapsed, e.FailedBuild

@@ -18,14 +18,22 @@ type verdict struct {
 	flaky                   []said // tests that passed only when they were tried again, with their first output
 	skips                   []string
 	silent                  []string // of skips: those without a reason
-	took                    []took
+	took                    []took // packages, the slowest first
+	tests                   []took // top tests, the slowest first
 }
 
 type said struct{ name, output string }
 
 type took struct {
-	pkg     string
+	name    string
 	seconds float64
+}
+
+// slowestFirst sorts by time, and by name where times are equal.
+func slowestFirst(all []took) {
+	slices.SortFunc(all, func(a, b took) int {
+		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.name, b.name))
+	})
 }
 
 // key names a test of a package.
@@ -59,6 +67,9 @@ func (r *run) judge() verdict {
 				order = append(order, o)
 			}
 			o.add(a, a.tests[name])
+			if !strings.Contains(name, "/") {
+				v.tests = append(v.tests, took{a.pkg + " " + name, a.tests[name].took})
+			}
 		}
 	}
 	for _, o := range order {
@@ -73,9 +84,8 @@ func (r *run) judge() verdict {
 	for pkg, seconds := range times {
 		v.took = append(v.took, took{pkg, seconds})
 	}
-	slices.SortFunc(v.took, func(a, b took) int {
-		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.pkg, b.pkg))
-	})
+	slowestFirst(v.took)
+	slowestFirst(v.tests)
 	return v
 }
 
@@ -148,11 +158,15 @@ func (v *verdict) print(out io.Writer) {
 			p("\n%s\n  %s", title, strings.Join(lines, "\n  "))
 		}
 	}
-	var slow []string
-	for _, t := range v.took[:min(slowest, len(v.took))] {
-		slow = append(slow, fmt.Sprintf("%7.1f s  %s", t.seconds, t.pkg))
+	slow := func(title string, all []took) {
+		var lines []string
+		for _, t := range all[:min(slowest, len(all))] {
+			lines = append(lines, fmt.Sprintf("%7.1f s  %s", t.seconds, t.name))
+		}
+		list(title, lines)
 	}
-	list("slowest packages:", slow)
+	slow("slowest packages:", v.took)
+	slow("slowest tests:", v.tests)
 	list("skipped, with reasons:", v.skips)
 	list("skipped without a reason, which is a failure:", v.silent)
 	for _, f := range v.flaky {

@@ -41,7 +41,7 @@ func attemptOf(end string, tests ...string) string {
 func judged(t *testing.T, events string) verdict {
 	t.Helper()
 	var r run
-	if err := r.read(strings.NewReader(events)); err != nil {
+	if err := r.read("", strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
 	return r.judge()
@@ -107,7 +107,7 @@ func TestVerdictEndsWithTheCounts(t *testing.T) {
 	}
 }
 
-func TestTenSlowestPackages(t *testing.T) {
+func TestTenSlowestPackagesAndTests(t *testing.T) {
 	var b strings.Builder
 	for _, p := range "abcdefghijklm" {
 		b.WriteString(strings.ReplaceAll(attemptOf("pass", "TestA pass"), `"p"`, `"`+string(p)+`"`))
@@ -117,8 +117,22 @@ func TestTenSlowestPackages(t *testing.T) {
 	v := judged(t, b.String())
 	var out bytes.Buffer
 	v.print(&out)
-	if n := strings.Count(out.String(), " s  "); n != slowest || !strings.Contains(out.String(), "slowest packages:\n      3.0 s  m\n") {
-		t.Errorf("%d packages:\n%s", n, &out)
+	if n := strings.Count(out.String(), " s  "); n != 2*slowest || !strings.Contains(out.String(), "slowest packages:\n      3.0 s  m\n") {
+		t.Errorf("%d packages and tests:\n%s", n, &out)
+	}
+}
+
+// TestNoLaneMendsAnother: what fails with the race detector has failed, though it passes without.
+func TestNoLaneMendsAnother(t *testing.T) {
+	dir := t.TempDir()
+	race, fast := filepath.Join(dir, "test-race.json"), filepath.Join(dir, "test-fast.json")
+	for path, events := range map[string]string{race: attemptOf("fail", "TestA fail"), fast: attemptOf("pass", "TestA pass")} {
+		if err := os.WriteFile(path, []byte(events), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ok, err := report("", []string{race, fast}); ok || err != nil {
+		t.Errorf("%v, %v", ok, err)
 	}
 }
 
