@@ -11,6 +11,7 @@ import (
 // TestConsulServersLeave takes the server of a lost CVM out of real Consul servers, and lets
 // another one come under its name.
 func TestConsulServersLeave(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three Consul servers")
 	}
@@ -61,6 +62,7 @@ func TestConsulServersLeave(t *testing.T) {
 // TestTheLastTwoConsulServersPart: of two that vote one is taken out while it lives, and the other
 // serves on alone, also when that one is gone; then another one comes under its name.
 func TestTheLastTwoConsulServersPart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three Consul servers")
 	}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestConsulReal(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three Consul servers")
 	}

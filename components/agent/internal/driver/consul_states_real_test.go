@@ -27,6 +27,7 @@ func aloneConsul(t *testing.T, kind byte, more map[string]any) (*proc, netip.Add
 // TestAConsulThatHangsIsNotTakenForOneThatEnded: a stopped process answers nothing, which proves nothing; a refused
 // connection proves that no process listens.
 func TestAConsulThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a Consul server")
 	}
@@ -53,6 +54,7 @@ func TestAConsulThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
 
 // TestAConsulThatAsksForATokenLives, whatever the driver has to show, and the reason names what is missing.
 func TestAConsulThatAsksForATokenLives(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a Consul server")
 	}
@@ -105,6 +107,7 @@ func TestAConsulThatAsksForATokenLives(t *testing.T) {
 
 // TestAConsulWithTLSLives, whatever the driver trusts and shows.
 func TestAConsulWithTLSLives(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a Consul server")
 	}

@@ -15,6 +15,7 @@ import (
 // TestEtcdMembersComeAndGo takes real etcd members through what a scale-out, a lost disk and a
 // scale-in ask of the driver: each change twice, since a coordinator may ask again.
 func TestEtcdMembersComeAndGo(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts etcd members")
 	}

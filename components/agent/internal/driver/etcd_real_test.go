@@ -15,6 +15,7 @@ import (
 )
 
 func TestEtcdReal(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three etcd members")
 	}

@@ -20,6 +20,7 @@ import (
 // TestAnEtcdThatHangsIsNotTakenForOneThatEnded: a stopped process answers nothing, which proves nothing; a refused
 // connection proves that no process listens.
 func TestAnEtcdThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three etcd members")
 	}
@@ -55,6 +56,7 @@ func noTLS(v View) bool {
 
 // TestAnEtcdThatAsksForALoginLives, whatever the driver has to show, and the reason names what is missing.
 func TestAnEtcdThatAsksForALoginLives(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three etcd members")
 	}
@@ -116,6 +118,7 @@ func second[T any](_ T, err error) error { return err }
 
 // TestAnEtcdWithTLSLives, whatever the driver trusts and shows.
 func TestAnEtcdWithTLSLives(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three etcd members")
 	}
@@ -141,6 +144,7 @@ func TestAnEtcdWithTLSLives(t *testing.T) {
 // TestALargerQuotaEndsARefusalOfWrites takes members at their quota through the cure: each may be restarted as long as
 // the others are a majority, and both steps are named until the second is done.
 func TestALargerQuotaEndsARefusalOfWrites(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three etcd members")
 	}

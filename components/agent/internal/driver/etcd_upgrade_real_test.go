@@ -26,6 +26,7 @@ func oldEtcd(t *testing.T) string {
 // TestAVoterWithoutANameLeads: a member that was replaced under an etcd before 3.5.20 is listed without a name by those
 // that go to 3.6 before it. It votes, leads and takes over as any other.
 func TestAVoterWithoutANameLeads(t *testing.T) {
+	t.Parallel()
 	c := &etcdMembers{t: t, binary: oldEtcd(t), flags: []string{"--snapshot-count", "10"}, addr: subnet(t, 12)}
 	all := []string{"etcd-0", "etcd-1", "etcd-2"}
 	for _, slot := range all {
@@ -92,6 +93,7 @@ func (c *etcdMembers) lists(slot, name string) bool {
 // TestTheUndoOfAMinorUpdateSaysWhyItFails: the old binary ends on the newer data, the reason names the way back, and
 // that way works.
 func TestTheUndoOfAMinorUpdateSaysWhyItFails(t *testing.T) {
+	t.Parallel()
 	old, setup := oldEtcd(t), etcdSetup{}
 	c := etcdServers(t, 13, setup)
 	within(t, c.settle, "form", c.healthy)

@@ -176,6 +176,7 @@ func (w *writers) lost(member int) []int {
 // nobody holds the lock; once they are out of its reach it gives up, and the synchronous
 // replica takes over. There are never two that take writes, and no acknowledged one is lost.
 func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts Consul and three PostgreSQL members")
 	}

@@ -229,6 +229,7 @@ func (m *move) read(t *testing.T, file string, from int64, start time.Time, text
 // is lost and never do two members take writes. It logs where the time goes;
 // CADRE_HANDOVERS=20 makes a measurement of it.
 func TestPatroniHandOver(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts Consul and three PostgreSQL members")
 	}
@@ -237,16 +238,18 @@ func TestPatroniHandOver(t *testing.T) {
 		rounds = n
 	}
 	launched := func(python, _ string) []string { return []string{python, launcher(t)} }
-	for i, c := range []struct {
+	for _, c := range []struct {
 		name    string
+		kind    byte
 		command func(python, patroni string) []string
 		archive string
 	}{
-		{name: "stock", command: stockPatroni},
-		{name: "launcher", command: launched},
-		{name: "launcher with WAL to archive", command: launched, archive: "sleep 2"},
+		{name: "stock", kind: 1, command: stockPatroni},
+		{name: "launcher", kind: 5, command: launched},
+		{name: "launcher with WAL to archive", kind: 11, command: launched, archive: "sleep 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			archive := func(_ int, config map[string]any) {
 				if c.archive == "" {
 					return
@@ -255,7 +258,7 @@ func TestPatroniHandOver(t *testing.T) {
 				parameters := dcs["postgresql"].(map[string]any)["parameters"].(map[string]any)
 				parameters["archive_mode"], parameters["archive_command"] = "on", c.archive
 			}
-			handOvers(t, startRig(t, byte(11+i), c.command, archive), rounds)
+			handOvers(t, startRig(t, c.kind, c.command, archive), rounds)
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 // TestPatroniReal runs PostgreSQL under Patroni with Consul as its store, named
 // and addressed as in a CVM: one VIP per Slot, default ports.
 func TestPatroniReal(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts Consul and three PostgreSQL members")
 	}

@@ -22,6 +22,7 @@ import (
 // TestPatroniStates takes one real cluster through the states in which a driver was wrong before:
 // one cluster for all of them, since each costs many seconds to start.
 func TestPatroniStates(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts Consul and three PostgreSQL members")
 	}

@@ -150,6 +150,7 @@ func give(t *testing.T, dir string, uid int, token storeToken) {
 // TestTOK15_PatroniKeepsItsLockThroughTokenChanges: each member gets a new token
 // twice, the old ones are deleted, and neither leader, session nor timeline changes.
 func TestTOK15_PatroniKeepsItsLockThroughTokenChanges(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts Consul and two PostgreSQL members")
 	}

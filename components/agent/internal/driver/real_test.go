@@ -37,7 +37,9 @@ func tool(t *testing.T, path string) string {
 }
 
 // subnet gives each test of each process its own loopback addresses, so that members may use
-// their software's default ports.
+// their software's default ports. Tests with real servers run beside each other: those of one
+// software have kinds of their own. The addresses from 16 on fall into the kind above an even
+// one, so that tests of Patroni, which use them, have no two such kinds.
 func subnet(t *testing.T, kind byte) func(n int) netip.Addr {
 	t.Helper()
 	pid := os.Getpid()
