@@ -15,6 +15,7 @@ import (
 
 	"cadre.dev/core/operation"
 	"cadre.dev/figures"
+	"cadre.dev/raced"
 	"cadre.dev/simulator"
 	"cadre.dev/simulator/check"
 	"cadre.dev/simulator/plan"
@@ -23,7 +24,7 @@ import (
 var (
 	seed     = flag.Uint64("seed", 0, "TestSeed: the seed to run; its trace is printed")
 	file     = flag.String("plan", "", "TestSeed: a file with the plan to run, in place of a seed")
-	many     = flag.Int("seeds", 12, "TestSeeds: how many seeds to run, from 1 on")
+	many     = flag.Int("seeds", raced.Tenth(12), "TestSeeds: how many seeds to run, from 1 on; a tenth by default under the race detector")
 	times    = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
 	restless = flag.Bool("restless", false, "TestSeed: it ends as well where a group does not rest at the end")
 	fresh    = flag.Int("fresh", 0, "TestFreshSeeds: how many seeds to run that were not run before; 0: none")
