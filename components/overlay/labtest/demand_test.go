@@ -12,6 +12,7 @@ import (
 // Without a gateway a Session on demand is made through the rendezvous, whoever of two
 // calls: one dials, the other nudges. When nobody uses it, it ends with its paths.
 func TestOnDemandThroughTwoNATs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{Delay: 5 * time.Millisecond})
 	b.group = "web"

@@ -25,6 +25,7 @@ func (w *world) pair(a, b natlab.NAT, link natlab.Link) (*node, *node) {
 }
 
 func TestDirectTCPThroughTwoNATs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{Delay: 5 * time.Millisecond})
 	a.run()

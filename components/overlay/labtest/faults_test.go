@@ -55,6 +55,7 @@ func report(t *testing.T, what string, r meshnode.Response) {
 }
 
 func TestUDPPathDies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.udpPair()
 	a.awaitStandby(b)
@@ -81,6 +82,7 @@ func (n *node) awaitStandby(p *node) {
 }
 
 func TestDirectTCPDies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.gatewayUp()
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, wan)
@@ -97,9 +99,11 @@ func TestDirectTCPDies(t *testing.T) {
 }
 
 func TestPeerRestarts(t *testing.T) {
+	t.Parallel()
 	for _, newBoot := range []bool{true, false} {
 		name := map[bool]string{true: "new boot", false: "same boot"}[newBoot]
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, wan)
 			w.both(a, b, overlay.PathDirectTCP)
@@ -123,8 +127,10 @@ func TestPeerRestarts(t *testing.T) {
 }
 
 func TestNATRebinds(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]overlay.PathKind{"udp": overlay.PathDirectUDP, "tcp": overlay.PathDirectTCP} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			a, b := w.pair(natlab.PortRestricted, natlab.AddressRestricted, wan)
 			if kind == overlay.PathDirectUDP {
@@ -147,6 +153,7 @@ func TestNATRebinds(t *testing.T) {
 }
 
 func TestRendezvousDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, wan)
 	w.both(a, b, overlay.PathDirectTCP)
@@ -192,6 +199,7 @@ func TestRelayDown(t *testing.T) {
 }
 
 func TestOneWayLoss(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.udpPair()
 	watch := watching(a, b, 6*time.Second)
@@ -208,8 +216,10 @@ func TestOneWayLoss(t *testing.T) {
 }
 
 func TestMTUBlackHole(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]overlay.PathKind{"udp": overlay.PathDirectUDP, "tcp": overlay.PathDirectTCP} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, wan)
 			if kind == overlay.PathDirectUDP {

@@ -64,6 +64,7 @@ func TestOVL07_OnlyAllowedPortsAnswer(t *testing.T) {
 // TestOVL08_LoopbackServicesAreNotReached asks for the ports by which agents and
 // proxies of the machine itself are reached, as a Peer that offers them.
 func TestOVL08_LoopbackServicesAreNotReached(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
 	b.canaries = []uint16{closedPort}
@@ -86,6 +87,7 @@ func (n *node) untouched() {
 // TestOVL05_ForeignCertificatesOnDirectPaths has an admitted member take part in
 // finding the path, and somebody else show up on it.
 func TestOVL05_ForeignCertificatesOnDirectPaths(t *testing.T) {
+	t.Parallel()
 	foreign := newWorld(t)
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
@@ -128,6 +130,7 @@ func TestOVL05_ForeignCertificatesOnDirectPaths(t *testing.T) {
 
 // TestOVL10_InjectedCandidatesAreRefused aims a victim at itself.
 func TestOVL10_InjectedCandidatesAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
 	host, err := w.lab.Behind("victim", natlab.PortRestricted, natlab.Link{})

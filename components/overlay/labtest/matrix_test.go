@@ -305,6 +305,7 @@ func document(t *testing.T, table string) {
 // TestHairpin has two nodes behind one box meet by its outside, where it lets them,
 // by its inside, where that is open, and by the relay else.
 func TestHairpin(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
 	var duos []duo
@@ -331,6 +332,7 @@ func TestHairpin(t *testing.T) {
 
 // TestSmallMTU has one side on a way that carries less, and says so as routers do.
 func TestSmallMTU(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
 	wide, err := w.lab.Behind("wide", natlab.PortRestricted, natlab.Link{})

@@ -135,8 +135,10 @@ func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 
 // TestOVL15_RevokedPeerLosesItsSession removes a busy Peer from the map.
 func TestOVL15_RevokedPeerLosesItsSession(t *testing.T) {
+	t.Parallel()
 	for name, paths := range map[string][]overlay.PathKind{"tcp": nil, "udp": withoutTCP} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
 			a.paths, b.paths = paths, paths

@@ -37,7 +37,8 @@ const (
 	sessionPort = 7443
 )
 
-// world is one cluster in one lab.
+// world is one cluster in one lab. Tests that mostly wait for a path run two at a time, each in
+// a lab of its own; those that fill the processors run alone, before them.
 type world struct {
 	t          *testing.T
 	lab        *natlab.Lab
