@@ -1,6 +1,9 @@
 // Package simulator runs whole clusters under faults from a seed: the control loop that
 // coordinators run, in virtual time, on a store, a platform and members that go wrong as the
 // seed decides. What a run did is a trace; checkers judge it.
+//
+// Under the race detector a run has one processor, and tests try a tenth of their cases: package
+// raced/synctest says what happens without that. The same tests run without the detector in full.
 package simulator
 
 import (
