@@ -1,4 +1,4 @@
-package bbr
+package loopback_test
 
 import (
 	"context"
@@ -20,6 +20,8 @@ import (
 	"time"
 
 	quic "github.com/apernet/quic-go"
+
+	"cadre.dev/overlay/internal/bbr"
 )
 
 // Real QUIC over loopback, stock controller against ours, with and without a
@@ -79,7 +81,7 @@ func transfer(b *testing.B, k kind, connections int, l *link) {
 	defer cancel()
 	server, client := benchTLS(b)
 	conf := &quic.Config{
-		InitialPacketSize: uint16(InitialDatagramSize), MaxIdleTimeout: 30 * time.Second,
+		InitialPacketSize: uint16(bbr.InitialDatagramSize), MaxIdleTimeout: 30 * time.Second,
 		InitialStreamReceiveWindow: 4 << 20, MaxStreamReceiveWindow: 16 << 20,
 		InitialConnectionReceiveWindow: 6 << 20, MaxConnectionReceiveWindow: 24 << 20,
 	}
@@ -114,7 +116,7 @@ func transfer(b *testing.B, k kind, connections int, l *link) {
 		}
 		defer c.CloseWithError(0, "")
 		if k == ours {
-			Install(c)
+			bbr.Install(c)
 		}
 		s, err := c.OpenStreamSync(ctx)
 		if err != nil {
