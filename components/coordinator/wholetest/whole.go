@@ -43,9 +43,12 @@ const (
 
 // Isolated runs the calling test again in a network of its own, where the fixed ports of a
 // coordinator are free, and reports whether this is that process. Without root the test is
-// skipped.
+// skipped. Outside the network the test is parallel: it waits for that process.
 func Isolated(t *testing.T) bool {
 	t.Helper()
+	if !testnet.Inside(t) {
+		t.Parallel()
+	}
 	return testnet.Isolated(t)
 }
 

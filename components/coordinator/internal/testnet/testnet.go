@@ -18,12 +18,15 @@ const inside = "CADRE_TEST_INSIDE"
 // its output.
 const limit = 3 * time.Minute
 
+// Inside reports whether this process is the one that Isolated runs t in.
+func Inside(t *testing.T) bool { return os.Getenv(inside) == t.Name() }
+
 // Isolated runs the calling test again, in a process with its own network
 // namespace and nothing but loopback in it. It reports whether this is that
 // process; the caller returns when it is not. Without root the test is skipped.
 func Isolated(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(inside) == t.Name() {
+	if Inside(t) {
 		return true
 	}
 	if os.Geteuid() != 0 {

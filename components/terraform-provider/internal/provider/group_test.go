@@ -47,9 +47,10 @@ func TestGroupLivesAndDies(t *testing.T) {
 // Healing is on where its block is there, though nothing stands in it: what another hand turned on
 // is seen and not turned off without a word, and an import has it.
 func TestAnEmptyHealingBlockIsSeen(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, arrived)
-	f := newFolder(t, program)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 2, quick))
 	f.must("apply", "-auto-approve")
 	s.Set("web", func(g *clienttest.Group) {
@@ -58,7 +59,7 @@ func TestAnEmptyHealingBlockIsSeen(t *testing.T) {
 		g.Status.ObservedIndex = g.Index
 	})
 	wants(t, "a plan beside it", f.must("plan"), "- auto_healing_policies")
-	other := newFolder(t, program)
+	other := newFolder(t, program).of(file)
 	other.write("main.tf", groupOf("one", 2, quick+"  auto_healing_policies {}\n"))
 	other.must("import", "cadre_group.web", "web")
 	wants(t, "what was imported", other.must("state", "show", "cadre_group.web"), "auto_healing_policies {")

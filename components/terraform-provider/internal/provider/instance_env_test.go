@@ -69,9 +69,10 @@ func storedSettings(t *testing.T, s *clienttest.Server, what, want string) {
 
 // TestR143_ASlotHasEnvOfItsOwn: an apply waits until its CVM was given it, and takes it back the same way.
 func TestR143_ASlotHasEnvOfItsOwn(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, colouredServer(false))
-	f := newFolder(t, program)
+	s, file := aside(t, colouredServer(false))
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(""))
 	f.must("apply", "-auto-approve")
 	for n, step := range []struct{ env, want string }{
@@ -102,9 +103,10 @@ func TestR143_ASlotHasEnvOfItsOwn(t *testing.T) {
 
 // TestR143_WhoIsLeftOutKeepsItsEnv: the values are stored, and that they are not given yet is said.
 func TestR143_WhoIsLeftOutKeepsItsEnv(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, colouredServer(true))
-	f := newFolder(t, program)
+	s, file := aside(t, colouredServer(true))
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(slotOne("one", "  env = { COLOR = \"red\" }\n  exclude_from_rollout = true\n")))
 	wants(t, "an apply", f.must("apply", "-auto-approve"), "Slot web-1 keeps the env that it has")
 	storedSettings(t, s, "applied", `[{"ordinal":1,"env":{"COLOR":"red"},"exclude_from_rollout":true}]`)
@@ -116,9 +118,10 @@ func TestR143_WhoIsLeftOutKeepsItsEnv(t *testing.T) {
 // TestASlotIsJudgedWhenItIsPlanned: what no group takes is refused without one, and what this group
 // does not take is told: it may change in the same run.
 func TestASlotIsJudgedWhenItIsPlanned(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, colouredServer(false))
-	f := newFolder(t, program)
+	s, file := aside(t, colouredServer(false))
+	f := newFolder(t, program).of(file)
 	key := "-----BEGIN PRIVATE " + "KEY-----"
 	f.write("main.tf", coloured(slotOne("one", "  env = { COLOR = \""+key+"\" }\n  metadata = { \"a b\" = \"c\" }\n")))
 	out, ok := f.run("validate")
@@ -141,9 +144,10 @@ func TestASlotIsJudgedWhenItIsPlanned(t *testing.T) {
 // TestASlotHasOneResource: a second one of the same configuration fails the plan, whether the
 // slot's number is known early or only while it is applied, and nothing is written.
 func TestASlotHasOneResource(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, colouredServer(false))
-	f := newFolder(t, program)
+	s, file := aside(t, colouredServer(false))
+	f := newFolder(t, program).of(file)
 	red, limit := slotOne("one", "  metadata = { a = \"b\" }\n"), slotOne("two", "  env = { LIMIT = \"2\" }\n")
 	f.write("main.tf", coloured(red+limit))
 	out, ok := f.run("plan")
@@ -177,9 +181,10 @@ func TestASlotHasOneResource(t *testing.T) {
 // TestWhatAnotherHandSetIsNotOverwritten: another configuration's resource of the same slot is not
 // seen while planning; the second finds what it did not write, and leaves it.
 func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, colouredServer(false))
-	f, other := newFolder(t, program), newFolder(t, program)
+	s, file := aside(t, colouredServer(false))
+	f, other := newFolder(t, program).of(file), newFolder(t, program).of(file)
 	f.write("main.tf", coloured(slotOne("one", "  metadata = { a = \"b\" }\n  env = { COLOR = \"red\" }\n")))
 	f.must("apply", "-auto-approve")
 	const mine = `[{"ordinal":1,"metadata":{"a":"b"},"env":{"COLOR":"red"}}]`
@@ -195,7 +200,7 @@ func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
 	other.must("apply", "-auto-approve")
 	storedSettings(t, s, "the same", mine)
 	// A slot that is taken over by its name is changed.
-	third := newFolder(t, program)
+	third := newFolder(t, program).of(file)
 	third.write("main.tf", second)
 	third.must("import", "cadre_instance.two", "web-1")
 	third.must("apply", "-auto-approve")
@@ -206,12 +211,13 @@ func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
 // the settings back before the cadre_instance gives them again, two steps of the slot. One that is
 // imported knows of no block, and nothing is written at all.
 func TestSettingsMoveToAResourceOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
 	const env, stored = "env     = { COLOR = \"red\" }\n", `[{"ordinal":1,"env":{"COLOR":"red"}}]`
 	block := strings.Replace(coloured(""), "\n}\n", "\n  instance {\n    ordinal = 1\n    "+env+"  }\n}\n", 1)
 	for _, imported := range []bool{false, true} {
 		writes := 0
-		s, _ := aside(t, func(s *clienttest.Server) {
+		s, file := aside(t, func(s *clienttest.Server) {
 			colouredServer(false)(s)
 			leads := s.OnApply
 			s.OnApply = func(g *clienttest.Group) {
@@ -219,7 +225,7 @@ func TestSettingsMoveToAResourceOfTheirOwn(t *testing.T) {
 				writes++
 			}
 		})
-		f := newFolder(t, program)
+		f := newFolder(t, program).of(file)
 		f.write("main.tf", block)
 		f.must("apply", "-auto-approve")
 		storedSettings(t, s, "the block", stored)

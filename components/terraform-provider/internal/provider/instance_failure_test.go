@@ -54,6 +54,7 @@ func noQuorum() rollout.Hold {
 // What an update wrote before it failed is the resource's: taken out again, it is taken back, and
 // applied again, it is waited for.
 func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
 	pin := strings.Repeat("ab", 16)
 	const quickly = "  timeouts {\n    update = \"2s\"\n  }\n"
@@ -63,9 +64,10 @@ func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 		{"a drain", itsHost, `[{"ordinal":1,"metadata":{"a":"b"}}]`, "drain web-1: its host gets memory until taken back"},
 	} {
 		t.Run(one.what, func(t *testing.T) {
+			t.Parallel()
 			k := &stuck{holds: noQuorum()}
-			s, _ := aside(t, k.prepare)
-			f := newFolder(t, program)
+			s, file := aside(t, k.prepare)
+			f := newFolder(t, program).of(file)
 			const before = "  metadata = { a = \"b\" }\n" + quickly
 			f.write("main.tf", coloured(slotOne("one", before)))
 			f.must("apply", "-auto-approve")
@@ -114,9 +116,10 @@ func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 
 // An update that was refused wrote nothing, and what stands is still another hand's.
 func TestWhatAFailedUpdateDidNotWriteIsLeft(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, (&stuck{holds: noQuorum()}).prepare)
-	f := newFolder(t, program)
+	s, file := aside(t, (&stuck{holds: noQuorum()}).prepare)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(slotOne("one", "  metadata = { a = \"b\" }\n")))
 	f.must("apply", "-auto-approve")
 	if _, err := byHand(t, s).Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
@@ -133,10 +136,11 @@ func TestWhatAFailedUpdateDidNotWriteIsLeft(t *testing.T) {
 
 // A new resource that fails takes back what it wrote, and nothing of another hand.
 func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
 	k := &stuck{holds: rollout.Hold{Predicate: rollout.HoldProtected, Message: "web-1 is protected by an operator: mine"}}
-	s, _ := aside(t, k.prepare)
-	f := newFolder(t, program)
+	s, file := aside(t, k.prepare)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(""))
 	f.must("apply", "-auto-approve")
 	hand := byHand(t, s)
@@ -178,9 +182,10 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 
 // A plan says which steps a resource makes that comes, changes or goes.
 func TestAPlanTellsTheStepsOfASlot(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(slotOne("one", "  exclude_from_rollout = true\n")))
 	f.must("apply", "-auto-approve")
 	s.Set("web", func(g *clienttest.Group) { g.Status.Instances[1].Observed = strings.Repeat("ef", 16) })
@@ -211,8 +216,9 @@ func TestAPlanTellsTheStepsOfASlot(t *testing.T) {
 
 // Whoever names a slot that is not there is told which ones there are.
 func TestNoSuchSlotNamesTheWayOut(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	_, _ = aside(t, func(s *clienttest.Server) {
+	_, file := aside(t, func(s *clienttest.Server) {
 		arrived(s)
 		leads := s.OnApply
 		s.OnApply = func(g *clienttest.Group) {
@@ -222,7 +228,7 @@ func TestNoSuchSlotNamesTheWayOut(t *testing.T) {
 			}
 		}
 	})
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	web := groupOf("one", 5, quick+"  without = [\"web-1\"]\n")
 	for ordinal, want := range map[string]string{
 		"1": "its spec leaves it out. Take web-1 out of `without` of the group, or take this resource out.",

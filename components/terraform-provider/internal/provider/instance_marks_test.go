@@ -81,9 +81,10 @@ func byHand(t *testing.T, s *clienttest.Server) *client.Client {
 }
 
 func TestASlotIsDrained(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	later := time.Now().Add(3 * time.Hour).UTC().Format(time.RFC3339)
 	drain := "  drain {\n    reason = \"its host gets memory\"\n    until  = \"" + later + "\"\n  }\n"
 	f.write("main.tf", markedSlot(drain))
@@ -103,9 +104,10 @@ func TestASlotIsDrained(t *testing.T) {
 
 // What a mark was on may be gone with it: nothing is left to be taken back, and the others are.
 func TestAMarkOfASlotThatIsGoneIsLetGo(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", markedSlot(aCopyRuns))
 	f.must("apply", "-auto-approve")
 	s.Fail("ClearMark", status.Error(codes.NotFound, "no such slot: web-1"))
@@ -114,9 +116,10 @@ func TestAMarkOfASlotThatIsGoneIsLetGo(t *testing.T) {
 }
 
 func TestASlotIsProtected(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", markedSlot(aCopyRuns))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "applied", "protect web-1: a copy runs until taken back")
@@ -134,9 +137,10 @@ func TestASlotIsProtected(t *testing.T) {
 
 // An exclusion is from what it says, may stand beside another mark, and is not with what moves the slot.
 func TestASlotIsExcluded(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	exclude := func(from string) string { return "  exclude {\n" + from + "    reason = \"it is measured\"\n  }\n" }
 	f.write("main.tf", markedSlot(exclude("")))
 	f.must("apply", "-auto-approve")
@@ -182,9 +186,10 @@ func TestASlotIsExcluded(t *testing.T) {
 
 // A protection holds a drain: one gives way before the other is set.
 func TestADrainAndAProtectionTakeTurns(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	for _, one := range []struct{ body, stands string }{
 		{aCopyRuns, "protect web-1: a copy runs until taken back"},
 		{itsHost, "drain web-1: its host gets memory until taken back"},
@@ -199,9 +204,10 @@ func TestADrainAndAProtectionTakeTurns(t *testing.T) {
 
 // An import takes over what stands, and the configuration says which of the two is to stay.
 func TestBothMarksAreImported(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 2, quick))
 	f.must("apply", "-auto-approve")
 	cl := byHand(t, s)
@@ -223,9 +229,10 @@ func TestBothMarksAreImported(t *testing.T) {
 
 // The leader holds the drain of a protected slot, and an apply would wait for it in vain.
 func TestADrainBesideAProtectionIsRefused(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", markedSlot(itsHost+aCopyRuns))
 	out, ok := f.run("validate")
 	if wants(t, "both", out, "drain and protect are both set", "Take one of them out"); ok {
@@ -263,9 +270,10 @@ func TestADrainBesideAProtectionIsRefused(t *testing.T) {
 
 // What nobody said here is left to the hands that set it.
 func TestMarksOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", markedSlot("  metadata = { a = \"b\" }\n"))
 	f.must("apply", "-auto-approve")
 	if _, err := byHand(t, s).Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
@@ -280,9 +288,10 @@ func TestMarksOfOthersAreLeftAlone(t *testing.T) {
 
 // A mark whose time is over shows, and is not set again.
 func TestAMarkThatIsOverShows(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	f.write("main.tf", markedSlot("  protect {\n    reason = \"a copy runs\"\n    until  = \""+later+"\"\n  }\n"))
 	f.must("apply", "-auto-approve")
@@ -309,9 +318,10 @@ func TestAMarkThatIsOverShows(t *testing.T) {
 }
 
 func TestASlotIsPinned(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, markedServer)
-	f := newFolder(t, program)
+	s, file := aside(t, markedServer)
+	f := newFolder(t, program).of(file)
 	pin := strings.Repeat("ab", 16)
 	f.write("main.tf", markedSlot("  pinned_revision = \""+pin+"\"\n"))
 	f.must("apply", "-auto-approve")

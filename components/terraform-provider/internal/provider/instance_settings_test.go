@@ -17,8 +17,9 @@ import (
 // A slot's own settings stand in the spec of its group: they are written without the group's,
 // the group keeps them when it is applied, and they are taken back.
 func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, func(s *clienttest.Server) {
+	s, file := aside(t, func(s *clienttest.Server) {
 		arrived(s)
 		leads := s.OnApply
 		s.OnApply = func(g *clienttest.Group) {
@@ -41,7 +42,7 @@ func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
 	}
 	const own = "  meta = { tier = \"db\", rack = \"a\" }\n  instance {\n    ordinal  = 0\n    metadata = { first = \"yes\" }\n  }\n"
 	const first = `{"ordinal":0,"metadata":{"first":"yes"}}`
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	for _, step := range []struct{ what, release, more, want string }{
 		{"its own", "one", one("  metadata = { rack = \"b\" }\n  exclude_from_rollout = true\n"), `[` + first + `,{"ordinal":1,"metadata":{"rack":"b"},"exclude_from_rollout":true}]`},
 		{"its group is applied", "two", one("  metadata = { rack = \"b\" }\n  exclude_from_rollout = true\n"), `[` + first + `,{"ordinal":1,"metadata":{"rack":"b"},"exclude_from_rollout":true}]`},
@@ -85,8 +86,9 @@ func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
 // A slot's disk is preserved by its own resource, and given up by a word of its own: not
 // because the resource goes in the same run as its group.
 func TestASlotPreservesItsDisk(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, func(s *clienttest.Server) {
+	s, file := aside(t, func(s *clienttest.Server) {
 		arrived(s)
 		leads := s.OnApply
 		s.OnApply = func(g *clienttest.Group) {
@@ -105,7 +107,7 @@ func TestASlotPreservesItsDisk(t *testing.T) {
 	one := func(body string) string {
 		return groupOf("one", 1, quick) + "\nresource \"cadre_instance\" \"one\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  metadata = { a = \"b\" }\n" + body + "}\n"
 	}
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", one("  preserved_state {\n    disk = \"My Disk\"\n  }\n"))
 	if out, ok := f.run("validate"); ok || !strings.Contains(out, "preserved_state names no disk") {
 		t.Errorf("a name that is none: %v, %s", ok, out)
@@ -149,8 +151,9 @@ func TestASlotPreservesItsDisk(t *testing.T) {
 
 // Whoever writes the spec all the time is heard of long before the time for it is over.
 func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, func(s *clienttest.Server) {
+	s, file := aside(t, func(s *clienttest.Server) {
 		arrived(s)
 		leads := s.OnApply
 		s.OnApply = func(g *clienttest.Group) {
@@ -158,7 +161,7 @@ func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
 			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: g.Status.Target}}
 		}
 	})
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 1, quick))
 	f.must("apply", "-auto-approve")
 	s.Fail("ApplyGroup", status.Error(codes.Aborted, "SPEC_CONFLICT: somebody changed the spec"))
@@ -172,9 +175,10 @@ func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
 // Whoever applies a group writes the settings back that others gave its slots: a provider that
 // does not know all of them does not write.
 func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, arrived)
-	f := newFolder(t, program)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 2, quick))
 	f.must("apply", "-auto-approve")
 	newer := func(g *clienttest.Group) {
@@ -206,9 +210,10 @@ func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
 // A disk that somebody else had preserved is not destroyed, whatever Terraform knows of it, and
 // an import knows of it.
 func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, arrived)
-	f := newFolder(t, program)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 2, quick))
 	f.must("apply", "-auto-approve")
 	s.Set("web", func(g *clienttest.Group) {
@@ -222,7 +227,7 @@ func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
 	if wants(t, "a destroy", out, "Group web preserves disks", "those of web-1", "delete_disks = true gives them up"); ok {
 		t.Error("a preserved disk was destroyed")
 	}
-	other := newFolder(t, program)
+	other := newFolder(t, program).of(file)
 	other.write("main.tf", groupOf("one", 2, quick))
 	other.must("import", "cadre_group.web", "web")
 	wants(t, "what was imported", other.must("state", "show", "cadre_group.web"), `disk = "data"`)
@@ -234,8 +239,9 @@ func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
 // A slot that is let into rollouts and asked for in one step is not judged by what the leader
 // said before; settings of a slot that could not be made are taken back.
 func TestASlotIsJudgedByTheSpecThatAsksForIt(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, func(s *clienttest.Server) {
+	s, file := aside(t, func(s *clienttest.Server) {
 		arrived(s)
 		leads := s.OnApply
 		applied := 0
@@ -247,7 +253,7 @@ func TestASlotIsJudgedByTheSpecThatAsksForIt(t *testing.T) {
 			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: "old", InstanceID: "i", VIP: "127.32.0.1"}}
 		}
 	})
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 1, quick)+"\nresource \"cadre_instance\" \"one\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  metadata = { a = \"b\" }\n  revision = cadre_group.web.revision\n  timeouts {\n    create = \"3s\"\n  }\n}\n")
 	out, ok := f.run("apply", "-auto-approve")
 	if wants(t, "a leader that lags", out, "Slot web-0 is not available at its revision after 3s"); ok || strings.Contains(out, "no step is planned") {

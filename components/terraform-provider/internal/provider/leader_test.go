@@ -50,10 +50,11 @@ func led(s *clienttest.Server, asked *[]string) {
 // In an apply of all slots the one that leads goes last, in whatever order Terraform begins
 // them; asked for alone, before the others, it is refused.
 func TestASlotThatLeadsGoesAfterTheOthersOfTheRun(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
 	var asked []string
-	s, _ := aside(t, func(s *clienttest.Server) { led(s, &asked) })
-	f := newFolder(t, program)
+	s, file := aside(t, func(s *clienttest.Server) { led(s, &asked) })
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 3, opportunistic)+instances)
 	f.must("apply", "-auto-approve")
 	f.write("main.tf", groupOf("two", 3, opportunistic)+instances)

@@ -3,6 +3,7 @@ package provider
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -29,19 +30,37 @@ func soundSpec() group.Spec {
 	}
 }
 
+var validating struct {
+	once   sync.Once
+	server tfprotov6.ProviderServer
+	typ    tftypes.Object
+	err    error
+}
+
+// validator is one provider for all questions, as in one run of Terraform, and the type of a group.
+func validator(t *testing.T) (tfprotov6.ProviderServer, tftypes.Object) {
+	t.Helper()
+	v := &validating
+	v.once.Do(func() {
+		if v.server, v.err = providerserver.NewProtocol6WithError(New("test")())(); v.err != nil {
+			return
+		}
+		schemas, err := v.server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+		if v.err = err; err == nil {
+			v.typ = schemas.ResourceSchemas["cadre_group"].ValueType().(tftypes.Object)
+		}
+	})
+	if v.err != nil {
+		t.Fatal(v.err)
+	}
+	return v.server, v.typ
+}
+
 // validate asks the provider, as Terraform does, what is wrong with a group; change may
 // make parts of it unknown.
 func validate(t *testing.T, spec group.Spec, change func(object)) []*tfprotov6.Diagnostic {
 	t.Helper()
-	server, err := providerserver.NewProtocol6WithError(New("test")())()
-	if err != nil {
-		t.Fatal(err)
-	}
-	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	typ := schemas.ResourceSchemas["cadre_group"].ValueType().(tftypes.Object)
+	server, typ := validator(t)
 	values, err := shape.Values(specFields, shape.Trim(specFields, plain(spec)))
 	if err != nil {
 		t.Fatal(err)

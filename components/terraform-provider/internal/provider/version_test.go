@@ -36,19 +36,19 @@ func aside(t *testing.T, prepare func(*clienttest.Server)) (s *clienttest.Server
 	if err := s.Start(t).Save(file); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("CADRE_CONTEXT", file)
 	return s, file
 }
 
 // Coordinators of another version call revisions otherwise than the provider would: what they
 // say stands in plan and state, and a new group is neither refused nor made twice.
 func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, func(s *clienttest.Server) {
+	s, file := aside(t, func(s *clienttest.Server) {
 		s.RevisionOf = func(spec group.Spec) string { return "other" + spec.Revision()[:8] }
 		arrived(s)
 	})
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	const revision = "\noutput \"revision\" {\n  value = cadre_group.web.revision\n}\n"
 	for _, step := range [][2]string{{"one", `+ revision = "other`}, {"two", `-> "other`}} {
 		release, planned := step[0], step[1]
@@ -69,8 +69,9 @@ func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
 // A slot is at its revision by what its update ended with, not by what another coordinator,
 // which lags behind, says right after.
 func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, func(s *clienttest.Server) {
+	s, file := aside(t, func(s *clienttest.Server) {
 		arrived(s)
 		leads := s.OnApply
 		s.OnApply = func(g *clienttest.Group) {
@@ -78,7 +79,7 @@ func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
 			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: g.Status.Target}}
 		}
 	})
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(file)
 	const one = "\nresource \"cadre_instance\" \"web\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  revision = cadre_group.web.revision\n}\n"
 	f.write("main.tf", groupOf("one", 1, quick)+one)
 	s.Fail("DescribeInstance", status.Error(codes.Internal, "it lags behind"))
@@ -95,9 +96,10 @@ func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
 
 // Two people make a group of one name at the same time: the second is told, and changes nothing.
 func TestAGroupThatSomebodyMakesMeanwhileIsNotOverwritten(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
-	s, _ := aside(t, arrived)
-	f := newFolder(t, program)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 1, quick))
 	f.must("plan", "-out=plan.bin")
 	s.Set("web", func(g *clienttest.Group) { g.Spec.Replicas = 7 })
@@ -117,9 +119,9 @@ func TestAGroupThatSomebodyMakesMeanwhileIsNotOverwritten(t *testing.T) {
 // provider, and no token: groups are planned without the coordinators, which is said, and
 // applied; a change of the cluster does not keep the next plan from being made.
 func TestAClusterThatIsMadeInTheSameRun(t *testing.T) {
+	t.Parallel()
 	program := tofu(t)
 	_, file := aside(t, arrived)
-	t.Setenv("CADRE_CONTEXT", filepath.Join(t.TempDir(), "none"))
 	known, err := client.LoadContext(file)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +131,7 @@ func TestAClusterThatIsMadeInTheSameRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFolder(t, program)
+	f := newFolder(t, program).of(filepath.Join(t.TempDir(), "none"))
 	f.write("public.json", string(public))
 	config := func(round string) string {
 		return `
