@@ -10,7 +10,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# Packages that run real clusters or the lab. What fails in them may be the machine's doing:
+# Packages that run real clusters, OpenTofu or the lab. What fails in them may be the machine's doing:
 # up to three such tests in all are tried once more, and those that pass then are listed as
 # flaky, which is a defect to mend. Nothing else is tried again.
 #
@@ -18,6 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 clusters=(
 	./components/demo/e2e
 	./components/agent/internal/driver
+	./components/terraform-provider/internal/provider
 	./components/overlay/labtest/...
 	./components/demo/e2e_demo
 	./components/demo/e2e_etcd
@@ -33,7 +34,6 @@ clusters=(
 )
 # These take a minute and more each. They begin first, so that nothing runs alone at the end.
 longest=(
-	./components/terraform-provider/internal/provider
 	./components/coordinator/internal/admission
 	./components/coordinator/internal/reconcile
 	./components/agent/internal/agent
@@ -57,7 +57,6 @@ waiting=(
 	./components/coordinator/internal/tokens
 	./components/coordinator/internal/xds
 	./components/store/storetest
-	./components/terraform-provider/internal/provider
 )
 
 # No result of an earlier run: Go does not know that a test ran programs of ours, or a
