@@ -122,6 +122,10 @@ type Facts struct {
 	// EnvDiffers: the templates of From and To have other env.
 	EnvDiffers bool
 
+	// NewImages are the images of To that From does not have, while its boot is waited for: the
+	// CVM has to pull them.
+	NewImages []string
+
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
 	// Elsewhere: the Slot is to run another Revision than To, or none.

@@ -3,6 +3,7 @@ package operation
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -160,8 +161,32 @@ func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
 	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.BootErrorBefore {
 		return op, false
 	}
-	next, _ := op.fail(CauseBootError, "the CVM does not boot: "+p.BootError, now)
+	reason := "the CVM does not boot: " + p.BootError
+	if strings.Contains(p.BootError, startFailed) {
+		reason += f.mayNotPull()
+	}
+	next, _ := op.fail(CauseBootError, reason, now)
 	return next, true
+}
+
+// startFailed is all that a guest of dstack says to its host where `docker compose up` fails, of
+// which a failed pull is one cause (app-compose.sh of dstack 0.5 and 0.6).
+const startFailed = "failed to start containers"
+
+// maxNewImages is how many images a reason names.
+const maxNewImages = 3
+
+// mayNotPull names the images that the boot needs and the one before did not: no platform reports
+// which image its guest could not pull.
+func (f Facts) mayNotPull() string {
+	if len(f.NewImages) == 0 {
+		return ""
+	}
+	named, more := f.NewImages[:min(len(f.NewImages), maxNewImages)], ""
+	if left := len(f.NewImages) - len(named); left > 0 {
+		more = fmt.Sprintf(" and %d more", left)
+	}
+	return "; an image that is new to this CVM may not be pullable: " + strings.Join(named, ", ") + more
 }
 
 // forgetOldBootError notices that the platform cleared the error of the boot
@@ -186,7 +211,11 @@ func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 		op.HealthyDeadline = now.Add(within)
 		return op, nil
 	}
-	return op.fail(CauseDeadline, fmt.Sprintf("not available %s after %s: %s", within, since, op.Reason), now)
+	reason := op.Reason
+	if _, refused := op.refusalReason(f); op.Phase == Booting && !op.PlatformRunning.IsZero() && !refused {
+		reason += f.mayNotPull()
+	}
+	return op.fail(CauseDeadline, fmt.Sprintf("not available %s after %s: %s", within, since, reason), now)
 }
 
 func (op Operation) fail(cause Cause, reason string, now time.Time) (Operation, []Effect) {

@@ -126,6 +126,39 @@ func TestR89_ABootErrorEndsTheWaitingAtOnce(t *testing.T) {
 	}
 }
 
+// TestAStepThatFailsInItsBootNamesTheNewImages: a guest of dstack reports that containers did not start, and of a
+// pull that hangs it reports nothing. Neither names the image.
+func TestAStepThatFailsInItsBootNamesTheNewImages(t *testing.T) {
+	images := []string{"team/web@sha256:01", "team/db@sha256:02", "team/log@sha256:03", "team/more@sha256:04"}
+	const named = "; an image that is new to this CVM may not be pullable: team/web@sha256:01, team/db@sha256:02, team/log@sha256:03 and 1 more"
+	for name, c := range map[string]struct {
+		facts func(*Facts)
+		late  bool
+		cause Cause
+		named bool
+	}{
+		"containers do not start": {func(f *Facts) { f.Platform.BootError = "failed to start containers" }, false, CauseBootError, true},
+		"another boot error":      {func(f *Facts) { f.Platform.BootError = "requesting app keys" }, false, CauseBootError, false},
+		"nothing attests":         {func(f *Facts) { f.Platform.Running = true }, true, CauseDeadline, true},
+		"no image is new":         {func(f *Facts) { f.Platform.Running, f.NewImages = true, nil }, true, CauseDeadline, false},
+		"the boot was refused": {func(f *Facts) {
+			f.Platform.Running, f.Refusal = true, &RefusalView{Code: "REVISION_NOT_ALLOWED", At: f.ObservedAt}
+		}, true, CauseDeadline, false},
+	} {
+		op, now := to(t, Update, Booting)
+		if c.late {
+			now = op.HealthyDeadline
+		}
+		f := rebooting(now)
+		f.Platform.InProgress, f.NewImages, f.ObservedAt = false, images, now
+		c.facts(&f)
+		op, _ = step(t, op, f, now, Failed)
+		if op.Cause != c.cause || strings.HasSuffix(op.Reason, named) != c.named || strings.Contains(op.Reason, "pullable") != c.named {
+			t.Errorf("%s: %s %q", name, op.Cause, op.Reason)
+		}
+	}
+}
+
 func TestR89_AnOldBootErrorProvesNothingAboutTheNewBoot(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := quiet(now)

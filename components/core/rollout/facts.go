@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -61,6 +62,9 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.Member = w.view.ids[m.slot]
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
+	if op.Phase == operation.Booting && !op.Refresh && op.Service == "" {
+		f.NewImages = newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)
+	}
 	overtaken := w.overtaken(m, op)
 	if op.Request != "" {
 		f.Overtaken, overtaken = overtaken, ""
@@ -79,6 +83,21 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f
+}
+
+// newImages are the images that a compose text names and the one before it did not, each once.
+func newImages(before, text string) (names []string) {
+	if before == text {
+		return nil
+	}
+	known, _ := group.ComposeImages(before)
+	wanted, _ := group.ComposeImages(text)
+	for _, i := range wanted {
+		if !slices.ContainsFunc(known, func(k group.ServiceImage) bool { return k.Image == i.Image }) && !slices.Contains(names, i.Image) {
+			names = append(names, i.Image)
+		}
+	}
+	return names
 }
 
 // drainLimit is how long op may take until it acts: its hooks and its hand-over, where it has

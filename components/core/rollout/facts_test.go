@@ -15,6 +15,31 @@ func drained(f *fixture, i int) operation.Operation {
 	return f.rec.Operations[len(f.rec.Operations)-1]
 }
 
+// TestFactsNameTheImagesThatABootHasToPull: those of the text that the one before did not have.
+func TestFactsNameTheImagesThatABootHasToPull(t *testing.T) {
+	f := newFixture(3, "etcd")
+	sum := "@sha256:" + strings.Repeat("ab", 32)
+	text := func(web string) string {
+		return "services:\n  db:\n    image: team/db" + sum + "\n  web:\n    image: team/" + web + sum + "\n  again:\n    image: team/" + web + sum + "\n"
+	}
+	before := f.rec.Status.Target
+	f.rec.Revisions[before] = group.RevisionRecord{Digest: before, Template: group.Template{Compose: text("old")}}
+	f.spec.Template.Compose = text("new")
+	op := drained(f, 2)
+	op.From = before
+	if got := f.facts(op).NewImages; got != nil {
+		t.Errorf("before the call: %v", got)
+	}
+	op.Phase = operation.Booting
+	if got := f.facts(op).NewImages; !slices.Equal(got, []string{"team/new" + sum}) {
+		t.Errorf("while it boots: %v", got)
+	}
+	op.Refresh = true
+	if got := f.facts(op).NewImages; got != nil {
+		t.Errorf("without a boot: %v", got)
+	}
+}
+
 func TestR50_QuorumIsCheckedAgainBeforeActing(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
