@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -154,7 +155,7 @@ func (s *Server) gateway(*http.Request) (int, any, error) {
 func (s *Server) localView(ctx context.Context, v cloud.CVM) map[string]any {
 	view := map[string]any{
 		"name": v.Name, "vm_uuid": v.VMUUID, "id": v.ID, "app_id": v.AppID, "instance_id": v.InstanceID, "status": v.Status,
-		"compose_hash": v.ComposeHash, "os_image": v.OSImage, "boots": v.Boots, "boot_error": v.BootError, "boot_progress": v.BootProgress,
+		"compose_hash": v.ComposeHash, "os_image": v.OSImage, "boots": v.Boots, "boot_error": cmp.Or(v.BootDetail, v.BootError), "boot_progress": v.BootProgress,
 		"progress": v.Progress, "logs": s.cfg.LogDir(v.VMUUID), "address": nil, "services": []any{},
 	}
 	if m, ok := s.cfg.Cloud.Machine(v.VMUUID); ok {

@@ -19,7 +19,7 @@ func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
 	if v.Status == Pending {
 		v.Status = Starting
 	}
-	v.BootError, v.BootProgress = "", "booting"
+	v.BootError, v.BootDetail, v.BootProgress = "", "", "booting"
 	c.mu.Unlock()
 	if spec, err := c.bootSpec(v); err == nil {
 		c.tasks.Go(func() { c.cfg.Hypervisor.Prepare(ctx, spec) })
@@ -86,6 +86,10 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 	}, nil
 }
 
+// startFailed is all that a guest says to its host when `docker compose up` fails (app-compose.sh of
+// dstack 0.5 and 0.6): neither the service nor the image. The guest stays up.
+const startFailed = "failed to start containers"
+
 // servicesStarted notes the outcome of starting the services of v's boot n.
 func (c *Cloud) servicesStarted(v *CVM, n int, o Outcome) {
 	// Boot may not have returned yet; its caller then still counts the old number.
@@ -94,10 +98,10 @@ func (c *Cloud) servicesStarted(v *CVM, n int, o Outcome) {
 	if v.Boots > n || c.closing {
 		return // a later boot's to tell; after Close nothing is written any more
 	}
-	v.BootError, v.BootProgress = o.Error, "done"
+	v.BootError, v.BootDetail, v.BootProgress = "", o.Error, "done"
 	switch {
 	case o.Error != "":
-		v.BootProgress = "setting up docker"
+		v.BootError, v.BootProgress = startFailed, "setting up docker"
 		c.cfg.Log.Warn("services not started", "instance", v.Name, "error", o.Error)
 	case o.Waiting != "":
 		v.BootProgress = "setting up docker; " + o.Waiting

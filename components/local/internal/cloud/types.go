@@ -43,10 +43,12 @@ type CVM struct {
 	// Index is the CVM's place in the fabric, unique while it lives.
 	Index int `json:"index"`
 
-	Status       Status    `json:"status"`
-	Progress     *Progress `json:"progress,omitempty"`
-	BootError    string    `json:"boot_error"`
-	BootProgress string    `json:"boot_progress"`
+	Status    Status    `json:"status"`
+	Progress  *Progress `json:"progress,omitempty"`
+	BootError string    `json:"boot_error"`
+	// BootDetail is what a real guest leaves in its own log alone.
+	BootDetail   string `json:"boot_detail,omitempty"`
+	BootProgress string `json:"boot_progress"`
 	// PowerOn is what the owner wants; a restarted daemon boots what is on.
 	PowerOn bool `json:"power_on"`
 	Boots   int  `json:"boots"`

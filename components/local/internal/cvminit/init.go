@@ -54,7 +54,8 @@ func Run(specPath string) error {
 }
 
 // boots starts the container engine and then the compose file, and serves until the end. The
-// boot is accepted when something runs: what was restored, or the services of the file.
+// boot is accepted when something runs: what was restored, or the services of the file. A guest
+// whose images cannot be had runs as well, with nothing in it.
 func (s *supervisor) boots(ctx context.Context) error {
 	accepted := s.restore(ctx)
 	if accepted {
@@ -81,6 +82,12 @@ func (s *supervisor) boots(ctx context.Context) error {
 				continue
 			}
 			s.logf("compose file not started: %v", err)
+			if pull := (*pullError)(nil); errors.As(err, &pull) && !accepted {
+				if err := s.conn.Send(initctl.Message{Event: initctl.EventAccepted}); err != nil {
+					return err
+				}
+				accepted = true
+			}
 			problem := s.conn.Send(initctl.Message{Event: initctl.EventBootError, Text: err.Error()})
 			if !accepted {
 				return errors.Join(err, problem)

@@ -164,13 +164,18 @@ func (s *supervisor) awaitImages(ctx context.Context) (map[string]images.Unpacke
 	select {
 	case got := <-s.images:
 		if got.Error != "" {
-			return nil, errors.New(got.Error)
+			return nil, &pullError{got.Error}
 		}
 		return got.Unpacked, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
+
+// pullError says which images could not be had. A guest stays up without them.
+type pullError struct{ why string }
+
+func (e *pullError) Error() string { return e.why }
 
 // replace ends the restored units of these containers and removes the containers.
 func (s *supervisor) replace(ctx context.Context, gone []*container) {

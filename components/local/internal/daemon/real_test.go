@@ -287,6 +287,9 @@ func TestBadComposeIsABootErrorNamingServiceAndKey(t *testing.T) {
 	}
 }
 
+// containersFailed is all that a guest of dstack reports of containers that do not start.
+const containersFailed = "failed to start containers"
+
 func TestServicesAreRestartedAndBlockedDependantsAreABootError(t *testing.T) {
 	s := start(t, t.TempDir())
 	s.create("flaky-0", `
@@ -311,8 +314,8 @@ services:
 	s.api(200, "POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
 	s.until("boot error of the blocked service", func() bool {
 		_, v := s.call("GET", s.file.APIURL+"/cvms/broken-0", nil)
-		text, _ := v["boot_error"].(string)
-		return v["status"] == "running" && strings.Contains(text, "service second: depends on first, which ended with code 1")
+		text, _ := s.local(200, "GET", "/cvms/broken-0", nil)["boot_error"].(string)
+		return v["status"] == "running" && v["boot_error"] == containersFailed && strings.Contains(text, "service second: depends on first, which ended with code 1")
 	})
 	s.api(200, "POST", "/cvms/broken-0/shutdown", nil)
 	s.local(400, "POST", "/cvms/broken-0/exec", obj{"command": []string{"true"}})
