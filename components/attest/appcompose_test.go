@@ -58,13 +58,42 @@ func TestThreat_ATT_16_AScriptIsTakenByItsDigest(t *testing.T) {
 	}
 	f := measuring(t, raw)
 	for _, scripts := range [][]string{nil, {hex.EncodeToString(sum[:])}} {
-		v, err := NewVerifier(VerifierConfig{RootsPEM: f.cloud.RootPEM(), Now: simNow, PreLaunchScripts: scripts})
+		v, err := NewVerifier(VerifierConfig{RootsPEM: f.cloud.RootPEM(), Now: simNow, Documents: appcompose.Rules{Scripts: scripts}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		claims, err := v.Verify(context.Background(), f.evidence(t), f.report.ReportData)
 		if err != nil || (claims.AppComposeProblem == "") != (scripts != nil) {
 			t.Errorf("scripts %v: problem %q, error %v", scripts, claims.AppComposeProblem, err)
+		}
+	}
+}
+
+// TestATT29_AVerifierTakesNoSecureTimeOnlyWhereItsTrustFileSaysSo.
+func TestATT29_AVerifierTakesNoSecureTimeOnlyWhereItsTrustFileSaysSo(t *testing.T) {
+	raw, err := appcompose.Rules{SecureTimeOff: true}.Render("demo-web", "services: {}", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := measuring(t, raw)
+	for _, off := range []bool{false, true} {
+		trust, err := ParseTrust(trustFile(t, f.cloud.RootPEM(), func(fields map[string]any) {
+			if off {
+				fields["secure_time_off"] = true
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := trust.VerifierConfig()
+		cfg.Now = simNow
+		v, err := NewVerifier(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, err := v.Verify(context.Background(), f.evidence(t), f.report.ReportData)
+		if err != nil || (claims.AppComposeProblem == "") != off {
+			t.Errorf("off %t: problem %q, error %v", off, claims.AppComposeProblem, err)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	}
 	// A document that lets the environment choose the compose file, or whatever else
 	// decides what runs, does not fix that this file is the one which is mounted.
-	app, problems := appcompose.Judge(ev.AppCompose, appcompose.Rules{Scripts: scriptsOf(trustFile), KeyProviderID: boot.keyProvider.ID})
+	app, problems := appcompose.Judge(ev.AppCompose, rulesOf(trustFile, boot.keyProvider.ID))
 	if len(problems) > 0 {
 		return "", unmeasured("app-compose.json: %s", appcompose.Texts(problems))
 	}
@@ -87,16 +87,16 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	return app.Compose, nil
 }
 
-// scriptsOf are the pre-launch scripts that a trust file allows; none where it cannot be
-// read.
-func scriptsOf(trustFile []byte) []string {
+// rulesOf is what a trust file says of documents; the strictest where it cannot be read.
+func rulesOf(trustFile []byte, keyProvider string) appcompose.Rules {
 	var trust struct {
-		Scripts []string `json:"pre_launch_scripts_sha256"`
+		Scripts       []string `json:"pre_launch_scripts_sha256"`
+		SecureTimeOff bool     `json:"secure_time_off"`
 	}
 	if strictjson.UnmarshalOpen(trustFile, &trust) != nil {
-		return nil
+		return appcompose.Rules{KeyProviderID: keyProvider}
 	}
-	return trust.Scripts
+	return appcompose.Rules{Scripts: trust.Scripts, KeyProviderID: keyProvider, SecureTimeOff: trust.SecureTimeOff}
 }
 
 // standsIn looks for a config whose content is text. Compose would fill in a

@@ -20,13 +20,15 @@ type quoter struct {
 	// hash is measured; nil: that of the app-compose.
 	hash  []byte
 	stale bool
+	// timeOff: the guest does not wait for authenticated time.
+	timeOff bool
 	calls int
 	fail  error
 }
 
 func (q *quoter) appCompose() []byte {
 	raw, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "runner": "docker-compose", "docker_compose_file": q.compose, "kms_enabled": true, "secure_time": true, "init_script": appcompose.InitScript, "allowed_envs": q.envs,
+		"manifest_version": 2, "runner": "docker-compose", "docker_compose_file": q.compose, "kms_enabled": true, "secure_time": !q.timeOff, "init_script": appcompose.InitScript, "allowed_envs": q.envs,
 	})
 	if err != nil {
 		q.t.Fatal(err)
@@ -58,6 +60,7 @@ func (q *quoter) Info(context.Context) (Info, error) { return Info{}, errors.New
 
 func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 	trust := string(trustFile(t, openCloud(t).RootPEM(), nil))
+	timeOff := string(trustFile(t, openCloud(t).RootPEM(), func(f map[string]any) { f["secure_time_off"] = true }))
 	quoted := func(s string) string { return "configs:\n  trust:\n    content: '" + s + "'\n" }
 	for name, c := range map[string]struct {
 		compose string
@@ -81,6 +84,9 @@ func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 		"another hash measured": {compose: quoted(trust), change: func(q *quoter) { q.hash = make([]byte, 32) }},
 		"the environment chooses the compose file": {compose: quoted(trust), change: func(q *quoter) { q.envs = []string{"COMPOSE_FILE"} }},
 		"a quote of before":                        {compose: quoted(trust), change: func(q *quoter) { q.stale = true }},
+		"ATT-29 no secure time":                    {compose: quoted(trust), change: func(q *quoter) { q.timeOff = true }},
+		"ATT-29 no secure time, by choice":         {compose: quoted(timeOff), trust: timeOff, change: func(q *quoter) { q.timeOff = true }, good: true},
+		"ATT-29 secure time in spite of it":        {compose: quoted(timeOff), trust: timeOff, good: true},
 	} {
 		q := &quoter{t: t, compose: c.compose, envs: []string{"CADRE_GATEWAY_DOMAIN"}}
 		if c.change != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/attest/dstackverifier"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/founding"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/strictjson"
@@ -54,6 +55,10 @@ type Trust struct {
 	// PreLaunchScriptsSHA256 are the pre_launch_script texts that the platform may
 	// add to an app-compose.json, by hex SHA-256. Empty: none.
 	PreLaunchScriptsSHA256 []string `json:"pre_launch_scripts_sha256,omitempty"`
+	// SecureTimeOff has guests boot without waiting for authenticated time: app-compose.json
+	// has secure_time false. Agents and coordinators whose clocks differ then show it at
+	// admission, as they do where this is not set.
+	SecureTimeOff bool `json:"secure_time_off,omitempty"`
 	// Collateral is where coordinators find Intel's judgement of machines. Agents
 	// need none: the coordinator hands its own over, signed by Intel.
 	Collateral TrustCollateral `json:"collateral,omitzero"`
@@ -127,6 +132,11 @@ func (t Trust) MayCoordinate(composeHash string) bool {
 	return len(t.CoordinatorComposeHashes) == 0 || slices.Contains(t.CoordinatorComposeHashes, composeHash)
 }
 
+// DocumentRules is what app-compose.json of the cluster is judged by.
+func (t Trust) DocumentRules() appcompose.Rules {
+	return appcompose.Rules{Scripts: slices.Clone(t.PreLaunchScriptsSHA256), KeyProviderID: t.KeyProvider.ID, SecureTimeOff: t.SecureTimeOff}
+}
+
 // ImagePolicy is the part of Trust that Appraise uses.
 func (t Trust) ImagePolicy() policy.ImagePolicy {
 	images := make(map[string][]policy.Measurement, len(t.Images))
@@ -147,7 +157,7 @@ func (t Trust) ImagePolicy() policy.ImagePolicy {
 // coordinator adds CollateralSource.
 func (t Trust) VerifierConfig() VerifierConfig {
 	maxAge, _ := t.Collateral.maxAge() // Validate refused a bad one
-	cfg := VerifierConfig{PreLaunchScripts: slices.Clone(t.PreLaunchScriptsSHA256), MaxCollateralAge: maxAge}
+	cfg := VerifierConfig{Documents: t.DocumentRules(), MaxCollateralAge: maxAge}
 	if t.RootsPEM != "" {
 		cfg.RootsPEM = []byte(t.RootsPEM)
 	}

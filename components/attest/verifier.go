@@ -23,9 +23,9 @@ type VerifierConfig struct {
 	// RootsPEM are roots beside Intel's. Evidence under one of them is Simulated.
 	// nil: Intel's only.
 	RootsPEM []byte
-	// PreLaunchScripts are the hex SHA-256 of the pre_launch_script texts that an
-	// app-compose.json may have. nil: none.
-	PreLaunchScripts []string
+	// Documents is what an app-compose.json is judged by. Its key provider is that of the
+	// evidence, which policy compares.
+	Documents appcompose.Rules
 	// Collateral finds collateral. Each of several Sources is asked until what one has
 	// may be used. nil: what comes with the evidence is used, and without that the TCB
 	// is not evaluated.
@@ -50,13 +50,13 @@ type VerifierConfig struct {
 // refusal here, its TCB becomes a claim that policy judges. Without any the claim
 // is empty: TCB level and revocation remain the platform's word.
 type Verifier struct {
-	roots    roots
-	scripts  []string
-	sources  collateral.Sources // nil: what comes with the evidence
-	accepted func(*collateral.Set)
-	maxAge   time.Duration
-	highest  collateral.Highest
-	now      func() time.Time
+	roots     roots
+	documents appcompose.Rules
+	sources   collateral.Sources // nil: what comes with the evidence
+	accepted  func(*collateral.Set)
+	maxAge    time.Duration
+	highest   collateral.Highest
+	now       func() time.Time
 
 	mu     sync.Mutex
 	chains map[[32]byte]*pckChain        // guarded by mu
@@ -84,7 +84,7 @@ func NewVerifier(cfg VerifierConfig) (*Verifier, error) {
 		accepted = func(*collateral.Set) {}
 	}
 	return &Verifier{
-		roots: r, scripts: cfg.PreLaunchScripts, sources: sourcesOf(cfg.Collateral), accepted: accepted,
+		roots: r, documents: cfg.Documents, sources: sourcesOf(cfg.Collateral), accepted: accepted,
 		maxAge: cfg.MaxCollateralAge, highest: highest, now: now,
 	}, nil
 }
@@ -166,18 +166,19 @@ func (v *Verifier) claims(ctx context.Context, quote *tdQuote, chain *pckChain, 
 		TCB:             tcb,
 		Simulated:       chain.simulated,
 	}
-	judgeAppCompose(&claims, ev.AppCompose, v.scripts)
+	judgeAppCompose(&claims, ev.AppCompose, v.documents)
 	return claims, nil
 }
 
 // judgeAppCompose fills in what the preimage says, and why it is not acceptable. The bytes are
 // measured, so a bad one is not forged evidence but a bad Revision: policy's to refuse.
-func judgeAppCompose(claims *policy.Claims, raw []byte, scripts []string) {
+func judgeAppCompose(claims *policy.Claims, raw []byte, rules appcompose.Rules) {
 	if len(raw) == 0 {
 		claims.AppComposeProblem = "app-compose.json is not part of the evidence"
 		return
 	}
-	got, problems := appcompose.Judge(raw, appcompose.Rules{Scripts: scripts, KeyProviderID: claims.KeyProviderID})
+	rules.KeyProviderID = claims.KeyProviderID
+	got, problems := appcompose.Judge(raw, rules)
 	claims.ComposeText, claims.AllowedEnvs, claims.AppComposeProblem = got.Compose, got.Envs, appcompose.Texts(problems)
 }
 

@@ -38,7 +38,6 @@ import (
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/coordinator/internal/xds"
-	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/secret"
@@ -341,7 +340,7 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 func (c *Coordinator) assembleServices(consulAddress string) {
 	c.assembleAdmission()
 	judge := vet.New(c.info.AppID, c.cfg.Trust.Images)
-	measured := measure.New(c.cfg.Cluster, appcompose.Rules{Scripts: c.cfg.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.cfg.Trust.KeyProvider.ID})
+	measured := measure.New(c.cfg.Cluster, c.cfg.Trust.DocumentRules())
 	c.assembleReconciler(judge, measured)
 	c.assembleServer(judge, measured, consulAddress)
 	c.gauges()

@@ -2,6 +2,7 @@ package statement
 
 import (
 	"fmt"
+	"time"
 
 	"cadre.dev/core/policy"
 )
@@ -11,6 +12,10 @@ const (
 	agentTag       = "cadre-agent-statement"
 	coordinatorTag = "cadre-coordinator-statement"
 )
+
+// NonceLife is how long a coordinator's nonce is good. The end of it that a coordinator names
+// tells what its clock says.
+const NonceLife = 60 * time.Second
 
 // Agent is what a Boot asserts when it asks for admission to a Slot.
 type Agent struct {

@@ -27,7 +27,7 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 		return nil, c, err
 	}
 	want := measured(c, co)
-	sent, err := appcompose.Render(want.Name, want.Compose, want.Envs)
+	sent, err := want.Rules.Render(want.Name, want.Compose, want.Envs)
 	if err != nil {
 		return nil, c, fmt.Errorf("coordinators: %w", err)
 	}
@@ -84,7 +84,7 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 func measured(c client.Context, co groupfile.Coordinator) appcompose.Want {
 	return appcompose.Want{
 		Name: c.Cluster + "-coordinator", Compose: co.Compose, Envs: slices.Collect(maps.Keys(envOf(co.Env, 0))),
-		Rules: appcompose.Rules{Scripts: c.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.Trust.KeyProvider.ID},
+		Rules: c.Trust.DocumentRules(),
 	}
 }
 

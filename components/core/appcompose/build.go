@@ -73,6 +73,11 @@ func Build(f Fields) ([]byte, error) {
 // which keeps what it is sent measures these bytes. envs are the names that the
 // encrypted environment sets. Where compose has MarkPlace the document has its mark.
 func Render(name, compose string, envs []string) ([]byte, error) {
+	return Rules{}.Render(name, compose, envs)
+}
+
+// Render is the package's Render for a cluster whose trust file gives these rules.
+func (r Rules) Render(name, compose string, envs []string) ([]byte, error) {
 	if strings.TrimSpace(compose) == "" {
 		return nil, errors.New("docker_compose_file: is empty; give the text of a compose file")
 	}
@@ -84,7 +89,7 @@ func Render(name, compose string, envs []string) ([]byte, error) {
 		"kms_enabled": true, "local_key_provider_enabled": false, "no_instance_id": false,
 		"gateway_enabled": true, "tproxy_enabled": true,
 		"public_logs": false, "public_sysinfo": false, "public_tcbinfo": true,
-		"secure_time": true, "storage_fs": "zfs", "init_script": InitScript, "pre_launch_script": PreLaunchScript,
+		"secure_time": !r.SecureTimeOff, "storage_fs": "zfs", "init_script": InitScript, "pre_launch_script": PreLaunchScript,
 	})
 	if err == nil && len(raw) > MaxSize {
 		return nil, fmt.Errorf("app-compose.json has %d bytes, dstack takes at most %d", len(raw), MaxSize)

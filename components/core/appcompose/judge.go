@@ -17,6 +17,9 @@ type Rules struct {
 	// KeyProviderID is what key_provider_id may name, lower-case hex; a document may
 	// name none as well. Empty: it must name none.
 	KeyProviderID string
+	// SecureTimeOff: the guest does not wait for authenticated time before it boots. Documents
+	// are rendered with secure_time false, and both values are accepted.
+	SecureTimeOff bool
 }
 
 // Judged is what a document says that others decide about.

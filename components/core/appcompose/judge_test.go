@@ -207,3 +207,27 @@ func FuzzATT16_Judge(f *testing.F) {
 		}
 	})
 }
+
+// TestATT29_SecureTimeIsAChoiceOfTheTrustFile: without its word a document that has it off is refused; with it
+// both are accepted, so that members move from one to the other.
+func TestATT29_SecureTimeIsAChoiceOfTheTrustFile(t *testing.T) {
+	off := appcompose.Rules{SecureTimeOff: true}
+	for _, rendered := range []appcompose.Rules{{}, off} {
+		raw, err := rendered.Render("demo-web", "services: {}", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(string(raw), `"secure_time":false`); has != rendered.SecureTimeOff {
+			t.Errorf("off %t: rendered %s", rendered.SecureTimeOff, raw)
+		}
+		if _, problems := appcompose.Judge(raw, off); len(problems) > 0 {
+			t.Errorf("off %t, judged by a trust file that has it off: %v", rendered.SecureTimeOff, problems)
+		}
+		if _, problems := appcompose.Judge(raw, appcompose.Rules{}); (len(problems) > 0) != rendered.SecureTimeOff {
+			t.Errorf("off %t, judged by a trust file that says nothing: %v", rendered.SecureTimeOff, problems)
+		}
+		if _, problems := appcompose.Judge([]byte(strings.Replace(string(raw), `"secure_time":`, `"secure_time":null,"x":`, 1)), off); len(problems) < 2 {
+			t.Errorf("null is taken: %v", problems)
+		}
+	}
+}

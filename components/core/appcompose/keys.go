@@ -41,7 +41,7 @@ var keys = []key{
 	{name: "public_sysinfo", values: "true or false", fix: "write true or false", check: literal("true", "false")},
 	{name: "public_tcbinfo", values: "true or false", fix: "write true or false", check: literal("true", "false")},
 	{name: "no_instance_id", values: "false", fix: "write false: instances could not be told apart", check: literal("false")},
-	{name: "secure_time", must: "keeps the host from choosing the time by which certificates are judged", values: "true", fix: "write true: the host would choose the time by which certificates are judged", check: literal("true")},
+	{name: "secure_time", must: "keeps the host from choosing the time by which certificates are judged", values: "true; also false where the trust file has secure_time_off", fix: "write true, or set secure_time_off in the trust file: the host then chooses the time by which certificates are judged, within what docs/attestation.md says", check: secureTime},
 	{name: "storage_fs", values: `"zfs" or "ext4"`, fix: `write "zfs" or "ext4", or leave it out`, check: literal(`"zfs"`, `"ext4"`)},
 	{name: "swap_size", values: "a whole number of bytes, at most 1 TiB", fix: "write a whole number of bytes", check: swapSize},
 	{name: "requirements", values: "what a guest image 0.6 checks before it boots; see [guest images 0.6](#guest-images-06)", check: requirements},
@@ -86,6 +86,15 @@ func literal(texts ...string) func(*judge, key, json.RawMessage) {
 			j.add(k.name, fmt.Sprintf("is %s, must be %s", clipped(text), strings.Join(texts, " or ")), k.fix)
 		}
 	}
+}
+
+// secureTime takes false where the cluster's trust file says so.
+func secureTime(j *judge, k key, value json.RawMessage) {
+	accepted := []string{"true"}
+	if j.rules.SecureTimeOff {
+		accepted = append(accepted, "false")
+	}
+	literal(accepted...)(j, k, value)
 }
 
 func (j *judge) text(k key, value json.RawMessage) (string, bool) {

@@ -95,7 +95,7 @@ With --compare the exit code is 1 when the hashes differ.`,
 	fl.BoolVar(&f.gateway, "gateway", true, "gateway_enabled")
 	fl.BoolVar(&f.logs, "public-logs", false, "public_logs")
 	fl.BoolVar(&f.sysinfo, "public-sysinfo", true, "public_sysinfo")
-	fl.BoolVar(&f.secureTime, "secure-time", true, "secure_time")
+	fl.BoolVar(&f.secureTime, "secure-time", true, "secure_time; false where the trust file has secure_time_off")
 	fl.BoolVar(&f.publicTcb, "public-tcbinfo", true, "public_tcbinfo; left out of the document unless given")
 	fl.BoolVar(&f.noInstanceID, "no-instance-id", false, "no_instance_id; left out of the document unless given")
 	fl.Int64Var(&f.swap, "swap-size", 0, "swap_size in bytes; left out when 0")
@@ -147,7 +147,7 @@ func (a *App) hash(name string, f hashFlags) error {
 	if id == "" && out.KeyProvider != "none" {
 		out.Warnings = append(out.Warnings, "mr_config_id v2 is computed for an empty key provider id: give --key-provider-id to get that of a host which pins one")
 	}
-	if found := len(lint.Errors(lint.AppCompose(raw, appcompose.Rules{KeyProviderID: doc.KeyProviderID}))); found > 0 {
+	if found := len(lint.Errors(lint.AppCompose(raw, appcompose.Rules{KeyProviderID: doc.KeyProviderID, SecureTimeOff: !f.secureTime}))); found > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("nobody is admitted with this document: `cadre compose lint` names %d of the reasons", found))
 	}
 	if f.compare != "" {

@@ -29,7 +29,7 @@ type linted struct {
 func (a *App) composeLint() *cobra.Command {
 	var vars fileFlags
 	var strict bool
-	var scripts []string
+	var rules appcompose.Rules
 	c := &cobra.Command{
 		Use: "lint FILE...", Short: "Say what keeps a compose file's hash from fixing what runs", Args: cobra.MinimumNArgs(1),
 		Long: `Takes docker compose files, app-compose.json, and Cadre's *.hcl files (or folders of
@@ -43,7 +43,7 @@ Exit codes:
 		RunE: func(_ *cobra.Command, args []string) error {
 			out := linted{Files: args, Findings: []lint.Finding{}}
 			for _, name := range args {
-				findings, err := a.lintOne(name, vars, scripts)
+				findings, err := a.lintOne(name, vars, rules)
 				if err != nil {
 					return lintFailure(err)
 				}
@@ -62,7 +62,8 @@ Exit codes:
 	}
 	c.Flags().StringArrayVar(&vars.vars, "var", nil, "name=value for var.name in *.hcl files; may be repeated")
 	c.Flags().StringArrayVar(&vars.varFiles, "var-file", nil, "file of name = \"value\" lines for *.hcl files; may be repeated")
-	c.Flags().StringArrayVar(&scripts, "allow-script", nil, "SHA-256 of a pre-launch script that may stand in app-compose.json; may be repeated")
+	c.Flags().StringArrayVar(&rules.Scripts, "allow-script", nil, "SHA-256 of a pre-launch script that may stand in app-compose.json; may be repeated")
+	c.Flags().BoolVar(&rules.SecureTimeOff, "secure-time-off", false, "app-compose.json may have secure_time false: the trust file has secure_time_off")
 	c.Flags().BoolVar(&strict, "strict", false, "warnings end with exit code 1 too")
 	c.ValidArgsFunction = completeFiles("yaml", "yml", "json", "hcl")
 	return c
@@ -76,7 +77,7 @@ func lintFailure(err error) error {
 	return errors.New(err.Error())
 }
 
-func (a *App) lintOne(name string, vars fileFlags, scripts []string) ([]lint.Finding, error) {
+func (a *App) lintOne(name string, vars fileFlags, rules appcompose.Rules) ([]lint.Finding, error) {
 	if info, err := os.Stat(name); filepath.Ext(name) == ".hcl" || err == nil && info.IsDir() {
 		return lintRendered(name, vars)
 	}
@@ -85,7 +86,8 @@ func (a *App) lintOne(name string, vars fileFlags, scripts []string) ([]lint.Fin
 		return nil, err
 	}
 	if filepath.Ext(name) == ".json" || appcompose.Looks(raw) {
-		return within(name, lint.AppCompose(raw, appcompose.Rules{Scripts: scripts, KeyProviderID: named(raw)})), nil
+		rules.KeyProviderID = named(raw)
+		return within(name, lint.AppCompose(raw, rules)), nil
 	}
 	return within(name, lint.Lint(raw)), nil
 }

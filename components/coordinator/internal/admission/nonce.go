@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"cadre.dev/attest/statement"
 )
 
 // A nonce is random(12) || expiry in Unix seconds(4) || MAC(16): whoever knows
@@ -16,7 +18,7 @@ const (
 	nonceSize   = 32
 	nonceRandom = 12
 	nonceClear  = nonceRandom + 4
-	nonceTTL    = 60 * time.Second
+	nonceTTL    = statement.NonceLife
 )
 
 // errNonce: not ours, not for this exchange, or too old.

@@ -26,7 +26,7 @@ func New(cluster string, rules appcompose.Rules) Measure {
 // Render is the document of a group's Template. It is the same for all Slots: dstack
 // measures the app's, and what differs between Slots is learned at admission.
 func (m Measure) Render(groupName string, t group.Template) ([]byte, error) {
-	return appcompose.Render(m.name(groupName), t.Compose, names(t))
+	return m.rules.Render(m.name(groupName), t.Compose, names(t))
 }
 
 // Settle returns the document whose hash may be allowed for a Template after a platform

@@ -25,6 +25,7 @@ type composed struct {
 	Cluster    *string   `tfsdk:"cluster"`
 	Group      *string   `tfsdk:"group"`
 	EnvNames   []string  `tfsdk:"env_names"`
+	TimeOff    *bool     `tfsdk:"secure_time_off"`
 	AppCompose *string   `tfsdk:"app_compose"`
 	Hash       *string   `tfsdk:"hash"`
 	Valid      *bool     `tfsdk:"valid"`
@@ -49,14 +50,15 @@ func (composeData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *d
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "What a compose file is measured as, and what is wrong with it, as `cadre compose lint` says. No cluster and no registry is asked.",
 		Attributes: map[string]schema.Attribute{
-			"compose":     schema.StringAttribute{Required: true, MarkdownDescription: "Text of the compose file."},
-			"cluster":     schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. With `group` it gives the `hash` that the group's CVMs attest."},
-			"group":       schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the group."},
-			"env_names":   schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Names that `template.env` sets; their values are not measured. With them, variables that none of the names supplies are found, and names that the text never takes."},
-			"app_compose": text("The app-compose.json that Cadre renders for the group; null without `cluster` and `group`."),
-			"hash":        text("Its compose hash; null without `cluster` and `group`."),
-			"valid":       flagged("Whether no finding is an error."),
-			"images":      textList("Image references, in the order of the file."),
+			"compose":         schema.StringAttribute{Required: true, MarkdownDescription: "Text of the compose file."},
+			"cluster":         schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. With `group` it gives the `hash` that the group's CVMs attest."},
+			"group":           schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the group."},
+			"env_names":       schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Names that `template.env` sets; their values are not measured. With them, variables that none of the names supplies are found, and names that the text never takes."},
+			"secure_time_off": schema.BoolAttribute{Optional: true, MarkdownDescription: "Whether the cluster's trust file has `secure_time_off`, which changes `hash`."},
+			"app_compose":     text("The app-compose.json that Cadre renders for the group; null without `cluster` and `group`."),
+			"hash":            text("Its compose hash; null without `cluster` and `group`."),
+			"valid":           flagged("Whether no finding is an error."),
+			"images":          textList("Image references, in the order of the file."),
 			"findings": listed("What lint finds, in the order of the text.", map[string]schema.Attribute{
 				"severity": text("`error` or `warning`."), "rule": text("Name of the rule."), "line": whole("Line, from 1."), "column": whole("Column, from 1."),
 				"message": text("What is wrong."), "fix": text("The way out."),
@@ -91,7 +93,8 @@ func (composeData) Read(ctx context.Context, req datasource.ReadRequest, resp *d
 		}
 	}
 	if c.Cluster != nil && c.Group != nil {
-		raw, err := appcompose.Render(*c.Cluster+"-"+*c.Group, c.Compose, c.EnvNames)
+		rules := appcompose.Rules{SecureTimeOff: c.TimeOff != nil && *c.TimeOff}
+		raw, err := rules.Render(*c.Cluster+"-"+*c.Group, c.Compose, c.EnvNames)
 		if err != nil {
 			resp.Diagnostics.AddAttributeError(path.Root("compose"), "Compose text cannot be measured", err.Error())
 			return
