@@ -120,6 +120,7 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 	if _, err := rand.Read(nonce); err != nil {
 		return Admitted{}, fmt.Errorf("make nonce: %w", err)
 	}
+	asked := time.Now()
 	challenge, err := service.Challenge(ctx, &admissionv1.ChallengeRequest{
 		AppId: info.AppID, InstanceId: info.InstanceID, BootPublicKey: c.cfg.Boot.PublicKey, BootNonce: nonce,
 	}, grpc.MaxCallRecvMsgSize(answerLimit))
@@ -128,6 +129,9 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 	}
 	proved, err := c.checkCoordinator(ctx, challenge, state, exporter, nonce)
 	if err != nil {
+		return Admitted{}, fmt.Errorf("check coordinator: %w", err)
+	}
+	if err := sameTime(challenge, asked, time.Now()); err != nil {
 		return Admitted{}, fmt.Errorf("check coordinator: %w", err)
 	}
 	claim := statement.Agent{
@@ -174,6 +178,26 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 		return Admitted{}, err
 	}
 	return out, nil
+}
+
+// maxSkew is how far the clocks of an agent and a coordinator may lie apart. It is less than
+// what SVIDs are backdated by, so that a Boot which passes can use its own.
+const maxSkew = 2 * time.Minute
+
+// sameTime compares this machine's clock with the coordinator's, which says until when its nonce
+// is good. Hosts choose the time of guests that do not wait for authenticated time, so one of the
+// two may be set to a day on which what ended is valid. Both ends run measured code: it is enough
+// that one of them asks. asked and answered are when the request left and its answer came.
+func sameTime(ch *admissionv1.ChallengeResponse, asked, answered time.Time) error {
+	if ch.GetExpiresAt() == nil {
+		return errors.New("the coordinator does not say until when its nonce is good")
+	}
+	theirs := ch.GetExpiresAt().AsTime().Add(-statement.NonceLife)
+	if theirs.Before(asked.Add(-maxSkew)) || theirs.After(answered.Add(maxSkew)) {
+		return fmt.Errorf("%s: the coordinator's clock says %s, this machine's says %s, and %s is the most that they may differ: find out which of the two hosts has the wrong time",
+			policy.CodeClockUntrusted, theirs.UTC().Format(time.RFC3339), answered.UTC().Format(time.RFC3339), maxSkew)
+	}
+	return nil
 }
 
 // checkCoordinator verifies that a genuine coordinator of our cluster holds the

@@ -58,6 +58,20 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestATT29_ClocksMayDifferALittle: what NTP leaves between two machines keeps nothing out.
+func TestATT29_ClocksMayDifferALittle(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Minute, -time.Minute} {
+		w := agenttest.NewWorld(t)
+		c := agenttest.NewCoordinator(w)
+		c.ClockAhead = ahead
+		c.Start(t)
+		client, _ := newClient(t, w, w.Trust())
+		if _, err := client.Admit(t.Context()); err != nil {
+			t.Errorf("the coordinator's clock is %s ahead: %v", ahead, err)
+		}
+	}
+}
+
 // The agent must send no evidence to, and accept nothing from, anybody but a
 // genuine coordinator of its cluster at the other end of this connection.
 func TestATT30_GEN02_TOK20_AdmitRefuses(t *testing.T) {
@@ -96,6 +110,8 @@ func TestATT30_GEN02_TOK20_AdmitRefuses(t *testing.T) {
 		"ATT-30 a revoked machine":         {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.RevokedHosts = []string{""} }, want: "QUOTE_REVOKED"},
 		"ATT-30 collateral that has ended": {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Age = 31 * 24 * time.Hour }, want: "COLLATERAL_EXPIRED"},
 		"ATT-30 collateral of the future":  {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Age = -3 * time.Hour }, want: "CLOCK_UNTRUSTED"},
+		"ATT-29 its clock is ahead":        {coordinator: func(c *agenttest.Coordinator) { c.ClockAhead = 3 * time.Minute }, want: "CLOCK_UNTRUSTED"},
+		"ATT-29 its clock is behind":       {coordinator: func(c *agenttest.Coordinator) { c.ClockAhead = -3 * time.Minute }, want: "CLOCK_UNTRUSTED"},
 		"ATT-30 another compose file": {
 			trust: func(tr *attest.Trust) { tr.CoordinatorComposeHashes = []string{strings.Repeat("ab", 32)} },
 			want:  "BROKER_UNTRUSTED: the coordinator runs compose hash",

@@ -45,6 +45,8 @@ type Coordinator struct {
 	Faults attestsim.Faults
 	// NoCollateral gives none with the evidence.
 	NoCollateral bool
+	// ClockAhead is how far its clock is ahead of the machine's.
+	ClockAhead time.Duration
 	// Others are in the peer map beside the coordinator.
 	Others []*controlv1.Peer
 	// Refuse, if set, answers Admit.
@@ -252,7 +254,7 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 	a.c.pending[hex.EncodeToString(nonce)] = r
 	a.c.mu.Unlock()
 	return &admissionv1.ChallengeResponse{
-		Nonce: nonce, ExpiresAt: timestamppb.New(time.Now().Add(time.Minute)),
+		Nonce: nonce, ExpiresAt: timestamppb.New(time.Now().Add(statement.NonceLife + a.c.ClockAhead)),
 		Cluster: a.c.Slot.Cluster, Group: a.c.Slot.Group, Slot: a.c.Slot.Slot,
 		CoordinatorEvidence:  &admissionv1.Evidence{Quote: ev.Quote, EventLog: ev.EventLog, AppCompose: ev.AppCompose, Collateral: ev.Collateral},
 		CoordinatorStatement: batch.Encode(), CoordinatorPath: paths[0],
