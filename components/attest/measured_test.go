@@ -22,8 +22,8 @@ type quoter struct {
 	stale bool
 	// timeOff: the guest does not wait for authenticated time.
 	timeOff bool
-	calls int
-	fail  error
+	calls   int
+	fail    error
 }
 
 func (q *quoter) appCompose() []byte {
