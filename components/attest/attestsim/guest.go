@@ -1,6 +1,7 @@
 package attestsim
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -30,8 +31,8 @@ type BootConfig struct {
 	OSImage string
 	// Shape is the CVM's; zero: the first of Shapes.
 	Shape Shape
-	// AgentVersion selects the wire behaviour, "0.5.4" for example. "" is
-	// DefaultAgentVersion.
+	// AgentVersion selects boot log and wire behaviour, "0.5.4" for example. "" is that of
+	// the image from 0.6 on, and DefaultAgentVersion below.
 	AgentVersion string
 	// Host is the machine's name. "" is the only machine of a small cloud.
 	Host string
@@ -96,7 +97,7 @@ type Guest struct {
 	failedCalls int      // guarded by mu
 }
 
-// Boot starts a Guest: it measures what cfg says, in the order of dstack 0.5.
+// Boot starts a Guest: it measures what cfg says, in the order of its version of dstack.
 func (c *Cloud) Boot(cfg BootConfig) (*Guest, error) {
 	g := &Guest{cloud: c, appCompose: append([]byte(nil), cfg.AppCompose...), faults: cfg.Faults}
 	var err error
@@ -109,7 +110,7 @@ func (c *Cloud) Boot(cfg BootConfig) (*Guest, error) {
 	if cfg.OSImage == "" {
 		return nil, errors.New("boot simulated guest: OS image is empty; name one")
 	}
-	if g.version, err = parseVersion(cfg.AgentVersion); err != nil {
+	if g.version, err = parseVersion(cmp.Or(cfg.AgentVersion, agentOf(cfg.OSImage))); err != nil {
 		return nil, fmt.Errorf("boot simulated guest: %w", err)
 	}
 	if g.host, err = c.hostFor(cfg); err != nil {
@@ -212,9 +213,16 @@ func (g *Guest) measure(cfg BootConfig) error {
 	g.emit("system-preparing", nil)
 	g.emit("app-id", g.appID)
 	g.emit("compose-hash", g.composeHash[:])
+	if g.version.atLeast(0, 6, 0) {
+		if err := g.measureDocument(); err != nil {
+			return err
+		}
+	}
 	g.emit("instance-id", g.instanceID)
 	g.emit("boot-mr-done", nil)
-	g.emit("mr-kms", mrKMS[:])
+	if !g.version.atLeast(0, 6, 0) {
+		g.emit("mr-kms", mrKMS[:])
+	}
 	g.emit("os-image-hash", g.image.hash[:])
 	g.emit("key-provider", provider)
 	if g.version.atLeast(0, 5, 5) {
@@ -232,8 +240,9 @@ func (g *Guest) measure(cfg BootConfig) error {
 
 	g.report = Report{TDAttributes: HealthyTDAttributes, XFAM: HealthyXFAM, MRTD: g.image.mrtd}
 	g.report.TEETCBSVN = teeTCBSVN
-	g.report.MRConfigID[0] = 1
-	copy(g.report.MRConfigID[1:], g.composeHash[:])
+	if err := g.configure(providerID); err != nil {
+		return err
+	}
 	copy(g.report.RTMR[:3], g.image.rtmr[:])
 	if cfg.Faults.DebugTD {
 		g.report.TDAttributes |= 1

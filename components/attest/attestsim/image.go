@@ -10,7 +10,7 @@ import (
 )
 
 // defaultImages are the OS images that a Cloud has when nobody names others.
-var defaultImages = []string{"dstack-0.5.4", "dstack-0.5.7", "dstack-0.5.11"}
+var defaultImages = []string{"dstack-0.5.4", "dstack-0.5.7", "dstack-0.5.11", "dstack-0.6.0"}
 
 // Shape is the virtual hardware of a CVM that the firmware measures.
 type Shape struct {

@@ -34,22 +34,22 @@ func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
 // method is one call of the agent.
 type method struct {
-	// since is the release that brought the call.
-	since version
-	call  func(g *Guest, request []byte) (any, error)
+	// since is the release that brought the call, until the one that dropped it; zero: none did.
+	since, until version
+	call         func(g *Guest, request []byte) (any, error)
 }
 
 // methods is the table of DstackGuest.
 var methods = map[string]method{
-	"GetTlsKey": {version{0, 5, 0}, handle((*Guest).getTLSKey)},
-	"GetKey":    {version{0, 5, 0}, handle((*Guest).getKey)},
-	"GetQuote":  {version{0, 5, 0}, handle((*Guest).getQuote)},
-	"EmitEvent": {version{0, 5, 0}, handle((*Guest).emitEvent)},
-	"Info":      {version{0, 5, 0}, handle((*Guest).info)},
-	"Attest":    {version{0, 5, 6}, handle((*Guest).attest)},
-	"Sign":      {version{0, 5, 6}, handle((*Guest).sign)},
-	"Verify":    {version{0, 5, 6}, handle((*Guest).verify)},
-	"Version":   {version{0, 5, 7}, handle((*Guest).getVersion)},
+	"GetTlsKey": {version{0, 5, 0}, version{}, handle((*Guest).getTLSKey)},
+	"GetKey":    {version{0, 5, 0}, version{}, handle((*Guest).getKey)},
+	"GetQuote":  {version{0, 5, 0}, version{}, handle((*Guest).getQuote)},
+	"EmitEvent": {version{0, 5, 0}, version{0, 6, 0}, handle((*Guest).emitEvent)},
+	"Info":      {version{0, 5, 0}, version{}, handle((*Guest).info)},
+	"Attest":    {version{0, 5, 6}, version{}, handle((*Guest).attest)},
+	"Sign":      {version{0, 5, 6}, version{}, handle((*Guest).sign)},
+	"Verify":    {version{0, 5, 6}, version{}, handle((*Guest).verify)},
+	"Version":   {version{0, 5, 7}, version{}, handle((*Guest).getVersion)},
 }
 
 func handle[Q, R any](f func(*Guest, Q) (R, error)) func(*Guest, []byte) (any, error) {
@@ -75,7 +75,8 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	m, ok := methods[strings.TrimPrefix(r.URL.Path, "/")]
-	if !ok || !g.version.atLeast(m.since[0], m.since[1], m.since[2]) {
+	dropped := m.until != version{} && g.version.atLeast(m.until[0], m.until[1], m.until[2])
+	if !ok || dropped || !g.version.atLeast(m.since[0], m.since[1], m.since[2]) {
 		writeError(w, http.StatusNotFound, agentError("Method not found"))
 		return
 	}
