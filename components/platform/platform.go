@@ -35,7 +35,8 @@ type Platform interface {
 	// A running CVM is restarted by it.
 	SetOSImage(ctx context.Context, vmUUID, image string) (Accepted, error)
 	// Resize gives one CVM another shape in place: same disk, same identity. A running
-	// CVM is restarted by it. A disk only grows: a smaller one is ErrRefused.
+	// CVM is restarted by it. A disk only grows: a smaller one is ErrRefused. It is one call:
+	// where that cannot take the image as well, the image stays, and Accepted.OSImage is false.
 	Resize(ctx context.Context, vmUUID string, s Shape) (Accepted, error)
 	// Restart restarts one CVM on its disk; its guest is asked to shut down.
 	Restart(ctx context.Context, vmUUID string) (Accepted, error)
@@ -61,6 +62,8 @@ type Platform interface {
 type Shape struct {
 	InstanceType string
 	DiskGB       int
+	// OSImage is for a platform that changes all three with one boot; SetOSImage changes it alone.
+	OSImage string
 }
 
 // Template is what a CVM runs.
@@ -139,6 +142,8 @@ type Accepted struct {
 	Correlation string
 	// NoChange: the platform says there was nothing to do.
 	NoChange bool
+	// OSImage: a Resize changed the image of its Shape too.
+	OSImage bool
 }
 
 // Instance is the platform's view of one CVM. Never evidence.

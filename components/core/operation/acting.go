@@ -58,6 +58,9 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 	switch c.Outcome {
 	case OutcomeDone:
 		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, c.VMUUID), cmp.Or(op.InstanceID, c.InstanceID)
+		if c.OSImage && !slices.Contains(op.Applied, PartOSImage) {
+			op.Applied = append(slices.Clone(op.Applied), PartOSImage)
+		}
 		return op.accepted(f, now), nil
 	case OutcomeRefused:
 		return op.refused(c, f, now)

@@ -257,6 +257,8 @@ type CallResult struct {
 	Outcome     string
 	Message     string
 	Correlation string
+	// OSImage: a call for the resources changed the image as well.
+	OSImage bool
 	// VMUUID and InstanceID of a created CVM.
 	VMUUID     string
 	InstanceID string

@@ -128,6 +128,9 @@ func (op Operation) change(f Facts) Shape {
 		if f.Platform == nil || f.WantedShape.DiskGB > f.Platform.Shape.DiskGB {
 			s.DiskGB = f.WantedShape.DiskGB
 		}
+		if f.Platform != nil && f.Platform.Shape.imageDiffers(f.WantedShape) {
+			s.OSImage = f.WantedShape.OSImage // for a platform that takes both with one boot
+		}
 	case PartCreate, PartDelete, PartRestart, PartCompose, "":
 	}
 	return s

@@ -16,13 +16,29 @@ func reshaped(now time.Time) Facts {
 	return f
 }
 
+// TestAnImageThatWasChangedWithTheSizeIsNotChangedAgain: one call, one boot.
+func TestAnImageThatWasChangedWithTheSizeIsNotChangedAgain(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, effects := step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartResources || effects[0].Shape != f.WantedShape {
+		t.Fatalf("effects %+v", effects)
+	}
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone, OSImage: true}
+	op, effects = step(t, op, f, now.Add(time.Second), Booting)
+	wantNoEffects(t, effects)
+	if want := []Part{PartOSImage, PartResources}; op.Calls != 1 || !slices.Equal(op.Applied, want) {
+		t.Errorf("%d calls, applied %v, want one and %v", op.Calls, op.Applied, want)
+	}
+}
+
 // One Operation makes all the changes, one call each and the next one only when the
 // platform shows the one before: done means that the platform and the Boot show it.
 func TestAnUpdateMakesEachChangeOnceInOrder(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := reshaped(now)
 	op, effects := step(t, op, f, now, Acting)
-	if len(effects) != 1 || effects[0].Call != PartResources || effects[0].Shape != (Shape{InstanceType: "tdx.large", DiskGB: 40}) {
+	if len(effects) != 1 || effects[0].Call != PartResources || effects[0].Shape != f.WantedShape {
 		t.Fatalf("effects %+v", effects)
 	}
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}

@@ -59,6 +59,10 @@ type Config struct {
 	// signature is asked for before env is sealed, and a signature by anyone else
 	// is refused. nil: the platform's key is taken as it comes.
 	KeyService func(context.Context) ([]byte, error)
+	// ShutdownTimeout is how long a guest may take to shut down when its image or size
+	// changes, before the platform stops it hard; MinShutdownTimeout to MaxShutdownTimeout.
+	// 0: the platform waits for as long as it takes.
+	ShutdownTimeout time.Duration
 }
 
 // Client is a platform.Platform. Safe for concurrent use.
@@ -77,9 +81,12 @@ type Client struct {
 	// creating serialises creates; a channel so that waiting honours ctx.
 	creating chan struct{}
 	noBatch  atomic.Bool // the server has no /status/batch
+	noPatch  atomic.Bool // the server has no PATCH /cvms/{cvm}
+	shutdown time.Duration
 
-	mu         sync.Mutex // guards quietUntil
-	quietUntil time.Time  // the account is throttled until then (R73)
+	mu         sync.Mutex      // guards what follows
+	quietUntil time.Time       // the account is throttled until then (R73)
+	knownSizes map[string]size // of instance types; nil until they were read
 }
 
 var _ platform.Platform = (*Client)(nil)
@@ -105,11 +112,14 @@ func New(cfg Config) (*Client, error) {
 	if strings.ContainsAny(cfg.APIKey, "\r\n") {
 		return nil, errors.New("platform api key contains a line break: remove it")
 	}
+	if d := cfg.ShutdownTimeout; d != 0 && (d < MinShutdownTimeout || d > MaxShutdownTimeout) {
+		return nil, fmt.Errorf("platform shutdown timeout is %s: the platform takes %s to %s", d, MinShutdownTimeout, MaxShutdownTimeout)
+	}
 	c := &Client{
 		base: strings.TrimRight(base, "/"), key: cfg.APIKey, log: cfg.Log,
 		timeout: cfg.CallTimeout, attempts: cfg.ReadAttempts, backoff: cfg.ReadBackoff, settle: cfg.Settle,
-		keyService: cfg.KeyService,
-		creating:   make(chan struct{}, 1),
+		keyService: cfg.KeyService, shutdown: cfg.ShutdownTimeout,
+		creating: make(chan struct{}, 1),
 	}
 	httpClient := http.Client{}
 	if cfg.HTTPClient != nil {

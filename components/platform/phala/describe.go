@@ -32,6 +32,7 @@ func (c *Client) List(ctx context.Context, appID string) ([]platform.Instance, e
 	if err != nil {
 		return nil, err
 	}
+	c.nameSizes(ctx, rows)
 	out := make([]platform.Instance, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, r.instance())
@@ -108,7 +109,9 @@ func (c *Client) Describe(ctx context.Context, id string) (platform.Instance, er
 	if err := c.read(ctx, call{doing: "describe cvm " + id, method: http.MethodGet, path: path, into: &row}); err != nil {
 		return platform.Instance{}, err
 	}
-	found := []platform.Instance{row.instance()}
+	rows := []cvm{row}
+	c.nameSizes(ctx, rows)
+	found := []platform.Instance{rows[0].instance()}
 	c.addBootErrors(ctx, found)
 	return found[0], nil
 }

@@ -2,7 +2,6 @@ package phala
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +22,9 @@ func (c *Client) SetOSImage(ctx context.Context, vmUUID, image string) (platform
 	}
 	if image == "" {
 		return platform.Accepted{}, fmt.Errorf("%s: no image named: %w", doing, platform.ErrRefused)
+	}
+	if got, sent, err := c.unified(ctx, doing, vmUUID, platform.Shape{OSImage: image}); sent {
+		return got, err
 	}
 	slug, err := c.imageSlug(ctx, image)
 	if err != nil {
@@ -98,6 +100,9 @@ func (c *Client) Resize(ctx context.Context, vmUUID string, s platform.Shape) (p
 	if len(body) == 1 || s.DiskGB < 0 {
 		return platform.Accepted{}, fmt.Errorf("%s: %+v is no shape to change to: %w", doing, s, platform.ErrRefused)
 	}
+	if got, sent, err := c.unified(ctx, doing, vmUUID, s); sent {
+		return got, err
+	}
 	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: body})
 }
 
@@ -112,53 +117,12 @@ func (c *Client) Offer(ctx context.Context) (platform.Offer, error) {
 	for _, n := range nodes {
 		out.OSImages = append(out.OSImages, n.Images...)
 	}
-	if out.InstanceTypes, err = c.instanceTypes(ctx); err != nil {
+	types, err := c.instanceTypes(ctx)
+	if err != nil {
 		return platform.Offer{}, err
 	}
+	for _, t := range types {
+		out.InstanceTypes = append(out.InstanceTypes, string(t.ID))
+	}
 	return out, nil
-}
-
-// instanceTypes are the ids on offer; nil: not told.
-func (c *Client) instanceTypes(ctx context.Context) ([]string, error) {
-	var reply json.RawMessage
-	err := c.read(ctx, call{doing: "list instance types", method: http.MethodGet, path: "/instance-types", into: &reply, limit: maxListReply})
-	var answer *Error
-	var bad *replyError
-	switch {
-	case errors.As(err, &answer) && (answer.Status == http.StatusNotFound || answer.Status == http.StatusMethodNotAllowed), errors.As(err, &bad):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return idsIn(reply, 6), nil
-}
-
-// idsIn takes the ids of a list whose form differs between versions: an array of rows,
-// or an object that holds one; families hold rows of their own.
-func idsIn(raw json.RawMessage, depth int) []string {
-	if depth == 0 {
-		return nil
-	}
-	var rows []json.RawMessage
-	if json.Unmarshal(raw, &rows) == nil {
-		var out []string
-		for _, row := range rows {
-			out = append(out, idsIn(row, depth-1)...)
-		}
-		return out
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) != nil {
-		return nil
-	}
-	for _, key := range []string{"items", "result", "instance_types"} {
-		if inner, ok := fields[key]; ok {
-			return idsIn(inner, depth-1)
-		}
-	}
-	var id text
-	if json.Unmarshal(fields["id"], &id) != nil || id == "" {
-		return nil
-	}
-	return []string{string(id)}
 }

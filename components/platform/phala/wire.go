@@ -48,6 +48,17 @@ func (w *whole) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// decimal accepts a number; anything else is 0.
+type decimal float64
+
+func (d *decimal) UnmarshalJSON(b []byte) error {
+	var n float64
+	if json.Unmarshal(b, &n) == nil {
+		*d = decimal(n)
+	}
+	return nil
+}
+
 // object decodes a JSON object leniently: another type leaves it empty.
 type object[T any] struct{ V T }
 
@@ -88,8 +99,10 @@ type cvm struct {
 		Name text `json:"name"`
 	}] `json:"os"`
 	Resource object[struct {
-		InstanceType text  `json:"instance_type"`
-		DiskGB       whole `json:"disk_in_gb"`
+		InstanceType text    `json:"instance_type"`
+		VCPU         whole   `json:"vcpu"`
+		MemoryGB     decimal `json:"memory_in_gb"`
+		DiskGB       whole   `json:"disk_in_gb"`
 	}] `json:"resource"`
 	DiskSize whole `json:"disk_size"`
 }

@@ -27,6 +27,9 @@ type Target struct {
 	// Hide makes accepted changes of image and shape show only that much later, 0 again at
 	// once; nil skips its case.
 	Hide func(time.Duration)
+	// Unified: the cloud changes image and shape with one call. A target without it takes the
+	// older calls, and the image stays where both are asked for.
+	Unified bool
 	// Unreachable is the same driver pointed at nothing; nil skips its case.
 	Unreachable platform.Platform
 }
@@ -47,6 +50,7 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 		{"an answer that is another hash is refused", (*suite).lies},
 		{"allotted app id", (*suite).allotted},
 		{"image and shape change in place", (*suite).hardware},
+		{"image and shape change together", (*suite).together},
 		{"what does not fit is refused for certain", (*suite).misfits},
 		{"a change waits for what is under way", (*suite).underWay},
 		{"an effect may appear late", (*suite).late},

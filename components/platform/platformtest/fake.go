@@ -99,6 +99,9 @@ func NewFake() *Fake {
 	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}/compose_file", f.withCVM(f.update))
 	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}/os-image", f.withCVM(f.setImage))
 	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}/resources", f.withCVM(f.resize))
+	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusMethodNotAllowed, map[string]any{"detail": "Method Not Allowed"}) // as an older server
+	})
 	mux.HandleFunc("POST /api/v1/cvms/{cvm}/{verb}", f.power)
 	mux.HandleFunc("DELETE /api/v1/cvms/{cvm}", f.withCVM(f.remove))
 	mux.HandleFunc("GET /api/v1/teepods/available", func(w http.ResponseWriter, _ *http.Request) {

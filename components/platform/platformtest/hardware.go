@@ -2,6 +2,7 @@ package platformtest
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -37,7 +38,7 @@ func (s *suite) hardwareChanges(made platform.Instance) []change {
 	s.Helper()
 	image, size := s.other(made)
 	images, sizes := [2]string{made.OSImage, image}, [2]string{made.InstanceType, size}
-	return []change{{
+	changes := []change{{
 		name: "set os image", path: "/os-image",
 		to: func(state int) (platform.Accepted, error) {
 			return s.p.SetOSImage(s.Context(), made.VMUUID, images[state])
@@ -50,6 +51,36 @@ func (s *suite) hardwareChanges(made platform.Instance) []change {
 		},
 		at: func(i platform.Instance, state int) bool { return i.InstanceType == sizes[state] },
 	}}
+	if !s.Unified {
+		return changes
+	}
+	return append(changes, change{
+		name: "image and size", path: "/cvms/" + strings.ReplaceAll(made.VMUUID, "-", "") + "$",
+		to: func(state int) (platform.Accepted, error) {
+			return s.p.Resize(s.Context(), made.VMUUID, platform.Shape{InstanceType: sizes[state], OSImage: images[state]})
+		},
+		at: func(i platform.Instance, state int) bool {
+			return i.InstanceType == sizes[state] && group.SameOSImage(i.OSImage, images[state])
+		},
+	})
+}
+
+// together: image, type and disk in one call, or the call that takes them without the image.
+func (s *suite) together() {
+	made := s.create("contract-together")
+	defer s.remove(made)
+	image, size := s.other(made)
+	got, err := s.p.Resize(s.Context(), made.VMUUID, platform.Shape{InstanceType: size, DiskGB: made.DiskGB + 10, OSImage: image})
+	if err != nil || got.OSImage != s.Unified {
+		s.Fatalf("image, type and disk at once: %+v, %v, want the image with them: %v", got, err, s.Unified)
+	}
+	now := s.await(made.VMUUID, "type and disk", func(i platform.Instance) bool {
+		return i.Running() && i.InstanceType == size && i.DiskGB == made.DiskGB+10
+	})
+	s.sameIdentity("image, type and disk at once", made, now)
+	if group.SameOSImage(now.OSImage, image) != s.Unified {
+		s.Errorf("the image is %s after a call that says it changed it: %v", now.OSImage, s.Unified)
+	}
 }
 
 func (s *suite) offer() platform.Offer {

@@ -23,6 +23,7 @@ type options struct {
 	platformAPI, platformKeyFile  string
 	platformKey                   string
 	platformSettle                time.Duration
+	shutdownTimeout               time.Duration
 	rendezvous                    []overlay.Rendezvous
 	paths                         []overlay.PathKind
 	stateDir, runDir              string
@@ -47,6 +48,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	set.StringVar(&o.platformAPI, "platform-api", env("CADRE_PLATFORM_API"), "base URL of the platform's API; empty: Phala Cloud; environment CADRE_PLATFORM_API")
 	set.StringVar(&o.platformKeyFile, "platform-key-file", "", "file with the platform's API key; else environment CADRE_PLATFORM_API_KEY")
 	set.DurationVar(&o.platformSettle, "platform-settle", 0, "how long after a call to the platform its effect may still be hidden; 0: as long as is known of the platform")
+	set.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 0, "how long a guest may take to shut down when its OS image or size changes, 10s to 20m, before the platform stops it hard; 0: the platform waits")
 	set.StringVar(&o.stateDir, "state-dir", "/var/lib/cadre", "directory on the encrypted disk")
 	set.StringVar(&o.runDir, "run-dir", "/run/cadre", "directory in memory, for configuration that holds keys")
 	set.StringVar(&o.consulBinary, "consul-binary", "consul", "Consul server binary")

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		return err
 	}
 	guest := attest.NewGuestClient(o.dstackSocket)
-	cloud, err := phala.New(phala.Config{BaseURL: o.platformAPI, APIKey: key, Log: log, KeyService: guest.KeyService, Settle: o.platformSettle})
+	cloud, err := phala.New(phala.Config{BaseURL: o.platformAPI, APIKey: key, Log: log, KeyService: guest.KeyService, Settle: o.platformSettle, ShutdownTimeout: o.shutdownTimeout})
 	if err != nil {
 		return err
 	}

@@ -96,9 +96,9 @@ func (o *Operator) reshape(ctx context.Context, seen observe.Seen, effect operat
 	case operation.PartOSImage:
 		accepted, err = o.cfg.Platform.SetOSImage(ctx, effect.VMUUID, shape.OSImage)
 	default:
-		accepted, err = o.cfg.Platform.Resize(ctx, effect.VMUUID, platform.Shape{InstanceType: shape.InstanceType, DiskGB: shape.DiskGB})
+		accepted, err = o.cfg.Platform.Resize(ctx, effect.VMUUID, platform.Shape{InstanceType: shape.InstanceType, DiskGB: shape.DiskGB, OSImage: shape.OSImage})
 	}
-	result.Correlation = accepted.Correlation
+	result.Correlation, result.OSImage = accepted.Correlation, accepted.OSImage
 	return err
 }
 

@@ -142,7 +142,7 @@ func (l *Link[G]) SetOSImage(ctx context.Context, vmUUID, image string) (platfor
 
 // Resize implements [platform.Platform].
 func (l *Link[G]) Resize(ctx context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Resize, VMUUID: vmUUID}, func(one *CVM[G]) {
+	return l.change(ctx, Call{Verb: Resize, VMUUID: vmUUID}, func(one *CVM[G]) { // the image stays, as on an older server
 		one.InstanceType, one.DiskGB = cmp.Or(s.InstanceType, one.InstanceType), cmp.Or(s.DiskGB, one.DiskGB)
 		l.ChangeLocked(one, one.next)
 	})

@@ -43,7 +43,8 @@ func TestPlatformContract(t *testing.T) {
 				set.AcceptLag = cloud.Duration(lag)
 				r.cl.SetSettings(set)
 			},
-			Inject: func(f platformtest.Fault) { r.inject(f) },
+			Inject:  func(f platformtest.Fault) { r.inject(f) },
+			Unified: true,
 		}
 	})
 }

@@ -223,6 +223,9 @@ func (s *Server) patchVisibility(r *http.Request) (int, any, error) {
 
 // patchCVM changes several things with one restart. The server builds the document again.
 func (s *Server) patchCVM(r *http.Request) (int, any, error) {
+	if s.cfg.Cloud.Settings().NoPatch {
+		return http.StatusMethodNotAllowed, map[string]any{"detail": "Method Not Allowed"}, nil
+	}
 	if r.Header.Get("X-Prepare-Only") != "" || r.Header.Get("X-Compose-Hash") != "" || r.Header.Get("X-Transaction-Hash") != "" {
 		return 0, nil, &cloud.Error{Kind: cloud.BadField, Field: "X-Prepare-Only", Message: "there is no key service on a chain here"}
 	}

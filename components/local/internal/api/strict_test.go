@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +132,51 @@ func TestOnePatchIsOneRestart(t *testing.T) {
 	}
 	if boots := r.hv.Boots("web-0"); len(boots) != 2 {
 		t.Errorf("refusals booted it: %d", len(boots))
+	}
+}
+
+// The driver asks for several things at once: one boot where the server has the call, and
+// where it has not, the older call for the size alone. The decision is made once.
+func TestTheDriverFallsBackOnceToTheOlderCalls(t *testing.T) {
+	var log bytes.Buffer
+	for older, boots := range map[bool]int{false: 2, true: 3} {
+		r := newRig(t, cloud.Settings{NoPatch: older})
+		driver, err := phala.New(phala.Config{BaseURL: r.host.URL + "/api/v1", APIKey: testKey, Log: slog.New(slog.NewTextHandler(&log, nil)), ShutdownTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := r.create("web-0", "services: {}")
+		shape := platform.Shape{InstanceType: "tdx.large", DiskGB: 40, OSImage: "dstack-0.5.9"}
+		got, err := driver.Resize(t.Context(), "web-0", shape)
+		if err != nil || got.OSImage == older {
+			t.Fatalf("older server %v: %+v, %v", older, got, err)
+		}
+		r.settled("web-0")
+		if older {
+			if _, err := driver.SetOSImage(t.Context(), "web-0", shape.OSImage); err != nil {
+				t.Fatal(err)
+			}
+			r.settled("web-0")
+		}
+		now, err := driver.Describe(t.Context(), "web-0")
+		if err != nil || now.InstanceType != shape.InstanceType || now.DiskGB != 40 || now.OSImage != ImageSlug("dstack-0.5.9") || now.ComposeHash != v["compose_hash"] {
+			t.Errorf("older server %v: %+v, %v", older, now, err)
+		}
+		if n := len(r.hv.Boots("web-0")); n != boots {
+			t.Errorf("older server %v: %d boots, want %d", older, n, boots)
+		}
+		patches := 0
+		for _, call := range r.must(200, "GET", "/_local/calls", nil)["calls"].([]any) {
+			if c := call.(obj); c["method"] == "PATCH" && c["status"] == 405.0 {
+				patches++
+			}
+		}
+		if older != (patches == 1) {
+			t.Errorf("older server %v: %d calls were not known to it, want the first alone", older, patches)
+		}
+	}
+	if n := strings.Count(log.String(), "no PATCH of a cvm"); n != 1 {
+		t.Errorf("the decision was logged %d times:\n%s", n, log.String())
 	}
 }
 

@@ -169,6 +169,8 @@ type Settings struct {
 	CreateTwice bool `json:"create_twice"`
 	// Suspended refuses each change, as of a workspace that did not pay.
 	Suspended bool `json:"suspended"`
+	// NoPatch serves no PATCH /cvms/{cvm}, as older servers.
+	NoPatch bool `json:"no_patch"`
 	// DropEmptyApps forgets an app with its last CVM.
 	DropEmptyApps bool `json:"drop_empty_apps"`
 }
