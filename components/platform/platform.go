@@ -196,10 +196,10 @@ var (
 	ErrNotOffered = errors.New("not offered by the platform")
 	// ErrSuspended means: the workspace may change nothing until its owner settles with the
 	// platform. Also ErrRefused.
-	ErrSuspended = errors.New("the workspace is suspended")
+	ErrSuspended = errors.New("WORKSPACE_SUSPENDED: the workspace may change nothing until its owner settles with the platform")
 	// ErrOnChain means: the change waits for a registration on a chain, which is not
 	// supported. Also ErrRefused.
-	ErrOnChain = errors.New("the platform wants a registration on a chain first")
+	ErrOnChain = errors.New("CHAIN_REGISTRATION_REQUIRED: the platform wants a registration on a chain first")
 	// ErrThrottled means: a property of the account, not of the CVM (R73).
 	ErrThrottled = errors.New("throttled by the platform")
 )

@@ -26,10 +26,16 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return op.retryBusy(f, now)
 	}
 	if op.CallOutcome == OutcomeDone {
+		if next, failed := op.taskFailed(f, now); failed {
+			return next, nil
+		}
 		return op.nextPart(f, now)
 	}
 	switch seen := op.readBack(f, now); seen {
 	case effectSeen:
+		if f.Task != nil {
+			op.Correlation = f.Task.Correlation
+		}
 		return op.accepted(f, now), nil
 	case effectAbsent:
 		next, effects := op.reissue(f, now)
@@ -305,6 +311,14 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		return effectUnknown
 	}
 	settled := op.settled(f, now)
+	if t := f.Task; t != nil {
+		// The call arrived. One that the platform still works on is not made again, however
+		// long nothing of it shows.
+		if t.InProgress {
+			return effectUnknown
+		}
+		return effectSeen
+	}
 	switch {
 	case op.Part == PartCreate || op.Kind == Create:
 		return presence(f.Platform != nil && !f.Platform.Former, settled)

@@ -41,6 +41,8 @@ const (
 	CauseRefused Cause = "refused"
 	// CauseBootError: the platform reports that the CVM cannot boot (R89).
 	CauseBootError Cause = "boot_error"
+	// CauseTask: the platform took the call, and its record says that the task failed.
+	CauseTask Cause = "platform_task_failed"
 	// CauseReplaced: another CVM stands where the named one was (R63).
 	CauseReplaced Cause = "replaced"
 	// CausePostLaunch: a POST_LAUNCH hook said ABANDON.
@@ -153,6 +155,8 @@ type Facts struct {
 	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
 	PostLaunch bool
 
+	// Task is the platform's record of what the last call began; nil: none that is known.
+	Task *Task
 	// Call is the answer to the call numbered Call.Number, once it is there.
 	Call *CallResult
 
@@ -262,6 +266,15 @@ type CallResult struct {
 	// VMUUID and InstanceID of a created CVM.
 	VMUUID     string
 	InstanceID string
+}
+
+// Task is the platform's record of a change that it took. It says what became of a call,
+// never what runs.
+type Task struct {
+	Correlation string
+	InProgress  bool
+	// Failed is why it failed; empty: it did not.
+	Failed string
 }
 
 // Limits are the times that apply, from the spec and the engine's Timing.

@@ -39,6 +39,9 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if next, failed := op.bootError(f, now); failed {
 		return next, nil
 	}
+	if next, failed := op.taskFailed(f, now); failed {
+		return next, nil
+	}
 	if op.keptDown(f) && op.settled(f, now) {
 		return op.goOn(now).because("the platform changed the CVM and keeps it down, as it was: it is started"), nil
 	}
@@ -187,6 +190,16 @@ func (f Facts) mayNotPull() string {
 		more = fmt.Sprintf(" and %d more", left)
 	}
 	return "; an image that is new to this CVM may not be pullable: " + strings.Join(named, ", ") + more
+}
+
+// taskFailed fails at once where the platform says that it could not carry out what it took:
+// the boot that is waited for does not come.
+func (op Operation) taskFailed(f Facts, now time.Time) (Operation, bool) {
+	if t := f.Task; t == nil || t.Failed == "" || op.Correlation != "" && t.Correlation != op.Correlation {
+		return op, false
+	}
+	next, _ := op.fail(CauseTask, "the platform took the call and could not carry it out: "+f.Task.Failed, now)
+	return next, true
 }
 
 // forgetOldBootError notices that the platform cleared the error of the boot

@@ -83,7 +83,7 @@ func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 // failedDown: a restart of what was down was made, and nothing came of it. One that was ready for a moment
 // ended an outage.
 func (op Operation) failedDown() bool {
-	failed := op.Phase == Failed && (op.Cause == CauseDeadline || op.Cause == CauseBootError)
+	failed := op.Phase == Failed && (op.Cause == CauseDeadline || op.Cause == CauseBootError || op.Cause == CauseTask)
 	return op.Kind == Restart && op.Down && failed && op.Calls > 0 && op.Entered[Settling].IsZero()
 }
 

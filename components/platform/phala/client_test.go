@@ -134,6 +134,11 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("error %v is not %v", err, want)
 				}
 			}
+			for kind, code := range map[error]string{platform.ErrSuspended: "WORKSPACE_SUSPENDED", platform.ErrOnChain: "CHAIN_REGISTRATION_REQUIRED"} {
+				if errors.Is(err, kind) != strings.Contains(err.Error(), code) {
+					t.Errorf("error %v: %s stands in it only where it holds", err, code)
+				}
+			}
 			if c.unknown == errors.Is(err, platform.ErrRefused) {
 				t.Errorf("error %v: refused = %v", err, !c.unknown)
 			}

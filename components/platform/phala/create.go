@@ -113,7 +113,7 @@ func (c *Client) provisionApp(ctx context.Context, name string, t platform.Templ
 	case err != nil:
 		return p, err
 	case p.AppID == "":
-		return p, fmt.Errorf("provision a new app for %s: the platform gave no app id (on-chain key service?), which is not supported: %w", name, platform.ErrRefused)
+		return p, fmt.Errorf("provision a new app for %s: the platform gave no app id, as for a key service on a chain: %w: %w", name, platform.ErrOnChain, platform.ErrRefused)
 	case t.AppID != "" && p.AppID != bareID(t.AppID):
 		return p, fmt.Errorf("provision a new app for %s: asked for app id %s, the platform gave %s: %w", name, bareID(t.AppID), p.AppID, platform.ErrRefused)
 	}

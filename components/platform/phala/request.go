@@ -29,6 +29,7 @@ type call struct {
 	body   any // JSON; nil sends none
 	into   any // decoded reply; nil ignores it
 	limit  int64
+	date   *time.Time // takes the server's time of a success
 }
 
 // read makes a call without effect, repeating it while that can help.
@@ -116,6 +117,9 @@ func (c *Client) once(ctx context.Context, r call) error {
 			c.throttled(answer.RetryAfter)
 		}
 		return answer
+	}
+	if r.date != nil {
+		*r.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero: not told
 	}
 	if r.into == nil {
 		return nil

@@ -81,6 +81,9 @@ type Operator struct {
 	// refused is why a Revision's document may not be allowed, as the platform answered
 	// last; guarded by mu.
 	refused map[string]string
+	// looks at the platform's records of tasks, by Operation id; guarded by mu. Losing one costs
+	// another look.
+	looks map[string]taskLook
 	// asked are the Revisions, by group, that its spec names and the platform took since it does, in
 	// this Term; guarded by mu. Losing it costs a provision each.
 	asked map[string]map[string]bool
@@ -90,7 +93,7 @@ type Operator struct {
 func New(cfg Config) *Operator {
 	cfg.Timing = cfg.Timing.OrDefault()
 	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{},
-		asked: map[string]map[string]bool{}}
+		asked: map[string]map[string]bool{}, looks: map[string]taskLook{}}
 }
 
 // Took notes when the Lease was taken. What an earlier holder prepared or heard
@@ -102,6 +105,7 @@ func (o *Operator) Took(at time.Time) {
 	clear(o.prepared)
 	clear(o.answers)
 	clear(o.asked)
+	clear(o.looks)
 	clear(o.refused)
 }
 
@@ -113,6 +117,8 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	facts.Term = lease.Term()
 	if answer, ok := o.answer(op.Value.ID); ok {
 		facts.Call = &answer
+	} else {
+		facts.Task = o.task(ctx, op.Value, now)
 	}
 	changed, err := o.prepare(ctx, lease, v, seen, op.Value, &facts)
 	if err != nil || changed {
@@ -268,6 +274,7 @@ func (o *Operator) forget(id string, all bool) {
 	delete(o.answers, id)
 	if all {
 		delete(o.prepared, id)
+		delete(o.looks, id)
 	}
 }
 

@@ -87,6 +87,7 @@ func (s *Server) Public() http.Handler {
 		"POST /cvms":                                s.commit,
 		"GET /cvms/{cvm}":                           s.getCVM,
 		"DELETE /cvms/{cvm}":                        s.deleteCVM,
+		"GET /cvms/{cvm}/operations":                s.operations,
 		"GET /cvms/{cvm}/state":                     s.state,
 		"GET /cvms/{cvm}/compose_file":              s.getCompose,
 		"POST /cvms/{cvm}/compose_file/provision":   s.provisionUpdate,

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/platform"
 	"cadre.dev/platform/phala"
+	"cadre.dev/platform/platformtest"
 )
 
 // What the real server drops or refuses is dropped or refused here: a client that sends
@@ -177,6 +178,44 @@ func TestTheDriverFallsBackOnceToTheOlderCalls(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "no PATCH of a cvm"); n != 1 {
 		t.Errorf("the decision was logged %d times:\n%s", n, log.String())
+	}
+}
+
+// Each change leaves a record, by which the driver tells what became of a call without answer.
+func TestOperationsTellWhatBecameOfACall(t *testing.T) {
+	r := newRig(t, cloud.Settings{})
+	v := r.create("web-0", "services: {}")
+	driver, err := phala.New(phala.Config{BaseURL: r.host.URL + "/api/v1", APIKey: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.inject(platformtest.Fault{Method: "POST", Path: "/restart", Mode: platformtest.ResetAfter})
+	if _, err := driver.Restart(t.Context(), "web-0"); err == nil || errors.Is(err, platform.ErrRefused) {
+		t.Fatalf("a restart without an answer: %v", err)
+	}
+	r.settled("web-0")
+	tasks, err := driver.Tasks(t.Context(), "web-0", time.Minute)
+	if err != nil || len(tasks) != 2 || tasks[0].Kind != "restart" || tasks[0].State != platform.TaskDone || tasks[0].Correlation == "" || tasks[0].ComposeHash != v["compose_hash"] || tasks[1].Kind != "create" {
+		t.Fatalf("tasks: %+v, %v", tasks, err)
+	}
+	next := r.must(200, "POST", "/cvms/web-0/compose_file/provision", obj{"name": "web-0", "docker_compose_file": "services: {a: {image: refuse me}}"})
+	got, err := driver.Update(t.Context(), platform.UpdateRequest{VMUUID: "web-0", ComposeHash: next["compose_hash"].(string)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settled("web-0")
+	tasks, err = driver.Tasks(t.Context(), "web-0", time.Minute)
+	if err != nil || tasks[0].Correlation != got.Correlation || tasks[0].State != platform.TaskFailed || !strings.Contains(tasks[0].Error, "not supported") || tasks[0].ComposeHash != next["compose_hash"] {
+		t.Errorf("a boot that failed: %+v, %v", tasks, err)
+	}
+	first := r.must(200, "GET", "/cvms/web-0/operations?limit=2", nil)
+	if items := first["items"].([]any); len(items) != 2 || first["total"] != 3.0 || first["next_cursor"] != "2" {
+		t.Errorf("a page: %v", first)
+	}
+	r.must(422, "GET", "/cvms/web-0/operations?limit=501", nil)
+	r.must(200, "PATCH", "/_local/settings", obj{"no_operations": true})
+	if tasks, err := driver.Tasks(t.Context(), "web-0", time.Minute); err != nil || tasks != nil {
+		t.Errorf("an older server: %+v, %v", tasks, err)
 	}
 }
 

@@ -248,6 +248,7 @@ func (c *Cloud) visible(v *CVM) bool { return !time.Now().Before(v.VisibleAt) }
 // snapshot is v as it reads: what an operation changes shows with the operation.
 func snapshot(v *CVM) CVM {
 	out := *v
+	out.Tasks = slices.Clone(v.Tasks)
 	if v.Progress != nil {
 		p := *v.Progress
 		out.Progress = &p

@@ -27,12 +27,13 @@ func (c *Cloud) begin(v *CVM, op operation) error {
 	now := time.Now().UTC()
 	lag := time.Duration(c.settings.AcceptLag)
 	v.Progress = &Progress{Operation: op.name, Target: op.target, StartedAt: now, CorrelationID: newUUID(), Shown: op.shown || lag == 0, Was: op.was}
+	v.noteTask()
 	v.PowerOn = op.target == Running
 	if v.Progress.Shown {
 		v.Status, v.UpdatedAt = op.during, now
 	}
 	if err := c.save(); err != nil {
-		v.Progress = nil
+		v.Progress, v.Tasks = nil, v.Tasks[:len(v.Tasks)-1]
 		return err
 	}
 	c.cfg.Log.Info("operation accepted", "operation", op.name, "instance", v.Name)
@@ -68,11 +69,11 @@ func (c *Cloud) carryOut(v *CVM, op operation, lag time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end != "" {
-		v.Status, v.Progress, v.UpdatedAt = end, nil, time.Now().UTC()
 		if end == Running && c.machines[v.VMUUID] == nil {
-			// It died between its boot and now.
-			v.Status = Stopped
+			end = Stopped // it died between its boot and now
 		}
+		v.endTask(end)
+		v.Status, v.Progress, v.UpdatedAt = end, nil, time.Now().UTC()
 	}
 	c.keep()
 	c.cfg.Log.Info("operation done", "operation", op.name, "instance", v.Name, "status", string(end), "boot_error", v.BootError)
@@ -96,6 +97,9 @@ func (c *Cloud) sleep(d time.Duration) bool {
 // resume puts v into motion after a restart of the daemon; called under the lock.
 func (c *Cloud) resume(v *CVM) {
 	was := v.Progress
+	if was != nil {
+		v.endTask(was.Target) // the record has its effect, and what follows is a task of its own
+	}
 	v.Progress = nil
 	var err error
 	switch {

@@ -64,6 +64,9 @@ type CVM struct {
 	// own graces.
 	ShutdownTimeout int `json:"shutdown_timeout,omitempty"`
 
+	// Tasks are what was done to it, oldest first.
+	Tasks []Task `json:"tasks,omitempty"`
+
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	BootedAt  time.Time `json:"booted_at"`
@@ -171,6 +174,8 @@ type Settings struct {
 	Suspended bool `json:"suspended"`
 	// NoPatch serves no PATCH /cvms/{cvm}, as older servers.
 	NoPatch bool `json:"no_patch"`
+	// NoOperations serves no records of operations, as older servers.
+	NoOperations bool `json:"no_operations"`
 	// DropEmptyApps forgets an app with its last CVM.
 	DropEmptyApps bool `json:"drop_empty_apps"`
 }

@@ -1,0 +1,99 @@
+package operate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/platform"
+)
+
+// taskPause is the least time between two looks at the platform's records for one Operation.
+const taskPause = 5 * time.Second
+
+// taskLook is what the last look at the platform's records found.
+type taskLook struct {
+	at   time.Time
+	call int
+	task *operation.Task
+}
+
+// task is the platform's record of what op's last call began, where the platform keeps
+// records: asked for while the call's outcome is not known, and while an accepted one may
+// have come to nothing.
+func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Time) *operation.Task {
+	records, ok := o.cfg.Platform.(platform.Recorder)
+	inPlace := op.Kind == operation.Update || op.Kind == operation.Restart
+	if !ok || !inPlace || op.Refresh || op.Service != "" || op.VMUUID == "" || op.CallIssuedAt.IsZero() {
+		return nil
+	}
+	undecided := op.Phase == operation.Acting && (op.CallOutcome == "" || op.CallOutcome == operation.OutcomeUnknown)
+	awaited := (op.Phase == operation.Acting || op.Phase == operation.Booting) && op.CallOutcome == operation.OutcomeDone
+	if !undecided && !awaited {
+		return nil
+	}
+	o.mu.Lock()
+	last := o.looks[op.ID]
+	o.mu.Unlock()
+	if last.call == op.Calls && now.Sub(last.at) < taskPause {
+		return last.task
+	}
+	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
+	defer cancel()
+	tasks, err := records.Tasks(ctx, op.VMUUID, max(0, now.Sub(op.CallIssuedAt)))
+	if err != nil {
+		o.cfg.Log.Debug("the platform's records of tasks are not known", "operation", op.ID, "error", err)
+		return nil
+	}
+	look := taskLook{at: now, call: op.Calls, task: pick(op, undecided, tasks)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.looks[op.ID] = look
+	return look.task
+}
+
+// pick is the only task that op's call can have begun; nil where none or several can.
+func pick(op operation.Operation, undecided bool, tasks []platform.Task) *operation.Task {
+	var found *operation.Task
+	for _, t := range tasks {
+		own := t.Correlation == op.Correlation
+		if undecided || op.Correlation == "" {
+			own = !own && begins(op, t) // op.Correlation of an undecided call is that of the call before
+		}
+		if !own {
+			continue
+		}
+		if t.State != platform.TaskInProgress && t.State != platform.TaskDone && t.State != platform.TaskFailed || found != nil {
+			return nil
+		}
+		found = &operation.Task{Correlation: t.Correlation, InProgress: t.State == platform.TaskInProgress}
+		if t.State == platform.TaskFailed {
+			found.Failed = strings.TrimSuffix("task "+t.Correlation+" ("+t.Kind+") failed: "+t.Error, ": ")
+		}
+	}
+	return found
+}
+
+// begins reports that a call for op's Part begins such a task. The public description of the
+// API names few kinds, so a restart is what is none of the others.
+func begins(op operation.Operation, t platform.Task) bool {
+	has := func(words ...string) bool {
+		for _, word := range words {
+			if strings.Contains(t.Kind, word) {
+				return true
+			}
+		}
+		return false
+	}
+	switch op.Part {
+	case operation.PartCompose:
+		return has("compose", "env", "update") && t.ComposeHash == op.HashWanted && t.ComposeHash != ""
+	case operation.PartResources, operation.PartOSImage:
+		return has("resize", "resource", "image", "update") && !has("compose", "env")
+	case operation.PartRestart:
+		return !has("compose", "env", "resize", "resource", "image", "update", "create", "delete")
+	case operation.PartCreate, operation.PartDelete, "":
+	}
+	return false
+}

@@ -1,0 +1,63 @@
+package operation
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// undecided is a call whose answer was lost, in a platform's list that shows nothing of it.
+func undecided(t *testing.T, kind Kind) (Operation, Facts, time.Time) {
+	t.Helper()
+	op, now := to(t, kind, Acting)
+	f := quiet(now)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	return op, f, now
+}
+
+// TestR66_TheRecordOfATaskSettlesWhatBecameOfACall at once, for those changes too that no
+// listing shows.
+func TestR66_TheRecordOfATaskSettlesWhatBecameOfACall(t *testing.T) {
+	for _, kind := range []Kind{Restart, Update} {
+		op, f, now := undecided(t, kind)
+		f.Task = &Task{Correlation: "op-1"}
+		op, effects := step(t, op, f, now.Add(time.Second), Booting)
+		wantNoEffects(t, effects)
+		if op.Calls != 1 || op.CallOutcome != OutcomeDone || op.Correlation != "op-1" {
+			t.Errorf("%s: %d calls, %s, %s", kind, op.Calls, op.CallOutcome, op.Correlation)
+		}
+	}
+}
+
+// TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain, however late it shows.
+func TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain(t *testing.T) {
+	op, f, now := undecided(t, Update)
+	f.Task = &Task{Correlation: "op-1", InProgress: true}
+	late := now.Add(2 * limits.Settle)
+	f.ObservedAt = late
+	op, effects := step(t, op, f, late, Acting)
+	wantNoEffects(t, effects)
+	f.Task = nil
+	if _, effects = Advance(op, f, late); len(effects) != 1 {
+		t.Errorf("effects %+v: without a record it would be made again, so the test shows nothing", effects)
+	}
+}
+
+// TestATaskThatFailedEndsTheStepAtOnce, with the platform's words and not at its deadline.
+func TestATaskThatFailedEndsTheStepAtOnce(t *testing.T) {
+	op, f, now := undecided(t, Restart)
+	f.Task = &Task{Correlation: "op-1", Failed: "task op-1 (restart) failed: no room"}
+	op, _ = step(t, op, f, now.Add(time.Second), Booting)
+	op, _ = step(t, op, f, now.Add(2*time.Second), Failed)
+	if op.Cause != CauseTask || !strings.Contains(op.Reason, "no room") {
+		t.Errorf("ended with %s: %s", op.Cause, op.Reason)
+	}
+	// That of another call ends nothing.
+	op, f, now = undecided(t, Restart)
+	f.Task = &Task{Correlation: "op-1"}
+	op, _ = step(t, op, f, now.Add(time.Second), Booting)
+	f.Task = &Task{Correlation: "op-0", Failed: "no room"}
+	step(t, op, f, now.Add(2*time.Second), Booting)
+}
