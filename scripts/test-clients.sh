@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Phala's own clients, pinned, into a temporary folder, and runs them with their
+# Installs Phala's own clients and its command line, pinned, into a temporary folder, and runs them with their
 # schema validation on against the local cloud's API. Their schemas are the contract that
 # docs/platforms.md lists. Called by make test-clients.
 set -euo pipefail
@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/npm"
 # No install scripts: the clients need none, and a registry's package gets no say here.
 npm install --prefix "$folder/npm" --silent --ignore-scripts --no-audit --no-fund --no-save \
-	@phala/cloud@0.2.9 @phala/dstack-sdk@0.5.8 viem@2.57.20
+	@phala/cloud@0.2.9 @phala/dstack-sdk@0.5.8 phala@1.1.18 viem@2.57.20
 
 "$(readlink -f "$(type -P python3)")" -m venv "$folder/python"
 pip=("$folder/python/bin/pip" install -q --disable-pip-version-check)

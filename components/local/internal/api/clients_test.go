@@ -26,6 +26,7 @@ func TestOfficialClients(t *testing.T) {
 	for _, c := range []struct{ name, folder, program string }{
 		{"npm @phala/cloud", "npm", "cloud.mjs"},
 		{"PyPI phala-cloud", "python", "cloud.py"},
+		{"npm phala", "npm", "cli.mjs"},
 	} {
 		t.Run(c.program, func(t *testing.T) {
 			folder := filepath.Join(installed, c.folder)

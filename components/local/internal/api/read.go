@@ -59,6 +59,9 @@ func (s *Server) getCVM(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	if before(r, "2026-01-21") {
+		return http.StatusOK, s.detailView(r, v), nil
+	}
 	view := s.cvmView(v)
 	if raw, err := s.cfg.Cloud.Compose(v.AppID, v.ComposeHash); err == nil {
 		view["compose_file"] = json.RawMessage(raw)

@@ -219,6 +219,18 @@ func TestOperationsTellWhatBecameOfACall(t *testing.T) {
 	}
 }
 
+// A client of 2025-10-28, as npm phala is where it updates a CVM, gets the object of that version.
+func TestACVMInTheOldestForm(t *testing.T) {
+	r := newRig(t, cloud.Settings{})
+	v := r.create("web-0", "services: {}")
+	r.hdr.Set("X-Phala-Version", "2025-10-28")
+	got := r.must(200, "GET", "/cvms/web-0", nil)
+	if _, number := got["id"].(float64); !number || got["teepod_id"] != 1.0 || got["vcpu"] != 1.0 || got["memory"] != 2048.0 || got["vm_uuid"] != v["vm_uuid"] || got["gateway_domain"] != "gw.test" ||
+		got["encrypted_env_pubkey"] != v["encrypted_env_pubkey"] || got["resource"] != nil {
+		t.Errorf("web-0 of 2025-10-28: %v", got)
+	}
+}
+
 func TestASuspendedWorkspaceChangesNothing(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	r.create("web-0", "services: {}")

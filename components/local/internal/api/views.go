@@ -66,6 +66,19 @@ func (s *Server) machineView(r *http.Request, v cloud.CVM) map[string]any {
 	}
 }
 
+// detailView is the CVM object of 2025-10-28, by which npm phala reads a CVM that it updates.
+func (s *Server) detailView(r *http.Request, v cloud.CVM) map[string]any {
+	out, newer := s.machineView(r, v), s.cvmView(v)
+	kms := s.kmsView()
+	kms["encrypted_env_pubkey"] = newer["encrypted_env_pubkey"]
+	out["in_progress"], out["base_image"] = newer["in_progress"], ImageSlug(v.OSImage)
+	out["instance_type"], out["listed"], out["kms_info"], out["gateway_domain"] = v.InstanceType, v.Listed, kms, s.cfg.Domain
+	for _, same := range []string{"public_urls", "public_logs", "public_sysinfo", "public_tcbinfo", "compose_hash", "updated_at"} {
+		out[same] = newer[same]
+	}
+	return out
+}
+
 func statusView(v cloud.CVM) map[string]any {
 	busy := v.Progress != nil && v.Progress.Shown
 	var operation any
