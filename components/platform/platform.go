@@ -167,6 +167,27 @@ type Instance struct {
 	UpdatedAt    time.Time
 	// EnvKey is the app's X25519 key for encrypted env, nil when the reply has none.
 	EnvKey []byte
+	// GatewayDomain is the base domain of the gateway that leads to it; empty: not told.
+	GatewayDomain string
+}
+
+// GatewayDomain is the one base domain of the gateways of these CVMs. The error says why there
+// is none, and that it has to be named then.
+func GatewayDomain(list []Instance) (string, error) {
+	var domain string
+	for _, i := range list {
+		switch {
+		case i.GatewayDomain == "" || i.GatewayDomain == domain:
+		case domain == "":
+			domain = i.GatewayDomain
+		default:
+			return "", fmt.Errorf("the platform names two gateway domains, %s and %s: name the one to use", domain, i.GatewayDomain)
+		}
+	}
+	if domain == "" {
+		return "", errors.New("the platform names no gateway domain, as of an account without a running CVM: name it; it is what stands behind the first dot in a CVM's public URL")
+	}
+	return domain, nil
 }
 
 // Running reports a stable running CVM.

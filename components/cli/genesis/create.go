@@ -1,6 +1,7 @@
 package genesis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -86,14 +87,25 @@ func prepare(ctx context.Context, o Options) (client.Context, error) {
 			return old, fmt.Errorf("cluster %s was begun with another trust block (context %s): put it back, or delete the cluster first", want.Name, o.ContextPath)
 		}
 		o.Say(fmt.Sprintf("continuing cluster %s (app %s)", old.Cluster, old.CoordinatorAppID))
+		want.Gateway.Domain = cmp.Or(want.Gateway.Domain, old.Gateway.Domain)
 		old.Gateway, old.Platform = client.Gateway(want.Gateway), platformOf(want.Platform)
 		return old, old.Save(o.ContextPath)
 	}
 	if !errors.Is(err, client.ErrNoContext) {
 		return client.Context{}, err
 	}
-	if err := nameFree(ctx, o.Cloud, want.Name); err != nil {
+	list, err := o.Cloud.List(ctx, "")
+	if err != nil {
 		return client.Context{}, err
+	}
+	if err := nameFree(list, want.Name); err != nil {
+		return client.Context{}, err
+	}
+	if want.Gateway.Domain == "" {
+		if want.Gateway.Domain, err = platform.GatewayDomain(list); err != nil {
+			return client.Context{}, fmt.Errorf("gateway.domain is not set: %w", err)
+		}
+		o.Say("gateway domain as the platform names it: " + want.Gateway.Domain)
 	}
 	appID, nonce, err := o.Cloud.NextAppID(ctx)
 	if err != nil {

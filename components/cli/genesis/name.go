@@ -2,10 +2,11 @@ package genesis
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
+
+	"cadre.dev/platform"
 )
 
 // slotShape is how the name of a Slot's CVM ends, the coordinators' included.
@@ -14,11 +15,7 @@ var slotShape = regexp.MustCompile(`-[0-9]+$`)
 // nameFree refuses the name of a new cluster if CVMs of the account could get the same names as its own. A CVM is
 // called CLUSTER-SLOT: cluster a with group b-c and cluster a-b with group c would both call one a-b-c-0, and
 // each would see the CVM of the other as its own. Two creations at the same moment are not seen.
-func nameFree(ctx context.Context, cloud Cloud, cluster string) error {
-	list, err := cloud.List(ctx, "")
-	if err != nil {
-		return err
-	}
+func nameFree(list []platform.Instance, cluster string) error {
 	for _, i := range list {
 		if meets(strings.ToLower(i.Name), strings.ToLower(cluster)) {
 			return fmt.Errorf("cluster name %q: the account has CVM %s (app %s), and two clusters whose names begin alike, as a and a-b, could give CVMs the same name: choose another cluster name, or delete that CVM",

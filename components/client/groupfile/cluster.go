@@ -94,10 +94,7 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 		}
 	}
 	if g := blocks["gateway"]; g != nil {
-		into(d, g, &out.Gateway)
-		if out.Gateway.Domain == "" {
-			l.add(g.DefRange(), "Gateway without a domain", "set domain to the base domain of the platform's gateway")
-		}
+		into(d, g, &out.Gateway) // without a domain: the one that the platform names
 	}
 	if t := blocks["trust"]; t != nil {
 		// What creation adds; and what cannot be known before it: the founding, and the

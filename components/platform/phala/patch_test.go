@@ -132,3 +132,20 @@ func TestATypeIsNamedByWhatTheCVMHas(t *testing.T) {
 		}
 	}
 }
+
+// The gateway's domain goes into URLs: what is no domain counts as not told.
+func TestTheGatewaysDomainIsADomain(t *testing.T) {
+	var shown string
+	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"running","gateway":`+shown+`}`)
+	})
+	for gateway, want := range map[string]string{
+		`{"base_domain":"Gw.Example.test"}`: "gw.example.test", `{"base_domain":null}`: "", `null`: "", `"x.test"`: "",
+		`{"base_domain":"a.test/x"}`: "", `{"base_domain":"u@a.test"}`: "", `{"base_domain":"a.test:1"}`: "", `{"base_domain":"a..test"}`: "", `{"base_domain":"localhost"}`: "",
+	} {
+		shown = gateway
+		if got, err := client.Describe(t.Context(), "cvm_1"); err != nil || got.GatewayDomain != want {
+			t.Errorf("%s reads as %q, %v, want %q", gateway, got.GatewayDomain, err, want)
+		}
+	}
+}

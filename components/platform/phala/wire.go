@@ -105,6 +105,9 @@ type cvm struct {
 		DiskGB       whole   `json:"disk_in_gb"`
 	}] `json:"resource"`
 	DiskSize whole `json:"disk_size"`
+	Gateway  object[struct {
+		BaseDomain text `json:"base_domain"`
+	}] `json:"gateway"`
 }
 
 func (v cvm) instance() platform.Instance {
@@ -124,6 +127,9 @@ func (v cvm) instance() platform.Instance {
 	if i.EnvKey == nil {
 		i.EnvKey = envKey(string(v.KMS.V.EnvKey))
 	}
+	if domain := strings.ToLower(string(v.Gateway.V.BaseDomain)); domainForm.MatchString(domain) && len(domain) < 200 {
+		i.GatewayDomain = domain
+	}
 	i.UpdatedAt = stamp(string(v.UpdatedAt))
 	i.InProgress = underWay(i)
 	return i
@@ -140,9 +146,11 @@ func stamp(s string) time.Time {
 }
 
 var (
-	uuidForm  = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	hex40Form = regexp.MustCompile(`^[0-9a-fA-F]{40}$`)
-	hex32Form = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	// domainForm has at least two labels, and nothing that could lead a URL elsewhere.
+	domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	hex40Form  = regexp.MustCompile(`^[0-9a-fA-F]{40}$`)
+	hex32Form  = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
 // pathID turns any name of a CVM into the form that /cvms/{cvm} takes.

@@ -28,7 +28,7 @@ func (f *Fake) view(c *fakeCVM) map[string]any {
 	return map[string]any{
 		"id": c.id, "name": c.name, "app_id": "app_" + c.appID, "vm_uuid": c.uuid, "instance_id": orNull(c.instanceID),
 		"status": shows.status, "in_progress": target != "", "progress": map[string]any{"target": orNull(target)},
-		"compose_hash": c.hash, "encrypted_env_pubkey": f.publicKey(),
+		"compose_hash": c.hash, "encrypted_env_pubkey": f.publicKey(), "gateway": map[string]any{"base_domain": "gw.fake.test"},
 		"node_info": map[string]any{"object_type": "node", "id": 3, "name": "node-3"},
 		"os":        map[string]any{"name": shows.hardware.image},
 		"resource":  map[string]any{"instance_type": shows.hardware.instanceType, "disk_in_gb": shows.hardware.diskGB},

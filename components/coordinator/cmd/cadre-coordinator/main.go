@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator"
 	"cadre.dev/logging"
 	"cadre.dev/overlay"
+	"cadre.dev/platform"
 	"cadre.dev/platform/phala"
 )
 
@@ -55,6 +57,15 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 	if err != nil {
 		return err
 	}
+	if o.gatewayDomain == "" {
+		info, err := guest.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("gateway domain is not set; ask the guest for the app: %w", err)
+		}
+		if o.gatewayDomain, err = gatewayDomain(ctx, info.AppID, cloud.List, log, gatewayPoll); err != nil {
+			return err
+		}
+	}
 	if trust.AllowSimulated {
 		log.Warn("simulated attestation is allowed by the measured trust file")
 	}
@@ -72,4 +83,28 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 	}
 	slog.SetDefault(log)
 	return c.Run(ctx)
+}
+
+// gatewayPoll is the pause between questions for the gateway domain.
+const gatewayPoll = 5 * time.Second
+
+// gatewayDomain is that of the own app's CVMs, as the platform names it: a place to be reached
+// at, which proves nothing. The platform is asked until it answers.
+func gatewayDomain(ctx context.Context, appID string, list func(context.Context, string) ([]platform.Instance, error), log *slog.Logger, poll time.Duration) (string, error) {
+	for {
+		cvms, err := list(ctx, appID)
+		if err == nil {
+			var domain string
+			if domain, err = platform.GatewayDomain(cvms); err == nil {
+				log.Info("gateway domain as the platform names it", "domain", domain)
+				return domain, nil
+			}
+		}
+		log.Warn("gateway domain is not known: the platform is asked again, or set --gateway-domain or CADRE_GATEWAY_DOMAIN", "error", err)
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(poll):
+		}
+	}
 }
