@@ -35,7 +35,40 @@ func (v *Verifier) evaluateTCB(ctx context.Context, quote *tdQuote, chain *pckCh
 	if err := set.Revoked(chain.leaf, chain.ca); err != nil {
 		return policy.TCB{}, err
 	}
-	return quote.five.evaluate(set, machineOf(quote, chain))
+	tcb, err := quote.five.evaluate(set, machineOf(quote, chain))
+	if err == nil {
+		tcb.Early = v.early(ctx, quote, chain)
+	}
+	return tcb, err
+}
+
+// early is what the first source with an early set in date says of the machine. Whatever
+// is wrong with one, it refuses nobody and is remembered by nothing: it is a warning.
+func (v *Verifier) early(ctx context.Context, quote *tdQuote, chain *pckChain) policy.EarlyTCB {
+	for _, source := range v.sources {
+		knows, ok := source.(collateral.EarlySource)
+		if !ok {
+			continue
+		}
+		bundle, ok := knows.Early(ctx, chain.machine.FMSPC)
+		if !ok {
+			continue
+		}
+		set, err := v.open(setKey{bundle.Digest(), chain.root}, func() (collateral.Bundle, error) { return bundle, nil })
+		if err != nil || set.FMSPC() != chain.machine.FMSPC || set.Fresh(v.now(), v.maxAge) != nil {
+			continue
+		}
+		tcb, err := quote.five.evaluate(set, machineOf(quote, chain))
+		if codeIs(asError(err), policy.CodeTCBOutOfDate) {
+			// The machine is below every level of the early set.
+			mark := set.Mark()
+			return policy.EarlyTCB{Status: string(collateral.OutOfDate), EvaluationNumber: min(mark.TCBEvaluation, mark.QEEvaluation)}
+		}
+		if err == nil {
+			return policy.EarlyTCB{Status: tcb.Status, EvaluationNumber: tcb.EvaluationNumber, ReplacedAt: tcb.ReplacedAt}
+		}
+	}
+	return policy.EarlyTCB{}
 }
 
 // find asks the sources in order; the chain has verified, so its FMSPC is no claim.

@@ -24,6 +24,9 @@ type Posture struct {
 	// Replaced is the date of a newer level that no machine reaches, so that the
 	// machines' own is OutOfDate unless Platform says otherwise; zero: there is none.
 	Replaced time.Time `json:"replaced,omitzero"`
+	// Early is what the service says where a caller asks for the early set; nil: the same
+	// as of the standard set.
+	Early *Posture `json:"early,omitempty"`
 	// Advisories stand at the platform's level.
 	Advisories []string `json:"advisories,omitempty"`
 	// Evaluation is the tcbEvaluationDataNumber; 0 is 17.

@@ -30,20 +30,20 @@ func (c *Cloud) NewPCCS(now func() time.Time) *PCCS {
 			http.Error(w, "no cache data for this platform", http.StatusNotFound)
 			return
 		}
-		p.answer(w, "TCB-Info-Issuer-Chain", "application/json", func(b collateral.Bundle) (string, []byte) { return b.TCBInfoChain, []byte(b.TCBInfo) })
+		p.answer(w, r, "TCB-Info-Issuer-Chain", "application/json", func(b collateral.Bundle) (string, []byte) { return b.TCBInfoChain, []byte(b.TCBInfo) })
 	})
-	p.mux.HandleFunc("GET /tdx/certification/v4/qe/identity", func(w http.ResponseWriter, _ *http.Request) {
-		p.answer(w, "SGX-Enclave-Identity-Issuer-Chain", "application/json", func(b collateral.Bundle) (string, []byte) { return b.QEIdentityChain, []byte(b.QEIdentity) })
+	p.mux.HandleFunc("GET /tdx/certification/v4/qe/identity", func(w http.ResponseWriter, r *http.Request) {
+		p.answer(w, r, "SGX-Enclave-Identity-Issuer-Chain", "application/json", func(b collateral.Bundle) (string, []byte) { return b.QEIdentityChain, []byte(b.QEIdentity) })
 	})
 	p.mux.HandleFunc("GET /sgx/certification/v4/pckcrl", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("ca") != "platform" || r.URL.Query().Get("encoding") != "der" {
 			http.Error(w, "only ca=platform&encoding=der is served", http.StatusBadRequest)
 			return
 		}
-		p.answer(w, "SGX-PCK-CRL-Issuer-Chain", "application/pkix-crl", func(b collateral.Bundle) (string, []byte) { return b.PCKCRLChain, b.PCKCRL })
+		p.answer(w, r, "SGX-PCK-CRL-Issuer-Chain", "application/pkix-crl", func(b collateral.Bundle) (string, []byte) { return b.PCKCRLChain, b.PCKCRL })
 	})
-	p.mux.HandleFunc("GET /sgx/certification/v4/rootcacrl", func(w http.ResponseWriter, _ *http.Request) {
-		p.answer(w, "", "text/plain", func(b collateral.Bundle) (string, []byte) { return "", []byte(hex.EncodeToString(b.RootCRL)) })
+	p.mux.HandleFunc("GET /sgx/certification/v4/rootcacrl", func(w http.ResponseWriter, r *http.Request) {
+		p.answer(w, r, "", "text/plain", func(b collateral.Bundle) (string, []byte) { return "", []byte(hex.EncodeToString(b.RootCRL)) })
 	})
 	return p
 }
@@ -58,7 +58,11 @@ func (p *PCCS) Set(posture Posture) {
 // Cloud is the manufacturer that the service speaks for.
 func (p *PCCS) Cloud() *Cloud { return p.cloud }
 
-// Requests counts what was asked, answered or not.
+// early reports that a caller asks for the early set.
+func early(r *http.Request) bool { return r.URL.Query().Get("update") == "early" }
+
+// Requests counts what was asked, answered or not, other than for the early set: that is
+// asked for in the background.
 func (p *PCCS) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +72,9 @@ func (p *PCCS) Requests() int {
 // ServeHTTP implements http.Handler; paths begin with /sgx/ or /tdx/.
 func (p *PCCS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	p.requests++
+	if !early(r) {
+		p.requests++
+	}
 	down := p.posture.Down
 	p.mu.Unlock()
 	if down {
@@ -78,10 +84,13 @@ func (p *PCCS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-func (p *PCCS) answer(w http.ResponseWriter, header, contentType string, part func(collateral.Bundle) (chain string, body []byte)) {
+func (p *PCCS) answer(w http.ResponseWriter, r *http.Request, header, contentType string, part func(collateral.Bundle) (chain string, body []byte)) {
 	p.mu.Lock()
 	posture := p.posture
 	p.mu.Unlock()
+	if posture.Early != nil && early(r) {
+		posture = *posture.Early
+	}
 	b, err := p.cloud.Collateral(p.now(), posture)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

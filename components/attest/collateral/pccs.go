@@ -90,6 +90,9 @@ type family struct {
 	until   time.Time     // guarded by mu; when the first part of bundle says to end; zero: there is none
 	tried   time.Time     // guarded by mu; when the last fetch ended
 	err     error         // guarded by mu; of the last try; nil after success
+
+	early        Bundle        // guarded by mu; the early set that came with the last fetch; Version 0: none did yet
+	earlyRunning chan struct{} // guarded by mu; closed when the early set that is fetched is there or is not; nil: none is fetched
 }
 
 // NewPCCS checks cfg; nothing is fetched yet.
@@ -241,13 +244,68 @@ func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, began tim
 			err = fmt.Errorf("the answer is of FMSPC %s", of)
 		}
 	}
+	early := make(chan struct{})
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.tried, f.err, f.running = p.now(), err, nil
 	if err == nil {
-		f.bundle, f.fetched, f.until = bundle, began, until
+		f.bundle, f.fetched, f.until, f.earlyRunning = bundle, began, until, early
+	}
+	f.mu.Unlock()
+	close(done)
+	if err == nil {
+		p.fetchEarly(ctx, f, fmspc, bundle, early)
+	}
+}
+
+// fetchEarly asks for the early set after the standard one, which waits for nothing. What
+// was there before stays where the service has none: its dates are judged at each use.
+func (p *PCCS) fetchEarly(ctx context.Context, f *family, fmspc string, standard Bundle, done chan struct{}) {
+	early := standard
+	d, err := p.documents(ctx, fmspc, "early")
+	if err == nil {
+		err = d.into(&early)
+	}
+	if err == nil {
+		var of string
+		if of, _, err = early.Claims(); err == nil && of != fmspc {
+			err = fmt.Errorf("the answer is of FMSPC %s", of)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		f.early = early
+	}
+	if f.earlyRunning == done {
+		f.earlyRunning = nil
 	}
 	close(done)
+}
+
+// Early implements EarlySource: what came with the last fetch. It asks for nothing itself.
+func (p *PCCS) Early(ctx context.Context, fmspc string) (Bundle, bool) {
+	p.mu.Lock()
+	f := p.families[fmspc]
+	p.mu.Unlock()
+	if f == nil {
+		return Bundle{}, false
+	}
+	f.mu.Lock()
+	running, known := f.earlyRunning, f.early.Version != 0
+	f.mu.Unlock()
+	// Only the first early set of a family is waited for; afterwards there is one to use.
+	if running != nil && !known {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-running:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.early, f.early.Version != 0
 }
 
 // family returns the cache of fmspc. When there are too many, one that nobody
@@ -293,14 +351,38 @@ func (f *family) idle() bool {
 	return f.running == nil
 }
 
+// documents are TCB info and QE identity as the service answered.
+type documents struct{ tcb, qe reply }
+
+// documents gets both; update is a parameter of the service that says of which set, "": of
+// the standard one.
+func (p *PCCS) documents(ctx context.Context, fmspc, update string) (d documents, err error) {
+	ofTCB, ofQE := "/tdx/certification/v4/tcb?fmspc="+fmspc, "/tdx/certification/v4/qe/identity"
+	if update != "" {
+		ofTCB, ofQE = ofTCB+"&update="+update, ofQE+"?update="+update
+	}
+	if d.tcb, err = p.get(ctx, p.base+ofTCB, maxTCBInfo); err != nil {
+		return d, err
+	}
+	d.qe, err = p.get(ctx, p.base+ofQE, maxQEIdentity)
+	return d, err
+}
+
+// into puts them into b with their chains.
+func (d documents) into(b *Bundle) (err error) {
+	b.TCBInfo, b.QEIdentity = string(d.tcb.body), string(d.qe.body)
+	// Version 3 of the service, and caches that grew out of it, have the second name.
+	if b.TCBInfoChain, err = d.tcb.chain("Tcb-Info-Issuer-Chain", "Sgx-Tcb-Info-Issuer-Chain"); err != nil {
+		return err
+	}
+	b.QEIdentityChain, err = d.qe.chain("Sgx-Enclave-Identity-Issuer-Chain")
+	return err
+}
+
 // fetch gets the four parts.
 func (p *PCCS) fetch(ctx context.Context, fmspc string) (Bundle, error) {
 	b := Bundle{Version: bundleVersion}
-	tcb, err := p.get(ctx, p.base+"/tdx/certification/v4/tcb?fmspc="+fmspc, maxTCBInfo)
-	if err != nil {
-		return Bundle{}, err
-	}
-	qe, err := p.get(ctx, p.base+"/tdx/certification/v4/qe/identity", maxQEIdentity)
+	d, err := p.documents(ctx, fmspc, "")
 	if err != nil {
 		return Bundle{}, err
 	}
@@ -312,27 +394,12 @@ func (p *PCCS) fetch(ctx context.Context, fmspc string) (Bundle, error) {
 	if err != nil {
 		return Bundle{}, err
 	}
-	b.TCBInfo, b.QEIdentity, b.PCKCRL, b.RootCRL = string(tcb.body), string(qe.body), der(pck.body), der(root.body)
-	for _, chain := range []struct {
-		to      *string
-		from    reply
-		headers []string
-	}{
-		// Version 3 of the service, and caches that grew out of it, have the second name.
-		{&b.TCBInfoChain, tcb, []string{"Tcb-Info-Issuer-Chain", "Sgx-Tcb-Info-Issuer-Chain"}},
-		{&b.QEIdentityChain, qe, []string{"Sgx-Enclave-Identity-Issuer-Chain"}},
-		{&b.PCKCRLChain, pck, []string{"Sgx-Pck-Crl-Issuer-Chain"}},
-	} {
-		var escaped []string
-		for _, name := range chain.headers {
-			escaped = append(escaped, chain.from.header.Values(name)...)
-		}
-		if len(escaped) != 1 {
-			return Bundle{}, fmt.Errorf("%d headers %s, want 1", len(escaped), chain.headers[0])
-		}
-		if *chain.to, err = unescape(escaped[0]); err != nil {
-			return Bundle{}, fmt.Errorf("header %s: %w", chain.headers[0], err)
-		}
+	b.PCKCRL, b.RootCRL = der(pck.body), der(root.body)
+	if err := d.into(&b); err != nil {
+		return Bundle{}, err
+	}
+	if b.PCKCRLChain, err = pck.chain("Sgx-Pck-Crl-Issuer-Chain"); err != nil {
+		return Bundle{}, err
 	}
 	if err := b.check(); err != nil {
 		return Bundle{}, err
@@ -360,6 +427,22 @@ func unescape(header string) (string, error) {
 type reply struct {
 	header http.Header
 	body   []byte
+}
+
+// chain is the issuer chain in the one header that has one of these names.
+func (r reply) chain(names ...string) (string, error) {
+	var escaped []string
+	for _, name := range names {
+		escaped = append(escaped, r.header.Values(name)...)
+	}
+	if len(escaped) != 1 {
+		return "", fmt.Errorf("%d headers %s, want 1", len(escaped), names[0])
+	}
+	chain, err := unescape(escaped[0])
+	if err != nil {
+		return "", fmt.Errorf("header %s: %w", names[0], err)
+	}
+	return chain, nil
 }
 
 func (p *PCCS) get(ctx context.Context, target string, limit int64) (reply, error) {

@@ -20,6 +20,13 @@ type Source interface {
 	Bundle(ctx context.Context, fmspc string) (Bundle, error)
 }
 
+// EarlySource is a Source that also knows Intel's early set.
+type EarlySource interface {
+	// Early returns the early set, unverified. It causes no request of its own and waits a
+	// moment at most: whoever asks is about to decide something else. false: there is none.
+	Early(ctx context.Context, fmspc string) (Bundle, bool)
+}
+
 // Sources asks one Source after another; the first that has a bundle wins.
 type Sources []Source
 

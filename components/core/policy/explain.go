@@ -46,6 +46,12 @@ type Standing struct {
 	TCBStatus string `json:"tcb_status,omitempty"`
 	// TCBEnds is when the Boot is refused for its TCB; zero: no such end is known.
 	TCBEnds time.Time `json:"tcb_ends,omitzero"`
+	// TCBReplacedAt is the signed date on which the machine's level stopped being the newest.
+	TCBReplacedAt time.Time `json:"tcb_replaced_at,omitzero"`
+	// TCBFalls: UpToDate now, and not so by Intel's early set. TCBFallsAt is about when the
+	// standard set will follow; zero: the signed dates do not say.
+	TCBFalls   bool      `json:"tcb_falls,omitempty"`
+	TCBFallsAt time.Time `json:"tcb_falls_at,omitzero"`
 	// Simulated: the evidence is under a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
 	// Contest is about Boots that take the Slot from each other.
@@ -125,6 +131,9 @@ func Stand(f Facts, now time.Time) Standing {
 	}
 	s.TCBStatus = cmp.Or(a.Claims.TCB.Status, "not evaluated")
 	s.TCBEnds = f.Images.TCB.ToleratedUntil(a.Claims.TCB, now)
+	s.TCBReplacedAt = a.Claims.TCB.ReplacedAt
+	outlook := a.Claims.TCB.Outlook()
+	s.TCBFalls, s.TCBFallsAt = outlook.Falls, outlook.At
 	s.Simulated = a.Simulated || a.Claims.Simulated
 	d := Barred(*a, f.Policy)
 	if d.Code == "" {

@@ -48,6 +48,17 @@ type TCB struct {
 	// machine's own as the newest; of several parts that are out of date the first. Zero
 	// unless the Status is OutOfDate and every part that is not UpToDate has such a date.
 	ReplacedAt time.Time `json:"replaced_at,omitzero"`
+	// Early is what Intel's early set says of the same machine. It warns and decides nothing.
+	Early EarlyTCB `json:"early,omitzero"`
+}
+
+// EarlyTCB is what Intel's early set, which is signed about a year before the standard set
+// follows, says of a machine. Its zero value: it was not looked at.
+type EarlyTCB struct {
+	// Status, EvaluationNumber and ReplacedAt are as in TCB.
+	Status           string    `json:"status,omitempty"`
+	EvaluationNumber uint32    `json:"evaluation_number,omitempty"`
+	ReplacedAt       time.Time `json:"replaced_at,omitzero"`
 }
 
 // Statement is what the Boot itself asserts and the quote commits to. Every

@@ -18,9 +18,13 @@ type TCBPolicy struct {
 	GraceDays int `json:"grace_days,omitempty"`
 }
 
+// StandardAfterDays is how many days after the tcbDate of a level Intel's standard
+// collateral asks for it. The early set asks for it at once.
+const StandardAfterDays = 365
+
 // MaxTCBGraceDays bounds GraceDays: a year until Intel's standard collateral asks for the
 // next level, and 90 days to install it.
-const MaxTCBGraceDays = 365 + 90
+const MaxTCBGraceDays = StandardAfterDays + 90
 
 // TCBException tolerates one state for a while, because somebody judged it.
 type TCBException struct {
@@ -137,6 +141,27 @@ func (p TCBPolicy) ToleratedUntil(tcb TCB, now time.Time) time.Time {
 		}
 	}
 	return until
+}
+
+// Outlook is what is known of the end of a machine's standing by signed dates.
+type Outlook struct {
+	// Falls: the machine is UpToDate, and the early set calls it something else.
+	Falls bool
+	// At is about when the standard set will follow; zero: the signed dates do not say.
+	At time.Time
+}
+
+// Outlook warns of a machine that is UpToDate and that Intel's early set calls out of date
+// already. No verdict rests on it.
+func (t TCB) Outlook() Outlook {
+	early := t.Early
+	if t.Status != "UpToDate" || early.Status == "" || early.Status == "UpToDate" || early.EvaluationNumber < t.EvaluationNumber {
+		return Outlook{}
+	}
+	if early.ReplacedAt.IsZero() {
+		return Outlook{Falls: true}
+	}
+	return Outlook{Falls: true, At: early.ReplacedAt.Add(StandardAfterDays * 24 * time.Hour)}
 }
 
 // graceEnds is when the grace of tcb ends, perhaps in the past; zero: it has none. A
