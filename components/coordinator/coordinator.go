@@ -411,13 +411,19 @@ func (c *Coordinator) gauges() {
 		}
 		return nil
 	})
-	c.metrics.Gauge("cadre_tcb_tolerance_ends_timestamp_seconds", "When the first member is refused whose machine is not UpToDate but tolerated for a while; 0: there is none.", func() float64 {
-		v, _ := c.views.Latest()
-		if v == nil {
-			return 0
+	machines := func(of func(v *view.View) float64) func() float64 {
+		return func() float64 {
+			v, _ := c.views.Latest()
+			if v == nil {
+				return 0
+			}
+			return of(v)
 		}
-		return v.ToleranceEnds(c.cfg.Trust.TCB, c.deps.Now())
-	})
+	}
+	c.metrics.Gauge("cadre_tcb_tolerance_ends_timestamp_seconds", "When the first member is refused whose machine is not UpToDate but tolerated for a while; 0: there is none.",
+		machines(func(v *view.View) float64 { return v.ToleranceEnds(c.cfg.Trust.TCB, c.deps.Now()) }))
+	c.metrics.Gauge("cadre_tcb_falls_timestamp_seconds", "About when Intel's standard collateral will call the first member's machine out of date that is UpToDate now, by the early set; 0: none is foretold.",
+		machines((*view.View).MachinesFall))
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_api_strangers", "Open connections to the API that no good token vouches for.", func() float64 { _, n := c.server.Connections(); return float64(n) })

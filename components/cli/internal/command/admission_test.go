@@ -218,3 +218,32 @@ func TestAdmissionCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestClusterStatusSaysInHowManyDaysAMachineEnds: a line for each member whose machine is tolerated,
+// refused or foretold to be out of date, none for the others.
+func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
+	b := newBench(t)
+	day := 24 * time.Hour
+	b.SetAdmission(clienttest.Admission{Standings: []policy.Standing{
+		{Group: "pg", Slot: "pg-0", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-365 * day), TCBEnds: noon.Add(60*day + time.Hour)},
+		{Group: "pg", Slot: "pg-1", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-500 * day)},
+		{Group: "pg", Slot: "pg-2", BootID: "b", TCBStatus: "UpToDate"},
+		{Group: "pg", Slot: "pg-3", BootID: "b", TCBStatus: "UpToDate", TCBFalls: true, TCBFallsAt: noon.Add(90 * day)},
+		{Group: "pg", Slot: "pg-4", BootID: "b", TCBStatus: "UpToDate", TCBFalls: true},
+		{Group: "pg", Slot: "pg-5"},
+	}})
+	code, out := b.run("cluster", "status")
+	want := "pg-0: ends in 60 days: the machine is OutOfDate, its level is not the newest since 2025-05-04, tolerated until 2026-07-03\n" +
+		"pg-1: not admitted any more: the machine is OutOfDate, its level is not the newest since 2024-12-20, and nothing tolerates it\n" +
+		"pg-3: will be out of date on about 2026-08-02: Intel's early set says so already\n" +
+		"pg-4: will be out of date: Intel's early set says so already; its signed dates do not say when\n"
+	if code != ExitOK || !strings.HasSuffix(out, want) || strings.Contains(out, "pg-2") || strings.Contains(out, "pg-5") {
+		t.Errorf("exit %d\n--- got\n%s--- want\n%s", code, out, want)
+	}
+	if code, out := b.run("cluster", "status", "-o", "json"); code != ExitOK || !strings.Contains(out, `"tcb_falls_at": "2026-08-02T12:00:00Z"`) {
+		t.Errorf("json: %d %s", code, out)
+	}
+	if code, out := b.run("admission", "list"); code != ExitOK || !strings.Contains(out, "UpToDate, until about 2026-08-02") || !strings.Contains(out, "OutOfDate, ends in 60 days") {
+		t.Errorf("list: %d %s", code, out)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
 	"cadre.dev/client/tell"
+	"cadre.dev/core/policy"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -159,7 +160,9 @@ type clusterView struct {
 	Cluster     string                    `json:"cluster"`
 	Coordinator *apiv1.GetClusterResponse `json:"coordinator"`
 	CVMs        []platform.Instance       `json:"cvms"`
-	Problems    []string                  `json:"problems,omitempty"`
+	// Members is where each slot stands with admission, for its machine.
+	Members  []policy.Standing `json:"members,omitempty"`
+	Problems []string          `json:"problems,omitempty"`
 }
 
 func (a *App) clusterCA() *cobra.Command {
@@ -185,7 +188,10 @@ finds this as <cluster>.pem in its --roots folder.`,
 
 func (a *App) clusterStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the coordinators, as they and the platform say", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the coordinators, as they and the platform say, and machines that are not up to date for long", Args: cobra.NoArgs,
+		Long: `Shows the coordinators, and a line for each member whose machine Intel calls out of date:
+in how many days it ends and why. A member whose machine Intel's early set calls out of
+date already has a line with the date on which the standard set is expected to follow.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := a.load()
 			if err != nil {
@@ -193,8 +199,7 @@ func (a *App) clusterStatus() *cobra.Command {
 			}
 			v := clusterView{Cluster: c.Cluster}
 			var asked, listed error
-			if v.Coordinator, asked = a.askCluster(cmd.Context(), c); asked != nil {
-				v.Coordinator = nil
+			if v.Coordinator, v.Members, asked = a.askCluster(cmd.Context(), c); asked != nil {
 				v.Problems = append(v.Problems, asked.Error())
 			}
 			if why := v.Coordinator.GetHalted(); why != "" {
@@ -204,7 +209,7 @@ func (a *App) clusterStatus() *cobra.Command {
 				v.Problems = append(v.Problems, listed.Error())
 			}
 			err = a.show(v, func(s render.Style) string {
-				text := render.Cluster(s, c, v.Coordinator, v.CVMs)
+				text := render.Cluster(s, c, v.Coordinator, v.CVMs) + render.Machines(s, v.Members, a.now())
 				for _, p := range v.Problems {
 					text += s.Paint("problem: "+p, render.Bad) + "\n"
 				}
@@ -218,15 +223,20 @@ func (a *App) clusterStatus() *cobra.Command {
 	}
 }
 
-func (a *App) askCluster(ctx context.Context, c client.Context) (*apiv1.GetClusterResponse, error) {
+// askCluster asks a coordinator; info is nil when none answers.
+func (a *App) askCluster(ctx context.Context, c client.Context) (info *apiv1.GetClusterResponse, members []policy.Standing, err error) {
 	cl, err := client.Dial(c, a.Dial)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	return cl.Cluster(ctx)
+	if info, err = cl.Cluster(ctx); err != nil {
+		return nil, nil, err
+	}
+	members, err = cl.Admissions(ctx, "")
+	return info, members, err
 }
 
 // coordinators lists the coordinators' CVMs; nil without a platform in the context.

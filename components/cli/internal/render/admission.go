@@ -72,6 +72,10 @@ func admissionTone(state policy.State) Tone {
 // tcb is what the machine is, and when it is refused where it is tolerated for a while.
 func tcb(a policy.Standing, now time.Time) Cell {
 	switch {
+	case a.TCBFalls && a.TCBFallsAt.IsZero():
+		return Cell{a.TCBStatus + ", not by Intel's early set", Warn}
+	case a.TCBFalls:
+		return Cell{fmt.Sprintf("%s, until about %s", a.TCBStatus, a.TCBFallsAt.UTC().Format(time.DateOnly)), Warn}
 	case a.TCBStatus == "UpToDate":
 		return Cell{a.TCBStatus, Good}
 	case a.TCBStatus == "":
@@ -80,6 +84,45 @@ func tcb(a policy.Standing, now time.Time) Cell {
 		return Cell{fmt.Sprintf("%s, ends in %d days", a.TCBStatus, int(a.TCBEnds.Sub(now)/(24*time.Hour))), Warn}
 	}
 	return Cell{a.TCBStatus, Warn}
+}
+
+// Machines is one line for each member whose machine is not UpToDate, or will not be for
+// long, with the reason; nothing when all is well.
+func Machines(s Style, list []policy.Standing, now time.Time) string {
+	text := ""
+	for _, a := range list {
+		line, tone := machine(a, now), Warn
+		if line == "" {
+			continue
+		}
+		if a.TCBEnds.IsZero() && !a.TCBFalls {
+			tone = Bad
+		}
+		text += s.Paint(a.Slot+": "+line, tone) + "\n"
+	}
+	return text
+}
+
+// machine is what ends for the machine of a member and why; "": nothing.
+func machine(a policy.Standing, now time.Time) string {
+	day := func(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+	why := "the machine is " + a.TCBStatus
+	if !a.TCBReplacedAt.IsZero() {
+		why += ", its level is not the newest since " + day(a.TCBReplacedAt)
+	}
+	switch {
+	case a.BootID == "" || a.TCBStatus == "":
+		return ""
+	case a.TCBFalls && a.TCBFallsAt.IsZero():
+		return "will be out of date: Intel's early set says so already; its signed dates do not say when"
+	case a.TCBFalls:
+		return fmt.Sprintf("will be out of date on about %s: Intel's early set says so already", day(a.TCBFallsAt))
+	case a.TCBStatus == "UpToDate":
+		return ""
+	case a.TCBEnds.After(now):
+		return fmt.Sprintf("ends in %d days: %s, tolerated until %s", int(a.TCBEnds.Sub(now)/(24*time.Hour)), why, day(a.TCBEnds))
+	}
+	return "not admitted any more: " + why + ", and nothing tolerates it"
 }
 
 func problem(code policy.Code, why string) string {

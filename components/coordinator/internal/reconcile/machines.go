@@ -14,25 +14,62 @@ import (
 // tolerance of the trust file only. It is left out otherwise.
 const ConditionMachinesUpToDate = "MachinesUpToDate"
 
-// tolerated names the Slots whose machines are tolerated for a while, the first to end first.
-func (p *pass) tolerated() (group.Condition, bool) {
-	type end struct {
-		at   time.Time
-		slot string
-	}
-	var ends []end
+// ConditionMachinesStayUpToDate is false while Intel's early set calls machines out of date that
+// are UpToDate today. It is left out otherwise.
+const ConditionMachinesStayUpToDate = "MachinesStayUpToDate"
+
+// machineEnd is when something ends for the machine of a Slot; zero: that is not known.
+type machineEnd struct {
+	at   time.Time
+	slot string
+}
+
+// machineEnds are the ends that the group's Slots have, the first one first.
+func (p *pass) machineEnds(of func(slot string) (time.Time, bool)) (ends []machineEnd) {
 	for _, s := range p.view.SlotsOf(p.name) {
-		if at := p.view.ToleratedUntil(s.Slot, p.cfg.Images.TCB, p.now); !at.IsZero() {
-			ends = append(ends, end{at, s.Slot})
+		if at, found := of(s.Slot); found {
+			ends = append(ends, machineEnd{at, s.Slot})
 		}
 	}
-	slices.SortFunc(ends, func(a, b end) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(ends, func(a, b machineEnd) int { return a.at.Compare(b.at) })
+	return ends
+}
+
+// machines is a condition about the machines that have such an end.
+func (p *pass) machines(kind string, ends []machineEnd, line func(machineEnd) string) (group.Condition, bool) {
 	lines := make([]string, len(ends))
 	for i, e := range ends {
-		lines[i] = fmt.Sprintf("%s: the TCB is %s, tolerance ends in %d days (%s)",
-			e.slot, p.view.Admissions[e.slot].Value.Claims.TCB.Status, int(e.at.Sub(p.now)/(24*time.Hour)), e.at.UTC().Format(time.DateOnly))
+		lines[i] = line(e)
 	}
-	return group.Condition{
-		Type: ConditionMachinesUpToDate, Reason: string(policy.CodeTCBOutOfDate), Message: bounded(rollout.Few(lines, "; ")), Since: p.now,
-	}, len(lines) > 0
+	return group.Condition{Type: kind, Reason: string(policy.CodeTCBOutOfDate), Message: bounded(rollout.Few(lines, "; ")), Since: p.now}, len(lines) > 0
 }
+
+// tolerated names the Slots whose machines are tolerated for a while, the first to end first.
+func (p *pass) tolerated() (group.Condition, bool) {
+	ends := p.machineEnds(func(slot string) (time.Time, bool) {
+		at := p.view.ToleratedUntil(slot, p.tcb(), p.now)
+		return at, !at.IsZero()
+	})
+	return p.machines(ConditionMachinesUpToDate, ends, func(e machineEnd) string {
+		return fmt.Sprintf("%s: the TCB is %s, tolerance ends in %d days (%s)",
+			e.slot, p.view.Admissions[e.slot].Value.Claims.TCB.Status, int(e.at.Sub(p.now)/(24*time.Hour)), e.at.UTC().Format(time.DateOnly))
+	})
+}
+
+// foretold names the Slots whose machines Intel's standard set is expected to call out of date.
+func (p *pass) foretold() (group.Condition, bool) {
+	ends := p.machineEnds(func(slot string) (time.Time, bool) {
+		outlook := p.view.Outlook(slot)
+		return outlook.At, outlook.Falls
+	})
+	return p.machines(ConditionMachinesStayUpToDate, ends, func(e machineEnd) string {
+		early := p.view.Admissions[e.slot].Value.Claims.TCB.Early
+		if e.at.IsZero() {
+			return fmt.Sprintf("%s: Intel's early set (evaluation %d) calls the machine %s; the signed dates do not say when the standard set follows", e.slot, early.EvaluationNumber, early.Status)
+		}
+		return fmt.Sprintf("%s: will be %s on about %s (Intel's early set, evaluation %d)", e.slot, early.Status, e.at.UTC().Format(time.DateOnly), early.EvaluationNumber)
+	})
+}
+
+// tcb is what is tolerated of machines now.
+func (p *pass) tcb() policy.TCBPolicy { return p.cfg.Images.TCB }

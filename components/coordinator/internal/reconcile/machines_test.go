@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
@@ -51,5 +52,37 @@ func TestATT04_TheStatusSaysWhenAMachineIsRefused(t *testing.T) {
 		if got := v.ToleranceEnds(p.cfg.Images.TCB, now); got != ends {
 			t.Errorf("grace of %d days: the gauge says %.0f, want %.0f", days, got, ends)
 		}
+	}
+}
+
+// TestATT04_TheStatusForetellsWhenAMachineFallsBehind: a machine that is UpToDate and that the early
+// set calls out of date is named with the date that the signed dates give, and so is its gauge.
+func TestATT04_TheStatusForetellsWhenAMachineFallsBehind(t *testing.T) {
+	now, day := time.Date(2026, 6, 13, 12, 0, 0, 0, time.UTC), 24*time.Hour
+	tcb := func(number uint32, replaced time.Time) policy.TCB {
+		return policy.TCB{Status: "UpToDate", EvaluationNumber: 19, Early: policy.EarlyTCB{Status: "OutOfDate", EvaluationNumber: number, ReplacedAt: replaced}}
+	}
+	v := &view.View{Admissions: map[string]view.Rec[policy.Admission]{}, Slots: map[string]view.Rec[group.SlotRecord]{}}
+	for slot, has := range map[string]policy.TCB{
+		"pg-0": tcb(20, time.Date(2025, 8, 13, 0, 0, 0, 0, time.UTC)), "pg-1": tcb(20, time.Time{}), "pg-2": tcb(18, now.Add(-300*day)), "pg-3": {Status: "UpToDate"},
+	} {
+		v.Admissions[slot] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: slot, BootID: "b", Claims: policy.Claims{TCB: has}}}
+		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot}}
+	}
+	p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now}
+	got, found := p.foretold()
+	want := "pg-1: Intel's early set (evaluation 20) calls the machine OutOfDate; the signed dates do not say when the standard set follows; " +
+		"pg-0: will be OutOfDate on about 2026-08-13 (Intel's early set, evaluation 20)"
+	if !found || got.Message != want || got.Status || got.Type != "MachinesStayUpToDate" {
+		t.Errorf("%+v, %t; want %q", got, found, want)
+	}
+	if _, tolerated := p.tolerated(); tolerated {
+		t.Error("what is foretold counts as tolerated")
+	}
+	if at := v.MachinesFall(); at != float64(time.Date(2026, 8, 13, 0, 0, 0, 0, time.UTC).Unix()) {
+		t.Errorf("the gauge says %.0f", at)
+	}
+	if (&view.View{}).MachinesFall() != 0 {
+		t.Error("a gauge without members")
 	}
 }

@@ -112,8 +112,10 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)
 	}
-	if tolerated, found := p.tolerated(); found {
-		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, tolerated)
+	for _, machines := range []func() (group.Condition, bool){p.tolerated, p.foretold} {
+		if condition, found := machines(); found {
+			after.Conditions = withCondition(before.Value.Conditions, after.Conditions, condition)
+		}
 	}
 	p.mu.Lock()
 	silent := p.silent[p.name]
