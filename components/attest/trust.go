@@ -148,7 +148,7 @@ func (t Trust) ImagePolicy() policy.ImagePolicy {
 		KeyProviderName: t.KeyProvider.Name,
 		KeyProviderID:   t.KeyProvider.ID,
 		AllowSimulated:  t.AllowSimulated,
-		TCB:             policy.TCBPolicy{Exceptions: slices.Clone(t.TCB.Exceptions), GraceDays: t.TCB.GraceDays},
+		TCB:             policy.TCBPolicy{Exceptions: slices.Clone(t.TCB.Exceptions), GraceDays: t.TCB.GraceDays, OperatorExceptions: t.TCB.OperatorExceptions},
 	}
 }
 

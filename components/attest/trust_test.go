@@ -248,3 +248,26 @@ func TestATT04_TheGraceOfATrustFileReachesThePolicy(t *testing.T) {
 		t.Errorf("a grace beyond the bound: %v", err)
 	}
 }
+
+// TestOPS12_LimitsOfATrustFileReachThePolicy: operators grant within what is measured, and nothing where
+// it says nothing.
+func TestOPS12_LimitsOfATrustFileReachThePolicy(t *testing.T) {
+	now := time.Now()
+	old := policy.TCB{Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}}
+	granted := []policy.TCBGrant{{ID: "e", Status: "OutOfDate", Advisories: old.Advisories, Until: now.Add(time.Hour), Reason: "r", By: "ann", At: now}}
+	for days, want := range map[int]bool{0: false, 7: true} {
+		trust, err := ParseTrust(trustFile(t, nil, func(f map[string]any) {
+			if days > 0 {
+				f["tcb"] = map[string]any{"operator_exceptions": map[string]any{"max_days": days, "statuses": []string{"OutOfDate"}, "advisories": []string{"INTEL-SA-*"}}}
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := trust.ImagePolicy().TCB
+		p.Granted = granted
+		if d := policy.AppraiseTCB(p, old, now); d.Allowed != want {
+			t.Errorf("limits of %d days: %+v", days, d)
+		}
+	}
+}

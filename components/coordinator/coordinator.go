@@ -35,6 +35,7 @@ import (
 	"cadre.dev/coordinator/internal/succession"
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/tolerance"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/coordinator/internal/xds"
@@ -381,7 +382,9 @@ func (c *Coordinator) assembleReconciler(judge *vet.Vet, measured measure.Measur
 		Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(),
 		Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove,
-		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes},
+		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes, tolerance.New(tolerance.Config{
+			Self: c.cfg.Slot, Limits: c.cfg.Trust.TCB.OperatorExceptions, Store: c.store, Views: c.views, Now: c.deps.Now, Log: c.log,
+		})},
 		Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics, Panics: c.panics,
 	})
 }

@@ -30,7 +30,11 @@ const (
 	ApprovalsPrefix   = "control/approvals/"
 	RevocationsPrefix = "control/revocations/"
 	FloorPrefix       = "control/floor/"
-	PausePrefix       = "control/pause/"
+	// TCBExceptionsPrefix is where operators grant exceptions for machines, LoweringsPrefix
+	// where they let older collateral be used again.
+	TCBExceptionsPrefix = "control/tcb-exceptions/"
+	LoweringsPrefix     = "control/collateral/"
+	PausePrefix         = "control/pause/"
 	// FreezePrefix is where the freezes of single groups are; the one of all is FreezeKey.
 	FreezePrefix      = "control/freeze/"
 	QueuePrefix       = "control/queue/"
@@ -52,6 +56,8 @@ const (
 	LeaseKey = "lease/coordinator"
 	// TermKey carries the Term; its modify index is the fence.
 	TermKey = "lease/term"
+	// TCBLedgerKey is what the leader accepted about the judgement of machines.
+	TCBLedgerKey = "policy/tcb"
 	// StateKey carries the state, which grows with what the leader does.
 	StateKey = "lease/state"
 )
@@ -153,6 +159,14 @@ func RevocationKey(name string) string {
 
 // FloorKey is the security floor of group g, or of all groups for Everywhere.
 func FloorKey(g string) string { return key("control", "floor", segment(floorGrammar, g)) }
+
+// TCBExceptionKey is an exception that an operator granted for machines.
+func TCBExceptionKey(i string) string { return key("control", "tcb-exceptions", id(i)) }
+
+// LoweringKey lets older collateral of the machines called fmspc be used again.
+func LoweringKey(fmspc string) string {
+	return key("control", "collateral", segment(fmspcGrammar, fmspc))
+}
 
 // Everywhere stands for all groups in FloorKey; no group can have this name.
 const Everywhere = "_all"

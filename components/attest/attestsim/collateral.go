@@ -21,8 +21,8 @@ type Posture struct {
 	Platform string `json:"platform,omitempty"`
 	Module   string `json:"module,omitempty"`
 	QE       string `json:"qe,omitempty"`
-	// Replaced is the date of a newer level that no machine reaches, so that the
-	// machines' own is OutOfDate unless Platform says otherwise; zero: there is none.
+	// Replaced is the date of a newer level that only an UpdatedHost reaches, so that the
+	// own level of all others is OutOfDate unless Platform says otherwise; zero: there is none.
 	Replaced time.Time `json:"replaced,omitzero"`
 	// Early is what the service says where a caller asks for the early set; nil: the same
 	// as of the standard set.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"strings"
 	"time"
 )
 
@@ -194,7 +195,11 @@ func (c *Cloud) makeHost(name string) (*host, error) {
 		return nil, err
 	}
 	leaf.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageContentCommitment
-	sgx, err := sgxExtension(h.ppid)
+	pce := pceSVN
+	if strings.HasSuffix(name, updated) {
+		pce++
+	}
+	sgx, err := sgxExtension(h.ppid, pce)
 	if err != nil {
 		return nil, err
 	}
@@ -213,10 +218,16 @@ func (c *Cloud) makeHost(name string) (*host, error) {
 	return h, nil
 }
 
-// cpuSVN is the TCB level that every simulated machine shows.
+// cpuSVN is the TCB level that every simulated machine shows, but for an updated one.
 var cpuSVN = []byte{5, 5, 2, 2, 3, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0}
 
 const pceSVN = 11
+
+const updated = " (updated)"
+
+// UpdatedHost is the name of the machine after an update to the level that Posture.Replaced
+// asks for.
+func UpdatedHost(name string) string { return name + updated }
 
 // teeTCBSVN is that of the TDX module, version 1, svn 7.
 var teeTCBSVN = [16]byte{7, 1, 3}
@@ -232,7 +243,7 @@ func sgxOID(arcs ...int) asn1.ObjectIdentifier {
 }
 
 // sgxExtension is SEQUENCE of SEQUENCE{OID, value}: PPID, TCB, PCE id, FMSPC.
-func sgxExtension(ppid []byte) (pkix.Extension, error) {
+func sgxExtension(ppid []byte, pce int) (pkix.Extension, error) {
 	type pair struct {
 		ID    asn1.ObjectIdentifier
 		Value any
@@ -241,7 +252,7 @@ func sgxExtension(ppid []byte) (pkix.Extension, error) {
 	for i, svn := range cpuSVN {
 		tcb = append(tcb, pair{sgxOID(2, i+1), int(svn)})
 	}
-	tcb = append(tcb, pair{sgxOID(2, 17), pceSVN}, pair{sgxOID(2, 18), cpuSVN})
+	tcb = append(tcb, pair{sgxOID(2, 17), pce}, pair{sgxOID(2, 18), cpuSVN})
 	value, err := asn1.Marshal([]pair{
 		{sgxOID(1), ppid},
 		{sgxOID(2), tcb},

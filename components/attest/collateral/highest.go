@@ -61,12 +61,20 @@ func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
 // known and the clock says now. A number whose newest document has ended binds nothing:
 // one look at Intel's early set would else bar the standard set for a year.
 func CheckMark(mark, highest policy.CollateralMark, now time.Time) error {
+	// What an operator accepts below the highest number, while the permit lasts.
+	var accepted policy.CollateralPermit
+	if now.Before(highest.Permit.Until) {
+		accepted = highest.Permit
+	}
+	below := func(number, newest, permitted uint32) bool {
+		return number < newest && (permitted == 0 || number < permitted)
+	}
 	switch {
 	case now.Add(clockSlack).Before(highest.IssuedAt):
 		return refusal.New(policy.CodeClockUntrusted, "the clock says %s, but collateral issued at %s was seen", stamp(now), stamp(highest.IssuedAt))
-	case mark.TCBEvaluation < highest.TCBEvaluation && binds(highest.TCBUntil, now):
+	case below(mark.TCBEvaluation, highest.TCBEvaluation, accepted.TCBEvaluation) && binds(highest.TCBUntil, now):
 		return refusal.New(policy.CodeCollateralRollback, "TCB info has evaluation number %d, number %d was seen for FMSPC %s", mark.TCBEvaluation, highest.TCBEvaluation, mark.FMSPC)
-	case mark.QEEvaluation < highest.QEEvaluation && binds(highest.QEUntil, now):
+	case below(mark.QEEvaluation, highest.QEEvaluation, accepted.QEEvaluation) && binds(highest.QEUntil, now):
 		return refusal.New(policy.CodeCollateralRollback, "QE identity has evaluation number %d, number %d was seen", mark.QEEvaluation, highest.QEEvaluation)
 	}
 	return nil

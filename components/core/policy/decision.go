@@ -313,11 +313,16 @@ func (d Decisions) Evicted(bootID string) (DecisionEntry, bool) {
 // Digest is the SHA-256 of the entry's JSON, 64 hex characters.
 func (e DecisionEntry) Digest() string {
 	e.At = e.At.UTC()
-	text, err := json.Marshal(e)
+	return digestJSON("cadre/decision/v1\x00", e)
+}
+
+// digestJSON is the SHA-256 of what an entry of a chain is and of its JSON.
+func digestJSON(kind string, entry any) string {
+	text, err := json.Marshal(entry)
 	if err != nil {
 		return "" // no such value: every field can be encoded
 	}
-	sum := sha256.Sum256(append([]byte("cadre/decision/v1\x00"), text...))
+	sum := sha256.Sum256(append([]byte(kind), text...))
 	return hex.EncodeToString(sum[:])
 }
 

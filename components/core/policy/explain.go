@@ -228,7 +228,7 @@ func (e Explanation) next() []string {
 	case CodeReattestRequired:
 		out = append(out, "nothing: the agent shows new evidence by itself; if it does not, look at its log")
 	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
-		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry")
+		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry; where it allows that, `cadre admission tcb grant` does it at once")
 	case CodeInstanceConflict, CodeIncarnationStale:
 		if e.Contest.Held() {
 			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission release %s`", e.Slot))

@@ -16,6 +16,11 @@ type TCBPolicy struct {
 	// TCB.ReplacedAt on; 0: not at all. Intel's standard collateral turns a level
 	// OutOfDate about 365 days after that date, so fewer days than these are none.
 	GraceDays int `json:"grace_days,omitempty"`
+	// OperatorExceptions bound what operators grant at run time; the zero value: nothing.
+	OperatorExceptions TCBLimits `json:"operator_exceptions,omitzero"`
+	// Granted is what operators granted; the shell sets it from the records. What is
+	// beyond OperatorExceptions counts for nothing.
+	Granted []TCBGrant `json:"-"`
 }
 
 // StandardAfterDays is how many days after the tcbDate of a level Intel's standard
@@ -67,6 +72,9 @@ func (p TCBPolicy) Validate(now time.Time) error {
 	if p.GraceDays < 0 || p.GraceDays > MaxTCBGraceDays {
 		errs = append(errs, fmt.Errorf("grace_days %d is not from 0 to %d", p.GraceDays, MaxTCBGraceDays))
 	}
+	if err := p.OperatorExceptions.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("operator_exceptions: %w", err))
+	}
 	for i, e := range p.Exceptions {
 		if !slices.Contains(tolerable, e.Status) {
 			add(i, "status %q is not one of %v", e.Status, tolerable)
@@ -115,7 +123,7 @@ func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
 	if !ends.IsZero() {
 		refusal.Message += fmt.Sprintf("; its grace of %d days ended on %s", p.GraceDays, ends.UTC().Format(time.DateOnly))
 	}
-	for _, e := range p.Exceptions {
+	for _, e := range p.inForce(now) {
 		if !e.concerns(tcb, now) {
 			continue
 		}
@@ -135,7 +143,7 @@ func (p TCBPolicy) ToleratedUntil(tcb TCB, now time.Time) time.Time {
 		return time.Time{}
 	}
 	until := p.graceEnds(tcb, now)
-	for _, e := range p.Exceptions {
+	for _, e := range p.inForce(now) {
 		if _, found := uncovered(tcb.Advisories, e.Advisories); !found && e.concerns(tcb, now) && e.Until.After(until) {
 			until = e.Until
 		}
@@ -208,12 +216,17 @@ type CollateralMark struct {
 	// IssuedAt is the newest signed time: no honest clock is before it, nor before that of any
 	// other family's record.
 	IssuedAt time.Time `json:"issued_at"`
+	// Permit is what an operator accepts below these numbers for a while.
+	Permit CollateralPermit `json:"permit,omitzero"`
 }
 
 // Raised merges both marks, part by part; the result has the FMSPC of other. Only signed
 // times decide, so a clock that runs ahead lowers no number.
 func (m CollateralMark) Raised(other CollateralMark) CollateralMark {
-	out := CollateralMark{FMSPC: other.FMSPC, IssuedAt: m.IssuedAt}
+	out := CollateralMark{FMSPC: other.FMSPC, IssuedAt: m.IssuedAt, Permit: m.Permit}
+	if other.Permit.Until.After(out.Permit.Until) {
+		out.Permit = other.Permit
+	}
 	if other.IssuedAt.After(out.IssuedAt) {
 		out.IssuedAt = other.IssuedAt
 	}
@@ -244,5 +257,6 @@ func newerEvaluation(a, b evaluation) evaluation {
 // Equal reports the same content.
 func (m CollateralMark) Equal(other CollateralMark) bool {
 	return m.FMSPC == other.FMSPC && m.TCBEvaluation == other.TCBEvaluation && m.QEEvaluation == other.QEEvaluation &&
-		m.TCBUntil.Equal(other.TCBUntil) && m.QEUntil.Equal(other.QEUntil) && m.IssuedAt.Equal(other.IssuedAt)
+		m.TCBUntil.Equal(other.TCBUntil) && m.QEUntil.Equal(other.QEUntil) && m.IssuedAt.Equal(other.IssuedAt) &&
+		m.Permit.TCBEvaluation == other.Permit.TCBEvaluation && m.Permit.QEEvaluation == other.Permit.QEEvaluation && m.Permit.Until.Equal(other.Permit.Until)
 }

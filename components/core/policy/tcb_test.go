@@ -197,3 +197,52 @@ func TestATT05_AnEvaluationFallsOnlyAfterItsDocumentEnded(t *testing.T) {
 		}
 	}
 }
+
+// TestOPS12_TheTrustFileBoundsWhatOperatorsGrant: a limit that would allow more than its words say is
+// refused when the file is read.
+func TestOPS12_TheTrustFileBoundsWhatOperatorsGrant(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits TCBLimits
+		want   string
+	}{
+		"none":            {TCBLimits{}, ""},
+		"some":            {TCBLimits{MaxDays: 30, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-SA-*", "INTEL-SA-00615"}}, ""},
+		"too long":        {TCBLimits{MaxDays: 31, Statuses: []string{"OutOfDate"}}, "max_days"},
+		"negative":        {TCBLimits{MaxDays: -1}, "max_days"},
+		"no status":       {TCBLimits{MaxDays: 7}, "max_days and statuses"},
+		"no days":         {TCBLimits{Statuses: []string{"OutOfDate"}}, "max_days and statuses"},
+		"revoked":         {TCBLimits{MaxDays: 7, Statuses: []string{"Revoked"}}, "statuses"},
+		"every advisory":  {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"*"}}, "advisories"},
+		"star in between": {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-*-00615"}}, "advisories"},
+		"no advisory":     {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"all"}}, "advisories"},
+	} {
+		err := TCBPolicy{OperatorExceptions: c.limits}.Validate(tcbNow())
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), "operator_exceptions: "+c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestOPS12_AnEditedChainShows: an entry that was changed, or taken out, breaks it.
+func TestOPS12_AnEditedChainShows(t *testing.T) {
+	var l TCBLedger
+	for range maxTCBEntries + 3 {
+		l = l.Append(TCBEntry{At: tcbNow(), What: TCBGranted, ID: "e", By: "ann"})
+	}
+	if err := l.Verify(); err != nil || len(l.Entries) != maxTCBEntries || l.Entries[0].Number != 4 {
+		t.Fatalf("%d entries from %d on: %v", len(l.Entries), l.Entries[0].Number, err)
+	}
+	for name, edit := range map[string]func(*TCBLedger){
+		"changed":       func(l *TCBLedger) { l.Entries[5].By = "bob" },
+		"taken out":     func(l *TCBLedger) { l.Entries = slices.Delete(l.Entries, 5, 6) },
+		"last one gone": func(l *TCBLedger) { l.Entries = l.Entries[:len(l.Entries)-1] },
+		"all gone":      func(l *TCBLedger) { l.Entries = nil },
+	} {
+		edited := l
+		edited.Entries = slices.Clone(l.Entries)
+		edit(&edited)
+		if err := edited.Verify(); err == nil || !strings.Contains(err.Error(), string(CodeAuditChainBroken)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -236,7 +236,7 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 		return refuse(codeGate, "records are not readable yet").later()
 	}
 	a.policy, a.accepted = underAccepted(a.policy, v)
-	decision := policy.Appraise(a.policy, a.cfg.Images, policy.Statement{
+	decision := policy.Appraise(a.policy, v.Judging(a.cfg.Images), policy.Statement{
 		Cluster: a.stated.Cluster, Group: a.stated.Group, Slot: a.stated.Slot,
 		AppID: a.stated.AppID, InstanceID: a.stated.InstanceID, ComposeHash: a.stated.ComposeHash,
 	}, claims, a.now())

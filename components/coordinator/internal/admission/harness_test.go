@@ -67,6 +67,7 @@ type harness struct {
 	live       map[string]bool // boots with a live session
 	seed       []byte          // of the one bound CVM
 	image      string          // that CVMs boot; empty: osImage
+	host       string          // that CVMs boot on
 	ahead      atomic.Int64    // how far the coordinator's clock is, in nanoseconds
 }
 
@@ -197,7 +198,7 @@ func appCompose(text string) []byte {
 // bootCVM boots a simulated CVM and serves its guest agent.
 func (h *harness) bootCVM(app, compose string, seed []byte) (*attestsim.Guest, *attest.GuestClient) {
 	h.t.Helper()
-	guest, err := h.cloud.Boot(attestsim.BootConfig{AppID: app, AppCompose: appCompose(compose), InstanceIDSeed: seed, OSImage: cmp.Or(h.image, osImage)})
+	guest, err := h.cloud.Boot(attestsim.BootConfig{AppID: app, AppCompose: appCompose(compose), InstanceIDSeed: seed, OSImage: cmp.Or(h.image, osImage), Host: h.host})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	var bound []string
 	given := p.view.AddressesOf(p.name)
 	left := 0
-	all := observe.Adoptable(p.view, p.seen.Spec, p.cfg.Cluster, p.seen.Listing, p.cfg.Images, p.now)
+	all := observe.Adoptable(p.view, p.seen.Spec, p.cfg.Cluster, p.seen.Listing, p.view.Judging(p.cfg.Images), p.now)
 	for _, m := range request.Value.Members {
 		a, why := adoptable(all, m)
 		if why != "" {

@@ -47,7 +47,7 @@ func (p *pass) machines(kind string, ends []machineEnd, line func(machineEnd) st
 // tolerated names the Slots whose machines are tolerated for a while, the first to end first.
 func (p *pass) tolerated() (group.Condition, bool) {
 	ends := p.machineEnds(func(slot string) (time.Time, bool) {
-		at := p.view.ToleratedUntil(slot, p.tcb(), p.now)
+		at := p.view.ToleratedUntil(slot, p.cfg.Images.TCB, p.now)
 		return at, !at.IsZero()
 	})
 	return p.machines(ConditionMachinesUpToDate, ends, func(e machineEnd) string {
@@ -70,6 +70,3 @@ func (p *pass) foretold() (group.Condition, bool) {
 		return fmt.Sprintf("%s: will be %s on about %s (Intel's early set, evaluation %d)", e.slot, early.Status, e.at.UTC().Format(time.DateOnly), early.EvaluationNumber)
 	})
 }
-
-// tcb is what is tolerated of machines now.
-func (p *pass) tcb() policy.TCBPolicy { return p.cfg.Images.TCB }

@@ -69,7 +69,7 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 // facts are the records about one Slot. The policy is what admission would judge by
 // now: as the leader folds it, with every revocation.
 func (s *Server) facts(v *view.View, record group.SlotRecord, decided policy.Decisions) policy.Facts {
-	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: s.cfg.Images, Gate: v.Gate.Groups[record.Group].Value}
+	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: v.Judging(s.cfg.Images), Gate: v.Gate.Groups[record.Group].Value}
 	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)
 	f.Decisions = decided
 	if a, ok := v.Admissions[record.Slot]; ok {

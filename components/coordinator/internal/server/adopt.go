@@ -44,7 +44,7 @@ func (c *caller) adoptable(ctx context.Context, name string) ([]rollout.Adoptabl
 		return nil, status.Errorf(codes.NotFound, "no such group: %s; a group whose spec is lost is applied again first", name)
 	}
 	s := c.server
-	return observe.Adoptable(c.view, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, name, listAge), s.cfg.Images, s.cfg.Now().UTC()), nil
+	return observe.Adoptable(c.view, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, name, listAge), c.view.Judging(s.cfg.Images), s.cfg.Now().UTC()), nil
 }
 
 // AdoptGroup implements OperationService. The leader judges once more.

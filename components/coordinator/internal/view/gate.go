@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,10 @@ type Gate struct {
 	Approvals   []policy.Approval
 	Revocations []policy.Revocation          // by name
 	Floors      map[string]Rec[policy.Floor] // by group or store.Everywhere
+	// Exceptions and Lowerings are what operators ask for about machines and collateral, by id and
+	// by family.
+	Exceptions map[string]Rec[policy.TCBGrant]
+	Lowerings  map[string]Rec[policy.CollateralLowering]
 	// Required: the cluster's switch asks every group for approvals.
 	Required bool
 	// Unread are operators' records that say nothing that can be used: an approval or a
@@ -47,6 +52,8 @@ func (v *View) readGate(ctx context.Context, at moment) {
 		g.Floors[strings.TrimPrefix(key, store.FloorPrefix)] = rec
 	}
 	g.Revocations = revocations(ctx, at, &unread)
+	g.Exceptions = collect(ctx, at, store.TCBExceptionsPrefix, &unread, func(e policy.TCBGrant) string { return e.ID })
+	g.Lowerings = collect(ctx, at, store.LoweringsPrefix, &unread, func(l policy.CollateralLowering) string { return l.FMSPC })
 	for _, e := range at.entries {
 		g.Required = g.Required || e.Key == store.RequireApprovalKey()
 	}
@@ -87,6 +94,24 @@ func Revocations(ctx context.Context, s store.Store) ([]policy.Revocation, error
 	}
 	var unread []error
 	return revocations(ctx, moment{entries: entries}, &unread), nil
+}
+
+// AskedExceptions are what operators ask for about machines, by id.
+func (g Gate) AskedExceptions() []policy.TCBGrant {
+	out := make([]policy.TCBGrant, 0, len(g.Exceptions))
+	for _, id := range slices.Sorted(maps.Keys(g.Exceptions)) {
+		out = append(out, g.Exceptions[id].Value)
+	}
+	return out
+}
+
+// Judging is what machines are judged by now: the trust file's policy with the exceptions that
+// operators granted, as far as the leader accepted them and their records stand.
+func (v *View) Judging(ip policy.ImagePolicy) policy.ImagePolicy {
+	if len(v.Gate.Exceptions) > 0 {
+		ip.TCB.Granted = v.Ledger.Value.InForce(v.Gate.AskedExceptions())
+	}
+	return ip
 }
 
 // FoldGroup is the policy of the spec's group as it should read at now, with what is

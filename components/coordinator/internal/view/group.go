@@ -96,7 +96,7 @@ func groupKeys(name string) []string {
 	// In their order: what is read is so already.
 	return []string{
 		store.AddressesKey(name), of(store.AdmissionsPrefix), store.ControlPrefix + store.Below, store.GroupsPrefix + name + "/" + store.Below,
-		of(store.BootLeasePrefix), store.LeaseKey, store.StateKey, store.TermKey, of(store.OperationsPrefix), store.GroupPolicyKey(name), of(store.PolicyPrefix),
+		of(store.BootLeasePrefix), store.LeaseKey, store.StateKey, store.TermKey, of(store.OperationsPrefix), store.GroupPolicyKey(name), of(store.PolicyPrefix), store.TCBLedgerKey,
 		of(store.ProofsPrefix), of(store.RefusalsPrefix), of(store.RolloutsPrefix), store.SecretsOf(store.ClusterSecrets) + store.Below, store.SecretsOf(name) + store.Below,
 		store.SlotsOf(name) + store.Below,
 	}

@@ -84,7 +84,8 @@ var kinds = []kind{
 	{kindRollouts, []string{store.RolloutsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Rollouts = collect(ctx, at, store.RolloutsPrefix, errs, func(r operation.Rollout) string { return r.ID })
 	}},
-	{kindPolicies, []string{store.PolicyPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+	{kindPolicies, []string{store.PolicyPrefix, store.TCBLedgerKey}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Ledger = keyed[policy.TCBLedger](ctx, at, store.TCBLedgerKey, errs)[store.TCBLedgerKey]
 		v.Policies = collect(ctx, at, store.PolicyPrefix, errs, func(p policy.SlotPolicy) string { return p.Slot })
 	}},
 	{kindGroupPolicies, []string{store.GroupPolicyPrefix}, true, (*View).readGroupPolicies},

@@ -13,7 +13,7 @@ func (v *View) ToleratedUntil(slot string, p policy.TCBPolicy, now time.Time) ti
 	if a.BootID == "" {
 		return time.Time{}
 	}
-	return p.ToleratedUntil(a.Claims.TCB, now)
+	return v.Judging(policy.ImagePolicy{TCB: p}).TCB.ToleratedUntil(a.Claims.TCB, now)
 }
 
 // Outlook is what Intel's early set foretells of the machine of the Boot that holds a Slot.

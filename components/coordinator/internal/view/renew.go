@@ -13,5 +13,5 @@ func (w *Watcher) MayRenew(a policy.Admission, sp policy.SlotPolicy, ip policy.I
 	if v == nil {
 		return policy.Decision{Code: policy.CodeGateUnreadable, Message: "records are not readable yet"}
 	}
-	return policy.MayRenew(a, sp.Revoking(v.Gate.Revocations), ip, now)
+	return policy.MayRenew(a, sp.Revoking(v.Gate.Revocations), v.Judging(ip), now)
 }

@@ -72,7 +72,9 @@ type View struct {
 	Rotates map[SecretName]Rec[store.RotateRequest]
 	Freeze  *Rec[store.Freeze]
 	Gate    Gate
-	Term    uint64
+	// Ledger is what the leader accepted about the judgement of machines.
+	Ledger Rec[policy.TCBLedger]
+	Term   uint64
 	// State is how far the records have come.
 	State uint64
 	// Elapsed is the time that passed for the coordinators, as recorded with State, in milliseconds.
