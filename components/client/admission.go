@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/core/appcompose"
@@ -150,6 +151,47 @@ func (c *Client) RaiseFloor(ctx context.Context, group, revision string, notBefo
 	return CutOff{
 		Number: r.GetNumber(), Revision: r.GetRevision(), Changed: r.GetChanged(), DryRun: dryRun, Slots: list(r.GetSlots()), Warnings: r.GetWarnings(),
 	}, c.wrap("raise the floor"+of(group), err)
+}
+
+// TCB tells what operators decided about the judgement of machines.
+func (c *Client) TCB(ctx context.Context) (policy.TCBOverview, error) {
+	const doing = "list exceptions for machines"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.ListTCB(ctx, &apiv1.ListTCBRequest{})
+	if err != nil {
+		return policy.TCBOverview{}, c.wrap(doing, err)
+	}
+	var out policy.TCBOverview
+	return out, decode(doing, r.GetOverviewJson(), &out)
+}
+
+// GrantTCB tolerates machines of a status with these advisories for a while; fmspc limits it
+// to a family, "" is any.
+func (c *Client) GrantTCB(ctx context.Context, status string, advisories []string, fmspc string, length time.Duration, reason string) (id string, until time.Time, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.GrantTCBException(ctx, &apiv1.GrantTCBExceptionRequest{
+		Status: status, Advisories: advisories, Fmspc: fmspc, For: durationpb.New(length), Reason: reason,
+	})
+	return r.GetId(), r.GetUntil().AsTime(), c.wrap("grant an exception for machines that are "+status, err)
+}
+
+// RevokeTCB takes an exception back; changed is false when there is none of that id.
+func (c *Client) RevokeTCB(ctx context.Context, id string) (changed bool, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.RevokeTCBException(ctx, &apiv1.RevokeTCBExceptionRequest{Id: id})
+	return r.GetChanged(), c.wrap("revoke exception "+id, err)
+}
+
+// LowerCollateral lets collateral of a family from an evaluation number on be used again;
+// changed is false when it may be used already.
+func (c *Client) LowerCollateral(ctx context.Context, fmspc string, evaluation uint32, reason string) (changed bool, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.LowerCollateral(ctx, &apiv1.LowerCollateralRequest{Fmspc: fmspc, Evaluation: evaluation, Reason: reason})
+	return r.GetChanged(), c.wrap("lower the collateral mark of "+fmspc, err)
 }
 
 // list is never nil, so that JSON shows an empty list.

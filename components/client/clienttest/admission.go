@@ -3,10 +3,13 @@ package clienttest
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
@@ -20,6 +23,8 @@ type Admission struct {
 	// CutOff are the Slots that any revocation or floor names.
 	CutOff   []string
 	Warnings []string
+	// TCB is what operators decided about the judgement of machines.
+	TCB policy.TCBOverview
 }
 
 // SetAdmission replaces what is known about admission.
@@ -150,4 +155,41 @@ func (s *Server) RaiseFloor(ctx context.Context, r *apiv1.RaiseFloorRequest) (*a
 		out.Changed = s.decideLocked("floor", r.GetGroup(), r.GetRevision(), r.GetReason())
 	}
 	return out, nil
+}
+
+// ListTCB implements PolicyService.
+func (s *Server) ListTCB(ctx context.Context, _ *apiv1.ListTCBRequest) (*apiv1.ListTCBResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ListTCB"); err != nil {
+		return nil, err
+	}
+	return &apiv1.ListTCBResponse{OverviewJson: encode(s.admission.TCB)}, nil
+}
+
+// GrantTCBException implements PolicyService.
+func (s *Server) GrantTCBException(ctx context.Context, r *apiv1.GrantTCBExceptionRequest) (*apiv1.GrantTCBExceptionResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "GrantTCBException"); err != nil {
+		return nil, err
+	}
+	s.decideLocked("tolerate", r.GetStatus(), strings.Join(r.GetAdvisories(), "+"), r.GetFmspc(), r.GetFor().AsDuration().String(), r.GetReason())
+	return &apiv1.GrantTCBExceptionResponse{Id: "tcb-1", Until: timestamppb.New(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC).Add(r.GetFor().AsDuration()))}, nil
+}
+
+// RevokeTCBException implements PolicyService.
+func (s *Server) RevokeTCBException(ctx context.Context, r *apiv1.RevokeTCBExceptionRequest) (*apiv1.RevokeTCBExceptionResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "RevokeTCBException"); err != nil {
+		return nil, err
+	}
+	return &apiv1.RevokeTCBExceptionResponse{Changed: s.decideLocked("tolerate no more", r.GetId())}, nil
+}
+
+// LowerCollateral implements PolicyService.
+func (s *Server) LowerCollateral(ctx context.Context, r *apiv1.LowerCollateralRequest) (*apiv1.LowerCollateralResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "LowerCollateral"); err != nil {
+		return nil, err
+	}
+	return &apiv1.LowerCollateralResponse{Changed: s.decideLocked("lower", r.GetFmspc(), strconv.Itoa(int(r.GetEvaluation())), r.GetReason())}, nil
 }

@@ -23,7 +23,7 @@ approvals of revisions, revocations, the security floor.
 An approval, a revocation and a floor are keys below control/ in Consul KV; these
 commands write them with your own token.`,
 	}
-	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionAppCompose(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionRelease(), a.admissionFloor())
+	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionAppCompose(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionRelease(), a.admissionFloor(), a.admissionTCB())
 	return c
 }
 

@@ -247,3 +247,44 @@ func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
 		t.Errorf("list: %d %s", code, out)
 	}
 }
+
+// TestExceptionsForMachinesAreGrantedListedAndRevoked: what the command line sends and prints.
+func TestExceptionsForMachinesAreGrantedListedAndRevoked(t *testing.T) {
+	b := newBench(t)
+	ledger := policy.TCBLedger{}.Append(policy.TCBEntry{At: noon, What: policy.TCBGranted, ID: "tcb-1", Text: "OutOfDate", By: "ann", Leader: "coordinator-0"})
+	b.SetAdmission(clienttest.Admission{TCB: policy.TCBOverview{
+		Limits: policy.TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-SA-*"}},
+		Exceptions: []policy.TCBStanding{
+			{TCBGrant: policy.TCBGrant{ID: "tcb-1", Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}, Until: noon.Add(48 * time.Hour), Reason: "Friday", By: "ann"}},
+			{TCBGrant: policy.TCBGrant{ID: "tcb-2", Status: "Revoked", Until: noon.Add(time.Hour), By: "ann"}, Problem: "status: not allowed"},
+		},
+		Collateral: []policy.CollateralMark{{FMSPC: "b0c06f000000", TCBEvaluation: 20, QEEvaluation: 20, Permit: policy.CollateralPermit{TCBEvaluation: 19, QEEvaluation: 19, Until: noon.Add(time.Hour)}}},
+		Entries:    ledger.Entries, ChainProblem: "AUDIT_CHAIN_BROKEN: entry 3",
+	}})
+	code, out := b.run("admission", "tcb", "list")
+	for _, want := range []string{"OutOfDate, for at most 7 days, advisories INTEL-SA-*", "in force", "not in force: status: not allowed", "from 19 and 19 on", "AUDIT_CHAIN_BROKEN"} {
+		if code != ExitOK || !strings.Contains(out, want) {
+			t.Errorf("list: exit %d, no %q in\n%s", code, want, out)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"grant", "OutOfDate", "--advisory", "INTEL-SA-01397", "--for", "48h", "--reason", "Friday"}, ExitOK, "exception tcb-1 is granted until 2026-05-06T12:00:00Z"},
+		{[]string{"grant", "OutOfDate", "--for", "48h"}, ExitUsage, "--reason is missing"},
+		{[]string{"grant", "OutOfDate", "--reason", "r"}, ExitUsage, "--for is missing"},
+		{[]string{"revoke", "tcb-1"}, ExitOK, "exception tcb-1 is taken back"},
+		{[]string{"revoke", "tcb-1"}, ExitOK, "nothing is changed"},
+		{[]string{"lower-collateral", "b0c06f000000", "--evaluation", "19", "--reason", "restored"}, ExitOK, "evaluation 19 of family b0c06f000000 is accepted within moments"},
+		{[]string{"lower-collateral", "b0c06f000000", "--reason", "restored"}, ExitUsage, "--evaluation is missing"},
+	} {
+		if code, out := b.run(append([]string{"admission", "tcb"}, c.args...)...); code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit %d, %s", c.args, code, out)
+		}
+	}
+	if got := strings.Join(b.Decided(), "; "); got != "tolerate OutOfDate INTEL-SA-01397  48h0m0s Friday; tolerate no more tcb-1; lower b0c06f000000 19 restored" {
+		t.Errorf("sent %q", got)
+	}
+}

@@ -9,6 +9,7 @@ package apiv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -74,6 +75,415 @@ func (RevocationKind) EnumDescriptor() ([]byte, []int) {
 	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{0}
 }
 
+type ListTCBRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTCBRequest) Reset() {
+	*x = ListTCBRequest{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTCBRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTCBRequest) ProtoMessage() {}
+
+func (x *ListTCBRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTCBRequest.ProtoReflect.Descriptor instead.
+func (*ListTCBRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{0}
+}
+
+type ListTCBResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// JSON of core/policy.TCBOverview.
+	OverviewJson  []byte `protobuf:"bytes,1,opt,name=overview_json,json=overviewJson,proto3" json:"overview_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTCBResponse) Reset() {
+	*x = ListTCBResponse{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTCBResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTCBResponse) ProtoMessage() {}
+
+func (x *ListTCBResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTCBResponse.ProtoReflect.Descriptor instead.
+func (*ListTCBResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListTCBResponse) GetOverviewJson() []byte {
+	if x != nil {
+		return x.OverviewJson
+	}
+	return nil
+}
+
+type GrantTCBExceptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In Intel's words; not UpToDate and never Revoked.
+	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// All advisories that the machines may have.
+	Advisories []string `protobuf:"bytes,2,rep,name=advisories,proto3" json:"advisories,omitempty"`
+	// Family of the machines, 12 lower-case hex digits; empty: any.
+	Fmspc string `protobuf:"bytes,3,opt,name=fmspc,proto3" json:"fmspc,omitempty"`
+	// How long it lasts, more than 0.
+	For           *durationpb.Duration `protobuf:"bytes,4,opt,name=for,proto3" json:"for,omitempty"`
+	Reason        string               `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantTCBExceptionRequest) Reset() {
+	*x = GrantTCBExceptionRequest{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantTCBExceptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantTCBExceptionRequest) ProtoMessage() {}
+
+func (x *GrantTCBExceptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantTCBExceptionRequest.ProtoReflect.Descriptor instead.
+func (*GrantTCBExceptionRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GrantTCBExceptionRequest) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *GrantTCBExceptionRequest) GetAdvisories() []string {
+	if x != nil {
+		return x.Advisories
+	}
+	return nil
+}
+
+func (x *GrantTCBExceptionRequest) GetFmspc() string {
+	if x != nil {
+		return x.Fmspc
+	}
+	return ""
+}
+
+func (x *GrantTCBExceptionRequest) GetFor() *durationpb.Duration {
+	if x != nil {
+		return x.For
+	}
+	return nil
+}
+
+func (x *GrantTCBExceptionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type GrantTCBExceptionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantTCBExceptionResponse) Reset() {
+	*x = GrantTCBExceptionResponse{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantTCBExceptionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantTCBExceptionResponse) ProtoMessage() {}
+
+func (x *GrantTCBExceptionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantTCBExceptionResponse.ProtoReflect.Descriptor instead.
+func (*GrantTCBExceptionResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GrantTCBExceptionResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GrantTCBExceptionResponse) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type RevokeTCBExceptionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTCBExceptionRequest) Reset() {
+	*x = RevokeTCBExceptionRequest{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTCBExceptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTCBExceptionRequest) ProtoMessage() {}
+
+func (x *RevokeTCBExceptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTCBExceptionRequest.ProtoReflect.Descriptor instead.
+func (*RevokeTCBExceptionRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RevokeTCBExceptionRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type RevokeTCBExceptionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when there is no such exception.
+	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTCBExceptionResponse) Reset() {
+	*x = RevokeTCBExceptionResponse{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTCBExceptionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTCBExceptionResponse) ProtoMessage() {}
+
+func (x *RevokeTCBExceptionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTCBExceptionResponse.ProtoReflect.Descriptor instead.
+func (*RevokeTCBExceptionResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RevokeTCBExceptionResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+type LowerCollateralRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Family of the machines, 12 lower-case hex digits.
+	Fmspc string `protobuf:"bytes,1,opt,name=fmspc,proto3" json:"fmspc,omitempty"`
+	// The lowest tcbEvaluationDataNumber of TCB info and QE identity that is accepted.
+	Evaluation    uint32 `protobuf:"varint,2,opt,name=evaluation,proto3" json:"evaluation,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LowerCollateralRequest) Reset() {
+	*x = LowerCollateralRequest{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LowerCollateralRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LowerCollateralRequest) ProtoMessage() {}
+
+func (x *LowerCollateralRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LowerCollateralRequest.ProtoReflect.Descriptor instead.
+func (*LowerCollateralRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LowerCollateralRequest) GetFmspc() string {
+	if x != nil {
+		return x.Fmspc
+	}
+	return ""
+}
+
+func (x *LowerCollateralRequest) GetEvaluation() uint32 {
+	if x != nil {
+		return x.Evaluation
+	}
+	return 0
+}
+
+func (x *LowerCollateralRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type LowerCollateralResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when that number is accepted already: nothing is written.
+	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LowerCollateralResponse) Reset() {
+	*x = LowerCollateralResponse{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LowerCollateralResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LowerCollateralResponse) ProtoMessage() {}
+
+func (x *LowerCollateralResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LowerCollateralResponse.ProtoReflect.Descriptor instead.
+func (*LowerCollateralResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LowerCollateralResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type ListAdmissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for all groups that the caller may read.
@@ -84,7 +494,7 @@ type ListAdmissionsRequest struct {
 
 func (x *ListAdmissionsRequest) Reset() {
 	*x = ListAdmissionsRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[0]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -96,7 +506,7 @@ func (x *ListAdmissionsRequest) String() string {
 func (*ListAdmissionsRequest) ProtoMessage() {}
 
 func (x *ListAdmissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[0]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -109,7 +519,7 @@ func (x *ListAdmissionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdmissionsRequest.ProtoReflect.Descriptor instead.
 func (*ListAdmissionsRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{0}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListAdmissionsRequest) GetGroup() string {
@@ -131,7 +541,7 @@ type ListAdmissionsResponse struct {
 
 func (x *ListAdmissionsResponse) Reset() {
 	*x = ListAdmissionsResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[1]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -143,7 +553,7 @@ func (x *ListAdmissionsResponse) String() string {
 func (*ListAdmissionsResponse) ProtoMessage() {}
 
 func (x *ListAdmissionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[1]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -156,7 +566,7 @@ func (x *ListAdmissionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdmissionsResponse.ProtoReflect.Descriptor instead.
 func (*ListAdmissionsResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{1}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListAdmissionsResponse) GetStandingsJson() [][]byte {
@@ -182,7 +592,7 @@ type ExplainAdmissionRequest struct {
 
 func (x *ExplainAdmissionRequest) Reset() {
 	*x = ExplainAdmissionRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[2]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -194,7 +604,7 @@ func (x *ExplainAdmissionRequest) String() string {
 func (*ExplainAdmissionRequest) ProtoMessage() {}
 
 func (x *ExplainAdmissionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[2]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -207,7 +617,7 @@ func (x *ExplainAdmissionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAdmissionRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAdmissionRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{2}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainAdmissionRequest) GetSlot() string {
@@ -228,7 +638,7 @@ type ExplainAdmissionResponse struct {
 
 func (x *ExplainAdmissionResponse) Reset() {
 	*x = ExplainAdmissionResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[3]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -240,7 +650,7 @@ func (x *ExplainAdmissionResponse) String() string {
 func (*ExplainAdmissionResponse) ProtoMessage() {}
 
 func (x *ExplainAdmissionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[3]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -253,7 +663,7 @@ func (x *ExplainAdmissionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAdmissionResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAdmissionResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{3}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExplainAdmissionResponse) GetExplanationJson() []byte {
@@ -286,7 +696,7 @@ type ApproveRevisionRequest struct {
 
 func (x *ApproveRevisionRequest) Reset() {
 	*x = ApproveRevisionRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[4]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -298,7 +708,7 @@ func (x *ApproveRevisionRequest) String() string {
 func (*ApproveRevisionRequest) ProtoMessage() {}
 
 func (x *ApproveRevisionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[4]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -311,7 +721,7 @@ func (x *ApproveRevisionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveRevisionRequest.ProtoReflect.Descriptor instead.
 func (*ApproveRevisionRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{4}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApproveRevisionRequest) GetRevision() string {
@@ -359,7 +769,7 @@ type ApproveRevisionResponse struct {
 
 func (x *ApproveRevisionResponse) Reset() {
 	*x = ApproveRevisionResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[5]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +781,7 @@ func (x *ApproveRevisionResponse) String() string {
 func (*ApproveRevisionResponse) ProtoMessage() {}
 
 func (x *ApproveRevisionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[5]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +794,7 @@ func (x *ApproveRevisionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveRevisionResponse.ProtoReflect.Descriptor instead.
 func (*ApproveRevisionResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{5}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApproveRevisionResponse) GetRevision() string {
@@ -440,7 +850,7 @@ type GetAppComposeRequest struct {
 
 func (x *GetAppComposeRequest) Reset() {
 	*x = GetAppComposeRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +862,7 @@ func (x *GetAppComposeRequest) String() string {
 func (*GetAppComposeRequest) ProtoMessage() {}
 
 func (x *GetAppComposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +875,7 @@ func (x *GetAppComposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAppComposeRequest.ProtoReflect.Descriptor instead.
 func (*GetAppComposeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{6}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetAppComposeRequest) GetRevision() string {
@@ -499,7 +909,7 @@ type GetAppComposeResponse struct {
 
 func (x *GetAppComposeResponse) Reset() {
 	*x = GetAppComposeResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +921,7 @@ func (x *GetAppComposeResponse) String() string {
 func (*GetAppComposeResponse) ProtoMessage() {}
 
 func (x *GetAppComposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +934,7 @@ func (x *GetAppComposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAppComposeResponse.ProtoReflect.Descriptor instead.
 func (*GetAppComposeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{7}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetAppComposeResponse) GetRevision() string {
@@ -577,7 +987,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +999,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +1012,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{8}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RevokeRequest) GetKind() RevocationKind {
@@ -647,7 +1057,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +1069,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +1082,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{9}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RevokeResponse) GetId() string {
@@ -713,7 +1123,7 @@ type UnrevokeRequest struct {
 
 func (x *UnrevokeRequest) Reset() {
 	*x = UnrevokeRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +1135,7 @@ func (x *UnrevokeRequest) String() string {
 func (*UnrevokeRequest) ProtoMessage() {}
 
 func (x *UnrevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +1148,7 @@ func (x *UnrevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeRequest.ProtoReflect.Descriptor instead.
 func (*UnrevokeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{10}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UnrevokeRequest) GetKind() RevocationKind {
@@ -766,7 +1176,7 @@ type UnrevokeResponse struct {
 
 func (x *UnrevokeResponse) Reset() {
 	*x = UnrevokeResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +1188,7 @@ func (x *UnrevokeResponse) String() string {
 func (*UnrevokeResponse) ProtoMessage() {}
 
 func (x *UnrevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +1201,7 @@ func (x *UnrevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeResponse.ProtoReflect.Descriptor instead.
 func (*UnrevokeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{11}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UnrevokeResponse) GetId() string {
@@ -818,7 +1228,7 @@ type ReleaseSlotRequest struct {
 
 func (x *ReleaseSlotRequest) Reset() {
 	*x = ReleaseSlotRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1240,7 @@ func (x *ReleaseSlotRequest) String() string {
 func (*ReleaseSlotRequest) ProtoMessage() {}
 
 func (x *ReleaseSlotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1253,7 @@ func (x *ReleaseSlotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSlotRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSlotRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{12}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseSlotRequest) GetSlot() string {
@@ -872,7 +1282,7 @@ type ReleaseSlotResponse struct {
 
 func (x *ReleaseSlotResponse) Reset() {
 	*x = ReleaseSlotResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1294,7 @@ func (x *ReleaseSlotResponse) String() string {
 func (*ReleaseSlotResponse) ProtoMessage() {}
 
 func (x *ReleaseSlotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1307,7 @@ func (x *ReleaseSlotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSlotResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSlotResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{13}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReleaseSlotResponse) GetChanged() bool {
@@ -930,7 +1340,7 @@ type RaiseFloorRequest struct {
 
 func (x *RaiseFloorRequest) Reset() {
 	*x = RaiseFloorRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[14]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1352,7 @@ func (x *RaiseFloorRequest) String() string {
 func (*RaiseFloorRequest) ProtoMessage() {}
 
 func (x *RaiseFloorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[14]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1365,7 @@ func (x *RaiseFloorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFloorRequest.ProtoReflect.Descriptor instead.
 func (*RaiseFloorRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{14}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RaiseFloorRequest) GetGroup() string {
@@ -1007,7 +1417,7 @@ type RaiseFloorResponse struct {
 
 func (x *RaiseFloorResponse) Reset() {
 	*x = RaiseFloorResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[15]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1429,7 @@ func (x *RaiseFloorResponse) String() string {
 func (*RaiseFloorResponse) ProtoMessage() {}
 
 func (x *RaiseFloorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[15]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1442,7 @@ func (x *RaiseFloorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFloorResponse.ProtoReflect.Descriptor instead.
 func (*RaiseFloorResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{15}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RaiseFloorResponse) GetNumber() uint64 {
@@ -1074,7 +1484,33 @@ var File_cadre_api_v1_policy_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x19cadre/api/v1/policy.proto\x12\fcadre.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"-\n" +
+	"\x19cadre/api/v1/policy.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x10\n" +
+	"\x0eListTCBRequest\"6\n" +
+	"\x0fListTCBResponse\x12#\n" +
+	"\roverview_json\x18\x01 \x01(\fR\foverviewJson\"\xad\x01\n" +
+	"\x18GrantTCBExceptionRequest\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\tR\x06status\x12\x1e\n" +
+	"\n" +
+	"advisories\x18\x02 \x03(\tR\n" +
+	"advisories\x12\x14\n" +
+	"\x05fmspc\x18\x03 \x01(\tR\x05fmspc\x12+\n" +
+	"\x03for\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"]\n" +
+	"\x19GrantTCBExceptionResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"+\n" +
+	"\x19RevokeTCBExceptionRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"6\n" +
+	"\x1aRevokeTCBExceptionResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"f\n" +
+	"\x16LowerCollateralRequest\x12\x14\n" +
+	"\x05fmspc\x18\x01 \x01(\tR\x05fmspc\x12\x1e\n" +
+	"\n" +
+	"evaluation\x18\x02 \x01(\rR\n" +
+	"evaluation\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"3\n" +
+	"\x17LowerCollateralResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"-\n" +
 	"\x15ListAdmissionsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"]\n" +
 	"\x16ListAdmissionsResponse\x12%\n" +
@@ -1147,7 +1583,7 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\x1bREVOCATION_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18REVOCATION_KIND_INSTANCE\x10\x01\x12\x1c\n" +
 	"\x18REVOCATION_KIND_REVISION\x10\x02\x12 \n" +
-	"\x1cREVOCATION_KIND_KEY_PROVIDER\x10\x032\xbe\x05\n" +
+	"\x1cREVOCATION_KIND_KEY_PROVIDER\x10\x032\xb5\b\n" +
 	"\rPolicyService\x12[\n" +
 	"\x0eListAdmissions\x12#.cadre.api.v1.ListAdmissionsRequest\x1a$.cadre.api.v1.ListAdmissionsResponse\x12a\n" +
 	"\x10ExplainAdmission\x12%.cadre.api.v1.ExplainAdmissionRequest\x1a&.cadre.api.v1.ExplainAdmissionResponse\x12^\n" +
@@ -1157,7 +1593,11 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\bUnrevoke\x12\x1d.cadre.api.v1.UnrevokeRequest\x1a\x1e.cadre.api.v1.UnrevokeResponse\x12R\n" +
 	"\vReleaseSlot\x12 .cadre.api.v1.ReleaseSlotRequest\x1a!.cadre.api.v1.ReleaseSlotResponse\x12O\n" +
 	"\n" +
-	"RaiseFloor\x12\x1f.cadre.api.v1.RaiseFloorRequest\x1a .cadre.api.v1.RaiseFloorResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
+	"RaiseFloor\x12\x1f.cadre.api.v1.RaiseFloorRequest\x1a .cadre.api.v1.RaiseFloorResponse\x12F\n" +
+	"\aListTCB\x12\x1c.cadre.api.v1.ListTCBRequest\x1a\x1d.cadre.api.v1.ListTCBResponse\x12d\n" +
+	"\x11GrantTCBException\x12&.cadre.api.v1.GrantTCBExceptionRequest\x1a'.cadre.api.v1.GrantTCBExceptionResponse\x12g\n" +
+	"\x12RevokeTCBException\x12'.cadre.api.v1.RevokeTCBExceptionRequest\x1a(.cadre.api.v1.RevokeTCBExceptionResponse\x12^\n" +
+	"\x0fLowerCollateral\x12$.cadre.api.v1.LowerCollateralRequest\x1a%.cadre.api.v1.LowerCollateralResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cadre_api_v1_policy_proto_rawDescOnce sync.Once
@@ -1172,53 +1612,72 @@ func file_cadre_api_v1_policy_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_api_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cadre_api_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_cadre_api_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cadre_api_v1_policy_proto_goTypes = []any{
-	(RevocationKind)(0),              // 0: cadre.api.v1.RevocationKind
-	(*ListAdmissionsRequest)(nil),    // 1: cadre.api.v1.ListAdmissionsRequest
-	(*ListAdmissionsResponse)(nil),   // 2: cadre.api.v1.ListAdmissionsResponse
-	(*ExplainAdmissionRequest)(nil),  // 3: cadre.api.v1.ExplainAdmissionRequest
-	(*ExplainAdmissionResponse)(nil), // 4: cadre.api.v1.ExplainAdmissionResponse
-	(*ApproveRevisionRequest)(nil),   // 5: cadre.api.v1.ApproveRevisionRequest
-	(*ApproveRevisionResponse)(nil),  // 6: cadre.api.v1.ApproveRevisionResponse
-	(*GetAppComposeRequest)(nil),     // 7: cadre.api.v1.GetAppComposeRequest
-	(*GetAppComposeResponse)(nil),    // 8: cadre.api.v1.GetAppComposeResponse
-	(*RevokeRequest)(nil),            // 9: cadre.api.v1.RevokeRequest
-	(*RevokeResponse)(nil),           // 10: cadre.api.v1.RevokeResponse
-	(*UnrevokeRequest)(nil),          // 11: cadre.api.v1.UnrevokeRequest
-	(*UnrevokeResponse)(nil),         // 12: cadre.api.v1.UnrevokeResponse
-	(*ReleaseSlotRequest)(nil),       // 13: cadre.api.v1.ReleaseSlotRequest
-	(*ReleaseSlotResponse)(nil),      // 14: cadre.api.v1.ReleaseSlotResponse
-	(*RaiseFloorRequest)(nil),        // 15: cadre.api.v1.RaiseFloorRequest
-	(*RaiseFloorResponse)(nil),       // 16: cadre.api.v1.RaiseFloorResponse
-	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
+	(RevocationKind)(0),                // 0: cadre.api.v1.RevocationKind
+	(*ListTCBRequest)(nil),             // 1: cadre.api.v1.ListTCBRequest
+	(*ListTCBResponse)(nil),            // 2: cadre.api.v1.ListTCBResponse
+	(*GrantTCBExceptionRequest)(nil),   // 3: cadre.api.v1.GrantTCBExceptionRequest
+	(*GrantTCBExceptionResponse)(nil),  // 4: cadre.api.v1.GrantTCBExceptionResponse
+	(*RevokeTCBExceptionRequest)(nil),  // 5: cadre.api.v1.RevokeTCBExceptionRequest
+	(*RevokeTCBExceptionResponse)(nil), // 6: cadre.api.v1.RevokeTCBExceptionResponse
+	(*LowerCollateralRequest)(nil),     // 7: cadre.api.v1.LowerCollateralRequest
+	(*LowerCollateralResponse)(nil),    // 8: cadre.api.v1.LowerCollateralResponse
+	(*ListAdmissionsRequest)(nil),      // 9: cadre.api.v1.ListAdmissionsRequest
+	(*ListAdmissionsResponse)(nil),     // 10: cadre.api.v1.ListAdmissionsResponse
+	(*ExplainAdmissionRequest)(nil),    // 11: cadre.api.v1.ExplainAdmissionRequest
+	(*ExplainAdmissionResponse)(nil),   // 12: cadre.api.v1.ExplainAdmissionResponse
+	(*ApproveRevisionRequest)(nil),     // 13: cadre.api.v1.ApproveRevisionRequest
+	(*ApproveRevisionResponse)(nil),    // 14: cadre.api.v1.ApproveRevisionResponse
+	(*GetAppComposeRequest)(nil),       // 15: cadre.api.v1.GetAppComposeRequest
+	(*GetAppComposeResponse)(nil),      // 16: cadre.api.v1.GetAppComposeResponse
+	(*RevokeRequest)(nil),              // 17: cadre.api.v1.RevokeRequest
+	(*RevokeResponse)(nil),             // 18: cadre.api.v1.RevokeResponse
+	(*UnrevokeRequest)(nil),            // 19: cadre.api.v1.UnrevokeRequest
+	(*UnrevokeResponse)(nil),           // 20: cadre.api.v1.UnrevokeResponse
+	(*ReleaseSlotRequest)(nil),         // 21: cadre.api.v1.ReleaseSlotRequest
+	(*ReleaseSlotResponse)(nil),        // 22: cadre.api.v1.ReleaseSlotResponse
+	(*RaiseFloorRequest)(nil),          // 23: cadre.api.v1.RaiseFloorRequest
+	(*RaiseFloorResponse)(nil),         // 24: cadre.api.v1.RaiseFloorResponse
+	(*durationpb.Duration)(nil),        // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 26: google.protobuf.Timestamp
 }
 var file_cadre_api_v1_policy_proto_depIdxs = []int32{
-	17, // 0: cadre.api.v1.GetAppComposeResponse.judged_at:type_name -> google.protobuf.Timestamp
-	0,  // 1: cadre.api.v1.RevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
-	0,  // 2: cadre.api.v1.UnrevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
-	17, // 3: cadre.api.v1.RaiseFloorRequest.not_before:type_name -> google.protobuf.Timestamp
-	1,  // 4: cadre.api.v1.PolicyService.ListAdmissions:input_type -> cadre.api.v1.ListAdmissionsRequest
-	3,  // 5: cadre.api.v1.PolicyService.ExplainAdmission:input_type -> cadre.api.v1.ExplainAdmissionRequest
-	5,  // 6: cadre.api.v1.PolicyService.ApproveRevision:input_type -> cadre.api.v1.ApproveRevisionRequest
-	7,  // 7: cadre.api.v1.PolicyService.GetAppCompose:input_type -> cadre.api.v1.GetAppComposeRequest
-	9,  // 8: cadre.api.v1.PolicyService.Revoke:input_type -> cadre.api.v1.RevokeRequest
-	11, // 9: cadre.api.v1.PolicyService.Unrevoke:input_type -> cadre.api.v1.UnrevokeRequest
-	13, // 10: cadre.api.v1.PolicyService.ReleaseSlot:input_type -> cadre.api.v1.ReleaseSlotRequest
-	15, // 11: cadre.api.v1.PolicyService.RaiseFloor:input_type -> cadre.api.v1.RaiseFloorRequest
-	2,  // 12: cadre.api.v1.PolicyService.ListAdmissions:output_type -> cadre.api.v1.ListAdmissionsResponse
-	4,  // 13: cadre.api.v1.PolicyService.ExplainAdmission:output_type -> cadre.api.v1.ExplainAdmissionResponse
-	6,  // 14: cadre.api.v1.PolicyService.ApproveRevision:output_type -> cadre.api.v1.ApproveRevisionResponse
-	8,  // 15: cadre.api.v1.PolicyService.GetAppCompose:output_type -> cadre.api.v1.GetAppComposeResponse
-	10, // 16: cadre.api.v1.PolicyService.Revoke:output_type -> cadre.api.v1.RevokeResponse
-	12, // 17: cadre.api.v1.PolicyService.Unrevoke:output_type -> cadre.api.v1.UnrevokeResponse
-	14, // 18: cadre.api.v1.PolicyService.ReleaseSlot:output_type -> cadre.api.v1.ReleaseSlotResponse
-	16, // 19: cadre.api.v1.PolicyService.RaiseFloor:output_type -> cadre.api.v1.RaiseFloorResponse
-	12, // [12:20] is the sub-list for method output_type
-	4,  // [4:12] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	25, // 0: cadre.api.v1.GrantTCBExceptionRequest.for:type_name -> google.protobuf.Duration
+	26, // 1: cadre.api.v1.GrantTCBExceptionResponse.until:type_name -> google.protobuf.Timestamp
+	26, // 2: cadre.api.v1.GetAppComposeResponse.judged_at:type_name -> google.protobuf.Timestamp
+	0,  // 3: cadre.api.v1.RevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
+	0,  // 4: cadre.api.v1.UnrevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
+	26, // 5: cadre.api.v1.RaiseFloorRequest.not_before:type_name -> google.protobuf.Timestamp
+	9,  // 6: cadre.api.v1.PolicyService.ListAdmissions:input_type -> cadre.api.v1.ListAdmissionsRequest
+	11, // 7: cadre.api.v1.PolicyService.ExplainAdmission:input_type -> cadre.api.v1.ExplainAdmissionRequest
+	13, // 8: cadre.api.v1.PolicyService.ApproveRevision:input_type -> cadre.api.v1.ApproveRevisionRequest
+	15, // 9: cadre.api.v1.PolicyService.GetAppCompose:input_type -> cadre.api.v1.GetAppComposeRequest
+	17, // 10: cadre.api.v1.PolicyService.Revoke:input_type -> cadre.api.v1.RevokeRequest
+	19, // 11: cadre.api.v1.PolicyService.Unrevoke:input_type -> cadre.api.v1.UnrevokeRequest
+	21, // 12: cadre.api.v1.PolicyService.ReleaseSlot:input_type -> cadre.api.v1.ReleaseSlotRequest
+	23, // 13: cadre.api.v1.PolicyService.RaiseFloor:input_type -> cadre.api.v1.RaiseFloorRequest
+	1,  // 14: cadre.api.v1.PolicyService.ListTCB:input_type -> cadre.api.v1.ListTCBRequest
+	3,  // 15: cadre.api.v1.PolicyService.GrantTCBException:input_type -> cadre.api.v1.GrantTCBExceptionRequest
+	5,  // 16: cadre.api.v1.PolicyService.RevokeTCBException:input_type -> cadre.api.v1.RevokeTCBExceptionRequest
+	7,  // 17: cadre.api.v1.PolicyService.LowerCollateral:input_type -> cadre.api.v1.LowerCollateralRequest
+	10, // 18: cadre.api.v1.PolicyService.ListAdmissions:output_type -> cadre.api.v1.ListAdmissionsResponse
+	12, // 19: cadre.api.v1.PolicyService.ExplainAdmission:output_type -> cadre.api.v1.ExplainAdmissionResponse
+	14, // 20: cadre.api.v1.PolicyService.ApproveRevision:output_type -> cadre.api.v1.ApproveRevisionResponse
+	16, // 21: cadre.api.v1.PolicyService.GetAppCompose:output_type -> cadre.api.v1.GetAppComposeResponse
+	18, // 22: cadre.api.v1.PolicyService.Revoke:output_type -> cadre.api.v1.RevokeResponse
+	20, // 23: cadre.api.v1.PolicyService.Unrevoke:output_type -> cadre.api.v1.UnrevokeResponse
+	22, // 24: cadre.api.v1.PolicyService.ReleaseSlot:output_type -> cadre.api.v1.ReleaseSlotResponse
+	24, // 25: cadre.api.v1.PolicyService.RaiseFloor:output_type -> cadre.api.v1.RaiseFloorResponse
+	2,  // 26: cadre.api.v1.PolicyService.ListTCB:output_type -> cadre.api.v1.ListTCBResponse
+	4,  // 27: cadre.api.v1.PolicyService.GrantTCBException:output_type -> cadre.api.v1.GrantTCBExceptionResponse
+	6,  // 28: cadre.api.v1.PolicyService.RevokeTCBException:output_type -> cadre.api.v1.RevokeTCBExceptionResponse
+	8,  // 29: cadre.api.v1.PolicyService.LowerCollateral:output_type -> cadre.api.v1.LowerCollateralResponse
+	18, // [18:30] is the sub-list for method output_type
+	6,  // [6:18] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_cadre_api_v1_policy_proto_init() }
@@ -1232,7 +1691,7 @@ func file_cadre_api_v1_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_policy_proto_rawDesc), len(file_cadre_api_v1_policy_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,14 +19,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PolicyService_ListAdmissions_FullMethodName   = "/cadre.api.v1.PolicyService/ListAdmissions"
-	PolicyService_ExplainAdmission_FullMethodName = "/cadre.api.v1.PolicyService/ExplainAdmission"
-	PolicyService_ApproveRevision_FullMethodName  = "/cadre.api.v1.PolicyService/ApproveRevision"
-	PolicyService_GetAppCompose_FullMethodName    = "/cadre.api.v1.PolicyService/GetAppCompose"
-	PolicyService_Revoke_FullMethodName           = "/cadre.api.v1.PolicyService/Revoke"
-	PolicyService_Unrevoke_FullMethodName         = "/cadre.api.v1.PolicyService/Unrevoke"
-	PolicyService_ReleaseSlot_FullMethodName      = "/cadre.api.v1.PolicyService/ReleaseSlot"
-	PolicyService_RaiseFloor_FullMethodName       = "/cadre.api.v1.PolicyService/RaiseFloor"
+	PolicyService_ListAdmissions_FullMethodName     = "/cadre.api.v1.PolicyService/ListAdmissions"
+	PolicyService_ExplainAdmission_FullMethodName   = "/cadre.api.v1.PolicyService/ExplainAdmission"
+	PolicyService_ApproveRevision_FullMethodName    = "/cadre.api.v1.PolicyService/ApproveRevision"
+	PolicyService_GetAppCompose_FullMethodName      = "/cadre.api.v1.PolicyService/GetAppCompose"
+	PolicyService_Revoke_FullMethodName             = "/cadre.api.v1.PolicyService/Revoke"
+	PolicyService_Unrevoke_FullMethodName           = "/cadre.api.v1.PolicyService/Unrevoke"
+	PolicyService_ReleaseSlot_FullMethodName        = "/cadre.api.v1.PolicyService/ReleaseSlot"
+	PolicyService_RaiseFloor_FullMethodName         = "/cadre.api.v1.PolicyService/RaiseFloor"
+	PolicyService_ListTCB_FullMethodName            = "/cadre.api.v1.PolicyService/ListTCB"
+	PolicyService_GrantTCBException_FullMethodName  = "/cadre.api.v1.PolicyService/GrantTCBException"
+	PolicyService_RevokeTCBException_FullMethodName = "/cadre.api.v1.PolicyService/RevokeTCBException"
+	PolicyService_LowerCollateral_FullMethodName    = "/cadre.api.v1.PolicyService/LowerCollateral"
 )
 
 // PolicyServiceClient is the client API for PolicyService service.
@@ -53,6 +57,15 @@ type PolicyServiceClient interface {
 	ReleaseSlot(ctx context.Context, in *ReleaseSlotRequest, opts ...grpc.CallOption) (*ReleaseSlotResponse, error)
 	// RaiseFloor shuts out everything older. It cannot be taken back.
 	RaiseFloor(ctx context.Context, in *RaiseFloorRequest, opts ...grpc.CallOption) (*RaiseFloorResponse, error)
+	// ListTCB tells what operators decided about the judgement of machines.
+	ListTCB(ctx context.Context, in *ListTCBRequest, opts ...grpc.CallOption) (*ListTCBResponse, error)
+	// GrantTCBException tolerates a state of machines for a while, within the limits of
+	// the measured trust file.
+	GrantTCBException(ctx context.Context, in *GrantTCBExceptionRequest, opts ...grpc.CallOption) (*GrantTCBExceptionResponse, error)
+	// RevokeTCBException takes that back.
+	RevokeTCBException(ctx context.Context, in *RevokeTCBExceptionRequest, opts ...grpc.CallOption) (*RevokeTCBExceptionResponse, error)
+	// LowerCollateral lets older collateral of a family of machines be used again.
+	LowerCollateral(ctx context.Context, in *LowerCollateralRequest, opts ...grpc.CallOption) (*LowerCollateralResponse, error)
 }
 
 type policyServiceClient struct {
@@ -143,6 +156,46 @@ func (c *policyServiceClient) RaiseFloor(ctx context.Context, in *RaiseFloorRequ
 	return out, nil
 }
 
+func (c *policyServiceClient) ListTCB(ctx context.Context, in *ListTCBRequest, opts ...grpc.CallOption) (*ListTCBResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTCBResponse)
+	err := c.cc.Invoke(ctx, PolicyService_ListTCB_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *policyServiceClient) GrantTCBException(ctx context.Context, in *GrantTCBExceptionRequest, opts ...grpc.CallOption) (*GrantTCBExceptionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrantTCBExceptionResponse)
+	err := c.cc.Invoke(ctx, PolicyService_GrantTCBException_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *policyServiceClient) RevokeTCBException(ctx context.Context, in *RevokeTCBExceptionRequest, opts ...grpc.CallOption) (*RevokeTCBExceptionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeTCBExceptionResponse)
+	err := c.cc.Invoke(ctx, PolicyService_RevokeTCBException_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *policyServiceClient) LowerCollateral(ctx context.Context, in *LowerCollateralRequest, opts ...grpc.CallOption) (*LowerCollateralResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LowerCollateralResponse)
+	err := c.cc.Invoke(ctx, PolicyService_LowerCollateral_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PolicyServiceServer is the server API for PolicyService service.
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
@@ -167,6 +220,15 @@ type PolicyServiceServer interface {
 	ReleaseSlot(context.Context, *ReleaseSlotRequest) (*ReleaseSlotResponse, error)
 	// RaiseFloor shuts out everything older. It cannot be taken back.
 	RaiseFloor(context.Context, *RaiseFloorRequest) (*RaiseFloorResponse, error)
+	// ListTCB tells what operators decided about the judgement of machines.
+	ListTCB(context.Context, *ListTCBRequest) (*ListTCBResponse, error)
+	// GrantTCBException tolerates a state of machines for a while, within the limits of
+	// the measured trust file.
+	GrantTCBException(context.Context, *GrantTCBExceptionRequest) (*GrantTCBExceptionResponse, error)
+	// RevokeTCBException takes that back.
+	RevokeTCBException(context.Context, *RevokeTCBExceptionRequest) (*RevokeTCBExceptionResponse, error)
+	// LowerCollateral lets older collateral of a family of machines be used again.
+	LowerCollateral(context.Context, *LowerCollateralRequest) (*LowerCollateralResponse, error)
 	mustEmbedUnimplementedPolicyServiceServer()
 }
 
@@ -200,6 +262,18 @@ func (UnimplementedPolicyServiceServer) ReleaseSlot(context.Context, *ReleaseSlo
 }
 func (UnimplementedPolicyServiceServer) RaiseFloor(context.Context, *RaiseFloorRequest) (*RaiseFloorResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RaiseFloor not implemented")
+}
+func (UnimplementedPolicyServiceServer) ListTCB(context.Context, *ListTCBRequest) (*ListTCBResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListTCB not implemented")
+}
+func (UnimplementedPolicyServiceServer) GrantTCBException(context.Context, *GrantTCBExceptionRequest) (*GrantTCBExceptionResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GrantTCBException not implemented")
+}
+func (UnimplementedPolicyServiceServer) RevokeTCBException(context.Context, *RevokeTCBExceptionRequest) (*RevokeTCBExceptionResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method RevokeTCBException not implemented")
+}
+func (UnimplementedPolicyServiceServer) LowerCollateral(context.Context, *LowerCollateralRequest) (*LowerCollateralResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method LowerCollateral not implemented")
 }
 func (UnimplementedPolicyServiceServer) mustEmbedUnimplementedPolicyServiceServer() {}
 func (UnimplementedPolicyServiceServer) testEmbeddedByValue()                       {}
@@ -366,6 +440,78 @@ func _PolicyService_RaiseFloor_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PolicyService_ListTCB_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTCBRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).ListTCB(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_ListTCB_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).ListTCB(ctx, req.(*ListTCBRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PolicyService_GrantTCBException_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrantTCBExceptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).GrantTCBException(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_GrantTCBException_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).GrantTCBException(ctx, req.(*GrantTCBExceptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PolicyService_RevokeTCBException_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeTCBExceptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).RevokeTCBException(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_RevokeTCBException_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).RevokeTCBException(ctx, req.(*RevokeTCBExceptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PolicyService_LowerCollateral_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LowerCollateralRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).LowerCollateral(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_LowerCollateral_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).LowerCollateral(ctx, req.(*LowerCollateralRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PolicyService_ServiceDesc is the grpc.ServiceDesc for PolicyService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -404,6 +550,22 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RaiseFloor",
 			Handler:    _PolicyService_RaiseFloor_Handler,
+		},
+		{
+			MethodName: "ListTCB",
+			Handler:    _PolicyService_ListTCB_Handler,
+		},
+		{
+			MethodName: "GrantTCBException",
+			Handler:    _PolicyService_GrantTCBException_Handler,
+		},
+		{
+			MethodName: "RevokeTCBException",
+			Handler:    _PolicyService_RevokeTCBException_Handler,
+		},
+		{
+			MethodName: "LowerCollateral",
+			Handler:    _PolicyService_LowerCollateral_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
