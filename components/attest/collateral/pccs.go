@@ -436,11 +436,11 @@ func (r reply) chain(names ...string) (string, error) {
 		escaped = append(escaped, r.header.Values(name)...)
 	}
 	if len(escaped) != 1 {
-		return "", fmt.Errorf("%d headers %s, want 1", len(escaped), names[0])
+		return "", fmt.Errorf("%d headers %s, want 1", len(escaped), strings.Join(names, " or "))
 	}
 	chain, err := unescape(escaped[0])
 	if err != nil {
-		return "", fmt.Errorf("header %s: %w", names[0], err)
+		return "", fmt.Errorf("header %s: %w", strings.Join(names, " or "), err)
 	}
 	return chain, nil
 }
