@@ -46,6 +46,7 @@ longest=(
 sequential=(
 	./components/core/...
 	./components/compose/lint
+	./components/overlay/internal/bbr
 	./components/overlay/internal/link
 	./components/overlay/internal/underlay/paths
 )
