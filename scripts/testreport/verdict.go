@@ -18,8 +18,8 @@ type verdict struct {
 	flaky                   []said // tests that passed only when they were tried again, with their first output
 	skips                   []string
 	silent                  []string // of skips: those without a reason
-	took                    []took // packages, the slowest first
-	tests                   []took // top tests, the slowest first
+	took                    []took   // packages, the slowest first
+	tests                   []took   // top tests, the slowest first
 }
 
 type said struct{ name, output string }
