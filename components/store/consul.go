@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (c *Consul) get(ctx context.Context, key string) (*api.KVPair, error) {
 	defer cancel()
 	pair, _, err := c.client.KV().Get(c.cfg.Prefix+key, consistent(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", key, classed(err))
+		return nil, fmt.Errorf("read %s: %w", key, notRead(err))
 	}
 	return pair, nil
 }
@@ -172,7 +173,7 @@ func (c *Consul) List(ctx context.Context, prefix string) ([]Entry, uint64, erro
 	defer cancel()
 	pairs, meta, err := c.client.KV().List(c.cfg.Prefix+prefix, consistent(ctx))
 	if err != nil {
-		return nil, 0, fmt.Errorf("list %s: %w", prefix, classed(err))
+		return nil, 0, fmt.Errorf("list %s: %w", prefix, notRead(err))
 	}
 	if meta.ResultsFilteredByACLs {
 		// A list with holes would read as "these records do not exist".
@@ -216,6 +217,15 @@ func denied(err error) error {
 		return fmt.Errorf("%w: %w: %w", ErrDenied, ErrTokenUnknown, err)
 	}
 	return fmt.Errorf("%w: %w", ErrDenied, err)
+}
+
+// notRead is classed for a read, and marks no answer at all as ErrUnavailable too. A server passes a read on to
+// the leader that it knows, so it is silent for seconds after the machine of that leader was lost.
+func notRead(err error) error {
+	if _, unanswered := errors.AsType[*url.Error](err); unanswered && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return classed(err)
 }
 
 // classed marks a refusal by the ACL system as ErrDenied, and a server's own

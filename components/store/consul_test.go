@@ -61,6 +61,32 @@ func TestUnsureOutcomes(t *testing.T) {
 	}
 }
 
+// TestNoAnswerIsUnavailable: the API answers a caller then that the same call may succeed in a moment, and its client
+// repeats it. A Consul server is silent for seconds when the machine of its leader was lost.
+func TestNoAnswerIsUnavailable(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"silence":        func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"connection cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(readAll(answer))
+			defer server.Close()
+			c := newConsul(t, store.ConsulConfig{Address: server.URL, CallTimeout: 200 * time.Millisecond})
+			if _, err := c.Get(t.Context(), "a"); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("get: %v, want %v", err, store.ErrUnavailable)
+			}
+			if _, _, err := c.List(t.Context(), "a/"); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("list: %v, want %v", err, store.ErrUnavailable)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := c.Get(ctx, "a"); errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+				t.Errorf("a call that its caller gave up: %v", err)
+			}
+		})
+	}
+}
+
 // readAll lets the server notice that the client went away.
 func readAll(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -104,7 +104,7 @@ func (c *Consul) readTxn(ctx context.Context, ops api.TxnOps) (*readAnswer, erro
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, notRead(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusConflict {

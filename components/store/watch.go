@@ -27,7 +27,7 @@ func (c *Consul) Watch(ctx context.Context, prefix string, index uint64) (uint64
 		if ctx.Err() != nil {
 			return index, ctx.Err()
 		}
-		return index, fmt.Errorf("watch %s: %w", prefix, classed(err))
+		return index, fmt.Errorf("watch %s: %w", prefix, notRead(err))
 	}
 	return meta.LastIndex, nil
 }

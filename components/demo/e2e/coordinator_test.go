@@ -32,15 +32,18 @@ func TestCoordinatorDeath(t *testing.T) {
 		if err := c.Kill(within(t, rollTime), c.PlatformName(before.leader)); err != nil {
 			t.Fatal(err)
 		}
+		// In any case: without it, the tests that follow have no coordinator to spare.
+		defer func() {
+			if err := c.Start(within(t, time.Minute), c.PlatformName(before.leader)); err != nil {
+				t.Error(err)
+			}
+			c.awaitAnswer(t, before.leader)
+		}()
 		c.complete(t, rig.Light)
 		if after := c.look(t); after.leader == before.leader || after.term <= before.term {
 			t.Errorf("%s leads with term %d; %s with term %d was killed", after.leader, after.term, before.leader, before.term)
 		}
 		c.wantOneUpdateEach(t, rig.Light, before)
-		if err := c.Start(within(t, time.Minute), c.PlatformName(before.leader)); err != nil {
-			t.Fatal(err)
-		}
-		c.awaitAnswer(t, before.leader)
 	})
 }
 
