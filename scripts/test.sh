@@ -109,7 +109,7 @@ run() {
 }
 
 fast() { run .out/test-fast.json --raw-command -- "${plain[@]}" go test "${flags[@]}" -p 2 "${virtual[@]}" "${sequential[@]}"; }
-race() { run .out/test-race.json --raw-command -- "$@" go test "${flags[@]}" -race -p 2 "${others[@]}"; }
+race() { run .out/test-race.json --raw-command -- go test "${flags[@]}" -race -p 2 "${others[@]}"; }
 real() {
 	run .out/test-real.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 		--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
@@ -134,10 +134,8 @@ all | long)
 		# They follow from the commit: a run of the same commit has the same ones, and fails or passes again.
 		seeds 64 "$((16#$(git rev-parse --short=12 HEAD)))"
 	fi
-	# Real clusters wait most of the time: the race detector has the processors meanwhile, and yields them.
-	real &
-	race nice -n 10
-	wait
+	race
+	real
 	;;
 esac
 "${plain[@]}" go run ./scripts/testreport -log .out/test.log .out/test-*.json || exit 1

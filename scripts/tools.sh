@@ -68,7 +68,6 @@ run    date                                    coreutils           services of t
 run    grep                                    grep                scripts/test.sh
 run    head                                    coreutils           services and hooks of tests
 run    mv                                      coreutils           scripts in compose files
-run    nice                                    coreutils           scripts/test.sh
 run    rmdir                                   coreutils           the guard of a test's Consul cleans up
 run    sed                                     sed                 scripts in compose files; scripts/test.sh
 run    sleep                                   coreutils           scripts in compose files, services of tests
