@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # up to three such tests in all are tried once more, and those that pass then are listed as
 # flaky, which is a defect to mend. Nothing else is tried again.
 #
-# They wait most of the time, so three run at once. The longest begin first.
+# They wait most of the time, so two run at once. The longest begin first.
 clusters=(
 	./components/demo/e2e
 	./components/agent/internal/driver
@@ -78,7 +78,7 @@ if [[ ${1:-} == clusters ]]; then
 	build=("${plain[@]}") race=()
 	[[ -z ${CADRE_RACE_REAL:-} ]] || build=(env) race=(-race)
 	(($# == 0)) || exec "${build[@]}" go test "${flags[@]}" "${race[@]}" "$@"
-	exec "${build[@]}" go test "${flags[@]}" "${race[@]}" -p 3 "${clusters[@]}"
+	exec "${build[@]}" go test "${flags[@]}" "${race[@]}" -p 2 "${clusters[@]}"
 fi
 
 lanes=${1:-all}
