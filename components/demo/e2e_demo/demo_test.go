@@ -51,8 +51,8 @@ func checkRollouts(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrato
 	return worst
 }
 
-// checkDeath kills the leader. Writes stop for as long as its lock lasts, several times longer
-// than by any hand-over, and its CVM is started again by healing.
+// checkDeath kills the leader, and its CVM is started again by healing. `make bench-rollout` compares the gap in
+// writes with that of a hand-over.
 func checkDeath(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator, planned int64) {
 	t.Helper()
 	var report rig.Report
@@ -67,9 +67,7 @@ func checkDeath(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator, 
 	if back.Kind != string(operation.Restart) || !r.DiskKept(ctx, report.Killed) {
 		t.Errorf("%s came back by %s, its disk kept: %t", report.Killed, back.Kind, r.DiskKept(ctx, report.Killed))
 	}
-	if 2*planned >= report.GapMS.Unplanned {
-		t.Errorf("longest write gap %d ms in a rollout, %d ms when the leader died: that was no hand-over", planned, report.GapMS.Unplanned)
-	}
+	t.Logf("longest write gap %d ms in a rollout, %d ms when the leader died", planned, report.GapMS.Unplanned)
 }
 
 // checkPowerLoss is `make drill-power` on the cluster that is there: the power of
@@ -98,6 +96,9 @@ func checkPowerLoss(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrat
 // move of leadership, the leader last, each on its own disk and instance.
 func checkRollout(t *testing.T, number int, report rig.Report, instances map[string]string) {
 	t.Helper()
+	if report.Transfers != 1 {
+		t.Errorf("rollout %d: %d confirmed hand-overs, want 1", number, report.Transfers)
+	}
 	if report.LeadershipMoves != 1 {
 		t.Errorf("rollout %d: leadership moved %d times as the load saw it, want 1", number, report.LeadershipMoves)
 	}

@@ -153,7 +153,7 @@ func (r *Rig) Planned(ctx context.Context, n *Narrator, release string, report *
 	total := rollout.EndedAt.Sub(rollout.StartedAt)
 	report.Slots = slots
 	report.GapMS.Planned = summary.Gap.Milliseconds()
-	report.LeadershipMoves = len(summary.Servers) - 1
+	report.LeadershipMoves, report.Transfers = len(summary.Servers)-1, rollout.Transfers
 	report.RolloutS = total.Seconds()
 	report.OverheadPercent = overheadPercent(total, slots, minReady)
 	n.Say("rollout complete in %.0f s: %d writes acknowledged, longest gap %.1f s", total.Seconds(), summary.Acknowledged, summary.Gap.Seconds())

@@ -22,8 +22,10 @@ type Report struct {
 	Ways map[load.Way]*WayReport `json:"ways,omitempty"`
 	// LeadershipMoves during the rollout, as the load saw them: changes of the
 	// server that acknowledged its writes.
-	LeadershipMoves int          `json:"leadership_moves"`
-	Slots           []SlotReport `json:"slots"`
+	LeadershipMoves int `json:"leadership_moves"`
+	// Transfers are the hand-overs that the agents confirmed, by the rollout's record.
+	Transfers int          `json:"transfers"`
+	Slots     []SlotReport `json:"slots"`
 	// OverheadPercent is the rollout's time over the sum of platform time and
 	// min_ready_seconds of its steps.
 	OverheadPercent float64 `json:"overhead_percent"`
