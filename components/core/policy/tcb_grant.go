@@ -168,13 +168,8 @@ func (m CollateralMark) Lowered(l CollateralLowering, now time.Time) (Collateral
 	}
 	until := now.Add(maxPermit)
 	if m.TCBUntil.After(now) && m.QEUntil.After(now) {
-		until = m.TCBUntil
-		if m.QEUntil.After(until) {
-			until = m.QEUntil
-		}
-		if limit := now.Add(maxPermit); until.After(limit) {
-			until = limit
-		}
+		newest := slices.MaxFunc([]time.Time{m.TCBUntil, m.QEUntil}, time.Time.Compare)
+		until = slices.MinFunc([]time.Time{until, newest}, time.Time.Compare)
 	}
 	m.Permit = CollateralPermit{TCBEvaluation: l.TCBEvaluation, QEEvaluation: l.QEEvaluation, Until: until.UTC()}
 	return m, nil

@@ -103,13 +103,18 @@ func (c *Client) sizes(ctx context.Context) map[string]size {
 // or memory than those of the type that it names, or names none: PATCH /cvms/{cvm} changes the
 // two, and no source says whether the name follows. A size of several types names none.
 func (c *Client) nameSizes(ctx context.Context, rows []cvm) {
+	var known map[string]size
 	for i := range rows {
 		res := &rows[i].Resource.V
 		if res.VCPU == 0 || res.MemoryGB == 0 {
 			continue
 		}
 		has := size{VCPU: res.VCPU, MemoryMB: whole(float64(res.MemoryGB) * 1024)}
-		known := c.sizes(ctx)
+		if known == nil {
+			if known = c.sizes(ctx); known == nil {
+				return // not told: asked once for a list, not once for each of its rows
+			}
+		}
 		if named, ok := known[string(res.InstanceType)]; named == has || !ok && res.InstanceType != "" {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ const clockStep = time.Second
 // the platform's public description of its API. Which of them are recent is told by the
 // server's own clock, the Date of its answer: ours may be set otherwise.
 func (c *Client) Tasks(ctx context.Context, vmUUID string, since time.Duration) ([]platform.Task, error) {
-	path, err := cvmPath(vmUUID, "/operations?limit=20")
+	path, err := cvmPath(vmUUID, "/operations?limit="+strconv.Itoa(maxTasks))
 	if err != nil {
 		return nil, err
 	}

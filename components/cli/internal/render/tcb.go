@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ func TCB(s Style, o policy.TCBOverview, now time.Time) string {
 	text := "the trust file lets operators grant no exception (tcb.operator_exceptions)\n"
 	if o.Limits.MaxDays > 0 {
 		text = fmt.Sprintf("the trust file lets operators grant: %s, for at most %d days, advisories %s\n",
-			strings.Join(o.Limits.Statuses, ", "), o.Limits.MaxDays, words(o.Limits.Advisories, "none"))
+			strings.Join(o.Limits.Statuses, ", "), o.Limits.MaxDays, cmp.Or(strings.Join(o.Limits.Advisories, ", "), "none"))
 	}
 	if len(o.Exceptions) > 0 {
 		rows := [][]Cell{}
@@ -23,7 +24,7 @@ func TCB(s Style, o policy.TCBOverview, now time.Time) string {
 			if e.Problem != "" {
 				state = Cell{"not in force: " + e.Problem, Bad}
 			}
-			rows = append(rows, []Cell{T(e.ID, Bold), C(e.Status), C(words(e.Advisories, "")), C(e.FMSPC), C(left(e.Until, now)), C(e.By), C(e.Reason), state})
+			rows = append(rows, []Cell{T(e.ID, Bold), C(e.Status), C(strings.Join(e.Advisories, ", ")), C(e.FMSPC), C(left(e.Until, now)), C(e.By), C(e.Reason), state})
 		}
 		text += "\n" + s.Table([]string{"EXCEPTION", "STATUS", "ADVISORIES", "FAMILY", "ENDS", "BY", "REASON", "STATE"}, rows)
 	}
@@ -49,11 +50,4 @@ func TCB(s Style, o policy.TCBOverview, now time.Time) string {
 		text += s.Line("the chain was edited: "+o.ChainProblem, Bad)
 	}
 	return text
-}
-
-func words(list []string, none string) string {
-	if len(list) == 0 {
-		return none
-	}
-	return strings.Join(list, ", ")
 }

@@ -45,11 +45,8 @@ func (a *attempt) proveUnbound(ctx context.Context, claims policy.Claims) *refus
 	if err != nil {
 		return refuse(codeGate, "%v", err).later()
 	}
-	images := a.cfg.Images
-	if v, _ := a.cfg.Views.Latest(); v != nil {
-		images = v.Judging(images)
-	}
-	if d := policy.Appraise(bound.Revoking(revoked), images, stated, claims, a.now()); d.Code != policy.CodeRevisionNotAllowed {
+	v, _ := a.cfg.Views.Latest()
+	if d := policy.Appraise(bound.Revoking(revoked), v.Judging(a.cfg.Images), stated, claims, a.now()); d.Code != policy.CodeRevisionNotAllowed {
 		return refuse(d.Code, "%s", d.Message)
 	}
 	a.keepProof(ctx, claims)

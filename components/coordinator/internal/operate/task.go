@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,12 +80,7 @@ func pick(op operation.Operation, undecided bool, tasks []platform.Task) *operat
 // API names few kinds, so a restart is what is none of the others.
 func begins(op operation.Operation, t platform.Task) bool {
 	has := func(words ...string) bool {
-		for _, word := range words {
-			if strings.Contains(t.Kind, word) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(t.Kind, word) })
 	}
 	switch op.Part {
 	case operation.PartCompose:

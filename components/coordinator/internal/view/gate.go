@@ -106,9 +106,9 @@ func (g Gate) AskedExceptions() []policy.TCBGrant {
 }
 
 // Judging is what machines are judged by now: the trust file's policy with the exceptions that
-// operators granted, as far as the leader accepted them and their records stand.
+// operators granted, as far as the leader accepted them and their records stand. A nil View has none.
 func (v *View) Judging(ip policy.ImagePolicy) policy.ImagePolicy {
-	if len(v.Gate.Exceptions) > 0 {
+	if v != nil && len(v.Gate.Exceptions) > 0 {
 		ip.TCB.Granted = v.Ledger.Value.InForce(v.Gate.AskedExceptions())
 	}
 	return ip

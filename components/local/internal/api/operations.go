@@ -2,8 +2,8 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"cadre.dev/local/internal/cloud"
@@ -39,7 +39,7 @@ func (s *Server) operations(r *http.Request) (int, any, error) {
 		if word, ok := taskKinds[kind]; ok {
 			kind = word
 		}
-		if t.StartedAt.Before(from) || len(kinds) > 0 && !strings.Contains(" "+strings.Join(kinds, " ")+" ", " "+kind+" ") {
+		if t.StartedAt.Before(from) || len(kinds) > 0 && !slices.Contains(kinds, kind) {
 			continue
 		}
 		rows = append(rows, taskView(v, t, kind))
