@@ -282,7 +282,7 @@ func (p *PCCS) fetchEarly(ctx context.Context, f *family, fmspc string, standard
 	close(done)
 }
 
-// Early implements EarlySource: what came with the last fetch. It asks for nothing itself.
+// Early implements EarlySource: the early set that came with the last fetch. Early makes no request.
 func (p *PCCS) Early(ctx context.Context, fmspc string) (Bundle, bool) {
 	p.mu.Lock()
 	f := p.families[fmspc]

@@ -94,7 +94,7 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 		}
 	}
 	if g := blocks["gateway"]; g != nil {
-		into(d, g, &out.Gateway) // without a domain: the one that the platform names
+		into(d, g, &out.Gateway) // the domain is optional: the platform names one
 	}
 	if t := blocks["trust"]; t != nil {
 		// What creation adds; and what cannot be known before it: the founding, and the

@@ -54,8 +54,8 @@ func Run(specPath string) error {
 }
 
 // boots starts the container engine and then the compose file, and serves until the end. The
-// boot is accepted when something runs: what was restored, or the services of the file. A guest
-// whose images cannot be had runs as well, with nothing in it.
+// boot is accepted when a container runs, restored or of the file. A guest whose images
+// cannot be pulled runs as well, without a container.
 func (s *supervisor) boots(ctx context.Context) error {
 	accepted := s.restore(ctx)
 	if accepted {
