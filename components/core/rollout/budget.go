@@ -2,11 +2,16 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"cadre.dev/core/operation"
 )
+
+// A step that takes a member away is judged by the state that it leads to: it may begin where the group bears that
+// state, and also where the step takes away nothing that serves. The same functions judge a step before it begins
+// and right before its platform call (R50). Each accepted step counts before the next one is judged (R23).
 
 // taken is what this pass already decided to begin: it counts as if it had begun
 // (R23, R25).
@@ -15,15 +20,15 @@ type taken struct {
 	// order is that of their ordinals: the first one is the least.
 	order   []*member
 	creates []string
-	// replacing are those that are to get another CVM.
-	replacing []*member
-	voters    []*member
+	// replacing are those that are to get another CVM, joining those that are made and come into the set.
+	replacing, joining []*member
+	voters             []*member
 	// healing counts those that are to be healed.
 	healing int
 	// added are those that were not in U before.
 	added []*member
-	// ill counts those that waited for a repair of their own.
-	ill int
+	// unsure counts those that are unavailable and may serve all the same.
+	unsure int
 }
 
 func (t *taken) has(m *member) bool { return t.slots[m.slot] }
@@ -39,11 +44,14 @@ func (t *taken) add(w *world, c candidate) {
 	if !c.m.condemned && !c.m.extra && !c.m.unavailable() {
 		t.added = append(t.added, c.m)
 	}
-	if c.m.ill {
-		t.ill++
+	if c.m.unsure {
+		t.unsure++
 	}
 	if c.actor == operation.ActorHealing {
 		t.healing++
+	}
+	if w.joins(c) || w.returns(c) {
+		t.joining = append(t.joining, c.m)
 	}
 	switch c.kind {
 	case operation.Create:
@@ -57,49 +65,54 @@ func (t *taken) add(w *world, c candidate) {
 	}
 }
 
-// others is |U \ {m}|: desired Slots that are not available for whatever reason, those
-// in a step, and those taken in this pass (R20, R23). There is one set for every actor
-// (R24). Some of them are named, for people.
-func (w *world) others(m *member, t *taken) (n int, some []string) {
-	return w.othersThan(m, t, false)
+// away are members that the group does without: how many, and some of them by name for people.
+type away struct {
+	n    int
+	some []string
 }
 
-// othersFor is others as it counts for c: the repair of an ill member does not wait for other ill ones, which wait
-// for a repair as well. All would wait for each other.
-func (w *world) othersFor(c candidate, t *taken) (n int, some []string) {
-	return w.othersThan(c.m, t, mayServe(c.broken))
-}
-
-// othersThan counts U without m, and, on behalf of a repair, without the ill members that are not taken.
-func (w *world) othersThan(m *member, t *taken, repair bool) (n int, some []string) {
-	n = len(w.tally.unavailable) + len(t.added)
-	if !m.condemned && !m.extra && (m.unavailable() || t.has(m)) {
-		n--
+// others is U without c's member: desired Slots that are not available for whatever reason, those in a step, and
+// those taken in this pass (R20, R23). There is one set for every actor (R24). A repair does not wait for other
+// members that are unavailable and may serve, which wait for a repair as well; nor does one that lets newcomers
+// into the set wait for those.
+func (w *world) others(c candidate, t *taken) (out away) {
+	repair, lets := mayServe(c.broken), w.letsIn(c)
+	counts := func(m *member) bool {
+		return m != c.m && (!repair || !m.unsure || t.has(m)) && (!lets || !w.waitsForSet(m))
 	}
-	if repair {
-		n -= w.tally.ill - t.ill
-		if m.ill && !t.has(m) {
-			n++ // m itself was subtracted already
+	lists := [][]*member{w.tally.unavailable, t.added}
+	out.n = len(lists[0]) + len(lists[1])
+	switch own := !c.m.condemned && !c.m.extra && (c.m.unavailable() || t.has(c.m)); {
+	case lets:
+		out.n = 0
+		for _, m := range slices.Concat(lists...) {
+			out.n += btoi(counts(m))
 		}
+	case repair:
+		out.n -= w.tally.unsure - t.unsure + btoi(own && (!c.m.unsure || t.has(c.m)))
+	default:
+		out.n -= btoi(own)
 	}
-	if n > 0 {
-		some = make([]string, 0, min(n, named)) // once: it is asked for each candidate
-	}
-	for _, list := range [][]*member{w.tally.unavailable, t.added} {
-		for _, other := range list {
-			if len(some) == named {
-				return n, some
-			}
+	for _, list := range lists {
+		for i := 0; i < len(list) && len(out.some) < min(out.n, named); i++ {
+			m := list[i]
 			switch {
-			case other == m, repair && other.ill && !t.has(other):
-			case other.flaps:
-				some = append(some, other.slot+" (flapping until "+w.flapsUntil(other).UTC().Format(time.RFC3339)+")")
+			case !counts(m):
+			case m.flaps:
+				out.some = append(out.some, m.slot+" (flapping until "+w.flapsUntil(m).UTC().Format(time.RFC3339)+")")
 			default:
-				some = append(some, other.slot)
+				out.some = append(out.some, m.slot)
 			}
 		}
 	}
-	return n, some
+	return out
+}
+
+func btoi(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
 }
 
 // mayServe: a member so broken is silent or unhealthy, and may serve all the same: it runs as far as is known.
@@ -120,22 +133,20 @@ func Few(list []string, between string) string {
 // holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c serves nothing already, so that
 // nothing more goes away. An unhealthy member that runs costs what a healthy one costs.
 func (w *world) holdsOfBudget(c candidate, l look) []Hold {
-	if c.kind == operation.Delete {
-		return nil // only while all others are available
+	if c.kind == operation.Delete || w.servesNothing(c) {
+		return nil // a removal goes only while all others are available
 	}
-	n, some := w.othersFor(c, l.taken)
+	others := w.others(c, l.taken)
 	limit, text := w.budget(c, l.taken)
-	if n+1 <= limit || w.servesNothing(c) {
+	switch {
+	case others.n+1 <= limit:
 		return nil
-	}
-	from, passes := w.keepsOut(c, w.tally.unavailable, l.taken.added)
-	if passes {
-		return nil
-	}
-	if limit == 0 && n == 0 {
+	case others.n > 0:
+		return []Hold{hold(HoldMaxUnavailable, "%s and %s not available", text, others.are())}
+	case limit == 0:
 		return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable before an extra slot is available; to go without one: max_unavailable_fixed = 1", text)}
 	}
-	return []Hold{holdUntil(from, HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
+	return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable", text)}
 }
 
 // servesNothing: c's member is certainly down, or it votes in a set that has no majority to vote in.
@@ -144,14 +155,13 @@ func (w *world) servesNothing(c candidate) bool {
 	return certain && c.m.down()
 }
 
-func notAvailable(n int, some []string) string {
-	switch {
-	case n == 0:
-		return "nothing may be unavailable"
-	case n == 1 && len(some) == 1:
-		return some[0] + " is not available"
-	case n > len(some):
-		return fmt.Sprintf("%s and %d more are not available", strings.Join(some, ", "), n-len(some))
+// are names them with their verb, as in "db-1, db-2 and 3 more are".
+func (a away) are() string {
+	switch more := a.n - len(a.some); {
+	case more > 0:
+		return fmt.Sprintf("%s and %d more are", strings.Join(a.some, ", "), more)
+	case a.n == 1:
+		return a.some[0] + " is"
 	}
-	return fmt.Sprintf("%s are not available", strings.Join(some, ", "))
+	return strings.Join(a.some, ", ") + " are"
 }

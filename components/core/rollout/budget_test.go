@@ -197,7 +197,7 @@ func TestR36_ABrokenOutdatedSlotIsQueuedBehindIt(t *testing.T) {
 	g := newFixture(5, "consul").want("B").rolling().op(2, operation.Joining, nil).sick(1)
 	p = g.plan()
 	wantExecutes(t, p)
-	wantHeld(t, p, "db-1", HoldSickOneAtATime)
+	wantHeld(t, p, "db-1", HoldVoterCap)
 }
 
 func TestR37_ACalledOffCandidateIsDeferredAndOthersGoOn(t *testing.T) {

@@ -28,7 +28,7 @@ type Pass struct{ w *world }
 func Look(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
 	w.trackRollout()
-	w.noteStanding()
+	w.noteBetween()
 	return &Pass{w: w}
 }
 

@@ -118,6 +118,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		} else {
 			sooner(w.lostAt(m))
 		}
+		if m.report != nil && m.record.Membership.Waits() {
+			sooner(m.waitsFrom())
+		}
 		if m.condemned && m.vanished() {
 			sooner(m.record.MissedSince.Add(goneFor)) // its Slot is forgotten then
 		}

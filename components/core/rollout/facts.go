@@ -243,11 +243,12 @@ func (w *world) serves(m *member) bool {
 	return m.ready || w.view.healthy[m.slot] || m.leads() || w.unlisted(m) && m.heardNow()
 }
 
-// again is op as a later look judges it: what was down when it was decided, as it is now.
+// again is op as it is judged right before its call: a member that was down when it was decided as it is now, and one
+// that served as if it did still, since its drain is what took it away.
 func (w *world) again(m *member, op operation.Operation) candidate {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh, service: op.Service, broken: whole}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Refresh, service: op.Service, broken: whole}
 	if op.Sick || op.WasUnavailable {
-		c.broken = w.brokenness(m)
+		c.broken, c.marked = w.brokenness(m), op.Request != ""
 	}
 	return c
 }
@@ -320,75 +321,9 @@ func (w *world) overtaken(m *member, op operation.Operation) string {
 	c := w.again(m, op)
 	l := look{taken: &taken{}, op: &op}
 	if op.Refresh {
-		return firstMessage(w.budgetAgain(c, l)) // no vote is taken away
+		return firstMessage(w.holdsOfBudget(c, l)) // no vote is taken away
 	}
-	return firstMessage(append(w.budgetAgain(c, l), w.majorityAgain(c, l)...))
-}
-
-// spared: op's member was certainly outside its quorum when the step was decided, and
-// still is, so that stopping it takes nothing away.
-func (w *world) spared(c candidate, op *operation.Operation) bool {
-	c.broken = w.brokenness(c.m)
-	return op.Sick && w.outsideQuorum(c)
-}
-
-// budgetAgain is the budget once more: something else may have become unavailable meanwhile. op's own Slot is in U by
-// its intent.
-func (w *world) budgetAgain(c candidate, l look) []Hold {
-	if w.spared(c, l.op) {
-		return nil
-	}
-	return w.holdsOfBudget(c, l)
-}
-
-// leadsAgain: whoever is stopped now must not lead, and somebody must (R33, R34,
-// R86). A sick leader that nobody can relieve is stopped all the same, and so is one
-// whose duties nobody else can have (R18).
-func (w *world) leadsAgain(c candidate, l look) []Hold {
-	m := c.m
-	switch {
-	case !w.view.roles || !w.voter(m) || w.alone(m):
-		return nil
-	case !m.ready && l.op.Transfer == nil:
-		return nil
-	case m.leads():
-		return []Hold{hold(HoldLeaderUnknown, "%s leads", m.slot)}
-	case w.view.leader == "":
-		return []Hold{hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt)}
-	}
-	return nil
-}
-
-// driverAgain asks the workload once more, as long as the member still serves (R52).
-func (w *world) driverAgain(c candidate, l look) []Hold {
-	if !c.m.ready || w.spared(c, l.op) {
-		return nil
-	}
-	return w.mayDisrupt(c.m)
-}
-
-// majorityAgain is R44 with observations newer than the intent.
-func (w *world) majorityAgain(c candidate, l look) []Hold {
-	m := c.m
-	if !w.view.voting || !w.voter(m) || w.alone(m) || w.spared(c, l.op) || c.kind == operation.Delete || c.kind == operation.Replace {
-		return nil
-	}
-	v := len(w.view.voters)
-	if holds := w.holdsOfNewcomers(m, l.taken); c.broken == whole && len(holds) > 0 {
-		return holds
-	}
-	switch {
-	case w.view.votersDoubt != "":
-		return []Hold{hold(HoldQuorumUnknown, "the members do not agree who votes: %s", w.view.votersDoubt)}
-	case v == 0:
-		return []Hold{hold(HoldQuorumUnknown, "no member tells who votes")}
-	case v == 1, v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
-		return nil
-	}
-	if left := w.healthyWithout(m, l.taken); len(left) < group.Quorum(v) {
-		return []Hold{hold(HoldQuorum, "%s", quorumText(m.slot, left, v))}
-	}
-	return nil
+	return firstMessage(append(w.holdsOfBudget(c, l), w.holdsOfQuorum(c, l)...))
 }
 
 // firstMessage is the first reason; the rest follows from it or comes at the next look.

@@ -81,71 +81,22 @@ func (f *fixture) halfDone(i int) *operation.Operation {
 	return &f.rec.Operations[len(f.rec.Operations)-1]
 }
 
-// TestR15_WhoStandsHalfDoneKeepsNoExtraSlotFromBeingMade: it serves between two parts of its change, and the next one
-// waits for an extra Slot, which would wait for the end of the step. Others do wait for that.
-func TestR15_WhoStandsHalfDoneKeepsNoExtraSlotFromBeingMade(t *testing.T) {
-	acting := func(outcome string) func(*fixture, *operation.Operation) {
-		return func(_ *fixture, op *operation.Operation) { op.Phase, op.CallOutcome = operation.Acting, outcome }
-	}
-	ordered := func(f *fixture, _ *operation.Operation) { f.spec.ManagementPolicy = group.OrderedReady }
-	for name, c := range map[string]struct {
-		edit func(f *fixture, op *operation.Operation)
-		made bool
-	}{
-		"its next part waits":              {func(*fixture, *operation.Operation) {}, true},
-		"in the order of their ordinals":   {ordered, true},
-		"its next call had no effect":      {acting(operation.OutcomeNotMade), true},
-		"the platform was busy":            {acting(operation.OutcomeBusy), true},
-		"its next call may have an effect": {acting(""), false},
-		"the next part is accepted":        {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, false},
-		"no part had its effect":           {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, false},
-		"it is another kind of step":       {func(_ *fixture, op *operation.Operation) { op.Kind = operation.Restart }, false},
-		"it is down":                       {func(f *fixture, _ *operation.Operation) { f.sick(1) }, false},
-		"it waits for another one": {func(f *fixture, _ *operation.Operation) {
-			one := 1
-			f.spec.UpdatePolicy.MaxUnavailableFixed = &one
-			f.sick(0)
-		}, false},
+// TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay: a step that stands half done may wait for that extra Slot.
+func TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay(t *testing.T) {
+	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
+		"its next part waits":              func(*fixture, *operation.Operation) {},
+		"its next call may have an effect": func(_ *fixture, op *operation.Operation) { op.Phase, op.CallOutcome = operation.Acting, "" },
+		"it boots":                         func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting },
+		"it is down":                       func(f *fixture, _ *operation.Operation) { f.sick(1) },
 	} {
-		f := surged(3, "none").missing(2)
-		f.obs.Slots, f.rec.Slots = f.obs.Slots[:3], f.rec.Slots[:3]
-		f.spec.ManagementPolicy = group.Parallel
-		op := f.halfDone(1)
-		c.edit(f, op)
-		a := actionOf(t, f.plan(), "db-3")
-		step := heldBy(a, HoldStepInProgress)
-		if a.Kind != operation.Create || a.Execute != c.made || step == c.made {
-			t.Errorf("%s: %s, made %t: %+v", name, a.Kind, a.Execute, a.Holds)
-		}
-		wantHeld(t, f.plan(), "db-2", HoldStepInProgress)
-	}
-}
-
-// TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade: its next part waits for a third one.
-func TestR44_OneOfTwoVotersThatStandsHalfDoneKeepsNobodyFromBeingMade(t *testing.T) {
-	for name, c := range map[string]struct {
-		edit func(f *fixture)
-		made bool
-	}{
-		"of two voters":           {func(*fixture) {}, true},
-		"that may be interrupted": {func(f *fixture) { f.spec.UpdatePolicy.Interruption = group.InterruptionAllow }, false},
-		"of three voters": {func(f *fixture) {
-			for _, i := range []int{0, 1, 3} {
-				f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1", "db-3"}
+		for _, policy := range []group.ManagementPolicy{group.Parallel, group.OrderedReady} {
+			f := surged(3, "none").missing(2)
+			f.obs.Slots, f.rec.Slots = f.obs.Slots[:3], f.rec.Slots[:3]
+			f.spec.ManagementPolicy = policy
+			edit(f, f.halfDone(1))
+			if a := actionOf(t, f.plan(), "db-3"); a.Kind != operation.Create || !a.Execute {
+				t.Errorf("%s, %s: %s: %+v", name, policy, a.Kind, a.Holds)
 			}
-		}, false},
-		"a busy one of two of them": {func(f *fixture) { f.obs.Slots[1].Report.MayDisrupt = false }, true},
-	} {
-		f := newFixture(4, "etcd")
-		f.spec.UpdatePolicy.Interruption = group.InterruptionRefuse
-		f.listed("db-0", "db-1")
-		f.missing(2).want("B").rolling()
-		f.halfDone(1)
-		c.edit(f)
-		a := actionOf(t, f.plan(), "db-2")
-		step := heldBy(a, HoldStepInProgress)
-		if a.Kind != operation.Create || step == c.made {
-			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
 		}
 	}
 }
@@ -165,7 +116,7 @@ func TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone(t *testing.T) {
 		f.obs.Slots[2].Admission, f.obs.Slots[2].Report = nil, nil
 		c.edit(f, op)
 		a := actionOf(t, f.plan(), "db-2")
-		if held := heldBy(a, HoldVoterCap) || heldBy(a, HoldSickOneAtATime); a.Kind != operation.Update || held != c.held {
+		if held := heldBy(a, HoldVoterCap); a.Kind != operation.Update || held != c.held {
 			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
 		}
 	}

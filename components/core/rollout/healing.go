@@ -475,9 +475,9 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 			holds = append(holds, w.holdsOfTurn(c)...)
 		}
 		limit := max(group.MaxUnavailable(w.spec), 1)
-		from, passes := w.keepsOut(c, w.tally.open, l.taken.order)
-		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && !passes {
-			holds = append(holds, holdUntil(from, HoldHealInProgress, "%d at a time are healed, and so many are", limit))
+		waits, _ := w.waitedFor(c, w.tally.open)
+		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && waits+len(l.taken.order) > 0 {
+			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", limit))
 		}
 	}
 	if why := w.storm(c); why != "" {

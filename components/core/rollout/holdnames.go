@@ -23,8 +23,6 @@ const (
 	HoldFailedStep = "failed_step"
 	// HoldMaxUnavailable: the disruption budget is used up (R21).
 	HoldMaxUnavailable = "max_unavailable"
-	// HoldStepInProgress: an unfinished step goes first (R36).
-	HoldStepInProgress = "step_in_progress"
 	// HoldCallUndecided: a platform call's effect is not known yet (R66).
 	HoldCallUndecided = "platform_result_unknown"
 	// HoldVoterCap: as many voters as allowed are in a step (R17).
@@ -33,8 +31,6 @@ const (
 	HoldQuorum = "quorum"
 	// HoldQuorumUnknown: the members' reports do not tell who votes (R43).
 	HoldQuorumUnknown = "quorum_unknown"
-	// HoldSickOneAtATime: sick voters are fixed one after the other (R45).
-	HoldSickOneAtATime = "sick_one_at_a_time"
 	// HoldWouldLoseQuorum: of two voters none can be spared (R19).
 	HoldWouldLoseQuorum = "would_lose_quorum"
 	// HoldInterruption: the only member may not be interrupted (R18).

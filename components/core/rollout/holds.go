@@ -159,7 +159,7 @@ func (w *world) worksUntil(m *member) time.Time {
 	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
 }
 
-// holdsOfCreate: creations follow the management policy and meet no step, but one that waits for them.
+// holdsOfCreate: creations follow the management policy.
 func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	var holds []Hold
 	// None of those that found a set is available before a majority of them runs.
@@ -171,40 +171,21 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	if m := cmp.Or(firstKept(w.tally.steps, c.m), otherThan(c.m, l.taken.replacing)); m != nil {
-		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
-	}
 	return holds
 }
 
-// predecessor is the first Slot before m that is not available, or taken in this pass. An extra one that a step waits
-// for comes first.
+// predecessor is the first Slot before m that is not available, or taken in this pass. An extra Slot waits for none:
+// the others may wait for it.
 func (w *world) predecessor(m *member, t *taken) *member {
-	if m.extra && slices.ContainsFunc(w.tally.notAvailable, func(other *member) bool { return other.lacks == lacksExtra }) {
+	if m.extra {
 		return nil
 	}
-	first := firstKept(w.tally.notAvailable, m)
+	first := otherThan(m, w.tally.notAvailable)
 	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
 		first = t.order[0]
 	}
 	if first != nil && first.ordinal < m.ordinal && !first.condemned {
 		return first
-	}
-	return nil
-}
-
-// keeps: the creation of made waits for other's step, or for other to be available. Not for one whose step waits
-// for that creation.
-func keeps(other, made *member) bool {
-	return other.lacks == lacksNothing || other.lacks == lacksExtra && !made.extra
-}
-
-// firstKept is the first of list but m that the creation of m waits for, or nil.
-func firstKept(list []*member, m *member) *member {
-	for _, other := range list {
-		if other != m && keeps(other, m) {
-			return other
-		}
 	}
 	return nil
 }
@@ -242,38 +223,25 @@ func (w *world) givenUpDisk(slot string) bool {
 	})[slot]
 }
 
-// holdsOfScaleIn: of several the highest first, one at a time, while everybody else is fine. Who
-// has no vote waits for nobody: as long as it is in the set, those that wait could wait for it (R104).
+// holdsOfScaleIn: of several the highest goes first, one at a time, while every other member is available, however
+// long its drain took. A member that is out of its set, or never got its vote, takes nothing with it: as long as it
+// is in the set, those that are not available may wait for it (R104).
 func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	if w.ending() || w.voteless(c.m) {
 		return nil
 	}
 	var holds []Hold
-	if first := w.firstCondemned(); first != nil && first != c.m {
+	if first := w.firstCondemned(); first != nil && first != c.m && l.op == nil {
 		holds = append(holds, hold(HoldScaleInOrder, "waits for the removal of %s", first.slot))
 	}
-	return append(holds, w.holdsOfOthers(c, l)...)
-}
-
-// holdsOfOthers: a removal takes nothing while somebody is down, however long its drain
-// took. What is out of its set, or never got its vote, is nothing to take.
-func (w *world) holdsOfOthers(c candidate, l look) []Hold {
-	if w.voteless(c.m) {
-		return nil
-	}
-	// One that is wanted again has to go first all the same.
-	blocking := otherThan(c.m, w.tally.notAvailable)
+	_, blocking := w.waitedFor(c, w.tally.notAvailable)
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
-		blocking = l.taken.order[0]
+		blocking = l.taken.order[0] // one that is wanted again goes first all the same
 	}
-	if blocking == nil || c.left || w.ending() {
-		return nil
+	if blocking != nil && !c.left {
+		holds = append(holds, hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking)))
 	}
-	from, passes := w.keepsOut(c, w.tally.notAvailable, l.taken.order)
-	if passes {
-		return nil
-	}
-	return []Hold{holdUntil(from, HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
+	return holds
 }
 
 // firstCondemned is the one that is removed first. What cannot go as long as an operator says
@@ -356,15 +324,11 @@ func (w *world) holdOfSilence(m *member) Hold {
 
 // holdsOfDriver asks the workload whether m may be stopped. A fix of one that does not
 // serve is not gated; for a healthy one unknown is no (R52).
-func (w *world) holdsOfDriver(c candidate, _ look) []Hold {
-	if !c.m.inService() {
+func (w *world) holdsOfDriver(c candidate, l look) []Hold {
+	m, r := c.m, c.m.report
+	if !m.ready || m.open != nil && l.op == nil {
 		return nil
 	}
-	return w.mayDisrupt(c.m)
-}
-
-func (w *world) mayDisrupt(m *member) []Hold {
-	r := m.report
 	if r == nil || r.MayDisrupt || !group.HasDriver(w.spec) && r.MayDisruptReason == "" {
 		return nil
 	}
@@ -380,13 +344,9 @@ func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 	if c.kind == operation.Delete && w.voteless(c.m) {
 		return nil // the other one may wait for just that
 	}
-	m := otherThan(c.m, w.tally.failedBack)
+	_, m := w.waitedFor(c, w.tally.failedBack)
 	if m == nil {
 		return nil
 	}
-	from, passes := w.keepsOut(c, w.tally.failedBack)
-	if passes {
-		return nil
-	}
-	return []Hold{holdUntil(from, HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
+	return []Hold{hold(HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
 }

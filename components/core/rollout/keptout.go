@@ -7,48 +7,36 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// keptOutFor is how long a new member that runs waits to be listed before that tells of a voter that
-// is not reached: one that is merely silent keeps nobody out for so long.
-const keptOutFor = time.Minute
+// letsIn: c is about a lost voter that keeps newcomers out of the set (R48). What is done about it does not wait for
+// those newcomers, which wait for just that: they have no vote and serve no request.
+func (w *world) letsIn(c candidate) bool { return c.broken != whole && w.outFirst(c.m) }
 
-// keepsOut: c is about a lost voter that keeps newcomers out of the set (R48), and all of others that
-// are not its own Slot wait for just that. They have no vote and serve nobody, so that what is done
-// about c need not wait for them: they would wait for each other. It is so from a time on, zero where it
-// never is; passes: now.
-func (w *world) keepsOut(c candidate, others ...[]*member) (from time.Time, passes bool) {
-	if c.broken == whole || !w.outFirst(c.m) {
-		return time.Time{}, false
-	}
-	for _, list := range others {
-		for _, other := range list {
-			if other == c.m {
-				continue
-			}
-			at, kept := w.keptOut(other)
-			if !kept && (c.kind != operation.Delete || !w.keptFromVoting(other)) {
-				return time.Time{}, false
-			}
-			from = later(from, at)
-		}
-	}
-	return from, !w.now.Before(from)
-}
-
-// keptOut: m is out of the set, and either nothing of it is there, or it runs and is not let in.
-func (w *world) keptOut(m *member) (from time.Time, ok bool) {
+// waitsForSet: m is out of the set, or in it without a vote, until the set loses a voter that is lost: nothing of m is
+// there, or it runs and is not let in.
+func (w *world) waitsForSet(m *member) bool {
 	switch {
 	case w.inSet(m) != operation.SetAbsent:
-		return time.Time{}, false
+		return m.joining() && m.report != nil && m.report.alive() && slices.Contains(w.view.learners, m.slot) && w.voteTooMany(m)
 	case m.seen.Instance == nil:
-		return time.Time{}, m.open == nil
-	case m.report == nil || !m.record.Membership.Waits():
-		return time.Time{}, false
+		return m.open == nil
 	}
-	return m.seen.Admission.AdmittedAt.Add(keptOutFor), true
+	return m.report != nil && m.record.Membership.Waits() && !w.now.Before(m.waitsFrom())
 }
 
-// keptFromVoting: m is listed and runs, and gets its vote once a dead voter is out of the set. To
-// restart that one instead waits for its turn: who listed m reached it a while ago.
-func (w *world) keptFromVoting(m *member) bool {
-	return m.joining() && m.report != nil && m.report.alive() && slices.Contains(w.view.learners, m.slot) && w.voteTooMany(m)
+// waitsFrom is from when on it tells of a lost voter that m, which runs, is not in the set: a voter that is merely
+// silent lists it sooner.
+func (m *member) waitsFrom() time.Time { return m.seen.Admission.AdmittedAt.Add(unwellFor) }
+
+// waitedFor is how many of others c waits for, and the first of them.
+func (w *world) waitedFor(c candidate, others []*member) (n int, first *member) {
+	lets := w.letsIn(c)
+	for _, m := range others {
+		if m == c.m || lets && w.waitsForSet(m) {
+			continue
+		}
+		if n++; first == nil {
+			first = m
+		}
+	}
+	return n, first
 }

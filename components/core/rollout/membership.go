@@ -203,10 +203,8 @@ func (w *world) pendingBeside(m *member, t *taken) string {
 	if pending := w.pendingIn(m); pending != "" {
 		return pending
 	}
-	for _, slot := range t.creates {
-		if w.joins(candidate{m: w.find(slot), kind: operation.Create}) {
-			return slot + " is made to join"
-		}
+	if len(t.joining) > 0 {
+		return t.joining[0].slot + " is made to join"
 	}
 	return ""
 }
@@ -266,8 +264,8 @@ func (w *world) holdsOfJoining(c candidate, l look) []Hold {
 		return []Hold{hold(HoldQuorumUnknown, "who belongs to the set that %s is to join is not known: %s", c.m.slot, doubt)}
 	}
 	pending := w.pendingIn(c.m)
-	if n := len(l.taken.creates); pending == "" && n > 0 {
-		pending = l.taken.creates[n-1] + " is made to join"
+	if n := len(l.taken.joining); pending == "" && n > 0 {
+		pending = l.taken.joining[n-1].slot + " is made to join"
 	}
 	if pending != "" {
 		return []Hold{hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending)}
@@ -495,16 +493,10 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 	return group.SetPromote
 }
 
-// voteTooMany: with a vote of m more are needed than are well (R46). One of two that stands half done until there is a
-// third one is well, and does not go on before.
+// voteTooMany: with a vote of m more are needed than are well (R46).
 func (w *world) voteTooMany(m *member) bool {
-	v, well := len(w.view.voters), len(w.votersWithout(m, &taken{}))
-	for _, slot := range w.view.voters {
-		if other := w.find(slot); other != nil && other != m && w.view.healthy[slot] && other.lacks == lacksVoter {
-			well++
-		}
-	}
-	return v > 1 && well < group.Quorum(v+1)
+	v := len(w.view.voters)
+	return v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1)
 }
 
 // setText says what changes about the set, for people; empty: nothing does.

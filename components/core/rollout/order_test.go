@@ -146,7 +146,7 @@ func TestR34_BrokenOnesAreFixedOneAtATimeWithoutALeader(t *testing.T) {
 	f.obs.Slots[0].Report.Role = RoleFollower
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
-	wantHeld(t, p, "db-1", HoldSickOneAtATime)
+	wantHeld(t, p, "db-1", HoldVoterCap)
 	wantHeld(t, p, "db-0", HoldLeaderUnknown)
 }
 
@@ -263,9 +263,10 @@ func TestANewSlotGetsTheProvenRevision(t *testing.T) {
 	}
 }
 
-func TestCreationsWaitForAStep(t *testing.T) {
+func TestACreationTakesNothingAwayAndWaitsForNoStep(t *testing.T) {
 	f := newFixture(4, "none").missing(3).want("B").rolling().op(1, operation.Booting, nil)
-	wantHeld(t, f.plan(), "db-3", HoldStepInProgress)
+	f.spec.ManagementPolicy = group.Parallel
+	wantExecutes(t, f.plan(), "CREATE db-3")
 }
 
 func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {

@@ -40,7 +40,7 @@ func harmOf(k operation.Kind) harm {
 	return destructive
 }
 
-// check answers why c may not be done at this look; nothing when it may.
+// check answers why c may not be done as things are; nothing when it may.
 type check func(w *world, c candidate, l look) []Hold
 
 // predicate is one rule that can hold an Action.
@@ -58,74 +58,74 @@ type predicate struct {
 	stops bool
 	// actor: it is about what is done on that one's behalf; "": whoever's.
 	actor operation.Actor
-	// first and again are the two looks. Where there is no second one, once says why the
-	// first is enough.
-	first, again check
-	once         string
+	// check is asked before the step begins, and again right before its platform call (R50), by the same function.
+	// Where the first time is enough, once says why.
+	check check
+	once  string
 }
 
 // predicates are all the rules, in the order in which their reasons are told.
 var predicates = []predicate{
-	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, first: (*world).holdsOfGate,
+	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, check: (*world).holdsOfGate,
 		once: "the policy is judged again, by hash, when the Revision is allowed for the Slot"},
-	{names: []string{HoldIncomplete}, first: (*world).holdsOfBlindness, again: (*world).holdsOfBlindness},
-	{names: []string{HoldPaused, HoldFrozen}, first: (*world).holdsOfSwitches,
+	{names: []string{HoldIncomplete}, check: (*world).holdsOfBlindness},
+	{names: []string{HoldPaused, HoldFrozen}, check: (*world).holdsOfSwitches,
 		once: "a pause calls an Operation off that has not acted (R92)"},
-	{names: []string{HoldDrained}, only: notDrain, first: (*world).holdsOfDrain,
+	{names: []string{HoldDrained}, only: notDrain, check: (*world).holdsOfDrain,
 		once: "a drain calls an Operation off that has not acted"},
-	{names: []string{HoldProtected}, from: disruptive, first: (*world).holdsOfProtection,
+	{names: []string{HoldProtected}, from: disruptive, check: (*world).holdsOfProtection,
 		once: "a protection calls an Operation off that has not acted"},
-	{names: []string{HoldRolloutFailed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfFailure,
+	{names: []string{HoldRolloutFailed}, only: []operation.Kind{operation.Update}, check: (*world).holdsOfFailure,
 		once: "a failed rollout makes an Operation unwanted that has not acted"},
-	{names: []string{HoldOpportunistic}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfType,
+	{names: []string{HoldOpportunistic}, only: []operation.Kind{operation.Update}, check: (*world).holdsOfType,
 		once: "a change of the type is a new decision"},
-	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfHarshness,
+	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, check: (*world).holdsOfHarshness,
 		once: "a lower bound makes an Operation unwanted that has not acted"},
-	{names: []string{HoldRemovalInProgress}, only: []operation.Kind{operation.Update}, voluntary: true, first: (*world).holdsOfRemoval,
+	{names: []string{HoldRemovalInProgress}, only: []operation.Kind{operation.Update}, voluntary: true, check: (*world).holdsOfRemoval,
 		once: "a removal that begins later waits until everybody is available"},
 	{names: []string{HoldLeaderAsks}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
-		first: (*world).holdsOfAsking, once: "what was begun was asked for, or did not lead"},
+		check: (*world).holdsOfAsking, once: "what was begun was asked for, or did not lead"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
-		first: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
+		check: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
 	{names: []string{HoldUpdateUnfinished}, only: []operation.Kind{operation.Restart}, actor: operation.ActorOperator,
-		first: (*world).holdsOfUnfinished, once: "nothing else is given to a CVM while its restart is open"},
-	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
+		check: (*world).holdsOfUnfinished, once: "nothing else is given to a CVM while its restart is open"},
+	{names: []string{HoldCallUndecided}, check: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
-	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted, HoldOutOfSet}, first: (*world).holdsOfBinding,
+	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted, HoldOutOfSet}, check: (*world).holdsOfBinding,
 		once: "Advance compares the CVM with the one that it names right before the call (R63)"},
-	{names: []string{HoldPlatformBusy}, first: (*world).holdsOfPlatform,
+	{names: []string{HoldPlatformBusy}, check: (*world).holdsOfPlatform,
 		once: "Advance waits for the platform right before the call"},
-	{names: []string{HoldDeferred, HoldRefused}, first: (*world).holdsOfTries, once: "it is about beginning again"},
-	{names: []string{HoldPrecondition}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfPrecondition,
+	{names: []string{HoldDeferred, HoldRefused}, check: (*world).holdsOfTries, once: "it is about beginning again"},
+	{names: []string{HoldPrecondition}, only: []operation.Kind{operation.Update}, check: (*world).holdsOfPrecondition,
 		once: "a refusal calls an Operation off that has not acted"},
 
-	{names: []string{HoldPredecessor, HoldAppID, HoldStepInProgress}, only: []operation.Kind{operation.Create}, first: (*world).holdsOfCreate,
+	{names: []string{HoldPredecessor, HoldAppID}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfCreate,
 		once: "a creation takes nothing away"},
 
 	{names: []string{HoldSetChanging, HoldVoterScaleIn}, only: []operation.Kind{operation.Create, operation.Delete, operation.Replace},
-		first: (*world).holdsOfSet, again: (*world).holdsOfSet},
+		check: (*world).holdsOfSet},
 	{names: []string{HoldPreservedState, HoldDeleteDisks}, only: []operation.Kind{operation.Delete},
-		first: (*world).holdsOfDisk, again: (*world).holdsOfDisk},
+		check: (*world).holdsOfDisk},
 	{names: []string{HoldScaleInOrder, HoldOthersUnavailable}, only: []operation.Kind{operation.Delete},
-		first: (*world).holdsOfScaleIn, again: (*world).holdsOfOthers},
+		check: (*world).holdsOfScaleIn},
 	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
-		first: (*world).holdsOfReplace, again: (*world).holdsOfReplace},
+		check: (*world).holdsOfReplace},
 	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm, HoldSharedCause}, from: disruptive,
 		only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
-		first: (*world).holdsOfHealing, again: (*world).holdsOfHealing},
+		check: (*world).holdsOfHealing},
 	{names: []string{HoldNamedFollower}, from: disruptive, only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
-		first: (*world).holdsOfNamedFollower, again: (*world).holdsOfNamedFollower},
+		check: (*world).holdsOfNamedFollower},
 
-	{names: []string{HoldAgentsUnheard}, from: disruptive, voluntary: true, first: (*world).holdsOfHearing, again: (*world).holdsOfHearing},
-	{names: []string{HoldNamedLeader}, stops: true, from: disruptive, first: (*world).holdsOfNamedLeader, again: (*world).holdsOfNamedLeader},
-	{names: []string{HoldMaxUnavailable}, from: disruptive, first: (*world).holdsOfBudget, again: (*world).budgetAgain},
-	{names: []string{HoldFailedStep}, from: disruptive, voluntary: true, first: (*world).holdsOfFailedSteps,
+	{names: []string{HoldAgentsUnheard}, from: disruptive, voluntary: true, check: (*world).holdsOfHearing},
+	{names: []string{HoldNamedLeader}, stops: true, from: disruptive, check: (*world).holdsOfNamedLeader},
+	{names: []string{HoldMaxUnavailable}, from: disruptive, check: (*world).holdsOfBudget},
+	{names: []string{HoldFailedStep}, from: disruptive, voluntary: true, check: (*world).holdsOfFailedSteps,
 		once: "the Slot whose step failed counts in the budget, which is looked at again"},
-	{names: []string{HoldInterruption, HoldVoterCap, HoldLeaderUnknown, HoldQuorum, HoldQuorumUnknown, HoldSickOneAtATime, HoldWouldLoseQuorum},
-		stops: true, from: disruptive, first: (*world).holdsOfQuorum, again: (*world).majorityAgain},
-	{names: []string{HoldLeaderLast, HoldTransferBudget, HoldNoCandidate}, stops: true, from: disruptive, first: (*world).holdsOfLeader, again: (*world).leadsAgain},
-	{names: []string{HoldMayDisrupt}, stops: true, from: disruptive, first: (*world).holdsOfDriver, again: (*world).driverAgain},
-	{names: []string{HoldUnknownHealth, HoldBusy, HoldRecovering}, from: disruptive, first: (*world).holdsOfMember,
+	{names: []string{HoldInterruption, HoldVoterCap, HoldLeaderUnknown, HoldQuorum, HoldQuorumUnknown, HoldWouldLoseQuorum},
+		stops: true, from: disruptive, check: (*world).holdsOfQuorum},
+	{names: []string{HoldLeaderLast, HoldTransferBudget, HoldNoCandidate}, stops: true, from: disruptive, check: (*world).holdsOfLeader},
+	{names: []string{HoldMayDisrupt}, stops: true, from: disruptive, check: (*world).holdsOfDriver},
+	{names: []string{HoldUnknownHealth, HoldBusy, HoldRecovering}, from: disruptive, check: (*world).holdsOfMember,
 		once: "a backup that begins after the drain is told by may_disrupt"},
 }
 
@@ -158,7 +158,7 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 	var holds []Hold
 	for i := range predicates {
 		if p := &predicates[i]; p.appliesTo(w, c) {
-			holds = append(holds, p.first(w, c, look{taken: taken})...)
+			holds = append(holds, p.check(w, c, look{taken: taken})...)
 		}
 	}
 	return holds
@@ -168,8 +168,8 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
 	var holds []Hold
 	for i := range predicates {
-		if p := &predicates[i]; p.again != nil && p.appliesTo(w, c) {
-			holds = append(holds, p.again(w, c, look{taken: &taken{}, op: op})...)
+		if p := &predicates[i]; p.once == "" && p.appliesTo(w, c) {
+			holds = append(holds, p.check(w, c, look{taken: &taken{}, op: op})...)
 		}
 	}
 	return holds

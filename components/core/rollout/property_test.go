@@ -169,7 +169,7 @@ func TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes(t *testing.T) {
 			})
 			inStep := slices.ContainsFunc(p.Actions, func(b Action) bool { return b.Operation != "" })
 			brokenFirst := slices.ContainsFunc(p.Actions, func(b Action) bool { return b.Execute && b.Class == ClassBroken })
-			cap := heldBy(a, HoldVoterCap) || heldBy(a, HoldSickOneAtATime)
+			cap := heldBy(a, HoldVoterCap)
 			if healthyFirst && cap && !inStep && !brokenFirst {
 				t.Fatalf("%s waits for a healthy one\n%s", a.Slot, describe(p))
 			}

@@ -3,8 +3,6 @@ package rollout
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -23,15 +21,14 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 	if !w.voter(c.m) {
 		return holds
 	}
-	steps := w.voterSteps(c, l.taken)
-	if limit := w.voterCap(); steps.n >= limit {
-		holds = append(holds, hold(HoldVoterCap, "at most %d %s at a time, %s in a step", limit, plural(limit, "voter"), steps.text()))
+	if l.op == nil {
+		holds = append(holds, w.holdsOfVoterCap(c, l.taken)...)
 	}
 	if w.view.leader == "" && !w.alone(c.m) && !w.isSick(c) {
 		holds = append(holds, hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt))
 	}
 	if w.view.voting {
-		holds = append(holds, w.holdsOfMajority(c, l.taken, steps)...)
+		holds = append(holds, w.holdsOfMajority(c, l.taken)...)
 	}
 	return holds
 }
@@ -83,84 +80,57 @@ func (w *world) isSick(c candidate) bool {
 	return c.broken != whole || c.marked && !c.m.ready && !c.m.available
 }
 
-// voterCap is R17. Members of a workload that replicates without voting count as
-// if they voted. A set that has no spare member is judged by holdsOfMajority.
-func (w *world) voterCap() int {
+// holdsOfVoterCap is R17, and R45: below quorum voters are repaired one after the other, and so is one that takes no
+// part in it. Members of a workload that replicates without voting count as if they voted.
+func (w *world) holdsOfVoterCap(c candidate, taken *taken) []Hold {
 	n := w.spec.Replicas
 	if len(w.view.voters) > 0 {
 		n = len(w.view.voters)
 	}
-	return max(group.VoterCap(w.spec, n), 1)
-}
-
-// steps are other voters in a step, begun or taken in this pass (R36): how many, and
-// some of them for people.
-type steps struct {
-	n    int
-	some []string
-}
-
-// voterSteps are those that c waits for. Who is sick does not wait for one that stands half done: that serves, and
-// waits for whoever is sick.
-func (w *world) voterSteps(c candidate, taken *taken) steps {
-	open, except := w.tally.openVoters, c.m
-	if w.isSick(c) {
-		open = w.tally.movingVoters
+	limit := max(group.VoterCap(w.spec, n), 1)
+	if w.view.voting && w.isSick(c) && !w.view.healthy[c.m.slot] {
+		limit = 1
 	}
-	var s steps
-	for _, list := range [][]*member{open, taken.voters} {
-		s.n += len(list)
-		for i := 0; i < len(list) && len(s.some) <= named; i++ {
-			s.some = append(s.some, list[i].slot)
+	var steps away
+	for _, list := range [][]*member{w.tally.openVoters, taken.voters} {
+		for _, m := range list {
+			if m == c.m {
+				continue
+			}
+			if steps.n++; steps.n <= named {
+				steps.some = append(steps.some, m.slot)
+			}
 		}
 	}
-	if except.open != nil && slices.Contains(open, except) || slices.Contains(taken.voters, except) {
-		s.n--
-		s.some = slices.DeleteFunc(s.some, func(slot string) bool { return slot == except.slot })
+	if steps.n < limit {
+		return nil
 	}
-	s.some = s.some[:min(len(s.some), named)]
-	return s
-}
-
-func (s steps) text() string {
-	if more := s.n - len(s.some); more > 0 {
-		return fmt.Sprintf("%s and %d more are", strings.Join(s.some, ", "), more)
-	}
-	return isOrAre(s.some)
+	return []Hold{hold(HoldVoterCap, "at most %d %s at a time, %s in a step", limit, plural(limit, "voter"), steps.are())}
 }
 
 // holdsOfMajority is the arithmetic of restarts, where V does not change (R44, R45).
-func (w *world) holdsOfMajority(c candidate, taken *taken, steps steps) []Hold {
-	if w.view.votersDoubt != "" {
+func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
+	v := len(w.view.voters)
+	left := w.healthyWithout(c.m, taken)
+	switch {
+	case w.view.votersDoubt != "":
 		return []Hold{hold(HoldQuorumUnknown, "the members do not agree who votes: %s", w.view.votersDoubt)}
-	}
-	if len(w.view.voters) == 0 {
-		switch {
-		case w.outsideQuorum(c):
-			return w.oneSick(steps)
-		case w.spec.Replicas == 1:
+	case v == 0:
+		if w.outsideQuorum(c) || w.spec.Replicas == 1 {
 			return nil
 		}
 		return []Hold{hold(HoldQuorumUnknown, "no member tells who votes")}
 	}
-	v := len(w.view.voters)
-	left, q := w.healthyWithout(c.m, taken), group.Quorum(v)
 	if holds := w.holdsOfNewcomers(c.m, taken); !w.isSick(c) && len(holds) > 0 {
 		return holds
 	}
 	switch {
-	case v == 1:
-		return nil // R18, judged by size
-	case w.outsideQuorum(c):
-		return w.oneSick(steps)
-	case v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
-		return nil
+	case v == 1, w.outsideQuorum(c), v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
+		return nil // of one that votes R18 is the judge
 	case v == 2:
 		return []Hold{hold(HoldWouldLoseQuorum, "of two voters none can be spared; set update_policy.interruption = \"allow\", or add a voter")}
-	case len(left) < q:
+	case len(left) < group.Quorum(v):
 		return []Hold{hold(HoldQuorum, "%s", quorumText(c.m.slot, left, v))}
-	case w.isSick(c) && !w.view.healthy[c.m.slot]:
-		return w.oneSick(steps)
 	}
 	return nil
 }
@@ -176,19 +146,11 @@ func (w *world) outsideQuorum(c candidate) bool {
 	return c.broken == neverBooted || c.broken == processDown || w.view.leader == ""
 }
 
-// oneSick is R45: a sick voter may be fixed below quorum too, one after the other.
-func (w *world) oneSick(steps steps) []Hold {
-	if steps.n == 0 {
-		return nil
-	}
-	return []Hold{hold(HoldSickOneAtATime, "sick voters are fixed one at a time, %s in a step", steps.text())}
-}
-
-// healthyWithout is H \ {c}, less everybody who is in a step or taken.
+// healthyWithout is H \ {c}, less those in a step or taken. A member that serves between two parts of its step votes.
 func (w *world) healthyWithout(c *member, taken *taken) []string {
 	var left []string
 	for _, slot := range w.view.voters {
-		if m := w.find(slot); m != nil && m != c && w.view.healthy[slot] && m.open == nil && !taken.has(m) {
+		if m := w.find(slot); m != nil && m != c && w.view.healthy[slot] && (m.open == nil || m.between) && !taken.has(m) {
 			left = append(left, slot)
 		}
 	}
@@ -217,11 +179,4 @@ func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 func quorumText(slot string, left []string, v int) string {
 	return fmt.Sprintf("without %s %d of %d voters are healthy (%s), %d needed",
 		slot, len(left), v, cmp.Or(Few(left, " "), "none"), group.Quorum(v))
-}
-
-func isOrAre(slots []string) string {
-	if len(slots) == 1 {
-		return slots[0] + " is"
-	}
-	return strings.Join(slots, ", ") + " are"
 }

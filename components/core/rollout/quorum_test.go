@@ -145,7 +145,7 @@ func TestR45_BelowQuorumSickMembersAreFixedOneAtATime(t *testing.T) {
 	f := newFixture(3, "consul").want("B").sick(1).sick(2)
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
-	wantHeld(t, p, "db-1", HoldSickOneAtATime)
+	wantHeld(t, p, "db-1", HoldVoterCap)
 	if a := actionOf(t, p, "db-0"); a.Execute {
 		t.Error("the last healthy voter is disrupted")
 	}
@@ -420,12 +420,12 @@ func TestAnInterimTransferIsNotTheRolloutsOne(t *testing.T) {
 
 // TestStepsAreToldWithTheirNumber where there are more than are named.
 func TestStepsAreToldWithTheirNumber(t *testing.T) {
-	for want, s := range map[string]steps{
+	for want, s := range map[string]away{
 		"db-1 is":                   {n: 1, some: []string{"db-1"}},
 		"db-1, db-2 are":            {n: 2, some: []string{"db-1", "db-2"}},
 		"db-1, db-2 and 3 more are": {n: 5, some: []string{"db-1", "db-2"}},
 	} {
-		if got := s.text(); got != want {
+		if got := s.are(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

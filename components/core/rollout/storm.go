@@ -61,9 +61,9 @@ func (w *world) backUntil(m *member) time.Time {
 // cluster's members others went when m did; "": all are. A newcomer that only m keeps out of the set is not
 // ill: it would wait for healing, and healing for it.
 func (w *world) costly(m *member) string {
-	_, kept := w.keepsOut(candidate{m: m, kind: operation.Replace, broken: w.brokenness(m)}, w.tally.unavailable)
-	if others, _ := w.others(m, &taken{}); others > 0 && !kept {
-		return fmt.Sprintf("%d other slots are unavailable", others)
+	gone := candidate{m: m, kind: operation.Replace, broken: w.brokenness(m)}
+	if n, _ := w.waitedFor(gone, w.tally.unavailable); n > 0 {
+		return fmt.Sprintf("%d other slots are unavailable", n)
 	}
 	at := WentAt(m.record)
 	if down, silent := w.obs.Fleet.downWith(at...), w.obs.Fleet.with(at...); down+silent > 1 {

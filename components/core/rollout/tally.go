@@ -4,21 +4,19 @@ import (
 	"slices"
 	"time"
 
-	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
 // tally is what the rules ask about the group as a whole, counted once a pass: a rule
 // that counted for itself would make the pass quadratic.
 type tally struct {
-	// unavailable are the members of U, open those in a step, in order (R20). ill counts those of U that are in
-	// no step and broken, and may serve all the same.
+	// unavailable are the members of U, open those in a step, in order (R20). unsure counts those of U that may
+	// serve all the same.
 	unavailable []*member
-	ill         int
+	unsure      int
 	open        []*member
-	// openVoters are those of open that count among the voters, movingVoters all of them but those that stand
-	// half done.
-	openVoters, movingVoters []*member
+	// openVoters are those of open that count among the voters and are away.
+	openVoters []*member
 	// undecided have a call whose effect nobody knows (R66).
 	undecided []*member
 	// failedBack had a step that failed and are not available again (R40).
@@ -60,9 +58,8 @@ func (w *world) takeTally() {
 		if m.extra && m.available {
 			t.extras = append(t.extras, m)
 		}
-		if m.ill = !m.extra && m.open == nil && m.unavailable() && mayServe(w.brokenness(m)); m.ill {
-			t.ill++
-		}
+		m.unsure = !m.extra && m.open == nil && m.unavailable() && mayServe(w.brokenness(m))
+		t.unsure += btoi(m.unsure)
 		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)
 		}
@@ -121,49 +118,20 @@ func (w *world) takeTally() {
 			}
 		}
 	}
-	t.movingVoters = t.openVoters
 }
 
-// noteStanding finds the steps that stand half done, and what they wait for. That asks what holds their next part, so
-// that it is no part of the count itself.
-func (w *world) noteStanding() {
+// noteBetween finds the members that serve between two parts of their change, and whose next part may not be made as
+// things are. The next call is judged when it comes, and until then those that are repaired do not wait for it.
+func (w *world) noteBetween() {
 	for _, m := range w.tally.steps {
-		if m.stands = w.standsHalfDone(m); m.stands {
-			m.lacks = w.lacking(m)
+		op := m.open
+		waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.CalledInVain()
+		m.between = op.Kind == operation.Update && len(op.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
+		if m.unsure = m.between && !m.extra && !m.condemned; m.unsure {
+			w.tally.unsure++
 		}
 	}
-	w.tally.movingVoters = slices.DeleteFunc(slices.Clone(w.tally.openVoters), func(m *member) bool { return m.stands })
-}
-
-// standsHalfDone: m serves between two parts of its change, and the next one may not be made as things are.
-func (w *world) standsHalfDone(m *member) bool {
-	op := m.open
-	waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.CalledInVain()
-	return op.Kind == operation.Update && len(op.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
-}
-
-// lack is what a step waits for that only a creation brings.
-type lack int
-
-const (
-	lacksNothing lack = iota
-	// lacksExtra: its group may spare nobody before an extra Slot is available.
-	lacksExtra
-	// lacksVoter: it is one of two voters, of whom none can be spared.
-	lacksVoter
-)
-
-// lacking: m stands half done, and however well all others are it does so before somebody else is there. What is to
-// bring that must not wait for the end of m's step.
-func (w *world) lacking(m *member) lack {
-	limit, _ := w.budget(w.again(m, *m.open), &taken{})
-	switch {
-	case limit == 0:
-		return lacksExtra
-	case w.view.voting && len(w.view.voters) == 2 && w.voter(m) && w.spec.UpdatePolicy.Interruption != group.InterruptionAllow:
-		return lacksVoter
-	}
-	return lacksNothing
+	w.tally.openVoters = slices.DeleteFunc(w.tally.openVoters, func(m *member) bool { return m.between })
 }
 
 // otherThan is the first of members that is not m, or nil.

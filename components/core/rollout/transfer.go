@@ -9,7 +9,10 @@ import (
 
 // holdsOfLeader are the rules of the leader's own step: last of all, at most one
 // planned transfer per rollout, and only to somebody fit for it (R53-R55).
-func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
+func (w *world) holdsOfLeader(c candidate, l look) []Hold {
+	if l.op != nil {
+		return w.holdsOfLeading(c.m, l.op)
+	}
 	if !c.m.leads() || c.broken != whole {
 		return nil
 	}
@@ -38,6 +41,15 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
 	}
 	return holds
+}
+
+// holdsOfLeading: a member that is stopped now must not lead any more (R33, R86). A sick leader that no other member can
+// relieve is stopped all the same, and so is one whose duties no other member can have (R18).
+func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
+	if !m.leads() || !w.voter(m) || w.alone(m) || !m.ready && op.Transfer == nil {
+		return nil
+	}
+	return []Hold{hold(HoldLeaderUnknown, "%s leads", m.slot)}
 }
 
 // transfer is the planned hand-over of c's step; nil when c does not lead or

@@ -236,7 +236,7 @@ func (w *world) voter(m *member) bool {
 	case w.view.voting && len(w.view.voters) > 0:
 		return slices.Contains(w.view.voters, m.slot)
 	case m.report == nil:
-		return true
+		return !m.missing()
 	}
 	return m.report.Role != RoleLearner && m.report.Role != RoleNone
 }

@@ -98,8 +98,9 @@ type member struct {
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
-	// ill: it is in U, in no step, and broken, and may serve all the same. It waits for a repair of its own.
-	ill bool
+	// unsure: it is in U, and may serve all the same: it is silent or unhealthy, and waits for a repair, or it stands
+	// between two parts of its step, which is between alone.
+	unsure, between bool
 	// speaks: its agent was heard within the time in which one that lives reports.
 	speaks bool
 	// cut: its agent was heard lately, the connection ended, and what the platform says was asked
@@ -112,10 +113,6 @@ type member struct {
 	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
 	open *operation.Operation
 	past []operation.Operation
-	// stands: it serves between two parts of its step, and the next one may not be made as things are. lacks is
-	// what that waits for and only a creation brings.
-	stands bool
-	lacks  lack
 	// policed is the Instance that the Slot's policy names; "": none.
 	policed string
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
