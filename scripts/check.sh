@@ -37,6 +37,10 @@ done
 step arrows
 go test -count=1 ./scripts/arrows || die "docs/architecture.md and the code differ about who imports whom"
 
+# The packages that decide grew to what they are by changes that were small one by one.
+step shape
+go run ./scripts/shape -exact || die "see above; docs/testing.md says what is counted, scripts/shape/doc.go how"
+
 step generated
 before=$(git status --porcelain; git diff)
 make -s generate
