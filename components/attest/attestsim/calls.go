@@ -155,6 +155,13 @@ func (g *Guest) getVersion(struct{}) (versionReply, error) {
 	return versionReply{Version: g.version.String(), Rev: "simulated"}, nil
 }
 
+type gpuReply struct {
+	Attestation string `json:"attestation"`
+}
+
+// gpuInfo is empty, as in every guest without a GPU.
+func (g *Guest) gpuInfo(struct{}) (gpuReply, error) { return gpuReply{}, nil }
+
 type attestReply struct {
 	Attestation hexBytes `json:"attestation"`
 }

@@ -42,13 +42,25 @@ func TestATT18_AGuestImage06IsVerified(t *testing.T) {
 	}
 }
 
-func TestAGuestImage06HasNoEmitEvent(t *testing.T) {
-	for image, want := range map[string]int{"dstack-0.5.11": http.StatusOK, "dstack-0.6.0": http.StatusNotFound} {
-		cfg := bootConfig(t)
-		cfg.OSImage = image
-		_, socket := serve(t, openCloud(t), cfg)
-		if code, _ := raw(t, socket, http.MethodPost, "/EmitEvent", `{"event":"x","payload":"79"}`); code != want {
-			t.Errorf("%s: %d, want %d", image, code, want)
+// TestCallsOfAGuestImage06: dstack 0.6 drops EmitEvent, and adds GpuInfo and a check of the times of a certificate.
+func TestCallsOfAGuestImage06(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		code       map[string]int
+		want       string // in the answer of 0.6
+	}{
+		{"/EmitEvent", `{"event":"x","payload":"79"}`, map[string]int{"0.5.11": http.StatusOK, "0.6.0": http.StatusNotFound}, "Method not found"},
+		{"/GpuInfo", `{}`, map[string]int{"0.5.11": http.StatusNotFound, "0.6.0": http.StatusOK}, `{"attestation":""}`},
+		{"/GetTlsKey", `{"not_before":7,"not_after":7}`, map[string]int{"0.5.11": http.StatusOK, "0.6.0": http.StatusBadRequest}, "not_before must be earlier than not_after"},
+	} {
+		for version, want := range c.code {
+			cfg := bootConfig(t)
+			cfg.OSImage = "dstack-" + version
+			_, socket := serve(t, openCloud(t), cfg)
+			code, answer := raw(t, socket, http.MethodPost, c.path, c.body)
+			if code != want || version == "0.6.0" && !strings.Contains(answer, c.want) {
+				t.Errorf("%s at %s: %d %s, want %d", c.path, version, code, answer, want)
+			}
 		}
 	}
 	cfg := bootConfig(t)

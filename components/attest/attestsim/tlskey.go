@@ -79,6 +79,9 @@ func dstackOID(arc int) asn1.ObjectIdentifier {
 
 // getTLSKey makes a new random key each time, under the app's CA.
 func (g *Guest) getTLSKey(request tlsKeyRequest) (tlsKeyReply, error) {
+	if from, to := request.NotBefore, request.NotAfter; from != nil && to != nil && *from >= *to && g.version.atLeast(0, 6, 0) {
+		return tlsKeyReply{}, agentError("not_before must be earlier than not_after")
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tlsKeyReply{}, err

@@ -50,6 +50,7 @@ var methods = map[string]method{
 	"Sign":      {version{0, 5, 6}, version{}, handle((*Guest).sign)},
 	"Verify":    {version{0, 5, 6}, version{}, handle((*Guest).verify)},
 	"Version":   {version{0, 5, 7}, version{}, handle((*Guest).getVersion)},
+	"GpuInfo":   {version{0, 6, 0}, version{}, handle((*Guest).gpuInfo)},
 }
 
 func handle[Q, R any](f func(*Guest, Q) (R, error)) func(*Guest, []byte) (any, error) {
