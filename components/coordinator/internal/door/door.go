@@ -193,7 +193,8 @@ func tooLarge(rule *Rule) *Refusal {
 	return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("body: at most %d bytes are allowed for %s %s", rule.MaxBody, rule.Method, rule.Path)}
 }
 
-// checkToken is about whose the token is; what it may do is Consul's to say.
+// checkToken is about whose the token is; what it may do is Consul's to say. Its answers have fewer than 80 bytes:
+// npm's consul shows no longer text, and says "forbidden" instead.
 func (d *Door) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refusal) {
 	token, err := tokenOf(r.Header, v.Token)
 	if err != nil {
@@ -203,9 +204,9 @@ func (d *Door) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refusa
 		return "", nil
 	}
 	if token == "" {
-		return "", &Refusal{http.StatusForbidden, CodeTokenMissing, "the request has no token; send the one in /run/mesh/consul-token as X-Consul-Token, or set CONSUL_HTTP_TOKEN_FILE for tools of Consul"}
+		return "", &Refusal{http.StatusForbidden, CodeTokenMissing, "the request has no token; it is in /run/mesh/consul-token"}
 	}
-	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "the token is none of those that " + c.Slot + " was given; send the workload's, as X-Consul-Token"}
+	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "the token is not this member's; read /run/mesh/consul-token"}
 	ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
 	defer cancel()
 	owner, err := d.owners.of(ctx, token)

@@ -296,12 +296,23 @@ func TestDOR01_KeysAsNpmConsulWritesThem(t *testing.T) {
 	}
 }
 
-// TestWithoutATokenTheAnswerSaysSo, and where to find it.
-func TestWithoutATokenTheAnswerSaysSo(t *testing.T) {
+// TestWithoutItsTokenTheAnswerSaysSo, and where to find it, in a text that npm's consul shows.
+func TestWithoutItsTokenTheAnswerSaysSo(t *testing.T) {
 	w := newWorld(t, door.Limits{})
-	m := w.member("pg", "pg-1")
-	got := m.ask(http.MethodGet, "/v1/kv/service/pg/leader", "", func(r *http.Request) { r.Header.Del("X-Consul-Token") })
-	if got.status != http.StatusForbidden || got.code() != door.CodeTokenMissing || !strings.Contains(got.body, "has no token") || !strings.Contains(got.body, "/run/mesh/consul-token") {
-		t.Errorf("%+v", got)
+	m, other := w.member("pg", "pg-1"), w.member("pg", "pg-2")
+	for _, c := range []struct {
+		code, says string
+		set        func(*http.Request)
+	}{
+		{door.CodeTokenMissing, "has no token", func(r *http.Request) { r.Header.Del("X-Consul-Token") }},
+		{door.CodeTokenForeign, "is not this member's", func(r *http.Request) { r.Header.Set("X-Consul-Token", other.token) }},
+	} {
+		got := m.ask(http.MethodGet, "/v1/kv/service/pg/leader", "", c.set)
+		if got.status != http.StatusForbidden || got.code() != c.code || !strings.Contains(got.body, c.says) || !strings.Contains(got.body, "/run/mesh/consul-token") {
+			t.Errorf("%+v, want %s", got, c.code)
+		}
+		if len(got.body) >= 80 {
+			t.Errorf("%s: the text has %d bytes: %s", c.code, len(got.body), got.body)
+		}
 	}
 }
