@@ -15,6 +15,7 @@ require (
 	cadre.dev/core v0.0.0
 	cadre.dev/lab v0.0.0
 	cadre.dev/platform v0.0.0
+	github.com/Dstack-TEE/dstack/sdk/go v0.1.0
 	github.com/compose-spec/compose-go/v2 v2.9.1
 	github.com/google/go-containerregistry v0.20.6
 	github.com/google/uuid v1.6.0
@@ -24,7 +25,6 @@ require (
 
 require (
 	cadre.dev/raced v0.0.0
-	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/containerd/stargz-snapshotter/estargz v0.16.3 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
