@@ -7,6 +7,7 @@ require (
 	cadre.dev/coordinator v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/overlay v0.0.0
+	cadre.dev/platform v0.0.0
 	cadre.dev/store v0.0.0
 	github.com/hashicorp/consul/api v1.33.7
 	go.uber.org/goleak v1.3.0
@@ -16,7 +17,6 @@ require (
 require (
 	cadre.dev/attest v0.0.0 // indirect
 	cadre.dev/mesh v0.0.0 // indirect
-	cadre.dev/platform v0.0.0 // indirect
 	cadre.dev/proto v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect

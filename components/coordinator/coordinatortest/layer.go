@@ -333,3 +333,9 @@ func (l *Layer) Admit(groupName, slot string) (cert tls.Certificate, ca []byte, 
 	leaf, err := x509.ParseCertificate(der)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, l.root.CA().PEM(), err
 }
+
+// Token is what the workload of an admitted Boot gets.
+func (l *Layer) Token(ctx context.Context, spec group.Spec, slot, boot string) (secret string, err error) {
+	token, err := l.issuer.Slot(ctx, tokens.Holder{Spec: spec, Slot: slot, BootID: boot})
+	return token.Secret, err
+}
