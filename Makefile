@@ -120,7 +120,7 @@ test-clusters: tools build images ## apply, roll and destroy clusters/postgres, 
 	@cd components/demo && CADRE_TEST_CLUSTERS=1 go test -count=1 -timeout 30m -v -run Clusters ./e2e_terraform
 
 .PHONY: test-clients
-test-clients: tools-clients ## run Phala's own clients, from their registries, against the local cloud's API
+test-clients: tools-clients ## run official clients, from their registries, against the local cloud, its guests and a member's Consul (root; Rust's SDK where cargo is)
 	@scripts/test-clients.sh
 
 .PHONY: test-scale

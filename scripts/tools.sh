@@ -88,11 +88,11 @@ lock   rm                                      coreutils           apt's check o
 lock   sed                                     sed                 apt's check of signatures calls it
 lock   python3                                 python3             pip resolves the wheels of images
 lock   python3:venv,ensurepip                  python3-venv        pip's virtual environment
-clients node                                   nodejs              runs the platform's own JavaScript client
-clients npm                                    npm                 installs it
-clients python3                                python3             runs the platform's own Python client
-clients python3:venv,ensurepip                 python3-venv        its virtual environment
-clients mktemp                                 coreutils           the folder that both are installed into
+clients node                                   nodejs              runs the official JavaScript clients
+clients npm                                    npm                 installs them
+clients python3                                python3             runs the official Python clients
+clients python3:venv,ensurepip                 python3-venv        their virtual environment
+clients mktemp                                 coreutils           the folder that they are installed into
 clients readlink                               coreutils           a virtual environment names the interpreter itself
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
@@ -350,6 +350,10 @@ images)
 clients)
 	need build clients
 	go_new_enough
+	mkdir -p "$bin"
+	python=$(locate python3)
+	install_envoy
+	install_consul
 	;;
 lock)
 	need build images lock
