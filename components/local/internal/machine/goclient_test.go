@@ -37,11 +37,15 @@ func (s *goSteps) step(name string, err error) {
 // refused is a step whose call fails, with an error of the client that has shown in it.
 func (s *goSteps) refused(name string, err error, shown string) {
 	s.Helper()
-	if err == nil || !strings.Contains(err.Error(), shown) {
-		s.step(name, fmt.Errorf("got error %v, want one with %q", err, shown))
-		return
+	switch {
+	case err == nil:
+		err = fmt.Errorf("it was answered; want an error with %q", shown)
+	case strings.Contains(err.Error(), shown):
+		err = nil
+	default:
+		err = fmt.Errorf("want an error with %q: %w", shown, err)
 	}
-	s.step(name, nil)
+	s.step(name, err)
 }
 
 func same[T comparable](got, want T, err error) error {
