@@ -76,7 +76,7 @@ type away struct {
 // members that are unavailable and may serve, which wait for a repair as well; nor does one that lets newcomers
 // into the set wait for those.
 func (w *world) others(c candidate, t *taken) (out away) {
-	repair, lets := mayServe(c.broken), w.letsIn(c)
+	repair, lets := c.condition.mayServe(), w.letsIn(c)
 	counts := func(m *member) bool {
 		return m != c.m && (!repair || !m.unsure || t.has(m)) && (!lets || !w.waitsForSet(m))
 	}
@@ -115,9 +115,6 @@ func btoi(ok bool) int {
 	return 0
 }
 
-// mayServe: a member so broken is silent or unhealthy, and may serve all the same: it runs as far as is known.
-func mayServe(broken int) bool { return broken == sick || broken == lost }
-
 // named is how many Slots a text names; with ten thousand of them it counts the rest.
 const named = 5
 
@@ -151,7 +148,7 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 
 // servesNothing: c's member is certainly down, or it votes in a set that has no majority to vote in.
 func (w *world) servesNothing(c candidate) bool {
-	certain := c.broken == neverBooted || c.broken == processDown || w.view.voting && w.outsideQuorum(c)
+	certain := c.condition.certain() || w.view.voting && w.outsideQuorum(c)
 	return certain && c.m.down()
 }
 

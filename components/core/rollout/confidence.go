@@ -11,7 +11,7 @@ import (
 // Nothing voluntary happens to it, and what seems lost is not repaired by guesses (R120).
 // An operator who names a silent Slot has looked.
 func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
-	if c.marked && c.broken == lost {
+	if c.marked && c.condition == lost {
 		return nil
 	}
 	// Of a group of one or two the fleet tells whether the leader is deaf.

@@ -198,7 +198,7 @@ func (w *world) action(c candidate) Action {
 // A check that fails is no word about that work, and a drain asked for by name never claims what was not done.
 func (w *world) nothingToDrain(c candidate) bool {
 	m := c.m
-	down := c.broken == neverBooted || c.broken == processDown || c.actor == operation.ActorHealing && w.unanswered(m)
+	down := c.condition.certain() || c.actor == operation.ActorHealing && w.unanswered(m)
 	return m.report == nil || m.open != nil && w.endedByCall(m, *m.open) || down && c.kind != operation.Drain && !w.serves(m)
 }
 

@@ -90,7 +90,7 @@ func (w *world) attestable(m *member) bool {
 		if !m.open.Refresh && !w.refreshedAfter(m) {
 			return false
 		}
-	case m.open == nil && w.brokenness(m) < lost && !w.correctsChecks(m):
+	case m.open == nil && m.condition < lost && !w.correctsChecks(m):
 		return false // attested once more it would be as broken: it is healed, or booted
 	case m.record.Assigned != m.observed && m.record.Assigned != "":
 		return false // it may be about to boot what it was given
@@ -101,7 +101,7 @@ func (w *world) attestable(m *member) bool {
 // correctsChecks: the checks that fail of m are all that is wrong with it, and the wanted Revision changes each of
 // them. Its process works and its agent speaks, so that no boot is needed to prove that.
 func (w *world) correctsChecks(m *member) bool {
-	if w.brokenness(m) != sick || len(m.report.Failing) == 0 {
+	if m.condition != impaired || len(m.report.Failing) == 0 {
 		return false
 	}
 	list, _ := w.changes(m.runs(), m.want.revision)

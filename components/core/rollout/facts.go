@@ -78,7 +78,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Applied) > 0 {
 		f.Leads = m.leads() || m.named
 		// Who has to hand over once more does so as for a drain: the one transfer of the rollout was made.
-		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, broken: whole})
+		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
 	}
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
@@ -246,9 +246,9 @@ func (w *world) serves(m *member) bool {
 // again is op as it is judged right before its call: a member that was down when it was decided as it is now, and one
 // that served as if it did still, since its drain is what took it away.
 func (w *world) again(m *member, op operation.Operation) candidate {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Refresh, service: op.Service, broken: whole}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Refresh, service: op.Service, condition: well}
 	if op.Sick || op.WasUnavailable {
-		c.broken, c.marked = w.brokenness(m), op.Request != ""
+		c.condition, c.marked = m.condition, op.Request != ""
 	}
 	return c
 }

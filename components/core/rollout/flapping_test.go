@@ -158,7 +158,7 @@ func TestR9_NoStepGoesOnBesideIt(t *testing.T) {
 func TestR9_WhoTakesOver(t *testing.T) {
 	leader := func(f *fixture) []string {
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
-		slots, _ := w.transferCandidates(candidate{m: w.find("db-0"), kind: operation.Drain, broken: whole})
+		slots, _ := w.transferCandidates(candidate{m: w.find("db-0"), kind: operation.Drain, condition: well})
 		return slots
 	}
 	if got := leader(newFixture(3, "patroni").flapping(1, 40*time.Second)); !slices.Equal(got, []string{"db-2"}) {

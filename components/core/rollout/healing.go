@@ -350,7 +350,7 @@ func (w *world) healsToCome(planned []Action) []Action {
 		}
 		c := candidate{m: m, to: m.want.revision}
 		w.healBy(&c, r, a)
-		c.broken = w.brokenness(m)
+		c.condition = m.condition
 		c.class = w.class(m, c)
 		step := w.action(c)
 		waits := holdUntil(a.at, HoldHealDeferred, "%s; healed in %s unless %s comes back by itself", a.why, short(a.at.Sub(w.now)), m.slot)
@@ -470,7 +470,7 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	if l.op == nil {
 		holds = append(holds, w.holdsOfAttempts(c)...)
 		// A CVM that is down is started in addition to others: the start takes nothing away, and waits for no turn.
-		starts := c.kind == operation.Restart && c.broken == neverBooted
+		starts := c.kind == operation.Restart && c.condition == notBooted
 		if !starts {
 			holds = append(holds, w.holdsOfTurn(c)...)
 		}

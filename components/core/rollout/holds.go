@@ -280,7 +280,7 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	if c.service != "" && c.actor == operation.ActorOperator && !m.speaks {
 		return []Hold{hold(HoldUnknownHealth, "%s is silent, and hears no order to restart service %s; ask for a restart of its CVM: cadre instance restart %s", m.slot, c.service, m.slot)}
 	}
-	if r == nil && c.broken == whole && !m.ready && m.open == nil {
+	if r == nil && c.condition == well && !m.ready && m.open == nil {
 		return []Hold{w.holdOfSilence(m)}
 	}
 	if h := w.holdsOfMute(c); len(h) > 0 {
@@ -309,9 +309,9 @@ func (w *world) holdsOfMute(c candidate) []Hold {
 	}
 	why := cmp.Or(m.report.Message, "its driver does not say why")
 	switch until := m.record.DownSince.Add(unwellFor); {
-	case c.broken == whole && w.now.Before(until):
+	case c.condition == well && w.now.Before(until):
 		return []Hold{holdUntil(until, HoldUnknownHealth, "the workload of %s gives no answer, which may pass: %s", m.slot, why)}
-	case c.broken == sick && c.actor == operation.ActorRollout && w.view.leader == "" && len(w.members) > 1:
+	case c.condition == impaired && c.actor == operation.ActorRollout && w.view.leader == "" && len(w.members) > 1:
 		return []Hold{hold(HoldUnknownHealth, "the workload of %s gives no answer (%s), and no member says who leads: it may lead; once that is understood: cadre instance update %s", m.slot, why, m.slot)}
 	}
 	return nil
@@ -338,7 +338,7 @@ func (w *world) holdsOfDriver(c candidate, l look) []Hold {
 // holdsOfFailedSteps is R40: no further healthy Slot is spent while one whose step
 // failed is not back.
 func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
-	if c.marked && c.broken == lost {
+	if c.marked && c.condition == lost {
 		return nil // an operator who names a silent Slot has looked
 	}
 	if c.kind == operation.Delete && w.voteless(c.m) {

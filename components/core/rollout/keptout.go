@@ -9,7 +9,7 @@ import (
 
 // letsIn: c is about a lost voter that keeps newcomers out of the set (R48). What is done about it does not wait for
 // those newcomers, which wait for just that: they have no vote and serve no request.
-func (w *world) letsIn(c candidate) bool { return c.broken != whole && w.outFirst(c.m) }
+func (w *world) letsIn(c candidate) bool { return c.condition != well && w.outFirst(c.m) }
 
 // waitsForSet: m is out of the set, or in it without a vote, until the set loses a voter that is lost: nothing of m is
 // there, or it runs and is not let in.

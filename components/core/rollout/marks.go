@@ -179,7 +179,7 @@ func (w *world) drain(m *member, c candidate) candidate {
 		c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
 		c.to, c.why, c.down = m.runs(), "", false
 	}
-	c.broken = w.brokenness(m)
+	c.condition = m.condition
 	c.class = w.class(m, c)
 	return c
 }
@@ -234,7 +234,7 @@ func (w *world) holdsOfProtection(c candidate, _ look) []Hold {
 		return nil
 	}
 	// An update is none: a reboot of its own is no word for another revision.
-	repair := c.kind == operation.Restart && c.broken != whole && c.broken != lost
+	repair := c.kind == operation.Restart && c.condition != well && c.condition != lost
 	if repair {
 		return nil
 	}

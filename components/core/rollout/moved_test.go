@@ -123,7 +123,7 @@ func TestARefreshBeginsWithNothingThatMoved(t *testing.T) {
 	for _, phase := range []operation.Phase{operation.Joining, operation.Settling} {
 		f := newFixture(3, "none").want("B").rolling().at(1, "B")
 		f.op(1, phase, func(op *operation.Operation) { op.Refresh = true }).silent(1, f.now.Add(-time.Second))
-		if w := seenBy(f); w.brokenness(w.find("db-1")) != whole {
+		if w := seenBy(f); w.find("db-1").condition != well {
 			t.Errorf("%s: it counts as one that never booted", phase)
 		}
 	}

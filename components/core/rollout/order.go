@@ -3,11 +3,9 @@ package rollout
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
-	"cadre.dev/core/policy"
 )
 
 // candidate is a member with the Action it needs.
@@ -17,10 +15,11 @@ type candidate struct {
 	to   string
 	// actor is on whose behalf.
 	actor operation.Actor
-	// class and broken are its place in the order (R31).
-	class  Class
-	broken int
-	marked bool
+	// class is its place in the order (R31).
+	class Class
+	// condition is what its member is judged by: the member's own, or that at the time of the decision.
+	condition condition
+	marked    bool
 	// refresh: the update stops nothing, since only what the agent does changes.
 	refresh bool
 	// forEnv: the update is for values of env of the Slot's own, and for nothing else.
@@ -34,15 +33,6 @@ type candidate struct {
 	// serves nobody, or the CVM was deleted and only the new one is to be made.
 	left bool
 }
-
-// Degrees of brokenness, most broken first (R31).
-const (
-	neverBooted = iota
-	processDown
-	sick
-	lost
-	whole
-)
 
 // candidates are the Actions needed for Slots that are not in a step, in the order
 // of R104: creations and replacements, then removals, then updates and restarts by class.
@@ -71,7 +61,7 @@ func (w *world) candidates() []candidate {
 
 // removal is the candidate for a Slot that is not wanted any more.
 func (w *world) removal(m *member) candidate {
-	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)}
+	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, condition: m.condition}
 }
 
 // need is the Action that brings m to what it is wanted at; an empty Kind for none.
@@ -108,7 +98,7 @@ func (w *world) need(m *member) candidate {
 	if c.marked {
 		c.actor = operation.ActorOperator
 	}
-	c.broken = w.brokenness(m)
+	c.condition = m.condition
 	c.class = w.class(m, c)
 	return c
 }
@@ -194,7 +184,7 @@ func (w *world) class(m *member, c candidate) Class {
 	switch {
 	case c.marked:
 		return ClassMarked
-	case c.broken != whole:
+	case c.condition != well:
 		return ClassBroken
 	case slices.Contains(w.failedRevs, m.observed):
 		return ClassAtFailed
@@ -206,69 +196,6 @@ func (w *world) class(m *member, c candidate) Class {
 	return ClassFollower
 }
 
-// brokenness says how broken m is by itself. A running member of a cluster that
-// merely has no leader is whole (R34), and so is one that is only in a step or
-// counting min_ready. A silent one is whole until it was silent for lost_after.
-func (w *world) brokenness(m *member) int {
-	switch {
-	case m.ready:
-		return whole
-	case m.vanished() && w.obs.Platform.Known:
-		return neverBooted // the platform's word, not silence: there is nothing to wait for
-	case !m.admitted(), m.shownDown() && !m.heardNow():
-		return neverBooted // a listing may be of minutes before: one that speaks is not down, whatever it says
-	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
-		return neverBooted
-	case m.report == nil:
-		if at := w.lostAt(m); !at.IsZero() && !w.now.Before(at) {
-			return lost
-		}
-		return whole
-	case w.processDown(m):
-		return processDown
-	case w.unanswered(m) && (m.named || !w.mutedLong(m)):
-		return whole // no answer is no proof: it counts in the budget, and is no reason to touch m
-	case w.unanswered(m):
-		return sick // it may serve all the same
-	case w.merelyLeaderless(m):
-		return whole
-	case m.report.Health == Unhealthy:
-		return sick
-	case m.answers(w.spec) && (!m.report.MemberReady || m.report.CaughtUp != nil && !*m.report.CaughtUp):
-		return sick
-	}
-	return whole // unknown is not broken (R10)
-}
-
-// answers: the driver has said how the member is. What an agent reports that has begun to ask it is
-// no word about it (R10).
-func (m *member) answers(spec group.Spec) bool { return group.HasDriver(spec) && m.report.MemberKnown }
-
-// provenElsewhere: since the last admission another Boot of the Slot's own instance
-// proved a Revision that the Slot may not run. The code is given only after genuine
-// evidence of the bound instance, so this is a fact about the CVM, not silence.
-func (m *member) provenElsewhere() bool {
-	r, a := m.seen.Refusal, m.seen.Admission
-	return r != nil && (r.Code == policy.CodeRevisionNotAllowed || r.Code == policy.CodeRevisionBelowFloor) && a != nil && r.At.After(a.AdmittedAt)
-}
-
-// merelyLeaderless: m runs, was fine at the Revision that it runs, or ready in the very Boot, and what is
-// wrong now is that the cluster has no leader (R34). A member that was never
-// available at what it runs is broken by that, once an election had its time.
-func (w *world) merelyLeaderless(m *member) bool {
-	if !w.view.roles || w.view.leader != "" || len(w.members) <= 1 {
-		return false
-	}
-	a := m.seen.Admission
-	elects := a != nil && m.record.WasAvailableAt != "" && w.now.Sub(a.AdmittedAt) < electsFor
-	ready := a != nil && a.BootID != "" && m.record.AvailableBoot == a.BootID
-	return elects || ready || m.record.WasAvailableAt == m.observed
-}
-
-// electsFor is how long the Boot of a member that was well before may wait for a leader, before that is taken for its
-// own fault: the next leader may need its vote.
-const electsFor = time.Minute
-
 // compare is the order of R31 and R32. Below quorum the sick ones go by how
 // advanced their log is, since the next quorum forms around it (R45).
 func (w *world) compare(a, b candidate) int {
@@ -278,7 +205,7 @@ func (w *world) compare(a, b candidate) int {
 			return byLog
 		}
 	}
-	return cmp.Or(byClass, cmp.Compare(a.broken, b.broken), -cmp.Compare(a.m.ordinal, b.m.ordinal))
+	return cmp.Or(byClass, cmp.Compare(a.condition, b.condition), -cmp.Compare(a.m.ordinal, b.m.ordinal))
 }
 
 // compareLogs puts the most advanced log first, unknown ones last.
@@ -302,15 +229,4 @@ func lagOf(m *member) int64 {
 		return 1<<63 - 1
 	}
 	return *m.report.LagBytes
-}
-
-// lostAt is when the silence of m makes it broken; zero when it is not silent.
-func (w *world) lostAt(m *member) time.Time {
-	if m.report != nil || m.record.UnavailableSince.IsZero() {
-		return time.Time{}
-	}
-	if m.request != nil || m.open != nil && m.open.Request != "" {
-		return m.record.UnavailableSince.Add(w.t.LostAfter) // who names it has looked (R145)
-	}
-	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
 }

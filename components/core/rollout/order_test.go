@@ -175,42 +175,42 @@ func TestR145_AFirstMemberThatNeverCameUpCanBeChanged(t *testing.T) {
 func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, r *group.SlotRecord)
-		want int
+		want condition
 	}{
-		"it boots":              {func(*fixture, *group.SlotRecord) {}, whole},
-		"it boots for a minute": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor) }, sick},
+		"it boots":              {func(*fixture, *group.SlotRecord) {}, well},
+		"it boots for a minute": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor) }, impaired},
 		"it was ready in this Boot": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Admission.AdmittedAt, r.AvailableBoot = f.now.Add(-time.Hour), "boot-db-1"
-		}, whole},
+		}, well},
 		"it was well at what it runs": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Admission.AdmittedAt, r.WasAvailableAt = f.now.Add(-time.Hour), f.rec.Status.Target
-		}, whole},
-		"it never was well": {func(_ *fixture, r *group.SlotRecord) { r.WasAvailableAt = "" }, sick},
-		"there is a leader": {func(f *fixture, _ *group.SlotRecord) { f.lead(0) }, sick},
+		}, well},
+		"it never was well": {func(_ *fixture, r *group.SlotRecord) { r.WasAvailableAt = "" }, impaired},
+		"there is a leader": {func(f *fixture, _ *group.SlotRecord) { f.lead(0) }, impaired},
 		"its process refuses for a minute": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessRefused, f.now.Add(-unwellFor)
 		}, processDown},
 		"its process refuses for a moment": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessRefused, f.now.Add(-unwellFor+time.Second)
-		}, whole},
+		}, well},
 		"its process gives no answer for a minute": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
-		}, sick},
+		}, impaired},
 		"its process gives no answer, and a follower names it": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
 			f.obs.Slots[2].Report.Leader = "db-1"
-		}, whole},
+		}, well},
 		"its process gives no answer, and the leader sees it follow": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessUnknown, f.now.Add(-unwellFor)
 			f.lead(0)
 			f.obs.Slots[0].Report.Followers = []string{"db-1"}
-		}, sick},
+		}, impaired},
 		"its process refuses, and the leader sees it follow": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Report.Liveness, r.DownSince = LivenessRefused, f.now.Add(-unwellFor)
 			f.lead(0)
 			f.obs.Slots[0].Report.Followers = []string{"db-1"}
-		}, sick},
-		"nobody tells of its admission": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission = nil }, neverBooted},
+		}, impaired},
+		"nobody tells of its admission": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission = nil }, notBooted},
 	} {
 		f := newFixture(3, "consul").want("B").rolling().at(1, "B")
 		for i := range f.obs.Slots {
@@ -221,8 +221,8 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 		f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor + time.Second)
 		record.WasAvailableAt, record.AvailableBoot, record.AvailableSince = revisionOf(f.spec, "A"), "boot-before", time.Time{}
 		c.edit(f, record)
-		if w := seenBy(f); w.brokenness(w.find("db-1")) != c.want {
-			t.Errorf("%s: %d, want %d", name, w.brokenness(w.find("db-1")), c.want)
+		if w := seenBy(f); w.find("db-1").condition != c.want {
+			t.Errorf("%s: %d, want %d", name, w.find("db-1").condition, c.want)
 		}
 	}
 }
@@ -487,13 +487,13 @@ func TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken(t *testing.T) {
 	no := false
 	for name, c := range map[string]struct {
 		caughtUp *bool
-		want     int
-	}{"not known": {nil, whole}, "behind": {&no, sick}} {
+		want     condition
+	}{"not known": {nil, well}, "behind": {&no, impaired}} {
 		f := newFixture(3, "etcd").want("B").rolling()
 		f.obs.Slots[1].Report.CaughtUp = c.caughtUp
 		w := seenBy(f)
-		if m := w.find("db-1"); w.brokenness(m) != c.want || m.ready {
-			t.Errorf("%s: brokenness %d, ready %t, want %d and not ready", name, w.brokenness(m), m.ready, c.want)
+		if m := w.find("db-1"); m.condition != c.want || m.ready {
+			t.Errorf("%s: condition %v, ready %t, want %d and not ready", name, m.condition, m.ready, c.want)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func TestR53_WhoTakesOver(t *testing.T) {
 		f.at(0, "A")
 		c.edit(f)
 		w := seenBy(f)
-		got, interim := w.transferCandidates(candidate{m: w.find("db-0"), kind: operation.Update, broken: whole})
+		got, interim := w.transferCandidates(candidate{m: w.find("db-0"), kind: operation.Update, condition: well})
 		if strings.Join(got, " ") != c.want || interim {
 			t.Errorf("%s: %v, interim %t", name, got, interim)
 		}
@@ -346,11 +346,11 @@ func TestR20_TheBudgetInWords(t *testing.T) {
 		c     candidate
 		limit int
 	}{
-		"one":                   {1, candidate{m: m, broken: whole}, 1},
-		"none":                  {0, candidate{m: m, broken: whole}, 0},
-		"none, and it is down":  {0, candidate{m: m, broken: whole + 1}, 1},
-		"none, and a refresh":   {0, candidate{m: m, broken: whole, refresh: true}, 1},
-		"two, and it is broken": {2, candidate{m: m, broken: whole + 1}, 2},
+		"one":                   {1, candidate{m: m, condition: well}, 1},
+		"none":                  {0, candidate{m: m, condition: well}, 0},
+		"none, and it is down":  {0, candidate{m: m, condition: impaired}, 1},
+		"none, and a refresh":   {0, candidate{m: m, condition: well, refresh: true}, 1},
+		"two, and it is broken": {2, candidate{m: m, condition: impaired}, 2},
 	} {
 		w.spec.UpdatePolicy.MaxUnavailableFixed = intp(c.max)
 		if limit, text := w.budget(c.c, &taken{}); limit != c.limit || !strings.HasPrefix(text, "max_unavailable is ") {

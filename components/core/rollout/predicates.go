@@ -147,7 +147,7 @@ func (p predicate) appliesTo(w *world, c candidate) bool {
 	if p.from > constructive && (c.left || w.ending()) {
 		return false // what could be lost is gone already, or the whole group goes: there is nothing left to protect
 	}
-	return !p.voluntary || c.broken == whole || c.broken == lost
+	return !p.voluntary || c.condition == well || c.condition == lost
 }
 
 // ending: the whole group is being deleted.

@@ -259,7 +259,7 @@ func (w *world) waitsForWord() bool {
 
 // rollsTo is the rollout's step of m.
 func (w *world) rollsTo(m *member) candidate {
-	return candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, broken: whole, refresh: w.refreshes(m)}
+	return candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, condition: well, refresh: w.refreshes(m)}
 }
 
 // keepProgressClock lets the clock stand while the rollout waits for Slots that an operator

@@ -161,7 +161,7 @@ func TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes(t *testing.T) {
 			}
 			// A member that may serve costs budget like a healthy one.
 			w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
-			if !mayServe(w.brokenness(w.find(a.Slot))) && heldBy(a, HoldMaxUnavailable) {
+			if !w.find(a.Slot).condition.mayServe() && heldBy(a, HoldMaxUnavailable) {
 				t.Fatalf("%s is down and outdated and held by the budget\n%s", a.Slot, describe(p))
 			}
 			healthyFirst := slices.ContainsFunc(p.Actions, func(b Action) bool {

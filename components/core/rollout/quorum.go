@@ -77,7 +77,7 @@ func (w *world) alone(m *member) bool {
 // isSick: c is broken by itself, or an operator marked it while it is not
 // available; then what protects healthy members does not protect it.
 func (w *world) isSick(c candidate) bool {
-	return c.broken != whole || c.marked && !c.m.ready && !c.m.available
+	return c.condition != well || c.marked && !c.m.ready && !c.m.available
 }
 
 // holdsOfVoterCap is R17, and R45: below quorum voters are repaired one after the other, and so is one that takes no
@@ -143,7 +143,7 @@ func (w *world) outsideQuorum(c candidate) bool {
 	if !w.isSick(c) || w.view.healthy[c.m.slot] {
 		return false
 	}
-	return c.broken == neverBooted || c.broken == processDown || w.view.leader == ""
+	return c.condition.certain() || w.view.leader == ""
 }
 
 // healthyWithout is H \ {c}, less those in a step or taken. A member that serves between two parts of its step votes.

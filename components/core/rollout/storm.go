@@ -21,7 +21,7 @@ func (w *world) storm(c candidate) string {
 		}
 	}
 	switch {
-	case c.broken == neverBooted, c.service != "" && w.processDown(c.m):
+	case c.condition == notBooted, c.service != "" && w.processDown(c.m):
 		return ""
 	case w.quorumLost() && w.illBeside(c.m):
 		return "fewer voters than a majority are healthy"
@@ -29,7 +29,7 @@ func (w *world) storm(c candidate) string {
 		return fmt.Sprintf("%d of %d slots are unavailable", n, all)
 	case all > 2 && 2*(n+w.tally.justBack) > all:
 		return fmt.Sprintf("%d of %d slots were unavailable a moment ago, and the others have their time anew", n+w.tally.justBack, all)
-	case c.broken == lost && w.obs.Fleet.manySilent(since):
+	case c.condition == lost && w.obs.Fleet.manySilent(since):
 		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.with(since), w.obs.Fleet.Expected)
 	}
 	return ""
@@ -39,7 +39,7 @@ func (w *world) storm(c candidate) string {
 // voter or the second of two, nothing is shared, and nobody but healing gives the quorum back (R119).
 func (w *world) illBeside(m *member) bool {
 	return slices.ContainsFunc(w.everyone, func(o *member) bool {
-		return o != m && !o.missing() && w.voter(o) && (o.report == nil || w.brokenness(o) != whole)
+		return o != m && !o.missing() && w.voter(o) && (o.report == nil || o.condition != well)
 	})
 }
 
@@ -61,7 +61,7 @@ func (w *world) backUntil(m *member) time.Time {
 // cluster's members others went when m did; "": all are. A newcomer that only m keeps out of the set is not
 // ill: it would wait for healing, and healing for it.
 func (w *world) costly(m *member) string {
-	gone := candidate{m: m, kind: operation.Replace, broken: w.brokenness(m)}
+	gone := candidate{m: m, kind: operation.Replace, condition: m.condition}
 	if n, _ := w.waitedFor(gone, w.tally.unavailable); n > 0 {
 		return fmt.Sprintf("%d other slots are unavailable", n)
 	}

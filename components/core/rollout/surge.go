@@ -245,7 +245,7 @@ func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	if c.m.extra {
 		limit++
 	}
-	if c.broken != whole || c.refresh {
+	if c.condition != well || c.refresh {
 		limit = max(limit, 1)
 	}
 	return limit, text

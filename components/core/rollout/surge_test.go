@@ -185,7 +185,7 @@ func TestTheBudgetTellsOfExtraSlots(t *testing.T) {
 		for i := range n {
 			w.tally.extras[i] = &member{slot: "extra"}
 		}
-		if limit, text := w.budget(candidate{m: w.find("db-0"), broken: whole}, &taken{}); limit != n || text != want {
+		if limit, text := w.budget(candidate{m: w.find("db-0"), condition: well}, &taken{}); limit != n || text != want {
 			t.Errorf("%d, %q; want %d, %q", limit, text, n, want)
 		}
 	}

@@ -58,7 +58,7 @@ func (w *world) takeTally() {
 		if m.extra && m.available {
 			t.extras = append(t.extras, m)
 		}
-		m.unsure = !m.extra && m.open == nil && m.unavailable() && mayServe(w.brokenness(m))
+		m.unsure = !m.extra && m.open == nil && m.unavailable() && m.condition.mayServe()
 		t.unsure += btoi(m.unsure)
 		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)

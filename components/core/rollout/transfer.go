@@ -13,7 +13,7 @@ func (w *world) holdsOfLeader(c candidate, l look) []Hold {
 	if l.op != nil {
 		return w.holdsOfLeading(c.m, l.op)
 	}
-	if !c.m.leads() || c.broken != whole {
+	if !c.m.leads() || c.condition != well {
 		return nil
 	}
 	var holds []Hold
@@ -58,7 +58,7 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 	if !c.m.leads() || c.kind == operation.Create {
 		return nil
 	}
-	relief := c.broken != whole
+	relief := c.condition != well
 	candidates, interim := w.transferCandidates(c)
 	if c.kind == operation.Update && w.transfersMade() > 0 && !relief && !interim && !c.forEnv {
 		return nil
@@ -97,7 +97,7 @@ func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) 
 		if m == c.m || !stands(m) || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
 		}
-		if c.kind == operation.Update && w.inScope(m) && m.observed != m.want.revision && c.broken == whole {
+		if c.kind == operation.Update && w.inScope(m) && m.observed != m.want.revision && c.condition == well {
 			continue
 		}
 		fit = append(fit, m)

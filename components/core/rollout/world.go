@@ -131,6 +131,8 @@ type member struct {
 	moved *operation.Operation
 	// removal is the deletion that was done of the CVM that the Slot is bound to, or nil.
 	removal *operation.Operation
+	// condition is what all evidence together says of it.
+	condition condition
 	// observed is the attested Revision, or empty (R4).
 	observed  string
 	condemned bool
@@ -164,6 +166,9 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 		w.judge(m)
 	}
 	w.view = w.look()
+	for _, m := range w.everyone {
+		m.condition = w.conditionOf(m)
+	}
 	w.noteFlaps()
 	w.founders = w.foundersOf()
 	w.decideWanted()
