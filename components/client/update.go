@@ -175,7 +175,7 @@ func (u *update) there(target string, step *rollout.Action) bool {
 // later: the step would move a Slot that is to be given its env and nothing else, and waits to
 // be asked for.
 func (u *update) later(step rollout.Action) bool {
-	return u.ownEnv && !step.ForEnv && slices.ContainsFunc(step.Holds, opportunistic)
+	return u.ownEnv && step.Way.Mode != operation.ModeEnv && slices.ContainsFunc(step.Holds, opportunistic)
 }
 
 func opportunistic(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic }

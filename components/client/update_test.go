@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -77,7 +78,7 @@ func TestR143_UpdateGivesOwnEnv(t *testing.T) {
 	opportunistic := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}
 	quorum := rollout.Hold{Predicate: rollout.HoldQuorum, Message: "2 of 3 voters are healthy"}
 	gives := func(holds ...rollout.Hold) []rollout.Action {
-		return []rollout.Action{{Slot: "web-1", ForEnv: true, Holds: holds}}
+		return []rollout.Action{{Slot: "web-1", Way: operation.Way{Mode: operation.ModeEnv}, Holds: holds}}
 	}
 	for name, c := range map[string]struct {
 		state         group.SlotState
@@ -92,7 +93,7 @@ func TestR143_UpdateGivesOwnEnv(t *testing.T) {
 		"given, at an old revision":                              {state: StateAvailable, observed: "old", env: group.OwnEnvApplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
 		"its step is not asked for":                              {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: gives(opportunistic), want: updateAsk},
 		"nor where the revision is meant too":                    {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, actions: gives(opportunistic), want: updateAsk},
-		"its step begins by itself":                              {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", ForEnv: true, Execute: true}}, want: updateWait},
+		"its step begins by itself":                              {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Way: operation.Way{Mode: operation.ModeEnv}, Execute: true}}, want: updateWait},
 		"the quorum does not bear it":                            {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: gives(opportunistic, quorum), err: "quorum"},
 		"no step is planned: it keeps its env":                   {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, want: updateDone},
 		"only a move to another revision would give it":          {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},

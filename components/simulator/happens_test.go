@@ -78,7 +78,7 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 		}},
 		"busy": {upgrade + plain + "\nodds busy 0.5", func(out trace.Trace) bool {
 			return calls(cloud.Update, 3)(out) && slices.ContainsFunc(out, func(e trace.Event) bool {
-				return e.Operation != nil && e.Operation.CallOutcome == operation.OutcomeBusy
+				return e.Operation != nil && e.Operation.Call.Outcome == operation.OutcomeBusy
 			})
 		}},
 		"cut-store all": {strings.Replace(upgrade, "coordinators 1", "coordinators 3", 1) + plain + "\nfault 1m20s cut-store all 1m30s 0s", func(out trace.Trace) bool {
@@ -207,7 +207,7 @@ func bad(release string) string {
 func failsOnce(out trace.Trace) bool {
 	failed, early := 0, 0
 	for _, e := range out {
-		if e.Operation != nil && e.Operation.Phase == operation.Failed && e.Operation.Cause == operation.CauseDeadline {
+		if e.Operation != nil && e.Operation.Phase == operation.Failed && e.Operation.Failure.Cause == operation.CauseDeadline {
 			failed++
 		}
 	}

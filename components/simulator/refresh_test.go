@@ -30,7 +30,7 @@ func TestChecksChangeAndNobodyIsMissed(t *testing.T) {
 			if done[o.Slot] == nil {
 				done[o.Slot] = map[string]bool{}
 			}
-			if done[o.Slot][o.ID] = true; !o.Refresh || o.Calls > 0 {
+			if done[o.Slot][o.ID] = true; !o.Way.Refreshes() || o.Call.Number > 0 {
 				t.Errorf("%s is no refresh", e)
 			}
 		}

@@ -34,8 +34,8 @@ func TestAServiceIsHealedWithoutItsCVM(t *testing.T) {
 	}
 	healed := []string{}
 	for _, o := range repairs {
-		if healed = append(healed, o.Slot); o.Service != "pg" || o.Phase != operation.Done || o.Calls != 0 {
-			t.Errorf("%s %s of service %q ends %s after %d calls: %s", o.Kind, o.Slot, o.Service, o.Phase, o.Calls, o.Reason)
+		if healed = append(healed, o.Slot); o.Way.Service != "pg" || o.Phase != operation.Done || o.Call.Number != 0 {
+			t.Errorf("%s %s of service %q ends %s after %d calls: %s", o.Kind, o.Slot, o.Way.Service, o.Phase, o.Call.Number, o.Reason)
 		}
 	}
 	if slices.Sort(healed); !slices.Equal(healed, []string{"pg-0", "pg-1"}) {

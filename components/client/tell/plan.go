@@ -25,8 +25,8 @@ func When(a rollout.Action) string {
 // Because lists what is healed, every hold, not only the first (R140), then what the step does.
 func Because(a rollout.Action, now time.Time) string {
 	parts := []string{}
-	if a.Actor == operation.ActorHealing && a.Note != "" {
-		parts = append(parts, "heals: "+a.Note)
+	if a.Actor == operation.ActorHealing && a.Request.Note != "" {
+		parts = append(parts, "heals: "+a.Request.Note)
 	}
 	for _, h := range a.Holds {
 		text := h.Predicate
@@ -45,12 +45,12 @@ func Because(a rollout.Action, now time.Time) string {
 		}
 		parts = append(parts, "hands leadership to "+to)
 	}
-	if a.SkipDrain {
+	if a.Way.SkipDrain {
 		parts = append(parts, "nothing to drain")
 	}
-	held := func(part string) bool { return strings.Contains(part, a.Quorum) }
-	if a.Quorum != "" && !slices.ContainsFunc(parts, held) {
-		parts = append(parts, a.Quorum)
+	held := func(part string) bool { return strings.Contains(part, a.Before.Quorum) }
+	if a.Before.Quorum != "" && !slices.ContainsFunc(parts, held) {
+		parts = append(parts, a.Before.Quorum)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -20,12 +20,12 @@ func TestAgo(t *testing.T) {
 }
 
 func TestTheQuorumIsSaidOnce(t *testing.T) {
-	a := rollout.Action{Holds: []rollout.Hold{{Predicate: "quorum", Message: "1 of 3 voters are healthy, 2 needed"}}, Quorum: "1 of 3 voters are healthy, 2 needed"}
+	a := rollout.Action{Holds: []rollout.Hold{{Predicate: "quorum", Message: "1 of 3 voters are healthy, 2 needed"}}, Before: operation.Before{Quorum: "1 of 3 voters are healthy, 2 needed"}}
 	if got := Because(a, time.Time{}); got != "quorum: 1 of 3 voters are healthy, 2 needed" {
 		t.Errorf("%q", got)
 	}
 	a.Holds = nil
-	if got := Because(a, time.Time{}); got != a.Quorum {
+	if got := Because(a, time.Time{}); got != a.Before.Quorum {
 		t.Errorf("%q", got)
 	}
 }
@@ -44,7 +44,7 @@ func TestThePlatformsWordIsSaidOnce(t *testing.T) {
 func TestStepsAreSaidInOrder(t *testing.T) {
 	noon := time.Unix(1000, 0)
 	got := Steps(rollout.Plan{Actions: []rollout.Action{
-		{Slot: "web-1", Kind: operation.Update, Class: rollout.ClassFollower, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Execute: true, SkipDrain: true},
+		{Slot: "web-1", Kind: operation.Update, Class: rollout.ClassFollower, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Execute: true, Way: operation.Way{SkipDrain: true}},
 		{Slot: "web-0", Kind: operation.Update, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Holds: []rollout.Hold{
 			{Predicate: "max_unavailable", Message: "1 of 1 in use"}, {Predicate: "min_ready", Until: noon.Add(12 * time.Second)}}},
 		{Slot: "web-2", Kind: operation.Create, To: "ffeeddccbbaa9988", Operation: "op", Phase: operation.Booting},

@@ -3,7 +3,6 @@ package operation
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -13,19 +12,19 @@ const maxRetryWait = 2 * time.Minute
 // fromActing decides what became of the call. The record alone never tells whether
 // it reached the platform; an answer or a read-back does (R65, R66).
 func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
-	if c := f.Call; c != nil && c.Number == op.Calls && op.CallOutcome == "" {
+	if c := f.Call; c != nil && c.Number == op.Call.Number && op.Call.Outcome == "" {
 		return op.answered(*c, f, now)
 	}
 	if next, ended := op.gone(f, now); ended {
 		return next, nil
 	}
-	if op.CalledInVain() {
-		if op.CallOutcome == OutcomeNotMade && op.showsItself() && op.readBack(f, now) == effectSeen {
+	if op.Call.InVain() {
+		if op.Call.Outcome == OutcomeNotMade && op.showsItself() && op.readBack(f, now) == effectSeen {
 			return op.accepted(f, now), nil // it shows after its time, and is not made twice
 		}
 		return op.retryBusy(f, now)
 	}
-	if op.CallOutcome == OutcomeDone {
+	if op.Call.Outcome == OutcomeDone {
 		if next, failed := op.taskFailed(f, now); failed {
 			return next, nil
 		}
@@ -34,7 +33,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	switch seen := op.readBack(f, now); seen {
 	case effectSeen:
 		if f.Task != nil {
-			op.Correlation = f.Task.Correlation
+			op.Call.Correlation = f.Task.Correlation
 		}
 		return op.accepted(f, now), nil
 	case effectAbsent:
@@ -43,7 +42,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		if (waits || next.Phase.Ended()) && op.Kind == Update && op.showsItself() {
 			// For those who ask later what the CVM was told last. While it waits for the others, they must
 			// not wait for what became of its call.
-			next.CallOutcome = OutcomeNotMade
+			next.Call.Outcome = OutcomeNotMade
 		}
 		return next, effects
 	case effectUnknown:
@@ -51,7 +50,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	if f.Duplicates > 0 {
 		return op.because(duplicates(f)), nil
 	}
-	if now.Sub(op.CallIssuedAt) >= f.Limits.Unknown {
+	if op.Call.overdue(f.Limits, now) {
 		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform, then say how it ended: cadre operation resolve " + op.ID + " --as done|failed"), nil
 	}
 	return op.because("reads back what the platform call did"), nil
@@ -59,13 +58,13 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 
 // answered takes the outcome of the call that is in the record.
 func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, []Effect) {
-	op.CallOutcome = c.Outcome
-	op.Correlation = cmp.Or(c.Correlation, op.Correlation)
+	op.Call.Outcome = c.Outcome
+	op.Call.Correlation = cmp.Or(c.Correlation, op.Call.Correlation)
 	switch c.Outcome {
 	case OutcomeDone:
-		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, c.VMUUID), cmp.Or(op.InstanceID, c.InstanceID)
-		if c.OSImage && !slices.Contains(op.Applied, PartOSImage) {
-			op.Applied = append(slices.Clone(op.Applied), PartOSImage)
+		op.CVM = op.CVM.Named(c.VMUUID, c.InstanceID)
+		if c.OSImage {
+			op.Call = op.Call.with(PartOSImage)
 		}
 		return op.accepted(f, now), nil
 	case OutcomeRefused:
@@ -75,7 +74,7 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 	case OutcomeNotMade:
 		return op.because("not called: " + c.Message), nil
 	}
-	op.CallOutcome = OutcomeUnknown
+	op.Call.Outcome = OutcomeUnknown
 	return op.because("the platform call's outcome is unknown: " + c.Message), nil
 }
 
@@ -92,8 +91,8 @@ func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []
 // retryBusy asks again after a growing wait: a busy answer proves that there was
 // no effect, and so does a refusal.
 func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
-	wait := min(time.Second<<min(max(op.Calls, 0), 10), maxRetryWait)
-	if now.Sub(op.CallIssuedAt) < wait {
+	wait := min(time.Second<<min(max(op.Call.Number, 0), 10), maxRetryWait)
+	if now.Sub(op.Call.IssuedAt) < wait {
 		return op, nil
 	}
 	return op.reissue(f, now)
@@ -114,15 +113,15 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil // by a call before the last one, or by somebody else
 	}
-	if op.Kind == Replace && op.Part == PartDelete {
+	if op.Kind == Replace && op.Call.Part == PartDelete {
 		if !f.PlatformKnown {
 			return op.because("waits for the platform's listing"), nil // what is not listed then is not missing
 		}
 		// No call took it away, so that one listing may be of before it was made.
 		missed := op.wants(PartCreate, f)
-		switch twice := op.missedTwice(missed, f.ObservedAt); {
+		switch twice := op.Seen.missing(missed, f.ObservedAt); {
 		case twice:
-			op.GoneSince = time.Time{}
+			op.Seen.GoneSince = time.Time{}
 			return op.goOn(now).because("the CVM is gone"), nil
 		case missed:
 			return op.because("the platform does not list the CVM; a second listing tells whether it is gone"), nil
@@ -131,8 +130,8 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Actor == ActorHealing && op.Kind == Restart && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
 		// It counts as an attempt, and others that are down wait for it no longer.
 		why := op.Reason
-		if op.CallOutcome == "" || op.CallOutcome == OutcomeUnknown {
-			why = fmt.Sprintf("how its call %d ended is not known, and it is down as before", op.Calls)
+		if op.Call.Undecided() {
+			why = fmt.Sprintf("how its call %d ended is not known, and it is down as before", op.Call.Number)
 		}
 		return op.callOff(CauseUnsafe, "the platform does not start it: "+why, now)
 	}
@@ -142,7 +141,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 			return op.enter(Drained, now).because("the call had no effect, and the member leads again"), nil
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
-		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):
+		case !now.Before(op.Times.DrainBy.Add(f.Limits.Unknown)):
 			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil
@@ -162,10 +161,10 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 // accepted notes that the call was taken, and waits for the new boot once nothing is
 // left to change; the healthy deadline runs from here (R87).
 func (op Operation) accepted(f Facts, now time.Time) Operation {
-	op.CallOutcome = OutcomeDone
-	op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	op.Call.Outcome = OutcomeDone
+	op.Times.HealthyBy = now.Add(f.Limits.Healthy)
 	if more := op.rest(f); len(more) > 0 {
-		return op.because(fmt.Sprintf("%s is accepted; waits until the platform shows it, then %s", op.Part, more[0]))
+		return op.because(fmt.Sprintf("%s is accepted; waits until the platform shows it, then %s", op.Call.Part, more[0]))
 	}
 	op = op.apply()
 	switch op.Kind {
@@ -180,15 +179,13 @@ func (op Operation) accepted(f Facts, now time.Time) Operation {
 
 // apply counts the last call's part as applied.
 func (op Operation) apply() Operation {
-	if op.Part != "" && !slices.Contains(op.Applied, op.Part) {
-		op.Applied = append(slices.Clone(op.Applied), op.Part)
-	}
+	op.Call = op.Call.with(op.Call.Part)
 	return op
 }
 
 // rest are the parts that follow the one that was called for last.
 func (op Operation) rest(f Facts) []Part {
-	if op.Kind == Replace && op.Part == PartDelete {
+	if op.Kind == Replace && op.Call.Part == PartDelete {
 		return []Part{PartCreate}
 	}
 	return op.apply().parts(f)
@@ -198,14 +195,14 @@ func (op Operation) rest(f Facts) []Part {
 // again before the next one: another change may have come between, and a member that
 // came up meanwhile is drained once more.
 func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
-	there := op.shown(op.Part, f)
-	if op.Part == PartDelete {
-		there = f.PlatformKnown && (f.Platform == nil || op.replaced(f))
+	there := op.shown(op.Call.Part, f)
+	if op.Call.Part == PartDelete {
+		there = f.PlatformKnown && (f.Platform == nil || op.CVM.replaced(f.Platform))
 	}
 	switch {
 	case there:
-	case now.Sub(op.CallIssuedAt) >= f.Limits.Unknown:
-		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then say how it ended: cadre operation resolve %s --as done|failed", op.Part, op.ID)), nil
+	case op.Call.overdue(f.Limits, now):
+		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then say how it ended: cadre operation resolve %s --as done|failed", op.Call.Part, op.ID)), nil
 	default:
 		return op, nil
 	}
@@ -214,9 +211,9 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 
 // goOn counts the last call's part as applied and looks again before the next one.
 func (op Operation) goOn(now time.Time) Operation {
-	if op.Kind == Replace && op.Part == PartDelete {
+	if op.Kind == Replace && op.Call.Part == PartDelete {
 		// The old CVM is gone: what is named from here on is the new one.
-		op.VMUUID, op.InstanceID = "", ""
+		op.CVM = op.CVM.unnamed()
 	}
 	return op.apply().enter(Drained, now)
 }
@@ -225,30 +222,17 @@ func (op Operation) goOn(now time.Time) Operation {
 // its place, in two listings: nothing that it waits for can come.
 func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 	removes := op.Kind == Create || op.Kind == Delete || op.Kind == Replace
-	if removes || !f.PlatformKnown || op.VMUUID == "" {
+	if removes || !f.PlatformKnown || op.CVM.VMUUID == "" {
 		return *op, false
 	}
-	if !op.missedTwice(f.Platform == nil || op.replaced(f), f.ObservedAt) {
+	if !op.Seen.missing(f.Platform == nil || op.CVM.replaced(f.Platform), f.ObservedAt) {
 		return *op, false
 	}
-	cause, reason := CauseVanished, "the platform lists CVM "+op.VMUUID+" no more: cadre instance replace "+op.Slot
-	if op.replaced(f) {
-		cause, reason = CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID
+	cause, reason := CauseVanished, "the platform lists CVM "+op.CVM.VMUUID+" no more: cadre instance replace "+op.Slot
+	if op.CVM.replaced(f.Platform) {
+		cause, reason = CauseReplaced, "the platform shows another CVM in place of "+op.CVM.VMUUID
 	}
 	return op.end(Failed, cause, reason, now), true
-}
-
-// missedTwice notes whether the CVM was missed in the listing of a time, and reports that
-// it was in an earlier one as well, without being listed between.
-func (op *Operation) missedTwice(missed bool, at time.Time) bool {
-	switch {
-	case !missed:
-		op.GoneSince = time.Time{}
-		return false
-	case op.GoneSince.IsZero():
-		op.GoneSince = at
-	}
-	return at.After(op.GoneSince)
 }
 
 // MadeWay reports that the CVM that op replaces is gone by its call, or that the new one is made:
@@ -258,21 +242,21 @@ func (op Operation) MadeWay() bool {
 	if op.Kind != Replace {
 		return false
 	}
-	deleted := op.VMUUID == "" && slices.Contains(op.Applied, PartDelete)
-	return deleted || op.Decided() || slices.Contains(op.Applied, PartCreate)
+	deleted := op.CVM.VMUUID == "" && op.Call.Has(PartDelete)
+	return deleted || op.Decided() || op.Call.Has(PartCreate)
 }
 
 // makesWay: the CVM that a Replace was to delete is gone by itself, in two listings, so
 // that nothing has to be drained or deleted.
 func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
-	if op.Kind != Replace || op.VMUUID == "" || op.Part != "" || !f.PlatformKnown {
+	if op.Kind != Replace || op.CVM.VMUUID == "" || op.Call.Part != "" || !f.PlatformKnown {
 		return *op, false
 	}
-	if !op.missedTwice(f.Platform == nil, f.ObservedAt) {
+	if !op.Seen.missing(f.Platform == nil, f.ObservedAt) {
 		return *op, false
 	}
 	next := *op
-	next.VMUUID, next.InstanceID, next.GoneSince = "", "", time.Time{}
+	next.CVM, next.Seen.GoneSince = op.CVM.unnamed(), time.Time{}
 	return next.enter(Drained, now).because("the CVM is gone by itself"), true
 }
 
@@ -283,15 +267,15 @@ const quietFor = 6 * time.Second
 // goneQuiet: the CVM was gone already when its replacement was decided, and its agent's last
 // word, which was fresh then, stays the last one.
 func (op Operation) goneQuiet(f Facts, now time.Time) bool {
-	return op.Kind == Replace && op.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= quietFor
+	return op.Kind == Replace && op.CVM.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= quietFor
 }
 
 // adopt takes the CVM under the Slot's name as the one that Create makes (R67).
 func (op Operation) adopt(f Facts, now time.Time) Operation {
 	if p := f.Platform; p != nil {
-		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, p.VMUUID), cmp.Or(op.InstanceID, p.InstanceID)
+		op.CVM = op.CVM.Named(p.VMUUID, p.InstanceID)
 	}
-	op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	op.Times.HealthyBy = now.Add(f.Limits.Healthy)
 	return op.enter(Booting, now).because("waits for the first boot")
 }
 
@@ -310,7 +294,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	if !f.PlatformKnown || f.Duplicates > 0 {
 		return effectUnknown
 	}
-	settled := op.settled(f, now)
+	settled := op.Call.settled(f, now)
 	if t := f.Task; t != nil {
 		// The call arrived. One that the platform still works on is not made again, however
 		// long nothing of it shows.
@@ -320,32 +304,25 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		return effectSeen
 	}
 	switch {
-	case op.Part == PartCreate || op.Kind == Create:
+	case op.Call.Part == PartCreate || op.Kind == Create:
 		return presence(f.Platform != nil && !f.Platform.Former, settled)
-	case op.Part == PartDelete || op.Kind == Delete:
+	case op.Call.Part == PartDelete || op.Kind == Delete:
 		if f.Platform != nil && f.Platform.InProgress {
 			return effectUnknown // already terminating, not deleted again (R68)
 		}
-		return presence(f.Platform == nil || op.replaced(f), settled)
-	case op.Part == PartResources || op.Part == PartOSImage:
+		return presence(f.Platform == nil || op.CVM.replaced(f.Platform), settled)
+	case op.Call.Part == PartResources || op.Call.Part == PartOSImage:
 		return op.readBackShape(f, settled)
 	}
 	return op.readBackInPlace(f, settled, now)
 }
 
-// settled: the listing was made after the call had all the time that the platform takes
-// to show an effect.
-func (op Operation) settled(f Facts, now time.Time) bool {
-	at := op.CallIssuedAt.Add(f.Limits.Settle)
-	return !f.ObservedAt.Before(at) && !now.Before(at)
-}
-
 // readBackShape decides for a change that the platform shows in its listing.
 func (op Operation) readBackShape(f Facts, settled bool) effectSight {
 	switch {
-	case f.Platform == nil || f.Platform.InProgress || op.replaced(f):
+	case f.Platform == nil || f.Platform.InProgress || op.CVM.replaced(f.Platform):
 		return effectUnknown
-	case op.shown(op.Part, f):
+	case op.shown(op.Call.Part, f):
 		return effectSeen
 	case settled:
 		return effectAbsent
@@ -375,29 +352,28 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	if op.newBoot(f) {
 		return effectSeen
 	}
-	if p == nil || p.InProgress || op.replaced(f) {
+	if p == nil || p.InProgress || op.CVM.replaced(f.Platform) {
 		return effectUnknown
 	}
 	if op.hashTells() {
 		switch {
-		case p.ComposeHash == op.HashWanted:
+		case p.ComposeHash == op.Call.HashWanted:
 			return effectSeen
-		case p.ComposeHash == op.HashBefore && settled:
+		case p.ComposeHash == op.Call.HashBefore && settled:
 			return effectAbsent
 		}
 		return effectUnknown
 	}
-	if op.updated(p) {
+	if op.Call.updated(p) {
 		return effectSeen
 	}
 	// It is down as it was: making it run once more takes nothing away. What heals is called off after
 	// that time: nobody says how it ended, and a start that shows later does no harm.
 	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
-	if asItWas := op.Part == PartRestart || op.WasStopped; settled && !p.Running && asItWas && patient {
+	if asItWas := op.Call.Part == PartRestart || op.Before.Stopped; settled && !p.Running && asItWas && patient {
 		return effectAbsent
 	}
-	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
-	if settled && alive {
+	if settled && op.Call.outlived(op.Before.BootID, f) {
 		return effectAbsent
 	}
 	return effectUnknown
@@ -406,28 +382,23 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 // givesUnseen: the call gives values of env under a compose hash that stays. Any Boot proves the
 // Revision then, also one that came by itself before the call was made.
 func (op Operation) givesUnseen(f Facts) bool {
-	return op.Part == PartCompose && op.Kind == Update && !op.hashTells() && (f.EnvDiffers || op.OwnEnv != f.GivenEnv)
+	return op.Call.Part == PartCompose && op.Kind == Update && !op.hashTells() && (f.EnvDiffers || op.Call.OwnEnv != f.GivenEnv)
 }
 
 // readBackEnv goes by the platform's update time. Where that does not tell, the values are given
 // once more: the same ones, at the price of one more boot in the step of this Slot.
 func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
 	p := f.Platform
-	if p == nil || p.InProgress || op.replaced(f) {
+	if p == nil || p.InProgress || op.CVM.replaced(f.Platform) {
 		return effectUnknown
 	}
-	return presence(op.updated(p), settled)
-}
-
-// updated: the platform tells of a change of the CVM after the call was decided.
-func (op Operation) updated(p *PlatformView) bool {
-	return !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore)
+	return presence(op.Call.updated(p), settled)
 }
 
 // showsItself: whether the call took effect shows in what the platform lists of the CVM, and in nothing that
 // somebody else may have moved: its size, its image, or a hash that changes.
 func (op Operation) showsItself() bool {
-	switch op.Part {
+	switch op.Call.Part {
 	case PartResources, PartOSImage:
 		return true
 	case PartCompose:
@@ -439,25 +410,24 @@ func (op Operation) showsItself() bool {
 
 // hashTells reports that the compose hash shows which content the CVM has.
 func (op Operation) hashTells() bool {
-	return op.Kind == Update && op.HashWanted != "" && op.HashBefore != "" && op.HashWanted != op.HashBefore
+	return op.Kind == Update && op.Call.movesHash()
 }
 
 // newBoot reports that another Boot than before holds the Slot, at To (R4).
 func (op Operation) newBoot(f Facts) bool {
 	a := f.Admission
-	stays := op.Refresh || op.Service != "" // or may have come back meanwhile
-	if a == nil || a.BootID == "" || a.Revision != op.To || a.BootID == op.BootBefore && !stays {
+	if !op.CVM.admits(a) || a.BootID == "" || a.Revision != op.To {
 		return false
 	}
-	return op.InstanceID == "" || a.InstanceID == op.InstanceID
+	return a.BootID != op.Before.BootID || op.Way.BootStays() // or it may have come back meanwhile
 }
 
-// refusalReason shows a refusal that is newer than the call, e.g.
-// REVISION_NOT_ALLOWED. It ends no waiting: the policy may follow.
-func (op Operation) refusalReason(f Facts) (string, bool) {
+// refusal is one that is newer than the call, e.g. REVISION_NOT_ALLOWED; nil: there is none. It ends no
+// waiting: the policy may follow.
+func (op Operation) refusal(f Facts) *RefusalView {
 	r := f.Refusal
-	if r == nil || r.At.Before(op.CallIssuedAt) || r.At.Before(op.CreatedAt) {
-		return "", false
+	if r == nil || r.At.Before(op.Call.IssuedAt) || r.At.Before(op.Times.Created) {
+		return nil
 	}
-	return r.Told(), true
+	return r
 }

@@ -9,7 +9,7 @@ func TestR60_TheCallIsInTheRecordBeforeItIsMade(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op, effects := step(t, op, quiet(now), now, Acting)
 	wantCall(t, effects, Update, 1)
-	if op.CallIssuedAt != now || op.Calls != 1 || op.Phase != Acting || op.CallOutcome != "" {
+	if op.Call.IssuedAt != now || op.Call.Number != 1 || op.Phase != Acting || op.Call.Outcome != "" {
 		t.Errorf("record %+v", op)
 	}
 	_, effects = step(t, op, quiet(now), now, Acting)
@@ -67,8 +67,8 @@ func TestR63_ASuccessorUnderTheSameNameIsNotTouched(t *testing.T) {
 	op, _ = step(t, op, f, now, Booting)
 	f.ObservedAt = now.Add(time.Second) // the list says so twice
 	op, _ = step(t, op, f, now.Add(time.Second), Failed)
-	if op.Cause != CauseReplaced {
-		t.Errorf("cause %s", op.Cause)
+	if op.Failure.Cause != CauseReplaced {
+		t.Errorf("cause %s", op.Failure.Cause)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestR64_OneCallForOneSlot(t *testing.T) {
 }
 
 func TestR65_ThreeOutcomes(t *testing.T) {
-	for outcome, want := range map[string]Phase{OutcomeDone: Booting, OutcomeRefused: Failed, OutcomeUnknown: Acting, OutcomeBusy: Acting, "": Acting, "odd": Acting} {
+	for outcome, want := range map[Outcome]Phase{OutcomeDone: Booting, OutcomeRefused: Failed, OutcomeUnknown: Acting, OutcomeBusy: Acting, "": Acting, "odd": Acting} {
 		op, now := to(t, Update, Acting)
 		f := quiet(now)
 		f.Call = &CallResult{Number: 1, Outcome: outcome, Message: "because"}
@@ -89,8 +89,8 @@ func TestR65_ThreeOutcomes(t *testing.T) {
 		switch want {
 		case Failed:
 			wantOrder(t, effects, VerbCancelDrain)
-			if o, ok := CurrentOrder(op); !ok || o.Verb != VerbCancelDrain || op.Cause != CauseRefused {
-				t.Errorf("after the refusal: order %+v %t, cause %s", o, ok, op.Cause)
+			if o, ok := CurrentOrder(op); !ok || o.Verb != VerbCancelDrain || op.Failure.Cause != CauseRefused {
+				t.Errorf("after the refusal: order %+v %t, cause %s", o, ok, op.Failure.Cause)
 			}
 		default:
 			wantNoEffects(t, effects)
@@ -110,8 +110,8 @@ func TestR65_BusyIsAskedAgainLater(t *testing.T) {
 	wantCall(t, effects, Update, 2)
 	f = quiet(later)
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone} // an answer to the call before
-	if op, _ = step(t, op, f, later, Acting); op.CallOutcome != "" {
-		t.Errorf("outcome %q of another call was taken", op.CallOutcome)
+	if op, _ = step(t, op, f, later, Acting); op.Call.Outcome != "" {
+		t.Errorf("outcome %q of another call was taken", op.Call.Outcome)
 	}
 }
 
@@ -131,8 +131,8 @@ func TestR66_ACallThatTookEffectIsNotRepeated(t *testing.T) {
 	f.Platform.ComposeHash = "hash-B"
 	op, effects := step(t, op, f, now, Booting)
 	wantNoEffects(t, effects)
-	if op.Calls != 1 {
-		t.Errorf("%d calls", op.Calls)
+	if op.Call.Number != 1 {
+		t.Errorf("%d calls", op.Call.Number)
 	}
 }
 
@@ -154,8 +154,8 @@ func TestR66_ACallThatTookNoEffectIsRepeatedOnce(t *testing.T) {
 	wantNoEffects(t, effects)
 	f = quiet(settled)
 	f.Call = &CallResult{Number: 2, Outcome: OutcomeDone}
-	if op, _ = step(t, op, f, settled, Booting); op.Calls != 2 {
-		t.Errorf("%d calls", op.Calls)
+	if op, _ = step(t, op, f, settled, Booting); op.Call.Number != 2 {
+		t.Errorf("%d calls", op.Call.Number)
 	}
 }
 
@@ -184,20 +184,20 @@ func TestR66_AHealWhoseCallIsNeverAnsweredIsCalledOff(t *testing.T) {
 		}
 		for end := now.Add(limits.Unknown); now.Before(end); {
 			f := down()
-			f.Call = &CallResult{Number: op.Calls, Outcome: OutcomeUnknown, Message: "503"}
+			f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeUnknown, Message: "503"}
 			op, _ = step(t, op, f, now, Acting)
 			now = now.Add(limits.Settle)
 			if now.Before(end) {
 				op, _ = step(t, op, down(), now, Acting)
 			}
 		}
-		if op.Calls < 2 {
-			t.Fatalf("%s: %d calls", actor, op.Calls)
+		if op.Call.Number < 2 {
+			t.Fatalf("%s: %d calls", actor, op.Call.Number)
 		}
-		calls := op.Calls
+		calls := op.Call.Number
 		op, _ = step(t, op, down(), now, want)
-		if op.Calls != calls || actor == ActorHealing && op.Cause != CauseUnsafe {
-			t.Errorf("%s: %d calls, cause %q", actor, op.Calls, op.Cause)
+		if op.Call.Number != calls || actor == ActorHealing && op.Failure.Cause != CauseUnsafe {
+			t.Errorf("%s: %d calls, cause %q", actor, op.Call.Number, op.Failure.Cause)
 		}
 	}
 }
@@ -245,14 +245,14 @@ func TestR67_CreateAdoptsByName(t *testing.T) {
 	f := quiet(now) // a CVM of the name is there already
 	op, effects := step(t, op, f, now, Booting)
 	wantNoEffects(t, effects)
-	if op.Calls != 0 || op.VMUUID != "vm-1" || op.InstanceID != "i-1" || op.HealthyDeadline.IsZero() {
+	if op.Call.Number != 0 || op.CVM.VMUUID != "vm-1" || op.CVM.InstanceID != "i-1" || op.Times.HealthyBy.IsZero() {
 		t.Errorf("adopted %+v", op)
 	}
 
 	op, now = to(t, Create, Acting) // the answer was lost, but the CVM is there
 	op, effects = step(t, op, quiet(now), now, Booting)
 	wantNoEffects(t, effects)
-	if op.Calls != 1 || op.VMUUID != "vm-1" {
+	if op.Call.Number != 1 || op.CVM.VMUUID != "vm-1" {
 		t.Errorf("adopted %+v", op)
 	}
 }
@@ -292,8 +292,8 @@ func TestR68_DeleteOfWhatIsGoneIsDone(t *testing.T) {
 	f.Platform = nil
 	op, effects := step(t, op, f, now, Done)
 	wantNoEffects(t, effects)
-	if op.Calls != 0 {
-		t.Errorf("%d calls", op.Calls)
+	if op.Call.Number != 0 {
+		t.Errorf("%d calls", op.Call.Number)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestR69_WhatWasSeenBeforeTheCallProvesNothingAboutIt(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	settled := now.Add(time.Minute)
 	f := quiet(settled)
-	f.ObservedAt = op.CallIssuedAt.Add(-time.Second)
+	f.ObservedAt = op.Call.IssuedAt.Add(-time.Second)
 	_, effects := step(t, op, f, settled, Acting)
 	wantNoEffects(t, effects)
 }
@@ -406,7 +406,7 @@ func TestR62_ASuccessorWaitsTheWholeTimeThatAnEffectMayTake(t *testing.T) {
 
 func TestR70_MinReadyGoesOnAfterATakeover(t *testing.T) {
 	op, _ := to(t, Update, Settling)
-	since := op.AvailableSince
+	since := op.Seen.AvailableSince
 	at := since.Add(limits.MinReady)
 	f := available(at, since)
 	f.Term = op.Term + 1

@@ -34,7 +34,7 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 		return op, nil // ended, or asked by a leader of the past (R61)
 	}
 	next, effects := op.advance(f, now)
-	next.Proven = next.Phase.Ended() && next.Phase != Done && next.newBoot(f)
+	next.Failure.Arrived = next.Phase.Ended() && next.Phase != Done && next.newBoot(f)
 	return next, effects
 }
 
@@ -98,8 +98,8 @@ func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
 		}
 		return op.because("waits: " + f.Overtaken), nil
 	}
-	op.DrainDeadline = now.Add(f.Limits.Drain)
-	if op.SkipDrain || op.Refresh || op.Kind == Create {
+	op.Times.DrainBy = now.Add(f.Limits.Drain)
+	if op.Way.SkipDrain || op.Way.Refreshes() || op.Kind == Create {
 		return op.enter(Drained, now).because("nothing to drain"), nil
 	}
 	return op.enter(Draining, now).because("waits for the agent to drain"), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
@@ -121,8 +121,8 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		}
 		return op.enter(Drained, now).because("the boot that was to drain is gone"), nil
 	}
-	if f.NotServing && op.UnavailableFrom.IsZero() {
-		op.UnavailableFrom = now
+	if f.NotServing {
+		op.Outage.begin(now)
 	}
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
@@ -146,7 +146,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	case StepRunning:
 		op = op.because(cmp.Or(step.Message, "the agent drains"))
 	}
-	if !now.Before(op.DrainDeadline) {
+	if !now.Before(op.Times.DrainBy) {
 		return op.undrainable(CauseDrainDeadline, "the drain did not end in time", now)
 	}
 	return op, nil
@@ -155,7 +155,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 // wayOut is what ends a step that a hook holds, beside the hook's own end.
 func (op Operation) wayOut(f Facts) string {
 	switch {
-	case op.Leaves:
+	case op.Set.Leaves:
 		return "complete the hook: its member was told to leave its set, so it is not called off"
 	case op.touched():
 		return "complete the hook: half of the change is there, so it is not called off"
@@ -163,7 +163,7 @@ func (op Operation) wayOut(f Facts) string {
 		return "complete the hook, or put the slot back with cadre instance undrain " + op.Slot
 	case f.Ending:
 		return "complete the hook, or take the deletion of the group back with cadre group delete " + op.Group + " --cancel"
-	case op.Kind == Restart && (op.Actor == ActorHealing || op.WasUnavailable || op.Sick):
+	case op.Kind == Restart && (op.Actor == ActorHealing || op.Before.Unavailable || op.Before.Sick):
 		// Neither a pause nor a protection is about the repair of what is down.
 		return "complete the hook, or call it off with cadre freeze " + op.Group
 	case op.Actor == ActorOperator:
@@ -177,14 +177,14 @@ func (op Operation) wayOut(f Facts) string {
 // still waits for an operator.
 func (op Operation) drainWithoutHooks(reason string, f Facts, now time.Time) (Operation, []Effect) {
 	op.Attempt++
-	op.Cause = CauseHook
-	op.DrainDeadline = now.Add(f.Limits.Drain)
+	op.Failure.Cause = CauseHook
+	op.Times.DrainBy = now.Add(f.Limits.Drain)
 	return op.enter(Draining, now).because("drains without its hooks, to be healed: " + reason), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
 }
 
 // withoutHooks: a hook called the drain of a member off that is healed all the same.
 func (op Operation) withoutHooks() bool {
-	return op.Kind == Restart && op.Actor == ActorHealing && op.Cause == CauseHook
+	return op.Kind == Restart && op.Actor == ActorHealing && op.Failure.Cause == CauseHook
 }
 
 // undrainable ends a drain that came to nothing: the member returns to service. One that was
@@ -199,10 +199,10 @@ func (op Operation) undrainable(cause Cause, reason string, now time.Time) (Oper
 
 // fromDrained looks a second time, then commits to the one call (R50, R60).
 func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
-	if op.Refresh && op.newBoot(f) {
+	if op.Way.Refreshes() && op.newBoot(f) {
 		// The policy was written before this step went on, and the Boot was quicker. Called off
 		// now, its record would say that it runs From.
-		op.HashWanted, op.HealthyDeadline = f.WantedHash, now.Add(f.Limits.Healthy)
+		op.Call.HashWanted, op.Times.HealthyBy = f.WantedHash, now.Add(f.Limits.Healthy)
 		return op.enter(Booting, now).because("attested at the new revision"), nil
 	}
 	if op.upMeanwhile(f) {
@@ -214,7 +214,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if next, gone := op.makesWay(f, now); gone {
 		return next, nil
 	}
-	gone, endless := op.Kind == Replace && op.VMUUID == "", op.touched() && !now.Before(op.DrainDeadline)
+	gone, endless := op.Kind == Replace && op.CVM.VMUUID == "", op.touched() && !now.Before(op.Times.DrainBy)
 	if !gone && !endless && op.step(f, VerbDrain).State == StepRunning {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
@@ -233,15 +233,15 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		case op.touched():
 			// Half of the change is there: it waits as long as a boot may take.
 			return op.because(reason).overdueInSet(f, now)
-		case !now.Before(op.DrainDeadline):
+		case !now.Before(op.Times.DrainBy):
 			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because(reason), nil
 	}
-	if op.Refresh {
+	if op.Way.Refreshes() {
 		return op.refresh(f, now)
 	}
-	if op.Service != "" {
+	if op.Way.Service != "" {
 		return op.restartService(f, now)
 	}
 	if next, done := op.alreadySo(f, now); done {
@@ -259,26 +259,26 @@ const relievedAfter = time.Minute
 // so, and it would wait out its deadline. CallIssuedAt is zero from then on; who leads still is asked again.
 func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	a := f.Admission
-	if op.Kind != Update || len(op.Applied) == 0 || !f.Leads || f.HandOver == nil || a == nil || a.BootID == "" {
+	if op.Kind != Update || len(op.Call.Applied) == 0 || !f.Leads || f.HandOver == nil || a == nil || a.BootID == "" {
 		return false
 	}
-	asked := op.CallIssuedAt.IsZero()
-	livesOn := f.LastReportOf == a.BootID && !asked && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
+	asked := op.Call.IssuedAt.IsZero()
+	livesOn := !asked && op.Call.outlived(a.BootID, f)
 	drained := op.Entered[Drained]
-	began := op.HealthyDeadline.Add(-f.Limits.Drain - f.Limits.Healthy) // when it was asked first
+	began := op.Times.HealthyBy.Add(-f.Limits.Drain - f.Limits.Healthy) // when it was asked first
 	again := asked && !now.Before(drained.Add(max(relievedAfter, drained.Sub(began))))
-	return a.BootID != op.BootBefore || livesOn || again
+	return a.BootID != op.Before.BootID || livesOn || again
 }
 
 // relieve asks for a hand-over between two parts. It is no planned transfer of the rollout, and no call is under
 // way that lets another Boot come. The first one of a Boot has time of its own; those after it share that.
 func (op Operation) relieve(f Facts, now time.Time) (Operation, []Effect) {
-	if !op.CallIssuedAt.IsZero() || f.Admission.BootID != op.BootBefore {
-		op.HealthyDeadline = now.Add(f.Limits.Drain + f.Limits.Healthy)
+	if !op.Call.IssuedAt.IsZero() || f.Admission.BootID != op.Before.BootID {
+		op.Times.HealthyBy = now.Add(f.Limits.Drain + f.Limits.Healthy)
 	}
 	relief := *f.HandOver
 	relief.Relief = true
-	f.HandOver, op.CallIssuedAt = &relief, time.Time{}
+	f.HandOver, op.Call.IssuedAt = &relief, time.Time{}
 	return op.drainAnew(f, "leads again after the first part of the change, and is asked to hand over", now)
 }
 
@@ -287,8 +287,8 @@ func (op Operation) relieve(f Facts, now time.Time) (Operation, []Effect) {
 // call was made by another clock is not known at all: the time that its effect may take
 // counts from here (R62).
 func (op *Operation) setBack(now time.Time) {
-	if op.Phase == Acting && (op.CallOutcome == "" || op.CallOutcome == OutcomeUnknown) {
-		defer func() { op.CallIssuedAt = now }()
+	if op.Phase == Acting && (op.Call.Undecided()) {
+		defer func() { op.Call.IssuedAt = now }()
 	}
 	entered := op.Entered[op.Phase]
 	ahead := entered.Sub(now)
@@ -296,7 +296,7 @@ func (op *Operation) setBack(now time.Time) {
 		return
 	}
 	op.Entered[op.Phase] = now
-	for _, at := range []*time.Time{&op.DrainDeadline, &op.HealthyDeadline, &op.CallIssuedAt, &op.AvailableSince, &op.GoneSince} {
+	for _, at := range []*time.Time{&op.Times.DrainBy, &op.Times.HealthyBy, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Seen.GoneSince} {
 		if !at.IsZero() {
 			*at = at.Add(-ahead)
 		}
@@ -305,7 +305,7 @@ func (op *Operation) setBack(now time.Time) {
 
 // forces: the guest is not asked. One whose agent was heard since the step was recorded is.
 func (op Operation) forces(f Facts) bool {
-	return op.Force && op.Part == PartRestart && !f.LastReportAt.After(op.CreatedAt)
+	return op.Way.Mode == ModeForce && op.Call.Part == PartRestart && !f.LastReportAt.After(op.Times.Created)
 }
 
 // mayAct is everything that must hold right before the irreversible call.
@@ -315,14 +315,14 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 		return "waits for the platform's listing", false
 	case f.Duplicates > 0:
 		return duplicates(f), false
-	case op.replaced(f):
-		return "the platform shows another CVM in place of " + op.VMUUID, false
+	case op.CVM.replaced(f.Platform):
+		return "the platform shows another CVM in place of " + op.CVM.VMUUID, false
 	case op.formerIsBack(f):
 		return "the platform lists CVM " + f.Platform.VMUUID + " again, which was replaced: delete it there", false
-	case f.Platform == nil && op.Kind == Replace && op.VMUUID != "" && op.Part == "":
-		return "the platform does not list CVM " + op.VMUUID + ", and is asked once more", false
+	case f.Platform == nil && op.Kind == Replace && op.CVM.VMUUID != "" && op.Call.Part == "":
+		return "the platform does not list CVM " + op.CVM.VMUUID + ", and is asked once more", false
 	case f.Platform == nil && op.Kind.InPlace():
-		return "the platform does not list CVM " + op.VMUUID, false
+		return "the platform does not list CVM " + op.CVM.VMUUID, false
 	case f.Platform != nil && f.Platform.InProgress && !f.Platform.Stuck && op.Kind != Create && op.Kind != Delete:
 		return "the platform is busy with the CVM", false
 	case !f.Safe:
@@ -343,7 +343,7 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	case f.Refused != "":
 		return f.Refused, false
 	}
-	if op.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
+	if op.Call.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
 		return "CVM " + f.Platform.VMUUID + " carries the slot's name already", false
 	}
 	if reason, ok := op.mayAct(f); !ok {
@@ -388,27 +388,27 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	if len(parts) == 0 {
 		return op.accepted(f, now), nil // everything is as it should be
 	}
-	op.Part = parts[0]
-	op.HashWanted, op.OwnEnv = f.WantedHash, f.OwnEnv
-	if p := f.Platform; p != nil {
-		op.HashBefore, op.UpdatedBefore, op.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
+	if op.Call.Number == 0 {
+		op.Before.Stopped = f.Platform != nil && f.Platform.Stopped
 	}
-	if op.Calls == 0 {
-		op.WasStopped = f.Platform != nil && f.Platform.Stopped
-	}
-	if a := f.Admission; a != nil && op.Kind != Create && (op.InstanceID == "" || a.InstanceID == op.InstanceID) {
-		op.BootBefore = a.BootID
-	}
-	op.CallIssuedAt, op.CallOutcome = now, ""
-	op.Calls++
-	if op.UnavailableFrom.IsZero() && op.Kind != Create {
-		op.UnavailableFrom = now
+	op.Call.issue(parts[0], f, now)
+	if op.Kind != Create {
+		op = op.stops(f, now)
 	}
 	if op.Phase != Acting {
 		op = op.enter(Acting, now)
 	}
-	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Calls, op.Part))
-	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Force: op.forces(f), Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
+	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Call.Number, op.Call.Part))
+	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, Force: op.forces(f), Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
+}
+
+// stops notes which Boot ends with what is done now, and that the Slot does not serve from then on.
+func (op Operation) stops(f Facts, now time.Time) Operation {
+	if op.CVM.admits(f.Admission) {
+		op.Before.BootID = f.Admission.BootID
+	}
+	op.Outage.begin(now)
+	return op
 }
 
 // calledOff ends an Operation that is not wanted any more, or whose call would be made in vain,
@@ -432,12 +432,12 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 // askAgain is how an operator asks once more for what is called off: the request is answered with the
 // Operation, and nobody else takes it up.
 func (op Operation) askAgain() string {
-	if op.Request == "" {
+	if op.Request.ID == "" {
 		return ""
 	}
 	ask := "; ask again: cadre instance " + strings.ToLower(string(op.Kind)) + " " + op.Slot
-	if op.Service != "" {
-		ask += " --service " + op.Service
+	if op.Way.Service != "" {
+		ask += " --service " + op.Way.Service
 	}
 	return ask
 }
@@ -449,9 +449,7 @@ func (op Operation) callOff(cause Cause, reason string, now time.Time) (Operatio
 
 // giveBack ends an Operation whose member serves again.
 func (op Operation) giveBack(p Phase, cause Cause, reason string, now time.Time) (Operation, []Effect) {
-	if !op.UnavailableFrom.IsZero() {
-		op.UnavailableUntil = now
-	}
+	op.Outage.end(now)
 	return op.end(p, cause, reason, now), op.cancelDrain()
 }
 
@@ -484,30 +482,12 @@ func (op Operation) step(f Facts, verb Verb) StepReport {
 	return StepReport{}
 }
 
-// replaced reports that the platform shows another CVM than the one named (R63).
-func (op Operation) replaced(f Facts) bool {
-	if f.Platform == nil {
-		return false
-	}
-	other := func(named, seen string) bool { return named != "" && seen != "" && named != seen }
-	return other(op.VMUUID, f.Platform.VMUUID) || other(op.InstanceID, f.Platform.InstanceID)
-}
-
 // Decided reports that the call's effect is settled, so that a re-target may follow (R105).
 func (op Operation) Decided() bool {
 	switch op.Phase {
 	case Booting, Joining, Settling:
 		return true
 	case Recorded, Draining, Drained, Acting, Done, Aborted, Failed, Superseded, "":
-	}
-	return false
-}
-
-// CalledInVain reports that the last call certainly had no effect: in ACTING another one follows.
-func (op Operation) CalledInVain() bool {
-	switch op.CallOutcome {
-	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
-		return true
 	}
 	return false
 }
@@ -523,7 +503,7 @@ func (op Operation) enter(p Phase, now time.Time) Operation {
 
 func (op Operation) end(p Phase, cause Cause, reason string, now time.Time) Operation {
 	op = op.enter(p, now)
-	op.Cause, op.Reason, op.EndedAt = cause, reason, now
+	op.Failure.Cause, op.Reason, op.Times.Ended = cause, reason, now
 	return op
 }
 

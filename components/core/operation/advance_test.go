@@ -37,8 +37,8 @@ func TestHappyPathOfEachKind(t *testing.T) {
 				t.Errorf("%s: %s has no time", kind, p)
 			}
 		}
-		if kind == Update && (op.UnavailableFrom.IsZero() || !op.UnavailableUntil.After(op.UnavailableFrom) || op.PlatformRunning.IsZero()) {
-			t.Errorf("%s: unavailable %s to %s, running %s", kind, op.UnavailableFrom, op.UnavailableUntil, op.PlatformRunning)
+		if kind == Update && (op.Outage.From.IsZero() || !op.Outage.Until.After(op.Outage.From) || op.Seen.RunningSince.IsZero()) {
+			t.Errorf("%s: unavailable %s to %s, running %s", kind, op.Outage.From, op.Outage.Until, op.Seen.RunningSince)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func TestR78_EveryDisruptionDrainsFirstAndEveryBootRunsPostLaunch(t *testing.T) 
 		op := begun(kind)
 		op, effects := step(t, op, quiet(start), start, Draining)
 		wantOrder(t, effects, VerbDrain)
-		if o, ok := CurrentOrder(op); !ok || o.Verb != VerbDrain || o.Attempt != 1 || !o.Deadline.Equal(op.DrainDeadline) {
+		if o, ok := CurrentOrder(op); !ok || o.Verb != VerbDrain || o.Attempt != 1 || !o.Deadline.Equal(op.Times.DrainBy) {
 			t.Errorf("%s: order %+v %t", kind, o, ok)
 		}
 	}
@@ -71,7 +71,7 @@ func TestR78_EveryDisruptionDrainsFirstAndEveryBootRunsPostLaunch(t *testing.T) 
 
 func TestR78_NothingToDrainWhereNothingServes(t *testing.T) {
 	op := begun(Update)
-	op.SkipDrain = true
+	op.Way.SkipDrain = true
 	op, effects := step(t, op, quiet(start), start, Drained)
 	wantNoEffects(t, effects)
 	if _, ok := CurrentOrder(op); ok {
@@ -81,7 +81,7 @@ func TestR78_NothingToDrainWhereNothingServes(t *testing.T) {
 
 func TestR79_TheDrainDeadlineIsAbsolute(t *testing.T) {
 	op, now := to(t, Update, Draining)
-	deadline := op.DrainDeadline
+	deadline := op.Times.DrainBy
 	for range 5 { // heartbeats, and a change of leader in between
 		now = now.Add(time.Minute)
 		f := quiet(now)
@@ -89,15 +89,15 @@ func TestR79_TheDrainDeadlineIsAbsolute(t *testing.T) {
 		f.Steps = answer(VerbDrain, StepRunning)
 		op, _ = step(t, op, f, now, Draining)
 	}
-	if !op.DrainDeadline.Equal(deadline) {
-		t.Errorf("the deadline moved from %s to %s", deadline, op.DrainDeadline)
+	if !op.Times.DrainBy.Equal(deadline) {
+		t.Errorf("the deadline moved from %s to %s", deadline, op.Times.DrainBy)
 	}
 	f := quiet(deadline)
 	f.Term = op.Term
 	op, effects := step(t, op, f, deadline, Aborted)
 	wantOrder(t, effects, VerbCancelDrain)
-	if op.Cause != CauseDrainDeadline || !op.UnavailableFrom.IsZero() {
-		t.Errorf("cause %s, unavailable from %s", op.Cause, op.UnavailableFrom)
+	if op.Failure.Cause != CauseDrainDeadline || !op.Outage.From.IsZero() {
+		t.Errorf("cause %s, unavailable from %s", op.Failure.Cause, op.Outage.From)
 	}
 }
 
@@ -109,8 +109,8 @@ func TestR80_ResultsOfTheDrain(t *testing.T) {
 		op, effects := step(t, op, f, now, want)
 		if want == Aborted {
 			wantOrder(t, effects, VerbCancelDrain)
-			if op.Cause != CauseHook {
-				t.Errorf("%s: cause %s", state, op.Cause)
+			if op.Failure.Cause != CauseHook {
+				t.Errorf("%s: cause %s", state, op.Failure.Cause)
 			}
 			if o, ok := CurrentOrder(op); !ok || o.Verb != VerbCancelDrain {
 				t.Errorf("%s: after the abort the order is %+v %t", state, o, ok)
@@ -169,7 +169,7 @@ func TestR80_AHookEndsNoHealing(t *testing.T) {
 
 func TestR80_AHoldWaitsForAnOperatorBeyondTheDeadline(t *testing.T) {
 	op, _ := to(t, Update, Draining)
-	later := op.DrainDeadline.Add(time.Hour)
+	later := op.Times.DrainBy.Add(time.Hour)
 	f := quiet(later)
 	f.Steps = answer(VerbDrain, StepHeld)
 	op, effects := step(t, op, f, later, Draining)
@@ -211,8 +211,8 @@ func TestR82_NoLongerWantedReturnsToServiceBeforeActing(t *testing.T) {
 		} else {
 			wantOrder(t, effects, VerbCancelDrain)
 		}
-		if op.Cause != CauseUnwanted || op.Calls != 0 {
-			t.Errorf("%s: cause %s, %d calls", phase, op.Cause, op.Calls)
+		if op.Failure.Cause != CauseUnwanted || op.Call.Number != 0 {
+			t.Errorf("%s: cause %s, %d calls", phase, op.Failure.Cause, op.Call.Number)
 		}
 		again, effects := Advance(op, f, now)
 		wantNoEffects(t, effects) // the cancel is sent once
@@ -229,8 +229,8 @@ func TestR92_PauseReturnsToServiceBeforeActingAndFinishesAfter(t *testing.T) {
 		f := happy(op, now)
 		f.Paused = true
 		op, _ = step(t, op, f, now, want)
-		if want == Aborted && op.Cause != CausePaused {
-			t.Errorf("%s: cause %s", phase, op.Cause)
+		if want == Aborted && op.Failure.Cause != CausePaused {
+			t.Errorf("%s: cause %s", phase, op.Failure.Cause)
 		}
 	}
 }
@@ -239,10 +239,10 @@ func TestR86_DrainedIsNotForEver(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := quiet(now)
 	f.Steps = answer(VerbDrain, StepRunning)
-	deadline := op.DrainDeadline
+	deadline := op.Times.DrainBy
 	op, effects := step(t, op, f, now, Draining)
 	wantNoEffects(t, effects)
-	if !op.DrainDeadline.Equal(deadline) {
+	if !op.Times.DrainBy.Equal(deadline) {
 		t.Error("the deadline moved")
 	}
 }
@@ -258,16 +258,16 @@ func TestR50_TheSecondLookHoldsTheCallUntilItIsSafe(t *testing.T) {
 	}
 	op2, effects := step(t, op, quiet(now), now, Acting)
 	wantCall(t, effects, Update, 1)
-	if op2.CallIssuedAt != now || op2.Calls != 1 {
-		t.Errorf("issued %s, %d calls", op2.CallIssuedAt, op2.Calls)
+	if op2.Call.IssuedAt != now || op2.Call.Number != 1 {
+		t.Errorf("issued %s, %d calls", op2.Call.IssuedAt, op2.Call.Number)
 	}
-	late := op.DrainDeadline
+	late := op.Times.DrainBy
 	f = quiet(late)
 	f.Safe = false
 	op, effects = step(t, op, f, late, Aborted)
 	wantOrder(t, effects, VerbCancelDrain)
-	if op.Cause != CauseUnsafe {
-		t.Errorf("cause %s", op.Cause)
+	if op.Failure.Cause != CauseUnsafe {
+		t.Errorf("cause %s", op.Failure.Cause)
 	}
 }
 
@@ -278,11 +278,11 @@ func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
 		f.Refused = "no such image"
-		if next, _ := step(t, op, f, now, Aborted); next.Cause != CausePrecondition || next.Reason != f.Refused {
-			t.Errorf("%s: %s: %s", phase, next.Cause, next.Reason)
+		if next, _ := step(t, op, f, now, Aborted); next.Failure.Cause != CausePrecondition || next.Reason != f.Refused {
+			t.Errorf("%s: %s: %s", phase, next.Failure.Cause, next.Reason)
 		}
 		f.Safe, f.SafeReason = false, f.Refused
-		op.Applied = []Part{PartResources}
+		op.Call.Applied = []Part{PartResources}
 		if next, _ := Advance(op, f, now); next.Phase.Ended() {
 			t.Errorf("%s with half of it done: %s (%s)", phase, next.Phase, next.Reason)
 		}
@@ -293,9 +293,9 @@ func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
 	if reason, ok := MayCall(op, f); ok || reason != f.Refused {
 		t.Errorf("right before the call: %q, %t", reason, ok)
 	}
-	op.CallOutcome = OutcomeBusy
-	if op, _ = step(t, op, f, now.Add(time.Minute), Aborted); op.Cause != CausePrecondition {
-		t.Errorf("asked again: %s", op.Cause)
+	op.Call.Outcome = OutcomeBusy
+	if op, _ = step(t, op, f, now.Add(time.Minute), Aborted); op.Failure.Cause != CausePrecondition {
+		t.Errorf("asked again: %s", op.Failure.Cause)
 	}
 }
 
@@ -308,14 +308,14 @@ func TestR74_WhatThePlatformDoesNotTellIsWaitedFor(t *testing.T) {
 	}
 	op, now := to(t, Update, Drained)
 	step(t, op, unmet(now), now, Drained)
-	if next, _ := step(t, op, unmet(op.DrainDeadline), op.DrainDeadline, Aborted); next.Cause != CausePrecondition {
-		t.Errorf("cause %s", next.Cause)
+	if next, _ := step(t, op, unmet(op.Times.DrainBy), op.Times.DrainBy, Aborted); next.Failure.Cause != CausePrecondition {
+		t.Errorf("cause %s", next.Failure.Cause)
 	}
 	op, _ = to(t, Update, Acting)
-	op.CallOutcome = OutcomeBusy
-	late := op.DrainDeadline.Add(limits.Unknown)
-	if next, _ := step(t, op, unmet(late), late, Aborted); next.Cause != CausePrecondition {
-		t.Errorf("asked again: %s", next.Cause)
+	op.Call.Outcome = OutcomeBusy
+	late := op.Times.DrainBy.Add(limits.Unknown)
+	if next, _ := step(t, op, unmet(late), late, Aborted); next.Failure.Cause != CausePrecondition {
+		t.Errorf("asked again: %s", next.Failure.Cause)
 	}
 }
 
@@ -374,7 +374,7 @@ func TestR105_AfterActingARetargetSupersedes(t *testing.T) {
 		f.Retargeted = true
 		next, effects := step(t, op, f, now, want)
 		wantNoEffects(t, effects)
-		if want == Superseded && next.EndedAt.IsZero() {
+		if want == Superseded && next.Times.Ended.IsZero() {
 			t.Error("no end time")
 		}
 	}

@@ -16,14 +16,14 @@ func TestR81_EachBootIsAskedForItsOwn(t *testing.T) {
 	}{
 		"while it drains":                      {Operation{Phase: Draining}, VerbDrain, VerbDrain},
 		"after the call":                       {Operation{Phase: Booting}, VerbDrain, VerbPostLaunch},
-		"after the call, with no drain before": {Operation{Phase: Booting, SkipDrain: true}, "", VerbPostLaunch},
+		"after the call, with no drain before": {Operation{Phase: Booting, Way: Way{SkipDrain: true}}, "", VerbPostLaunch},
 		"once the next one is in":              {Operation{Phase: Joining}, VerbPostLaunch, VerbPostLaunch},
-		"a service restarts":                   {Operation{Phase: Booting, Service: "db"}, VerbRestartService, VerbPostLaunch},
-		"a service was restarted":              {Operation{Phase: Joining, Service: "db"}, VerbPostLaunch, VerbPostLaunch},
+		"a service restarts":                   {Operation{Phase: Booting, Way: Way{Service: "db"}}, VerbRestartService, VerbPostLaunch},
+		"a service was restarted":              {Operation{Phase: Joining, Way: Way{Service: "db"}}, VerbPostLaunch, VerbPostLaunch},
 		"called off":                           {Operation{Phase: Aborted, Entered: PhaseTimes{Draining: start}}, VerbCancelDrain, VerbCancelDrain},
 		"done":                                 {Operation{Phase: Done}, "", ""},
 	} {
-		c.op.ID, c.op.Kind, c.op.BootBefore = "op", Update, "drained"
+		c.op.ID, c.op.Kind, c.op.Before.BootID = "op", Update, "drained"
 		for boot, want := range map[string]Verb{"drained": c.drained, "next": c.next} {
 			got, ok := OrderFor(slices.Values([]Operation{c.op}), boot)
 			if got.Verb != want || ok != (want != "") || (got.Service != "") != (want == VerbRestartService) {
@@ -31,7 +31,7 @@ func TestR81_EachBootIsAskedForItsOwn(t *testing.T) {
 			}
 		}
 		// Of a CVM whose Boot nobody knew, every one is the next.
-		c.op.BootBefore = ""
+		c.op.Before.BootID = ""
 		if got, _ := OrderFor(slices.Values([]Operation{c.op}), ""); got.Verb != c.next {
 			t.Errorf("%s: a boot without a name is asked for %q, want %q", name, got.Verb, c.next)
 		}
@@ -47,7 +47,7 @@ func TestAnOrderStandsUntilSomethingElseIsAsked(t *testing.T) {
 	}{
 		"a step is recorded":    {Operation{Phase: Recorded}, "before"},
 		"it is called off":      {Operation{Phase: Aborted}, "before"},
-		"a refresh is done":     {Operation{Phase: Done, Refresh: true}, "before"},
+		"a refresh is done":     {Operation{Phase: Done, Way: Way{Mode: ModeRefresh}}, "before"},
 		"it drains":             {Operation{Phase: Draining}, "next"},
 		"another boot was told": {Operation{Phase: Done, Entered: PhaseTimes{Booting: start}}, ""},
 	} {
@@ -64,7 +64,7 @@ func TestAnOrderStandsUntilSomethingElseIsAsked(t *testing.T) {
 // TestAnOrderTellsHowLongItMayTake: from where its deadline was set, if that is recorded.
 func TestAnOrderTellsHowLongItMayTake(t *testing.T) {
 	op := Operation{
-		ID: "op", Kind: Update, Phase: Drained, DrainDeadline: start.Add(10 * time.Minute), HealthyDeadline: start.Add(time.Hour),
+		ID: "op", Kind: Update, Phase: Drained, Times: Times{DrainBy: start.Add(10 * time.Minute), HealthyBy: start.Add(time.Hour)},
 		Entered: PhaseTimes{Draining: start, Drained: start.Add(time.Minute), Booting: start.Add(20 * time.Minute)},
 	}
 	for phase, want := range map[Phase]time.Duration{Drained: 10 * time.Minute, Settling: 40 * time.Minute, Aborted: 0} {
@@ -87,8 +87,8 @@ func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
 		with func(op *Operation)
 		want string
 	}{
-		"a restart":    {func(op *Operation) { op.Request = "r" }, frozen + "; ask again: cadre instance restart db-1"},
-		"of a service": {func(op *Operation) { op.Request, op.Service = "r", "db" }, frozen + "; ask again: cadre instance restart db-1 --service db"},
+		"a restart":    {func(op *Operation) { op.Request.ID = "r" }, frozen + "; ask again: cadre instance restart db-1"},
+		"of a service": {func(op *Operation) { op.Request.ID, op.Way.Service = "r", "db" }, frozen + "; ask again: cadre instance restart db-1 --service db"},
 		"not asked":    {func(*Operation) {}, frozen},
 	} {
 		op, now := to(t, Restart, Draining)
@@ -97,8 +97,8 @@ func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
 		f := quiet(now)
 		f.Paused, f.PausedBy = true, "frozen by an operator (ann): we look into it"
 		op, _ = step(t, op, f, now, Aborted)
-		if op.Cause != CausePaused || op.Reason != c.want {
-			t.Errorf("%s: %s: %s", name, op.Cause, op.Reason)
+		if op.Failure.Cause != CausePaused || op.Reason != c.want {
+			t.Errorf("%s: %s: %s", name, op.Failure.Cause, op.Reason)
 		}
 	}
 }

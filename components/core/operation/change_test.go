@@ -20,7 +20,7 @@ func TestACallAsksForWhatChangesAlone(t *testing.T) {
 		"the image":             {PartOSImage, seen(Shape{OSImage: "dstack-0.5.7"}), Shape{OSImage: "dstack-0.5.8"}},
 		"the text, or no shape": {PartCompose, seen(Shape{}), Shape{}},
 	} {
-		op := Operation{Kind: Update, Part: c.part}
+		op := Operation{Kind: Update, Call: Call{Part: c.part}}
 		if got := op.change(Facts{WantedShape: wanted, Platform: c.seen}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

@@ -16,13 +16,11 @@ func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if f.Unwanted != "" {
 		return op.giveBack(Done, "", f.Unwanted, now)
 	}
-	if op.UnavailableFrom.IsZero() {
-		op.UnavailableFrom = now
-	}
+	op.Outage.begin(now)
 	if op.Phase == Draining {
 		return op.drainedAgain(f, now)
 	}
-	another := f.Admission != nil && f.Admission.BootID != op.BootBefore
+	another := f.Admission != nil && f.Admission.BootID != op.Before.BootID
 	// It was silent when it was taken out of service, and serves now.
 	missed := op.Entered[Draining].IsZero() && !f.ReadySince.IsZero()
 	leads := f.HandOver != nil && now.Sub(op.Entered[Drained]) >= leadsAgainAfter
@@ -40,13 +38,13 @@ func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
 func (op Operation) atRest(f Facts) Operation {
 	switch step := op.step(f, VerbDrain); step.State {
 	case StepDone:
-		op.Cause = "" // later than it was waited for
+		op.Failure.Cause = "" // later than it was waited for
 	case StepAborted, StepFailed:
 		op = op.notDrained(CauseHook, step.Message)
 	case StepRunning, StepHeld, "":
 	}
 	switch {
-	case op.Cause != "":
+	case op.Failure.Cause != "":
 		return op // what was said then stands
 	case f.Leads && f.HandOver == nil:
 		return op.because("leads, and nobody can take over: it is asked to hand over once somebody can")
@@ -61,23 +59,23 @@ func (op Operation) atRest(f Facts) Operation {
 
 // NotDrained reports that op is at rest, and what runs could not be drained.
 func (op Operation) NotDrained() bool {
-	return op.Kind == Drain && op.Phase == Drained && op.Cause != ""
+	return op.Kind == Drain && op.Phase == Drained && op.Failure.Cause != ""
 }
 
 // notDrained notes why what runs could not be drained.
 func (op Operation) notDrained(cause Cause, why string) Operation {
-	op.Cause = cause
+	op.Failure.Cause = cause
 	return op.because("could not be drained again: " + cmp.Or(why, "the agent did not say why") + "; undrain and drain it to ask once more")
 }
 
 // drainAnew orders one more drain of what runs now.
 func (op Operation) drainAnew(f Facts, why string, now time.Time) (Operation, []Effect) {
 	op.Attempt++
-	op.Cause = ""
-	op.SkipDrain, op.Transfer = false, f.HandOver
-	op.DrainDeadline = now.Add(f.Limits.Drain)
+	op.Failure.Cause = ""
+	op.Way.SkipDrain, op.Transfer = false, f.HandOver
+	op.Times.DrainBy = now.Add(f.Limits.Drain)
 	if f.Admission != nil {
-		op.BootBefore = f.Admission.BootID
+		op.Before.BootID = f.Admission.BootID
 	}
 	return op.enter(Draining, now).because(why), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
 }
@@ -96,7 +94,7 @@ func (op Operation) drainedAgain(f Facts, now time.Time) (Operation, []Effect) {
 	case StepRunning:
 		op = op.because(cmp.Or(step.Message, "the agent drains"))
 	}
-	if f.Gone || !now.Before(op.DrainDeadline) {
+	if f.Gone || !now.Before(op.Times.DrainBy) {
 		return op.enter(Drained, now).notDrained(CauseDrainDeadline, "the drain did not end in time"), nil
 	}
 	return op, nil

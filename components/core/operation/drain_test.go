@@ -12,7 +12,7 @@ import (
 func drained(at time.Time) operation.Operation {
 	return operation.Operation{
 		ID: "web-1.3.web-1", Group: "web", Slot: "web-1", Kind: operation.Drain, Actor: operation.ActorOperator, Attempt: 1, Term: 1,
-		Phase: operation.Drained, BootBefore: "b1", InstanceID: "i1", CreatedAt: at,
+		Phase: operation.Drained, Before: operation.Before{BootID: "b1"}, CVM: operation.CVM{InstanceID: "i1"}, Times: operation.Times{Created: at},
 		Entered: operation.PhaseTimes{operation.Recorded: at, operation.Draining: at, operation.Drained: at},
 	}
 }
@@ -53,8 +53,8 @@ func TestR139_AnotherBootIsDrainedToo(t *testing.T) {
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}
 	op, effects := operation.Advance(drained(at), f, at)
-	if op.Phase != operation.Draining || op.Attempt != 2 || op.BootBefore != "b2" || len(effects) != 1 {
-		t.Fatalf("is %s, attempt %d, of boot %s, effects %v", op.Phase, op.Attempt, op.BootBefore, effects)
+	if op.Phase != operation.Draining || op.Attempt != 2 || op.Before.BootID != "b2" || len(effects) != 1 {
+		t.Fatalf("is %s, attempt %d, of boot %s, effects %v", op.Phase, op.Attempt, op.Before.BootID, effects)
 	}
 	failed := f
 	failed.Steps = []operation.StepReport{{Operation: op.ID, Verb: operation.VerbDrain, Attempt: 2, State: operation.StepFailed, Message: "no"}}
@@ -112,8 +112,8 @@ func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
 		}
 		other := f
 		other.Admission = &operation.AdmissionView{BootID: "b3", InstanceID: "i1"}
-		if next, _ := operation.Advance(op, other, at.Add(4*time.Minute)); next.Phase != operation.Draining || next.Cause != "" {
-			t.Errorf("%s, then another boot: %s, cause %q", name, next.Phase, next.Cause)
+		if next, _ := operation.Advance(op, other, at.Add(4*time.Minute)); next.Phase != operation.Draining || next.Failure.Cause != "" {
+			t.Errorf("%s, then another boot: %s, cause %q", name, next.Phase, next.Failure.Cause)
 		}
 	}
 	f.Admission.BootID, f.Leads = "b1", true
@@ -129,11 +129,11 @@ func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}
 	op, _ := operation.Advance(drained(at), f, at.Add(time.Minute))
-	if !op.UnavailableFrom.Equal(at.Add(time.Minute)) || op.Reason != "out of service until it is undrained" {
-		t.Errorf("away since %s: %q", op.UnavailableFrom, op.Reason)
+	if !op.Outage.From.Equal(at.Add(time.Minute)) || op.Reason != "out of service until it is undrained" {
+		t.Errorf("away since %s: %q", op.Outage.From, op.Reason)
 	}
-	if op, _ = operation.Advance(op, f, at.Add(time.Hour)); !op.UnavailableFrom.Equal(at.Add(time.Minute)) {
-		t.Errorf("away since %s", op.UnavailableFrom)
+	if op, _ = operation.Advance(op, f, at.Add(time.Hour)); !op.Outage.From.Equal(at.Add(time.Minute)) {
+		t.Errorf("away since %s", op.Outage.From)
 	}
 	leads := f
 	leads.Leads, leads.HandOver = true, &operation.Transfer{ExpectedLeader: "web-1", Candidates: []string{"web-2"}}
@@ -143,8 +143,8 @@ func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	}
 	// What could not be handed over in time is asked for with a time of its own.
 	op, effects := operation.Advance(drained(at), leads, at.Add(time.Hour))
-	if op.Phase != operation.Draining || !op.DrainDeadline.Equal(at.Add(time.Hour+time.Minute)) || len(effects) != 1 || effects[0].Verb != operation.VerbDrain {
-		t.Errorf("%s until %s, effects %+v", op.Phase, op.DrainDeadline, effects)
+	if op.Phase != operation.Draining || !op.Times.DrainBy.Equal(at.Add(time.Hour+time.Minute)) || len(effects) != 1 || effects[0].Verb != operation.VerbDrain {
+		t.Errorf("%s until %s, effects %+v", op.Phase, op.Times.DrainBy, effects)
 	}
 	done := f
 	done.Steps = []operation.StepReport{{Operation: op.ID, Verb: operation.VerbDrain, Attempt: 2, State: operation.StepDone, Transferred: true, NewLeader: "web-2"}}
@@ -159,7 +159,7 @@ func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}
 	silent := drained(at)
-	silent.SkipDrain = true
+	silent.Way.SkipDrain = true
 	silent.Entered = operation.PhaseTimes{operation.Recorded: at, operation.Drained: at}
 	if op, _ := operation.Advance(silent, f, at); op.Phase != operation.Drained || !strings.Contains(op.Reason, "no hook ran") {
 		t.Errorf("silent: %s: %s", op.Phase, op.Reason)

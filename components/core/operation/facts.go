@@ -2,63 +2,7 @@ package operation
 
 import (
 	"cmp"
-	"strings"
 	"time"
-)
-
-// Outcomes of a platform call (R65).
-const (
-	// OutcomeDone: the platform accepted the call.
-	OutcomeDone = "done"
-	// OutcomeRefused: certainly no effect, and asking again would not help.
-	OutcomeRefused = "failed"
-	// OutcomeBusy: certainly no effect; busy or throttled, ask again later (R73).
-	OutcomeBusy = "busy"
-	// OutcomeNotMade: the call was not sent, since the last look right before it said no; or nobody
-	// answered, it was read back that it had no effect, and it was not sent again.
-	OutcomeNotMade = "not_made"
-	// OutcomeUnknown: time-out, connection reset, 5xx; read back (R66).
-	OutcomeUnknown = "unknown"
-)
-
-// Cause says why an Operation was called off or failed.
-type Cause string
-
-const (
-	// CauseHook: a hook said ABANDON, or the agent could not drain (R80).
-	CauseHook Cause = "hook"
-	// CauseDrainDeadline: the drain did not end in time.
-	CauseDrainDeadline Cause = "drain_deadline"
-	// CauseUnsafe: the second look before acting never became safe (R50).
-	CauseUnsafe Cause = "unsafe"
-	// CausePrecondition: the platform would refuse what the call leads to, or could not tell (R74).
-	CausePrecondition Cause = "precondition"
-	// CauseUnwanted: the spec moved on before anything was done (R82, R105).
-	CauseUnwanted Cause = "unwanted"
-	// CausePaused: an operator paused before anything was done (R92).
-	CausePaused Cause = "paused"
-	// CauseRefused: the platform refused the call for certain.
-	CauseRefused Cause = "refused"
-	// CauseBootError: the platform reports that the CVM cannot boot (R89).
-	CauseBootError Cause = "boot_error"
-	// CauseTask: the platform took the call, and its record says that the task failed.
-	CauseTask Cause = "platform_task_failed"
-	// CauseReplaced: another CVM stands where the named one was (R63).
-	CauseReplaced Cause = "replaced"
-	// CausePostLaunch: a POST_LAUNCH hook said ABANDON.
-	CausePostLaunch Cause = "post_launch"
-	// CauseService: the agent could not restart the service.
-	CauseService Cause = "service"
-	// CauseDeadline: not available before the healthy deadline (R87).
-	CauseDeadline Cause = "healthy_deadline"
-	// CauseVanished: the platform lists the named CVM no more.
-	CauseVanished Cause = "vanished"
-	// CauseResolved: an operator said how it ended.
-	CauseResolved Cause = "resolved"
-	// CauseProgress, of a Verdict: no Slot arrived in time (R88).
-	CauseProgress Cause = "progress_deadline"
-	// CauseUndecided, of a Verdict: the effect of a call could not be told (R66).
-	CauseUndecided Cause = "platform_result_unknown"
 )
 
 // Facts is everything that is known about an open Operation at one instant, as a
@@ -166,7 +110,7 @@ type Facts struct {
 // TakenOver holds op back, in Facts of a leader that took the Lease at took, while a call of the
 // leader before it may still be on its way: longest is how long one lasts (R62).
 func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Duration) {
-	if op.CallIssuedAt.IsZero() || op.CallIssuedAt.After(took) || now.Sub(took) >= longest {
+	if op.Call.IssuedAt.IsZero() || op.Call.IssuedAt.After(took) || now.Sub(took) >= longest {
 		return
 	}
 	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
@@ -225,40 +169,23 @@ type RefusalView struct {
 	At     time.Time
 }
 
-// What the reason of a step begins with whose Boot was refused: its own, or perhaps a stranger's.
-const (
-	refusedBoot   = "admission refused: "
-	refusedAnyone = "refused a boot that did not prove to be of this CVM: "
-)
-
 // RefusedWay is how a Boot failed that was provably its Slot's own and was refused with code: the
-// same words for each, and those that the reason of its step begins with.
-func RefusedWay(code string) string { return refusedBoot + code }
+// same words for each.
+func RefusedWay(code string) string { return "admission refused: " + code }
 
 // Told is the refusal for people. What proved nothing may be anybody's, and reads so.
 func (r RefusalView) Told() string {
 	if r.Proven {
 		return RefusedWay(r.Code) + ": " + r.Message
 	}
-	return refusedAnyone + r.Code + ": " + r.Message
-}
-
-// RefusedWith is the code in the reason of a step that tells of a refused Boot, "" where none does, and
-// whether that was provenly its own.
-func RefusedWith(reason string) (code string, proven bool) {
-	_, refused, proven := strings.Cut(reason, refusedBoot)
-	if !proven {
-		_, refused, _ = strings.Cut(reason, refusedAnyone)
-	}
-	code, _, _ = strings.Cut(refused, ":")
-	return code, proven
+	return "refused a boot that did not prove to be of this CVM: " + r.Code + ": " + r.Message
 }
 
 // CallResult is the answer to one platform call.
 type CallResult struct {
-	// Number is Operation.Calls of the call that it answers.
+	// Number is that of the Call that it answers.
 	Number      int
-	Outcome     string
+	Outcome     Outcome
 	Message     string
 	Correlation string
 	// OSImage: a call for the resources changed the image as well.

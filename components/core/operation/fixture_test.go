@@ -11,12 +11,12 @@ var limits = Limits{Drain: 10 * time.Minute, Healthy: 10 * time.Minute, Service:
 
 // begun is an update of db-1 from A to B, recorded at start.
 func begun(kind Kind) Operation {
-	op := Operation{ID: "op", Rollout: "r", Group: "db", Slot: "db-1", Kind: kind, InstanceID: "i-1", VMUUID: "vm-1",
-		From: "A", To: "B", Attempt: 1, Phase: Recorded, Term: 3, BootBefore: "boot-old",
-		Entered: PhaseTimes{Recorded: start}, CreatedAt: start}
+	op := Operation{ID: "op", Rollout: "r", Group: "db", Slot: "db-1", Kind: kind, CVM: CVM{InstanceID: "i-1", VMUUID: "vm-1"},
+		From: "A", To: "B", Attempt: 1, Phase: Recorded, Term: 3, Before: Before{BootID: "boot-old"},
+		Entered: PhaseTimes{Recorded: start}, Times: Times{Created: start}}
 	switch kind {
 	case Create:
-		op.InstanceID, op.VMUUID, op.From, op.BootBefore = "", "", "", ""
+		op.CVM.InstanceID, op.CVM.VMUUID, op.From, op.Before.BootID = "", "", "", ""
 	case Restart, Drain:
 		op.From, op.To = "A", "A"
 	case Delete:
@@ -91,7 +91,7 @@ func happy(op Operation, now time.Time) Facts {
 	case Draining:
 		f.Steps = answer(VerbDrain, StepDone)
 	case Acting:
-		f.Call = &CallResult{Number: op.Calls, Outcome: OutcomeDone, VMUUID: "vm-1", InstanceID: "i-1"}
+		f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeDone, VMUUID: "vm-1", InstanceID: "i-1"}
 	case Booting, Joining, Settling:
 		f = available(now, op.Entered[Joining])
 		if op.Phase == Settling {

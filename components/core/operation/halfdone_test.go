@@ -24,42 +24,42 @@ func keptDown(t *testing.T) (Operation, Facts, time.Time) {
 // TestR87_HalfOfAChangeEndsByItsDeadline: it is not called off, and nothing re-targets it while its call is
 // answered busy or may not be made.
 func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
-	for _, outcome := range []string{OutcomeBusy, OutcomeNotMade} {
+	for _, outcome := range []Outcome{OutcomeBusy, OutcomeNotMade} {
 		op, f, now := keptDown(t)
-		deadline := op.HealthyDeadline
+		deadline := op.Times.HealthyBy
 		op, _ = step(t, op, f, now, Acting)
 		for ; now.Before(deadline); now = now.Add(maxRetryWait) {
 			f.ObservedAt = now
-			f.Call = &CallResult{Number: op.Calls, Outcome: outcome, Message: "later"}
+			f.Call = &CallResult{Number: op.Call.Number, Outcome: outcome, Message: "later"}
 			op, _ = step(t, op, f, now, Acting)
 			f.Call = nil
-			if op.CallOutcome != "" {
+			if op.Call.Outcome != "" {
 				op, _ = step(t, op, f, now, Acting)
 			}
 		}
-		if op.Calls < 4 {
-			t.Errorf("%s: %d calls until the deadline", outcome, op.Calls)
+		if op.Call.Number < 4 {
+			t.Errorf("%s: %d calls until the deadline", outcome, op.Call.Number)
 		}
-		f.Call, f.ObservedAt = &CallResult{Number: op.Calls, Outcome: outcome, Message: "later"}, now
+		f.Call, f.ObservedAt = &CallResult{Number: op.Call.Number, Outcome: outcome, Message: "later"}, now
 		op, _ = step(t, op, f, now, Acting)
 		f.Call = nil
 		now = now.Add(maxRetryWait)
 		f.ObservedAt = now
 		paused := f
 		paused.Paused = true
-		if again, effects := step(t, op, paused, now, Acting); len(effects) != 1 || !again.HealthyDeadline.After(now) {
+		if again, effects := step(t, op, paused, now, Acting); len(effects) != 1 || !again.Times.HealthyBy.After(now) {
 			t.Errorf("%s: a pause ends it: %s", outcome, again.Reason)
 		}
 		op, effects := step(t, op, f, now, Failed)
 		wantNoEffects(t, effects)
-		if op.Cause != CauseDeadline || !op.EndedHalfDone() {
-			t.Errorf("%s: %s: %s", outcome, op.Cause, op.Reason)
+		if op.Failure.Cause != CauseDeadline || !op.EndedHalfDone() {
+			t.Errorf("%s: %s: %s", outcome, op.Failure.Cause, op.Reason)
 		}
 	}
 	// One that has done nothing yet waits on: it is called off, or re-targeted, at any time.
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
-	f.Call = &CallResult{Number: op.Calls, Outcome: OutcomeBusy}
+	f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeBusy}
 	op, _ = step(t, op, f, now, Acting)
 	f.Call, f.ObservedAt = nil, now.Add(time.Hour)
 	_, effects := step(t, op, f, f.ObservedAt, Acting)
@@ -70,12 +70,12 @@ func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 func TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore(t *testing.T) {
 	op, f, now := keptDown(t)
 	busy, _ := step(t, op, f, now, Acting)
-	busy.CallOutcome = OutcomeBusy
+	busy.Call.Outcome = OutcomeBusy
 	f.Admission = &AdmissionView{BootID: "boot-new", Revision: "B", InstanceID: "i-1"}
 	op, effects := step(t, op, f, now, Joining)
 	wantOrder(t, effects, VerbPostLaunch)
-	if op.BootBefore != "boot-old" || op.Calls != 1 {
-		t.Errorf("after %q, call %d", op.BootBefore, op.Calls)
+	if op.Before.BootID != "boot-old" || op.Call.Number != 1 {
+		t.Errorf("after %q, call %d", op.Before.BootID, op.Call.Number)
 	}
 	now = now.Add(maxRetryWait)
 	f.ObservedAt = now

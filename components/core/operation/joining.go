@@ -16,23 +16,23 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if next, ended := op.gone(f, now); ended {
 		return next, nil
 	}
-	if op.Service != "" {
+	if op.Way.Service != "" {
 		return op.fromRestarting(f, now)
 	}
 	p := f.Platform
 	if p != nil && (op.Kind == Create || op.Kind == Replace) {
-		op.VMUUID, op.InstanceID = cmp.Or(op.VMUUID, p.VMUUID), cmp.Or(op.InstanceID, p.InstanceID)
+		op.CVM = op.CVM.Named(p.VMUUID, p.InstanceID)
 	}
-	if p != nil && p.Running && !op.Refresh && op.PlatformRunning.IsZero() && (!op.hashTells() || p.ComposeHash == op.HashWanted) {
-		op.PlatformRunning = now
+	if p != nil && p.Running && !op.Way.Refreshes() && op.Seen.RunningSince.IsZero() && (!op.hashTells() || p.ComposeHash == op.Call.HashWanted) {
+		op.Seen.RunningSince = now
 	}
-	if op.newBoot(f) && op.Refresh {
+	if op.newBoot(f) && op.Way.Refreshes() {
 		return op.enter(Joining, now).because(cmp.Or(f.ReadyReason, "attested again")), nil
 	}
 	if op.newBoot(f) {
 		return op.join(f, "admitted", now)
 	}
-	if op.Refresh && f.Elsewhere && f.Unwanted != "" {
+	if op.Way.Refreshes() && f.Elsewhere && f.Unwanted != "" {
 		return op.callOff(CauseUnwanted, f.Unwanted, now) // its CVM was told nothing, and is what it was
 	}
 	op.forgetOldBootError(f)
@@ -42,14 +42,14 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if next, failed := op.taskFailed(f, now); failed {
 		return next, nil
 	}
-	if op.keptDown(f) && op.settled(f, now) {
+	if op.keptDown(f) && op.Call.settled(f, now) {
 		return op.goOn(now).because("the platform changed the CVM and keeps it down, as it was: it is started"), nil
 	}
-	reason, refused := op.refusalReason(f)
+	refusal := op.refusal(f)
 	switch {
-	case refused:
-		op = op.because(reason)
-	case !op.PlatformRunning.IsZero():
+	case refusal != nil:
+		op = op.because(refusal.Told())
+	case !op.Seen.RunningSince.IsZero():
 		op = op.because("the CVM runs; waits for its boot to be admitted")
 	case p != nil && p.InProgress && p.Stuck:
 		op = op.because(cmp.Or(f.ReadyReason, "the platform is busy with the CVM"))
@@ -68,7 +68,7 @@ func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effec
 
 // fromDeleting waits until the platform lists the CVM no more, and the workload's set neither.
 func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
-	if !f.PlatformKnown || f.Platform != nil && !op.replaced(f) {
+	if !f.PlatformKnown || f.Platform != nil && !op.CVM.replaced(f.Platform) {
 		return op.overdue(f, now)
 	}
 	if reason, out := op.outOfSet(f); !out {
@@ -82,12 +82,12 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	if next, failed := op.lost(f, now); failed {
 		return next, nil
 	}
-	if f.PostLaunch && !op.Refresh {
+	if f.PostLaunch && !op.Way.Refreshes() {
 		step := op.step(f, VerbPostLaunch)
 		switch step.State {
 		case StepDone:
 		case StepAborted, StepFailed:
-			return op.fail(CausePostLaunch, cmp.Or(step.Message, "a POST_LAUNCH hook called it off"), now)
+			return op.fail(Failure{Cause: CausePostLaunch}, cmp.Or(step.Message, "a POST_LAUNCH hook called it off"), now)
 		case StepHeld:
 			return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide")), nil
 		default:
@@ -103,7 +103,7 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	if op.unjudged(f) {
 		return op.because("available; "+f.Unjudged).overdue(f, now)
 	}
-	if op.hashTells() && f.Platform != nil && f.Platform.ComposeHash != op.HashWanted {
+	if op.hashTells() && f.Platform != nil && f.Platform.ComposeHash != op.Call.HashWanted {
 		return op.because("the platform shows another compose hash than the one called for").overdue(f, now)
 	}
 	if op.Kind == Update && f.Platform != nil && !f.Platform.Shape.Shows(f.WantedShape) {
@@ -111,12 +111,12 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	// Availability that began before this phase, or before new checks were judged, was of
 	// something else.
-	op.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
-	if op.Refresh {
-		op.AvailableSince = now
+	op.Seen.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
+	if op.Way.Refreshes() {
+		op.Seen.AvailableSince = now
 	}
-	if !op.UnavailableFrom.IsZero() || !op.Refresh {
-		op.UnavailableUntil = op.AvailableSince
+	if !op.Outage.From.IsZero() || !op.Way.Refreshes() {
+		op.Outage.Until = op.Seen.AvailableSince
 	}
 	return op.enter(Settling, now).because("available; waits for min_ready"), nil
 }
@@ -131,17 +131,17 @@ func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 		return op, nil // not seen is not a setback; the clock's proof comes with the next look
 	}
 	if f.ReadySince.IsZero() || !op.newBoot(f) || op.unjudged(f) {
-		op.AvailableSince, op.UnavailableUntil = time.Time{}, time.Time{}
+		op.Seen.AvailableSince, op.Outage.Until = time.Time{}, time.Time{}
 		return op.enter(Joining, now).because("fell back: " + cmp.Or(f.ReadyReason, cmp.Or(f.Unjudged, "not available"))), nil
 	}
-	if f.ReadySince.After(op.AvailableSince) {
+	if f.ReadySince.After(op.Seen.AvailableSince) {
 		// A break that was not seen here, but proven by the report (R8).
-		op.AvailableSince = f.ReadySince
-		if !op.Refresh {
-			op.UnavailableUntil = f.ReadySince
+		op.Seen.AvailableSince = f.ReadySince
+		if !op.Way.Refreshes() {
+			op.Outage.Until = f.ReadySince
 		}
 	}
-	if left := f.Limits.MinReady - now.Sub(op.AvailableSince); left > 0 {
+	if left := f.Limits.MinReady - now.Sub(op.Seen.AvailableSince); left > 0 {
 		return op.because("available; waits for min_ready").overdue(f, now)
 	}
 	return op.end(Done, "", "available for min_ready", now), nil
@@ -161,14 +161,14 @@ func (op *Operation) lost(f Facts, now time.Time) (Operation, bool) {
 // bootError fails at once where the platform says that the new boot cannot work (R89).
 func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
 	p := f.Platform
-	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.BootErrorBefore {
+	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.Call.BootErrorBefore {
 		return op, false
 	}
 	reason := "the CVM does not boot: " + p.BootError
 	if strings.Contains(p.BootError, startFailed) {
 		reason += f.mayNotPull()
 	}
-	next, _ := op.fail(CauseBootError, reason, now)
+	next, _ := op.fail(Failure{Cause: CauseBootError, Signature: Signature(reason)}, reason, now)
 	return next, true
 }
 
@@ -195,10 +195,10 @@ func (f Facts) mayNotPull() string {
 // taskFailed fails at once where the platform says that it could not carry out what it took:
 // the boot that is waited for does not come.
 func (op Operation) taskFailed(f Facts, now time.Time) (Operation, bool) {
-	if t := f.Task; t == nil || t.Failed == "" || op.Correlation != "" && t.Correlation != op.Correlation {
+	if t := f.Task; t == nil || t.Failed == "" || op.Call.Correlation != "" && t.Correlation != op.Call.Correlation {
 		return op, false
 	}
-	next, _ := op.fail(CauseTask, "the platform took the call and could not carry it out: "+f.Task.Failed, now)
+	next, _ := op.fail(Failure{Cause: CauseTask}, "the platform took the call and could not carry it out: "+f.Task.Failed, now)
 	return next, true
 }
 
@@ -206,33 +206,39 @@ func (op Operation) taskFailed(f Facts, now time.Time) (Operation, bool) {
 // before: the same words from now on are about the new boot.
 func (op *Operation) forgetOldBootError(f Facts) {
 	if f.Platform != nil && f.Platform.BootError == "" {
-		op.BootErrorBefore = ""
+		op.Call.BootErrorBefore = ""
 	}
 }
 
 // overdue fails at the healthy deadline. A pause stops the clock: an overdue
 // Operation then gets the whole time anew (R93).
 func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
-	if op.HealthyDeadline.IsZero() || now.Before(op.HealthyDeadline) {
+	if op.Times.HealthyBy.IsZero() || now.Before(op.Times.HealthyBy) {
 		return op, nil
 	}
 	within, since := f.Limits.Healthy, "the call"
-	if op.Service != "" {
+	if op.Way.Service != "" {
 		within, since = f.Limits.Service, "the order"
 	}
 	if f.Paused {
-		op.HealthyDeadline = now.Add(within)
+		op.Times.HealthyBy = now.Add(within)
 		return op, nil
 	}
-	reason := op.Reason
-	if _, refused := op.refusalReason(f); op.Phase == Booting && !op.PlatformRunning.IsZero() && !refused {
-		reason += f.mayNotPull()
+	failure, reason := Failure{Cause: CauseDeadline}, op.Reason
+	if op.Phase == Booting {
+		refusal := op.refusal(f)
+		failure = failure.of(refusal)
+		if refusal == nil && !op.Seen.RunningSince.IsZero() {
+			reason += f.mayNotPull()
+		}
 	}
-	return op.fail(CauseDeadline, fmt.Sprintf("not available %s after %s: %s", within, since, reason), now)
+	return op.fail(failure, fmt.Sprintf("not available %s after %s: %s", within, since, reason), now)
 }
 
-func (op Operation) fail(cause Cause, reason string, now time.Time) (Operation, []Effect) {
-	return op.end(Failed, cause, reason, now), nil
+func (op Operation) fail(failure Failure, reason string, now time.Time) (Operation, []Effect) {
+	op = op.end(Failed, failure.Cause, reason, now)
+	op.Failure = failure
+	return op, nil
 }
 
 func latest(a, b time.Time) time.Time {

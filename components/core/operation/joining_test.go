@@ -27,19 +27,19 @@ func TestR4_OnlyANewBootAtTheWantedRevisionProvesTheUpdate(t *testing.T) {
 func TestR8_SettlingIsContinuous(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, now), now, Settling)
-	since := op.AvailableSince
+	since := op.Seen.AvailableSince
 	almost := since.Add(limits.MinReady - time.Nanosecond)
 	op, _ = step(t, op, available(almost, since), almost, Settling)
 
 	back := booted(almost)
 	op, _ = step(t, op, back, almost, Joining)
-	if !op.AvailableSince.IsZero() || !op.UnavailableUntil.IsZero() {
-		t.Errorf("the clock runs on: %s, until %s", op.AvailableSince, op.UnavailableUntil)
+	if !op.Seen.AvailableSince.IsZero() || !op.Outage.Until.IsZero() {
+		t.Errorf("the clock runs on: %s, until %s", op.Seen.AvailableSince, op.Outage.Until)
 	}
 	again := almost.Add(time.Second)
 	op, _ = step(t, op, available(again, again), again, Settling)
-	if !op.AvailableSince.Equal(again) {
-		t.Errorf("available since %s, want %s", op.AvailableSince, again)
+	if !op.Seen.AvailableSince.Equal(again) {
+		t.Errorf("available since %s, want %s", op.Seen.AvailableSince, again)
 	}
 	full := again.Add(limits.MinReady)
 	step(t, op, available(full, again), full, Done)
@@ -50,26 +50,26 @@ func TestR8_ABreakThatTheReportProvesRestartsTheClock(t *testing.T) {
 	op, _ = step(t, op, available(now, now), now, Settling)
 	later := now.Add(limits.MinReady)
 	op, _ = step(t, op, available(later, later.Add(-time.Second)), later, Settling)
-	if !op.AvailableSince.Equal(later.Add(-time.Second)) {
-		t.Errorf("available since %s", op.AvailableSince)
+	if !op.Seen.AvailableSince.Equal(later.Add(-time.Second)) {
+		t.Errorf("available since %s", op.Seen.AvailableSince)
 	}
 }
 
 func TestR8_AvailabilityFromBeforeTheBootDoesNotCount(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, start.Add(-time.Hour)), now, Settling)
-	if op.AvailableSince.Before(op.Entered[Joining]) {
-		t.Errorf("available since %s, joined %s", op.AvailableSince, op.Entered[Joining])
+	if op.Seen.AvailableSince.Before(op.Entered[Joining]) {
+		t.Errorf("available since %s, joined %s", op.Seen.AvailableSince, op.Entered[Joining])
 	}
 }
 
 func TestR11_AFailedListIsNoSetback(t *testing.T) {
 	op, now := to(t, Update, Settling)
-	f := available(now, op.AvailableSince)
+	f := available(now, op.Seen.AvailableSince)
 	f.PlatformKnown, f.Platform, f.ReadySince = false, nil, time.Time{}
 	next, effects := step(t, op, f, now, Settling)
 	wantNoEffects(t, effects)
-	if !next.AvailableSince.Equal(op.AvailableSince) {
+	if !next.Seen.AvailableSince.Equal(op.Seen.AvailableSince) {
 		t.Error("the clock was reset")
 	}
 }
@@ -77,40 +77,40 @@ func TestR11_AFailedListIsNoSetback(t *testing.T) {
 func TestR87_PLT09_TheHealthyDeadlineRunsFromTheAcceptedCall(t *testing.T) {
 	for _, phase := range []Phase{Booting, Joining, Settling} {
 		op, _ := to(t, Update, phase)
-		if want := op.Entered[Booting].Add(limits.Healthy); !op.HealthyDeadline.Equal(want) {
-			t.Errorf("%s: deadline %s, want %s", phase, op.HealthyDeadline, want)
+		if want := op.Entered[Booting].Add(limits.Healthy); !op.Times.HealthyBy.Equal(want) {
+			t.Errorf("%s: deadline %s, want %s", phase, op.Times.HealthyBy, want)
 		}
-		late := op.HealthyDeadline
+		late := op.Times.HealthyBy
 		f := rebooting(late)
 		if phase == Settling {
 			// min_ready is part of it: one that would end later does not save it
 			f = available(late, late.Add(-time.Second))
-			op.AvailableSince = late.Add(-time.Second)
+			op.Seen.AvailableSince = late.Add(-time.Second)
 		}
 		op, _ = step(t, op, f, late, Failed)
-		if op.Cause != CauseDeadline {
-			t.Errorf("%s: cause %s", phase, op.Cause)
+		if op.Failure.Cause != CauseDeadline {
+			t.Errorf("%s: cause %s", phase, op.Failure.Cause)
 		}
 	}
 }
 
 func TestR87_ArrivingExactlyAtTheDeadlineCounts(t *testing.T) {
 	op, _ := to(t, Update, Settling)
-	late := op.HealthyDeadline
-	op.AvailableSince = late.Add(-limits.MinReady)
-	step(t, op, available(late, op.AvailableSince), late, Done)
+	late := op.Times.HealthyBy
+	op.Seen.AvailableSince = late.Add(-limits.MinReady)
+	step(t, op, available(late, op.Seen.AvailableSince), late, Done)
 }
 
 func TestR87_APauseStopsTheClock(t *testing.T) {
 	op, _ := to(t, Update, Booting)
-	late := op.HealthyDeadline
+	late := op.Times.HealthyBy
 	f := rebooting(late)
 	step(t, op, f, late, Failed)
 	f.Paused = true
 	op, _ = step(t, op, f, late, Booting)
 	f.Paused = false
-	if op, _ = step(t, op, f, late.Add(limits.Healthy-time.Second), Booting); !op.HealthyDeadline.Equal(late.Add(limits.Healthy)) {
-		t.Errorf("the deadline is %s", op.HealthyDeadline)
+	if op, _ = step(t, op, f, late.Add(limits.Healthy-time.Second), Booting); !op.Times.HealthyBy.Equal(late.Add(limits.Healthy)) {
+		t.Errorf("the deadline is %s", op.Times.HealthyBy)
 	}
 }
 
@@ -120,8 +120,8 @@ func TestR89_ABootErrorEndsTheWaitingAtOnce(t *testing.T) {
 		f := rebooting(now)
 		f.Platform.InProgress, f.Platform.BootError = false, "no such image"
 		op, _ = step(t, op, f, now, Failed)
-		if op.Cause != CauseBootError || !strings.Contains(op.Reason, "no such image") {
-			t.Errorf("%s: %s %q", phase, op.Cause, op.Reason)
+		if op.Failure.Cause != CauseBootError || !strings.Contains(op.Reason, "no such image") {
+			t.Errorf("%s: %s %q", phase, op.Failure.Cause, op.Reason)
 		}
 	}
 }
@@ -147,14 +147,14 @@ func TestAStepThatFailsInItsBootNamesTheNewImages(t *testing.T) {
 	} {
 		op, now := to(t, Update, Booting)
 		if c.late {
-			now = op.HealthyDeadline
+			now = op.Times.HealthyBy
 		}
 		f := rebooting(now)
 		f.Platform.InProgress, f.NewImages, f.ObservedAt = false, images, now
 		c.facts(&f)
 		op, _ = step(t, op, f, now, Failed)
-		if op.Cause != c.cause || strings.HasSuffix(op.Reason, named) != c.named || strings.Contains(op.Reason, "pullable") != c.named {
-			t.Errorf("%s: %s %q", name, op.Cause, op.Reason)
+		if op.Failure.Cause != c.cause || strings.HasSuffix(op.Reason, named) != c.named || strings.Contains(op.Reason, "pullable") != c.named {
+			t.Errorf("%s: %s %q", name, op.Failure.Cause, op.Reason)
 		}
 	}
 }
@@ -180,20 +180,9 @@ func TestRefusedAdmissionIsShownAndWaitedFor(t *testing.T) {
 	if !strings.Contains(op.Reason, "REVISION_NOT_ALLOWED") {
 		t.Errorf("reason %q", op.Reason)
 	}
-	if code, proven := RefusedWith(op.Reason); code != "REVISION_NOT_ALLOWED" || proven {
-		t.Errorf("%q tells of %s, proven %v", op.Reason, code, proven)
-	}
-	f.Refusal.Proven = true
-	next, _ := step(t, op, f, now, Booting)
-	if code, proven := RefusedWith(next.Reason); code != "REVISION_NOT_ALLOWED" || !proven {
-		t.Errorf("%q tells of %s, proven %v", next.Reason, code, proven)
-	}
-	if code, _ := RefusedWith("the CVM runs"); code != "" {
-		t.Errorf("tells of %s", code)
-	}
-	f.Refusal.At = op.CallIssuedAt.Add(-time.Second)
+	f.Refusal.At = op.Call.IssuedAt.Add(-time.Second)
 	op, _ = step(t, op, f, now, Booting)
-	if strings.Contains(op.Reason, "not now") && f.Refusal.At.After(op.CallIssuedAt) {
+	if strings.Contains(op.Reason, "not now") && f.Refusal.At.After(op.Call.IssuedAt) {
 		t.Errorf("reason %q speaks of an old refusal", op.Reason)
 	}
 	step(t, op, available(now, now), now, Joining)
@@ -232,7 +221,7 @@ func TestR131_WhatThePlatformMustShow(t *testing.T) {
 			t.Errorf("%s: %q", name, op.Reason)
 		}
 		if c.want != "" {
-			late := op.HealthyDeadline
+			late := op.Times.HealthyBy
 			f.ReadySince, f.ObservedAt = late, late
 			step(t, op, f, late, Failed)
 		}
@@ -247,27 +236,27 @@ func TestR131_WhatThePlatformMustShow(t *testing.T) {
 func TestR87_WhatBootingRecords(t *testing.T) {
 	for _, kind := range []Kind{Create, Update} {
 		op, now := to(t, kind, Booting)
-		op.VMUUID, op.InstanceID = "", ""
+		op.CVM.VMUUID, op.CVM.InstanceID = "", ""
 		f := rebooting(now)
 		op, _ = step(t, op, f, now, Booting)
-		if made := op.VMUUID == "vm-1" && op.InstanceID == "i-1"; made != (kind == Create) {
-			t.Errorf("%s: names CVM %q", kind, op.VMUUID)
+		if made := op.CVM.VMUUID == "vm-1" && op.CVM.InstanceID == "i-1"; made != (kind == Create) {
+			t.Errorf("%s: names CVM %q", kind, op.CVM.VMUUID)
 		}
-		if !op.PlatformRunning.IsZero() {
-			t.Errorf("%s: runs since %s, and does not", kind, op.PlatformRunning)
+		if !op.Seen.RunningSince.IsZero() {
+			t.Errorf("%s: runs since %s, and does not", kind, op.Seen.RunningSince)
 		}
 		f.Platform.Running, f.Platform.InProgress = true, false
 		now = now.Add(time.Second)
 		op, _ = step(t, op, f, now, Booting)
 		later := now.Add(time.Second)
-		if op, _ = step(t, op, f, later, Booting); !op.PlatformRunning.Equal(now) || !strings.HasPrefix(op.Reason, "the CVM runs") {
-			t.Errorf("%s: runs since %s, want %s: %q", kind, op.PlatformRunning, now, op.Reason)
+		if op, _ = step(t, op, f, later, Booting); !op.Seen.RunningSince.Equal(now) || !strings.HasPrefix(op.Reason, "the CVM runs") {
+			t.Errorf("%s: runs since %s, want %s: %q", kind, op.Seen.RunningSince, now, op.Reason)
 		}
 	}
 	op, now := to(t, Update, Booting) // the CVM that is about to stop runs
 	f := quiet(now)
-	if op, _ = step(t, op, f, now, Booting); !op.PlatformRunning.IsZero() {
-		t.Errorf("runs since %s with the compose file of before", op.PlatformRunning)
+	if op, _ = step(t, op, f, now, Booting); !op.Seen.RunningSince.IsZero() {
+		t.Errorf("runs since %s with the compose file of before", op.Seen.RunningSince)
 	}
 }
 
@@ -312,7 +301,7 @@ func TestR109_WhatIsToGoIsNotWaitedFor(t *testing.T) {
 	for _, kind := range []Kind{Create, Replace, Update, Restart, Delete} {
 		for _, phase := range []Phase{Acting, Booting, Joining, Settling} {
 			op, now := begun(kind), start.Add(time.Minute)
-			op.Phase, op.VMUUID, op.InstanceID, op.HealthyDeadline = phase, "vm-1", "i-1", now.Add(time.Minute)
+			op.Phase, op.CVM.VMUUID, op.CVM.InstanceID, op.Times.HealthyBy = phase, "vm-1", "i-1", now.Add(time.Minute)
 			f := booted(now)
 			f.Unwanted = "scaled in to 3 slots"
 			next, _ := Advance(op, f, now)

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -28,7 +27,7 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	if op.Kind != Delete && op.Kind != Replace || op.Decided() && op.Kind == Replace {
 		return "", true
 	}
-	gone := f.Platform == nil || op.replaced(f)
+	gone := f.Platform == nil || op.CVM.replaced(f.Platform)
 	if !gone && !f.LeavesAlive {
 		return "", true
 	}
@@ -36,8 +35,8 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	case SetUnasked, SetAbsent:
 		return "", true
 	case SetListed:
-		if op.LeavesAs != "" && f.Member != "" && f.Member != op.LeavesAs {
-			return fmt.Sprintf("the set lists %s as member %s, and the one that is to leave was %s: somebody else put it there", op.Slot, f.Member, op.LeavesAs), false
+		if op.Set.LeavesAs != "" && f.Member != "" && f.Member != op.Set.LeavesAs {
+			return fmt.Sprintf("the set lists %s as member %s, and the one that is to leave was %s: somebody else put it there", op.Slot, f.Member, op.Set.LeavesAs), false
 		}
 		return "waits until the other members take " + op.Slot + " out of their set", false
 	case SetUnknown:
@@ -48,23 +47,22 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 // Leaving reports that the others are to take the Slot out of their set now. A member that is
 // made anew joins under the same name, and is not meant.
 func (op Operation) Leaving() bool {
-	made := op.Part == PartCreate || slices.Contains(op.Applied, PartCreate)
-	return op.Leaves && !op.Phase.Ended() && !made
+	return op.Set.Leaves && !op.Phase.Ended() && !op.Call.makes()
 }
 
 // isOut: the member was told to leave, as far as anybody knows it did, and its CVM is still there. As it
 // is it never serves again: the step is the only one that helps it, so it neither fails nor ends.
 func (op Operation) isOut(f Facts) bool {
 	out := f.Set == SetAbsent || f.Set == SetUnknown
-	return out && op.Leaving() && len(op.Applied) == 0 && op.VMUUID != ""
+	return out && op.Leaving() && len(op.Call.Applied) == 0 && op.CVM.VMUUID != ""
 }
 
 // overdueInSet fails at the healthy deadline a step whose member is in its set all the same. One that is out
 // of it has the whole time anew, for when it is listed again.
 func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
 	if op.isOut(f) {
-		if !now.Before(op.HealthyDeadline) {
-			op.HealthyDeadline = now.Add(f.Limits.Healthy)
+		if !now.Before(op.Times.HealthyBy) {
+			op.Times.HealthyBy = now.Add(f.Limits.Healthy)
 		}
 		return op, nil
 	}
@@ -74,8 +72,8 @@ func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
 // leave records that the others are to take the member out of their set. From here on it
 // cannot be called off: the member may be out already.
 func (op Operation) leave(f Facts, now time.Time) Operation {
-	if f.Set == SetListed && !op.Leaves {
-		op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	if f.Set == SetListed && !op.Set.Leaves {
+		op.Times.HealthyBy = now.Add(f.Limits.Healthy)
 	}
 	return op.leaveAs(f)
 }
@@ -85,9 +83,9 @@ func (op Operation) leaveAs(f Facts) Operation {
 	if f.Set != SetListed {
 		return op
 	}
-	op.Leaves = true
-	if op.LeavesAs == "" {
-		op.LeavesAs = f.Member
+	op.Set.Leaves = true
+	if op.Set.LeavesAs == "" {
+		op.Set.LeavesAs = f.Member
 	}
 	return op
 }

@@ -15,15 +15,15 @@ func leavingFacts(word SetWord, alive bool) Facts {
 var leavingAt = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func leavingOp(k Kind) Operation {
-	return Operation{ID: "x", Slot: "db-2", Kind: k, VMUUID: "vm", InstanceID: "i", Term: 1, Phase: Drained, To: "rev",
-		DrainDeadline: leavingAt.Add(time.Minute), Entered: PhaseTimes{Drained: leavingAt}}
+	return Operation{ID: "x", Slot: "db-2", Kind: k, CVM: CVM{VMUUID: "vm", InstanceID: "i"}, Term: 1, Phase: Drained, To: "rev",
+		Times: Times{DrainBy: leavingAt.Add(time.Minute)}, Entered: PhaseTimes{Drained: leavingAt}}
 }
 
 func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
 	for _, k := range []Kind{Delete, Replace} {
 		op, effects := Advance(leavingOp(k), leavingFacts(SetListed, true), leavingAt)
-		if len(effects) != 0 || op.Phase != Drained || !op.Leaves || !op.Leaving() {
-			t.Fatalf("%s: listed: %s, leaves %t, %d effects", k, op.Phase, op.Leaves, len(effects))
+		if len(effects) != 0 || op.Phase != Drained || !op.Set.Leaves || !op.Leaving() {
+			t.Fatalf("%s: listed: %s, leaves %t, %d effects", k, op.Phase, op.Set.Leaves, len(effects))
 		}
 		// From here on it is not called off: the member may be out already.
 		f := leavingFacts(SetListed, true)
@@ -36,8 +36,8 @@ func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
 			t.Errorf("%s: out of the set: %s, %d effects", k, next.Phase, len(effects))
 		}
 		late := leavingAt.Add(2 * time.Minute)
-		if next, _ = Advance(op, leavingFacts(SetListed, true), late); next.Phase != Failed || next.Cause != CauseDeadline {
-			t.Errorf("%s: never let out: %s %s", k, next.Phase, next.Cause)
+		if next, _ = Advance(op, leavingFacts(SetListed, true), late); next.Phase != Failed || next.Failure.Cause != CauseDeadline {
+			t.Errorf("%s: never let out: %s %s", k, next.Phase, next.Failure.Cause)
 		}
 	}
 }
@@ -45,26 +45,26 @@ func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
 // What is not known is waited for, and called off as long as nothing was done.
 func TestR43_NobodyLeavesAnUnknownSet(t *testing.T) {
 	op, effects := Advance(leavingOp(Delete), leavingFacts(SetUnknown, true), leavingAt)
-	if len(effects) != 0 || op.Leaves || op.Phase != Drained {
-		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Leaves, len(effects))
+	if len(effects) != 0 || op.Set.Leaves || op.Phase != Drained {
+		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Set.Leaves, len(effects))
 	}
-	if op, _ = Advance(op, leavingFacts(SetUnknown, true), leavingAt.Add(2*time.Minute)); op.Phase != Aborted || op.Cause != CauseUnsafe {
-		t.Errorf("%s %s", op.Phase, op.Cause)
+	if op, _ = Advance(op, leavingFacts(SetUnknown, true), leavingAt.Add(2*time.Minute)); op.Phase != Aborted || op.Failure.Cause != CauseUnsafe {
+		t.Errorf("%s %s", op.Phase, op.Failure.Cause)
 	}
 }
 
 // A member that would come back by itself leaves once its CVM is gone.
 func TestR46_WhoComesBackByItselfLeavesWhenItIsGone(t *testing.T) {
 	op, effects := Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
-	if len(effects) != 1 || op.Phase != Acting || op.Leaves {
-		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Leaves, len(effects))
+	if len(effects) != 1 || op.Phase != Acting || op.Set.Leaves {
+		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Set.Leaves, len(effects))
 	}
 	op = op.enter(Booting, leavingAt)
-	op.HealthyDeadline = leavingAt.Add(time.Minute)
+	op.Times.HealthyBy = leavingAt.Add(time.Minute)
 	f := leavingFacts(SetListed, false)
 	f.Platform = nil
 	if op, _ = Advance(op, f, leavingAt); op.Phase != Booting || !op.Leaving() {
-		t.Fatalf("gone and listed: %s, leaves %t", op.Phase, op.Leaves)
+		t.Fatalf("gone and listed: %s, leaves %t", op.Phase, op.Set.Leaves)
 	}
 	f.Set = SetAbsent
 	if op, _ = Advance(op, f, leavingAt); op.Phase != Done {
@@ -75,12 +75,12 @@ func TestR46_WhoComesBackByItselfLeavesWhenItIsGone(t *testing.T) {
 // What is made anew joins under the same name: it is not taken out again.
 func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
 	op := leavingOp(Replace)
-	op.VMUUID, op.InstanceID = "", ""
+	op.CVM.VMUUID, op.CVM.InstanceID = "", ""
 	f := leavingFacts(SetListed, true)
 	f.Platform = nil
 	op, effects := Advance(op, f, leavingAt)
 	if len(effects) != 0 || !op.Leaving() {
-		t.Fatalf("listed: %d effects, leaves %t", len(effects), op.Leaves)
+		t.Fatalf("listed: %d effects, leaves %t", len(effects), op.Set.Leaves)
 	}
 	f.Set = SetAbsent
 	op, effects = Advance(op, f, leavingAt)
@@ -97,7 +97,7 @@ func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
 // word was still fresh: nobody answers the drain.
 func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
 	op := leavingOp(Replace)
-	op.VMUUID, op.InstanceID, op.Phase = "", "", Draining
+	op.CVM.VMUUID, op.CVM.InstanceID, op.Phase = "", "", Draining
 	f := leavingFacts(SetAbsent, true)
 	f.Platform, f.LastReportAt = nil, leavingAt
 	if op, _ = Advance(op, f, leavingAt.Add(5*time.Second)); op.Phase != Draining {
@@ -113,29 +113,29 @@ func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
 	f := leavingFacts(SetListed, true)
 	f.Member = "a1"
 	op, _ := Advance(leavingOp(Delete), f, leavingAt)
-	if !op.Leaves || op.LeavesAs != "a1" {
-		t.Fatalf("leaves %t as %q", op.Leaves, op.LeavesAs)
+	if !op.Set.Leaves || op.Set.LeavesAs != "a1" {
+		t.Fatalf("leaves %t as %q", op.Set.Leaves, op.Set.LeavesAs)
 	}
 	f.Member = "b2"
 	op, effects := Advance(op, f, leavingAt)
-	if op.LeavesAs != "a1" || len(effects) != 0 || op.Phase != Drained || !strings.Contains(op.Reason, "b2") {
-		t.Errorf("another one has its name: leaves as %q, %s, %d effects: %s", op.LeavesAs, op.Phase, len(effects), op.Reason)
+	if op.Set.LeavesAs != "a1" || len(effects) != 0 || op.Phase != Drained || !strings.Contains(op.Reason, "b2") {
+		t.Errorf("another one has its name: leaves as %q, %s, %d effects: %s", op.Set.LeavesAs, op.Phase, len(effects), op.Reason)
 	}
-	if op, effects = Advance(op, leavingFacts(SetAbsent, true), leavingAt); len(effects) != 1 || op.LeavesAs != "a1" {
-		t.Errorf("it is out: %d effects, leaves as %q", len(effects), op.LeavesAs)
+	if op, effects = Advance(op, leavingFacts(SetAbsent, true), leavingAt); len(effects) != 1 || op.Set.LeavesAs != "a1" {
+		t.Errorf("it is out: %d effects, leaves as %q", len(effects), op.Set.LeavesAs)
 	}
 	// One that was recorded before anybody told ids learns it.
 	op, _ = Advance(leavingOp(Delete), leavingFacts(SetListed, true), leavingAt)
-	if op, _ = Advance(op, f, leavingAt); op.LeavesAs != "b2" {
-		t.Errorf("leaves as %q", op.LeavesAs)
+	if op, _ = Advance(op, f, leavingAt); op.Set.LeavesAs != "b2" {
+		t.Errorf("leaves as %q", op.Set.LeavesAs)
 	}
 	// So does one of which the CVM goes first.
 	op, _ = Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
 	f = leavingFacts(SetListed, false)
 	f.Platform, f.Member, f.PlatformKnown = nil, "a1", true
 	op.Phase = Booting
-	if op, _ = Advance(op, f, leavingAt.Add(time.Second)); !op.Leaves || op.LeavesAs != "a1" {
-		t.Errorf("its CVM is gone: leaves %t as %q, %s", op.Leaves, op.LeavesAs, op.Phase)
+	if op, _ = Advance(op, f, leavingAt.Add(time.Second)); !op.Set.Leaves || op.Set.LeavesAs != "a1" {
+		t.Errorf("its CVM is gone: leaves %t as %q, %s", op.Set.Leaves, op.Set.LeavesAs, op.Phase)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
 	told, _ := Advance(leavingOp(Replace), leavingFacts(SetListed, true), leavingAt)
 	listed := leavingFacts(SetListed, true)
 	listed.Limits.Healthy = time.Hour
-	told.HealthyDeadline = leavingAt.Add(time.Hour)
+	told.Times.HealthyBy = leavingAt.Add(time.Hour)
 	at := func(state StepState) Facts {
 		f := listed
 		f.Steps = []StepReport{{Operation: "x", Verb: VerbDrain, State: state}}
@@ -173,8 +173,8 @@ func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
 	if next, effects := Advance(op, out, late); len(effects) != 1 || effects[0].Call != PartDelete {
 		t.Errorf("it is out: %s, %d effects", next.Phase, len(effects))
 	}
-	if op, _ = Advance(op, at(StepRunning), leavingAt.Add(time.Hour)); op.Phase != Failed || op.Cause != CauseDeadline {
-		t.Errorf("never let out: %s %s", op.Phase, op.Cause)
+	if op, _ = Advance(op, at(StepRunning), leavingAt.Add(time.Hour)); op.Phase != Failed || op.Failure.Cause != CauseDeadline {
+		t.Errorf("never let out: %s %s", op.Phase, op.Failure.Cause)
 	}
 }
 
@@ -218,8 +218,8 @@ func TestR49_WhoIsOutIsNotGivenUp(t *testing.T) {
 		in, _ := Advance(leavingOp(k), leavingFacts(SetListed, false), leavingAt)
 		f = leavingFacts(SetListed, false)
 		f.Call = &CallResult{Number: 1, Outcome: OutcomeRefused, Message: "403"}
-		if in, _ = Advance(in, f, leavingAt); in.Phase != Failed || in.Cause != CauseRefused {
-			t.Errorf("%s: refused, and in its set: %s %s", k, in.Phase, in.Cause)
+		if in, _ = Advance(in, f, leavingAt); in.Phase != Failed || in.Failure.Cause != CauseRefused {
+			t.Errorf("%s: refused, and in its set: %s %s", k, in.Phase, in.Failure.Cause)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func TestNoCreationBesideACVMThatIsThere(t *testing.T) {
 		now = now.Add(time.Minute)
 		op, effects = step(t, op, quiet(now), now, Booting)
 		wantNoEffects(t, effects)
-		if op.VMUUID != "vm-1" || op.Calls != 1 {
-			t.Errorf("%s: %d calls, CVM %s", kind, op.Calls, op.VMUUID)
+		if op.CVM.VMUUID != "vm-1" || op.Call.Number != 1 {
+			t.Errorf("%s: %d calls, CVM %s", kind, op.Call.Number, op.CVM.VMUUID)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestNoCreationBesideACVMThatIsThere(t *testing.T) {
 // new CVM, whoever said that the deletion happened.
 func TestAResolvedDeletionLetsTheOldNameGo(t *testing.T) {
 	op, now := begun(Update), start
-	op.Kind, op.Incarnation = Replace, 1
+	op.Kind, op.CVM.Incarnation = Replace, 1
 	op = op.enter(Drained, now)
 	op, _ = step(t, op, quiet(now), now, Acting)
 	f := quiet(now)
@@ -51,8 +51,8 @@ func TestAResolvedDeletionLetsTheOldNameGo(t *testing.T) {
 	f.PlatformKnown = false
 	f.Resolved = &Resolution{ID: "q", As: Done}
 	op, _ = step(t, op, f, now, Drained)
-	if op.VMUUID != "" || op.InstanceID != "" {
-		t.Errorf("it still names %s, %s", op.VMUUID, op.InstanceID)
+	if op.CVM.VMUUID != "" || op.CVM.InstanceID != "" {
+		t.Errorf("it still names %s, %s", op.CVM.VMUUID, op.CVM.InstanceID)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestNothingHappenedIfAnOperatorSaysSo(t *testing.T) {
 // and was drained again; the step ends there, and the member serves.
 func TestHalfAChangeLeavesNobodyDrained(t *testing.T) {
 	op, now := to(t, Update, Drained)
-	op.Applied, op.Part, op.HealthyDeadline = []Part{PartResources}, PartResources, now.Add(time.Minute)
+	op.Call.Applied, op.Call.Part, op.Times.HealthyBy = []Part{PartResources}, PartResources, now.Add(time.Minute)
 	f := quiet(now.Add(time.Minute))
 	f.Safe, f.SafeReason = false, "quorum"
 	op, _ = step(t, op, f, now.Add(time.Minute), Failed)
@@ -83,14 +83,14 @@ func TestHalfAChangeLeavesNobodyDrained(t *testing.T) {
 // TestAReplacedCVMThatShowsAgainIsNotTheNewOne: a listing that is behind.
 func TestAReplacedCVMThatShowsAgainIsNotTheNewOne(t *testing.T) {
 	op, now := begun(Update), start
-	op.Kind, op.Incarnation, op.VMUUID, op.InstanceID = Replace, 1, "", ""
-	op.Applied, op.Part, op.HealthyDeadline = []Part{PartDelete}, PartDelete, now.Add(time.Hour)
+	op.Kind, op.CVM.Incarnation, op.CVM.VMUUID, op.CVM.InstanceID = Replace, 1, "", ""
+	op.Call.Applied, op.Call.Part, op.Times.HealthyBy = []Part{PartDelete}, PartDelete, now.Add(time.Hour)
 	op = op.enter(Drained, now)
 	f := quiet(now)
 	f.Platform.Former = true
 	op, effects := step(t, op, f, now, Drained)
 	wantNoEffects(t, effects)
-	if op.VMUUID != "" {
-		t.Errorf("takes %s for the new one", op.VMUUID)
+	if op.CVM.VMUUID != "" {
+		t.Errorf("takes %s for the new one", op.CVM.VMUUID)
 	}
 }

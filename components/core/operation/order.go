@@ -85,10 +85,10 @@ func (op Operation) seenBy(boot string) Operation {
 	if op.Phase != Booting {
 		return op
 	}
-	switch drained := op.BootBefore != "" && op.BootBefore == boot; {
-	case drained && op.Service == "":
+	switch drained := op.Before.Is(boot); {
+	case drained && op.Way.Service == "":
 		op.Phase = Acting
-	case !drained && op.Service != "":
+	case !drained && op.Way.Service != "":
 		op.Phase = Joining
 	}
 	return op
@@ -99,7 +99,7 @@ func (op Operation) seenBy(boot string) Operation {
 // that the agent may not have heard of. A refresh never asks; what is only recorded does not yet.
 func (op Operation) asksNothing() bool {
 	switch {
-	case op.Refresh, op.Phase == Recorded, op.Phase == "":
+	case op.Way.Refreshes(), op.Phase == Recorded, op.Phase == "":
 		return true
 	case !op.Phase.Ended():
 		return false
@@ -115,10 +115,10 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 	o = Order{Operation: op.ID, Attempt: op.Attempt}
 	switch op.Phase {
 	case Draining, Drained, Acting:
-		if op.SkipDrain || op.Refresh || op.Kind == Create {
+		if op.Way.SkipDrain || op.Way.Refreshes() || op.Kind == Create {
 			return Order{}, false
 		}
-		o.Verb, o.Deadline, o.WithoutHooks = VerbDrain, op.DrainDeadline, op.withoutHooks()
+		o.Verb, o.Deadline, o.WithoutHooks = VerbDrain, op.Times.DrainBy, op.withoutHooks()
 		if t := op.Transfer; t != nil {
 			o.ExpectedLeader, o.Candidates = t.ExpectedLeader, t.Candidates
 		}
@@ -126,18 +126,18 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 		// One that ended before its last call was taken left a member behind that may be
 		// drained, also where an earlier change of several is there. So did one whose service
 		// was not restarted: the Boot is the one that was drained.
-		same := op.Service != "" && op.Entered[Joining].IsZero()
+		same := op.Way.Service != "" && op.Entered[Joining].IsZero()
 		if !op.Entered[Booting].IsZero() && !same || op.Entered[Draining].IsZero() {
 			return Order{}, false
 		}
 		o.Verb = VerbCancelDrain
 	case Booting, Joining, Settling:
-		if op.Kind == Delete || op.Refresh {
+		if op.Kind == Delete || op.Way.Refreshes() {
 			return Order{}, false
 		}
-		o.Verb, o.Deadline = VerbPostLaunch, op.HealthyDeadline
-		if op.Service != "" && op.Phase == Booting {
-			o.Verb, o.Service = VerbRestartService, op.Service
+		o.Verb, o.Deadline = VerbPostLaunch, op.Times.HealthyBy
+		if op.Way.Service != "" && op.Phase == Booting {
+			o.Verb, o.Service = VerbRestartService, op.Way.Service
 		}
 	case Done:
 		// A Boot that was taken out of service goes back, also one that missed the wake-up.

@@ -30,34 +30,34 @@ func TestR82_WhichOrderStands(t *testing.T) {
 		"drains":                                 {Operation{Phase: Draining, Transfer: transfer}, VerbDrain},
 		"drained":                                {Operation{Phase: Drained}, VerbDrain},
 		"acts":                                   {Operation{Phase: Acting}, VerbDrain},
-		"acts, and nothing was drained":          {Operation{Phase: Acting, SkipDrain: true}, ""},
-		"acts on a refresh":                      {Operation{Phase: Drained, Refresh: true}, ""},
+		"acts, and nothing was drained":          {Operation{Phase: Acting, Way: Way{SkipDrain: true}}, ""},
+		"acts on a refresh":                      {Operation{Phase: Drained, Way: Way{Mode: ModeRefresh}}, ""},
 		"acts on what is to be made":             {Operation{Phase: Acting, Kind: Create}, ""},
 		"boots":                                  {Operation{Phase: Booting}, VerbPostLaunch},
 		"settles":                                {Operation{Phase: Settling}, VerbPostLaunch},
 		"is deleted":                             {Operation{Phase: Booting, Kind: Delete}, ""},
-		"joins after a refresh":                  {Operation{Phase: Joining, Refresh: true}, ""},
-		"restarts a service":                     {Operation{Phase: Booting, Service: "db"}, VerbRestartService},
-		"restarted a service":                    {Operation{Phase: Joining, Service: "db"}, VerbPostLaunch},
+		"joins after a refresh":                  {Operation{Phase: Joining, Way: Way{Mode: ModeRefresh}}, ""},
+		"restarts a service":                     {Operation{Phase: Booting, Way: Way{Service: "db"}}, VerbRestartService},
+		"restarted a service":                    {Operation{Phase: Joining, Way: Way{Service: "db"}}, VerbPostLaunch},
 		"called off before it drained":           {Operation{Phase: Aborted, Entered: entered(Recorded)}, ""},
 		"called off while it drained":            {Operation{Phase: Aborted, Entered: entered(Draining)}, VerbCancelDrain},
 		"refused":                                {Operation{Phase: Failed, Entered: entered(Draining, Acting)}, VerbCancelDrain},
 		"did not come back":                      {Operation{Phase: Failed, Entered: entered(Draining, Acting, Booting)}, ""},
-		"did not restart its service":            {Operation{Phase: Failed, Service: "db", Entered: entered(Draining, Booting)}, VerbCancelDrain},
-		"restarted it, and is not available":     {Operation{Phase: Failed, Service: "db", Entered: entered(Draining, Booting, Joining)}, ""},
-		"did not restart it, and never drained":  {Operation{Phase: Failed, Service: "db", Entered: entered(Booting)}, ""},
+		"did not restart its service":            {Operation{Phase: Failed, Way: Way{Service: "db"}, Entered: entered(Draining, Booting)}, VerbCancelDrain},
+		"restarted it, and is not available":     {Operation{Phase: Failed, Way: Way{Service: "db"}, Entered: entered(Draining, Booting, Joining)}, ""},
+		"did not restart it, and never drained":  {Operation{Phase: Failed, Way: Way{Service: "db"}, Entered: entered(Booting)}, ""},
 		"done":                                   {Operation{Phase: Done, Entered: entered(Draining)}, ""},
 		"is back in service":                     {Operation{Phase: Done, Kind: Drain, Entered: entered(Draining)}, VerbCancelDrain},
 		"is back in service, and never was away": {Operation{Phase: Done, Kind: Drain, Entered: entered(Drained)}, ""},
 		"superseded":                             {Operation{Phase: Superseded, Entered: entered(Draining)}, ""},
 	} {
 		c.op.ID, c.op.Attempt = "op", 2
-		c.op.DrainDeadline, c.op.HealthyDeadline = start.Add(time.Minute), start.Add(time.Hour)
+		c.op.Times.DrainBy, c.op.Times.HealthyBy = start.Add(time.Minute), start.Add(time.Hour)
 		o, ok := CurrentOrder(c.op)
 		if ok != (c.want != "") || o.Verb != c.want {
 			t.Errorf("%s: %+v, %t, want %q", name, o, ok, c.want)
 		}
-		deadline := map[Verb]time.Time{VerbDrain: c.op.DrainDeadline, VerbPostLaunch: c.op.HealthyDeadline, VerbRestartService: c.op.HealthyDeadline}[c.want]
+		deadline := map[Verb]time.Time{VerbDrain: c.op.Times.DrainBy, VerbPostLaunch: c.op.Times.HealthyBy, VerbRestartService: c.op.Times.HealthyBy}[c.want]
 		if ok && (o.Operation != "op" || o.Attempt != 2 || !o.Deadline.Equal(deadline)) {
 			t.Errorf("%s: %+v", name, o)
 		}
@@ -76,7 +76,7 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 		"new":                            {Operation{}, true},
 		"recorded":                       {Operation{Phase: Recorded}, true},
 		"drains":                         {Operation{Phase: Draining, Entered: entered(Recorded)}, false},
-		"refreshes":                      {Operation{Phase: Booting, Refresh: true, Entered: entered(Booting)}, true},
+		"refreshes":                      {Operation{Phase: Booting, Way: Way{Mode: ModeRefresh}, Entered: entered(Booting)}, true},
 		"was called off at once":         {Operation{Phase: Aborted, Entered: entered(Recorded)}, true},
 		"was called off in its drain":    {Operation{Phase: Aborted, Entered: entered(Recorded, Draining)}, false},
 		"was refused without a drain":    {Operation{Phase: Failed, Entered: entered(Recorded, Acting)}, false},
@@ -97,10 +97,10 @@ func TestWhoIsOutOfService(t *testing.T) {
 		if got := (Operation{Phase: p}).OutOfService(); got != out[p] {
 			t.Errorf("%q: %t", p, got)
 		}
-		if (Operation{Phase: p, Refresh: true}).OutOfService() {
+		if (Operation{Phase: p, Way: Way{Mode: ModeRefresh}}).OutOfService() {
 			t.Errorf("%q: a refresh takes a member away", p)
 		}
-		if got, want := (Operation{Phase: p, Service: "db"}).OutOfService(), out[p] || p == Booting; got != want {
+		if got, want := (Operation{Phase: p, Way: Way{Service: "db"}}).OutOfService(), out[p] || p == Booting; got != want {
 			t.Errorf("%q, of a service: %t", p, got)
 		}
 	}
@@ -109,9 +109,9 @@ func TestWhoIsOutOfService(t *testing.T) {
 // TestWhatTellsMoreThanItsRollout is kept when another rollout is the current one.
 func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	for name, op := range map[string]Operation{
-		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Follows: "op-1"},
+		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Before: Before{Follows: "op-1"}},
 		"healed": {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
-		"ended with half of its change there": {Phase: Failed, Kind: Update, Applied: []Part{PartOSImage}},
+		"ended with half of its change there": {Phase: Failed, Kind: Update, Call: Call{Applied: []Part{PartOSImage}}},
 	} {
 		if !op.OutlivesRollout() {
 			t.Errorf("%s: it goes with its rollout", name)
@@ -129,18 +129,18 @@ func TestWhatCameToNothing(t *testing.T) {
 		nothing, old bool
 	}{
 		"called off":                         {Operation{Phase: Aborted}, true, true},
-		"called off, and a boot proved it":   {Operation{Phase: Aborted, Proven: true}, true, false},
-		"refused":                            {Operation{Phase: Failed, Cause: CauseRefused}, true, true},
-		"resolved as failed":                 {Operation{Phase: Failed, Cause: CauseResolved}, true, true},
-		"late":                               {Operation{Phase: Failed, Cause: CauseDeadline, Entered: entered(Booting)}, false, false},
-		"at work":                            {Operation{Phase: Acting, Cause: CauseRefused}, false, false},
+		"called off, and a boot proved it":   {Operation{Phase: Aborted, Failure: Failure{Arrived: true}}, true, false},
+		"refused":                            {Operation{Phase: Failed, Failure: Failure{Cause: CauseRefused}}, true, true},
+		"resolved as failed":                 {Operation{Phase: Failed, Failure: Failure{Cause: CauseResolved}}, true, true},
+		"late":                               {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Entered: entered(Booting)}, false, false},
+		"at work":                            {Operation{Phase: Acting, Failure: Failure{Cause: CauseRefused}}, false, false},
 		"done":                               {Operation{Phase: Done}, false, false},
-		"refused after half of it":           {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartResources}}, false, false},
-		"called off after it began to go":    {Operation{Phase: Aborted, Leaves: true}, false, false},
-		"never let out of its set":           {Operation{Phase: Failed, Cause: CauseDeadline, Leaves: true}, false, false},
-		"a refresh that no boot proved":      {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true, Entered: entered(Booting)}, false, true},
-		"a refresh at work":                  {Operation{Phase: Booting, Refresh: true}, false, false},
-		"a refresh that was proved, and ...": {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true, Entered: entered(Booting, Joining)}, false, false},
+		"refused after half of it":           {Operation{Phase: Failed, Failure: Failure{Cause: CauseRefused}, Call: Call{Applied: []Part{PartResources}}}, false, false},
+		"called off after it began to go":    {Operation{Phase: Aborted, Set: Set{Leaves: true}}, false, false},
+		"never let out of its set":           {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Set: Set{Leaves: true}}, false, false},
+		"a refresh that no boot proved":      {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Way: Way{Mode: ModeRefresh}, Entered: entered(Booting)}, false, true},
+		"a refresh at work":                  {Operation{Phase: Booting, Way: Way{Mode: ModeRefresh}}, false, false},
+		"a refresh that was proved, and ...": {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Way: Way{Mode: ModeRefresh}, Entered: entered(Booting, Joining)}, false, false},
 	} {
 		c.op.From, c.op.To = "A", "B"
 		if got := c.op.CameToNothing(); got != c.nothing {
@@ -198,7 +198,7 @@ func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 		if got := op.WasAvailableAfter("A"); got != "B" {
 			t.Errorf("%s: available at %s", kind, got)
 		}
-		op.AvailableSince = time.Time{} // it waited for the quorum alone
+		op.Seen.AvailableSince = time.Time{} // it waited for the quorum alone
 		if got := op.WasAvailableAfter("A"); got != "A" {
 			t.Errorf("%s, without its quorum: available at %s", kind, got)
 		}
@@ -220,16 +220,16 @@ func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 		op      Operation
 		nothing bool
 	}{
-		"refused":                     {Operation{Phase: Failed, Cause: CauseRefused, Calls: 1}, true},
-		"the CVM is listed again":     {Operation{Phase: Aborted, Cause: CauseUnwanted}, true},
-		"refused, and out of its set": {Operation{Phase: Failed, Cause: CauseRefused, Leaves: true, Calls: 1}, true},
-		"called off as unsafe":        {Operation{Phase: Aborted, Cause: CauseUnsafe, Calls: 4}, true},
-		"at work":                     {Operation{Phase: Booting, Calls: 1}, false},
-		"never let out of its set":    {Operation{Phase: Failed, Cause: CauseDeadline, Leaves: true}, true},
-		"late":                        {Operation{Phase: Failed, Cause: CauseDeadline, Applied: []Part{PartCreate}, Calls: 1, Entered: entered(Booting)}, false},
-		"another one's CVM, late":     {Operation{Phase: Failed, Cause: CauseDeadline, Entered: entered(Booting)}, false},
-		"done":                        {Operation{Phase: Done, Calls: 1}, false},
-		"refused after the old one":   {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartDelete}, Calls: 2}, false},
+		"refused":                     {Operation{Phase: Failed, Failure: Failure{Cause: CauseRefused}, Call: Call{Number: 1}}, true},
+		"the CVM is listed again":     {Operation{Phase: Aborted, Failure: Failure{Cause: CauseUnwanted}}, true},
+		"refused, and out of its set": {Operation{Phase: Failed, Failure: Failure{Cause: CauseRefused}, Set: Set{Leaves: true}, Call: Call{Number: 1}}, true},
+		"called off as unsafe":        {Operation{Phase: Aborted, Failure: Failure{Cause: CauseUnsafe}, Call: Call{Number: 4}}, true},
+		"at work":                     {Operation{Phase: Booting, Call: Call{Number: 1}}, false},
+		"never let out of its set":    {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Set: Set{Leaves: true}}, true},
+		"late":                        {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Call: Call{Applied: []Part{PartCreate}, Number: 1}, Entered: entered(Booting)}, false},
+		"another one's CVM, late":     {Operation{Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Entered: entered(Booting)}, false},
+		"done":                        {Operation{Phase: Done, Call: Call{Number: 1}}, false},
+		"refused after the old one":   {Operation{Phase: Failed, Failure: Failure{Cause: CauseRefused}, Call: Call{Applied: []Part{PartDelete}, Number: 2}}, false},
 		"a restart":                   {Operation{Kind: Restart, Phase: Aborted}, false},
 		"an operator's":               {Operation{Actor: ActorOperator, Phase: Aborted}, false},
 	} {
@@ -252,18 +252,18 @@ func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 // TestR115_WhichRestartsCostADisk: those that were made of what was down, and brought nothing. The count
 // outlives the Operations.
 func TestR115_WhichRestartsCostADisk(t *testing.T) {
-	failed := Operation{Kind: Restart, Actor: ActorHealing, Phase: Failed, Cause: CauseDeadline, Down: true, Calls: 1, Entered: entered(Booting)}
+	failed := Operation{Kind: Restart, Actor: ActorHealing, Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Before: Before{Down: true}, Call: Call{Number: 1}, Entered: entered(Booting)}
 	for name, c := range map[string]struct {
 		edit func(op *Operation)
 		n    int
 	}{
 		"late":                     {func(*Operation) {}, 3},
-		"it does not boot":         {func(op *Operation) { op.Cause = CauseBootError }, 3},
-		"refused":                  {func(op *Operation) { op.Cause = CauseRefused }, 2},
+		"it does not boot":         {func(op *Operation) { op.Failure.Cause = CauseBootError }, 3},
+		"refused":                  {func(op *Operation) { op.Failure.Cause = CauseRefused }, 2},
 		"called off":               {func(op *Operation) { op.Phase = Aborted }, 2},
 		"at work":                  {func(op *Operation) { op.Phase = Booting }, 2},
-		"of a CVM that ran":        {func(op *Operation) { op.Down = false }, 2},
-		"no call was made":         {func(op *Operation) { op.Calls = 0 }, 2},
+		"of a CVM that ran":        {func(op *Operation) { op.Before.Down = false }, 2},
+		"no call was made":         {func(op *Operation) { op.Call.Number = 0 }, 2},
 		"it was ready for a while": {func(op *Operation) { op.Entered[Settling] = start }, 2},
 		"an operator's":            {func(op *Operation) { op.Actor = ActorOperator }, 2},
 		"a replacement":            {func(op *Operation) { op.Kind = Replace }, 2},
@@ -286,10 +286,10 @@ func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
 		kept bool
 	}{
 		"done":             {func(*Operation) {}, false},
-		"late":             {func(op *Operation) { op.Phase, op.Cause = Failed, CauseDeadline }, true},
+		"late":             {func(op *Operation) { op.Phase, op.Failure.Cause = Failed, CauseDeadline }, true},
 		"called off":       {func(op *Operation) { op.Phase = Aborted }, true},
-		"a refresh":        {func(op *Operation) { op.Refresh = true }, true},
-		"env of its own":   {func(op *Operation) { op.ForEnv = true }, true},
+		"a refresh":        {func(op *Operation) { op.Way.Mode = ModeRefresh }, true},
+		"env of its own":   {func(op *Operation) { op.Way.Mode = ModeEnv }, true},
 		"a drain":          {func(op *Operation) { op.Kind = Drain }, true},
 		"a heal that held": {func(op *Operation) { op.Kind, op.Actor = Restart, ActorHealing }, true},
 	} {
@@ -310,15 +310,15 @@ func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
 // asked is told, and nobody waits for it longer.
 func TestR21_WhatAnOperatorAskedForWaitsBesideAnotherLoss(t *testing.T) {
 	op, now := to(t, Restart, Recorded)
-	op.Request = "q"
+	op.Request.ID = "q"
 	f := happy(op, now)
 	f.Overtaken = "db-1 is away"
 	waits, effects := Advance(op, f, now)
 	if waits.Phase != Recorded || len(effects) > 0 || waits.Reason != "waits: db-1 is away" {
 		t.Fatalf("%s: %s, effects %v", waits.Phase, waits.Reason, effects)
 	}
-	if over, _ := Advance(waits, f, now.Add(overtakenFor)); over.Phase != Aborted || over.Cause != CauseUnsafe {
-		t.Errorf("after %s: %s for %s", overtakenFor, over.Phase, over.Cause)
+	if over, _ := Advance(waits, f, now.Add(overtakenFor)); over.Phase != Aborted || over.Failure.Cause != CauseUnsafe {
+		t.Errorf("after %s: %s for %s", overtakenFor, over.Phase, over.Failure.Cause)
 	}
 	f.Overtaken = ""
 	if next, _ := Advance(waits, f, now.Add(time.Second)); next.Phase != Draining {

@@ -68,15 +68,14 @@ func (op Operation) parts(f Facts) []Part {
 	case Replace:
 		all = []Part{PartCreate}
 		// From its creation on, what is named is the new CVM, which nothing deletes.
-		made := op.Part == PartCreate || slices.Contains(op.Applied, PartCreate)
-		if !made && op.VMUUID != "" && f.Platform != nil && !op.replaced(f) {
+		if !op.Call.makes() && op.CVM.VMUUID != "" && f.Platform != nil && !op.CVM.replaced(f.Platform) {
 			all = []Part{PartDelete, PartCreate}
 		}
 	case Update:
 		all = op.changes(f)
 	case Drain:
 	}
-	return slices.DeleteFunc(all, func(p Part) bool { return slices.Contains(op.Applied, p) })
+	return slices.DeleteFunc(all, op.Call.Has)
 }
 
 // changes are the parts of an Update: what the platform shows otherwise than wanted. A
@@ -95,7 +94,7 @@ func (op Operation) changes(f Facts) []Part {
 		all = append(all, PartOSImage)
 	}
 	same := p != nil && f.WantedHash != "" && p.ComposeHash == f.WantedHash
-	if !same || f.EnvDiffers || f.OwnEnv != f.GivenEnv || len(all) == 0 && len(op.Applied) == 0 {
+	if !same || f.EnvDiffers || f.OwnEnv != f.GivenEnv || len(all) == 0 && len(op.Call.Applied) == 0 {
 		all = append(all, PartCompose)
 	}
 	return all
@@ -105,8 +104,8 @@ func (op Operation) changes(f Facts) []Part {
 // since: no boot would come. One that ran meanwhile stopped by what it runs now.
 func (op Operation) keptDown(f Facts) bool {
 	p := f.Platform
-	return op.Kind == Update && op.WasStopped && !op.Entered[Booting].IsZero() && op.PlatformRunning.IsZero() &&
-		p != nil && p.Stopped && !slices.Contains(op.Applied, PartRestart)
+	return op.Kind == Update && op.Before.Stopped && !op.Entered[Booting].IsZero() && op.Seen.RunningSince.IsZero() &&
+		p != nil && p.Stopped && !op.Call.Has(PartRestart)
 }
 
 // upMeanwhile: the Boot that the Update waits for came while its CVM was still to be started. A call made now
@@ -118,7 +117,7 @@ func (op Operation) upMeanwhile(f Facts) bool {
 // change is the shape that the call of op's Part asks for.
 func (op Operation) change(f Facts) Shape {
 	var s Shape
-	switch op.Part {
+	switch op.Call.Part {
 	case PartOSImage:
 		s.OSImage = f.WantedShape.OSImage
 	case PartResources:
@@ -137,12 +136,12 @@ func (op Operation) change(f Facts) Shape {
 }
 
 // touched: the Operation had an effect, so that it is too late to call it off.
-func (op Operation) touched() bool { return len(op.Applied) > 0 || op.Leaves }
+func (op Operation) touched() bool { return len(op.Call.Applied) > 0 || op.Set.Leaves }
 
 // shown reports that the platform shows the effect of part p.
 func (op Operation) shown(p Part, f Facts) bool {
 	seen := f.Platform
-	if seen == nil || seen.InProgress || op.replaced(f) {
+	if seen == nil || seen.InProgress || op.CVM.replaced(f.Platform) {
 		return false
 	}
 	switch p {

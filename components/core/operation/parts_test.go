@@ -27,8 +27,8 @@ func TestAnImageThatWasChangedWithTheSizeIsNotChangedAgain(t *testing.T) {
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone, OSImage: true}
 	op, effects = step(t, op, f, now.Add(time.Second), Booting)
 	wantNoEffects(t, effects)
-	if want := []Part{PartOSImage, PartResources}; op.Calls != 1 || !slices.Equal(op.Applied, want) {
-		t.Errorf("%d calls, applied %v, want one and %v", op.Calls, op.Applied, want)
+	if want := []Part{PartOSImage, PartResources}; op.Call.Number != 1 || !slices.Equal(op.Call.Applied, want) {
+		t.Errorf("%d calls, applied %v, want one and %v", op.Call.Number, op.Call.Applied, want)
 	}
 }
 
@@ -60,8 +60,8 @@ func TestAnUpdateMakesEachChangeOnceInOrder(t *testing.T) {
 	f.Platform.Shape.OSImage = "dstack-0.5.8"
 	op, effects = step(t, op, f, now.Add(5*time.Second), Booting)
 	wantNoEffects(t, effects)
-	if !slices.Equal(op.Applied, []Part{PartResources, PartOSImage}) {
-		t.Errorf("applied %v", op.Applied)
+	if !slices.Equal(op.Call.Applied, []Part{PartResources, PartOSImage}) {
+		t.Errorf("applied %v", op.Call.Applied)
 	}
 	shown := available(now.Add(6*time.Second), now)
 	shown.Admission.Revision, shown.WantedShape = op.To, f.WantedShape
@@ -118,8 +118,8 @@ func TestTheWedgeEndsByItself(t *testing.T) {
 			}
 			f.ObservedAt = now.Add(time.Second)
 			op, _ = step(t, op, f, now.Add(time.Second), Failed)
-			if op.Cause != CauseVanished && op.Cause != CauseReplaced {
-				t.Errorf("%s, %s: cause %s", phase, name, op.Cause)
+			if op.Failure.Cause != CauseVanished && op.Failure.Cause != CauseReplaced {
+				t.Errorf("%s, %s: cause %s", phase, name, op.Failure.Cause)
 			}
 		}
 	}
@@ -151,8 +151,8 @@ func TestAnOperatorResolvesAnUndecidedCall(t *testing.T) {
 	op, f, now := undecided()
 	f.Resolved = &Resolution{ID: "r1", As: Done, By: "somebody", Reason: "seen on the console"}
 	op, _ = step(t, op, f, now, Booting) // a Boot is still to be proven
-	if op.ResolvedBy != "r1" || !strings.Contains(op.Reason, "seen on the console") {
-		t.Errorf("resolved by %q: %s", op.ResolvedBy, op.Reason)
+	if op.Request.ResolvedBy != "r1" || !strings.Contains(op.Reason, "seen on the console") {
+		t.Errorf("resolved by %q: %s", op.Request.ResolvedBy, op.Reason)
 	}
 	if again, effects := Advance(op, f, now); again.Phase != Booting || len(effects) > 0 {
 		t.Errorf("the same word twice: %s, effects %+v", again.Phase, effects)
@@ -161,14 +161,14 @@ func TestAnOperatorResolvesAnUndecidedCall(t *testing.T) {
 	f.Resolved = &Resolution{ID: "r2", As: Failed, Reason: "the host is gone"}
 	op, effects := step(t, op, f, now, Failed)
 	wantOrder(t, effects, VerbCancelDrain)
-	if order, ok := CurrentOrder(op); op.Cause != CauseResolved || !ok || order.Verb != VerbCancelDrain {
-		t.Errorf("cause %s, order %+v", op.Cause, order)
+	if order, ok := CurrentOrder(op); op.Failure.Cause != CauseResolved || !ok || order.Verb != VerbCancelDrain {
+		t.Errorf("cause %s, order %+v", op.Failure.Cause, order)
 	}
 	op, now = to(t, Update, Booting)
 	f = rebooting(now)
 	f.Resolved = &Resolution{ID: "r3", As: Done} // nobody can talk a Boot in
 	op, _ = step(t, op, f, now, Booting)
-	if op.ResolvedBy != "r3" {
+	if op.Request.ResolvedBy != "r3" {
 		t.Error("the word is not noted")
 	}
 }
@@ -214,9 +214,9 @@ func TestMayCallIsTheLastLook(t *testing.T) {
 // a drain of its own, once; without somebody to take over it is not.
 func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	op, now := to(t, Update, Drained)
-	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
+	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
 	f := quiet(now)
-	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.InstanceID, Revision: op.From}
+	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.CVM.InstanceID, Revision: op.From}
 	f.Leads, f.Safe, f.SafeReason = true, false, "it leads"
 	alone, _ := step(t, op, f, now, Drained)
 	if alone.Attempt != op.Attempt {
@@ -224,8 +224,8 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	}
 	f.HandOver = &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
 	asked, effects := step(t, op, f, now, Draining)
-	if len(effects) != 1 || effects[0].Verb != VerbDrain || asked.Attempt != op.Attempt+1 || asked.Transfer.ExpectedLeader != op.Slot || !asked.Transfer.Relief || !asked.CallIssuedAt.IsZero() ||
-		!asked.HealthyDeadline.After(asked.DrainDeadline) || asked.DrainDeadline.Before(now) {
+	if len(effects) != 1 || effects[0].Verb != VerbDrain || asked.Attempt != op.Attempt+1 || asked.Transfer.ExpectedLeader != op.Slot || !asked.Transfer.Relief || !asked.Call.IssuedAt.IsZero() ||
+		!asked.Times.HealthyBy.After(asked.Times.DrainBy) || asked.Times.DrainBy.Before(now) {
 		t.Fatalf("effects %+v, %+v", effects, asked)
 	}
 	f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: asked.Attempt, State: StepDone}}
@@ -239,19 +239,19 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 // one; a Boot since has its own.
 func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing.T) {
 	op, now := to(t, Update, Drained)
-	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
+	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
 	f := quiet(now)
-	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.InstanceID, Revision: op.From}
+	f.Admission = &AdmissionView{BootID: "boot-2", InstanceID: op.CVM.InstanceID, Revision: op.From}
 	f.Leads, f.Safe, f.SafeReason, f.HandOver = true, false, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
 	op, _ = step(t, op, f, now, Draining)
-	asked, deadline := []time.Duration{0}, op.HealthyDeadline
+	asked, deadline := []time.Duration{0}, op.Times.HealthyBy
 	for began, end := now, now.Add(2*(limits.Drain+limits.Healthy)); !op.Phase.Ended() && now.Before(end); {
 		before := op
 		f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: op.Attempt, State: StepAborted, Message: "busy"}}
 		var effects []Effect
 		if op, effects = Advance(op, f, now); op.Phase == Draining && before.Phase == Drained {
 			asked = append(asked, now.Sub(began))
-			if len(effects) != 1 || effects[0].Verb != VerbDrain || op.Attempt != before.Attempt+1 || !op.Transfer.Relief || !op.HealthyDeadline.Equal(deadline) {
+			if len(effects) != 1 || effects[0].Verb != VerbDrain || op.Attempt != before.Attempt+1 || !op.Transfer.Relief || !op.Times.HealthyBy.Equal(deadline) {
 				t.Errorf("effects %+v, %+v", effects, op)
 			}
 		}
@@ -260,14 +260,14 @@ func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing
 		}
 	}
 	want := []time.Duration{0, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute}
-	if op.Phase != Failed || op.Cause != CauseDeadline || now.Before(deadline) || !slices.Equal(asked, want) {
+	if op.Phase != Failed || op.Failure.Cause != CauseDeadline || now.Before(deadline) || !slices.Equal(asked, want) {
 		t.Errorf("asked at %v; %s at %s, %s", asked, op.Phase, now, op.Reason)
 	}
 
 	op, now = to(t, Update, Drained)
-	op.Applied, op.BootBefore, op.HealthyDeadline, op.CallIssuedAt = []Part{PartResources}, "boot-2", now.Add(time.Minute), time.Time{}
-	f.Admission = &AdmissionView{BootID: "boot-3", InstanceID: op.InstanceID, Revision: op.From}
-	if op, _ = step(t, op, f, now, Draining); !op.HealthyDeadline.Equal(now.Add(limits.Drain + limits.Healthy)) {
+	op.Call.Applied, op.Before.BootID, op.Times.HealthyBy, op.Call.IssuedAt = []Part{PartResources}, "boot-2", now.Add(time.Minute), time.Time{}
+	f.Admission = &AdmissionView{BootID: "boot-3", InstanceID: op.CVM.InstanceID, Revision: op.From}
+	if op, _ = step(t, op, f, now, Draining); !op.Times.HealthyBy.Equal(now.Add(limits.Drain + limits.Healthy)) {
 		t.Error("a Boot since has no time of its own")
 	}
 }
@@ -277,9 +277,9 @@ func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing
 func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := quiet(now)
-	op.Applied, op.Part, op.HealthyDeadline, op.BootBefore = []Part{PartResources}, PartResources, now.Add(time.Hour), "boot-1"
-	op.CallIssuedAt = now.Add(-f.Limits.Settle)
-	f.Admission = &AdmissionView{BootID: "boot-1", InstanceID: op.InstanceID, Revision: op.From}
+	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Hour), "boot-1"
+	op.Call.IssuedAt = now.Add(-f.Limits.Settle)
+	f.Admission = &AdmissionView{BootID: "boot-1", InstanceID: op.CVM.InstanceID, Revision: op.From}
 	f.Leads, f.Safe, f.SafeReason, f.HandOver = true, false, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
 	f.LastReportOf, f.LastReportAt = "boot-1", now.Add(-time.Second)
 	step(t, op, f, now, Drained) // it may be of before the call's effect
@@ -290,7 +290,7 @@ func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 	step(t, drained, f, now, Drained) // once
 
 	op, f.Steps = op.enter(Acting, now), nil
-	op.CallOutcome, op.Calls = OutcomeBusy, 2
+	op.Call.Outcome, op.Call.Number = OutcomeBusy, 2
 	later := now.Add(maxRetryWait)
 	f.ObservedAt, f.LastReportAt = later, later
 	step(t, op, f, later, Drained)
@@ -300,7 +300,7 @@ func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 // was made.
 func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 	op, now := begun(Replace), start
-	op.SkipDrain, op.Incarnation = true, 1
+	op.Way.SkipDrain, op.CVM.Incarnation = true, 1
 	f := quiet(now)
 	op, _ = step(t, op, f, now, Drained)
 	op, _ = step(t, op, f, now, Acting)
@@ -311,7 +311,7 @@ func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 	for n := range 3 { // the platform does not answer
 		blind := f
 		blind.Call, blind.Platform, blind.PlatformKnown, blind.ObservedAt = nil, nil, false, now.Add(time.Duration(n)*time.Second)
-		if op, _ = step(t, op, blind, blind.ObservedAt, Acting); op.VMUUID == "" || !op.GoneSince.IsZero() {
+		if op, _ = step(t, op, blind, blind.ObservedAt, Acting); op.CVM.VMUUID == "" || !op.Seen.GoneSince.IsZero() {
 			t.Fatal("no listing unbinds it")
 		}
 	}
@@ -319,7 +319,7 @@ func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 	f.Call, f.Platform, f.ObservedAt = nil, nil, now
 	op, effects := step(t, op, f, now, Acting)
 	wantNoEffects(t, effects)
-	if op.VMUUID == "" {
+	if op.CVM.VMUUID == "" {
 		t.Fatal("one listing unbinds it")
 	}
 	listed := f
@@ -328,14 +328,14 @@ func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 		t.Errorf("it is listed again: effects %+v", effects)
 	}
 	f.ObservedAt = now.Add(time.Second)
-	if op, _ = step(t, op, f, now.Add(time.Second), Drained); op.VMUUID != "" {
+	if op, _ = step(t, op, f, now.Add(time.Second), Drained); op.CVM.VMUUID != "" {
 		t.Errorf("two listings lack it, and it is still named")
 	}
 }
 
 func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	op, now := begun(Replace), start
-	op.SkipDrain, op.Incarnation = true, 1
+	op.Way.SkipDrain, op.CVM.Incarnation = true, 1
 	f := quiet(now)
 	op, _ = step(t, op, f, now, Drained)
 	op, effects := step(t, op, f, now, Acting)
@@ -349,8 +349,8 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	wantNoEffects(t, effects)
 	f.Platform = nil
 	op, _ = step(t, op, f, now, Drained)
-	if op.VMUUID != "" || op.InstanceID != "" {
-		t.Fatalf("still names %s", op.VMUUID)
+	if op.CVM.VMUUID != "" || op.CVM.InstanceID != "" {
+		t.Fatalf("still names %s", op.CVM.VMUUID)
 	}
 	op, effects = step(t, op, f, now, Acting)
 	if len(effects) != 1 || effects[0].Call != PartCreate {
@@ -358,11 +358,11 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	}
 	f.Call = &CallResult{Number: 2, Outcome: OutcomeDone, VMUUID: "vm-9", InstanceID: "i-9"}
 	op, _ = step(t, op, f, now, Booting)
-	if op.VMUUID != "vm-9" {
-		t.Errorf("names %q", op.VMUUID)
+	if op.CVM.VMUUID != "vm-9" {
+		t.Errorf("names %q", op.CVM.VMUUID)
 	}
 	gone := begun(Replace)
-	gone.SkipDrain, gone.VMUUID, gone.InstanceID = true, "", ""
+	gone.Way.SkipDrain, gone.CVM.VMUUID, gone.CVM.InstanceID = true, "", ""
 	f = quiet(now)
 	f.Platform = nil
 	gone, _ = step(t, gone, f, now, Drained)
@@ -387,7 +387,7 @@ func TestR45_AStepDoesNotWaitForTheQuorumThatTheOthersRestore(t *testing.T) {
 	f := booted(now)
 	f.Admission.Revision, f.ReadyReason, f.AwaitsQuorum = op.To, "no leader", true
 	op, _ = step(t, op, f, now, Done)
-	if op.EndedAt.IsZero() {
+	if op.Times.Ended.IsZero() {
 		t.Error("not ended")
 	}
 	op, now = to(t, Update, Joining)
@@ -414,12 +414,12 @@ func TestARestartIsProvedAgainstTheBootAtTheCall(t *testing.T) {
 func TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne(t *testing.T) {
 	op, now := to(t, Update, Draining)
 	behind := now.Add(-10 * time.Minute)
-	deadline := op.DrainDeadline
+	deadline := op.Times.DrainBy
 	f := quiet(behind)
 	f.Term = op.Term + 1
 	op, _ = step(t, op, f, behind, Draining)
-	if want := deadline.Add(-10 * time.Minute); op.DrainDeadline.After(want) {
-		t.Errorf("deadline %s, want at most %s", op.DrainDeadline, want)
+	if want := deadline.Add(-10 * time.Minute); op.Times.DrainBy.After(want) {
+		t.Errorf("deadline %s, want at most %s", op.Times.DrainBy, want)
 	}
 	again, _ := Advance(op, f, behind)
 	if !Same(op, again) {

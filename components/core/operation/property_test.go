@@ -48,7 +48,7 @@ func TestR66_PropertyNoCallIsRepeatedBlindly(t *testing.T) {
 				continue // nothing recorded, nothing done
 			}
 			op = next
-			if f.Call != nil && op.CallOutcome != "" {
+			if f.Call != nil && op.Call.Outcome != "" {
 				pending = nil
 			}
 			for _, e := range effects {

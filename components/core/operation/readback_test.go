@@ -19,14 +19,14 @@ func TestR66_APartThatIsReadBackIsFollowedByTheNext(t *testing.T) {
 	seen := now.Add(time.Second)
 	op, effects := step(t, op, f, seen, Acting)
 	wantNoEffects(t, effects)
-	if op.CallOutcome != OutcomeDone {
-		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
+	if op.Call.Outcome != OutcomeDone {
+		t.Errorf("outcome %q, want what was read back", op.Call.Outcome)
 	}
 	later := seen.Add(time.Second)
 	op, effects = step(t, op, f, later, Drained)
 	wantNoEffects(t, effects)
-	if want := seen.Add(limits.Healthy); !op.HealthyDeadline.Equal(want) {
-		t.Errorf("deadline %s, want %s: it runs from what was read back", op.HealthyDeadline, want)
+	if want := seen.Add(limits.Healthy); !op.Times.HealthyBy.Equal(want) {
+		t.Errorf("deadline %s, want %s: it runs from what was read back", op.Times.HealthyBy, want)
 	}
 	_, effects = step(t, op, f, later, Acting)
 	if len(effects) != 1 || effects[0].Call != PartOSImage || effects[0].Number != 2 {
@@ -39,9 +39,9 @@ func TestR66_APartThatIsReadBackIsFollowedByTheNext(t *testing.T) {
 func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
 	for kind, want := range map[Kind]Phase{Create: Booting, Delete: Done, Replace: Booting} {
 		op := begun(kind)
-		op.Phase, op.VMUUID, op.InstanceID, op.Calls = Booting, "vm-1", "i-1", 1
+		op.Phase, op.CVM.VMUUID, op.CVM.InstanceID, op.Call.Number = Booting, "vm-1", "i-1", 1
 		op.Entered = PhaseTimes{Recorded: start, Acting: start, Booting: start}
-		op.HealthyDeadline = start.Add(limits.Healthy)
+		op.Times.HealthyBy = start.Add(limits.Healthy)
 		for n := range 3 {
 			now := start.Add(time.Duration(n+1) * time.Second)
 			f := quiet(now)
@@ -68,8 +68,8 @@ func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 		op, effects = step(t, op, f, now, want)
 		wantNoEffects(t, effects)
 	}
-	if op.Calls != 1 || op.Cause != "" {
-		t.Errorf("%d calls, cause %q", op.Calls, op.Cause)
+	if op.Call.Number != 1 || op.Failure.Cause != "" {
+		t.Errorf("%d calls, cause %q", op.Call.Number, op.Failure.Cause)
 	}
 }
 
@@ -77,11 +77,11 @@ func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, now), now, Settling)
-	full := op.AvailableSince.Add(limits.MinReady)
-	f := available(full, op.AvailableSince)
+	full := op.Seen.AvailableSince.Add(limits.MinReady)
+	f := available(full, op.Seen.AvailableSince)
 	f.PlatformKnown, f.Platform = false, nil
 	op, _ = step(t, op, f, full, Settling)
-	step(t, op, available(full, op.AvailableSince), full, Done)
+	step(t, op, available(full, op.Seen.AvailableSince), full, Done)
 }
 
 // TestOnlyWhatIsSeenToBeGoneMakesWay: a list that failed twice says nothing of the CVM that a Replace
@@ -102,8 +102,8 @@ func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
 			op, effects = step(t, op, f, at, Drained)
 			wantNoEffects(t, effects)
 		}
-		if op.VMUUID != "vm-1" || op.InstanceID != "i-1" {
-			t.Errorf("%s names CVM %q of instance %q", kind, op.VMUUID, op.InstanceID)
+		if op.CVM.VMUUID != "vm-1" || op.CVM.InstanceID != "i-1" {
+			t.Errorf("%s names CVM %q of instance %q", kind, op.CVM.VMUUID, op.CVM.InstanceID)
 		}
 	}
 	op, now := to(t, Replace, Drained)
@@ -112,8 +112,8 @@ func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
 		f.Platform = nil
 		op, _ = step(t, op, f, f.ObservedAt, Drained)
 	}
-	if op.VMUUID != "" {
-		t.Errorf("CVM %s is gone in two lists, and still named", op.VMUUID)
+	if op.CVM.VMUUID != "" {
+		t.Errorf("CVM %s is gone in two lists, and still named", op.CVM.VMUUID)
 	}
 }
 
@@ -124,13 +124,13 @@ func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
 		f.Unwanted = "the spec moved on"
-		op.UnavailableFrom = time.Time{}
+		op.Outage.From = time.Time{}
 		if away {
-			op.UnavailableFrom = start
+			op.Outage.From = start
 		}
 		op, _ = step(t, op, f, now, Aborted)
-		if op.UnavailableUntil.IsZero() == away {
-			t.Errorf("%s: away from %s until %s", phase, op.UnavailableFrom, op.UnavailableUntil)
+		if op.Outage.Until.IsZero() == away {
+			t.Errorf("%s: away from %s until %s", phase, op.Outage.From, op.Outage.Until)
 		}
 	}
 }
@@ -176,25 +176,25 @@ func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
 // before the call was made proves the Revision, and not them.
 func TestR143_ABootProvesNoEnv(t *testing.T) {
 	op, now := to(t, Update, Acting)
-	op.ForEnv, op.From, op.HashBefore, op.OwnEnv = true, op.To, op.HashWanted, "red"
+	op.Way.Mode, op.From, op.Call.HashBefore, op.Call.OwnEnv = ModeEnv, op.To, op.Call.HashWanted, "red"
 	f := quiet(now)
 	f.GivenEnv = "blue"
 	f.Admission.BootID, f.Admission.Revision = "by-itself", op.To
-	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+	f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle)
 	now = f.ObservedAt
 	if got := op.readBack(f, now); got != effectAbsent {
 		t.Errorf("nothing of the call shows, and the boot counts as its effect: %d", got)
 	}
-	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle - 1)
+	f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle - 1)
 	if got := op.readBack(f, now); got != effectUnknown {
 		t.Errorf("before the call had the time to show: %d", got)
 	}
-	op.UpdatedBefore = op.CallIssuedAt.Add(-1)
-	f.Platform.UpdatedAt = op.CallIssuedAt
+	op.Call.UpdatedBefore = op.Call.IssuedAt.Add(-1)
+	f.Platform.UpdatedAt = op.Call.IssuedAt
 	if got := op.readBack(f, now); got != effectSeen {
 		t.Errorf("the platform tells of it: %d", got)
 	}
-	f.GivenEnv, f.Platform.UpdatedAt = "red", op.UpdatedBefore
+	f.GivenEnv, f.Platform.UpdatedAt = "red", op.Call.UpdatedBefore
 	if got := op.readBack(f, now); got != effectSeen {
 		t.Errorf("the env is no other one, so that the new boot is the effect: %d", got)
 	}
@@ -203,13 +203,13 @@ func TestR143_ABootProvesNoEnv(t *testing.T) {
 // A guest whose agent was heard since the step was recorded is asked.
 func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
 	op, now := to(t, Restart, Acting)
-	op.Force = true
+	op.Way.Mode = ModeForce
 	f := quiet(now)
-	f.LastReportAt = op.CreatedAt
+	f.LastReportAt = op.Times.Created
 	if !op.forces(f) {
 		t.Error("its guest hangs, and is asked")
 	}
-	f.LastReportAt = op.CreatedAt.Add(1)
+	f.LastReportAt = op.Times.Created.Add(1)
 	if op.forces(f) {
 		t.Error("its agent speaks, and it is forced")
 	}
@@ -223,23 +223,23 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	f.Unwanted = "the spec moved on"
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
 	op, _ = step(t, op, f, now, Acting)
-	f.Call, f.ObservedAt = nil, op.CallIssuedAt.Add(f.Limits.Settle-1)
+	f.Call, f.ObservedAt = nil, op.Call.IssuedAt.Add(f.Limits.Settle-1)
 	op, _ = step(t, op, f, f.ObservedAt, Acting)
-	if op.CallOutcome != OutcomeUnknown {
-		t.Errorf("outcome %q before it had the time to show", op.CallOutcome)
+	if op.Call.Outcome != OutcomeUnknown {
+		t.Errorf("outcome %q before it had the time to show", op.Call.Outcome)
 	}
-	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+	f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle)
 	sameHash := op
 	op, _ = step(t, op, f, f.ObservedAt, Aborted)
-	if op.CallOutcome != OutcomeNotMade {
-		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
+	if op.Call.Outcome != OutcomeNotMade {
+		t.Errorf("outcome %q, want what was read back", op.Call.Outcome)
 	}
 	// Values of env show nowhere: that nothing was seen of them is no proof.
-	sameHash.HashBefore, sameHash.OwnEnv = sameHash.HashWanted, "red"
-	f.Platform.ComposeHash = sameHash.HashWanted
+	sameHash.Call.HashBefore, sameHash.Call.OwnEnv = sameHash.Call.HashWanted, "red"
+	f.Platform.ComposeHash = sameHash.Call.HashWanted
 	sameHash, _ = step(t, sameHash, f, f.ObservedAt, Aborted)
-	if sameHash.CallOutcome != OutcomeUnknown {
-		t.Errorf("outcome %q of values that show nowhere", sameHash.CallOutcome)
+	if sameHash.Call.Outcome != OutcomeUnknown {
+		t.Errorf("outcome %q of values that show nowhere", sameHash.Call.Outcome)
 	}
 }
 
@@ -247,42 +247,42 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 // after its time is taken all the same, and the call is made once more as soon as that is safe.
 func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	op, now := to(t, Update, Acting)
-	op.Applied, op.HealthyDeadline = []Part{PartResources}, now.Add(time.Hour)
+	op.Call.Applied, op.Times.HealthyBy = []Part{PartResources}, now.Add(time.Hour)
 	f := quiet(now)
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
 	op, _ = step(t, op, f, now, Acting)
-	f.Call, f.ObservedAt = nil, op.CallIssuedAt.Add(f.Limits.Settle)
+	f.Call, f.ObservedAt = nil, op.Call.IssuedAt.Add(f.Limits.Settle)
 	f.Safe, f.SafeReason = false, "db-0 is not available"
 	sameHash := op
 	op, effects := step(t, op, f, f.ObservedAt, Acting)
 	wantNoEffects(t, effects)
-	if op.CallOutcome != OutcomeNotMade || !op.CalledInVain() || !strings.Contains(op.Reason, "had no effect") {
-		t.Errorf("outcome %q: %s", op.CallOutcome, op.Reason)
+	if op.Call.Outcome != OutcomeNotMade || !op.Call.InVain() || !strings.Contains(op.Reason, "had no effect") {
+		t.Errorf("outcome %q: %s", op.Call.Outcome, op.Reason)
 	}
 	for _, safe := range []bool{false, true} {
 		late, shown := f, *f.Platform
 		shown.ComposeHash, late.Platform, late.Safe = f.WantedHash, &shown, safe
 		taken, effects := step(t, op, late, f.ObservedAt.Add(maxRetryWait), Booting)
 		wantNoEffects(t, effects)
-		if taken.BootBefore != op.BootBefore || taken.Calls != 1 {
-			t.Errorf("safe %t: call %d, after %s", safe, taken.Calls, taken.BootBefore)
+		if taken.Before.BootID != op.Before.BootID || taken.Call.Number != 1 {
+			t.Errorf("safe %t: call %d, after %s", safe, taken.Call.Number, taken.Before.BootID)
 		}
 	}
 	f.Safe, f.ObservedAt = true, f.ObservedAt.Add(maxRetryWait)
 	_, effects = step(t, op, f, f.ObservedAt, Acting)
 	wantCall(t, effects, Update, 2)
 	// Values of env show nowhere.
-	sameHash.HashBefore, sameHash.OwnEnv = sameHash.HashWanted, "red"
-	f.Safe, f.Platform.ComposeHash = false, sameHash.HashWanted
+	sameHash.Call.HashBefore, sameHash.Call.OwnEnv = sameHash.Call.HashWanted, "red"
+	f.Safe, f.Platform.ComposeHash = false, sameHash.Call.HashWanted
 	op, _ = step(t, sameHash, f, f.ObservedAt, Acting)
-	if op.CallOutcome != OutcomeUnknown || op.CalledInVain() {
-		t.Errorf("outcome %q of values that show nowhere", op.CallOutcome)
+	if op.Call.Outcome != OutcomeUnknown || op.Call.InVain() {
+		t.Errorf("outcome %q of values that show nowhere", op.Call.Outcome)
 	}
 	// What was never sent is not there because somebody else changed the CVM.
-	op.CallOutcome, op.UpdatedBefore = OutcomeNotMade, now
+	op.Call.Outcome, op.Call.UpdatedBefore = OutcomeNotMade, now
 	f.Platform.UpdatedAt = f.ObservedAt
-	if op, effects = step(t, op, f, f.ObservedAt.Add(maxRetryWait), Acting); op.CallOutcome != OutcomeNotMade || len(effects) != 0 {
-		t.Errorf("outcome %q of what was never sent, %+v", op.CallOutcome, effects)
+	if op, effects = step(t, op, f, f.ObservedAt.Add(maxRetryWait), Acting); op.Call.Outcome != OutcomeNotMade || len(effects) != 0 {
+		t.Errorf("outcome %q of what was never sent, %+v", op.Call.Outcome, effects)
 	}
 }
 
@@ -291,14 +291,14 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 	for _, kind := range []Kind{Update, Restart} {
 		op, now := to(t, kind, Acting)
-		op.HashBefore, op.WasStopped = op.HashWanted, true
+		op.Call.HashBefore, op.Before.Stopped = op.Call.HashWanted, true
 		f := quiet(now)
-		f.Platform.Running, f.Platform.ComposeHash = false, op.HashWanted
-		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle - 1)
+		f.Platform.Running, f.Platform.ComposeHash = false, op.Call.HashWanted
+		f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle - 1)
 		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 			t.Errorf("%s: before it had the time to show: %d", kind, got)
 		}
-		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+		f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle)
 		if got := op.readBack(f, f.ObservedAt); got != effectAbsent {
 			t.Errorf("%s: it is down: %d", kind, got)
 		}
@@ -306,14 +306,14 @@ func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 			t.Errorf("%s: after all that time: %d", kind, got)
 		}
-		f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+		f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle)
 		// An update of what ran before may have taken it down.
-		if op.WasStopped = false; kind == Update {
+		if op.Before.Stopped = false; kind == Update {
 			if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 				t.Errorf("it ran before: %d", got)
 			}
 		}
-		op.WasStopped, f.Platform.Running = true, true
+		op.Before.Stopped, f.Platform.Running = true, true
 		if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 			t.Errorf("%s: it runs: %d", kind, got)
 		}

@@ -12,7 +12,7 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 	if p := f.Platform; p == nil || p.ComposeHash != f.WantedHash || !p.Shape.Shows(f.WantedShape) {
 		return op.callOff(CauseUnwanted, "planned anew: the platform shows another compose file or size than the revision has, so that it takes a restart", now)
 	}
-	op.HashWanted, op.HealthyDeadline = f.WantedHash, now.Add(f.Limits.Healthy)
+	op.Call.HashWanted, op.Times.HealthyBy = f.WantedHash, now.Add(f.Limits.Healthy)
 	return op.enter(Booting, now).because("waits until the boot attests again, at the new revision"), nil
 }
 
@@ -22,9 +22,9 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 func (op Operation) OutOfService() bool {
 	switch op.Phase {
 	case Draining, Drained, Acting:
-		return !op.Refresh
+		return !op.Way.Refreshes()
 	case Booting:
-		return op.Service != ""
+		return op.Way.Service != ""
 	case Recorded, Joining, Settling, Done, Aborted, Failed, Superseded, "":
 	}
 	return false
@@ -33,9 +33,9 @@ func (op Operation) OutOfService() bool {
 // unproven: a refresh that failed before any Boot proved its Revision. Its CVM was told
 // nothing and is what it was.
 func (op Operation) unproven() bool {
-	return op.Refresh && op.Phase == Failed && op.Entered[Joining].IsZero()
+	return op.Way.Refreshes() && op.Phase == Failed && op.Entered[Joining].IsZero()
 }
 
 // unjudged: the member serves on, as it did before, and nobody knows yet how it is by what the
 // refresh changed. A Boot of To has nothing but that.
-func (op Operation) unjudged(f Facts) bool { return op.Refresh && f.Unjudged != "" }
+func (op Operation) unjudged(f Facts) bool { return op.Way.Refreshes() && f.Unjudged != "" }

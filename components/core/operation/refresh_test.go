@@ -10,7 +10,7 @@ import (
 func refreshing(t *testing.T) (Operation, time.Time) {
 	t.Helper()
 	op := begun(Update)
-	op.Refresh = true
+	op.Way.Mode = ModeRefresh
 	op, effects := step(t, op, quiet(start), start, Drained)
 	wantNoEffects(t, effects)
 	return op, start
@@ -23,20 +23,20 @@ func TestARefreshIsNoBoot(t *testing.T) {
 	f.Platform.ComposeHash = "hash-B"
 	op, effects := step(t, op, f, now, Booting)
 	wantNoEffects(t, effects)
-	if op.HashWanted != "hash-B" || !op.HealthyDeadline.Equal(now.Add(limits.Healthy)) || op.Calls != 0 {
+	if op.Call.HashWanted != "hash-B" || !op.Times.HealthyBy.Equal(now.Add(limits.Healthy)) || op.Call.Number != 0 {
 		t.Errorf("record %+v", op)
 	}
 	f.Admission.Revision = "B" // the boot before, at the new revision
 	op, effects = step(t, op, f, now, Joining)
 	wantNoEffects(t, effects)
-	if !op.PlatformRunning.IsZero() {
+	if !op.Seen.RunningSince.IsZero() {
 		t.Error("a boot is measured that nobody asked for")
 	}
 	f.PostLaunch = true // no hook is waited for: nothing was launched
 	f.ReadySince = now
 	op, _ = step(t, op, f, now, Settling)
-	if !op.UnavailableFrom.IsZero() || !op.UnavailableUntil.IsZero() {
-		t.Errorf("away from %s until %s", op.UnavailableFrom, op.UnavailableUntil)
+	if !op.Outage.From.IsZero() || !op.Outage.Until.IsZero() {
+		t.Errorf("away from %s until %s", op.Outage.From, op.Outage.Until)
 	}
 }
 
@@ -57,8 +57,8 @@ func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
 		edit(&f)
 		op, effects := step(t, op, f, now, Aborted)
 		wantNoEffects(t, effects)
-		if op.Cause != CauseUnwanted || !strings.HasPrefix(op.Reason, "planned anew") {
-			t.Errorf("%s: %s, %q", name, op.Cause, op.Reason)
+		if op.Failure.Cause != CauseUnwanted || !strings.HasPrefix(op.Reason, "planned anew") {
+			t.Errorf("%s: %s, %q", name, op.Failure.Cause, op.Reason)
 		}
 	}
 }
@@ -89,14 +89,14 @@ func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 	if want := "available; check ready was not judged yet"; op.Reason != want {
 		t.Errorf("reason %q, want %q", op.Reason, want)
 	}
-	late, _ := Advance(op, f, op.HealthyDeadline)
-	if late.Phase != Failed || late.Cause != CauseDeadline {
-		t.Errorf("never judged: %s, %q", late.Phase, late.Cause)
+	late, _ := Advance(op, f, op.Times.HealthyBy)
+	if late.Phase != Failed || late.Failure.Cause != CauseDeadline {
+		t.Errorf("never judged: %s, %q", late.Phase, late.Failure.Cause)
 	}
 	f.Unjudged = ""
 	op, _ = step(t, op, f, now, Settling)
-	if !op.AvailableSince.Equal(now) {
-		t.Errorf("available since %s, judged at %s", op.AvailableSince, now)
+	if !op.Seen.AvailableSince.Equal(now) {
+		t.Errorf("available since %s, judged at %s", op.Seen.AvailableSince, now)
 	}
 	f.Unjudged = "another leader hears of the old ones"
 	back, _ := step(t, op, f, now, Joining)
@@ -105,7 +105,7 @@ func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 	}
 	f.Unjudged, f.Limits.MinReady = "", 0
 	step(t, op, f, now, Done)
-	op.Refresh, f.Unjudged = false, "what its agent says of checks"
+	op.Way.Mode, f.Unjudged = ModeBoot, "what its agent says of checks"
 	if op.unjudged(f) {
 		t.Error("a Boot that began at the Revision has had nothing but its checks")
 	}
@@ -122,8 +122,8 @@ func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
 	op, effects := step(t, op, f, now.Add(time.Hour), Booting)
 	wantNoEffects(t, effects)
 	op, _ = step(t, op, f, now.Add(time.Hour), Joining)
-	if got := op.AssignedAfter("B"); got != "B" || op.HashWanted != "hash-B" {
-		t.Errorf("it is assigned %s, and is to be %q", got, op.HashWanted)
+	if got := op.AssignedAfter("B"); got != "B" || op.Call.HashWanted != "hash-B" {
+		t.Errorf("it is assigned %s, and is to be %q", got, op.Call.HashWanted)
 	}
 	early, _ := refreshing(t)
 	f.Admission.Revision, f.Platform, f.PlatformKnown = "A", cvm, true

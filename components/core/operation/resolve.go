@@ -3,7 +3,6 @@ package operation
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -18,10 +17,10 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 	if r == nil {
 		return op, nil, false
 	}
-	if op.ResolvedBy == r.ID && r.ID != "" {
+	if op.Request.ResolvedBy == r.ID && r.ID != "" {
 		return op, nil, false // heard already
 	}
-	op.ResolvedBy = r.ID
+	op.Request.ResolvedBy = r.ID
 	word := fmt.Sprintf("resolved as %s by %s: %s", r.As, cmp.Or(r.By, "an operator"), cmp.Or(r.Reason, "no reason given"))
 	switch {
 	case r.As == Done && op.Phase == Acting:
@@ -39,20 +38,20 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 }
 
 // CameToNothing reports that op ended without any effect on its CVM, nor on the workload's set.
-func (op Operation) CameToNothing() bool { return !op.Leaves && op.MadeNothing() }
+func (op Operation) CameToNothing() bool { return !op.Set.Leaves && op.MadeNothing() }
 
 // MadeNothing reports that op ended without any effect on its CVM. It may have taken the member out
 // of its set, and waited in vain for that.
 func (op Operation) MadeNothing() bool {
-	waited := op.Cause == CauseDeadline && op.Entered[Booting].IsZero() // no call of it had an effect
-	return len(op.Applied) == 0 && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved || waited))
+	waited := op.Failure.Cause == CauseDeadline && op.Entered[Booting].IsZero() // no call of it had an effect
+	return len(op.Call.Applied) == 0 && (op.Phase == Aborted || op.Phase == Failed && (op.Failure.Cause == CauseRefused || op.Failure.Cause == CauseResolved || waited))
 }
 
 // OwnEnvAfter names the values of env of its own that the Slot's CVM was given last, where that
 // was given before op.
 func (op Operation) OwnEnvAfter(given string) string {
-	if slices.Contains(op.Applied, PartCompose) || slices.Contains(op.Applied, PartCreate) {
-		return op.OwnEnv
+	if op.Call.Has(PartCompose) || op.Call.Has(PartCreate) {
+		return op.Call.OwnEnv
 	}
 	return given
 }
@@ -62,7 +61,7 @@ func (op Operation) OwnEnvAfter(given string) string {
 // was refused, called off or never came to be: another one may be taken. Nor is that one of the restarts. Of what runs another
 // Revision nothing is counted.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
-	if op.Kind == Update && op.Phase == Done && !op.Refresh && !op.ForEnv {
+	if op.Kind == Update && op.Phase == Done && op.Way.Mode == ModeBoot {
 		return nil
 	}
 	if h == nil || op.Actor != ActorHealing {
@@ -83,15 +82,15 @@ func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 // failedDown: a restart of what was down was made, and nothing came of it. One that was ready for a moment
 // ended an outage.
 func (op Operation) failedDown() bool {
-	failed := op.Phase == Failed && (op.Cause == CauseDeadline || op.Cause == CauseBootError || op.Cause == CauseTask)
-	return op.Kind == Restart && op.Down && failed && op.Calls > 0 && op.Entered[Settling].IsZero()
+	failed := op.Phase == Failed && (op.Failure.Cause == CauseDeadline || op.Failure.Cause == CauseBootError || op.Failure.Cause == CauseTask)
+	return op.Kind == Restart && op.Before.Down && failed && op.Call.Number > 0 && op.Entered[Settling].IsZero()
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.
 // Where op came to nothing the CVM runs on as it was, and the record must say so, or its
 // silence would be taken for a Boot that never came. A Boot that proved To meanwhile runs that.
 func (op Operation) AssignedAfter(assigned string) string {
-	if (op.CameToNothing() || op.unproven()) && !op.Proven && op.To != "" && op.From != "" && assigned == op.To {
+	if (op.CameToNothing() || op.unproven()) && !op.Failure.Arrived && op.To != "" && op.From != "" && assigned == op.To {
 		return op.From
 	}
 	return assigned
@@ -101,7 +100,7 @@ func (op Operation) AssignedAfter(assigned string) string {
 // ended. A step of a rollout is done because its member was available for min_ready: whoever leads next
 // may find it broken, and has to know. What is none of the rollout's steps is its arrival when it is seen.
 func (op Operation) WasAvailableAfter(was string) string {
-	if op.Phase == Done && op.Rollout != "" && op.To != "" && !op.AvailableSince.IsZero() {
+	if op.Phase == Done && op.Rollout != "" && op.To != "" && !op.Seen.AvailableSince.IsZero() {
 		return op.To
 	}
 	return was

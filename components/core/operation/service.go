@@ -9,32 +9,27 @@ import (
 // is in the record before the agent can see it, and an agent that finished it answers a
 // repetition from its memory; one that ended in the middle begins it anew.
 func (op Operation) restartService(f Facts, now time.Time) (Operation, []Effect) {
-	if a := f.Admission; a != nil && (op.InstanceID == "" || a.InstanceID == op.InstanceID) {
-		op.BootBefore = a.BootID
-	}
-	if op.UnavailableFrom.IsZero() {
-		op.UnavailableFrom = now
-	}
-	op.HealthyDeadline = now.Add(f.Limits.Service)
-	return op.enter(Booting, now).because("waits for the agent to restart service " + op.Service),
+	op = op.stops(f, now)
+	op.Times.HealthyBy = now.Add(f.Limits.Service)
+	return op.enter(Booting, now).because("waits for the agent to restart service " + op.Way.Service),
 		[]Effect{{Kind: SendOrder, Verb: VerbRestartService}}
 }
 
 // fromRestarting waits for the agent's word. A CVM that boots meanwhile starts everything
 // anew, this service too.
 func (op Operation) fromRestarting(f Facts, now time.Time) (Operation, []Effect) {
-	if a := f.Admission; a != nil && a.BootID != op.BootBefore && op.newBoot(f) {
+	if a := f.Admission; a != nil && a.BootID != op.Before.BootID && op.newBoot(f) {
 		return op.join(f, "the CVM booted by itself", now)
 	}
 	step := op.step(f, VerbRestartService)
 	switch step.State {
 	case StepDone:
-		return op.join(f, "service "+op.Service+" was restarted", now)
+		return op.join(f, "service "+op.Way.Service+" was restarted", now)
 	case StepAborted, StepFailed:
-		next, _ := op.fail(CauseService, "service "+op.Service+": "+cmp.Or(step.Message, "the agent could not restart it"), now)
+		next, _ := op.fail(Failure{Cause: CauseService}, "service "+op.Way.Service+": "+cmp.Or(step.Message, "the agent could not restart it"), now)
 		return next, op.cancelDrain()
 	case StepRunning, StepHeld:
-		op = op.because(cmp.Or(step.Message, "the agent restarts service "+op.Service))
+		op = op.because(cmp.Or(step.Message, "the agent restarts service "+op.Way.Service))
 	}
 	return op.overdue(f, now)
 }

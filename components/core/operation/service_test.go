@@ -9,7 +9,7 @@ import (
 func serviceOp(t *testing.T, phase Phase) (Operation, time.Time) {
 	t.Helper()
 	op, now := begun(Restart), start
-	op.Service = "db"
+	op.Way.Service = "db"
 	for range 60 {
 		if op.Phase == phase {
 			return op, now
@@ -47,8 +47,8 @@ func TestR115_AServiceIsRestartedByItsAgent(t *testing.T) {
 	f.Steps = answer(VerbRestartService, StepDone)
 	_, effects = step(t, op, f, now, Joining)
 	wantOrder(t, effects, VerbPostLaunch)
-	if op, _ = serviceOp(t, Done); op.Calls != 0 || len(op.Applied) != 0 {
-		t.Errorf("the platform was called: %d, %v", op.Calls, op.Applied)
+	if op, _ = serviceOp(t, Done); op.Call.Number != 0 || len(op.Call.Applied) != 0 {
+		t.Errorf("the platform was called: %d, %v", op.Call.Number, op.Call.Applied)
 	}
 }
 
@@ -60,15 +60,15 @@ func TestR115_AServiceThatIsNotRestarted(t *testing.T) {
 	f.Steps = answer(VerbRestartService, StepFailed)
 	failed, effects := step(t, op, f, now, Failed)
 	wantOrder(t, effects, VerbCancelDrain)
-	if failed.Cause != CauseService {
-		t.Errorf("cause %s", failed.Cause)
+	if failed.Failure.Cause != CauseService {
+		t.Errorf("cause %s", failed.Failure.Cause)
 	}
 	if o, ok := CurrentOrder(failed); !ok || o.Verb != VerbCancelDrain {
 		t.Errorf("a drained member is not given back: %+v, %t", o, ok)
 	}
 	late := now.Add(limits.Service)
-	if op, _ := step(t, op, quiet(late), late, Failed); op.Cause != CauseDeadline {
-		t.Errorf("cause %s", op.Cause)
+	if op, _ := step(t, op, quiet(late), late, Failed); op.Failure.Cause != CauseDeadline {
+		t.Errorf("cause %s", op.Failure.Cause)
 	}
 	f = quiet(now)
 	f.Admission.BootID = "boot-new"
@@ -86,21 +86,21 @@ func TestR115_WhatAServiceRestartRecords(t *testing.T) {
 	}{
 		"the boot that runs":  {func(_ *Operation, f *Facts) { f.Admission.BootID = "boot-2" }, "boot-2"},
 		"another instance's":  {func(_ *Operation, f *Facts) { f.Admission.BootID, f.Admission.InstanceID = "boot-2", "i-2" }, "boot-old"},
-		"of no instance":      {func(op *Operation, f *Facts) { op.InstanceID, f.Admission.BootID = "", "boot-2" }, "boot-2"},
+		"of no instance":      {func(op *Operation, f *Facts) { op.CVM.InstanceID, f.Admission.BootID = "", "boot-2" }, "boot-2"},
 		"nobody is admitted":  {func(_ *Operation, f *Facts) { f.Admission = nil }, "boot-old"},
-		"it was away already": {func(op *Operation, _ *Facts) { op.UnavailableFrom = start.Add(-time.Hour) }, "boot-old"},
+		"it was away already": {func(op *Operation, _ *Facts) { op.Outage.From = start.Add(-time.Hour) }, "boot-old"},
 	} {
 		op, now := serviceOp(t, Drained)
-		op.UnavailableFrom = time.Time{}
+		op.Outage.From = time.Time{}
 		f := quiet(now)
 		c.edit(&op, &f)
 		away := now
-		if !op.UnavailableFrom.IsZero() {
-			away = op.UnavailableFrom
+		if !op.Outage.From.IsZero() {
+			away = op.Outage.From
 		}
 		op, _ = step(t, op, f, now, Booting)
-		if op.BootBefore != c.boot || !op.UnavailableFrom.Equal(away) {
-			t.Errorf("%s: boot %s, away since %s", name, op.BootBefore, op.UnavailableFrom)
+		if op.Before.BootID != c.boot || !op.Outage.From.Equal(away) {
+			t.Errorf("%s: boot %s, away since %s", name, op.Before.BootID, op.Outage.From)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestR115_WhatTheAgentSaysOfAService(t *testing.T) {
 	f := quiet(late)
 	f.Paused = true
 	op, _ = step(t, op, f, late, Booting)
-	if !op.HealthyDeadline.Equal(late.Add(limits.Service)) {
-		t.Errorf("paused, it has until %s", op.HealthyDeadline)
+	if !op.Times.HealthyBy.Equal(late.Add(limits.Service)) {
+		t.Errorf("paused, it has until %s", op.Times.HealthyBy)
 	}
 }

@@ -18,7 +18,7 @@ func TestR89_WhatCannotComeBackFailsAlsoWhileItSettles(t *testing.T) {
 		"it is ill":                              {func(f *Facts) { f.ReadySince = time.Time{} }, Joining},
 	} {
 		op, now := to(t, Update, Settling)
-		f := available(now, op.AvailableSince)
+		f := available(now, op.Seen.AvailableSince)
 		c.edit(&f)
 		if next, _ := Advance(op, f, now); next.Phase != c.want {
 			t.Errorf("%s: %s (%s), want %s", name, next.Phase, next.Reason, c.want)

@@ -34,12 +34,23 @@ func TestShapeShows(t *testing.T) {
 // TestClocksAreAllTimesOfTheLeader, but those that are treated one by one: a new one is to be thought about.
 func TestClocksAreAllTimesOfTheLeader(t *testing.T) {
 	var op operation.Operation
-	clocks := op.Clocks()
-	for f, v := range reflect.ValueOf(&op).Elem().Fields() {
-		at, is := v.Addr().Interface().(*time.Time)
-		apart := []string{"DrainDeadline", "HealthyDeadline", "EndedAt", "UpdatedBefore"}
-		if is && slices.Contains(clocks, at) == slices.Contains(apart, f.Name) {
-			t.Errorf("%s is in Clocks: %t", f.Name, slices.Contains(clocks, at))
+	clocks, found := op.Clocks(), 0
+	var look func(of reflect.Value)
+	look = func(of reflect.Value) {
+		for f, v := range of.Fields() {
+			at, is := v.Addr().Interface().(*time.Time)
+			switch apart := []string{"DrainBy", "HealthyBy", "Ended", "UpdatedBefore"}; {
+			case is && slices.Contains(clocks, at) == slices.Contains(apart, f.Name):
+				t.Errorf("%s is in Clocks: %t", f.Name, slices.Contains(clocks, at))
+			case is:
+				found++
+			case v.Kind() == reflect.Struct:
+				look(v)
+			}
 		}
+	}
+	look(reflect.ValueOf(&op).Elem())
+	if found != len(clocks)+4 {
+		t.Errorf("%d times in the record, %d of them clocks", found, len(clocks))
 	}
 }

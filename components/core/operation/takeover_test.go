@@ -20,7 +20,7 @@ func TestR62_ACallOfTheLastLeaderIsWaitedOut(t *testing.T) {
 		"called by this leader":        {start.Add(1), start.Add(2), false},
 	} {
 		f := Facts{Safe: true}
-		f.TakenOver(Operation{CallIssuedAt: c.issued}, start, c.now, longest)
+		f.TakenOver(Operation{Call: Call{IssuedAt: c.issued}}, start, c.now, longest)
 		if f.Safe == c.held || (f.SafeReason != "") != c.held {
 			t.Errorf("%s: safe %t (%s), want held back %t", name, f.Safe, f.SafeReason, c.held)
 		}
@@ -39,7 +39,7 @@ func TestWhatCountsForARollout(t *testing.T) {
 		"an ended one of another":   {Operation{Phase: Done, Rollout: "before"}, false},
 		"one of no rollout":         {Operation{Phase: Done, Kind: Restart}, false},
 		"what was superseded":       {Operation{Phase: Superseded, Rollout: "before"}, true},
-		"what followed such a one":  {Operation{Phase: Done, Rollout: "before", Follows: "x"}, true},
+		"what followed such a one":  {Operation{Phase: Done, Rollout: "before", Before: Before{Follows: "x"}}, true},
 		"what healed the slot":      {Operation{Phase: Failed, Actor: ActorHealing}, true},
 		"a drain that somebody had": {Operation{Phase: Done, Kind: Drain}, true},
 	} {

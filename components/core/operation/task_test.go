@@ -25,8 +25,8 @@ func TestR66_TheRecordOfATaskSettlesWhatBecameOfACall(t *testing.T) {
 		f.Task = &Task{Correlation: "op-1"}
 		op, effects := step(t, op, f, now.Add(time.Second), Booting)
 		wantNoEffects(t, effects)
-		if op.Calls != 1 || op.CallOutcome != OutcomeDone || op.Correlation != "op-1" {
-			t.Errorf("%s: %d calls, %s, %s", kind, op.Calls, op.CallOutcome, op.Correlation)
+		if op.Call.Number != 1 || op.Call.Outcome != OutcomeDone || op.Call.Correlation != "op-1" {
+			t.Errorf("%s: %d calls, %s, %s", kind, op.Call.Number, op.Call.Outcome, op.Call.Correlation)
 		}
 	}
 }
@@ -51,8 +51,8 @@ func TestATaskThatFailedEndsTheStepAtOnce(t *testing.T) {
 	f.Task = &Task{Correlation: "op-1", Failed: "task op-1 (restart) failed: no room"}
 	op, _ = step(t, op, f, now.Add(time.Second), Booting)
 	op, _ = step(t, op, f, now.Add(2*time.Second), Failed)
-	if op.Cause != CauseTask || !strings.Contains(op.Reason, "no room") {
-		t.Errorf("ended with %s: %s", op.Cause, op.Reason)
+	if op.Failure.Cause != CauseTask || !strings.Contains(op.Reason, "no room") {
+		t.Errorf("ended with %s: %s", op.Failure.Cause, op.Reason)
 	}
 	// That of another call ends nothing.
 	op, f, now = undecided(t, Restart)

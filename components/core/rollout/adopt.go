@@ -29,12 +29,12 @@ func (m *member) unadopted() bool {
 	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" || m.policed != "" && m.policed == i.InstanceID {
 		return false
 	}
-	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.VMUUID == "" || op.VMUUID == i.VMUUID })
+	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.CVM.VMUUID == "" || op.CVM.VMUUID == i.VMUUID })
 }
 
 // makes: a call of op may have made a CVM.
 func makes(op *operation.Operation) bool {
-	return (op.Kind == operation.Create || op.Kind == operation.Replace) && op.Calls > 0
+	return (op.Kind == operation.Create || op.Kind == operation.Replace) && op.Call.Number > 0
 }
 
 // Adoptable is a member of a group that no record binds, with what is known of the CVM

@@ -57,11 +57,11 @@ func TestACVMThatOurCallMadeIsBound(t *testing.T) {
 		op   operation.Operation
 		want string
 	}{
-		"a create whose answer was lost": {operation.Operation{Kind: operation.Create, Phase: operation.Acting, Calls: 1}, "vm-db-1"},
-		"a create that was answered":     {operation.Operation{Kind: operation.Create, Phase: operation.Booting, Calls: 1, VMUUID: "vm-db-1"}, "vm-db-1"},
-		"a create of another CVM":        {operation.Operation{Kind: operation.Create, Phase: operation.Booting, Calls: 1, VMUUID: "vm-x"}, ""},
+		"a create whose answer was lost": {operation.Operation{Kind: operation.Create, Phase: operation.Acting, Call: operation.Call{Number: 1}}, "vm-db-1"},
+		"a create that was answered":     {operation.Operation{Kind: operation.Create, Phase: operation.Booting, Call: operation.Call{Number: 1}, CVM: operation.CVM{VMUUID: "vm-db-1"}}, "vm-db-1"},
+		"a create of another CVM":        {operation.Operation{Kind: operation.Create, Phase: operation.Booting, Call: operation.Call{Number: 1}, CVM: operation.CVM{VMUUID: "vm-x"}}, ""},
 		"a create before its call":       {operation.Operation{Kind: operation.Create, Phase: operation.Drained}, ""},
-		"a restart":                      {operation.Operation{Kind: operation.Restart, Phase: operation.Acting, Calls: 1}, ""},
+		"a restart":                      {operation.Operation{Kind: operation.Restart, Phase: operation.Acting, Call: operation.Call{Number: 1}}, ""},
 	} {
 		f := newFixture(3, "none").lose(1)
 		op := c.op

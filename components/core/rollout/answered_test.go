@@ -18,7 +18,7 @@ func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 		want bool
 	}{
 		"a restart that waits":            {Request{Kind: RequestRestart, Slot: "db-2"}, nil, false},
-		"a restart that is recorded":      {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.op(2, operation.Draining, func(op *operation.Operation) { op.Request = "q" }) }, true},
+		"a restart that is recorded":      {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.op(2, operation.Draining, func(op *operation.Operation) { op.Request.ID = "q" }) }, true},
 		"a restart of no slot":            {Request{Kind: RequestRestart, Slot: "db-9"}, nil, true},
 		"a restart of what never was":     {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.missing(2) }, true},
 		"a restart of what is gone":       {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.gone(2, goneFor) }, true},
@@ -113,7 +113,7 @@ func TestTimingHasDefaults(t *testing.T) {
 // TestR65_WhatIsRefusedOftenIsLeftToAPerson, not a time sooner.
 func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
 	for n, want := range map[int]string{maxRefusals - 1: HoldDeferred, maxRefusals: HoldRefused} {
-		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Cause: operation.CauseRefused, EndedAt: epoch}
+		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseRefused}, Times: operation.Times{Ended: epoch}}
 		w := &world{now: epoch}
 		h := w.holdsOfTries(candidate{m: &member{past: slices.Repeat([]operation.Operation{op}, n)}, kind: operation.Update, to: "B"}, look{})
 		if len(h) != 1 || h[0].Predicate != want {

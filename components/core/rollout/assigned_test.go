@@ -86,7 +86,7 @@ func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
 		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
 	}
 	for _, phase := range []operation.Phase{operation.Booting, operation.Joining} {
-		f.rec.Operations[0].Phase, f.rec.Operations[0].Calls = phase, 1
+		f.rec.Operations[0].Phase, f.rec.Operations[0].Call.Number = phase, 1
 		if a := actionOf(t, f.plan(), "db-1"); a.Operation != op.ID {
 			t.Errorf("%s: it is to be %sd instead", phase, a.Kind)
 		}
@@ -128,8 +128,8 @@ func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
 		t.Fatalf("%s from %.8s, held by %v, and its CVM was told %.8s", a.Kind, a.From, holdNames(a), dead)
 	}
 	op, _ := p.Begin(a, 3, f.now)
-	op.Phase, op.Cause, op.Calls, op.CallOutcome = operation.Failed, operation.CauseRefused, 1, operation.OutcomeRefused
-	op.EndedAt = f.now
+	op.Phase, op.Failure.Cause, op.Call.Number, op.Call.Outcome = operation.Failed, operation.CauseRefused, 1, operation.OutcomeRefused
+	op.Times.Ended = f.now
 	f.rec.Rollout, f.rec.Slots = p.Rollout, p.Slots
 	f.rec.Slots[0].Assigned = op.AssignedAfter(f.rec.Slots[0].Assigned)
 	f.rec.Operations = append(f.rec.Operations, op)

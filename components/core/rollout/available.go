@@ -114,13 +114,13 @@ func (w *world) unbind(m *member) {
 		m.record = m.record.Unbound("removed", w.now)
 		return
 	}
-	if op == nil || !op.MadeWay() || m.record.Incarnation >= op.Incarnation {
+	if op == nil || !op.MadeWay() || m.record.Incarnation >= op.CVM.Incarnation {
 		return
 	}
-	m.record = m.record.Unbound(cmp.Or(op.Note, "replaced"), w.now)
-	m.record.Incarnation = op.Incarnation
+	m.record = m.record.Unbound(cmp.Or(op.Request.Note, "replaced"), w.now)
+	m.record.Incarnation = op.CVM.Incarnation
 	// Not before: the member that makes way is in the set until then, and joins nothing.
-	m.record.Membership = partOf(nil, op.Joins)
+	m.record.Membership = partOf(nil, op.Set.Joins)
 }
 
 // admitted: a Boot of the bound CVM holds the Slot. A Boot of another Instance

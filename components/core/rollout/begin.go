@@ -23,43 +23,30 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 	p.Rollout.Term = term
 	if p.Rollout.State == operation.FailedState && a.Actor == operation.ActorOperator && a.Kind == operation.Update {
 		// An operator asked for another attempt: that is the decision to go on.
-		goOn(p.Rollout, fmt.Sprintf("%s is tried again: %s", a.Slot, cmp.Or(a.Note, "an operator asked for it")), p.Rollout.Steps-1, now)
+		goOn(p.Rollout, fmt.Sprintf("%s is tried again: %s", a.Slot, cmp.Or(a.Request.Note, "an operator asked for it")), p.Rollout.Steps-1, now)
 	}
 	op = operation.Operation{
-		ID:             p.operationID(a),
-		Rollout:        p.Rollout.ID,
-		Actor:          a.Actor,
-		Request:        a.Request,
-		Note:           a.Note,
-		By:             a.By,
-		Incarnation:    a.Incarnation,
-		Group:          p.Group,
-		Slot:           a.Slot,
-		Kind:           a.Kind,
-		InstanceID:     a.InstanceID,
-		VMUUID:         a.VMUUID,
-		From:           a.From,
-		To:             a.To,
-		Attempt:        max(a.Attempt, 1),
-		Order:          p.Rollout.Steps,
-		Phase:          operation.Recorded,
-		Reason:         "recorded",
-		Term:           term,
-		Transfer:       a.Transfer,
-		QuorumSnapshot: a.Quorum,
-		SkipDrain:      a.SkipDrain,
-		WasUnavailable: a.WasUnavailable,
-		Sick:           a.Sick,
-		Refresh:        a.Takes == group.ActionRefresh && a.Kind == operation.Update,
-		BootBefore:     a.BootBefore,
-		Follows:        a.Follows,
-		Joins:          a.Joins,
-		ForEnv:         a.ForEnv,
-		Down:           a.Down,
-		Service:        a.Service,
-		Force:          a.Force,
-		Entered:        operation.PhaseTimes{operation.Recorded: now},
-		CreatedAt:      now,
+		ID:       p.operationID(a),
+		Rollout:  p.Rollout.ID,
+		Actor:    a.Actor,
+		Request:  a.Request,
+		CVM:      a.CVM,
+		Group:    p.Group,
+		Slot:     a.Slot,
+		Kind:     a.Kind,
+		From:     a.From,
+		To:       a.To,
+		Attempt:  max(a.Attempt, 1),
+		Order:    p.Rollout.Steps,
+		Phase:    operation.Recorded,
+		Reason:   "recorded",
+		Term:     term,
+		Transfer: a.Transfer,
+		Before:   a.Before,
+		Way:      a.Way,
+		Set:      a.Set,
+		Entered:  operation.PhaseTimes{operation.Recorded: now},
+		Times:    operation.Times{Created: now},
 	}
 	if a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
 		op.Rollout = "" // it is nothing that the rollout does, and no evidence about it
@@ -72,7 +59,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 			p.Slots[i].Assigned = a.To
 		}
 		if a.Kind == operation.Create {
-			p.Slots[i].Membership = partOf(p.Slots[i].Membership, a.Joins)
+			p.Slots[i].Membership = partOf(p.Slots[i].Membership, a.Set.Joins)
 		}
 		noteHeal(&p.Slots[i], a, now)
 	}
@@ -94,8 +81,8 @@ func partOf(was *group.Membership, joins bool) *group.Membership {
 // operationID is the step's number in its rollout; what answers a request is named by
 // the request, so that a request cannot be carried out twice.
 func (p *Plan) operationID(a Action) string {
-	if a.Request != "" {
-		return requestID(a.Slot, a.Request)
+	if a.Request.ID != "" {
+		return requestID(a.Slot, a.Request.ID)
 	}
 	return fmt.Sprintf("%s.%d.%s", p.Rollout.ID, p.Rollout.Steps, a.Slot)
 }

@@ -25,8 +25,8 @@ func TestR60_WhatBeginRecords(t *testing.T) {
 		"a removal":              {func(a *Action) { a.Kind, a.Actor = operation.Delete, operation.ActorScaling }, "A", true, false, &group.Membership{Joins: true}},
 		"a replacement":          {func(a *Action) { a.Kind, a.Actor = operation.Replace, operation.ActorOperator }, "B", false, false, &group.Membership{Joins: true}},
 		"a creation":             {func(a *Action) { a.Kind, a.Actor = operation.Create, operation.ActorScaling }, "B", true, false, nil},
-		"a creation that joins":  {func(a *Action) { a.Kind, a.Joins = operation.Create, true }, "B", true, false, &group.Membership{Joins: true}},
-		"a refresh":              {func(a *Action) { a.Kind, a.Takes = operation.Update, group.ActionRefresh }, "B", true, true, &group.Membership{Joins: true}},
+		"a creation that joins":  {func(a *Action) { a.Kind, a.Set.Joins = operation.Create, true }, "B", true, false, &group.Membership{Joins: true}},
+		"a refresh":              {func(a *Action) { a.Kind, a.Way.Mode = operation.Update, operation.ModeRefresh }, "B", true, true, &group.Membership{Joins: true}},
 		"no refresh: a creation": {func(a *Action) { a.Kind, a.Takes = operation.Create, group.ActionRefresh }, "B", true, false, nil},
 	} {
 		a := Action{Slot: "db-1", To: "B", From: "A", Execute: true, Actor: operation.ActorRollout}
@@ -38,8 +38,8 @@ func TestR60_WhatBeginRecords(t *testing.T) {
 		if !ok || op.Order != 5 || op.Term != 9 || p.Rollout.Term != 9 || op.Attempt != 1 || op.Phase != operation.Recorded || op.ID != "r.5.db-1" {
 			t.Errorf("%s: %t, %+v", name, ok, op)
 		}
-		if op.Refresh != c.refresh || (op.Rollout == "r") != c.rollout {
-			t.Errorf("%s: refresh %t, rollout %q", name, op.Refresh, op.Rollout)
+		if op.Way.Refreshes() != c.refresh || (op.Rollout == "r") != c.rollout {
+			t.Errorf("%s: refresh %t, rollout %q", name, op.Way.Refreshes(), op.Rollout)
 		}
 		mine, other := p.Slots[1], p.Slots[0]
 		if mine.Assigned != c.assigned || (mine.Membership == nil) != (c.member == nil) || mine.Membership != nil && mine.Membership.Joins != c.member.Joins {
@@ -61,7 +61,7 @@ func TestR103_WhoAsksForAnotherAttemptDecidesToGoOn(t *testing.T) {
 		"an operator's restart":  {func(a *Action) { a.Kind = operation.Restart }, operation.FailedState},
 		"the rollout's own step": {func(a *Action) { a.Actor = operation.ActorRollout }, operation.FailedState},
 	} {
-		a := Action{Slot: "db-1", Kind: operation.Update, Actor: operation.ActorOperator, Execute: true, Request: "q"}
+		a := Action{Slot: "db-1", Kind: operation.Update, Actor: operation.ActorOperator, Execute: true, Request: operation.Request{ID: "q"}}
 		c.edit(&a)
 		p := Plan{Rollout: &operation.Rollout{ID: "r", State: operation.FailedState}}
 		if op, ok := p.Begin(a, 1, epoch); !ok || p.Rollout.State != c.want || op.ID != "db-1.q" {
@@ -113,7 +113,7 @@ func TestI17_WhichRequestGoesFirst(t *testing.T) {
 
 // TestR66_ResolvedIsTheWordAboutTheVeryOperation that was not heard yet.
 func TestR66_ResolvedIsTheWordAboutTheVeryOperation(t *testing.T) {
-	op := operation.Operation{ID: "op", ResolvedBy: "heard"}
+	op := operation.Operation{ID: "op", Request: operation.Request{ResolvedBy: "heard"}}
 	for name, c := range map[string]struct {
 		r    Request
 		want bool
@@ -144,7 +144,7 @@ func TestR66_ResolvedIsTheWordAboutTheVeryOperation(t *testing.T) {
 // TestR65_WhatCountsAsATry: the newest run of the same step that came to nothing.
 func TestR65_WhatCountsAsATry(t *testing.T) {
 	failed := func(kind operation.Kind, to string, phase operation.Phase, cause operation.Cause) operation.Operation {
-		return operation.Operation{Kind: kind, To: to, Phase: phase, Cause: cause, EndedAt: epoch}
+		return operation.Operation{Kind: kind, To: to, Phase: phase, Failure: operation.Failure{Cause: cause}, Times: operation.Times{Ended: epoch}}
 	}
 	for name, c := range map[string]struct {
 		past        []operation.Operation
@@ -180,7 +180,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 	aborted := func(n int) []operation.Operation {
 		var out []operation.Operation
 		for range n {
-			out = append(out, operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Aborted, Cause: operation.CauseHook, EndedAt: epoch, Reason: "no"})
+			out = append(out, operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Aborted, Failure: operation.Failure{Cause: operation.CauseHook}, Times: operation.Times{Ended: epoch}, Reason: "no"})
 		}
 		return out
 	}

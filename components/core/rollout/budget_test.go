@@ -131,7 +131,7 @@ func TestR24_RestartsAndUpdatesShareTheBudget(t *testing.T) {
 func TestR25_AnUndecidedCallKeepsItsPlaceForEver(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.op(2, operation.Acting, func(op *operation.Operation) {
-		op.Calls, op.CallOutcome, op.CallIssuedAt = 1, operation.OutcomeUnknown, epoch
+		op.Call.Number, op.Call.Outcome, op.Call.IssuedAt = 1, operation.OutcomeUnknown, epoch
 	})
 	p := f.plan()
 	wantExecutes(t, p)
@@ -172,8 +172,8 @@ func TestR28_ABrokenSlotDoesNotBlockTheRolloutThatRepairsIt(t *testing.T) {
 		p := newFixture(3, kind).want("B").sick(1).plan()
 		wantExecutes(t, p, "UPDATE db-1")
 		// Of a group without a driver only a check says that the member is ill: its hooks run all the same.
-		if a := actionOf(t, p, "db-1"); a.SkipDrain != (kind != "none") || a.Class != ClassBroken {
-			t.Errorf("%s: class %d, skip drain %t", kind, a.Class, a.SkipDrain)
+		if a := actionOf(t, p, "db-1"); a.Way.SkipDrain != (kind != "none") || a.Class != ClassBroken {
+			t.Errorf("%s: class %d, skip drain %t", kind, a.Class, a.Way.SkipDrain)
 		}
 	}
 }
@@ -201,19 +201,19 @@ func TestR36_ABrokenOutdatedSlotIsQueuedBehindIt(t *testing.T) {
 }
 
 func TestR37_ACalledOffCandidateIsDeferredAndOthersGoOn(t *testing.T) {
-	aborted := func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseHook, "no" }
+	aborted := func(op *operation.Operation) { op.Failure.Cause, op.Reason = operation.CauseHook, "no" }
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Aborted, aborted)
-	f.rec.Operations[0].EndedAt = f.now.Add(-time.Second)
+	f.rec.Operations[0].Times.Ended = f.now.Add(-time.Second)
 	p := f.plan()
 	wantHeld(t, p, "db-2", HoldDeferred)
 	wantExecutes(t, p, "UPDATE db-1")
 	if a := actionOf(t, p, "db-2"); !a.Holds[0].Until.Equal(f.now.Add(4 * time.Second)) {
 		t.Errorf("until %s", a.Holds[0].Until)
 	}
-	f.rec.Operations[0].EndedAt = f.now.Add(-5 * time.Second)
+	f.rec.Operations[0].Times.Ended = f.now.Add(-5 * time.Second)
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 	f.op(2, operation.Aborted, aborted)
-	f.rec.Operations[1].EndedAt = f.now.Add(-9 * time.Second)
+	f.rec.Operations[1].Times.Ended = f.now.Add(-9 * time.Second)
 	wantHeld(t, f.plan(), "db-2", HoldDeferred) // the wait doubles
 }
 
@@ -266,7 +266,7 @@ func TestR39_AStuckOutdatedSlotIsUpdatedNow(t *testing.T) {
 func TestR39_AStuckSlotAtTheTargetIsEvidence(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2)
 	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A")
-	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseDeadline, "too late" })
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause, op.Reason = operation.CauseDeadline, "too late" })
 	p := f.plan()
 	wantExecutes(t, p)
 	if p.Rollout.State != operation.FailedState || hasAction(p, "db-2") {
@@ -276,7 +276,7 @@ func TestR39_AStuckSlotAtTheTargetIsEvidence(t *testing.T) {
 
 func TestR39_ASlotThatNeverBootedAtTheTargetIsNotMovedThereAgain(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().stopped(2)
-	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseBootError })
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseBootError })
 	p := f.plan() // its last admission still says A
 	if hasAction(p, "db-2") {
 		t.Errorf("the same thing is applied again\n%s", describe(p))

@@ -33,7 +33,7 @@ func (w *world) takenByName() map[string]bool {
 	out := map[string]bool{}
 	for i := range w.rec.Operations {
 		op := &w.rec.Operations[i]
-		if !op.Phase.Ended() && op.Actor == operation.ActorOperator && op.Kind != operation.Delete && !op.WasUnavailable {
+		if !op.Phase.Ended() && op.Actor == operation.ActorOperator && op.Kind != operation.Delete && !op.Before.Unavailable {
 			out[op.Slot] = true
 		}
 	}

@@ -102,7 +102,7 @@ func (w *world) lostAt(m *member) time.Time {
 	if m.report != nil || m.record.UnavailableSince.IsZero() {
 		return time.Time{}
 	}
-	if m.request != nil || m.open != nil && m.open.Request != "" {
+	if m.request != nil || m.open != nil && m.open.Request.ID != "" {
 		return m.record.UnavailableSince.Add(w.t.LostAfter) // who names it has looked (R145)
 	}
 	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)

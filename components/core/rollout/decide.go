@@ -74,7 +74,7 @@ func (w *world) answered() []string {
 	open := make(map[string]bool)
 	for i := range w.rec.Operations {
 		op := &w.rec.Operations[i]
-		ops[op.Request] = true
+		ops[op.Request.ID] = true
 		open[op.ID] = !op.Phase.Ended()
 	}
 	for _, r := range w.obs.Requests {
@@ -113,14 +113,14 @@ func (w *world) decide() (actions []Action, warnings []string) {
 	taken := &taken{}
 	for _, c := range candidates {
 		a := w.action(c)
-		a.Quorum = w.quorumSnapshot(c, taken)
+		a.Before.Quorum = w.quorumSnapshot(c, taken)
 		a.Holds = w.holdsOf(c, taken)
 		if len(a.Holds) == 0 {
 			a.Execute = true
 			taken.add(w, c)
-		} else if a.Request != "" && c.kind == operation.Replace {
+		} else if a.Request.ID != "" && c.kind == operation.Replace {
 			// It goes before all that might bring the Slot back, and may wait for just that.
-			a.Holds[0].Message += fmt.Sprintf("; nothing else is done about %s meanwhile, to take it back: cadre operation cancel %s", c.m.slot, a.Request)
+			a.Holds[0].Message += fmt.Sprintf("; nothing else is done about %s meanwhile, to take it back: cadre operation cancel %s", c.m.slot, a.Request.ID)
 		}
 		actions = append(actions, a)
 	}
@@ -136,9 +136,9 @@ func (w *world) inProgress() []Action {
 		}
 		op := m.open
 		actions = append(actions, Action{
-			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, Note: op.Note, By: op.By, From: op.From, To: op.To, Execute: true,
-			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, SkipDrain: op.SkipDrain, Sick: op.Sick, WasUnavailable: op.WasUnavailable, Quorum: op.QuorumSnapshot,
-			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Follows: op.Follows, Attempt: op.Attempt, Service: op.Service, Force: op.Force, Extra: m.record.Extra,
+			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, From: op.From, To: op.To, Execute: true,
+			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, Way: op.Way, Before: op.Before,
+			CVM: op.CVM, Set: op.Set, Attempt: op.Attempt, Extra: m.record.Extra,
 		})
 	}
 	return actions
@@ -149,47 +149,55 @@ func (w *world) action(c candidate) Action {
 	m := c.m
 	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, Actor: c.actor, Why: m.want.why, From: m.observed, To: c.to, Class: c.class}
 	a.Takes = w.actionOf(c)
-	if a.ForEnv = c.forEnv; c.forEnv {
+	switch {
+	case a.Kind == operation.Update && a.Takes == group.ActionRefresh:
+		a.Way.Mode = operation.ModeRefresh
+	case c.forEnv:
+		a.Way.Mode = operation.ModeEnv
+	}
+	if c.forEnv {
 		a.Why = fmt.Sprintf("instance[\"%d\"].env", m.ordinal)
 	}
 	if r := m.request; r != nil && c.actor == operation.ActorOperator {
-		a.Request, a.Note, a.By, a.Service = r.ID, r.Reason, r.By, c.service
+		a.Request.ID, a.Request.Note, a.Request.By, a.Way.Service = r.ID, r.Reason, r.By, c.service
 	}
 	if c.actor == operation.ActorHealing {
-		a.Why, a.Note, a.Down, a.Service = "heals: "+c.why, c.why, c.down, c.service
-		a.Force = c.kind == operation.Restart && c.service == "" && !c.down && m.hangs()
+		a.Why, a.Request.Note, a.Before.Down, a.Way.Service = "heals: "+c.why, c.why, c.down, c.service
+		if c.kind == operation.Restart && c.service == "" && !c.down && m.hangs() {
+			a.Way.Mode = operation.ModeForce
+		}
 	}
 	if a.From == "" || m.moved == nil && m.movedAway() {
 		a.From = m.record.Assigned // the Boot that proved the other one is gone, by our own doing
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)
-	a.Joins, a.Extra = w.joins(c), m.record.Extra
+	a.Set.Joins, a.Extra = w.joins(c), m.record.Extra
 	if c.kind == operation.Create {
 		a.From = ""
 		return a
 	}
-	a.InstanceID, a.VMUUID = m.record.InstanceID, m.record.VMUUID
+	a.CVM.InstanceID, a.CVM.VMUUID = m.record.InstanceID, m.record.VMUUID
 	if m.seen.Admission != nil {
-		a.BootBefore = m.seen.Admission.BootID
+		a.Before.BootID = m.seen.Admission.BootID
 	}
 	if c.kind == operation.Delete {
 		a.To = ""
 	}
 	if c.kind == operation.Replace {
-		a.Incarnation = m.record.Incarnation + 1
+		a.CVM.Incarnation = m.record.Incarnation + 1
 		if m.vanished() {
-			a.InstanceID, a.VMUUID = "", "" // what it names is what it makes
+			a.CVM.InstanceID, a.CVM.VMUUID = "", "" // what it names is what it makes
 		}
 	}
 	if m.open != nil && !m.rests() {
 		a.Retarget = m.open.ID
 	}
-	a.Follows = m.follows()
+	a.Before.Follows = m.follows()
 	a.Transfer = w.transfer(c)
-	a.Sick, a.WasUnavailable = w.outsideQuorum(c), m.down()
-	a.SkipDrain = w.nothingToDrain(c)
+	a.Before.Sick, a.Before.Unavailable = w.outsideQuorum(c), m.down()
+	a.Way.SkipDrain = w.nothingToDrain(c)
 	if c.refresh {
-		a.Transfer, a.SkipDrain = nil, false // it neither leaves nor stops
+		a.Transfer, a.Way.SkipDrain = nil, false // it neither leaves nor stops
 	}
 	return a
 }

@@ -20,7 +20,7 @@ func (w *world) findDelay() (slot string, until time.Time) {
 			if op.Kind != operation.Update || op.Phase != operation.Done || op.Actor == operation.ActorOperator {
 				continue
 			}
-			ended := op.EndedAt
+			ended := op.Times.Ended
 			if ended.After(w.now) {
 				ended = w.now // by the clock of a leader that was ahead
 			}

@@ -87,7 +87,7 @@ func (w *world) attestable(m *member) bool {
 	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.moved != nil, m.provenElsewhere():
 		return false
 	case m.open != nil && m.open.Kind != operation.Drain:
-		if !m.open.Refresh && !w.refreshedAfter(m) {
+		if !m.open.Way.Refreshes() && !w.refreshedAfter(m) {
 			return false
 		}
 	case m.open == nil && m.condition < lost && !w.correctsChecks(m):

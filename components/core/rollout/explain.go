@@ -65,7 +65,7 @@ func (w *world) stepMessage(m *member) string {
 	op := m.open
 	switch op.Phase {
 	case operation.Settling:
-		if left := group.MinReady(w.spec) - w.now.Sub(op.AvailableSince); left > 0 {
+		if left := group.MinReady(w.spec) - w.now.Sub(op.Seen.AvailableSince); left > 0 {
 			return fmt.Sprintf("waits for %s: min_ready, %s left", m.slot, short(left))
 		}
 		return fmt.Sprintf("waits for %s: arrives", m.slot)
@@ -150,16 +150,16 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 func (w *world) wakeForStep(op *operation.Operation, minReady time.Duration, sooner func(time.Time)) {
 	switch op.Phase {
 	case operation.Recorded, operation.Draining, operation.Drained, "":
-		sooner(op.DrainDeadline)
+		sooner(op.Times.DrainBy)
 	case operation.Acting:
-		sooner(op.CallIssuedAt.Add(w.t.MaxCallTimeout))
-		sooner(op.CallIssuedAt.Add(w.t.Settle))
-		sooner(op.CallIssuedAt.Add(w.t.UnknownDeadline))
+		sooner(op.Call.IssuedAt.Add(w.t.MaxCallTimeout))
+		sooner(op.Call.IssuedAt.Add(w.t.Settle))
+		sooner(op.Call.IssuedAt.Add(w.t.UnknownDeadline))
 	case operation.Settling:
-		sooner(op.AvailableSince.Add(minReady))
-		sooner(op.HealthyDeadline)
+		sooner(op.Seen.AvailableSince.Add(minReady))
+		sooner(op.Times.HealthyBy)
 	case operation.Booting, operation.Joining:
-		sooner(op.HealthyDeadline)
+		sooner(op.Times.HealthyBy)
 	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
 	}
 }

@@ -62,11 +62,11 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.Member = w.view.ids[m.slot]
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
-	if op.Phase == operation.Booting && !op.Refresh && op.Service == "" {
+	if op.Phase == operation.Booting && !op.Way.Refreshes() && op.Way.Service == "" {
 		f.NewImages = newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)
 	}
 	overtaken := w.overtaken(m, op)
-	if op.Request != "" {
+	if op.Request.ID != "" {
 		f.Overtaken, overtaken = overtaken, ""
 	}
 	f.Unwanted = w.unwanted(m, op, overtaken)
@@ -75,7 +75,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
 	}
 	f.ToGo = w.toGo(m)
-	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Applied) > 0 {
+	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
 		f.Leads = m.leads() || m.named
 		// Who has to hand over once more does so as for a drain: the one transfer of the rollout was made.
 		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
@@ -103,7 +103,7 @@ func newImages(before, text string) (names []string) {
 // drainLimit is how long op may take until it acts: its hooks and its hand-over, where it has
 // any.
 func (w *world) drainLimit(op operation.Operation) time.Duration {
-	if op.Refresh {
+	if op.Way.Refreshes() {
 		return group.RefreshAllowance
 	}
 	return group.DrainDeadline(w.specAt(op.From))
@@ -147,7 +147,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: stoppedWord(i) && !i.InProgress,
 			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
-			Former: m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.VMUUID == "" && !m.open.MadeWay(),
+			Former: m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.CVM.VMUUID == "" && !m.open.MadeWay(),
 		}
 	}
 	if a := m.seen.Admission; a != nil {
@@ -184,9 +184,9 @@ func (w *world) unwanted(m *member, op operation.Operation, overtaken string) st
 		return w.removedBefore(m, op) // what protects its disk is a predicate
 	case m.condemned:
 		return m.want.why
-	case op.SkipDrain && op.Kind != operation.Create && w.serves(m):
+	case op.Way.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned anew"
-	case op.Kind == operation.Replace && op.VMUUID == "" && !op.MadeWay() && w.isBack(m, op):
+	case op.Kind == operation.Replace && op.CVM.VMUUID == "" && !op.MadeWay() && w.isBack(m, op):
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
 	case overtaken != "":
 		return "planned anew: " + overtaken
@@ -200,7 +200,7 @@ func (w *world) unwanted(m *member, op operation.Operation, overtaken string) st
 		return "the slot is not outdated any more"
 	case op.To != m.want.revision:
 		return fmt.Sprintf("the spec moved on to %.8s", m.want.revision)
-	case op.Kind == operation.Update && op.Request == "" && w.exceeds(m):
+	case op.Kind == operation.Update && op.Request.ID == "" && w.exceeds(m):
 		needed, _ := w.takes(m)
 		return fmt.Sprintf("%s: it takes %s, and update_policy.most_disruptive_allowed_action is %s", HoldActionNotAllowed, needed, group.MostDisruptive(w.spec))
 	case w.rollout.State == operation.FailedState && op.Attempt <= 1 && op.Kind == operation.Update:
@@ -229,7 +229,7 @@ func (w *world) toGo(m *member) bool {
 // the call any CVM of the Slot's name is taken for it.
 func (w *world) isBack(m *member, op operation.Operation) bool {
 	i := m.seen.Instance
-	return i != nil && (op.Part == "" || m.bound(i))
+	return i != nil && (op.Call.Part == "" || m.bound(i))
 }
 
 // bound: i is the CVM that the Slot's record names.
@@ -246,9 +246,9 @@ func (w *world) serves(m *member) bool {
 // again is op as it is judged right before its call: a member that was down when it was decided as it is now, and one
 // that served as if it did still, since its drain is what took it away.
 func (w *world) again(m *member, op operation.Operation) candidate {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Refresh, service: op.Service, condition: well}
-	if op.Sick || op.WasUnavailable {
-		c.condition, c.marked = m.condition, op.Request != ""
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
+	if op.Before.Sick || op.Before.Unavailable {
+		c.condition, c.marked = m.condition, op.Request.ID != ""
 	}
 	return c
 }
@@ -258,14 +258,14 @@ func (w *world) again(m *member, op operation.Operation) candidate {
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
 	c := w.again(m, op)
-	c.left = op.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
+	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
 	return firstMessage(w.holdsAgain(c, &op))
 }
 
 // downByHalf: the part of the change that is there took m down, and it does not serve yet. The rest of it takes
 // nothing more away: m has its place in the budget, and the others may wait for it, for its vote say.
 func (w *world) downByHalf(m *member, op operation.Operation) bool {
-	if op.Kind != operation.Update || len(op.Applied) == 0 {
+	if op.Kind != operation.Update || len(op.Call.Applied) == 0 {
 		return false
 	}
 	if !m.admitted() {
@@ -279,17 +279,17 @@ func (w *world) downByHalf(m *member, op operation.Operation) bool {
 // endedByCall: the Boot that is admitted is the one that the call of op was to end, and did as far as is known.
 func (w *world) endedByCall(m *member, op operation.Operation) bool {
 	a := m.seen.Admission
-	return a != nil && a.BootID == op.BootBefore && !w.livesOn(m, op)
+	return a != nil && a.BootID == op.Before.BootID && !w.livesOn(m, op)
 }
 
 // livesOn: the Boot that the last call of op was to end speaks after it, or spoke when the effect must have
 // shown. A platform may show a change before it stops the CVM for it, or only note it.
 func (w *world) livesOn(m *member, op operation.Operation) bool {
 	r := m.seen.Report
-	if r == nil || r.BootID != op.BootBefore {
+	if r == nil || r.BootID != op.Before.BootID {
 		return false
 	}
-	return m.report != nil && r.ReceivedAt.After(op.CallIssuedAt) || !r.ReceivedAt.Before(op.CallIssuedAt.Add(w.t.Settle))
+	return m.report != nil && r.ReceivedAt.After(op.Call.IssuedAt) || !r.ReceivedAt.Before(op.Call.IssuedAt.Add(w.t.Settle))
 }
 
 // removedBefore is why the removal of m, which is recorded and no more, is planned anew; "": it goes on. All of a
@@ -320,7 +320,7 @@ func (w *world) overtaken(m *member, op operation.Operation) string {
 	}
 	c := w.again(m, op)
 	l := look{taken: &taken{}, op: &op}
-	if op.Refresh {
+	if op.Way.Refreshes() {
 		return firstMessage(w.holdsOfBudget(c, l)) // no vote is taken away
 	}
 	return firstMessage(append(w.holdsOfBudget(c, l), w.holdsOfQuorum(c, l)...))

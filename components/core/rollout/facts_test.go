@@ -34,7 +34,7 @@ func TestFactsNameTheImagesThatABootHasToPull(t *testing.T) {
 	if got := f.facts(op).NewImages; !slices.Equal(got, []string{"team/new" + sum}) {
 		t.Errorf("while it boots: %v", got)
 	}
-	op.Refresh = true
+	op.Way.Mode = operation.ModeRefresh
 	if got := f.facts(op).NewImages; got != nil {
 		t.Errorf("without a boot: %v", got)
 	}
@@ -82,7 +82,7 @@ func TestR21_TheSecondLookAsksTheBudgetOfAStepThatGrewU(t *testing.T) {
 	if facts := f.facts(op); facts.Safe || !strings.Contains(facts.SafeReason, HoldMaxUnavailable) {
 		t.Errorf("safe %t %q", facts.Safe, facts.SafeReason)
 	}
-	op.WasUnavailable = true
+	op.Before.Unavailable = true
 	if facts := f.facts(op); !facts.Safe {
 		t.Errorf("not safe: %s", facts.SafeReason)
 	}
@@ -91,7 +91,7 @@ func TestR21_TheSecondLookAsksTheBudgetOfAStepThatGrewU(t *testing.T) {
 func TestR45_AMemberOutsideTheQuorumNeedsNoSecondMajority(t *testing.T) {
 	f := newFixture(3, "consul").want("B").sick(1).sick(2)
 	op := drained(f, 2)
-	op.SkipDrain, op.Sick = true, true
+	op.Way.SkipDrain, op.Before.Sick = true, true
 	f.rec.Operations[0] = op
 	if facts := f.facts(op); !facts.Safe {
 		t.Errorf("not safe: %s", facts.SafeReason)
@@ -126,7 +126,7 @@ func TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision(t *testing.T) {
 	for _, kind := range []operation.Kind{operation.Restart, operation.Replace} {
 		f := newFixture(3, "none").want("B")
 		op := drained(f, 2)
-		op.Kind, op.Actor, op.Request, op.Rollout = kind, operation.ActorOperator, "q", ""
+		op.Kind, op.Actor, op.Request.ID, op.Rollout = kind, operation.ActorOperator, "q", ""
 		op.To = revisionOf(f.spec, "A")
 		if got := f.facts(op).Unwanted; got != "" {
 			t.Errorf("%s: unwanted: %s", kind, got)
@@ -135,7 +135,7 @@ func TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision(t *testing.T) {
 }
 
 func TestR82_AMemberThatCameBackIsNotStoppedUndrained(t *testing.T) {
-	f := newFixture(3, "consul").want("B").rolling().op(2, operation.Drained, func(op *operation.Operation) { op.SkipDrain, op.Sick = true, true })
+	f := newFixture(3, "consul").want("B").rolling().op(2, operation.Drained, func(op *operation.Operation) { op.Way.SkipDrain, op.Before.Sick = true, true })
 	if got := f.facts(f.rec.Operations[0]).Unwanted; !strings.Contains(got, "came back") {
 		t.Errorf("unwanted %q", got)
 	}
@@ -246,8 +246,8 @@ func TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss(t *testing.T) {
 	}{
 		"all is well":         {operation.Recorded, func(*fixture, *operation.Operation) {}, false},
 		"another one fell":    {operation.Recorded, func(f *fixture, _ *operation.Operation) { f.sick(1) }, true},
-		"it was down already": {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1).sick(2); op.WasUnavailable = true }, false},
-		"an operator asked":   {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1); op.Request = "r" }, false},
+		"it was down already": {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1).sick(2); op.Before.Unavailable = true }, false},
+		"an operator asked":   {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1); op.Request.ID = "r" }, false},
 		"it is being drained": {operation.Draining, func(f *fixture, _ *operation.Operation) { f.sick(1) }, false},
 	} {
 		f := newFixture(3, "none").want("B").rolling()
@@ -330,7 +330,7 @@ func TestWhoCountsAsAVoter(t *testing.T) {
 func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
 	f := newFixture(1, "none").want("B")
 	to := f.spec.Revision()
-	op := operation.Operation{Slot: "db-0", Kind: operation.Update, Refresh: true, To: to}
+	op := operation.Operation{Slot: "db-0", Kind: operation.Update, Way: operation.Way{Mode: operation.ModeRefresh}, To: to}
 	for name, c := range map[string]struct {
 		conduct string
 		pending []string
@@ -355,10 +355,10 @@ func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
 func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	f.spec.LifecycleHooks = []group.LifecycleHook{{Name: "long", Transition: group.PreTerminate, MaxDuration: group.Duration(time.Hour)}}
-	for refresh, want := range map[bool]time.Duration{false: time.Hour + 2*time.Minute, true: 2 * time.Minute} {
-		op := operation.Operation{Slot: "db-1", Kind: operation.Update, Refresh: refresh}
+	for mode, want := range map[operation.Mode]time.Duration{operation.ModeBoot: time.Hour + 2*time.Minute, operation.ModeRefresh: 2 * time.Minute} {
+		op := operation.Operation{Slot: "db-1", Kind: operation.Update, Way: operation.Way{Mode: mode}}
 		if got := f.facts(op).Limits.Drain; got != want {
-			t.Errorf("refresh %t: waits %s, want %s", refresh, got, want)
+			t.Errorf("mode %q: waits %s, want %s", mode, got, want)
 		}
 	}
 }
@@ -372,8 +372,8 @@ func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
 			safe bool
 		}{
 			"by an operator":        {func(*fixture, *operation.Operation) {}, true},
-			"by healing":            {func(_ *fixture, op *operation.Operation) { op.Actor, op.Request = operation.ActorHealing, "" }, true},
-			"it is not deleted yet": {func(f *fixture, op *operation.Operation) { op.Applied, op.VMUUID = nil, "vm-db-3" }, false},
+			"by healing":            {func(_ *fixture, op *operation.Operation) { op.Actor, op.Request.ID = operation.ActorHealing, "" }, true},
+			"it is not deleted yet": {func(f *fixture, op *operation.Operation) { op.Call.Applied, op.CVM.VMUUID = nil, "vm-db-3" }, false},
 			"the listing is silent": {func(f *fixture, _ *operation.Operation) { f.blind("no answer") }, false},
 		} {
 			f := heals(4, kind)
@@ -384,8 +384,8 @@ func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
 			f.obs.Slots[3].Instance, f.obs.Slots[3].Report = nil, nil
 			f.silent(2, f.now.Add(-10*time.Minute))
 			f.op(3, operation.Drained, func(op *operation.Operation) {
-				op.Kind, op.Actor, op.Request, op.Rollout, op.VMUUID = operation.Replace, operation.ActorOperator, "q", "", ""
-				op.Applied = []operation.Part{operation.PartDelete}
+				op.Kind, op.Actor, op.Request.ID, op.Rollout, op.CVM.VMUUID = operation.Replace, operation.ActorOperator, "q", "", ""
+				op.Call.Applied = []operation.Part{operation.PartDelete}
 				c.edit(f, op)
 			})
 			if facts := f.facts(f.rec.Operations[0]); facts.Safe != c.safe {
@@ -397,7 +397,7 @@ func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
 
 // What is told beside a drain that a hook holds calls it off.
 func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
-	ill := func(f *fixture, op *operation.Operation) { f.failing(2, "ready"); op.WasUnavailable = true }
+	ill := func(f *fixture, op *operation.Operation) { f.failing(2, "ready"); op.Before.Unavailable = true }
 	for name, c := range map[string]struct {
 		kind  operation.Kind
 		actor operation.Actor
@@ -428,7 +428,7 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 		f.op(2, operation.Draining, func(op *operation.Operation) {
 			op.Kind, op.Actor = c.kind, c.actor
 			if c.actor == operation.ActorOperator {
-				op.Request = "q"
+				op.Request.ID = "q"
 			}
 			if c.kind == operation.Restart {
 				op.To = op.From
@@ -465,7 +465,7 @@ func TestR89_AStepThatFailsSaysWhatItsMemberSaidLast(t *testing.T) {
 		f := newFixture(3, "etcd").want("B").at(2, "B").rolling()
 		f.obs.Slots[2].Report.Message = word
 		c.edit(f.obs.Slots[2].Report)
-		f.op(2, operation.Joining, func(op *operation.Operation) { op.HealthyDeadline, op.BootBefore = f.now, "before" })
+		f.op(2, operation.Joining, func(op *operation.Operation) { op.Times.HealthyBy, op.Before.BootID = f.now, "before" })
 		op := f.rec.Operations[0]
 		op, _ = operation.Advance(op, f.facts(op), f.now)
 		if op.Phase != operation.Failed || strings.Contains(op.Reason, word) != c.want {

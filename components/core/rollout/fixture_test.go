@@ -194,13 +194,13 @@ func (f *fixture) op(i int, phase operation.Phase, edit func(*operation.Operatio
 	n := len(f.rec.Operations) + 1
 	op := operation.Operation{
 		ID: fmt.Sprintf("%s.%d.%s", f.rec.Rollout.ID, n, f.obs.Slots[i].Slot), Rollout: f.rec.Rollout.ID, Group: "db",
-		Slot: f.obs.Slots[i].Slot, Kind: operation.Update, InstanceID: f.rec.Slots[i].InstanceID, VMUUID: f.rec.Slots[i].VMUUID,
-		From: revisionOf(f.spec, "A"), To: f.rec.Rollout.To, Attempt: 1, Order: n, Phase: phase, BootBefore: "boot-" + f.obs.Slots[i].Slot,
-		Entered: operation.PhaseTimes{phase: f.now.Add(-10 * time.Second)}, CreatedAt: f.now.Add(-time.Minute + time.Duration(n)*time.Second),
-		DrainDeadline: f.now.Add(time.Minute), HealthyDeadline: f.now.Add(time.Minute),
+		Slot: f.obs.Slots[i].Slot, Kind: operation.Update, CVM: operation.CVM{InstanceID: f.rec.Slots[i].InstanceID, VMUUID: f.rec.Slots[i].VMUUID},
+		From: revisionOf(f.spec, "A"), To: f.rec.Rollout.To, Attempt: 1, Order: n, Phase: phase, Before: operation.Before{BootID: "boot-" + f.obs.Slots[i].Slot},
+		Entered: operation.PhaseTimes{phase: f.now.Add(-10 * time.Second)}, Times: operation.Times{Created: f.now.Add(-time.Minute + time.Duration(n)*time.Second),
+			DrainBy: f.now.Add(time.Minute), HealthyBy: f.now.Add(time.Minute)},
 	}
 	if phase.Ended() {
-		op.EndedAt = f.now.Add(-10 * time.Second)
+		op.Times.Ended = f.now.Add(-10 * time.Second)
 	}
 	if edit != nil {
 		edit(&op)

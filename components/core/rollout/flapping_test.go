@@ -61,7 +61,7 @@ func TestR9_WhatCounts(t *testing.T) {
 func (f *fixture) restarting(i int) {
 	f.rec.Operations = append(f.rec.Operations, operation.Operation{
 		ID: "db-1.1.x", Group: "db", Slot: f.rec.Slots[i].Slot, Kind: operation.Restart, Actor: operation.ActorOperator, Phase: operation.Booting,
-		To: f.rec.Slots[i].Assigned, VMUUID: f.rec.Slots[i].VMUUID, Calls: 1, CallIssuedAt: f.now.Add(-time.Minute), CreatedAt: f.now.Add(-time.Minute),
+		To: f.rec.Slots[i].Assigned, CVM: operation.CVM{VMUUID: f.rec.Slots[i].VMUUID}, Call: operation.Call{Number: 1, IssuedAt: f.now.Add(-time.Minute)}, Times: operation.Times{Created: f.now.Add(-time.Minute)},
 	})
 }
 

@@ -15,8 +15,8 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 	half := func() (*fixture, *operation.Operation) {
 		f := newFixture(2, "etcd").want("B").rolling()
 		f.op(0, operation.Drained, func(op *operation.Operation) {
-			op.To, op.Applied, op.Part, op.BootBefore = revisionOf(f.spec, "B"), []operation.Part{operation.PartOSImage}, operation.PartOSImage, "boot-db-0"
-			op.Calls, op.CallOutcome, op.CallIssuedAt = 1, operation.OutcomeDone, f.now
+			op.To, op.Call.Applied, op.Call.Part, op.Before.BootID = revisionOf(f.spec, "B"), []operation.Part{operation.PartOSImage}, operation.PartOSImage, "boot-db-0"
+			op.Call.Number, op.Call.Outcome, op.Call.IssuedAt = 1, operation.OutcomeDone, f.now
 		})
 		f.obs.Slots[0].Report = nil
 		r := f.obs.Slots[1].Report
@@ -32,16 +32,16 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
 		}, true},
 		"it votes on after the call": {func(f *fixture, op *operation.Operation) {
-			op.CallIssuedAt = f.now.Add(-2 * time.Second)
+			op.Call.IssuedAt = f.now.Add(-2 * time.Second)
 			f.obs.Slots[0].Report = healthyReport("db-0", f.now, "etcd", f.spec.Members())
 		}, false},
 		"it spoke when the call must have ended it": {func(f *fixture, op *operation.Operation) {
-			op.CallIssuedAt = f.now.Add(-time.Hour)
-			f.obs.Slots[0].Report = healthyReport("db-0", op.CallIssuedAt.Add(f.t.OrDefault().Settle+time.Second), "etcd", f.spec.Members())
+			op.Call.IssuedAt = f.now.Add(-time.Hour)
+			f.obs.Slots[0].Report = healthyReport("db-0", op.Call.IssuedAt.Add(f.t.OrDefault().Settle+time.Second), "etcd", f.spec.Members())
 		}, false},
 		"it spoke for a moment after the call": {func(f *fixture, op *operation.Operation) {
-			op.CallIssuedAt = f.now.Add(-time.Hour)
-			f.obs.Slots[0].Report = healthyReport("db-0", op.CallIssuedAt.Add(2*time.Second), "etcd", f.spec.Members())
+			op.Call.IssuedAt = f.now.Add(-time.Hour)
+			f.obs.Slots[0].Report = healthyReport("db-0", op.Call.IssuedAt.Add(2*time.Second), "etcd", f.spec.Members())
 		}, true},
 		"a new Boot is not well": {func(f *fixture, _ *operation.Operation) {
 			f.obs.Slots[0].Admission.BootID = "boot-2"
@@ -61,7 +61,7 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 			f.obs.Slots[0].Report.BootID = "boot-2"
 		}, false},
 		"nobody hears the new Boot": {func(f *fixture, _ *operation.Operation) { f.obs.Slots[0].Admission.BootID = "boot-2" }, false},
-		"no part had its effect":    {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, false},
+		"no part had its effect":    {func(_ *fixture, op *operation.Operation) { op.Call.Applied = nil }, false},
 		"nobody looked":             {func(f *fixture, _ *operation.Operation) { f.blind("no answer") }, false},
 	} {
 		f, op := half()
@@ -75,8 +75,8 @@ func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 // halfDone adds a step of a Slot that serves between two parts of its change.
 func (f *fixture) halfDone(i int) *operation.Operation {
 	f.op(i, operation.Drained, func(op *operation.Operation) {
-		op.Applied, op.Part, op.Calls, op.CallOutcome = []operation.Part{operation.PartResources}, operation.PartResources, 1, operation.OutcomeDone
-		op.BootBefore, op.CallIssuedAt = "boot-before", f.now
+		op.Call.Applied, op.Call.Part, op.Call.Number, op.Call.Outcome = []operation.Part{operation.PartResources}, operation.PartResources, 1, operation.OutcomeDone
+		op.Before.BootID, op.Call.IssuedAt = "boot-before", f.now
 	})
 	return &f.rec.Operations[len(f.rec.Operations)-1]
 }
@@ -85,7 +85,7 @@ func (f *fixture) halfDone(i int) *operation.Operation {
 func TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
 		"its next part waits":              func(*fixture, *operation.Operation) {},
-		"its next call may have an effect": func(_ *fixture, op *operation.Operation) { op.Phase, op.CallOutcome = operation.Acting, "" },
+		"its next call may have an effect": func(_ *fixture, op *operation.Operation) { op.Phase, op.Call.Outcome = operation.Acting, "" },
 		"it boots":                         func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting },
 		"it is down":                       func(f *fixture, _ *operation.Operation) { f.sick(1) },
 	} {
@@ -109,7 +109,7 @@ func TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone(t *testing.T) {
 	}{
 		"it stands half done": {func(*fixture, *operation.Operation) {}, false},
 		"it goes on":          {func(_ *fixture, op *operation.Operation) { op.Phase = operation.Booting }, true},
-		"it is not half done": {func(_ *fixture, op *operation.Operation) { op.Applied = nil }, true},
+		"it is not half done": {func(_ *fixture, op *operation.Operation) { op.Call.Applied = nil }, true},
 	} {
 		f := newFixture(3, "etcd").want("B").rolling()
 		op := f.halfDone(1)

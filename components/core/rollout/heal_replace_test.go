@@ -19,8 +19,8 @@ func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
 	f.rec.Slots[1].Heals.LastKind = string(operation.Replace)
 	for range 3 {
 		f.op(1, operation.Failed, func(op *operation.Operation) {
-			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Replace, operation.ActorHealing, "", 1, operation.CauseRefused
-			op.Reason, op.EndedAt = "the platform refused: no quota", f.now.Add(-time.Minute-59*time.Second)
+			op.Kind, op.Actor, op.Rollout, op.Call.Number, op.Failure.Cause = operation.Replace, operation.ActorHealing, "", 1, operation.CauseRefused
+			op.Reason, op.Times.Ended = "the platform refused: no quota", f.now.Add(-time.Minute-59*time.Second)
 		})
 	}
 	p := f.plan()

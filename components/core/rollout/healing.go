@@ -271,7 +271,7 @@ func (m *member) serviceSpent() bool {
 		return true
 	}
 	return slices.ContainsFunc(m.healed, func(op *operation.Operation) bool {
-		return op.Cause == operation.CauseService && m.inOutage(op)
+		return op.Failure.Cause == operation.CauseService && m.inOutage(op)
 	})
 }
 
@@ -291,8 +291,8 @@ func (m *member) hangs() bool {
 		return false
 	}
 	for _, op := range slices.Backward(m.healed) {
-		if op.Kind == operation.Restart && op.Service == "" {
-			return failedWay(op) == noBoot && op.Calls > 0 && !m.cameAfter(op.EndedAt) && m.inOutage(op)
+		if op.Kind == operation.Restart && op.Way.Service == "" {
+			return failedWay(op) == noBoot && op.Call.Number > 0 && !m.cameAfter(op.Times.Ended) && m.inOutage(op)
 		}
 	}
 	return false
@@ -301,7 +301,7 @@ func (m *member) hangs() bool {
 // inOutage: op was recorded since m is away.
 func (m *member) inOutage(op *operation.Operation) bool {
 	away := m.record.UnavailableSince
-	return !away.IsZero() && !away.After(op.CreatedAt)
+	return !away.IsZero() && !away.After(op.Times.Created)
 }
 
 // cameAfter: a Boot of m was admitted after at.
@@ -535,7 +535,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	}
 	since, why := m.record.Heals.LastAt, ""
 	for _, op := range m.healed {
-		since = later(since, op.EndedAt)
+		since = later(since, op.Times.Ended)
 		if why = ""; op.MadeNothing() {
 			why = "; the last one came to nothing: " + op.Reason
 		}
@@ -566,7 +566,7 @@ func (w *world) healed(m *member, op operation.Operation) string {
 		return "the slot does not have any more what was to be healed"
 	case r.kind != op.Kind:
 		return "planned anew: " + strings.ToLower(string(r.kind)) + " is what it needs now"
-	case op.Service != "" && !a.inside:
+	case op.Way.Service != "" && !a.inside:
 		return "planned anew: its CVM is what needs a restart now"
 	}
 	return ""
@@ -580,8 +580,8 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 		if rec.Heals != nil {
 			h = *rec.Heals
 		}
-		h.LastAt, h.LastKind, h.LastWhy = now, string(a.Kind), a.Note
-		if a.Service != "" {
+		h.LastAt, h.LastKind, h.LastWhy = now, string(a.Kind), a.Request.Note
+		if a.Way.Service != "" {
 			h.Services++
 		} else {
 			h.Attempts++
@@ -592,7 +592,7 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 		rec.Heals = &h
 	case a.Actor == operation.ActorOperator && a.Kind != operation.Drain:
 		rec.Heals = nil // somebody restarts or replaces it
-	case a.Kind == operation.Update && a.Takes != group.ActionRefresh && !a.ForEnv:
+	case a.Kind == operation.Update && a.Way.Mode == operation.ModeBoot:
 		rec.Heals = rec.Heals.Replaced() // it is to run something else
 	}
 }

@@ -82,7 +82,7 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
 	p := f.plan()
 	wantExecutes(t, p, "REPLACE db-1")
-	if a := actionOf(t, p, "db-1"); a.VMUUID != "" || a.Incarnation != 1 || a.Actor != operation.ActorHealing {
+	if a := actionOf(t, p, "db-1"); a.CVM.VMUUID != "" || a.CVM.Incarnation != 1 || a.Actor != operation.ActorHealing {
 		t.Errorf("%+v", a)
 	}
 	wantExecutes(t, heals(3, "none").gone(1, goneFor).plan())
@@ -194,12 +194,12 @@ func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
 	}{
 		"a drain":               {Action{Kind: operation.Drain, Actor: operation.ActorOperator}, &before},
 		"an operator's restart": {Action{Kind: operation.Restart, Actor: operation.ActorOperator}, nil},
-		"of a service":          {Action{Kind: operation.Restart, Actor: operation.ActorOperator, Service: "app"}, nil},
+		"of a service":          {Action{Kind: operation.Restart, Actor: operation.ActorOperator, Way: operation.Way{Service: "app"}}, nil},
 		"a replacement":         {Action{Kind: operation.Replace, Actor: operation.ActorOperator}, nil},
-		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, ForEnv: true}, nil},
+		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, Way: operation.Way{Mode: operation.ModeEnv}}, nil},
 		"an update":             {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart}, &replaced},
-		"an edit of checks":     {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRefresh}, &before},
-		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, ForEnv: true}, &before},
+		"an edit of checks":     {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRefresh, Way: operation.Way{Mode: operation.ModeRefresh}}, &before},
+		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, Way: operation.Way{Mode: operation.ModeEnv}}, &before},
 		"a removal":             {Action{Kind: operation.Delete, Actor: operation.ActorScaling}, &before},
 	} {
 		h := before

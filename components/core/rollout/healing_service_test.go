@@ -24,7 +24,7 @@ func TestR115_AServiceGoesBeforeItsCVM(t *testing.T) {
 	wantExecutes(t, p, "RESTART db-1")
 	a := actionOf(t, p, "db-1")
 	op, ok := p.Begin(a, 3, f.now)
-	if !ok || a.Service != "app" || op.Service != "app" || op.Actor != operation.ActorHealing || op.To != f.spec.Revision() {
+	if !ok || a.Way.Service != "app" || op.Way.Service != "app" || op.Actor != operation.ActorHealing || op.To != f.spec.Revision() {
 		t.Fatalf("%+v, %t", op, ok)
 	}
 	if h := p.Slots[1].Heals; h == nil || h.Services != 1 || h.Attempts != 0 {
@@ -45,7 +45,7 @@ func TestR115_AServiceGoesBeforeItsCVM(t *testing.T) {
 	} {
 		f := onService()
 		c.edit(f)
-		if a := actionOf(t, f.plan(), "db-1"); !a.Execute || a.Kind != operation.Restart || a.Service != c.want {
+		if a := actionOf(t, f.plan(), "db-1"); !a.Execute || a.Kind != operation.Restart || a.Way.Service != c.want {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -61,8 +61,8 @@ func (f *fixture) served(i, n int) *fixture {
 func (f *fixture) refusedService(i int) {
 	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
 	f.op(i, operation.Failed, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.Service, op.Cause = operation.Restart, operation.ActorHealing, "", "app", operation.CauseService
-		op.EndedAt = f.now.Add(-time.Hour)
+		op.Kind, op.Actor, op.Rollout, op.Way.Service, op.Failure.Cause = operation.Restart, operation.ActorHealing, "", "app", operation.CauseService
+		op.Times.Ended = f.now.Add(-time.Hour)
 	})
 }
 
@@ -79,7 +79,7 @@ func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
 	}
 	p := f.plan()
 	wantExecutes(t, p, "RESTART db-2") // voters one after the other
-	if a := actionOf(t, p, "db-2"); a.Service != "app" {
+	if a := actionOf(t, p, "db-2"); a.Way.Service != "app" {
 		t.Errorf("%+v", a)
 	}
 	f.spec.AutoHealing.Service = ""
@@ -91,7 +91,7 @@ func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
 func TestR70_AServicesRestartGoesOn(t *testing.T) {
 	f := onService().served(1, 2)
 	f.op(1, operation.Draining, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.Service, op.To = operation.Restart, operation.ActorHealing, "", "app", f.spec.Revision()
+		op.Kind, op.Actor, op.Rollout, op.Way.Service, op.To = operation.Restart, operation.ActorHealing, "", "app", f.spec.Revision()
 	})
 	op := f.rec.Operations[0]
 	if got := f.facts(op); got.Unwanted != "" || got.Limits.Service != serviceWithin {

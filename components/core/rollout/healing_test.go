@@ -66,14 +66,14 @@ func TestR112_WhatBreaksByItselfIsRestarted(t *testing.T) {
 		p := f.plan()
 		wantExecutes(t, p, "RESTART db-1")
 		a := actionOf(t, p, "db-1")
-		if a.Actor != operation.ActorHealing || a.To != f.spec.Revision() || a.Note == "" || !strings.HasPrefix(a.Why, "heals: ") {
+		if a.Actor != operation.ActorHealing || a.To != f.spec.Revision() || a.Request.Note == "" || !strings.HasPrefix(a.Why, "heals: ") {
 			t.Errorf("%s: %+v", name, a)
 		}
 		op, ok := p.Begin(a, 3, f.now)
 		if !ok || op.Rollout != "" || op.Actor != operation.ActorHealing {
 			t.Errorf("%s: %t %+v", name, ok, op)
 		}
-		if h := p.Slots[1].Heals; h == nil || h.Attempts != 1 || !h.LastAt.Equal(f.now) || h.LastWhy != a.Note {
+		if h := p.Slots[1].Heals; h == nil || h.Attempts != 1 || !h.LastAt.Equal(f.now) || h.LastWhy != a.Request.Note {
 			t.Errorf("%s: attempts %+v", name, h)
 		}
 		if p.Rollout.State != operation.Complete {
@@ -246,8 +246,8 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p, "RESTART db-0")
 	a := actionOf(t, p, "db-0")
-	if !a.SkipDrain || a.Transfer != nil {
-		t.Errorf("skip_drain %t, hands over by %+v", a.SkipDrain, a.Transfer)
+	if !a.Way.SkipDrain || a.Transfer != nil {
+		t.Errorf("skip_drain %t, hands over by %+v", a.Way.SkipDrain, a.Transfer)
 	}
 	op, _ := p.Begin(a, 3, f.now)
 	op.Phase = operation.Drained
@@ -264,7 +264,7 @@ func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
 		return func(f *fixture) {
 			for range n {
 				f.op(1, operation.Failed, func(op *operation.Operation) {
-					op.Kind, op.Calls, op.Cause, op.EndedAt = operation.Update, 1, operation.CauseRefused, f.now.Add(-time.Hour)
+					op.Kind, op.Call.Number, op.Failure.Cause, op.Times.Ended = operation.Update, 1, operation.CauseRefused, f.now.Add(-time.Hour)
 				})
 			}
 		}
@@ -422,7 +422,7 @@ func TestR120_ASplitIsNotHealed(t *testing.T) {
 // TestHealingIsCalledOffWhereItIsNotNeededAnyMore.
 func TestHealingIsCalledOffWhereItIsNotNeededAnyMore(t *testing.T) {
 	heal := func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.SkipDrain, op.WasUnavailable = operation.Restart, operation.ActorHealing, "", true, true
+		op.Kind, op.Actor, op.Rollout, op.Way.SkipDrain, op.Before.Unavailable = operation.Restart, operation.ActorHealing, "", true, true
 	}
 	f := heals(3, "none").stopped(1)
 	f.op(1, operation.Drained, heal)
@@ -452,33 +452,33 @@ func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
 		want bool
 	}{
 		"no boot came":      {func(*operation.Operation) {}, true},
-		"a boot came":       {func(op *operation.Operation) { op.Entered[operation.Joining] = op.CreatedAt }, false},
-		"it was refused":    {func(op *operation.Operation) { op.Cause = operation.CauseRefused }, false},
-		"never called":      {func(op *operation.Operation) { op.Calls = 0 }, false},
-		"a service's":       {func(op *operation.Operation) { op.Service = "app" }, false},
-		"an earlier outage": {func(op *operation.Operation) { op.CreatedAt = epoch }, false},
+		"a boot came":       {func(op *operation.Operation) { op.Entered[operation.Joining] = op.Times.Created }, false},
+		"it was refused":    {func(op *operation.Operation) { op.Failure.Cause = operation.CauseRefused }, false},
+		"never called":      {func(op *operation.Operation) { op.Call.Number = 0 }, false},
+		"a service's":       {func(op *operation.Operation) { op.Way.Service = "app" }, false},
+		"an earlier outage": {func(op *operation.Operation) { op.Times.Created = epoch }, false},
 	} {
 		f := heals(3, "none").silent(1, epoch.Add(24*time.Hour-30*time.Minute)).tried(1, 1, 10*time.Minute)
 		f.op(1, operation.Failed, func(op *operation.Operation) {
-			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Restart, operation.ActorHealing, "", 1, operation.CauseDeadline
+			op.Kind, op.Actor, op.Rollout, op.Call.Number, op.Failure.Cause = operation.Restart, operation.ActorHealing, "", 1, operation.CauseDeadline
 			op.To, op.Entered = f.spec.Revision(), operation.PhaseTimes{}
-			op.CreatedAt, op.EndedAt = f.now.Add(-20*time.Minute), f.now.Add(-10*time.Minute)
+			op.Times.Created, op.Times.Ended = f.now.Add(-20*time.Minute), f.now.Add(-10*time.Minute)
 			c.edit(op)
 		})
 		p := f.plan()
 		a := actionOf(t, p, "db-1")
 		op, ok := p.Begin(a, 3, f.now)
-		if !ok || op.Force != c.want {
-			t.Errorf("%s: %t, force %t: %+v", name, ok, op.Force, a)
+		if !ok || (op.Way.Mode == operation.ModeForce) != c.want {
+			t.Errorf("%s: %t, force %t: %+v", name, ok, (op.Way.Mode == operation.ModeForce), a)
 		}
 		if c.want {
 			at := f.obs.Slots[1].Admission.AdmittedAt
-			f.obs.Slots[1].Admission.AdmittedAt = op.CreatedAt.Add(-time.Minute) // late, after the deadline
-			if a := actionOf(t, f.plan(), "db-1"); a.Force {
+			f.obs.Slots[1].Admission.AdmittedAt = op.Times.Created.Add(-time.Minute) // late, after the deadline
+			if a := actionOf(t, f.plan(), "db-1"); a.Way.Mode == operation.ModeForce {
 				t.Errorf("its boot came late, and it is forced: %+v", a)
 			}
 			f.obs.Slots[1].Admission.AdmittedAt = at
-			if a := actionOf(t, f.stopped(1).plan(), "db-1"); a.Force {
+			if a := actionOf(t, f.stopped(1).plan(), "db-1"); a.Way.Mode == operation.ModeForce {
 				t.Errorf("what does not run is forced: %+v", a)
 			}
 		}

@@ -95,10 +95,10 @@ func (w *world) undecided(op *operation.Operation) bool {
 	if op == nil || op.Phase != operation.Acting {
 		return false
 	}
-	if op.CalledInVain() || op.CallOutcome == operation.OutcomeDone {
+	if op.Call.InVain() || op.Call.Outcome == operation.OutcomeDone {
 		return false
 	}
-	return op.CallOutcome == operation.OutcomeUnknown || w.now.Sub(op.CallIssuedAt) > w.t.MaxCallTimeout
+	return op.Call.Outcome == operation.OutcomeUnknown || w.now.Sub(op.Call.IssuedAt) > w.t.MaxCallTimeout
 }
 
 // holdsOfBinding are those about which CVM would be touched.

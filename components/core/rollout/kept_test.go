@@ -126,7 +126,7 @@ func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
 		f := newFixture(5, "etcd")
 		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.ParallelVoters = &two, true
 		f.rolling().op(2, operation.Drained, func(op *operation.Operation) {
-			op.Kind, op.Leaves, op.Actor = operation.Replace, true, operation.ActorOperator
+			op.Kind, op.Set.Leaves, op.Actor = operation.Replace, true, operation.ActorOperator
 		})
 		wantHeld(t, f.asks(other, "q").plan(), other, HoldSetChanging)
 	}

@@ -127,7 +127,7 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 	wantExecutes(t, down(func(f *fixture) { f.want("B").rolling().protects(1) }).plan(), "RESTART db-1")
 	f := down(func(f *fixture) { f.protects(1).drains(1) })
 	f.op(1, operation.Recorded, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.WasUnavailable, op.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
+		op.Kind, op.Actor, op.Before.Unavailable, op.Way.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
 	})
 	if why := f.facts(f.rec.Operations[0]).Unwanted; why != "" {
 		t.Errorf("it is called off: %s", why)
@@ -140,7 +140,7 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Frozen, f.obs.Freeze = true, Mark{Reason: "we look into it", By: "ann", Group: "db"}
 	f.op(1, operation.Draining, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Request, op.To = operation.Restart, operation.ActorOperator, "r", op.From
+		op.Kind, op.Actor, op.Request.ID, op.To = operation.Restart, operation.ActorOperator, "r", op.From
 	})
 	if got := f.facts(f.rec.Operations[0]); !got.Paused || got.PausedBy != "frozen by an operator (ann): we look into it" {
 		t.Errorf("%t: %q", got.Paused, got.PausedBy)
@@ -200,7 +200,7 @@ func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
 	heals.spec.AutoHealing = &group.AutoHealing{}
 	heals.spec.Normalize()
 	heals.stopped(1).op(1, operation.Recorded, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.WasUnavailable, op.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
+		op.Kind, op.Actor, op.Before.Unavailable, op.Way.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
 	})
 	updates := newFixture(3, "none").want("B").rolling().op(1, operation.Draining, func(*operation.Operation) {})
 	for from, c := range map[string]struct {

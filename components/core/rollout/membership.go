@@ -53,18 +53,18 @@ func (w *world) ejected(m *member) bool {
 // stillThere: the incarnation of m that is to leave is listed, if only by its id. Consul
 // forgets the name of a server before its vote.
 func (w *world) stillThere(m *member) bool {
-	if m.open == nil || !m.open.Leaving() || m.open.LeavesAs == "" {
+	if m.open == nil || !m.open.Leaving() || m.open.Set.LeavesAs == "" {
 		return false
 	}
-	_, there := w.view.ids[m.open.LeavesAs]
+	_, there := w.view.ids[m.open.Set.LeavesAs]
 	return there
 }
 
 // idOf is what the set knows the incarnation by that is to be changed. Of one that leaves it
 // is what its step recorded: whoever has its name by now came after it.
 func (w *world) idOf(m *member) string {
-	if m.open != nil && m.open.Leaving() && m.open.LeavesAs != "" {
-		return m.open.LeavesAs
+	if m.open != nil && m.open.Leaving() && m.open.Set.LeavesAs != "" {
+		return m.open.Set.LeavesAs
 	}
 	return w.view.ids[m.slot]
 }

@@ -35,7 +35,7 @@ func (f *fixture) down(slots ...int) {
 
 // leavingOp is the removal of the last Slot, drained, with its leave recorded.
 func (f *fixture) leavingOp(i int) {
-	f.rolling().op(i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves = operation.Delete, true })
+	f.rolling().op(i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Set.Leaves = operation.Delete, true })
 }
 
 // The table of the rule: a dead voter is condemned, and some others are dead as well.
@@ -256,7 +256,7 @@ func TestR47_OneNewcomerAtATime(t *testing.T) {
 	}
 	p := grow().plan()
 	wantExecutes(t, p, "CREATE db-3")
-	if a := p.Actions[0]; !a.Joins {
+	if a := p.Actions[0]; !a.Set.Joins {
 		t.Errorf("it does not join: %+v", a)
 	}
 	f := grow()
@@ -275,7 +275,7 @@ func TestR49_FoundersDoNotJoin(t *testing.T) {
 	f.rec.Status = group.Status{Group: "db"}
 	p := f.plan()
 	for _, a := range p.Actions {
-		if a.Joins {
+		if a.Set.Joins {
 			t.Errorf("%s is to join a set that is not there", a.Slot)
 		}
 	}
@@ -287,7 +287,7 @@ func TestR49_FoundersDoNotJoin(t *testing.T) {
 	f.rec.Slots[2] = group.SlotRecord{Group: "db", Slot: "db-2", Ordinal: 2}
 	f.obs.Slots[2] = SlotObservation{Slot: "db-2", Ordinal: 2}
 	for _, a := range f.plan().Actions {
-		if a.Slot == "db-2" && a.Joins {
+		if a.Slot == "db-2" && a.Set.Joins {
 			t.Error("the set was founded with db-2")
 		}
 	}
@@ -331,7 +331,7 @@ func TestR49_ALearnerThatWasNeverMadeLeaves(t *testing.T) {
 		}, ""},
 		"it is being made": {func(f *fixture) {
 			f.obs.Slots[0].Report.Learners = []string{"db-3"}
-			f.op(3, operation.Acting, func(op *operation.Operation) { op.Kind, op.Joins = operation.Create, true })
+			f.op(3, operation.Acting, func(op *operation.Operation) { op.Kind, op.Set.Joins = operation.Create, true })
 		}, ""},
 		"nobody can tell": {func(f *fixture) {
 			f.obs.Slots[0].Report.Learners = []string{"db-3"}
@@ -393,7 +393,7 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	if facts := f.facts(f.rec.Operations[0]); facts.Member != "b2" {
 		t.Errorf("the step hears of %q", facts.Member)
 	}
-	f.rec.Operations[0].LeavesAs = "a1"
+	f.rec.Operations[0].Set.LeavesAs = "a1"
 	if got := changeOf(f.plan()); got != "db-0: remove db-3 as a1" {
 		t.Errorf("the step recorded another one: %q", got)
 	}
@@ -477,12 +477,12 @@ func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
 		"a removal, and it is wanted again":   {operation.Delete, func(*fixture) {}, true},
 		"a removal whose disk is preserved":   {operation.Delete, func(f *fixture) { f.spec.PreservedState.Disk = "data" }, false},
 		"a replacement, and it is still in":   {operation.Replace, func(f *fixture) { f.votes() }, false},
-		"a replacement that nobody asked out": {operation.Replace, func(f *fixture) { f.rec.Operations[0].Leaves = false }, false},
+		"a replacement that nobody asked out": {operation.Replace, func(f *fixture) { f.rec.Operations[0].Set.Leaves = false }, false},
 		"nobody tells who belongs to the set": {operation.Replace, func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower }, false},
 	} {
 		f := newFixture(5, "etcd").out(4)
 		f.down(3)
-		f.op(4, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves, op.Request = c.kind, true, "q" })
+		f.op(4, operation.Drained, func(op *operation.Operation) { op.Kind, op.Set.Leaves, op.Request.ID = c.kind, true, "q" })
 		c.edit(f)
 		if facts := f.facts(f.rec.Operations[0]); facts.Safe != c.safe {
 			t.Errorf("%s: safe %t: %s", name, facts.Safe, facts.SafeReason)
@@ -499,8 +499,8 @@ func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T)
 		f.obs.Slots[4].Instance.Status, f.obs.Slots[4].Report = "stopped", nil
 		f.rec.Slots[4].Heals = &group.Heals{Attempts: 5, FailedDown: 5, Replacements: 1}
 		f.op(4, operation.Acting, func(op *operation.Operation) {
-			op.Kind, op.Actor, op.Rollout, op.Leaves, op.WasUnavailable = operation.Replace, operation.ActorHealing, "", true, true
-			op.Calls, op.CallOutcome, op.CallIssuedAt = 3, operation.OutcomeRefused, f.now.Add(-time.Hour)
+			op.Kind, op.Actor, op.Rollout, op.Set.Leaves, op.Before.Unavailable = operation.Replace, operation.ActorHealing, "", true, true
+			op.Call.Number, op.Call.Outcome, op.Call.IssuedAt = 3, operation.OutcomeRefused, f.now.Add(-time.Hour)
 		})
 		edit(f)
 		return f
@@ -612,7 +612,9 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
 		f := newFixture(3, "etcd").out(2)
 		f.down(0, 1)
-		f.op(2, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves, op.WasUnavailable = operation.Replace, leaves, true })
+		f.op(2, operation.Drained, func(op *operation.Operation) {
+			op.Kind, op.Set.Leaves, op.Before.Unavailable = operation.Replace, leaves, true
+		})
 		f.asks("db-1", "q")
 		if p := f.plan(); slices.Contains(executes(p), "RESTART db-1") != leaves {
 			t.Errorf("told to leave %t: %s", leaves, describe(p))
@@ -620,7 +622,7 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	}
 	f := newFixture(5, "etcd").out(4)
 	f.op(4, operation.Acting, func(op *operation.Operation) {
-		op.Kind, op.Leaves, op.Calls, op.CallOutcome, op.CallIssuedAt = operation.Replace, true, 1, operation.OutcomeRefused, epoch
+		op.Kind, op.Set.Leaves, op.Call.Number, op.Call.Outcome, op.Call.IssuedAt = operation.Replace, true, 1, operation.OutcomeRefused, epoch
 	})
 	wantNotHeld(t, f.asks("db-1", "q").plan(), "db-1", HoldCallUndecided)
 }
@@ -628,14 +630,14 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 // Of two that are out of the set one goes on after the other, and not after one whose call the platform refused:
 // that one may never go on.
 func TestR48_WhoWasRefusedKeepsNoOtherOneOut(t *testing.T) {
-	for outcome, safe := range map[string]bool{operation.OutcomeRefused: true, operation.OutcomeDone: false} {
+	for outcome, safe := range map[operation.Outcome]bool{operation.OutcomeRefused: true, operation.OutcomeDone: false} {
 		f := newFixture(5, "etcd").out(3).out(4)
 		for _, i := range []int{3, 4} {
 			f.op(i, operation.Drained, func(op *operation.Operation) {
-				op.Kind, op.Leaves, op.Request = operation.Replace, true, f.obs.Slots[i].Slot
+				op.Kind, op.Set.Leaves, op.Request.ID = operation.Replace, true, f.obs.Slots[i].Slot
 			})
 		}
-		f.rec.Operations[0].Calls, f.rec.Operations[0].CallOutcome = 1, outcome
+		f.rec.Operations[0].Call.Number, f.rec.Operations[0].Call.Outcome = 1, outcome
 		if facts := f.facts(f.rec.Operations[1]); facts.Safe != safe {
 			t.Errorf("beside one whose call was %s: safe %t: %s", outcome, facts.Safe, facts.SafeReason)
 		}

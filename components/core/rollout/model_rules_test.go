@@ -294,14 +294,14 @@ func TestR12_R13_TheBudgetIsOfTheSpecsSize(t *testing.T) {
 
 func TestR63_TheActionNamesTheOneCVMAndItsBoot(t *testing.T) {
 	a := newFixture(3, "none").want("B").plan().Actions[0]
-	if a.VMUUID != "vm-db-2" || a.InstanceID != "i-db-2" || a.BootBefore != "boot-db-2" || a.Attempt != 1 {
+	if a.CVM.VMUUID != "vm-db-2" || a.CVM.InstanceID != "i-db-2" || a.Before.BootID != "boot-db-2" || a.Attempt != 1 {
 		t.Errorf("action %+v", a)
 	}
 }
 
 func TestR67_ACVMOfTheNameIsBoundNotMadeAgain(t *testing.T) {
 	f := newFixture(2, "none").missing(1)
-	f.rec.Operations = []operation.Operation{{ID: "o", Rollout: f.rec.Rollout.ID, Group: "db", Slot: "db-1", Kind: operation.Create, Phase: operation.Failed, Calls: 1}}
+	f.rec.Operations = []operation.Operation{{ID: "o", Rollout: f.rec.Rollout.ID, Group: "db", Slot: "db-1", Kind: operation.Create, Phase: operation.Failed, Call: operation.Call{Number: 1}}}
 	f.obs.Slots[1].Instance = &Instance{VMUUID: "vm-x", InstanceID: "i-x", AppID: f.spec.AppID, Status: "running"}
 	p := f.plan()
 	if p.Slots[1].VMUUID != "vm-x" || p.Slots[1].InstanceID != "i-x" || p.Slots[1].AppID != f.spec.AppID {
@@ -369,7 +369,7 @@ func TestR134_ASlotThatIsWantedAgainAfterItsRemovalIsFilled(t *testing.T) {
 	if a := actionOf(t, p, "db-2"); a.Kind != operation.Create || p.Slots[2].VMUUID != "" {
 		t.Errorf("%s, bound to %q", a.Kind, p.Slots[2].VMUUID)
 	}
-	f.rec.Operations[0].VMUUID = "vm-of-before"
+	f.rec.Operations[0].CVM.VMUUID = "vm-of-before"
 	wantHeld(t, f.plan(), "db-2", HoldInstanceMissing)
 }
 
@@ -381,8 +381,8 @@ func TestR131_OPS15_UpdatesAreInPlace(t *testing.T) {
 		}
 	}
 	op, _ := p.Begin(p.Actions[0], 1, epoch)
-	if op.VMUUID != "vm-db-2" {
-		t.Errorf("operation on %s", op.VMUUID)
+	if op.CVM.VMUUID != "vm-db-2" {
+		t.Errorf("operation on %s", op.CVM.VMUUID)
 	}
 }
 

@@ -9,25 +9,25 @@ import "cadre.dev/core/operation"
 
 // joinSuperseded notes op where it can be what moved m, or what came after that.
 func (m *member) joinSuperseded(op *operation.Operation) {
-	if op.Calls == 0 {
+	if op.Call.Number == 0 {
 		return
 	}
 	if op.Phase == operation.Superseded || endsBetweenParts(op) {
 		m.superseded = append(m.superseded, op)
 	}
 	// A call that certainly had no effect tells nothing about the one before.
-	if op.Follows != "" && op.Phase.Ended() && !op.CalledInVain() {
+	if op.Before.Follows != "" && op.Phase.Ended() && !op.Call.InVain() {
 		if m.followed == nil {
 			m.followed = make(map[string]bool)
 		}
-		m.followed[op.Follows] = true
+		m.followed[op.Before.Follows] = true
 	}
 }
 
 // endsBetweenParts: op was refused a part after another one had taken its CVM down. What that boots
 // may never be let in: it is neither what was there before nor what was to be.
 func endsBetweenParts(op *operation.Operation) bool {
-	return op.EndedHalfDone() && op.CalledInVain()
+	return op.EndedHalfDone() && op.Call.InVain()
 }
 
 // findMoved is the Operation, superseded or ended between two parts, whose call the admitted Boot of m
@@ -36,12 +36,12 @@ func endsBetweenParts(op *operation.Operation) bool {
 func (w *world) findMoved(m *member, boot string) *operation.Operation {
 	r := m.seen.Report
 	for _, op := range m.superseded {
-		shows := op.CallIssuedAt.Add(w.t.Settle)
+		shows := op.Call.IssuedAt.Add(w.t.Settle)
 		if endsBetweenParts(op) {
-			shows = op.CallIssuedAt // the part before had shown when the one was asked for that was refused
+			shows = op.Call.IssuedAt // the part before had shown when the one was asked for that was refused
 		}
 		lives := r != nil && r.BootID == boot && !r.ReceivedAt.Before(shows)
-		if boot != "" && op.BootBefore == boot && !m.followed[op.ID] && !lives {
+		if boot != "" && op.Before.BootID == boot && !m.followed[op.ID] && !lives {
 			return op
 		}
 	}
@@ -52,7 +52,7 @@ func (w *world) findMoved(m *member, boot string) *operation.Operation {
 // re-targets is on the way to be superseded itself.
 func (m *member) follows() string {
 	switch {
-	case m.open != nil && m.open.Service == "" && m.seen.Admission != nil && m.open.BootBefore == m.seen.Admission.BootID:
+	case m.open != nil && m.open.Way.Service == "" && m.seen.Admission != nil && m.open.Before.BootID == m.seen.Admission.BootID:
 		return m.open.ID
 	case m.moved != nil:
 		return m.moved.ID

@@ -11,7 +11,7 @@ import (
 // CVM was told to boot B: the step is superseded, and its old Boot is still admitted.
 func movedFixture() *fixture {
 	f := newFixture(4, "none").want("B").rolling()
-	f.op(1, operation.Superseded, func(op *operation.Operation) { op.Calls, op.CallIssuedAt = 1, f.now.Add(-3*time.Second) })
+	f.op(1, operation.Superseded, func(op *operation.Operation) { op.Call.Number, op.Call.IssuedAt = 1, f.now.Add(-3*time.Second) })
 	return f.want("A")
 }
 
@@ -23,8 +23,8 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-1")
 	a := actionOf(t, p, "db-1")
-	if a.Follows != f.rec.Operations[0].ID || !a.SkipDrain || a.To != revisionOf(f.spec, "A") {
-		t.Errorf("follows %q, skip_drain %t, to %.8s", a.Follows, a.SkipDrain, a.To)
+	if a.Before.Follows != f.rec.Operations[0].ID || !a.Way.SkipDrain || a.To != revisionOf(f.spec, "A") {
+		t.Errorf("follows %q, skip_drain %t, to %.8s", a.Before.Follows, a.Way.SkipDrain, a.To)
 	}
 	if w := newWorld(f.spec, f.rec, f.obs, f.now, f.t); w.find("db-1").ready || !w.find("db-0").ready {
 		t.Error("the Boot that is to go counts as ready, or one that stays does not")
@@ -40,7 +40,7 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 func TestTheStepBackIsNotCalledOff(t *testing.T) {
 	f := movedFixture().rolling()
 	f.op(1, operation.Recorded, func(op *operation.Operation) {
-		op.SkipDrain, op.Follows, op.To = true, f.rec.Operations[0].ID, revisionOf(f.spec, "A")
+		op.Way.SkipDrain, op.Before.Follows, op.To = true, f.rec.Operations[0].ID, revisionOf(f.spec, "A")
 	})
 	if facts := f.facts(f.rec.Operations[1]); facts.Unwanted != "" || !facts.Safe {
 		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
@@ -55,18 +55,18 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
 		},
 		"a later call that failed": func(f *fixture) {
-			f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Follows, op.Calls = f.rec.Operations[0].ID, 1 })
+			f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Before.Follows, op.Call.Number = f.rec.Operations[0].ID, 1 })
 		},
 		"two later calls, one after the other": func(f *fixture) {
 			f.rolling().op(1, operation.Superseded, func(op *operation.Operation) {
-				op.ID, op.Follows, op.Calls, op.CallIssuedAt = "second", f.rec.Operations[0].ID, 1, f.now.Add(-2*time.Second)
+				op.ID, op.Before.Follows, op.Call.Number, op.Call.IssuedAt = "second", f.rec.Operations[0].ID, 1, f.now.Add(-2*time.Second)
 			})
-			f.op(1, operation.Failed, func(op *operation.Operation) { op.ID, op.Follows, op.Calls = "third", "second", 1 })
+			f.op(1, operation.Failed, func(op *operation.Operation) { op.ID, op.Before.Follows, op.Call.Number = "third", "second", 1 })
 		},
 		"a Boot that lives on when the effect must have shown": func(f *fixture) {
-			f.rec.Operations[0].CallIssuedAt = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
+			f.rec.Operations[0].Call.IssuedAt = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
 		},
-		"a step without a call": func(f *fixture) { f.rec.Operations[0].Calls = 0 },
+		"a step without a call": func(f *fixture) { f.rec.Operations[0].Call.Number = 0 },
 	} {
 		f := movedFixture()
 		edit(f)
@@ -76,10 +76,10 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 	}
 	for name, edit := range map[string]func(op *operation.Operation){
 		"called off before its call": func(op *operation.Operation) { op.Phase = operation.Aborted },
-		"whose call was refused":     func(op *operation.Operation) { op.Calls, op.CallOutcome = 1, operation.OutcomeRefused },
+		"whose call was refused":     func(op *operation.Operation) { op.Call.Number, op.Call.Outcome = 1, operation.OutcomeRefused },
 	} {
 		f := movedFixture().rolling()
-		f.op(1, operation.Failed, func(op *operation.Operation) { op.Follows = f.rec.Operations[0].ID; edit(op) })
+		f.op(1, operation.Failed, func(op *operation.Operation) { op.Before.Follows = f.rec.Operations[0].ID; edit(op) })
 		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved == nil {
 			t.Errorf("a step %s says what became of the Slot", name)
 		}
@@ -92,8 +92,8 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 	between := func(edit func(f *fixture, op *operation.Operation)) *member {
 		f := newFixture(4, "none").want("B").rolling()
 		f.op(1, operation.Failed, func(op *operation.Operation) {
-			op.Calls, op.CallIssuedAt, op.CallOutcome, op.Cause = 2, f.now.Add(-time.Second), operation.OutcomeRefused, operation.CauseRefused
-			op.Applied = []operation.Part{operation.PartOSImage}
+			op.Call.Number, op.Call.IssuedAt, op.Call.Outcome, op.Failure.Cause = 2, f.now.Add(-time.Second), operation.OutcomeRefused, operation.CauseRefused
+			op.Call.Applied = []operation.Part{operation.PartOSImage}
 			f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-12 * time.Second)
 			edit(f, op)
 		})
@@ -103,9 +103,9 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 		t.Errorf("moved by %v, ready: %t", m.moved, m.ready)
 	}
 	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
-		"no part had an effect": func(_ *fixture, op *operation.Operation) { op.Applied = nil },
+		"no part had an effect": func(_ *fixture, op *operation.Operation) { op.Call.Applied = nil },
 		"its Boot reports since": func(f *fixture, op *operation.Operation) {
-			f.obs.Slots[1].Report.ReceivedAt = op.CallIssuedAt
+			f.obs.Slots[1].Report.ReceivedAt = op.Call.IssuedAt
 		},
 		"another Boot holds the Slot": func(f *fixture, _ *operation.Operation) {
 			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
@@ -122,7 +122,7 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 func TestARefreshBeginsWithNothingThatMoved(t *testing.T) {
 	for _, phase := range []operation.Phase{operation.Joining, operation.Settling} {
 		f := newFixture(3, "none").want("B").rolling().at(1, "B")
-		f.op(1, phase, func(op *operation.Operation) { op.Refresh = true }).silent(1, f.now.Add(-time.Second))
+		f.op(1, phase, func(op *operation.Operation) { op.Way.Mode = operation.ModeRefresh }).silent(1, f.now.Add(-time.Second))
 		if w := seenBy(f); w.find("db-1").condition != well {
 			t.Errorf("%s: it counts as one that never booted", phase)
 		}

@@ -23,7 +23,7 @@ func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
 		want   string
 	}{
 		"its creation was refused": {func(f *fixture) {
-			f.op(3, operation.Failed, func(op *operation.Operation) { op.Kind, op.Cause = operation.Create, operation.CauseRefused })
+			f.op(3, operation.Failed, func(op *operation.Operation) { op.Kind, op.Failure.Cause = operation.Create, operation.CauseRefused })
 		}, ""},
 		"its creation is under way": {func(f *fixture) {
 			f.op(3, operation.Acting, func(op *operation.Operation) { op.Kind = operation.Create })
@@ -84,7 +84,7 @@ func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
 	f.joiner(3, "db-0", "db-1", "db-2", "db-3")
 	f.obs.Slots[0].Report.Learners = []string{"db-3"}
 	wantExecutes(t, f.plan(), "DELETE db-3")
-	f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseDeadline })
 	wantExecutes(t, f.plan(), "DELETE db-3")
 	f.leavingOp(3)
 	if facts := f.facts(f.rec.Operations[len(f.rec.Operations)-1]); !facts.Safe {
@@ -186,7 +186,7 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 		c.change(f)
 		f.down(1, 2)
 		for i, calls := range c.calls {
-			f.op(1+i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Calls = operation.Replace, calls })
+			f.op(1+i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Call.Number = operation.Replace, calls })
 		}
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 		for i, slot := range []string{"db-1", "db-2"} {

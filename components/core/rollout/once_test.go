@@ -12,7 +12,7 @@ func TestACVMThatIsNotListedYetIsNotMadeTwice(t *testing.T) {
 	f := newFixture(3, "none").missing(2).want("B").rolling()
 	f.at(0, "B").at(1, "B")
 	f.op(2, operation.Booting, func(op *operation.Operation) {
-		op.Kind, op.From, op.Calls, op.VMUUID, op.CallOutcome = operation.Create, "", 1, "vm-new", operation.OutcomeDone
+		op.Kind, op.From, op.Call.Number, op.CVM.VMUUID, op.Call.Outcome = operation.Create, "", 1, "vm-new", operation.OutcomeDone
 	})
 	f.want("C")
 	p := f.plan()
@@ -29,18 +29,18 @@ func TestAReplaceThatDidNothingLeavesTheSlotBound(t *testing.T) {
 	f := newFixture(3, "consul").rolling()
 	f.obs.Slots[1].Instance, f.obs.Slots[1].Report = nil, nil
 	f.op(1, operation.Drained, func(op *operation.Operation) {
-		op.Kind, op.Rollout, op.Actor, op.Request, op.Incarnation = operation.Replace, "", operation.ActorOperator, "q", 1
-		op.InstanceID, op.VMUUID, op.SkipDrain, op.WasUnavailable = "", "", true, true
+		op.Kind, op.Rollout, op.Actor, op.Request.ID, op.CVM.Incarnation = operation.Replace, "", operation.ActorOperator, "q", 1
+		op.CVM.InstanceID, op.CVM.VMUUID, op.Way.SkipDrain, op.Before.Unavailable = "", "", true, true
 	})
 	if got := f.plan().Slots[1]; got.VMUUID != "vm-db-1" || got.Incarnation != 0 {
 		t.Errorf("unbound before anything was done: %+v", got)
 	}
 	op := &f.rec.Operations[0]
-	op.Phase, op.Part, op.Calls = operation.Acting, operation.PartCreate, 1
+	op.Phase, op.Call.Part, op.Call.Number = operation.Acting, operation.PartCreate, 1
 	if got := f.plan().Slots[1]; got.VMUUID != "vm-db-1" || got.Incarnation != 0 {
 		t.Errorf("unbound before the platform took the creation: %+v", got)
 	}
-	op.Phase, op.VMUUID, op.Applied = operation.Booting, "vm-new", []operation.Part{operation.PartCreate}
+	op.Phase, op.CVM.VMUUID, op.Call.Applied = operation.Booting, "vm-new", []operation.Part{operation.PartCreate}
 	if got := f.plan().Slots[1]; got.VMUUID != "" || got.Incarnation != 1 || len(got.Lineage) != 1 {
 		t.Errorf("bound to the lost one: %+v", got)
 	}
@@ -50,8 +50,8 @@ func TestAReplaceThatDidNothingLeavesTheSlotBound(t *testing.T) {
 func TestALostCVMThatComesBackIsNotReplaced(t *testing.T) {
 	f := newFixture(3, "none").rolling()
 	f.op(1, operation.Drained, func(op *operation.Operation) {
-		op.Kind, op.Rollout, op.Actor, op.Request, op.Incarnation = operation.Replace, "", operation.ActorOperator, "q", 1
-		op.InstanceID, op.VMUUID, op.SkipDrain, op.WasUnavailable = "", "", true, true
+		op.Kind, op.Rollout, op.Actor, op.Request.ID, op.CVM.Incarnation = operation.Replace, "", operation.ActorOperator, "q", 1
+		op.CVM.InstanceID, op.CVM.VMUUID, op.Way.SkipDrain, op.Before.Unavailable = "", "", true, true
 	})
 	op := f.rec.Operations[0]
 	facts := f.facts(op)

@@ -116,7 +116,7 @@ func (w *world) triedAtTarget(m *member, marked bool) bool {
 		return false
 	}
 	last := m.last()
-	return last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused &&
+	return last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused &&
 		last.To == m.want.revision && last.Kind != operation.Restart && w.sameEnv(m, *last)
 }
 
@@ -126,13 +126,13 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	if m.open.Kind == operation.Restart && m.open.Request != "" && !m.asked(RequestUpdate) {
+	if m.open.Kind == operation.Restart && m.open.Request.ID != "" && !m.asked(RequestUpdate) {
 		return false // an operator asked for a boot of what runs
 	}
 	if proven, known := w.lastProven(); known && m.open.Kind == operation.Replace && m.open.To == proven {
 		return false // it is made again first, and updated like the others
 	}
-	if m.open.Refresh && m.open.Phase == operation.Booting {
+	if m.open.Way.Refreshes() && m.open.Phase == operation.Booting {
 		return false // nothing is proven by it: it is called off
 	}
 	if w.refreshedAfter(m) && !w.waitsForEdit(m) {
@@ -146,7 +146,7 @@ func (w *world) retargetable(m *member) bool {
 // refreshedAfter: what m is still to be brought to once its step is done takes a refresh of the Boot that the step
 // leads to, so that nobody stops it for that. A refresh is followed by the next one at once.
 func (w *world) refreshedAfter(m *member) bool {
-	return !m.open.Refresh && w.onlyConduct(m) && !w.correctsHook(m)
+	return !m.open.Way.Refreshes() && w.onlyConduct(m) && !w.correctsHook(m)
 }
 
 // waitsForEdit: the step of m has booted what it leads to, and its member is not ready: a check of a newer spec, or

@@ -304,12 +304,12 @@ func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	s := &f.obs.Slots[1]
 	s.Report.ReceivedAt = f.now.Add(-10 * time.Second)
 	s.Refusal = &policy.Refusal{Slot: s.Slot, Code: policy.CodeRevisionNotAllowed, At: s.Report.ReceivedAt.Add(liveWithin)}
-	if a := actionOf(t, f.plan(), s.Slot); a.SkipDrain || a.Sick {
+	if a := actionOf(t, f.plan(), s.Slot); a.Way.SkipDrain || a.Before.Sick {
 		t.Errorf("a copy's refusal between two reports: %+v", a)
 	}
 	s.Refusal.At = s.Report.ReceivedAt.Add(liveWithin + time.Second)
 	wantExecutes(t, f.plan(), "UPDATE "+s.Slot)
-	if a := actionOf(t, f.plan(), s.Slot); !a.SkipDrain || !a.Sick {
+	if a := actionOf(t, f.plan(), s.Slot); !a.Way.SkipDrain || !a.Before.Sick {
 		t.Errorf("the boot is gone: %+v", a)
 	}
 	if op := (operation.Operation{Slot: s.Slot, Kind: operation.Update}); !f.facts(op).Gone {
@@ -407,7 +407,7 @@ func TestR132_ARefreshHandsNothingOver(t *testing.T) {
 	f.spec.AutoHealing.HealthCheck = "live"
 	f.rec.Status.Target, f.rec.Rollout = f.spec.Revision(), nil
 	f.rolling()
-	if step := actionOf(t, f.plan(), "db-0"); step.Takes != group.ActionRefresh || step.Transfer != nil || step.SkipDrain {
+	if step := actionOf(t, f.plan(), "db-0"); step.Takes != group.ActionRefresh || step.Transfer != nil || step.Way.SkipDrain {
 		t.Errorf("%+v", step)
 	}
 }
@@ -434,14 +434,17 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 		"an update whose check fails": {operation.Update, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRefresh},
 		"a restart whose check fails": {operation.Restart, operation.Joining, func(f *fixture, _ *operation.Operation) { f.failing(1, "ready") }, group.ActionRefresh},
 		"a hook holds it":             {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { f.hooked(op, StepHeld).sick(1) }, group.ActionRestart},
-		"a refresh settles":           {operation.Update, operation.Settling, func(_ *fixture, op *operation.Operation) { op.Refresh = true }, group.ActionRefresh},
-		"a refresh whose check fails": {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { op.Refresh = true; f.failing(1, "ready") }, group.ActionRefresh},
+		"a refresh settles":           {operation.Update, operation.Settling, func(_ *fixture, op *operation.Operation) { op.Way.Mode = operation.ModeRefresh }, group.ActionRefresh},
+		"a refresh whose check fails": {operation.Update, operation.Joining, func(f *fixture, op *operation.Operation) { op.Way.Mode = operation.ModeRefresh; f.failing(1, "ready") }, group.ActionRefresh},
 		"a refresh, and another hash": {operation.Update, operation.Settling, func(f *fixture, op *operation.Operation) {
-			op.Refresh = true
+			op.Way.Mode = operation.ModeRefresh
 			f.obs.Slots[1].Instance.ComposeHash = hashOf("C")
 		}, group.ActionRestart},
-		"a refresh that is not proven":  {operation.Update, operation.Booting, func(f *fixture, op *operation.Operation) { op.Refresh = true; op.From = f.spec.Revision() }, ""},
-		"a refresh, and the compose":    {operation.Update, operation.Settling, func(f *fixture, op *operation.Operation) { op.Refresh = true; f.want("C") }, group.ActionRestart},
+		"a refresh that is not proven": {operation.Update, operation.Booting, func(f *fixture, op *operation.Operation) {
+			op.Way.Mode = operation.ModeRefresh
+			op.From = f.spec.Revision()
+		}, ""},
+		"a refresh, and the compose":    {operation.Update, operation.Settling, func(f *fixture, op *operation.Operation) { op.Way.Mode = operation.ModeRefresh; f.want("C") }, group.ActionRestart},
 		"an update, and it booted anew": {operation.Update, operation.Settling, func(f *fixture, _ *operation.Operation) { f.spec.RestartToken = "again" }, group.ActionRestart},
 	} {
 		f := newFixture(3, "none").want("B")

@@ -27,7 +27,7 @@ func (w *world) onlyEnv(m *member) bool {
 
 // sameEnv: op gave the CVM of m the values that it is to have.
 func (w *world) sameEnv(m *member, op operation.Operation) bool {
-	return op.OwnEnv == w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision))
+	return op.Call.OwnEnv == w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision))
 }
 
 // withEnv are changes of a Slot with that of its own env.

@@ -76,11 +76,11 @@ func TestR143_WhatIsGivenIsRecordedWithTheCall(t *testing.T) {
 	if facts.OwnEnv != name || facts.GivenEnv != "" {
 		t.Errorf("to give %q, given %q", facts.OwnEnv, facts.GivenEnv)
 	}
-	op := operation.Operation{OwnEnv: name, Applied: []operation.Part{operation.PartResources}}
+	op := operation.Operation{Call: operation.Call{OwnEnv: name, Applied: []operation.Part{operation.PartResources}}}
 	if got := op.OwnEnvAfter("x"); got != "x" {
 		t.Errorf("a resize gave it %q", got)
 	}
-	op.Applied = append(op.Applied, operation.PartCompose)
+	op.Call.Applied = append(op.Call.Applied, operation.PartCompose)
 	if got := op.OwnEnvAfter("x"); got != name {
 		t.Errorf("after the call it has %q", got)
 	}

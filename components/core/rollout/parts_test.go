@@ -110,7 +110,7 @@ func TestR31_WhenSilenceBreaks(t *testing.T) {
 		"silent":               {member{record: group.SlotRecord{UnavailableSince: away}}, away.Add(5 * time.Minute)},
 		"silent with the rest": {member{record: group.SlotRecord{UnavailableSince: away, SilenceFrom: heard}}, heard.Add(5 * time.Minute)},
 		"named by a person":    {member{request: &Request{}, record: group.SlotRecord{UnavailableSince: away, SilenceFrom: heard}}, away.Add(5 * time.Minute)},
-		"in a step by hand":    {member{open: &operation.Operation{Request: "q"}, record: group.SlotRecord{UnavailableSince: away, SilenceFrom: heard}}, away.Add(5 * time.Minute)},
+		"in a step by hand":    {member{open: &operation.Operation{Request: operation.Request{ID: "q"}}, record: group.SlotRecord{UnavailableSince: away, SilenceFrom: heard}}, away.Add(5 * time.Minute)},
 		"in another step":      {member{open: &operation.Operation{}, record: group.SlotRecord{UnavailableSince: away, SilenceFrom: heard}}, heard.Add(5 * time.Minute)},
 	} {
 		if got := (&world{t: DefaultTiming()}).lostAt(&c.m); !got.Equal(c.want) {
@@ -166,7 +166,7 @@ func TestR53_WhichTransferCounts(t *testing.T) {
 		"not made":          {func(op *operation.Operation) { op.Transfer = &operation.Transfer{} }, 0},
 		"none":              {func(op *operation.Operation) { op.Transfer = nil }, 0},
 		"of a restart":      {func(op *operation.Operation) { op.Kind = operation.Restart }, 0},
-		"for its env":       {func(op *operation.Operation) { op.ForEnv = true }, 0},
+		"for its env":       {func(op *operation.Operation) { op.Way.Mode = operation.ModeEnv }, 0},
 		"to repair it":      {func(op *operation.Operation) { op.Transfer = &operation.Transfer{Made: true, Relief: true} }, 0},
 		"to who goes":       {func(op *operation.Operation) { op.Transfer = &operation.Transfer{Made: true, Interim: true} }, 0},
 		"another rollout's": {func(op *operation.Operation) { op.Rollout = "another" }, 0},
@@ -234,11 +234,11 @@ func TestR88_AnArrivalMovesIt(t *testing.T) {
 	if got := clock(); !got.Equal(end) {
 		t.Errorf("a step is done: %s, want %s", got, end)
 	}
-	f.rec.Operations[0].EndedAt = f.now.Add(1)
+	f.rec.Operations[0].Times.Ended = f.now.Add(1)
 	if got := clock(); !got.Equal(began) {
 		t.Errorf("it ends in the future: %s", got)
 	}
-	f.rec.Operations[0].EndedAt, f.rec.Operations[0].To = end, "other"
+	f.rec.Operations[0].Times.Ended, f.rec.Operations[0].To = end, "other"
 	if got := clock(); !got.Equal(began) {
 		t.Errorf("it led elsewhere: %s", got)
 	}
@@ -295,7 +295,7 @@ func TestR128_WhatIsCertainlyGone(t *testing.T) {
 		}, true},
 		"we deleted another one": {func(f *fixture) {
 			f.rec.Slots[2].MissedSince = time.Time{}
-			f.op(2, operation.Done, func(op *operation.Operation) { op.Kind, op.VMUUID = operation.Delete, "vm-old" })
+			f.op(2, operation.Done, func(op *operation.Operation) { op.Kind, op.CVM.VMUUID = operation.Delete, "vm-old" })
 		}, false},
 		"we were refused": {func(f *fixture) {
 			f.rec.Slots[2].MissedSince = time.Time{}

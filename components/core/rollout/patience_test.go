@@ -68,7 +68,7 @@ func TestR87_MeasuredRecoveryProlongsPatience(t *testing.T) {
 	f := heals(3, "none").failing(1, "ready")
 	healthy := group.HealthyDeadline(f.spec)
 	f.rec.Slots[1].RecoveriesSec = []int{int(healthy / time.Second)}
-	op := operation.Operation{ID: "o", Slot: "db-1", Kind: operation.Restart, Actor: operation.ActorHealing, Service: "app", Phase: operation.Booting}
+	op := operation.Operation{ID: "o", Slot: "db-1", Kind: operation.Restart, Actor: operation.ActorHealing, Way: operation.Way{Service: "app"}, Phase: operation.Booting}
 	if got := f.facts(op).Limits; got.Healthy != 2*healthy || got.Service != mostPatience*serviceWithin {
 		t.Errorf("healing waits %s, for a service %s", got.Healthy, got.Service)
 	}

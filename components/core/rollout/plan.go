@@ -39,11 +39,9 @@ type Action struct {
 	Slot    string         `json:"slot"`
 	Ordinal int            `json:"ordinal"`
 	Kind    operation.Kind `json:"kind"`
-	// Actor is on whose behalf; Request, Note and By are of the operator's request.
-	Actor   operation.Actor `json:"actor,omitempty"`
-	Request string          `json:"request,omitempty"`
-	Note    string          `json:"note,omitempty"`
-	By      string          `json:"by,omitempty"`
+	// Actor is on whose behalf.
+	Actor   operation.Actor   `json:"actor,omitempty"`
+	Request operation.Request `json:"request,omitzero"`
 	// Why is the reason for the Revision that it leads to.
 	Why   string `json:"why,omitempty"`
 	From  string `json:"from_revision,omitempty"`
@@ -59,34 +57,11 @@ type Action struct {
 	Phase     operation.Phase `json:"phase,omitempty"`
 	// Transfer is the planned hand-over (R53).
 	Transfer *operation.Transfer `json:"transfer,omitempty"`
-	// SkipDrain: the member is unavailable, there is nothing to drain.
-	SkipDrain bool `json:"skip_drain,omitempty"`
-	// WasUnavailable: the Slot is down already; the step takes nothing more away (R21).
-	WasUnavailable bool `json:"was_unavailable,omitempty"`
-	// Sick: the member takes no part in its quorum; stopping it takes nothing away (R45).
-	Sick bool `json:"sick,omitempty"`
-	// Quorum is the arithmetic that admitted or blocked it, for people.
-	Quorum string `json:"quorum,omitempty"`
-	// InstanceID, VMUUID and BootBefore name the one CVM, and the Boot that holds the
-	// Slot, at the time of the decision (R63); empty for Create.
-	InstanceID string `json:"instance_id,omitempty"`
-	VMUUID     string `json:"vm_uuid,omitempty"`
-	BootBefore string `json:"boot_before,omitempty"`
-	// Down: by the platform's word nothing runs.
-	Down bool `json:"down,omitempty"`
-	// Force, of a Restart: the guest is not asked.
-	Force bool `json:"force,omitempty"`
-	// Service, of a Restart, is the one that starts anew; "" is the CVM.
-	Service string `json:"service,omitempty"`
-	// Follows is a superseded Operation whose call did not show yet: the Boot before it still
-	// holds the Slot.
-	Follows string `json:"follows,omitempty"`
-	// Incarnation is the number of the CVM that a Replace makes.
-	Incarnation uint64 `json:"incarnation,omitempty"`
-	// Joins: what it makes joins the workload's set, which is there already.
-	Joins bool `json:"joins,omitempty"`
-	// ForEnv: the update gives the Slot values of env of its own, at the Revision that it has.
-	ForEnv bool `json:"for_env,omitempty"`
+	// CVM is the one that may be touched, at the time of the decision (R63); empty for Create.
+	CVM    operation.CVM    `json:"cvm,omitzero"`
+	Way    operation.Way    `json:"way,omitzero"`
+	Before operation.Before `json:"before,omitzero"`
+	Set    operation.Set    `json:"set,omitzero"`
 	// Extra: the Slot is there for the time of a rollout (max_surge).
 	Extra bool `json:"extra,omitempty"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.

@@ -326,8 +326,8 @@ func (w *world) noteArrivals() {
 		}
 		for i := range m.past {
 			op := &m.past[i]
-			if op.Phase == operation.Done && op.To == w.target && op.EndedAt.After(w.rollout.ProgressAt) && !op.EndedAt.After(w.now) {
-				w.rollout.ProgressAt = op.EndedAt
+			if op.Phase == operation.Done && op.To == w.target && op.Times.Ended.After(w.rollout.ProgressAt) && !op.Times.Ended.After(w.now) {
+				w.rollout.ProgressAt = op.Times.Ended
 			}
 		}
 	}
@@ -377,7 +377,7 @@ func (w *world) evidence() *operation.Verdict {
 // refusedLast is what the platform said last where a Slot still waits after its refusal.
 func (w *world) refusedLast() string {
 	for _, m := range w.members {
-		if last := m.last(); m.open == nil && last != nil && last.Phase == operation.Failed && last.Cause == operation.CauseRefused {
+		if last := m.last(); m.open == nil && last != nil && last.Phase == operation.Failed && last.Failure.Cause == operation.CauseRefused {
 			return "; " + m.slot + ": " + last.Reason
 		}
 	}
@@ -386,9 +386,9 @@ func (w *world) refusedLast() string {
 
 func (w *world) evidenceOf(m *member) *operation.Verdict {
 	if op := m.open; op != nil {
-		if op.Actor != operation.ActorOperator && op.Actor != operation.ActorHealing && w.undecided(op) && w.now.Sub(op.CallIssuedAt) >= w.t.UnknownDeadline {
+		if op.Actor != operation.ActorOperator && op.Actor != operation.ActorHealing && w.undecided(op) && w.now.Sub(op.Call.IssuedAt) >= w.t.UnknownDeadline {
 			return &operation.Verdict{Cause: operation.CauseUndecided, Operation: op.ID, Phase: op.Phase,
-				Reason: "platform_result_unknown: the call is undecided since " + op.CallIssuedAt.UTC().Format(time.RFC3339)}
+				Reason: "platform_result_unknown: the call is undecided since " + op.Call.IssuedAt.UTC().Format(time.RFC3339)}
 		}
 		return nil
 	}
@@ -396,11 +396,11 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 		return nil
 	}
 	last := m.last()
-	if last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused && last.To == w.target {
-		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: cmp.Or(last.Reason, "its step failed")}
+	if last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused && last.To == w.target {
+		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: cmp.Or(last.Reason, "its step failed")}
 	}
 	if n, last := w.aborts(m); n >= maxAborts {
-		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
+		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
 	}
 	if i := m.seen.Instance; i != nil && i.BootError != "" && !i.InProgress && !w.outdated(m) && m.record.WasAvailableAt != w.target {
 		return &operation.Verdict{Cause: operation.CauseBootError, Reason: "never available at the target: " + i.BootError}
@@ -426,8 +426,8 @@ func (w *world) progressSince() time.Time {
 		since = until // the spec's own pause is not the rollout's time
 	}
 	for _, m := range w.members {
-		if last := m.last(); last != nil && last.Cause == operation.CauseRefused && last.EndedAt.After(since) && !last.EndedAt.After(w.now) {
-			since = last.EndedAt // what the platform does not take is its time (R74), as often as it is asked
+		if last := m.last(); last != nil && last.Failure.Cause == operation.CauseRefused && last.Times.Ended.After(since) && !last.Times.Ended.After(w.now) {
+			since = last.Times.Ended // what the platform does not take is its time (R74), as often as it is asked
 		}
 		if m.open == nil || m.open.Kind == operation.Drain {
 			continue // an operator's drain is no step of the rollout
@@ -464,7 +464,7 @@ func (w *world) noteFailedRevisions() {
 	w.failedRevs = slices.Clone(w.rec.Status.FailedRevisions)
 	for _, m := range w.members {
 		for _, op := range m.past {
-			blamed := op.Cause == operation.CauseBootError || op.Cause == operation.CauseDeadline || op.Cause == operation.CausePostLaunch
+			blamed := op.Failure.Cause == operation.CauseBootError || op.Failure.Cause == operation.CauseDeadline || op.Failure.Cause == operation.CausePostLaunch
 			if op.Phase != operation.Failed || !blamed || op.Kind == operation.Restart || m.record.WasAvailableAt == op.To {
 				continue
 			}

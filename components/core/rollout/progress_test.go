@@ -151,7 +151,7 @@ func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {
 			phase = operation.Aborted
 		}
 		f.op(2, phase, func(op *operation.Operation) {
-			op.Cause, op.Reason, op.EndedAt = c.cause, "no", f.now.Add(-c.ago)
+			op.Failure.Cause, op.Reason, op.Times.Ended = c.cause, "no", f.now.Add(-c.ago)
 		})
 		if c.again {
 			f.op(2, operation.Draining, nil)
@@ -196,7 +196,7 @@ func TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt(t *testing.T) {
 
 func TestR89_AFailedStepFailsTheRolloutAtOnce(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().sick(2)
-	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseBootError, "no such image" })
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause, op.Reason = operation.CauseBootError, "no such image" })
 	p := f.plan()
 	if p.Rollout.State != operation.FailedState || !strings.Contains(p.Message, "no such image") || !strings.Contains(p.Message, "db-2") {
 		t.Errorf("state %s, message %q", p.Rollout.State, p.Message)
@@ -209,7 +209,7 @@ func TestR80_ThreeCallOffsFailTheRollout(t *testing.T) {
 		if p := f.plan(); p.Rollout.State != operation.Running {
 			t.Errorf("after %d: state %s", i, p.Rollout.State)
 		}
-		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseHook, "not today" })
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Failure.Cause, op.Reason = operation.CauseHook, "not today" })
 	}
 	if p := f.plan(); p.Rollout.State != operation.FailedState || !strings.Contains(p.Rollout.Reason, "not today") {
 		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
@@ -221,7 +221,7 @@ func TestR80_ThreeCallOffsFailTheRollout(t *testing.T) {
 func TestR74_APreconditionIsNoFailure(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	off := func(cause operation.Cause) {
-		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause, op.EndedAt = cause, f.now })
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Failure.Cause, op.Times.Ended = cause, f.now })
 	}
 	off(operation.CauseHook)
 	for range maxAborts {
@@ -261,7 +261,7 @@ func TestR5_ACompleteRolloutIsStableWhateverTheStatusSays(t *testing.T) {
 func TestR82_BeingCalledOffByAPauseOrANewSpecIsNoRefusal(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	for _, cause := range []operation.Cause{operation.CausePaused, operation.CauseUnwanted, operation.CausePaused, operation.CauseUnwanted} {
-		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause = cause })
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Failure.Cause = cause })
 	}
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 }
@@ -269,7 +269,7 @@ func TestR82_BeingCalledOffByAPauseOrANewSpecIsNoRefusal(t *testing.T) {
 func TestR90_FailedRevisionsAreKept(t *testing.T) {
 	failed := func(cause operation.Cause) Plan {
 		f := newFixture(3, "none").want("B").rolling().sick(2)
-		f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = cause })
+		f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = cause })
 		return f.plan()
 	}
 	for cause, want := range map[operation.Cause]bool{
@@ -282,7 +282,7 @@ func TestR90_FailedRevisionsAreKept(t *testing.T) {
 		}
 	}
 	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // it was available there once
-	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseDeadline })
 	if p := f.plan(); len(p.Status.FailedRevisions) != 0 {
 		t.Errorf("failed revisions %v", p.Status.FailedRevisions)
 	}
@@ -377,7 +377,7 @@ func TestR103_UpdatingTheFailedSlotByNameIsANewAttempt(t *testing.T) {
 
 func TestR103_RollingBackIsTheEarlierTemplateAgain(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2)
-	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseDeadline })
 	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A")
 	f.want("A")
 	p := f.plan()
@@ -427,7 +427,7 @@ func TestR105_ASlotThatBootsAnIntermediateRevisionGetsTheNewestNext(t *testing.T
 	p := f.want("C").plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	a := actionOf(t, p, "db-2")
-	if a.Retarget != id || a.To != revisionOf(f.spec, "C") || !a.SkipDrain {
+	if a.Retarget != id || a.To != revisionOf(f.spec, "C") || !a.Way.SkipDrain {
 		t.Errorf("action %+v", a)
 	}
 	wantHeld(t, p, "db-1", HoldMaxUnavailable)
@@ -454,7 +454,7 @@ func TestR105_GoingBackWhileTheSlotBootsIsARetargetToo(t *testing.T) {
 
 func TestR105_StepsOfTheOldRolloutAreNoEvidenceAboutTheNew(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2)
-	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseDeadline })
 	p := f.want("C").plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	if p.Rollout.State != operation.Running || actionOf(t, p, "db-2").Attempt != 1 {
@@ -467,7 +467,7 @@ func TestR138_TheMessageSaysWhatIsWaitedFor(t *testing.T) {
 		"3 of 3 slots available at": newFixture(3, "none"),
 		"begins UPDATE of db-2":     newFixture(3, "none").want("B"),
 		"waits for db-2: min_ready, 12s left": newFixture(3, "none").want("B").rolling().op(2, operation.Settling, func(op *operation.Operation) {
-			op.AvailableSince = epoch.Add(24*time.Hour - 18*time.Second)
+			op.Seen.AvailableSince = epoch.Add(24*time.Hour - 18*time.Second)
 		}),
 		"waits for db-1: health unhealthy: does not answer": newFixture(3, "none").sick(1),
 		"max_unavailable is 1 and db-2 is not available":    newFixture(3, "none").want("B").rolling().at(2, "B").sick(2),
@@ -527,7 +527,7 @@ func TestStatusCountsAndGeneration(t *testing.T) {
 
 func TestR66_AnUndecidedCallFailsTheRolloutVisibly(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Acting, func(op *operation.Operation) {
-		op.CallOutcome, op.CallIssuedAt, op.Calls = operation.OutcomeUnknown, epoch, 1
+		op.Call.Outcome, op.Call.IssuedAt, op.Call.Number = operation.OutcomeUnknown, epoch, 1
 	})
 	p := f.plan()
 	if p.Rollout.State != operation.FailedState || !strings.Contains(p.Rollout.Reason, "platform_result_unknown") {
@@ -539,8 +539,8 @@ func TestR87_AWholeRolloutWaitsForTheDeadlineOfItsStep(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
 	f.obs.Slots[2].Report = nil
 	p := f.plan()
-	if p.Wake.After(f.rec.Operations[0].HealthyDeadline) || p.Wake.IsZero() {
-		t.Errorf("wakes at %s, the deadline is %s", p.Wake, f.rec.Operations[0].HealthyDeadline)
+	if p.Wake.After(f.rec.Operations[0].Times.HealthyBy) || p.Wake.IsZero() {
+		t.Errorf("wakes at %s, the deadline is %s", p.Wake, f.rec.Operations[0].Times.HealthyBy)
 	}
 }
 

@@ -52,9 +52,9 @@ func disturb(t *rapid.T, f *fixture, i int) {
 			operation.Booting, operation.Joining, operation.Settling}).Draw(t, "phase")
 		f.op(i, phase, nil)
 	case 6:
-		f.op(i, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseDeadline, "late" })
+		f.op(i, operation.Failed, func(op *operation.Operation) { op.Failure.Cause, op.Reason = operation.CauseDeadline, "late" })
 	case 7:
-		f.op(i, operation.Aborted, func(op *operation.Operation) { op.Cause = operation.CauseHook })
+		f.op(i, operation.Aborted, func(op *operation.Operation) { op.Failure.Cause = operation.CauseHook })
 	case 8:
 		f.asksFor(rapid.SampledFrom([]RequestKind{RequestRestart, RequestUpdate}).Draw(t, "request"), f.obs.Slots[i].Slot, "q")
 	case 9:

@@ -99,7 +99,7 @@ func TestR44_RestartRule(t *testing.T) {
 		if !c.want && !heldBy(a, HoldQuorum) {
 			t.Errorf("%d voters, %d sick: held by %v", c.size, c.sick, holdNames(a))
 		}
-		if a.Quorum == "" {
+		if a.Before.Quorum == "" {
 			t.Errorf("%d voters: the arithmetic is not told", c.size)
 		}
 	}
@@ -127,7 +127,7 @@ func TestR44_AWrongHealthCheckDoesNotTalkQuorumAway(t *testing.T) {
 	}
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
-	if a := actionOf(t, p, "db-2"); a.SkipDrain {
+	if a := actionOf(t, p, "db-2"); a.Way.SkipDrain {
 		t.Error("a member that votes is not drained")
 	}
 	wantHeld(t, p, "db-1", HoldVoterCap)
@@ -245,7 +245,7 @@ func TestR53_AtMostOnePlannedTransfer(t *testing.T) {
 	f := allButTheLeader("consul")
 	f.op(1, operation.Aborted, func(op *operation.Operation) {
 		op.Transfer = &operation.Transfer{ExpectedLeader: "db-1", Made: true, To: "db-0"}
-		op.Cause, op.EndedAt = operation.CausePaused, epoch
+		op.Failure.Cause, op.Times.Ended = operation.CausePaused, epoch
 	})
 	p := f.plan() // and leadership came back
 	wantExecutes(t, p)
@@ -379,7 +379,7 @@ func TestR53_ARetryGivesNoSecondTransfer(t *testing.T) {
 	f := allButTheLeader("consul")
 	f.op(1, operation.Aborted, func(op *operation.Operation) {
 		op.Transfer = &operation.Transfer{ExpectedLeader: "db-1", Made: true, To: "db-0"}
-		op.Cause, op.EndedAt = operation.CausePaused, epoch
+		op.Failure.Cause, op.Times.Ended = operation.CausePaused, epoch
 	})
 	f.rec.Rollout.State, f.rec.Rollout.Transfers, f.rec.Rollout.Steps = operation.FailedState, 1, 9
 	f.obs.Requests = []Request{{ID: "r", Kind: RequestRetry}}

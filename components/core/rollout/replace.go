@@ -43,16 +43,16 @@ func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member
 	if w.outFirst(c.m) {
 		return nil
 	}
-	begun, after := l.op != nil && l.op.Calls > 0, false
+	begun, after := l.op != nil && l.op.Call.Number > 0, false
 	for _, other := range replacing {
 		if other == c.m {
 			after = true // those that follow wait for it
 			continue
 		}
-		if op := other.open; op != nil && op.CallOutcome == operation.OutcomeRefused {
+		if op := other.open; op != nil && op.Call.Outcome == operation.OutcomeRefused {
 			continue // it may never go on
 		}
-		called := other.open != nil && other.open.Calls > 0
+		called := other.open != nil && other.open.Call.Number > 0
 		if l.op == nil || called && !begun || called == begun && !after {
 			return other
 		}

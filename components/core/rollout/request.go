@@ -130,7 +130,7 @@ func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.req
 // false when nobody did.
 func (o Observation) Resolved(op operation.Operation) (r Request, ok bool) {
 	for _, r := range o.Requests {
-		if r.Kind == RequestResolve && !r.Spent && r.Operation == op.ID && r.ID != op.ResolvedBy {
+		if r.Kind == RequestResolve && !r.Spent && r.Operation == op.ID && r.ID != op.Request.ResolvedBy {
 			return r, true
 		}
 	}

@@ -25,12 +25,12 @@ func TestR115_AnOperatorNamesAService(t *testing.T) {
 		runs := f.obs.Slots[1].Admission.Revision
 		p := f.asksService("db-1", "web").plan()
 		a := actionOf(t, p, "db-1")
-		if !a.Execute || a.Kind != operation.Restart || a.Service != "web" || a.Actor != operation.ActorOperator || a.To != runs || a.Class != ClassMarked {
+		if !a.Execute || a.Kind != operation.Restart || a.Way.Service != "web" || a.Actor != operation.ActorOperator || a.To != runs || a.Class != ClassMarked {
 			t.Errorf("%s: %+v", name, a)
 			continue
 		}
 		op, ok := p.Begin(a, 3, f.now)
-		if !ok || op.Service != "web" || op.Request != "r" || op.Rollout != "" || op.By != "somebody" {
+		if !ok || op.Way.Service != "web" || op.Request.ID != "r" || op.Rollout != "" || op.Request.By != "somebody" {
 			t.Errorf("%s: begins %+v", name, op)
 		}
 		f.rec.Operations = append(f.rec.Operations, op)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -31,8 +30,6 @@ const (
 	trialEvery = sharedWithin
 	// noBoot is the way of a boot of which nothing was seen.
 	noBoot = "the CVM was started and no boot of it came"
-	// maxWay bounds the text of a way to fail.
-	maxWay = 120
 )
 
 // keepShared takes the recorded cause over, ends it, or finds one.
@@ -64,7 +61,7 @@ func (w *world) holdsOfShared(c candidate, l look) []Hold {
 	at := w.triedAt().Add(trialEvery)
 	trial := c.kind == operation.Restart && w.onTrial(c.m) && w.tally.healing+l.taken.healing == 0
 	switch {
-	case l.op != nil && l.op.CreatedAt.After(w.shared.Since):
+	case l.op != nil && l.op.Times.Created.After(w.shared.Since):
 		return nil // it is the trial
 	case l.op != nil || !trial:
 		return []Hold{hold(HoldSharedCause, "%s", w.sharedText())}
@@ -104,8 +101,8 @@ func (w *world) triedAt() time.Time {
 	return later(w.shared.Since, w.found.bootedAt.of(func() (at time.Time) {
 		for _, m := range w.members {
 			for _, op := range m.healed {
-				if op.Service == "" {
-					at = later(at, op.EndedAt)
+				if op.Way.Service == "" {
+					at = later(at, op.Times.Ended)
 				}
 			}
 		}
@@ -196,8 +193,8 @@ func FailedBoot(a *policy.Admission, r *policy.Refusal, away time.Time, healed [
 		way, at = operation.RefusedWay(string(r.Code)), r.Began()
 	}
 	for _, op := range healed {
-		if text := failedWay(op); text != "" && op.EndedAt.After(at) && !came(op.EndedAt) {
-			way, at = text, op.EndedAt
+		if text := failedWay(op); text != "" && op.Times.Ended.After(at) && !came(op.Times.Ended) {
+			way, at = text, op.Times.Ended
 		}
 	}
 	return way, at
@@ -219,37 +216,21 @@ func MayShare(at, now time.Time) bool { return now.Sub(at) < sharedWithin && !at
 
 // failedWay is how the boot that op waited for failed; "": it came, or there was none.
 func failedWay(op *operation.Operation) string {
-	if op.Phase != operation.Failed || op.Service != "" || !op.Entered[operation.Joining].IsZero() {
+	if op.Phase != operation.Failed || op.Way.Service != "" || !op.Entered[operation.Joining].IsZero() {
 		return ""
 	}
-	refused, proven := operation.RefusedWith(op.Reason)
+	refused := op.Failure.Refused
 	switch {
-	case refused != "" && !proven:
+	case refused != "" && !op.Failure.Own:
 		return "" // a boot may have come, or a stranger asked: nobody can tell
-	case op.Cause == operation.CauseBootError:
-		return sameWords(op.Reason)
-	case op.Cause != operation.CauseDeadline, policy.Passing(policy.Code(refused)):
+	case op.Failure.Cause == operation.CauseBootError:
+		return op.Failure.Signature
+	case op.Failure.Cause != operation.CauseDeadline, policy.Passing(policy.Code(refused)):
 		return ""
 	case refused != "":
 		return operation.RefusedWay(refused)
 	}
 	return noBoot
-}
-
-// sameWords leaves what differs between two CVMs out of a text: numbers and names with digits.
-func sameWords(text string) string {
-	words := strings.Fields(text)
-	for i, word := range words {
-		if strings.ContainsFunc(word, unicode.IsDigit) {
-			words[i] = "#"
-		}
-	}
-	text = strings.Join(words, " ")
-	for n := min(len(text), maxWay); ; n-- {
-		if n == len(text) || n == 0 || text[n]&0xC0 != 0x80 {
-			return text[:n]
-		}
-	}
 }
 
 // sharedText tells of the cause, for people.

@@ -15,9 +15,12 @@ import (
 func (f *fixture) failedBoot(i int, ago time.Duration, cause operation.Cause, reason string) {
 	f.stopped(i)
 	f.op(i, operation.Failed, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause, op.Reason = operation.Restart, operation.ActorHealing, "", 1, cause, reason
+		op.Kind, op.Actor, op.Rollout, op.Call.Number, op.Failure.Cause, op.Reason = operation.Restart, operation.ActorHealing, "", 1, cause, reason
+		if cause == operation.CauseBootError {
+			op.Failure.Signature = operation.Signature(reason)
+		}
 		op.To = f.spec.Revision()
-		op.CreatedAt, op.EndedAt = f.now.Add(-ago-time.Minute), f.now.Add(-ago)
+		op.Times.Created, op.Times.Ended = f.now.Add(-ago-time.Minute), f.now.Add(-ago)
 	})
 }
 
@@ -95,7 +98,7 @@ func TestR122_WhatIsNoSharedCause(t *testing.T) {
 		},
 		"a service's": func(f *fixture) {
 			f.failedBoot(3, time.Minute, operation.CauseBootError, boot)
-			f.rec.Operations[1].Service = "app"
+			f.rec.Operations[1].Way.Service = "app"
 		},
 		"no healing": func(f *fixture) {
 			f.failedBoot(3, time.Minute, operation.CauseBootError, boot)
@@ -168,19 +171,6 @@ func TestR122_ItStandsUntilSomebodyDecides(t *testing.T) {
 	f.rec.Status.SharedCause.Ended = f.now.Add(-sharedWithin - time.Second)
 	if got := f.plan().Status.SharedCause; got == nil || !got.Ended.IsZero() || got.Way == "w" {
 		t.Errorf("a new cause after an old one: %+v", got)
-	}
-}
-
-func TestSameWords(t *testing.T) {
-	for text, want := range map[string]string{
-		"volume vm-17f3 is busy since 12:03:04": "volume # is busy since #",
-		"no  room":                              "no room",
-		strings.Repeat("é", 100):                strings.Repeat("é", 60),
-		"":                                      "",
-	} {
-		if got := sameWords(text); got != want {
-			t.Errorf("%q: %q", text, got)
-		}
 	}
 }
 

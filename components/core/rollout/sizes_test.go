@@ -41,7 +41,7 @@ func told(t *testing.T, kind string, n int) map[string]int {
 	out["status"] = size(status)
 	for _, a := range p.Actions {
 		out["holds"] = max(out["holds"], size(a.Holds))
-		out["quorum"] = max(out["quorum"], len(a.Quorum))
+		out["quorum"] = max(out["quorum"], len(a.Before.Quorum))
 	}
 	if p.Rollout != nil {
 		out["rollout"] = size(p.Rollout)

@@ -185,7 +185,7 @@ func phaseWord(op operation.Operation) group.SlotState {
 	case operation.Draining:
 		return group.SlotDraining
 	case operation.Drained:
-		if op.Refresh {
+		if op.Way.Refreshes() {
 			return group.SlotRefreshing // it serves all the while
 		}
 		return group.SlotDrained
@@ -198,10 +198,10 @@ func phaseWord(op operation.Operation) group.SlotState {
 		if op.Kind == operation.Delete {
 			return group.SlotDeleting
 		}
-		if op.Refresh {
+		if op.Way.Refreshes() {
 			return group.SlotRefreshing
 		}
-		if op.Service != "" {
+		if op.Way.Service != "" {
 			return group.SlotRestarting
 		}
 		return group.SlotBooting

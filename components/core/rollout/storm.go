@@ -50,7 +50,7 @@ const stormOver = time.Minute
 // backUntil is until when m counts for a storm though it is available; zero: a step made it so, of
 // the rollout or of healing, or it is away. Beside them min_ready has passed.
 func (w *world) backUntil(m *member) time.Time {
-	made := func(op *operation.Operation) bool { return !op.EndedAt.Before(m.record.AvailableSince) }
+	made := func(op *operation.Operation) bool { return !op.Times.Ended.Before(m.record.AvailableSince) }
 	if last := m.last(); m.extra || !m.available || last != nil && made(last) || slices.ContainsFunc(m.healed, made) {
 		return time.Time{}
 	}

@@ -21,11 +21,11 @@ func TestR119_AfterAStormTheOthersHaveTheirTimeAnew(t *testing.T) {
 	if want := f.now.Add(time.Second); !p.Clock.Equal(want) {
 		t.Errorf("looks again at %s, want %s", p.Clock, want)
 	}
-	f.op(3, operation.Done, func(op *operation.Operation) { op.EndedAt = f.now })
+	f.op(3, operation.Done, func(op *operation.Operation) { op.Times.Ended = f.now })
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.rec.Operations = nil
 	f.op(2, operation.Done, func(op *operation.Operation) {
-		op.Kind, op.Actor, op.Rollout, op.EndedAt = operation.Restart, operation.ActorHealing, "", f.now
+		op.Kind, op.Actor, op.Rollout, op.Times.Ended = operation.Restart, operation.ActorHealing, "", f.now
 	})
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.rec.Operations = nil

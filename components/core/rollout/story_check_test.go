@@ -96,12 +96,12 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 		return m != nil && (m.Until.IsZero() || k.c.clock().Before(m.Until))
 	}
 	// A protection promises that what is down is restarted, and keeps the drain itself.
-	repair := op.Kind == operation.Restart && op.WasUnavailable && stands(k.c.protects)
+	repair := op.Kind == operation.Restart && op.Before.Unavailable && stands(k.c.protects)
 	switch {
 	case k.c.deleting != nil || op.Kind == operation.Create && !stands(k.c.drains) || repair:
 	case stands(k.c.drains) && op.Kind != operation.Drain:
 		k.broke("R139: %s begins of %s, which is drained", op.Kind, op.Slot)
-	case op.Kind == operation.Restart && op.WasUnavailable: // it was down by what was seen
+	case op.Kind == operation.Restart && op.Before.Unavailable: // it was down by what was seen
 	case stands(k.c.protects) && c != nil && k.w.works(c):
 		k.broke("R139: %s begins of %s, which is protected and works", op.Kind, op.Slot)
 	}
@@ -122,8 +122,8 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 func (k *checker) called(op operation.Operation, e operation.Effect) {
 	k.calls = append(k.calls, fmt.Sprintf("%s %s", e.Call, op.Slot))
 	stored := k.c.store.operations[op.ID]
-	if stored.Phase != operation.Acting || stored.Calls != e.Number {
-		k.broke("I18: call %d for %s is made while the record says %s, %d calls", e.Number, op.Slot, stored.Phase, stored.Calls)
+	if stored.Phase != operation.Acting || stored.Call.Number != e.Number {
+		k.broke("I18: call %d for %s is made while the record says %s, %d calls", e.Number, op.Slot, stored.Phase, stored.Call.Number)
 	}
 	if k.w.outstanding(op.Slot) {
 		k.broke("I16: a call for %s is made while an earlier one is outstanding", op.Slot)
@@ -135,7 +135,7 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.serves(c) || k.taken[op.Slot] {
 		return
 	}
-	if op.Request != "" && group.HasVoters(k.c.spec) && k.w.leader == "" {
+	if op.Request.ID != "" && group.HasVoters(k.c.spec) && k.w.leader == "" {
 		return // R45: below quorum nobody serves, and an operator named one that is not in it
 	}
 	k.budget(op.Slot)

@@ -13,7 +13,7 @@ import (
 
 // fault is what happens to a platform call.
 type fault struct {
-	outcome string
+	outcome operation.Outcome
 	text    string
 	effect  bool
 	late    time.Duration

@@ -100,7 +100,7 @@ func (c *coordinator) observe() rollout.Observation {
 		Paused: c.paused, Frozen: c.frozen, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {
-			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request == r.ID
+			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request.ID == r.ID
 		}
 	}
 	if c.w.blind {
@@ -171,7 +171,7 @@ func (c *coordinator) work() {
 // orders are what a Slot's Boot is asked for, and at which Revision it is to attest again.
 func (c *coordinator) orders(slot, boot string) (order operation.Order, asked bool, refresh string) {
 	of := c.of(slot)
-	if len(of) > 0 && of[0].Refresh && of[0].Phase == operation.Booting {
+	if len(of) > 0 && of[0].Way.Refreshes() && of[0].Phase == operation.Booting {
 		refresh = of[0].To
 	}
 	order, asked = operation.OrderFor(slices.Values(of), boot)
@@ -186,7 +186,7 @@ func (c *coordinator) of(slot string) (out []operation.Operation) {
 		}
 	}
 	slices.SortFunc(out, func(a, b operation.Operation) int {
-		return cmp.Or(cmp.Compare(btoi(!b.Phase.Ended()), btoi(!a.Phase.Ended())), cmp.Compare(b.Term, a.Term), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Order, a.Order))
+		return cmp.Or(cmp.Compare(btoi(!b.Phase.Ended()), btoi(!a.Phase.Ended())), cmp.Compare(b.Term, a.Term), b.Times.Created.Compare(a.Times.Created), cmp.Compare(b.Order, a.Order))
 	})
 	return out
 }
@@ -310,7 +310,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 		c.dead, c.dies = true, ""
 		return true
 	}
-	if facts.Call != nil && next.CallOutcome != "" || next.Phase.Ended() {
+	if facts.Call != nil && next.Call.Outcome != "" || next.Phase.Ended() {
 		delete(c.answers, op.ID)
 	}
 	for _, e := range effects {

@@ -145,8 +145,8 @@ func (c *coordinator) keep(op operation.Operation) {
 	before, known := c.store.operations[op.ID]
 	c.store.operations[op.ID] = copied(op)
 	subject := string(op.Kind) + " of " + op.Slot
-	if op.Service != "" {
-		subject = string(op.Kind) + " of " + op.Service + " in " + op.Slot
+	if op.Way.Service != "" {
+		subject = string(op.Kind) + " of " + op.Way.Service + " in " + op.Slot
 	}
 	switch {
 	case !known:

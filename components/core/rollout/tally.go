@@ -91,7 +91,7 @@ func (w *world) takeTally() {
 			t.open = append(t.open, m)
 			// One that was told to leave its set is healed no more: until its CVM is gone it waits for the
 			// platform or for who tells of the set, however long that takes.
-			left := m.open.Leaves && w.inSet(m) != operation.SetListed
+			left := m.open.Set.Leaves && w.inSet(m) != operation.SetListed
 			if m.open.Actor == operation.ActorHealing && (!left || !m.open.Leaving()) {
 				t.healing++
 			}
@@ -125,8 +125,8 @@ func (w *world) takeTally() {
 func (w *world) noteBetween() {
 	for _, m := range w.tally.steps {
 		op := m.open
-		waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.CalledInVain()
-		m.between = op.Kind == operation.Update && len(op.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
+		waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.Call.InVain()
+		m.between = op.Kind == operation.Update && len(op.Call.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
 		if m.unsure = m.between && !m.extra && !m.condemned; m.unsure {
 			w.tally.unsure++
 		}

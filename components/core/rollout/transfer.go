@@ -140,7 +140,7 @@ func (w *world) transfersMade() int {
 }
 
 func madeTransfer(op operation.Operation) int {
-	if op.Kind == operation.Update && !op.ForEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
+	if op.Kind == operation.Update && op.Way.Mode != operation.ModeEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
 		return 1
 	}
 	return 0

@@ -28,7 +28,7 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	if refusals >= maxRefusals {
 		return []Hold{hold(HoldRefused, "%d times in a row: %s; mend what it says, then: cadre rollout retry %s", refusals, last.Reason, w.spec.Name)}
 	}
-	until := w.nextTry(last.EndedAt, n, firstWait, maxWait)
+	until := w.nextTry(last.Times.Ended, n, firstWait, maxWait)
 	if !w.now.Before(until) {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 		n++
 		// A creation that was accepted and never showed is as good as refused: each one may
 		// still have made a CVM.
-		if op.Cause == operation.CauseRefused || op.Kind == operation.Create && op.Cause == operation.CauseDeadline {
+		if op.Failure.Cause == operation.CauseRefused || op.Kind == operation.Create && op.Failure.Cause == operation.CauseDeadline {
 			refusals++
 		}
 	}
@@ -88,7 +88,7 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 // or a new spec is no refusal and does not count (R80).
 func cameToNothing(op *operation.Operation) bool {
 	called := []operation.Cause{operation.CauseHook, operation.CauseDrainDeadline, operation.CauseUnsafe, operation.CausePrecondition}
-	return op.Phase == operation.Failed || op.Phase == operation.Aborted && slices.Contains(called, op.Cause)
+	return op.Phase == operation.Failed || op.Phase == operation.Aborted && slices.Contains(called, op.Failure.Cause)
 }
 
 // aborts counts the newest run of steps of m that its hooks or its agent called off. What the
@@ -99,7 +99,7 @@ func (w *world) aborts(m *member) (n int, last *operation.Operation) {
 		switch {
 		case op.Phase != operation.Aborted || !cameToNothing(op):
 			return n, last
-		case op.Cause == operation.CausePrecondition:
+		case op.Failure.Cause == operation.CausePrecondition:
 			continue
 		case last == nil:
 			last = op

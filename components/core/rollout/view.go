@@ -210,7 +210,7 @@ func (m *member) movedAway() bool {
 // its Boot.
 func (m *member) beganMoved() bool {
 	op, a := m.open, m.seen.Admission
-	if op == nil || op.Refresh || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.BootBefore {
+	if op == nil || op.Way.Refreshes() || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.Before.BootID {
 		return false
 	}
 	return m.moved != nil || op.From != "" && op.From != m.observed

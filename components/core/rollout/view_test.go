@@ -72,7 +72,7 @@ func TestR43_WhoVotes(t *testing.T) {
 		}, 3, 3, false},
 		"one that leaves says otherwise": {func(f *fixture) {
 			odd(f)
-			f.op(2, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves = operation.Delete, true })
+			f.op(2, operation.Drained, func(op *operation.Operation) { op.Kind, op.Set.Leaves = operation.Delete, true })
 		}, 3, 3, false},
 		"one that is to leave and was not told": {func(f *fixture) {
 			odd(f)
@@ -406,9 +406,9 @@ func TestWhatAStepIsCalled(t *testing.T) {
 		"is replaced":          {func(op *operation.Operation) { op.Kind = operation.Replace }, operation.Acting, "Replacing"},
 		"boots":                {nil, operation.Booting, "Booting"},
 		"goes":                 {func(op *operation.Operation) { op.Kind = operation.Delete }, operation.Booting, "Deleting"},
-		"attests anew":         {func(op *operation.Operation) { op.Refresh = true }, operation.Booting, "Refreshing"},
-		"is about to":          {func(op *operation.Operation) { op.Refresh = true }, operation.Drained, "Refreshing"},
-		"its service restarts": {func(op *operation.Operation) { op.Kind, op.Service = operation.Restart, "db" }, operation.Booting, "Restarting"},
+		"attests anew":         {func(op *operation.Operation) { op.Way.Mode = operation.ModeRefresh }, operation.Booting, "Refreshing"},
+		"is about to":          {func(op *operation.Operation) { op.Way.Mode = operation.ModeRefresh }, operation.Drained, "Refreshing"},
+		"its service restarts": {func(op *operation.Operation) { op.Kind, op.Way.Service = operation.Restart, "db" }, operation.Booting, "Restarting"},
 		"joins":                {nil, operation.Joining, "Joining"},
 		"settles":              {nil, operation.Settling, "Settling"},
 		"did not get there":    {nil, operation.Failed, "Failed"},

@@ -11,9 +11,9 @@ import (
 // TestALeaderLooksAgainAtTheDeadlineOfAStep: nothing else may happen until then.
 func TestALeaderLooksAgainAtTheDeadlineOfAStep(t *testing.T) {
 	for phase, set := range map[operation.Phase]func(op *operation.Operation, at time.Time){
-		operation.Draining: func(op *operation.Operation, at time.Time) { op.DrainDeadline = at },
-		operation.Booting:  func(op *operation.Operation, at time.Time) { op.HealthyDeadline = at },
-		operation.Joining:  func(op *operation.Operation, at time.Time) { op.HealthyDeadline = at },
+		operation.Draining: func(op *operation.Operation, at time.Time) { op.Times.DrainBy = at },
+		operation.Booting:  func(op *operation.Operation, at time.Time) { op.Times.HealthyBy = at },
+		operation.Joining:  func(op *operation.Operation, at time.Time) { op.Times.HealthyBy = at },
 	} {
 		f := newFixture(3, "none").want("B").rolling()
 		at := f.now.Add(3 * time.Second)

@@ -46,7 +46,7 @@ func TestASlotThatIsWantedAgainAfterItsRemovalIsMade(t *testing.T) {
 func TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Rollout.Steps = 1
-	f.op(1, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseDeadline, "too late" })
+	f.op(1, operation.Failed, func(op *operation.Operation) { op.Failure.Cause, op.Reason = operation.CauseDeadline, "too late" })
 	f.sick(1)
 	f.spec.Replicas = 4
 	p := f.plan()
@@ -76,7 +76,7 @@ func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
 	f.rolling()
 	for _, phase := range []operation.Phase{operation.Recorded, operation.Draining, operation.Drained, operation.Acting} {
 		f.rec.Operations = nil
-		f.op(1, phase, func(op *operation.Operation) { op.CallIssuedAt = f.now })
+		f.op(1, phase, func(op *operation.Operation) { op.Call.IssuedAt = f.now })
 		if why := f.facts(f.rec.Operations[0]).Unwanted; why != "" {
 			t.Errorf("%s: not wanted: %s", phase, why)
 		}

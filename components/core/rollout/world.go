@@ -289,7 +289,7 @@ func (w *world) joinOperations() {
 			m.makers = append(m.makers, op)
 		}
 		// Of whatever rollout: the one that took it away was overtaken where the Slot is wanted again.
-		if op.Kind == operation.Delete && op.Phase == operation.Done && op.VMUUID == m.record.VMUUID {
+		if op.Kind == operation.Delete && op.Phase == operation.Done && op.CVM.VMUUID == m.record.VMUUID {
 			m.removal = op
 		}
 		if op.Actor == operation.ActorHealing && op.Phase.Ended() {

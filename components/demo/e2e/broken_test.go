@@ -63,7 +63,7 @@ func TestBrokenTarget(t *testing.T) {
 	if len(steps) != 1 || steps[0].Order != 1 {
 		t.Fatalf("the broken slot %s is not the first of the corrected rollout: %+v", broken, steps)
 	}
-	if waited := steps[0].CallIssuedAt.Sub(rollouts[0].StartedAt); waited > 10*time.Second {
+	if waited := steps[0].Call.IssuedAt.Sub(rollouts[0].StartedAt); waited > 10*time.Second {
 		t.Errorf("the broken slot waited %s for its correction", waited)
 	}
 }

@@ -76,7 +76,7 @@ func TestLostCVMIsReplaced(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("no record of the replacement: %+v", described.Operations)
 	}
-	if o := described.Operations[i]; o.Phase != operation.Done || o.Actor != operation.ActorOperator || o.Note != "its host burnt" || o.By == "" || o.Rollout != "" {
+	if o := described.Operations[i]; o.Phase != operation.Done || o.Actor != operation.ActorOperator || o.Request.Note != "its host burnt" || o.Request.By == "" || o.Rollout != "" {
 		t.Errorf("the record of the replacement does not say who wanted it and why: %+v", o)
 	}
 }

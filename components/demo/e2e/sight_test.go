@@ -110,9 +110,9 @@ func (c *cluster) wantOneCallPerStep(t *testing.T, name string) {
 		// A member whose reports came late, on a busy machine, looks unavailable for a moment:
 		// a step that began by that is given up before its call, and planned anew, once.
 		acted := slices.DeleteFunc(slices.Clone(steps), func(s operation.Operation) bool {
-			return s.Phase == operation.Aborted && s.Calls == 0
+			return s.Phase == operation.Aborted && s.Call.Number == 0
 		})
-		if len(steps) > 2 || len(acted) != 1 || acted[0].Phase != operation.Done || acted[0].Calls != 1 {
+		if len(steps) > 2 || len(acted) != 1 || acted[0].Phase != operation.Done || acted[0].Call.Number != 1 {
 			t.Errorf("%s had %d steps in %s, want one that acted, done with one call: %+v", slot, len(steps), last.ID, steps)
 		}
 	}

@@ -120,11 +120,11 @@ func (s *story) restarted(ctx context.Context, slot string, actor operation.Acto
 	s.must("look at "+slot, err)
 	var last operation.Operation
 	for _, op := range i.Operations {
-		if op.CreatedAt.After(last.CreatedAt) {
+		if op.Times.Created.After(last.Times.Created) {
 			last = op
 		}
 	}
-	if last.Kind != operation.Restart || last.Service != rig.Etcd || last.Actor != actor || last.Phase != operation.Done || last.Calls != 0 {
+	if last.Kind != operation.Restart || last.Way.Service != rig.Etcd || last.Actor != actor || last.Phase != operation.Done || last.Call.Number != 0 {
 		s.Errorf("the newest operation of %s is %+v", slot, last)
 	}
 }

@@ -79,7 +79,7 @@ func monotonicCases() []cases {
 			{"the epoch", start().allowed("pg-0", "new").gate(epoch(3)).allowed("pg-0", "new").gate(epoch(2))},
 			{"the index", back()},
 			{"the Term of an Operation", start().lead("coordinator-0", 2).phases("a", "pg-0", "DRAINING").lead("coordinator-1", 1).phases("a", "pg-0", "DRAINED")},
-			{"the calls of an Operation", start().phases("a", "pg-0", "ACTING", "ACTING").op("a", "pg-0", "BOOTING", func(op *opRecord) { op.Calls = 1 })},
+			{"the calls of an Operation", start().phases("a", "pg-0", "ACTING", "ACTING").op("a", "pg-0", "BOOTING", func(op *opRecord) { op.Call.Number = 1 })},
 			{"what ended goes on", start().phases("a", "pg-0", ended, "JOINING")},
 			{"what ended ends otherwise", start().phases("a", "pg-0", ended, "FAILED")},
 		},

@@ -88,7 +88,7 @@ func budgetCases() cases {
 	}
 }
 
-func wasDown(op *operation.Operation) { op.WasUnavailable = true }
+func wasDown(op *operation.Operation) { op.Before.Unavailable = true }
 
 func quorumCases() cases {
 	const draining = operation.Draining
@@ -155,7 +155,7 @@ func leaderCases() cases {
 		}
 		return r
 	}
-	late := func(op *operation.Operation) { op.DrainDeadline = op.Entered[acting] }
+	late := func(op *operation.Operation) { op.Times.DrainBy = op.Entered[acting] }
 	return cases{
 		id: "I3",
 		bad: []named{
@@ -192,8 +192,8 @@ func haltCases() cases {
 	failed := func() *run {
 		return three("none", maxUnavailable(3)).phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Booting, operation.Failed)
 	}
-	refused := func(op *operation.Operation) { op.Cause = operation.CauseRefused }
-	asked := func(op *operation.Operation) { op.Request = "q1" }
+	refused := func(op *operation.Operation) { op.Failure.Cause = operation.CauseRefused }
+	asked := func(op *operation.Operation) { op.Request.ID = "q1" }
 	byRollout := func(op *operation.Operation) { op.Actor = operation.ActorRollout }
 	elsewhere := func(op *operation.Operation) { op.Rollout = "another" }
 	return cases{
@@ -214,7 +214,7 @@ func haltCases() cases {
 				return r.rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)
 			}()},
 			{"the platform's failure of a boot", three("none", maxUnavailable(3)).phases("a", "pg-2", draining, acting).stops("pg-2").
-				op("a", "pg-2", operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseBootError }).phases("b", "pg-0", draining)},
+				op("a", "pg-2", operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseBootError }).phases("b", "pg-0", draining)},
 		},
 		good: []named{
 			{"its rollout is let go on", three("none").rollout("r", operation.FailedState, nil).rollout("r", operation.Running, nil).op("b", "pg-1", operation.Recorded, byRollout)},
@@ -301,21 +301,23 @@ func diskCases() []cases {
 	gone := func(slot string) func(*trace.Event) {
 		return func(e *trace.Event) { e.Call.VMUUID = "vm-of-" + slot }
 	}
-	remove := func(op *operation.Operation) { op.Kind, op.Part, op.To = operation.Delete, operation.PartDelete, "" }
+	remove := func(op *operation.Operation) {
+		op.Kind, op.Call.Part, op.To = operation.Delete, operation.PartDelete, ""
+	}
 	replace := func(op *operation.Operation) {
-		op.Kind, op.Part, op.Request, op.Actor = operation.Replace, operation.PartDelete, "q1", operation.ActorOperator
+		op.Kind, op.Call.Part, op.Request.ID, op.Actor = operation.Replace, operation.PartDelete, "q1", operation.ActorOperator
 	}
 	heals := func(op *operation.Operation) {
-		op.Kind, op.Part, op.Actor = operation.Replace, operation.PartDelete, operation.ActorHealing
+		op.Kind, op.Call.Part, op.Actor = operation.Replace, operation.PartDelete, operation.ActorHealing
 	}
 	healing := func(replace string) func(*group.Spec) {
 		return func(s *group.Spec) { s.AutoHealing = &group.AutoHealing{Replace: replace} }
 	}
-	leaves := func(op *operation.Operation) { op.Leaves = true }
-	unasked := func(op *operation.Operation) { op.Request = "" }
+	leaves := func(op *operation.Operation) { op.Set.Leaves = true }
+	unasked := func(op *operation.Operation) { op.Request.ID = "" }
 	voters := func() *run { return three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}) }
 	// deletes is about the call, of an Operation that was made as one that removes.
-	deletes := func(op *operation.Operation) { op.Part = operation.PartDelete }
+	deletes := func(op *operation.Operation) { op.Call.Part = operation.PartDelete }
 	kept := func(s *group.Spec) { s.PreservedState.Disk = "data" }
 	scaledIn := func(change ...func(*group.Spec)) *run {
 		return three("none").givesUp("pg-2").spec("none", 2, change...).after(time.Minute)

@@ -125,7 +125,7 @@ func (r *run) leads(slot string) *run {
 // op writes the Operation of that name for a Slot, in the next phase; it keeps what was said of
 // it before. Without other words it is an update of rollout "r" from "old" to "new".
 func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operation.Operation)) *run {
-	op := operation.Operation{ID: id, Group: "pg", Slot: slot, Kind: operation.Update, Rollout: "r", From: "old", To: "new", VMUUID: "vm-of-" + slot}
+	op := operation.Operation{ID: id, Group: "pg", Slot: slot, Kind: operation.Update, Rollout: "r", From: "old", To: "new", CVM: operation.CVM{VMUUID: "vm-of-" + slot}}
 	if before := r.ops[id]; before != nil {
 		op = *before
 	}
@@ -138,14 +138,14 @@ func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operati
 	op.Phase, op.Entered, op.Term = phase, entered, r.term
 	switch phase {
 	case operation.Draining:
-		op.DrainDeadline = now.Add(2 * time.Minute)
+		op.Times.DrainBy = now.Add(2 * time.Minute)
 	case operation.Acting:
-		op.Calls++
-		op.CallIssuedAt, op.CallOutcome, op.Part = now, "", operation.PartCompose
+		op.Call.Number++
+		op.Call.IssuedAt, op.Call.Outcome, op.Call.Part = now, "", operation.PartCompose
 	case operation.Booting:
-		op.CallOutcome = operation.OutcomeDone
+		op.Call.Outcome = operation.OutcomeDone
 	case operation.Failed:
-		op.Cause, op.Reason = operation.CauseDeadline, "not available"
+		op.Failure.Cause, op.Reason = operation.CauseDeadline, "not available"
 	case operation.Recorded, operation.Drained, operation.Joining, operation.Settling, operation.Done, operation.Aborted, operation.Superseded:
 	}
 	for _, c := range change {
@@ -169,10 +169,10 @@ func (r *run) phases(id, slot string, phases ...operation.Phase) *run {
 }
 
 func kind(k operation.Kind, part operation.Part) func(*operation.Operation) {
-	return func(op *operation.Operation) { op.Kind, op.Part = k, part }
+	return func(op *operation.Operation) { op.Kind, op.Call.Part = k, part }
 }
 
-func skipDrain(op *operation.Operation) { op.SkipDrain = true }
+func skipDrain(op *operation.Operation) { op.Way.SkipDrain = true }
 
 // allowed is the policy of a Slot: revision r is allowed as "hash-of-r", numbered in order.
 func (r *run) allowed(slot string, revisions ...string) *run {

@@ -92,16 +92,16 @@ var verbs = map[operation.Part]cloud.Verb{
 // unannounced is why the record of op does not announce the call of e, the n-th that was sent.
 func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) string {
 	switch {
-	case op.Refresh:
+	case op.Way.Refreshes():
 		return "it is a refresh, which makes no call"
-	case op.CallIssuedAt.IsZero() || n > op.Calls:
+	case op.Call.IssuedAt.IsZero() || n > op.Call.Number:
 		return "the record does not count it"
-	case op.CallOutcome != "":
+	case op.Call.Outcome != "":
 		return "the record says that it ended already"
-	case verbs[op.Part] != e.Call.Verb:
-		return "it is " + string(e.Call.Verb) + ", the record says " + string(op.Part)
-	case e.Call.Verb != cloud.Create && op.VMUUID != "" && e.Call.VMUUID != "" && op.VMUUID != e.Call.VMUUID:
-		return "it is for CVM " + e.Call.VMUUID + ", the record says " + op.VMUUID
+	case verbs[op.Call.Part] != e.Call.Verb:
+		return "it is " + string(e.Call.Verb) + ", the record says " + string(op.Call.Part)
+	case e.Call.Verb != cloud.Create && op.CVM.VMUUID != "" && e.Call.VMUUID != "" && op.CVM.VMUUID != e.Call.VMUUID:
+		return "it is for CVM " + e.Call.VMUUID + ", the record says " + op.CVM.VMUUID
 	case s.caller[op.ID] != e.By:
 		return "sent by " + e.By + ", announced by " + s.caller[op.ID]
 	}
@@ -115,12 +115,12 @@ func (s *state) endsOpen(e trace.Event, latest time.Duration) string {
 	switch {
 	case e.Deleted && !op.Phase.Ended():
 		return "its record is removed in phase " + string(op.Phase)
-	case e.Deleted || op.Calls == 0:
-	case op.Phase == operation.Done && op.CallOutcome == "":
+	case e.Deleted || op.Call.Number == 0:
+	case op.Phase == operation.Done && op.Call.Outcome == "":
 		return "it is done, and its call has no outcome"
-	case (op.Phase == operation.Superseded || op.Phase == operation.Aborted) && op.CallOutcome == "" && e.At < latest:
+	case (op.Phase == operation.Superseded || op.Phase == operation.Aborted) && op.Call.Outcome == "" && e.At < latest:
 		return "it is " + string(op.Phase) + ", and its call, which has no outcome, may still take effect"
-	case op.Phase == operation.Failed && op.Cause == "":
+	case op.Phase == operation.Failed && op.Failure.Cause == "":
 		return "it failed after a call, and gives no cause"
 	}
 	return ""

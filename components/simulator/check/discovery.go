@@ -35,7 +35,7 @@ func found(s *state, e trace.Event) []string {
 // looks the same, no check can be: the step makes room for those that restore it (R45).
 func judged(s *state, e trace.Event) []string {
 	op := e.Operation
-	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Refresh || op.Phase != operation.Done {
+	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Way.Refreshes() || op.Phase != operation.Done {
 		return nil
 	}
 	if before := s.operations[op.ID]; before != nil && before.Phase == operation.Done {
@@ -71,7 +71,7 @@ func (s *state) short(name string, count func(*member) bool) bool {
 
 // refreshed is the open refresh of m; nil: there is none.
 func (m *member) refreshed() *operation.Operation {
-	at := slices.IndexFunc(m.open, func(op *operation.Operation) bool { return op.Refresh })
+	at := slices.IndexFunc(m.open, func(op *operation.Operation) bool { return op.Way.Refreshes() })
 	if at < 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-func refresh(op *operation.Operation) { op.Refresh = true }
+func refresh(op *operation.Operation) { op.Way.Mode = operation.ModeRefresh }
 
 // refreshing is a group of three, of which pg-0 is being refreshed.
 func refreshing() *run {

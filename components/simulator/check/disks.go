@@ -23,12 +23,12 @@ func disks(s *state, e trace.Event) []string {
 	switch {
 	case op == nil:
 		return wrong("call %d deletes the CVM of %s: no Operation says so", e.Call.ID, e.Slot)
-	case op.VMUUID == "" || op.VMUUID != e.Call.VMUUID:
-		return wrong("call %d deletes CVM %s: %s names %q", e.Call.ID, e.Call.VMUUID, op.ID, op.VMUUID)
-	case op.Kind == operation.Replace && op.Request == "" && !s.healsByReplacing(op):
+	case op.CVM.VMUUID == "" || op.CVM.VMUUID != e.Call.VMUUID:
+		return wrong("call %d deletes CVM %s: %s names %q", e.Call.ID, e.Call.VMUUID, op.ID, op.CVM.VMUUID)
+	case op.Kind == operation.Replace && op.Request.ID == "" && !s.healsByReplacing(op):
 		return wrong("call %d deletes the CVM of %s to replace it, and nobody asked for that", e.Call.ID, e.Slot)
-	case op.Kind == operation.Replace && op.Request != "" && !s.askedFor(op):
-		return wrong("call %d deletes the CVM of %s to replace it, and %s asks for something else", e.Call.ID, e.Slot, op.Request)
+	case op.Kind == operation.Replace && op.Request.ID != "" && !s.askedFor(op):
+		return wrong("call %d deletes the CVM of %s to replace it, and %s asks for something else", e.Call.ID, e.Slot, op.Request.ID)
 	case op.Kind == operation.Replace:
 		return nil
 	case op.Kind != operation.Delete:
@@ -63,7 +63,7 @@ func (g *groupState) lacks(slot string) bool {
 
 // askedFor: the request that op names is for another CVM in its Slot, and gives the disk up.
 func (s *state) askedFor(op *operation.Operation) bool {
-	q := s.asked[op.Request]
+	q := s.asked[op.Request.ID]
 	return q != nil && q.Kind == store.RequestReplace && q.DeleteDisk && q.Slot == op.Slot
 }
 
@@ -75,7 +75,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	}
 	sp := s.spec(op.Group)
 	_, ordinal, err := group.ParseSlot(op.Slot)
-	left := s.left[op.VMUUID] && s.group(op.Group).lacks(op.Slot)
+	left := s.left[op.CVM.VMUUID] && s.group(op.Group).lacks(op.Slot)
 	switch {
 	case !left && !s.condemned(op.Group, op.Slot):
 		return "the Slot is wanted"

@@ -30,7 +30,7 @@ func drainedFirst(t trace.Trace) []Violation {
 				began[op.ID] = since{i, e.At}
 			}
 		}
-		if op = s.acts(e); op == nil || op.SkipDrain || op.Leaves || len(op.Applied) > 0 || overtime(op) {
+		if op = s.acts(e); op == nil || op.Way.SkipDrain || op.Set.Leaves || len(op.Call.Applied) > 0 || overtime(op) {
 			return
 		}
 		from, drains := began[op.ID]

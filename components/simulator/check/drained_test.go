@@ -31,7 +31,7 @@ func drainedCases() cases {
 			{"another Boot serves", acts(drains().stops("pg-0").servesAs("pg-0", "boot-2"))},
 			{"nobody hears it", acts(drains().mutes("pg-0"))},
 			{"a coordinator does not", acts(fault(drains(), "cut-members coordinator-0 for 10s"))},
-			{"half of it is done", acts(drains().op("a", "pg-0", operation.Drained, func(op *operation.Operation) { op.Applied = []operation.Part{operation.PartOSImage} }))},
+			{"half of it is done", acts(drains().op("a", "pg-0", operation.Drained, func(op *operation.Operation) { op.Call.Applied = []operation.Part{operation.PartOSImage} }))},
 		},
 	}
 }

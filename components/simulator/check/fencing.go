@@ -137,7 +137,7 @@ func fencedCalls(t trace.Trace) []Violation {
 				// A person says how it ended, who knows that.
 				under[of[q.Operation]] = slices.DeleteFunc(under[of[q.Operation]], pending.unheard)
 			}
-			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.CallOutcome != "") {
+			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.Call.Outcome != "") {
 				for n, p := range under[op.Slot] {
 					under[op.Slot][n].seen = p.seen || p.unheard() && p.effected
 				}

@@ -122,16 +122,16 @@ func onceCases() cases {
 func aheadCases() cases {
 	const acting = operation.Acting
 	other := func(e *trace.Event) { e.Call.VMUUID = "vm-of-another" }
-	unanswered := func(op *opRecord) { op.CallOutcome = "" }
-	causeless := func(op *opRecord) { op.Cause = "" }
+	unanswered := func(op *opRecord) { op.Call.Outcome = "" }
+	causeless := func(op *opRecord) { op.Failure.Cause = "" }
 	return cases{
 		id: "I18",
 		bad: []named{
 			{"before the record", start().phases("a", "pg-0", operation.Drained).called(cloud.Update, "pg-0")},
 			{"after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).called(cloud.Update, "pg-0")},
-			{"without the time of the call", start().op("a", "pg-0", acting, func(op *opRecord) { op.CallIssuedAt = time.Time{} }).called(cloud.Update, "pg-0")},
+			{"without the time of the call", start().op("a", "pg-0", acting, func(op *opRecord) { op.Call.IssuedAt = time.Time{} }).called(cloud.Update, "pg-0")},
 			{"a second call by one record", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).called(cloud.Update, "pg-0")},
-			{"after its outcome is recorded", start().phases("a", "pg-0", acting).op("a", "pg-0", acting, func(op *opRecord) { op.CallOutcome = operation.OutcomeBusy }).called(cloud.Update, "pg-0")},
+			{"after its outcome is recorded", start().phases("a", "pg-0", acting).op("a", "pg-0", acting, func(op *opRecord) { op.Call.Outcome = operation.OutcomeBusy }).called(cloud.Update, "pg-0")},
 			{"another call than the record says", start().phases("a", "pg-0", acting).called(cloud.Restart, "pg-0")},
 			{"another CVM than the record says", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0", other)},
 			{"by another coordinator", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).called(cloud.Update, "pg-0")},

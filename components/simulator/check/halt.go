@@ -45,7 +45,7 @@ func haltedByVerdict(t trace.Trace) []Violation {
 // operator asks for is a decision.
 func haltedByStep(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
-	if op == nil || op.Kind != operation.Update || op.Actor == operation.ActorOperator || op.Request != "" || op.Rollout == "" {
+	if op == nil || op.Kind != operation.Update || op.Actor == operation.ActorOperator || op.Request.ID != "" || op.Rollout == "" {
 		return nil
 	}
 	for _, id := range sortedNames(s.operations) {
@@ -84,7 +84,7 @@ func (s *state) halts(failed *operation.Operation) bool {
 	}
 	end, ended := s.failedAt[failed.ID]
 	m := s.member(failed.Slot)
-	return ended && failed.Phase == operation.Failed && failed.Cause != operation.CauseRefused && end > s.lastDecided(failed.Group) && !m.serves() && end > m.servedAt
+	return ended && failed.Phase == operation.Failed && failed.Failure.Cause != operation.CauseRefused && end > s.lastDecided(failed.Group) && !m.serves() && end > m.servedAt
 }
 
 // lastDecided is the event at which a person decided something about the group last; -1: none did.
@@ -105,8 +105,8 @@ func (s *state) recordedAfter(op, failed *operation.Operation) bool {
 // or just what op does was asked for, and the platform refused it, so that it is tried again.
 func (s *state) askedSince(op, failed *operation.Operation) bool {
 	for _, asked := range s.operations {
-		again := asked.Slot == op.Slot && asked.To == op.To && asked.Cause == operation.CauseRefused
-		if asked.Request != "" && (asked.Slot == failed.Slot || again) && s.recordedAfter(asked, failed) && s.recordedAfter(op, asked) {
+		again := asked.Slot == op.Slot && asked.To == op.To && asked.Failure.Cause == operation.CauseRefused
+		if asked.Request.ID != "" && (asked.Slot == failed.Slot || again) && s.recordedAfter(asked, failed) && s.recordedAfter(op, asked) {
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ func launched(t trace.Trace) []Violation {
 			}
 		}
 		op := e.Operation
-		if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || op.Kind == operation.Delete || op.Kind == operation.Drain || op.Refresh || op.Service != "" {
+		if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || op.Kind == operation.Delete || op.Kind == operation.Drain || op.Way.Refreshes() || op.Way.Service != "" {
 			return
 		}
 		m := s.member(op.Slot)

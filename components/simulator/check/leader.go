@@ -65,5 +65,5 @@ func (s *state) outdatedBeside(op *operation.Operation) string {
 
 // overtime: op acts after the time for its drain, by its own record.
 func overtime(op *operation.Operation) bool {
-	return !op.DrainDeadline.IsZero() && !op.Entered[operation.Acting].Before(op.DrainDeadline)
+	return !op.Times.DrainBy.IsZero() && !op.Entered[operation.Acting].Before(op.Times.DrainBy)
 }

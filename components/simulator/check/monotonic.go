@@ -63,8 +63,8 @@ func (s *state) turnsBack(op *operation.Operation) []string {
 		return wrong("%s is %s after it ended as %s", op.ID, op.Phase, before.Phase)
 	case op.Term < before.Term:
 		return wrong("the Term of %s falls from %d to %d", op.ID, before.Term, op.Term)
-	case op.Calls < before.Calls:
-		return wrong("the calls of %s fall from %d to %d", op.ID, before.Calls, op.Calls)
+	case op.Call.Number < before.Call.Number:
+		return wrong("the calls of %s fall from %d to %d", op.ID, before.Call.Number, op.Call.Number)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // rollout takes one away that is well. What is down is brought back with it.
 func opportunistic(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
-	if op == nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout || op.Request != "" || s.mayBeDown(op.Slot) || s.silent(op.Slot) || s.wasDown(op) {
+	if op == nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout || op.Request.ID != "" || s.mayBeDown(op.Slot) || s.silent(op.Slot) || s.wasDown(op) {
 		return nil
 	}
 	for _, sp := range s.specsOf(op.Group) {

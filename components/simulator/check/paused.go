@@ -9,7 +9,7 @@ import (
 // what heals it, and what an operator asks for by a Slot's name. What is under way goes on.
 func paused(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
-	if op == nil || op.Actor == operation.ActorHealing || op.Actor == operation.ActorOperator || op.Request != "" || s.ending(op.Group) {
+	if op == nil || op.Actor == operation.ActorHealing || op.Actor == operation.ActorOperator || op.Request.ID != "" || s.ending(op.Group) {
 		return nil
 	}
 	name := "control/pause/" + op.Group

@@ -75,7 +75,7 @@ func (s *state) doneEarly(e trace.Event, all map[string]stretch) string {
 	if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || s.operations[op.ID] == nil || s.operations[op.ID].Phase != operation.Settling || !s.member(op.Slot).serves() {
 		return ""
 	}
-	if served := e.At - all[op.Slot].since; served < s.leastReady(op.Group) && !op.Refresh {
+	if served := e.At - all[op.Slot].since; served < s.leastReady(op.Group) && !op.Way.Refreshes() {
 		return op.ID + " is done, and " + op.Slot + " has served for " + served.String()
 	}
 	return ""

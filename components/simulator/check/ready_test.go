@@ -60,7 +60,7 @@ func opportunisticCases() cases {
 			{"one that was recorded before", group().op("a", "pg-0", operation.Recorded, rolls).after(time.Minute).op("a", "pg-0", operation.Draining)},
 		},
 		good: []named{
-			{"it was asked for", group().op("a", "pg-0", operation.Draining, rolls, func(op *operation.Operation) { op.Request = "q" })},
+			{"it was asked for", group().op("a", "pg-0", operation.Draining, rolls, func(op *operation.Operation) { op.Request.ID = "q" })},
 			{"the member is down", group().stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, rolls, skipDrain)},
 			{"healing", group().op("a", "pg-0", operation.Draining, func(op *operation.Operation) { op.Kind, op.Actor = operation.Restart, operation.ActorHealing })},
 			{"it was PROACTIVE a moment ago", three("none").after(time.Minute).spec("none", 3, idle).op("a", "pg-0", operation.Draining, rolls)},

@@ -136,7 +136,7 @@ func stuckCases() cases {
 	refused := func(n int) *run {
 		r := two()
 		for i := range n {
-			r.op(fmt.Sprint("refused-", i), "pg-0", operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseRefused })
+			r.op(fmt.Sprint("refused-", i), "pg-0", operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseRefused })
 		}
 		return waits(r.healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")
 	}

@@ -312,7 +312,7 @@ func (s *state) countRefusals(op *operation.Operation) {
 		of = map[string]int{}
 		s.refusals[op.Rollout] = of
 	}
-	if of[op.Slot]++; op.Phase != operation.Failed || op.Cause != operation.CauseRefused {
+	if of[op.Slot]++; op.Phase != operation.Failed || op.Failure.Cause != operation.CauseRefused {
 		of[op.Slot] = 0
 	}
 }
@@ -320,8 +320,8 @@ func (s *state) countRefusals(op *operation.Operation) {
 func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	m := s.memberOf(op.Group, op.Slot)
 	before := s.operations[op.ID]
-	if op.Kind == operation.Delete && op.Leaves && (before == nil || !before.Leaves) {
-		s.left[op.VMUUID] = s.keepsDisk(op) == "" // judged when it is told to leave
+	if op.Kind == operation.Delete && op.Set.Leaves && (before == nil || !before.Set.Leaves) {
+		s.left[op.CVM.VMUUID] = s.keepsDisk(op) == "" // judged when it is told to leave
 	}
 	if before == nil {
 		s.recordedAt[op.ID] = s.index
@@ -332,7 +332,7 @@ func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	if op.Phase.Ended() && (before == nil || !before.Phase.Ended()) {
 		s.countRefusals(op)
 	}
-	if before == nil && op.Calls > 0 || before != nil && before.Calls != op.Calls {
+	if before == nil && op.Call.Number > 0 || before != nil && before.Call.Number != op.Call.Number {
 		s.caller[op.ID] = e.By
 	}
 	at := slices.IndexFunc(m.open, func(o *operation.Operation) bool { return o.ID == op.ID })
@@ -415,12 +415,12 @@ func (m *member) acting() *operation.Operation {
 // Create takes nobody away, nor does a Refresh, which stops nothing: with a call it is none. With
 // nothing to drain the call itself is the first that does.
 func takesAway(op *operation.Operation) bool {
-	if op.Refresh && op.Calls == 0 {
+	if op.Way.Refreshes() && op.Call.Number == 0 {
 		return false
 	}
 	switch op.Phase {
 	case operation.Draining, operation.Drained:
-		return op.Kind != operation.Create && !op.SkipDrain
+		return op.Kind != operation.Create && !op.Way.SkipDrain
 	case operation.Acting, operation.Booting, operation.Joining, operation.Settling:
 		return op.Kind != operation.Create
 	case operation.Recorded, operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
@@ -436,7 +436,7 @@ func (s *state) disrupts(e trace.Event) *operation.Operation {
 		return nil
 	}
 	// Between two parts of a change it is under way, whatever its phase.
-	if before := s.operations[op.ID]; before != nil && (takesAway(before) || len(before.Applied) > 0) {
+	if before := s.operations[op.ID]; before != nil && (takesAway(before) || len(before.Call.Applied) > 0) {
 		return nil
 	}
 	return op

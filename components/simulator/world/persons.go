@@ -53,7 +53,7 @@ func newPersons() persons {
 // sent notes what becomes of a call.
 func (p *persons) sent(slot string, f fate) {
 	op := p.acting[slot]
-	p.calls[slot] = sentCall{fate: f, operation: op.ID, n: op.Calls, at: time.Now()}
+	p.calls[slot] = sentCall{fate: f, operation: op.ID, n: op.Call.Number, at: time.Now()}
 }
 
 // knowLocked takes what was written, as far as the operator goes by it.
@@ -233,7 +233,7 @@ func (w *World) unanswered() (out []store.QueueRequest) {
 	p := &w.persons
 	for _, slot := range slices.Sorted(maps.Keys(p.acting)) {
 		op, call := p.acting[slot], p.calls[slot]
-		if call.operation != op.ID || call.n != op.Calls || !call.silent || call.late > 0 || call.told || time.Since(call.at) < 2*callLimit {
+		if call.operation != op.ID || call.n != op.Call.Number || !call.silent || call.late > 0 || call.told || time.Since(call.at) < 2*callLimit {
 			continue
 		}
 		as := store.ResolvedFailed

@@ -120,7 +120,7 @@ func midRollout(g *clienttest.Group) {
 		Actions: []rollout.Action{
 			{Slot: "worker-1", Ordinal: 1, Kind: operation.Update, From: old, To: target, Class: rollout.ClassFollower, Operation: "op-7", Phase: operation.Booting},
 			{Slot: "worker-0", Kind: operation.Update, From: old, To: target, Class: rollout.ClassLeader, Transfer: &operation.Transfer{ExpectedLeader: "worker-0", Candidates: []string{"worker-2"}},
-				Quorum: "3 voters, quorum 2, 2 healthy", Holds: []rollout.Hold{{Predicate: "max_unavailable", Message: "1 of 1 in use by worker-1"}, {Predicate: "min_ready", Message: "worker-2", Until: noon.Add(12 * time.Second)}}},
+				Before: operation.Before{Quorum: "3 voters, quorum 2, 2 healthy"}, Holds: []rollout.Hold{{Predicate: "max_unavailable", Message: "1 of 1 in use by worker-1"}, {Predicate: "min_ready", Message: "worker-2", Until: noon.Add(12 * time.Second)}}},
 		},
 	}
 	g.AppliedBy, g.AppliedRequest = clienttest.AppliedBy, "apply-77aa5c1b8d2e4f60718293a4b5c6d7e8"
@@ -130,8 +130,8 @@ func midRollout(g *clienttest.Group) {
 		{ID: "worker-3", Group: "worker", To: old, State: operation.FailedState, Reason: "worker-0 was not available within 10m", Steps: 3, Transfers: 1, StartedAt: noon.Add(-26 * time.Hour), EndedAt: noon.Add(-25 * time.Hour)},
 		{ID: "worker-2", Group: "worker", To: old, State: operation.SupersededState, StartedAt: noon.Add(-27 * time.Hour), EndedAt: noon.Add(-26 * time.Hour), By: "unknown (written to Consul KV)"},
 	}
-	g.Operations = []operation.Operation{{ID: "0123456789ab", Slot: "worker-1", Kind: operation.Update, Phase: operation.Booting, From: old, To: target, Calls: 1,
-		CreatedAt: noon.Add(-50 * time.Second), UnavailableFrom: noon.Add(-38 * time.Second), Reason: "the platform accepted the update"}}
+	g.Operations = []operation.Operation{{ID: "0123456789ab", Slot: "worker-1", Kind: operation.Update, Phase: operation.Booting, From: old, To: target, Call: operation.Call{Number: 1},
+		Times: operation.Times{Created: noon.Add(-50 * time.Second)}, Outage: operation.Outage{From: noon.Add(-38 * time.Second)}, Reason: "the platform accepted the update"}}
 	g.Admissions = [][]byte{
 		[]byte(`{"slot":"worker-1","boot_id":"beef00112233","instance_id":"cafe00112233","code":"REVISION_NOT_ALLOWED","message":"compose hash 00ab is not allowed","at":"2026-05-04T11:59:30Z","by":"coordinator-1"}`),
 		[]byte(`{"slot":"worker-1","boot_id":"feed00112233","instance_id":"cafe00112233","revision":"a1b2c3d4e5f60718293a4b5c6d7e8f90","admitted_at":"2026-05-03T10:00:00Z","by":"coordinator-0"}`),

@@ -116,21 +116,21 @@ func rootField(simulated bool) Cell {
 func operations(s Style, list []operation.Operation, now time.Time) string {
 	rows := [][]Cell{}
 	for _, o := range list {
-		end := o.EndedAt
+		end := o.Times.Ended
 		if end.IsZero() {
 			end = now
 		}
 		away := ""
-		if !o.UnavailableFrom.IsZero() {
-			until := o.UnavailableUntil
+		if !o.Outage.From.IsZero() {
+			until := o.Outage.Until
 			if until.IsZero() {
 				until = end
 			}
-			away = tell.Ago(until.Sub(o.UnavailableFrom))
+			away = tell.Ago(until.Sub(o.Outage.From))
 		}
 		rows = append(rows, []Cell{
 			C(tell.Short(o.ID)), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(tell.Arrow(o.From, o.To)),
-			C(fmt.Sprint(o.Calls)), C(clock(o.CreatedAt)), C(tell.Ago(end.Sub(o.CreatedAt))), C(away), C(o.Reason),
+			C(fmt.Sprint(o.Call.Number)), C(clock(o.Times.Created)), C(tell.Ago(end.Sub(o.Times.Created))), C(away), C(o.Reason),
 		})
 	}
 	return s.Table([]string{"OPERATION", "ACTION", "PHASE", "REVISION", "CALLS", "STARTED", "TOOK", "AWAY", "REASON"}, rows)

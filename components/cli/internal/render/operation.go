@@ -22,7 +22,7 @@ func Operations(s Style, list []operation.Operation, now time.Time) string {
 	for _, o := range list {
 		rows = append(rows, []Cell{
 			C(o.ID), T(o.Slot, Bold), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(string(o.Actor)),
-			C(tell.Ago(ended(o, now).Sub(o.CreatedAt))), C(deadline(o, now)), C(o.Reason),
+			C(tell.Ago(ended(o, now).Sub(o.Times.Created))), C(deadline(o, now)), C(o.Reason),
 		})
 	}
 	return s.Table([]string{"OPERATION", "SLOT", "ACTION", "PHASE", "FOR", "TOOK", "UNTIL", "REASON"}, rows)
@@ -43,10 +43,10 @@ func Requests(s Style, list []client.Asked, now time.Time) string {
 }
 
 func ended(o operation.Operation, now time.Time) time.Time {
-	if o.EndedAt.IsZero() {
+	if o.Times.Ended.IsZero() {
 		return now
 	}
-	return o.EndedAt
+	return o.Times.Ended
 }
 
 // deadline is the one that runs in the present phase.
@@ -54,9 +54,9 @@ func deadline(o operation.Operation, now time.Time) string {
 	var at time.Time
 	switch o.Phase {
 	case operation.Recorded, operation.Draining, operation.Drained:
-		at = o.DrainDeadline
+		at = o.Times.DrainBy
 	case operation.Booting, operation.Joining, operation.Settling:
-		at = o.HealthyDeadline
+		at = o.Times.HealthyBy
 	case operation.Acting, operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
 	}
 	switch {
@@ -87,17 +87,17 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 		Field{"action", Cell{strings.ToLower(string(op.Kind)), Plain}},
 		Field{"phase", Cell{string(op.Phase), phaseTone(op.Phase)}},
 		Field{"why", Cell{op.Reason, Plain}},
-		Field{"cause", Cell{string(op.Cause), Plain}},
+		Field{"cause", Cell{string(op.Failure.Cause), Plain}},
 		Field{"on behalf of", Cell{string(op.Actor), Plain}},
-		Field{"request", Cell{op.Request, Plain}},
-		Field{"by", Cell{op.By, Plain}},
-		Field{"reason given", Cell{op.Note, Plain}},
+		Field{"request", Cell{op.Request.ID, Plain}},
+		Field{"by", Cell{op.Request.By, Plain}},
+		Field{"reason given", Cell{op.Request.Note, Plain}},
 		Field{"rollout", Cell{op.Rollout, Plain}},
 		Field{"revision", Cell{tell.Arrow(op.From, op.To), Plain}},
-		Field{"vm uuid", Cell{op.VMUUID, Plain}},
-		Field{"instance id", Cell{op.InstanceID, Plain}},
+		Field{"vm uuid", Cell{op.CVM.VMUUID, Plain}},
+		Field{"instance id", Cell{op.CVM.InstanceID, Plain}},
 		Field{"platform calls", Cell{calls(op), Plain}},
-		Field{"parts done", Cell{parts(op.Applied), Plain}},
+		Field{"parts done", Cell{parts(op.Call.Applied), Plain}},
 		Field{"until", Cell{deadline(op, now), Plain}},
 		Field{"term", Cell{fmt.Sprint(op.Term), Plain}},
 	)
@@ -117,7 +117,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 	})
 	rows := [][]Cell{}
 	for _, e := range entries {
-		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(tell.Ago(e.at.Sub(op.CreatedAt)))})
+		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(tell.Ago(e.at.Sub(op.Times.Created)))})
 	}
 	if len(rows) > 0 {
 		text += "\n" + s.Table([]string{"PHASE", "ENTERED", "AFTER"}, rows)
@@ -126,15 +126,15 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 }
 
 func calls(op operation.Operation) string {
-	if op.Calls == 0 {
+	if op.Call.Number == 0 {
 		return ""
 	}
-	text := fmt.Sprint(op.Calls)
-	if op.Part != "" {
-		text += ", the last one about " + string(op.Part)
+	text := fmt.Sprint(op.Call.Number)
+	if op.Call.Part != "" {
+		text += ", the last one about " + string(op.Call.Part)
 	}
-	if op.CallOutcome != "" {
-		return text + ": " + op.CallOutcome
+	if op.Call.Outcome != "" {
+		return text + ": " + string(op.Call.Outcome)
 	}
 	if op.Phase == operation.Acting {
 		return text + ": not answered yet"
@@ -170,7 +170,7 @@ func Resolved(s Style, r client.Resolved) string {
 	op := r.Operation
 	text := s.Fields(
 		Field{"operation", Cell{op.ID, Bold}}, Field{"slot", Cell{op.Slot, Plain}}, Field{"action", Cell{strings.ToLower(string(op.Kind)), Plain}},
-		Field{"phase", Cell{string(op.Phase), phaseTone(op.Phase)}}, Field{"why", Cell{op.Reason, Plain}}, Field{"vm uuid", Cell{op.VMUUID, Plain}},
+		Field{"phase", Cell{string(op.Phase), phaseTone(op.Phase)}}, Field{"why", Cell{op.Reason, Plain}}, Field{"vm uuid", Cell{op.CVM.VMUUID, Plain}},
 	) + Warnings(s, r.Warnings)
 	if r.DryRun {
 		return text + s.Line(fmt.Sprintf("it would be taken for %s", r.As), Bad)

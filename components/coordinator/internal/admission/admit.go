@@ -284,5 +284,5 @@ func (a *attempt) bootExpected(holder string) bool {
 		return false
 	}
 	op, open := v.OpenOperation(a.slot)
-	return open && !op.Value.CallIssuedAt.IsZero() && op.Value.BootBefore == holder
+	return open && !op.Value.Call.IssuedAt.IsZero() && op.Value.Before.BootID == holder
 }

@@ -164,7 +164,7 @@ func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 	holder, now := s.alternate(), s.clock().UTC()
 	put(s, store.OperationKey("pg-1-0.1.pg-0"), operation.Operation{
 		ID: "pg-1-0.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: operation.Joining,
-		BootBefore: holder.bootID, CallIssuedAt: now, CreatedAt: now, Entered: operation.PhaseTimes{},
+		Before: operation.Before{BootID: holder.bootID}, Call: operation.Call{IssuedAt: now}, Times: operation.Times{Created: now}, Entered: operation.PhaseTimes{},
 	})
 	s.await(func(v *view.View) bool { _, there := v.OpenOperation("pg-0"); return there })
 	expected := s.takeOver(holder)

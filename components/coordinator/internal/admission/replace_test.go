@@ -21,7 +21,7 @@ func (h *harness) operation(bootBefore string) {
 	now := time.Now().UTC()
 	put, err := store.Put(store.OperationKey("pg-1-0.1.pg-0"), operation.Operation{
 		ID: "pg-1-0.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: operation.Joining,
-		BootBefore: bootBefore, CallIssuedAt: now, CreatedAt: now, Entered: operation.PhaseTimes{},
+		Before: operation.Before{BootID: bootBefore}, Call: operation.Call{IssuedAt: now}, Times: operation.Times{Created: now}, Entered: operation.PhaseTimes{},
 	}, 0)
 	if err != nil {
 		h.t.Fatal(err)

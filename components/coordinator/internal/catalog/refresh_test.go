@@ -21,15 +21,15 @@ func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 	for phase, stopped := range map[operation.Phase]bool{
 		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Acting: true, operation.Booting: false, operation.Joining: false,
 	} {
-		for _, refresh := range []bool{false, true} {
+		for _, mode := range []operation.Mode{operation.ModeBoot, operation.ModeRefresh} {
 			v := &view.View{
 				Admissions: map[string]view.Rec[policy.Admission]{slot: {Value: policy.Admission{Group: "pg", Slot: slot, BootID: "b1"}}},
 				Slots:      map[string]view.Rec[group.SlotRecord]{slot: {Value: group.SlotRecord{Group: "pg", Slot: slot, VIP: vip}}},
-				Operations: map[string]view.Rec[operation.Operation]{"op": {Value: operation.Operation{ID: "op", Slot: slot, Kind: operation.Update, Phase: phase, Refresh: refresh}}},
+				Operations: map[string]view.Rec[operation.Operation]{"op": {Value: operation.Operation{ID: "op", Slot: slot, Kind: operation.Update, Phase: phase, Way: operation.Way{Mode: mode}}}},
 			}
 			m, ok := catalog.MemberOf(v, slot)
-			if !ok || m.Draining != (stopped && !refresh) {
-				t.Errorf("%s, refresh %t: draining %t, %t", phase, refresh, m.Draining, ok)
+			if !ok || m.Draining != (stopped && mode == operation.ModeBoot) {
+				t.Errorf("%s, mode %q: draining %t, %t", phase, mode, m.Draining, ok)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func TestRoutesDoNotLeadToAServiceThatIsRestarted(t *testing.T) {
 		v := &view.View{
 			Admissions: map[string]view.Rec[policy.Admission]{slot: {Value: policy.Admission{Group: "pg", Slot: slot, BootID: "b1"}}},
 			Slots:      map[string]view.Rec[group.SlotRecord]{slot: {Value: group.SlotRecord{Group: "pg", Slot: slot, VIP: vip}}},
-			Operations: map[string]view.Rec[operation.Operation]{"op": {Value: operation.Operation{ID: "op", Slot: slot, Kind: operation.Restart, Service: "db", Phase: phase}}},
+			Operations: map[string]view.Rec[operation.Operation]{"op": {Value: operation.Operation{ID: "op", Slot: slot, Kind: operation.Restart, Way: operation.Way{Service: "db"}, Phase: phase}}},
 		}
 		if m, ok := catalog.MemberOf(v, slot); !ok || m.Draining != stopped {
 			t.Errorf("%s: draining %t, %t", phase, m.Draining, ok)

@@ -87,8 +87,8 @@ func Status(s group.Status) group.Status {
 
 // Operation is op as its record may have it. The best candidates are the first ones.
 func Operation(op operation.Operation) operation.Operation {
-	op.Reason, op.QuorumSnapshot = Line(op.Reason), Page(op.QuorumSnapshot)
-	op.BootErrorBefore, op.Correlation = Line(op.BootErrorBefore), Line(op.Correlation)
+	op.Reason, op.Before.Quorum = Line(op.Reason), Page(op.Before.Quorum)
+	op.Call.BootErrorBefore, op.Call.Correlation = Line(op.Call.BootErrorBefore), Line(op.Call.Correlation)
 	if t := op.Transfer; t != nil && len(t.Candidates) > candidates {
 		shorter := *t
 		shorter.Candidates = slices.Clone(t.Candidates[:candidates])

@@ -52,7 +52,7 @@ func TestEveryClippedRecordCanBeWritten(t *testing.T) {
 			Group: "pg", Slot: "pg-0", State: group.SlotState(text), Health: text, Reason: text, Role: text, PlatformStatus: text, Phase: text, LastRefusal: text,
 		}
 		status := group.Status{Group: "pg", Message: text}
-		op := operation.Operation{ID: "x", Reason: text, QuorumSnapshot: text, Correlation: text, BootErrorBefore: text, Transfer: &operation.Transfer{}}
+		op := operation.Operation{ID: "x", Reason: text, Before: operation.Before{Quorum: text}, Call: operation.Call{Correlation: text, BootErrorBefore: text}, Transfer: &operation.Transfer{}}
 		for range 1000 {
 			instance.Holds = append(instance.Holds, group.Hold{Predicate: "quorum", Message: text})
 			status.Conditions = append(status.Conditions, group.Condition{Type: "Available", Reason: text, Message: text})

@@ -50,7 +50,7 @@ func records(ops ...view.Rec[operation.Operation]) *view.View {
 
 func step(id string, phase operation.Phase, created time.Time, index uint64) view.Rec[operation.Operation] {
 	return view.Rec[operation.Operation]{Index: index, Value: operation.Operation{
-		ID: id, Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: phase, BootBefore: "boot", CreatedAt: created,
+		ID: id, Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: phase, Before: operation.Before{BootID: "boot"}, Times: operation.Times{Created: created},
 		Entered: operation.PhaseTimes{operation.Draining: created},
 	}}
 }

@@ -13,11 +13,11 @@ func TestAnOrderSaysHowLongItsStepMayTake(t *testing.T) {
 	for _, clock := range []time.Time{time.Unix(1000, 0), time.Now(), time.Now().Add(24 * time.Hour)} {
 		rec := step("op", operation.Draining, clock, 20)
 		op := &rec.Value
-		op.DrainDeadline, op.Entered[operation.Recorded] = clock.Add(10*time.Minute), clock.Add(-time.Hour)
-		if o := desired(t, records(rec), "boot").GetOperation(); o.GetLimit().AsDuration() != 10*time.Minute || !o.GetDeadline().AsTime().Equal(op.DrainDeadline) {
+		op.Times.DrainBy, op.Entered[operation.Recorded] = clock.Add(10*time.Minute), clock.Add(-time.Hour)
+		if o := desired(t, records(rec), "boot").GetOperation(); o.GetLimit().AsDuration() != 10*time.Minute || !o.GetDeadline().AsTime().Equal(op.Times.DrainBy) {
 			t.Errorf("drain: %v", o)
 		}
-		op.Phase, op.HealthyDeadline = operation.Joining, clock.Add(time.Hour)
+		op.Phase, op.Times.HealthyBy = operation.Joining, clock.Add(time.Hour)
 		op.Entered[operation.Booting] = clock.Add(20 * time.Minute)
 		if o := desired(t, records(rec), "boot").GetOperation(); o.GetLimit().AsDuration() != 40*time.Minute {
 			t.Errorf("after the launch: %v", o)

@@ -23,7 +23,7 @@ func TestBootsOfOtherGroupsAreToldWhereOneFailed(t *testing.T) {
 	failed := func(groupName, slot string, ago time.Duration) {
 		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: groupName, Slot: slot}}
 		v.Operations[slot] = view.Rec[operation.Operation]{Value: operation.Operation{
-			ID: slot, Group: groupName, Slot: slot, Kind: operation.Restart, Actor: operation.ActorHealing, Phase: operation.Failed, Cause: operation.CauseBootError, Reason: "no keys", EndedAt: now.Add(-ago),
+			ID: slot, Group: groupName, Slot: slot, Kind: operation.Restart, Actor: operation.ActorHealing, Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseBootError, Signature: "no keys"}, Times: operation.Times{Ended: now.Add(-ago)},
 		}}
 	}
 	admitted := func(slot string, ago time.Duration) {

@@ -149,7 +149,7 @@ func requests(v *view.View, name string) []rollout.Request {
 	spent := map[string]bool{}
 	if len(v.Queue) > 0 {
 		for _, o := range v.Operations {
-			spent[o.Value.Request] = true
+			spent[o.Value.Request.ID] = true
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.Queue)) {

@@ -19,7 +19,7 @@ import (
 // call makes the one platform call that the record announces, and keeps its
 // answer for the next Advance. The call ends before the Lease can (R61).
 func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.Seen, op operation.Operation, effect operation.Effect) {
-	log := o.cfg.Log.With("group", op.Group, "operation", op.ID, "slot", op.Slot, "instance", op.InstanceID, "term", op.Term)
+	log := o.cfg.Log.With("group", op.Group, "operation", op.ID, "slot", op.Slot, "instance", op.CVM.InstanceID, "term", op.Term)
 	remaining := awaitRemaining(ctx, lease)
 	if remaining < minRemaining {
 		// Nothing was sent: a successor, or this process with a new Lease, finds no effect.
@@ -37,7 +37,7 @@ func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.See
 		result.Message = err.Error()
 	}
 	o.cfg.Listing.Forget(op.Group)
-	o.cfg.Metrics.Call(string(effect.Call), result.Outcome)
+	o.cfg.Metrics.Call(string(effect.Call), string(result.Outcome))
 	log.Info("platform answered", "kind", effect.Call, "number", effect.Number, "outcome", result.Outcome, "error", err)
 	o.cfg.Failpoint(FailAfterCall)
 	o.mu.Lock()

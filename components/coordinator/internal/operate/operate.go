@@ -142,7 +142,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	if err := o.record(ctx, lease, v, op, next); err != nil {
 		return false, err
 	}
-	if facts.Call != nil && next.CallOutcome != "" {
+	if facts.Call != nil && next.Call.Outcome != "" {
 		o.forget(op.Value.ID, false)
 	}
 	if next.Phase.Ended() {
@@ -174,14 +174,14 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, o.cfg.Now().UTC(), o.cfg.Timing, op)
 	reason, ok := operation.MayCall(op, facts)
 	if ok && op.Kind != operation.Delete && op.Kind != operation.Restart {
-		if d := mayRun(v, seen, op, op.HashWanted); !d.Allowed {
+		if d := mayRun(v, seen, op, op.Call.HashWanted); !d.Allowed {
 			reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
 		}
 	}
 	if d := judgeEnv(v, seen, op); ok && givesEnv(effect) && !d.Allowed {
 		reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
 	}
-	if ok && givesEnv(effect) && ownEnv(v, seen, op) != op.OwnEnv {
+	if ok && givesEnv(effect) && ownEnv(v, seen, op) != op.Call.OwnEnv {
 		reason, ok = "the slot's own env changed since the call was recorded", false
 	}
 	if !ok {
@@ -219,10 +219,10 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 		}
 		ops = append(ops, put)
 	}
-	if asked := v.Queue[next.ResolvedBy]; next.ResolvedBy != "" && next.ResolvedBy != old.Value.ResolvedBy && asked.Index != 0 {
-		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(next.ResolvedBy), Index: asked.Index})
+	if asked := v.Queue[next.Request.ResolvedBy]; next.Request.ResolvedBy != "" && next.Request.ResolvedBy != old.Value.Request.ResolvedBy && asked.Index != 0 {
+		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(next.Request.ResolvedBy), Index: asked.Index})
 	}
-	if next.Calls != old.Value.Calls {
+	if next.Call.Number != old.Value.Call.Number {
 		// The state is never older than an effect.
 		return o.cfg.Ratchet.Grow(ctx, lease, ops...)
 	}
@@ -279,7 +279,7 @@ func (o *Operator) forget(id string, all bool) {
 }
 
 // outcomeOf reads the three outcomes out of a driver's error (R65).
-func outcomeOf(err error) string {
+func outcomeOf(err error) operation.Outcome {
 	switch {
 	case err == nil:
 		return operation.OutcomeDone

@@ -72,7 +72,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 			facts.WantedHash = allowed.ComposeHash
 		}
 		// Only a call that may have to be repeated needs preparing.
-		makes := op.Kind == operation.Create || op.Part == operation.PartCreate
+		makes := op.Kind == operation.Create || op.Call.Part == operation.PartCreate
 		if facts.Call != nil || makes && facts.Platform != nil {
 			return false, nil
 		}
@@ -132,7 +132,7 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 		return prepared{}, fmt.Errorf("render app-compose.json: %w", err)
 	}
 	p := prepared{content: template, template: platformTemplate(template, text), at: o.cfg.Now()}
-	vm := op.VMUUID
+	vm := op.CVM.VMUUID
 	app := appOf(seen)
 	if op.Kind == operation.Create || op.Kind == operation.Replace {
 		vm = anyInstance(seen, app)
@@ -227,8 +227,8 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 		after.AppID = p.provisioned.AppID
 	}
 	wanted := rollout.AllowedAs(op.To, p.content, p.hash)
-	wanted.Refresh = op.Refresh
-	changed, err = o.putPolicy(ctx, lease, v, before, after.Moving(op.From, wanted), op.Refresh)
+	wanted.Refresh = op.Way.Refreshes()
+	changed, err = o.putPolicy(ctx, lease, v, before, after.Moving(op.From, wanted), op.Way.Refreshes())
 	if err != nil {
 		return false, err
 	}

@@ -32,7 +32,7 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 		if !o.mayTry(revision) {
 			continue
 		}
-		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, VMUUID: cmp.Or(through[revision], vm), To: revision})
+		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, CVM: operation.CVM{VMUUID: cmp.Or(through[revision], vm)}, To: revision})
 		if err != nil {
 			// The plan goes on; each step is held back by the same check (R74). One that hangs is not
 			// followed by another in the same pass, nor at once by itself.

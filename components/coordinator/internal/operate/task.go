@@ -26,28 +26,28 @@ type taskLook struct {
 func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Time) *operation.Task {
 	records, ok := o.cfg.Platform.(platform.Recorder)
 	inPlace := op.Kind == operation.Update || op.Kind == operation.Restart
-	if !ok || !inPlace || op.Refresh || op.Service != "" || op.VMUUID == "" || op.CallIssuedAt.IsZero() {
+	if !ok || !inPlace || op.Way.Refreshes() || op.Way.Service != "" || op.CVM.VMUUID == "" || op.Call.IssuedAt.IsZero() {
 		return nil
 	}
-	undecided := op.Phase == operation.Acting && (op.CallOutcome == "" || op.CallOutcome == operation.OutcomeUnknown)
-	awaited := (op.Phase == operation.Acting || op.Phase == operation.Booting) && op.CallOutcome == operation.OutcomeDone
+	undecided := op.Phase == operation.Acting && (op.Call.Outcome == "" || op.Call.Outcome == operation.OutcomeUnknown)
+	awaited := (op.Phase == operation.Acting || op.Phase == operation.Booting) && op.Call.Outcome == operation.OutcomeDone
 	if !undecided && !awaited {
 		return nil
 	}
 	o.mu.Lock()
 	last := o.looks[op.ID]
 	o.mu.Unlock()
-	if last.call == op.Calls && now.Sub(last.at) < taskPause {
+	if last.call == op.Call.Number && now.Sub(last.at) < taskPause {
 		return last.task
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
 	defer cancel()
-	tasks, err := records.Tasks(ctx, op.VMUUID, max(0, now.Sub(op.CallIssuedAt)))
+	tasks, err := records.Tasks(ctx, op.CVM.VMUUID, max(0, now.Sub(op.Call.IssuedAt)))
 	if err != nil {
 		o.cfg.Log.Debug("the platform's records of tasks are not known", "operation", op.ID, "error", err)
 		return nil
 	}
-	look := taskLook{at: now, call: op.Calls, task: pick(op, undecided, tasks)}
+	look := taskLook{at: now, call: op.Call.Number, task: pick(op, undecided, tasks)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.looks[op.ID] = look
@@ -58,8 +58,8 @@ func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Ti
 func pick(op operation.Operation, undecided bool, tasks []platform.Task) *operation.Task {
 	var found *operation.Task
 	for _, t := range tasks {
-		own := t.Correlation == op.Correlation
-		if undecided || op.Correlation == "" {
+		own := t.Correlation == op.Call.Correlation
+		if undecided || op.Call.Correlation == "" {
 			own = !own && begins(op, t) // op.Correlation of an undecided call is that of the call before
 		}
 		if !own {
@@ -82,9 +82,9 @@ func begins(op operation.Operation, t platform.Task) bool {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(t.Kind, word) })
 	}
-	switch op.Part {
+	switch op.Call.Part {
 	case operation.PartCompose:
-		return has("compose", "env", "update") && t.ComposeHash == op.HashWanted && t.ComposeHash != ""
+		return has("compose", "env", "update") && t.ComposeHash == op.Call.HashWanted && t.ComposeHash != ""
 	case operation.PartResources, operation.PartOSImage:
 		return has("resize", "resource", "image", "update") && !has("compose", "env")
 	case operation.PartRestart:

@@ -12,9 +12,9 @@ func TestTheTaskOfACall(t *testing.T) {
 	done := func(id, kind, hash string) platform.Task {
 		return platform.Task{Correlation: id, Kind: kind, State: platform.TaskDone, ComposeHash: hash}
 	}
-	update := operation.Operation{Kind: operation.Update, Part: operation.PartCompose, HashWanted: "aa", Correlation: "op-0"}
-	restart := operation.Operation{Kind: operation.Restart, Part: operation.PartRestart}
-	resize := operation.Operation{Kind: operation.Update, Part: operation.PartResources}
+	update := operation.Operation{Kind: operation.Update, Call: operation.Call{Part: operation.PartCompose, HashWanted: "aa", Correlation: "op-0"}}
+	restart := operation.Operation{Kind: operation.Restart, Call: operation.Call{Part: operation.PartRestart}}
+	resize := operation.Operation{Kind: operation.Update, Call: operation.Call{Part: operation.PartResources}}
 	for name, c := range map[string]struct {
 		op        operation.Operation
 		undecided bool

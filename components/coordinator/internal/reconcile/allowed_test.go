@@ -34,7 +34,7 @@ func TestOldAndNewRevisionAreAllowedUntilTheStepEnds(t *testing.T) {
 				if !allows(p.Value, before) {
 					t.Errorf("%s: %.8s is not allowed any more in %s", slot, before, phase)
 				}
-				if acted := record.Value.Calls > 0; acted && !allows(p.Value, after) {
+				if acted := record.Value.Call.Number > 0; acted && !allows(p.Value, after) {
 					t.Errorf("%s: %.8s is not allowed after the call, in %s", slot, after, phase)
 				}
 			}

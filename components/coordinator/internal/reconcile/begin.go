@@ -37,8 +37,8 @@ func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err
 			ops = append(ops, put)
 			over = append(over, ended)
 		}
-		if asked, ok := p.view.Queue[a.Request]; ok && a.Request != "" {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(a.Request), Index: asked.Index})
+		if asked, ok := p.view.Queue[a.Request.ID]; ok && a.Request.ID != "" {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(a.Request.ID), Index: asked.Index})
 		}
 	}
 	return ops, started, over, nil

@@ -103,7 +103,7 @@ func (p *pass) counts(op operation.Operation) bool {
 	}
 	for _, o := range p.view.OperationsOf(op.Slot) {
 		if o.Value.Phase.Ended() {
-			return o.Value.ID == op.ID && op.Phase == operation.Superseded && op.Calls > 0
+			return o.Value.ID == op.ID && op.Phase == operation.Superseded && op.Call.Number > 0
 		}
 	}
 	return false
@@ -196,7 +196,7 @@ func movedOperation(op operation.Operation, by time.Duration, now time.Time) ope
 	for _, at := range op.Clocks() {
 		move(at, by, now)
 	}
-	for _, at := range []*time.Time{&op.DrainDeadline, &op.HealthyDeadline} {
+	for _, at := range []*time.Time{&op.Times.DrainBy, &op.Times.HealthyBy} {
 		if !at.IsZero() {
 			*at = at.Add(by)
 		}
@@ -253,7 +253,7 @@ func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 }
 
 func pulledOperation(limit, now time.Time, op *operation.Operation) bool {
-	changed := pulled(limit, now, append(op.Clocks(), &op.EndedAt)...)
+	changed := pulled(limit, now, append(op.Clocks(), &op.Times.Ended)...)
 	for phase, at := range op.Entered {
 		if at.After(limit) {
 			op.Entered = maps.Clone(op.Entered)

@@ -11,7 +11,7 @@ import (
 // others came after would hide how they ended, so that what was called off is never tried again.
 func TestWhatIsWrittenForAClockChangesNoOrder(t *testing.T) {
 	op := func(id string, phase operation.Phase, calls int) operation.Operation {
-		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Calls: calls}
+		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Call: operation.Call{Number: calls}}
 	}
 	for name, c := range map[string]struct {
 		ops    []operation.Operation // in the order in which they were written

@@ -45,7 +45,7 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 				drains = append(drains, o.Value)
 			}
 		}
-		if len(drains) != 1 || drains[0].Phase != operation.Done || drains[0].Calls != 0 || drains[0].Actor != operation.ActorOperator {
+		if len(drains) != 1 || drains[0].Phase != operation.Done || drains[0].Call.Number != 0 || drains[0].Actor != operation.ActorOperator {
 			t.Errorf("drains %+v", drains)
 		}
 	})

@@ -123,7 +123,7 @@ func (w *world) steps(phase operation.Phase, cause operation.Cause, n int) func(
 	return func() bool {
 		found := 0
 		for _, o := range w.view().Operations {
-			if o.Value.Phase == phase && o.Value.Cause == cause {
+			if o.Value.Phase == phase && o.Value.Failure.Cause == cause {
 				found++
 			}
 		}

@@ -117,7 +117,7 @@ func (r *Reconciler) oldOperations(v *view.View) []store.Op {
 			continue
 		}
 		for _, o := range counts {
-			if r.cfg.Now().Sub(o.Value.EndedAt) > goneKept {
+			if r.cfg.Now().Sub(o.Value.Times.Ended) > goneKept {
 				remove(o)
 			}
 		}

@@ -33,7 +33,7 @@ func past(now time.Time) *view.View {
 		v.Revisions[rev] = view.Rec[group.RevisionRecord]{Index: 1, Value: group.RevisionRecord{Digest: rev, Group: "pg", CreatedAt: at}}
 		op := id + ".1.pg-0"
 		v.Operations[op] = view.Rec[operation.Operation]{Index: uint64(n), Value: operation.Operation{
-			ID: op, Group: "pg", Slot: "pg-0", Rollout: id, Phase: operation.Done, CreatedAt: at, To: rev}}
+			ID: op, Group: "pg", Slot: "pg-0", Rollout: id, Phase: operation.Done, Times: operation.Times{Created: at}, To: rev}}
 	}
 	return v
 }
@@ -97,7 +97,7 @@ func restarted(now time.Time, n int) *view.View {
 	add := func(slot string, i int, ended time.Time, o operation.Operation) {
 		o.ID, o.Group, o.Slot, o.Order, o.Rollout = fmt.Sprintf("pg-7-a.%d.%s", i, slot), "pg", slot, i, "pg-7-a"
 		// Clocks of leaders differ: what ended last need not say so.
-		o.EndedAt, o.CreatedAt = ended.Add(-time.Duration(i)*time.Second), ended.Add(-time.Duration(i)*time.Minute)
+		o.Times.Ended, o.Times.Created = ended.Add(-time.Duration(i)*time.Second), ended.Add(-time.Duration(i)*time.Minute)
 		v.Operations[o.ID] = view.Rec[operation.Operation]{Value: o, Index: uint64(100 + i)}
 	}
 	for i := range n {

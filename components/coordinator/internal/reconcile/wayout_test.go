@@ -50,7 +50,7 @@ func (w *world) request(q store.QueueRequest) {
 
 func (w *world) operationOf(request string) operation.Operation {
 	for _, o := range w.view().Operations {
-		if o.Value.Request == request {
+		if o.Value.Request.ID == request {
 			return o.Value
 		}
 	}
@@ -108,7 +108,7 @@ func TestALostCVMIsReplaced(t *testing.T) {
 		if now.InstanceID == old.InstanceID || record.Incarnation != 1 || len(record.Lineage) != 1 || record.Lineage[0].InstanceID != old.InstanceID {
 			t.Errorf("instance %s, was %s; record %+v", now.InstanceID, old.InstanceID, record)
 		}
-		if op := w.operationOf("replace-1"); op.Actor != operation.ActorOperator || op.Rollout != "" || op.Note != "it has to be" || op.By != "somebody" {
+		if op := w.operationOf("replace-1"); op.Actor != operation.ActorOperator || op.Rollout != "" || op.Request.Note != "it has to be" || op.Request.By != "somebody" {
 			t.Errorf("operation %+v", op)
 		}
 		if w.view().Admissions["pg-1"].Value.InstanceID == old.InstanceID {

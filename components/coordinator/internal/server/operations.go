@@ -51,8 +51,8 @@ func (s *Server) CancelRequest(ctx context.Context, req *apiv1.CancelRequestRequ
 		return nil, err
 	}
 	if !ok {
-		if op, err := all.find(typed); err == nil && strings.HasPrefix(op.Request, typed) {
-			return nil, status.Errorf(codes.FailedPrecondition, "request %s is carried out already: `cadre operation show %s`", op.Request, op.ID)
+		if op, err := all.find(typed); err == nil && strings.HasPrefix(op.Request.ID, typed) {
+			return nil, status.Errorf(codes.FailedPrecondition, "request %s is carried out already: `cadre operation show %s`", op.Request.ID, op.ID)
 		}
 		return &apiv1.CancelRequestResponse{}, nil
 	}
@@ -88,7 +88,7 @@ func (s *Server) GetOperation(ctx context.Context, req *apiv1.GetOperationReques
 	out := &apiv1.GetOperationResponse{}
 	op, err := all.find(req.GetOperation())
 	// A beginning may be that of a request as well, and of another one than is carried out.
-	if q, ok, asked := all.request(req.GetOperation()); asked == nil && ok && (err != nil || op.Request == q.ID) {
+	if q, ok, asked := all.request(req.GetOperation()); asked == nil && ok && (err != nil || op.Request.ID == q.ID) {
 		text, failed := encode(q)
 		if out.RequestJson = text; failed != nil || err != nil {
 			return out, failed // it waits
@@ -181,7 +181,7 @@ func (s *Server) readableOperations(ctx context.Context) (known, error) {
 		}
 	}
 	slices.SortFunc(out.operations, func(a, b operation.Operation) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+		return cmp.Or(b.Times.Created.Compare(a.Times.Created), cmp.Compare(b.ID, a.ID))
 	})
 	return out, nil
 }
@@ -225,10 +225,10 @@ func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
 func (k known) find(id string) (operation.Operation, error) {
 	var found []operation.Operation
 	for _, op := range k.operations {
-		if op.ID == id || op.Request == id && id != "" {
+		if op.ID == id || op.Request.ID == id && id != "" {
 			return op, nil
 		}
-		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || tells(id) && strings.HasPrefix(op.Request, id)) {
+		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || tells(id) && strings.HasPrefix(op.Request.ID, id)) {
 			found = append(found, op)
 		}
 	}

@@ -59,8 +59,8 @@ func (c *caller) requested(id string) (store.QueueRequest, bool) {
 		return q.Value, true
 	}
 	for _, o := range c.view.Operations {
-		if op := o.Value; op.Request == id && id != "" {
-			q := store.QueueRequest{ID: id, Kind: askedAs[op.Kind], Group: op.Group, Slot: op.Slot, Service: op.Service, Reason: op.Note, By: op.By}
+		if op := o.Value; op.Request.ID == id && id != "" {
+			q := store.QueueRequest{ID: id, Kind: askedAs[op.Kind], Group: op.Group, Slot: op.Slot, Service: op.Way.Service, Reason: op.Request.Note, By: op.Request.By}
 			return q, true
 		}
 	}

@@ -153,7 +153,7 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 	if got := waiting(""); !slices.Equal(got, []string{"two"}) {
 		t.Errorf("%v wait", got)
 	}
-	put(a, t, store.OperationKey("r1.1.pg-0"), operation.Operation{ID: "r1.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "restart-begun", Phase: operation.Draining, CreatedAt: time.Now()})
+	put(a, t, store.OperationKey("r1.1.pg-0"), operation.Operation{ID: "r1.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: operation.Request{ID: "restart-begun"}, Phase: operation.Draining, Times: operation.Times{Created: time.Now()}})
 	for _, typed := range []string{"restart-begun", "restart-begu"} {
 		if _, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "r1.1.pg-0") {
 			t.Errorf("what is carried out, by %s: %v", typed, err)
@@ -172,7 +172,7 @@ func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
 	ctx := as(t.Context(), operatorToken)
 	now := time.Now().UTC()
 	for id, phase := range map[string]operation.Phase{"r1.1.pg-0": operation.Done, "r1.2.pg-0": operation.Draining, "r1.3.pg-0": operation.Acting} {
-		put(a, t, store.OperationKey(id), operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Kind: operation.Restart, Phase: phase, Entered: operation.PhaseTimes{}, CreatedAt: now})
+		put(a, t, store.OperationKey(id), operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Kind: operation.Restart, Phase: phase, Entered: operation.PhaseTimes{}, Times: operation.Times{Created: now}})
 	}
 	list, err := a.ListOperations(ctx, &apiv1.ListOperationsRequest{})
 	if err != nil || len(list.GetOperationsJson()) != 2 {
@@ -252,7 +252,7 @@ func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 		id := fmt.Sprintf("%s.%d.pg-1", current, n)
 		put(a, t, store.OperationKey(id), operation.Operation{
 			ID: id, Rollout: current, Order: n + 1, Group: "pg", Slot: "pg-1", Kind: operation.Create, To: second,
-			Phase: operation.Failed, Cause: operation.CauseRefused, Reason: "the platform refused: no room", CreatedAt: time.Now(), EndedAt: time.Now(),
+			Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseRefused}, Reason: "the platform refused: no room", Times: operation.Times{Created: time.Now(), Ended: time.Now()},
 		})
 	}
 	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "there is room"}); err != nil || !out.GetChanged() {
@@ -383,8 +383,8 @@ func TestOnlyWhatWasSeenIsAdopted(t *testing.T) {
 func TestI17_ARequestThatIsCarriedOutIsNotMadeAgain(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
-	put(a, t, store.OperationKey("pg.1.pg-0"), operation.Operation{ID: "pg.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "restart-1", Note: "leaks",
-		Phase: operation.Booting, Entered: operation.PhaseTimes{}, CreatedAt: time.Now().UTC()})
+	put(a, t, store.OperationKey("pg.1.pg-0"), operation.Operation{ID: "pg.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: operation.Request{ID: "restart-1", Note: "leaks"},
+		Phase: operation.Booting, Entered: operation.PhaseTimes{}, Times: operation.Times{Created: time.Now().UTC()}})
 	if out, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}); err != nil || out.GetRequestId() != "restart-1" || len(a.queue(t)) != 0 {
 		t.Errorf("%v, %v, queue %v", out, err, a.queue(t))
 	}

@@ -101,7 +101,7 @@ func (m *Metrics) Began(op operation.Operation) {
 func (m *Metrics) Ended(op operation.Operation) {
 	m.groups.note(op.Group)
 	m.groups.ended.WithLabelValues(op.Group, action(op.Kind), actor(op.Actor), string(op.Phase)).Inc()
-	if op.Phase == operation.Done && op.Leaves {
+	if op.Phase == operation.Done && op.Set.Leaves {
 		m.groups.memberships.WithLabelValues(op.Group, string(group.SetRemove)).Inc()
 	}
 }
@@ -283,8 +283,8 @@ func tell(out chan<- prometheus.Metric, s group.Status, name string, open []oper
 	for _, op := range open {
 		does := action(op.Kind)
 		steps[step{does, string(op.Phase)}]++
-		if before, other := oldest[does]; !other || op.CreatedAt.Before(before) {
-			oldest[does] = op.CreatedAt
+		if before, other := oldest[does]; !other || op.Times.Created.Before(before) {
+			oldest[does] = op.Times.Created
 		}
 	}
 	for s, n := range steps {

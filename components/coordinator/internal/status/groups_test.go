@@ -27,7 +27,7 @@ func records() *view.View {
 		return i
 	}
 	op := func(id, slot string, phase operation.Phase, began time.Time) view.Rec[operation.Operation] {
-		return view.Rec[operation.Operation]{Value: operation.Operation{ID: id, Group: "pg", Slot: slot, Kind: operation.Restart, Phase: phase, CreatedAt: began}}
+		return view.Rec[operation.Operation]{Value: operation.Operation{ID: id, Group: "pg", Slot: slot, Kind: operation.Restart, Phase: phase, Times: operation.Times{Created: began}}}
 	}
 	return &view.View{
 		Specs: map[string]view.Spec{"pg": {}, "web": {}},
@@ -150,10 +150,10 @@ func TestWhatIsCounted(t *testing.T) {
 			m.Ended(operation.Operation{Group: "pg", Kind: "EAT", Actor: "me", Phase: operation.Done})
 		}, []string{"operations_total other other DONE"}},
 		"a member that left": {func(m *Metrics) {
-			m.Ended(operation.Operation{Group: "pg", Kind: operation.Delete, Actor: operation.ActorScaling, Leaves: true, Phase: operation.Done})
+			m.Ended(operation.Operation{Group: "pg", Kind: operation.Delete, Actor: operation.ActorScaling, Set: operation.Set{Leaves: true}, Phase: operation.Done})
 		}, []string{"operations_total DELETE scaling DONE", "set_changes_total remove"}},
 		"one that may not have": {func(m *Metrics) {
-			m.Ended(operation.Operation{Group: "pg", Kind: operation.Delete, Actor: operation.ActorScaling, Leaves: true, Phase: operation.Failed})
+			m.Ended(operation.Operation{Group: "pg", Kind: operation.Delete, Actor: operation.ActorScaling, Set: operation.Set{Leaves: true}, Phase: operation.Failed})
 		}, []string{"operations_total DELETE scaling FAILED"}},
 		"listed":       {func(m *Metrics) { m.SlotWritten(member(joins()), member(joins("pg-0", "pg-1"))) }, []string{"set_changes_total add"}},
 		"listed still": {func(m *Metrics) { m.SlotWritten(member(joins("pg-0", "pg-1")), member(joins("pg-0", "pg-1"))) }, nil},

@@ -88,11 +88,11 @@ func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Opera
 		}
 		recent++
 		keep := recent <= all || followed[o.Value.ID]
-		if recent <= all && o.Value.Follows != "" {
+		if recent <= all && o.Value.Before.Follows != "" {
 			if followed == nil {
 				followed = make(map[string]bool, 1)
 			}
-			followed[o.Value.Follows] = true
+			followed[o.Value.Before.Follows] = true
 		}
 		if o.Value.Rollout == rollout && rollout != "" {
 			ofRollout++

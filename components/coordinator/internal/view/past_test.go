@@ -15,11 +15,11 @@ import (
 func TestWhatToldACVMToBootCounts(t *testing.T) {
 	const slot = "pg-0"
 	told := operation.Operation{ID: "told", Slot: slot, Phase: operation.Failed, Rollout: "before"}
-	other := operation.Operation{ID: "other", Slot: slot, Phase: operation.Failed, Rollout: "before", Follows: "older"}
+	other := operation.Operation{ID: "other", Slot: slot, Phase: operation.Failed, Rollout: "before", Before: operation.Before{Follows: "older"}}
 	older := operation.Operation{ID: "older", Slot: slot, Phase: operation.Failed, Rollout: "before"}
 	ops := []operation.Operation{older, other, told}
 	for n := range 8 {
-		ops = append(ops, operation.Operation{ID: fmt.Sprint(n), Slot: slot, Phase: operation.Failed, Follows: "told"})
+		ops = append(ops, operation.Operation{ID: fmt.Sprint(n), Slot: slot, Phase: operation.Failed, Before: operation.Before{Follows: "told"}})
 	}
 	v := &view.View{Operations: map[string]view.Rec[operation.Operation]{}, Slots: map[string]view.Rec[group.SlotRecord]{slot: {}}}
 	for n, op := range ops {

@@ -191,13 +191,13 @@ func (b *busy) operation(record *group.SlotRecord, phase operation.Phase, cause 
 	at := now.Add(-5*time.Minute + time.Duration(n)*time.Millisecond)
 	op := operation.Operation{
 		ID: fmt.Sprintf("%s.%d.%s", b.Records.Rollout.ID, n, record.Slot), Rollout: b.Records.Rollout.ID, Group: b.Spec.Name,
-		Slot: record.Slot, Kind: operation.Update, InstanceID: record.InstanceID, VMUUID: record.VMUUID, From: b.from, To: b.to,
-		Attempt: 1, Order: n, Phase: phase, Cause: cause, Reason: "as it was", BootBefore: "boot-" + record.Slot,
-		Entered: operation.PhaseTimes{operation.Recorded: at, phase: at}, CreatedAt: at,
-		DrainDeadline: now.Add(time.Minute), HealthyDeadline: now.Add(5 * time.Minute), CallIssuedAt: now.Add(-time.Second), Calls: 1,
+		Slot: record.Slot, Kind: operation.Update, CVM: operation.CVM{InstanceID: record.InstanceID, VMUUID: record.VMUUID}, From: b.from, To: b.to,
+		Attempt: 1, Order: n, Phase: phase, Failure: operation.Failure{Cause: cause}, Reason: "as it was", Before: operation.Before{BootID: "boot-" + record.Slot},
+		Entered: operation.PhaseTimes{operation.Recorded: at, phase: at}, Times: operation.Times{Created: at,
+			DrainBy: now.Add(time.Minute), HealthyBy: now.Add(5 * time.Minute)}, Call: operation.Call{IssuedAt: now.Add(-time.Second), Number: 1},
 	}
 	if phase.Ended() {
-		op.EndedAt = at.Add(time.Minute)
+		op.Times.Ended = at.Add(time.Minute)
 	}
 	b.Records.Operations = append(b.Records.Operations, op)
 }

@@ -171,7 +171,7 @@ func (r *Rig) awaitBack(ctx context.Context, slot, harm string, from time.Time, 
 // healed is the last Operation that healed the Slot since a time and came to a good end.
 func healed(i client.Instance, since time.Time) (op operation.Operation, ok bool) {
 	for _, o := range i.Operations {
-		if o.Actor == operation.ActorHealing && o.Phase == operation.Done && o.CreatedAt.After(since) && o.EndedAt.After(op.EndedAt) {
+		if o.Actor == operation.ActorHealing && o.Phase == operation.Done && o.Times.Created.After(since) && o.Times.Ended.After(op.Times.Ended) {
 			op, ok = o, true
 		}
 	}
@@ -184,10 +184,10 @@ func (r *Rig) healing(ctx context.Context, slot, harm string, from time.Time, op
 	if op.Kind == "" {
 		return h, nil
 	}
-	h.NoticedS, h.PhasesMS, h.DownS = op.CreatedAt.Sub(from).Seconds(), phases(op), op.EndedAt.Sub(from).Seconds()
+	h.NoticedS, h.PhasesMS, h.DownS = op.Times.Created.Sub(from).Seconds(), phases(op), op.Times.Ended.Sub(from).Seconds()
 	h.JoinedS = op.Entered[operation.Settling].Sub(op.Entered[operation.Joining]).Seconds()
-	if op.Service != "" {
-		h.Kind += " of service " + op.Service
+	if op.Way.Service != "" {
+		h.Kind += " of service " + op.Way.Service
 		h.RestartedS = op.Entered[operation.Joining].Sub(op.Entered[operation.Booting]).Seconds()
 		return h, nil // the platform was not called
 	}

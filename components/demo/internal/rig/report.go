@@ -74,15 +74,15 @@ type SlotReport struct {
 // slotReport derives a Slot's part from the Operation that moved it.
 func slotReport(op operation.Operation) SlotReport {
 	r := SlotReport{
-		Slot: op.Slot, Order: op.Order, InstanceID: op.InstanceID,
+		Slot: op.Slot, Order: op.Order, InstanceID: op.CVM.InstanceID,
 		RevisionFrom: op.From, RevisionTo: op.To, PhasesMS: phases(op),
 		Led: op.Transfer != nil,
 	}
-	if !op.UnavailableFrom.IsZero() && !op.UnavailableUntil.IsZero() {
-		r.UnavailableMS = op.UnavailableUntil.Sub(op.UnavailableFrom).Milliseconds()
+	if !op.Outage.From.IsZero() && !op.Outage.Until.IsZero() {
+		r.UnavailableMS = op.Outage.Until.Sub(op.Outage.From).Milliseconds()
 	}
-	if !op.CallIssuedAt.IsZero() && !op.PlatformRunning.IsZero() {
-		r.PlatformMS = op.PlatformRunning.Sub(op.CallIssuedAt).Milliseconds()
+	if !op.Call.IssuedAt.IsZero() && !op.Seen.RunningSince.IsZero() {
+		r.PlatformMS = op.Seen.RunningSince.Sub(op.Call.IssuedAt).Milliseconds()
 	}
 	return r
 }

@@ -36,7 +36,7 @@ func colouredServer(held bool) func(*clienttest.Server) {
 				case !maps.Equal(own, given[i.Slot]):
 					i.OwnEnv = group.OwnEnvUnapplied
 					if !held {
-						g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, ForEnv: true, Holds: []rollout.Hold{{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}}})
+						g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, Way: operation.Way{Mode: operation.ModeEnv}, Holds: []rollout.Hold{{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}}})
 					}
 				case len(own) > 0:
 					i.OwnEnv = group.OwnEnvApplied

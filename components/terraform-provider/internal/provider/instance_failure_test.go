@@ -31,7 +31,7 @@ func (k *stuck) look(g *clienttest.Group) {
 			i.OwnEnv = group.OwnEnvApplied
 		default:
 			i.OwnEnv = group.OwnEnvUnapplied
-			g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, ForEnv: true, Holds: []rollout.Hold{k.holds}})
+			g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, Way: operation.Way{Mode: operation.ModeEnv}, Holds: []rollout.Hold{k.holds}})
 		}
 		g.Status.Instances = append(g.Status.Instances, i)
 	}

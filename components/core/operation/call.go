@@ -1,0 +1,114 @@
+package operation
+
+import (
+	"slices"
+	"time"
+)
+
+// Outcome of a platform call (R65). The zero value reads as undecided.
+type Outcome string
+
+const (
+	// OutcomeDone: the platform accepted the call.
+	OutcomeDone Outcome = "done"
+	// OutcomeRefused: certainly no effect, and asking again would not help.
+	OutcomeRefused Outcome = "failed"
+	// OutcomeBusy: certainly no effect; busy or throttled, ask again later (R73).
+	OutcomeBusy Outcome = "busy"
+	// OutcomeNotMade: the call was not sent, since the last look right before it said no; or no answer
+	// came, it was read back that it had no effect, and it was not sent again.
+	OutcomeNotMade Outcome = "not_made"
+	// OutcomeUnknown: time-out, connection reset, 5xx; read back (R66).
+	OutcomeUnknown Outcome = "unknown"
+)
+
+// Call is the last platform call of a step, recorded before it is made (R60), and what those before it did.
+type Call struct {
+	// Part is what it changes, Applied the parts whose effect is certain. Parts
+	// are applied one after the other, one call each.
+	Part    Part   `json:"part,omitempty"`
+	Applied []Part `json:"applied,omitempty"`
+	// Number counts the step's calls: this one included.
+	Number int `json:"number,omitempty"`
+	// IssuedAt is set in the transaction that enters Acting, before the call.
+	IssuedAt time.Time `json:"issued_at,omitzero"`
+	Outcome  Outcome   `json:"outcome,omitempty"`
+	// Correlation is the platform's handle for it, if it gave one.
+	Correlation string `json:"correlation,omitempty"`
+	// HashWanted and HashBefore are the compose hashes of To and of what ran when
+	// the call was issued; where they differ, a read-back by hash decides (R66).
+	HashWanted string `json:"hash_wanted,omitempty"`
+	HashBefore string `json:"hash_before,omitempty"`
+	// UpdatedBefore is the platform's own update time of the CVM before the call.
+	UpdatedBefore time.Time `json:"updated_before,omitzero"`
+	// BootErrorBefore is a boot error that stood before the call: it proves nothing
+	// about the new boot.
+	BootErrorBefore string `json:"boot_error_before,omitempty"`
+	// OwnEnv names the Slot's own values of env that it gives to the CVM.
+	OwnEnv string `json:"own_env,omitempty"`
+}
+
+// issue makes c the next call, for part. Its effect is judged against what p shows before it, whoever judges.
+func (c *Call) issue(part Part, f Facts, now time.Time) {
+	c.Part, c.HashWanted, c.OwnEnv = part, f.WantedHash, f.OwnEnv
+	if p := f.Platform; p != nil {
+		c.HashBefore, c.UpdatedBefore, c.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
+	}
+	c.IssuedAt, c.Outcome = now, ""
+	c.Number++
+}
+
+// Has reports that the effect of part is certain.
+func (c Call) Has(part Part) bool { return slices.Contains(c.Applied, part) }
+
+// with is c with part among those whose effect is certain.
+func (c Call) with(part Part) Call {
+	if part != "" && !c.Has(part) {
+		c.Applied = append(slices.Clone(c.Applied), part)
+	}
+	return c
+}
+
+// makes reports that the CVM is being made by this call, or was by one before.
+func (c Call) makes() bool { return c.Part == PartCreate || c.Has(PartCreate) }
+
+// Undecided reports that no word about the last call is there, nor is it known that none comes.
+func (c Call) Undecided() bool { return c.Outcome == "" || c.Outcome == OutcomeUnknown }
+
+// InVain reports that the last call certainly had no effect: in ACTING another one follows.
+func (c Call) InVain() bool {
+	switch c.Outcome {
+	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
+		return true
+	case OutcomeDone, OutcomeUnknown:
+	}
+	return false
+}
+
+// shownBy is when the call's effect shows, at the latest.
+func (c Call) shownBy(l Limits) time.Time { return c.IssuedAt.Add(l.Settle) }
+
+// settled: the listing was made after the call had all the time that the platform takes
+// to show an effect.
+func (c Call) settled(f Facts, now time.Time) bool {
+	at := c.shownBy(f.Limits)
+	return !f.ObservedAt.Before(at) && !now.Before(at)
+}
+
+// outlived reports that boot reports still, though the call had all its time to end it.
+func (c Call) outlived(boot string, f Facts) bool {
+	return boot != "" && f.LastReportOf == boot && !f.LastReportAt.Before(c.shownBy(f.Limits))
+}
+
+// overdue: it is undecided for so long that it is reported as stuck (R66).
+func (c Call) overdue(l Limits, now time.Time) bool { return now.Sub(c.IssuedAt) >= l.Unknown }
+
+// updated: the platform tells of a change of the CVM after the call was decided.
+func (c Call) updated(p *PlatformView) bool {
+	return !c.UpdatedBefore.IsZero() && p.UpdatedAt.After(c.UpdatedBefore)
+}
+
+// movesHash reports that the compose hash of the CVM changes with the call.
+func (c Call) movesHash() bool {
+	return c.HashWanted != "" && c.HashBefore != "" && c.HashWanted != c.HashBefore
+}

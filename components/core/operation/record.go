@@ -1,0 +1,172 @@
+package operation
+
+import (
+	"cmp"
+	"time"
+)
+
+// Request is who asked for a step, and why.
+type Request struct {
+	// ID of the operator's request that the step answers; "": it answers none.
+	ID string `json:"id,omitempty"`
+	// Note is the reason that came with it, or what a step heals; By is the caller.
+	Note string `json:"note,omitempty"`
+	By   string `json:"by,omitempty"`
+	// ResolvedBy is the request by which an operator said how a call of the step ended.
+	ResolvedBy string `json:"resolved_by,omitempty"`
+}
+
+// CVM names the one CVM that a step may touch (R63). An empty name is not known, or the CVM is still to be made.
+type CVM struct {
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	InstanceID string `json:"instance_id,omitempty"`
+	// Incarnation is the number of the CVM that a Replace makes for the Slot.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+}
+
+// Named is c with the names that it lacks.
+func (c CVM) Named(vmUUID, instanceID string) CVM {
+	c.VMUUID, c.InstanceID = cmp.Or(c.VMUUID, vmUUID), cmp.Or(c.InstanceID, instanceID)
+	return c
+}
+
+// unnamed is c without names: what is named from here on is the CVM that is made next.
+func (c CVM) unnamed() CVM { return CVM{Incarnation: c.Incarnation} }
+
+// replaced reports that the platform shows another CVM than the one named (R63).
+func (c CVM) replaced(p *PlatformView) bool {
+	if p == nil {
+		return false
+	}
+	other := func(named, seen string) bool { return named != "" && seen != "" && named != seen }
+	return other(c.VMUUID, p.VMUUID) || other(c.InstanceID, p.InstanceID)
+}
+
+// admits reports that a Boot holds the Slot, and is one of the named CVM as far as its Instance is known.
+func (c CVM) admits(a *AdmissionView) bool {
+	return a != nil && (c.InstanceID == "" || a.InstanceID == c.InstanceID)
+}
+
+// Mode is what a step does about the Boot. The modes exclude each other.
+type Mode string
+
+const (
+	// ModeBoot: another Boot comes, unless Way.Service is set. The zero value reads as this.
+	ModeBoot Mode = ""
+	// ModeRefresh, of an Update: To differs from what runs only in what the agent does for its workload.
+	// Nothing is drained, called for or booted; the Boot attests again, at To.
+	ModeRefresh Mode = "refresh"
+	// ModeEnv, of an Update: it gives the Slot values of env of its own, at the Revision that it has.
+	ModeEnv Mode = "env"
+	// ModeForce, of a Restart of a CVM: its guest is not asked, since the last restart, which asked
+	// it, brought no boot.
+	ModeForce Mode = "force"
+)
+
+// Way is how a step is made.
+type Way struct {
+	Mode Mode `json:"mode,omitempty"`
+	// Service, of a Restart, is the one whose workload ends and starts anew, by its agent's
+	// hand: the CVM and its Boot stay, and the platform is not called. "": the CVM restarts.
+	Service string `json:"service,omitempty"`
+	// SkipDrain: the member is unavailable, there is nothing to drain.
+	SkipDrain bool `json:"skip_drain,omitempty"`
+}
+
+// Refreshes reports that the Boot attests again and nothing else happens.
+func (w Way) Refreshes() bool { return w.Mode == ModeRefresh }
+
+// BootStays reports that the step is done with the Boot that was there before.
+func (w Way) BootStays() bool { return w.Mode == ModeRefresh || w.Service != "" }
+
+// Before is what was there before a step: what its decision saw, and what held the Slot when it acted.
+type Before struct {
+	// BootID is the Boot that held the Slot when the last call was issued, before that
+	// the one when the step was recorded; a later admission must be another one.
+	BootID string `json:"boot_id,omitempty"`
+	// Unavailable: the Slot was down already when the step was decided, so that the
+	// step took nothing more away (R21).
+	Unavailable bool `json:"unavailable,omitempty"`
+	// Sick: the member was certainly no part of a working quorum when the step was
+	// decided, so that stopping it takes nothing away (R45).
+	Sick bool `json:"sick,omitempty"`
+	// Down: when it was decided the platform said that no CVM of the Slot ran.
+	Down bool `json:"down,omitempty"`
+	// Stopped: the platform said that the CVM stays down when the step's first call was made. Where it
+	// says so still after the last one, an Update starts it.
+	Stopped bool `json:"stopped,omitempty"`
+	// Quorum is the arithmetic that admitted the step, or holds it, for people.
+	Quorum string `json:"quorum,omitempty"`
+	// Follows is the superseded Operation of the Slot whose call had not shown yet, by another
+	// Boot, when this one was recorded.
+	Follows string `json:"follows,omitempty"`
+}
+
+// Is reports that boot is the one that was there before.
+func (b Before) Is(boot string) bool { return b.BootID != "" && b.BootID == boot }
+
+// Set is what a step does to the workload's set of members.
+type Set struct {
+	// Joins: the CVM that it makes joins the set, which is there already.
+	Joins bool `json:"joins,omitempty"`
+	// Leaves: the other members of the set are to take the Slot out of it.
+	Leaves bool `json:"leaves,omitempty"`
+	// LeavesAs is what the set knew the member by when that was recorded (group.SetChange): a later
+	// member under the Slot's name does not have to go.
+	LeavesAs string `json:"leaves_as,omitempty"`
+}
+
+// Seen is since when the step's CVM was seen in a state.
+type Seen struct {
+	// GoneSince is when a listing first showed that the CVM is gone or another one; a
+	// second such listing ends the Operation. Zero while the CVM is listed.
+	GoneSince time.Time `json:"gone_since,omitzero"`
+	// RunningSince is when the platform first said that the CVM runs what was called for.
+	RunningSince time.Time `json:"running_since,omitzero"`
+	// AvailableSince is when everything but min_ready held (R8).
+	AvailableSince time.Time `json:"available_since,omitzero"`
+}
+
+// missing notes whether the CVM was missed in the listing of a time, and reports that
+// it was in an earlier one as well, without being listed between.
+func (s *Seen) missing(missed bool, at time.Time) (twice bool) {
+	switch {
+	case !missed:
+		s.GoneSince = time.Time{}
+		return false
+	case s.GoneSince.IsZero():
+		s.GoneSince = at
+	}
+	return at.After(s.GoneSince)
+}
+
+// Outage brackets the time in which the Slot could not serve. From is zero where there was none, Until while it lasts.
+type Outage struct {
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// begin notes that the Slot does not serve from now on, unless it does not already.
+func (o *Outage) begin(now time.Time) {
+	if o.From.IsZero() {
+		o.From = now
+	}
+}
+
+// end notes when an outage that was begun was over.
+func (o *Outage) end(at time.Time) {
+	if !o.From.IsZero() {
+		o.Until = at
+	}
+}
+
+// Times are when a step began and ended, and its deadlines. Those are absolute, so that a takeover does
+// not restart them.
+type Times struct {
+	Created time.Time `json:"created"`
+	Ended   time.Time `json:"ended,omitzero"`
+	// DrainBy is when the drain has to be over, and what makes the step unsafe.
+	DrainBy time.Time `json:"drain_by,omitzero"`
+	// HealthyBy is when the Slot has to be available (R87).
+	HealthyBy time.Time `json:"healthy_by,omitzero"`
+}

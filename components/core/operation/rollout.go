@@ -1,0 +1,75 @@
+package operation
+
+import "time"
+
+// RolloutState is where a rollout stands.
+type RolloutState string
+
+const (
+	// Running: steps are made or waited for.
+	Running RolloutState = "RUNNING"
+	// PausedState: an operator paused it (R92).
+	PausedState RolloutState = "PAUSED"
+	// Complete: every in-scope Slot proved the target and is available (R6).
+	Complete RolloutState = "COMPLETE"
+	// PartitionReached: everything at or above the partition is done (R6).
+	PartitionReached RolloutState = "PARTITION_REACHED"
+	// FailedState: stopped by a failure (R99).
+	FailedState RolloutState = "FAILED"
+	// SupersededState: a newer spec replaced it (R105).
+	SupersededState RolloutState = "SUPERSEDED"
+)
+
+// Rollout is the record at rollouts/<id>.
+type Rollout struct {
+	ID         string       `json:"id"`
+	Group      string       `json:"group"`
+	Generation uint64       `json:"generation"`
+	From       string       `json:"from_revision,omitempty"`
+	To         string       `json:"to_revision"`
+	State      RolloutState `json:"state"`
+	Reason     string       `json:"reason,omitempty"`
+	// Verdict is why it failed, as it was judged then; nil while it has not. It stands
+	// until a decision is recorded: an operator's, or a newer spec.
+	Verdict *Verdict `json:"verdict,omitempty"`
+	// Forgiven: Operations up to this Order are no evidence any more, since somebody
+	// decided to go on after them.
+	Forgiven int `json:"forgiven,omitempty"`
+	// Transfers made as planned; more than one is a defect (R53).
+	Transfers int `json:"transfers"`
+	// Steps counts Operations begun, and numbers them.
+	Steps     int       `json:"steps"`
+	StartedAt time.Time `json:"started_at"`
+	// ProgressAt is when the progress clock began: at the last arrival, resume, retry, or
+	// when the rollout was opened again (R88).
+	ProgressAt time.Time `json:"progress_at"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	// PausedAt is set while paused, or while it waits for Slots that an operator drained or
+	// protects, so that what follows restarts the clocks (R93).
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	// WaitsSince is set while all that is left waits for a person's decision, an approval,
+	// a wider bound or the workload's word, so that the clocks begin anew when it comes (R88).
+	WaitsSince time.Time `json:"waits_since,omitzero"`
+	// By and Request are the caller and the request that applied the spec which began the rollout. A spec
+	// that no call of the API wrote has no Request, and By says so; By is empty in a record of an older version.
+	By      string `json:"by,omitempty"`
+	Request string `json:"request,omitempty"`
+	// RetriedBy and RetryRequest are the caller and the request of the last retry; empty: there was none.
+	RetriedBy    string `json:"retried_by,omitempty"`
+	RetryRequest string `json:"retry_request,omitempty"`
+	Term         uint64 `json:"term"`
+}
+
+// Verdict is a judgement about a rollout as it was made: it is recorded, not derived
+// anew, so that what happens later neither takes it back nor makes it twice (I6).
+type Verdict struct {
+	// Cause is a Cause, or one of the Verdict causes.
+	Cause Cause `json:"cause"`
+	// Slot and Operation are where it was seen; empty for the rollout as a whole.
+	Slot      string `json:"slot,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	// Phase the Operation was in.
+	Phase  Phase     `json:"phase,omitempty"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
