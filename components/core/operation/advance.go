@@ -163,7 +163,7 @@ func (op Operation) wayOut(f Facts) string {
 		return "complete the hook, or put the slot back with cadre instance undrain " + op.Slot
 	case f.Ending:
 		return "complete the hook, or take the deletion of the group back with cadre group delete " + op.Group + " --cancel"
-	case op.Kind == Restart && (op.Actor == ActorHealing || op.Before.Unavailable || op.Before.Sick):
+	case op.Kind == Restart && (op.Actor == ActorHealing || op.Before.Unavailable):
 		// Neither a pause nor a protection is about the repair of what is down.
 		return "complete the hook, or call it off with cadre freeze " + op.Group
 	case op.Actor == ActorOperator:

@@ -87,9 +87,6 @@ type Before struct {
 	// Unavailable: the Slot was down already when the step was decided, so that the
 	// step took nothing more away (R21).
 	Unavailable bool `json:"unavailable,omitempty"`
-	// Sick: the member was certainly no part of a working quorum when the step was
-	// decided, so that stopping it takes nothing away (R45).
-	Sick bool `json:"sick,omitempty"`
 	// Down: when it was decided the platform said that no CVM of the Slot ran.
 	Down bool `json:"down,omitempty"`
 	// Stopped: the platform said that the CVM stays down when the step's first call was made. Where it

@@ -194,7 +194,7 @@ func (w *world) action(c candidate) Action {
 	}
 	a.Before.Follows = m.follows()
 	a.Transfer = w.transfer(c)
-	a.Before.Sick, a.Before.Unavailable = w.outsideQuorum(c), m.down()
+	a.Before.Unavailable = m.down()
 	a.Way.SkipDrain = w.nothingToDrain(c)
 	if c.refresh {
 		a.Transfer, a.Way.SkipDrain = nil, false // it neither leaves nor stops

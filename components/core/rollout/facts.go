@@ -247,7 +247,7 @@ func (w *world) serves(m *member) bool {
 // that served as if it did still, since its drain is what took it away.
 func (w *world) again(m *member, op operation.Operation) candidate {
 	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
-	if op.Before.Sick || op.Before.Unavailable {
+	if op.Before.Unavailable {
 		c.condition, c.marked = m.condition, op.Request.ID != ""
 	}
 	return c

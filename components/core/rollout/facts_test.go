@@ -91,7 +91,7 @@ func TestR21_TheSecondLookAsksTheBudgetOfAStepThatGrewU(t *testing.T) {
 func TestR45_AMemberOutsideTheQuorumNeedsNoSecondMajority(t *testing.T) {
 	f := newFixture(3, "consul").want("B").sick(1).sick(2)
 	op := drained(f, 2)
-	op.Way.SkipDrain, op.Before.Sick = true, true
+	op.Way.SkipDrain, op.Before.Unavailable = true, true
 	f.rec.Operations[0] = op
 	if facts := f.facts(op); !facts.Safe {
 		t.Errorf("not safe: %s", facts.SafeReason)
@@ -135,7 +135,7 @@ func TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision(t *testing.T) {
 }
 
 func TestR82_AMemberThatCameBackIsNotStoppedUndrained(t *testing.T) {
-	f := newFixture(3, "consul").want("B").rolling().op(2, operation.Drained, func(op *operation.Operation) { op.Way.SkipDrain, op.Before.Sick = true, true })
+	f := newFixture(3, "consul").want("B").rolling().op(2, operation.Drained, func(op *operation.Operation) { op.Way.SkipDrain, op.Before.Unavailable = true, true })
 	if got := f.facts(f.rec.Operations[0]).Unwanted; !strings.Contains(got, "came back") {
 		t.Errorf("unwanted %q", got)
 	}

@@ -304,12 +304,12 @@ func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	s := &f.obs.Slots[1]
 	s.Report.ReceivedAt = f.now.Add(-10 * time.Second)
 	s.Refusal = &policy.Refusal{Slot: s.Slot, Code: policy.CodeRevisionNotAllowed, At: s.Report.ReceivedAt.Add(liveWithin)}
-	if a := actionOf(t, f.plan(), s.Slot); a.Way.SkipDrain || a.Before.Sick {
+	if a := actionOf(t, f.plan(), s.Slot); a.Way.SkipDrain || a.Before.Unavailable {
 		t.Errorf("a copy's refusal between two reports: %+v", a)
 	}
 	s.Refusal.At = s.Report.ReceivedAt.Add(liveWithin + time.Second)
 	wantExecutes(t, f.plan(), "UPDATE "+s.Slot)
-	if a := actionOf(t, f.plan(), s.Slot); !a.Way.SkipDrain || !a.Before.Sick {
+	if a := actionOf(t, f.plan(), s.Slot); !a.Way.SkipDrain || !a.Before.Unavailable {
 		t.Errorf("the boot is gone: %+v", a)
 	}
 	if op := (operation.Operation{Slot: s.Slot, Kind: operation.Update}); !f.facts(op).Gone {
