@@ -133,15 +133,15 @@ func TestSpecThatCannotWork(t *testing.T) {
 	})
 }
 
-// edited is the light group's file with some text replaced.
-func (c *cluster) edited(t *testing.T, old, with string) string {
+// edited is the light group's file with some texts replaced: pairs of an old one and a new one.
+func (c *cluster) edited(t *testing.T, pairs ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(c.LightFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	compose := filepath.Join(c.Root, "compose") + string(filepath.Separator)
-	changed := strings.NewReplacer(old, with, "../../compose/", compose).Replace(string(text))
+	changed := strings.NewReplacer(append(pairs, "../../compose/", compose)...).Replace(string(text))
 	file := filepath.Join(t.TempDir(), "light.hcl")
 	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)

@@ -119,6 +119,18 @@ func (r *Rig) CutCVMs(ctx context.Context, cut bool) (Flows, error) {
 	return out, nil
 }
 
+// SlowRegistry makes every CVM that boots wait for its images (true), or lets them come, and
+// returns the CVMs that wait.
+func (r *Rig) SlowRegistry(ctx context.Context, slow bool) ([]string, error) {
+	var out struct {
+		Waiting []string `json:"waiting"`
+	}
+	if err := r.tell(ctx, http.MethodPut, "/registry", fmt.Appendf(nil, `{"slow":%t}`, slow), &out); err != nil {
+		return nil, fmt.Errorf("set the registry's speed: %w", err)
+	}
+	return out.Waiting, nil
+}
+
 // Fault runs one of cadre local fault's verbs.
 func (r *Rig) Fault(ctx context.Context, args ...string) error {
 	_, err := r.Cadre(ctx, append([]string{"local", "fault", "--state", filepath.Dir(r.CloudFile())}, args...)...)

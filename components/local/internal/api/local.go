@@ -37,6 +37,8 @@ func (s *Server) local() http.Handler {
 		"GET /firewall":                  s.getFirewall,
 		"PUT /firewall":                  s.putFirewall,
 		"PUT /collateral":                s.putCollateral,
+		"GET /registry":                  s.getRegistry,
+		"PUT /registry":                  s.putRegistry,
 		"GET /rendezvous":                s.getRendezvous,
 		"POST /rendezvous/{verb}":        s.switchRendezvous,
 		"GET /cvms":                      s.localCVMs,
@@ -76,6 +78,25 @@ func (s *Server) containerImages(*http.Request) (int, any, error) {
 		list = s.cfg.ContainerImages()
 	}
 	return http.StatusOK, map[string]any{"images": list}, nil
+}
+
+func (s *Server) getRegistry(*http.Request) (int, any, error) {
+	return http.StatusOK, s.cfg.Registry(), nil
+}
+
+// putRegistry makes the registry slow for guests, or quick again.
+func (s *Server) putRegistry(r *http.Request) (int, any, error) {
+	var req struct {
+		Slow *bool `json:"slow"`
+	}
+	if err := decodeLocal(r, &req); err != nil {
+		return 0, nil, err
+	}
+	if req.Slow == nil {
+		return 0, nil, errors.New("slow: is missing; give true, or false to let the pulls end")
+	}
+	s.cfg.SlowRegistry(*req.Slow)
+	return s.getRegistry(r)
 }
 
 func (s *Server) listFaults(*http.Request) (int, any, error) {

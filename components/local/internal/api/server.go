@@ -34,6 +34,10 @@ type Config struct {
 	SignEnvKey func(appID string, timestamp uint64) (legacy, v1 []byte, err error)
 	// EvidenceFaults makes a CVM's guest agent misbehave from its next boot on.
 	EvidenceFaults func(uuid string, f attestsim.Faults)
+	// SlowRegistry makes the guests' pulls of images wait, or lets them end; Registry says as
+	// JSON-able data whether they wait, and which CVMs do.
+	SlowRegistry func(slow bool)
+	Registry     func() any
 	// Gateway returns the gateway's counters as JSON-able data.
 	Gateway func() any
 	// ContainerImages lists what the cloud's registry serves, as JSON-able data; nil when

@@ -99,6 +99,7 @@ func (s *supervisor) composeUp(ctx context.Context, understood func() error) err
 	if err != nil {
 		return err
 	}
+	s.logf("waits for the images of the compose file")
 	unpacked, err := s.awaitImages(ctx)
 	if err != nil {
 		return err

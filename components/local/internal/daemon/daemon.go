@@ -161,6 +161,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	apiConfig := api.Config{
 		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: osImages,
 		EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey, EvidenceFaults: hv.SetFaults,
+		SlowRegistry: hv.SetSlow, Registry: func() any { return hv.Road() },
 		Gateway:  func() any { return gw.Counters() },
 		LogDir:   func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
 		PCCS:     sim.NewPCCS(time.Now),

@@ -40,7 +40,8 @@ type Config struct {
 
 // Hypervisor boots CVMs as process trees of this machine.
 type Hypervisor struct {
-	cfg Config
+	cfg  Config
+	road road
 
 	mu     sync.Mutex
 	faults map[string]attestsim.Faults // by CVM uuid, for its next boots
@@ -120,8 +121,11 @@ func (h *Hypervisor) Boot(ctx context.Context, spec cloud.BootSpec) (cloud.Machi
 // are not. It ends with the machine.
 func (h *Hypervisor) pull(ctx context.Context, spec cloud.BootSpec, m *Machine) {
 	defer close(m.pulled)
-	unpacked, err := h.unpack(ctx, spec)
-	got := initctl.Images{Unpacked: unpacked}
+	var got initctl.Images
+	err := h.road.pass(ctx, spec.Name)
+	if err == nil {
+		got.Unpacked, err = h.unpack(ctx, spec)
+	}
 	if err != nil {
 		got = initctl.Images{Error: err.Error()}
 	}
