@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -254,6 +255,19 @@ func TestR67_CreateAdoptsByName(t *testing.T) {
 	wantNoEffects(t, effects)
 	if op.Call.Number != 1 || op.CVM.VMUUID != "vm-1" {
 		t.Errorf("adopted %+v", op)
+	}
+}
+
+// TestR67_CreateLeavesAStrangersCVMAlone: a CVM that no call of ours can have made is an operator's to adopt. It
+// never attests as the new revision, so a step that waited for it would fail the rollout.
+func TestR67_CreateLeavesAStrangersCVMAlone(t *testing.T) {
+	op, now := to(t, Create, Drained)
+	f := quiet(now)
+	f.Platform.Unbound = true
+	op, effects := step(t, op, f, now, Aborted)
+	wantNoEffects(t, effects)
+	if op.Call.Number != 0 || op.CVM.VMUUID != "" || !strings.Contains(op.Reason, "cadre group adopt "+op.Group) {
+		t.Errorf("called off %+v", op)
 	}
 }
 

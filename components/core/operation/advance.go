@@ -417,6 +417,9 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	cause, reason := CauseUnwanted, f.Unwanted
 	switch {
 	case reason != "":
+	case op.Kind == Create && op.Call.Number == 0 && f.Platform != nil && f.Platform.Unbound:
+		// The CVM is another client's. The listing that the step was planned by did not show it yet.
+		cause, reason = CauseUnsafe, "CVM "+f.Platform.VMUUID+" carries the slot's name and no record binds it: cadre group adopt "+op.Group
 	case f.Paused:
 		cause, reason = CausePaused, f.stopped()+op.askAgain()
 	case f.Refused != "":

@@ -141,6 +141,8 @@ type PlatformView struct {
 	UpdatedAt   time.Time
 	// Former: the Slot had it before and was given another one.
 	Former bool
+	// Unbound: no record binds it to the Slot, and no call of ours can have made it.
+	Unbound bool
 }
 
 // Resolution is an operator's word about an Operation that the records alone cannot end.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,28 @@ func TestACVMThatOurCallMadeIsBound(t *testing.T) {
 		f.rec.Operations = append(f.rec.Operations, op)
 		if got := f.plan().Slots[1].VMUUID; got != c.want {
 			t.Errorf("%s: bound to %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestAnAdoptedCVMKeepsItsDocument: its bytes are not Cadre's, and so is its hash. In a rollout to the revision that it
+// runs there is nothing to do for it, neither before its first admission nor while it is not ready.
+func TestAnAdoptedCVMKeepsItsDocument(t *testing.T) {
+	for allowed, updated := range map[string]bool{"hash-of-another-client": false, hashOf("A"): true} {
+		for name, disturb := range map[string]func(f *fixture){
+			"before its admission": func(f *fixture) { f.obs.Slots[1].Admission, f.obs.Slots[1].Report = nil, nil },
+			"not ready":            func(f *fixture) { f.sick(1) },
+		} {
+			f := newFixture(3, "none").rolling()
+			f.obs.Slots[1].Instance.ComposeHash = "hash-of-another-client"
+			f.rec.Policies = map[string]policy.SlotPolicy{"db-1": {
+				Slot: "db-1", InstanceID: f.rec.Slots[1].InstanceID, Allowed: []policy.AllowedRevision{{Revision: f.spec.Revision(), ComposeHash: allowed}},
+			}}
+			disturb(f)
+			got := slices.ContainsFunc(f.plan().Actions, func(a Action) bool { return a.Slot == "db-1" && a.Kind == operation.Update })
+			if got != updated {
+				t.Errorf("%s, allowed as %s: updated %v, want %v", name, allowed, got, updated)
+			}
 		}
 	}
 }

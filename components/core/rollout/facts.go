@@ -147,7 +147,8 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: stoppedWord(i) && !i.InProgress,
 			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
-			Former: m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.CVM.VMUUID == "" && !m.open.MadeWay(),
+			Unbound: m.unadopted(),
+			Former:  m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.CVM.VMUUID == "" && !m.open.MadeWay(),
 		}
 	}
 	if a := m.seen.Admission; a != nil {

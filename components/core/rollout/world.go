@@ -344,7 +344,7 @@ func (w *world) givenTarget(m *member) bool {
 		// in nothing but what is assigned.
 		shares := w.rec.Revisions[assigned].ComposeHash == wanted
 		told := assigned == "" || assigned == m.want.revision || shares && !stoppedWord(i)
-		return told && i.ComposeHash == wanted && i.Shape.Shows(w.shapeOf(m.want.revision))
+		return told && (i.ComposeHash == wanted || w.adoptedAs(m)) && i.Shape.Shows(w.shapeOf(m.want.revision))
 	}
 	last := m.last()
 	return i != nil && m.record.Assigned == m.want.revision && (last == nil || last.Phase != operation.Aborted)
@@ -358,7 +358,16 @@ func (w *world) givenOther(m *member) bool {
 		return m.moved.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
-	return !m.ready && i != nil && !w.platformWorks(m) && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted
+	return !m.ready && i != nil && !w.platformWorks(m) && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted && !w.adoptedAs(m)
+}
+
+// adoptedAs: the CVM was adopted as the Revision that it is to run, with a document that another client wrote. Its hash
+// is that document's, which the Slot's policy allows: to give it Cadre's own would be a restart for nothing.
+func (w *world) adoptedAs(m *member) bool {
+	i := m.seen.Instance
+	return i != nil && slices.ContainsFunc(w.rec.Policies[m.slot].Allowed, func(a policy.AllowedRevision) bool {
+		return a.Revision == m.want.revision && a.ComposeHash == i.ComposeHash
+	})
 }
 
 // missing: no CVM fills the Slot and none ever did.
