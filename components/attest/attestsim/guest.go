@@ -46,6 +46,8 @@ type Faults struct {
 	DebugTD bool
 	// ForeignKeyProvider measures the KMS of somebody else.
 	ForeignKeyProvider bool
+	// ForeignConfig fixes MRCONFIGID by another document than that of AppCompose.
+	ForeignConfig bool
 	// WrongComposeHash measures another compose hash than that of AppCompose.
 	WrongComposeHash bool
 	// TamperLog shows another instance id in the log than was measured.
@@ -242,6 +244,9 @@ func (g *Guest) measure(cfg BootConfig) error {
 	g.report.TEETCBSVN = teeTCBSVN
 	if err := g.configure(providerID); err != nil {
 		return err
+	}
+	if cfg.Faults.ForeignConfig {
+		g.report.MRConfigID[1] ^= 1
 	}
 	copy(g.report.RTMR[:3], g.image.rtmr[:])
 	if cfg.Faults.DebugTD {

@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"cadre.dev/attest"
+	"cadre.dev/attest/attestsim"
 )
 
 // TestATT18_AGuestImage06IsVerified: its boot log has other events, and MRCONFIGID another version where the
@@ -39,6 +42,25 @@ func TestATT18_AGuestImage06IsVerified(t *testing.T) {
 		if err != nil || got.AppComposeProblem != "" {
 			t.Errorf("%s: %v, %s", name, err, got.AppComposeProblem)
 		}
+	}
+}
+
+// TestATT18_AnMRCONFIGIDOfAnotherDocumentIsRefused in version 1 and in version 3, at the verifier of a coordinator.
+func TestATT18_AnMRCONFIGIDOfAnotherDocumentIsRefused(t *testing.T) {
+	cloud := openCloud(t)
+	for config, edit := range map[byte]func(map[string]any){
+		1: nil,
+		3: func(doc map[string]any) { doc["key_provider_id"] = cloud.KeyProviderID() },
+	} {
+		cfg := bootConfig(t)
+		cfg.OSImage, cfg.AppCompose, cfg.Faults = "dstack-0.6.0", appCompose(t, edit), attestsim.Faults{ForeignConfig: true}
+		data := [64]byte{6}
+		ev := quoted(t, cloud, cfg, data)
+		if got := ev.Quote[232]; got != config {
+			t.Errorf("MRCONFIGID has version %d, want %d", got, config)
+		}
+		_, err := newVerifier(t, cloud.RootPEM()).Verify(context.Background(), ev, data)
+		wantCode(t, err, attest.CodeTDAttributesForbidden)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // TestATT18_AMemberWithAGuestImage06IsAdmitted moves a group to a guest image that writes the boot log of dstack 0.6:
 // other events, and none of the KMS. Each member is admitted again, on its own disk, by that image's measurements.
 func TestATT18_AMemberWithAGuestImage06IsAdmitted(t *testing.T) {
-	const image = "dstack-0.6.0"
+	const image = guest06
 	c := ready(t)
 	if _, err := c.ApplyLight(within(t, rollTime), c.edited(t, `os_image      = "dstack-0.5.7"`, `os_image      = "`+image+`"`), c.next()); err != nil {
 		t.Fatal(err)

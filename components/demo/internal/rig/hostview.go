@@ -131,6 +131,15 @@ func (r *Rig) SlowRegistry(ctx context.Context, slow bool) ([]string, error) {
 	return out.Waiting, nil
 }
 
+// Evidence makes the guest agent of a CVM misbehave from its next boot on; faults is a JSON object of
+// attestsim.Faults.
+func (r *Rig) Evidence(ctx context.Context, cvm, faults string) error {
+	if err := r.tell(ctx, http.MethodPost, "/cvms/"+cvm+"/evidence", []byte(faults), nil); err != nil {
+		return fmt.Errorf("change the evidence of %s: %w", cvm, err)
+	}
+	return nil
+}
+
 // Fault runs one of cadre local fault's verbs.
 func (r *Rig) Fault(ctx context.Context, args ...string) error {
 	_, err := r.Cadre(ctx, append([]string{"local", "fault", "--state", filepath.Dir(r.CloudFile())}, args...)...)
@@ -182,7 +191,11 @@ func (r *Rig) tell(ctx context.Context, method, path string, body []byte, into a
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNoContent:
+		return nil
+	default:
 		return fmt.Errorf("%s: %s", resp.Status, tail(string(text), 200))
 	}
 	return json.Unmarshal(text, into)
