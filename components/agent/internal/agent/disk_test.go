@@ -50,6 +50,7 @@ func drain(id string) *controlv1.OperationOrder {
 // TestOrdersAreObeyedWithAFullDisk: of a new leader too, and the fault is in every report
 // until the disk has room; then nothing is lost.
 func TestOrdersAreObeyedWithAFullDisk(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)
@@ -93,6 +94,7 @@ func TestOrdersAreObeyedWithAFullDisk(t *testing.T) {
 // TestAnAgentStartsWithAFullDisk: a boot that finds no room serves all the same; what it
 // is pinned to was written at its first admission.
 func TestAnAgentStartsWithAFullDisk(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)
@@ -115,6 +117,7 @@ func TestAnAgentStartsWithAFullDisk(t *testing.T) {
 // TestGEN02_AFirstAdmissionNeedsADiskThatKeepsIt: memory would let anybody take the CVM
 // over at its next boot.
 func TestGEN02_AFirstAdmissionNeedsADiskThatKeepsIt(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)

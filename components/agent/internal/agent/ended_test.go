@@ -94,6 +94,7 @@ func wantGivenUp(t *testing.T, c *agenttest.Coordinator, a *testAgent, closed *a
 
 // TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce: by the coordinator's message.
 func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
+	t.Parallel()
 	c, a, closed := lossWorld(t, nil)
 	closed.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -112,6 +113,7 @@ func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
 // TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy: nobody can tell a paused Boot,
 // and when it wakes up its sessions are gone and it gets none. It asks.
 func TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy(t *testing.T) {
+	t.Parallel()
 	var lost atomic.Bool
 	c, a, closed := lossWorld(t, func(c *agenttest.Coordinator) {
 		c.Lost = func() *admissionv1.StandingResponse {
@@ -130,6 +132,7 @@ func TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy(t *testing.T) {
 // TestACutOffBootKeepsItsSlot: coordinators that cannot be reached, or that answer
 // that it still is the Slot, change nothing.
 func TestACutOffBootKeepsItsSlot(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 100)
 	c, a, _ := lossWorld(t, func(c *agenttest.Coordinator) {
 		c.Lost = func() *admissionv1.StandingResponse { asked <- struct{}{}; return nil }

@@ -14,6 +14,7 @@ import (
 
 // What the agent runs for the service layer is in its figures.
 func TestFiguresOfTheServiceLayer(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)

@@ -11,6 +11,7 @@ import (
 // TestTheEnvoyThatCarriesCallsIsOnlyTold: another group's spec makes a member run it. One
 // before a backend counts: nobody reaches that backend without it.
 func TestTheEnvoyThatCarriesCallsIsOnlyTold(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)

@@ -20,9 +20,10 @@ import (
 // TestTOK15_ABootSaysWhichTokensItUses: those of the last answer that it took, whatever
 // was given out since, so that they are not revoked as old.
 func TestTOK15_ABootSaysWhichTokensItUses(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
-	c.Life = 3 * time.Second
+	c.Life = life
 	c.Grant = func(r *admissionv1.AdmitResponse) {
 		r.Credentials.Consul = &admissionv1.ConsulCredentials{TokensId: "of the admission"}
 	}
@@ -63,9 +64,10 @@ func TestTOK15_ABootSaysWhichTokensItUses(t *testing.T) {
 // TestTOK15_SecretsThatAreLeftOutAreKept: an answer without them ends no file, and news of
 // them is asked for at once.
 func TestTOK15_SecretsThatAreLeftOutAreKept(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
-	c.Life = 3 * time.Second
+	c.Life = life
 	plain := config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})
 	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: plain, SecretEpochs: map[string]uint32{"password": 1}})
 	var repaired atomic.Bool
@@ -129,6 +131,7 @@ func TestBehindAsksOnceForWhatCannotBeRead(t *testing.T) {
 // TestATokenThatConsulDoesNotKnowIsReplaced: it was to stay, by the records. The certificate is
 // taken all the same, and the next renewal asks for another token.
 func TestATokenThatConsulDoesNotKnowIsReplaced(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	plain := config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})

@@ -41,6 +41,7 @@ func (w *watched) await(t *testing.T, text string) {
 // TestABootWithCoordinatorsAwayEndsInARunningWorkload: the workload is there first, then
 // the agent, then a coordinator, each when it likes. Nobody is started twice.
 func TestABootWithCoordinatorsAwayEndsInARunningWorkload(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	a := newTestAgent(t, w)
 	a.cfg.ExecBinary = agenttest.ExecProgram(t)

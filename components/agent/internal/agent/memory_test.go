@@ -10,6 +10,7 @@ import (
 
 // TOK-16: no agent starts that would write keys to a disk.
 func TestTOK16_RunFolderOnADiskIsRefused(t *testing.T) {
+	t.Parallel()
 	disk := t.TempDir()
 	if err := mesh.InMemory(disk); err == nil {
 		t.Skip("the temporary folder is in memory here")

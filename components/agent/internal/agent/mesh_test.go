@@ -19,6 +19,7 @@ import (
 
 // What a coordinator may ask about the overlay, over a real control session.
 func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)
@@ -71,6 +72,7 @@ func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
 // Sessions with coordinators and a small group of its own are kept; others are made when
 // somebody wants one.
 func TestWhichSessionsAnAgentKeeps(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	boot := strings.Repeat("ab", 32)

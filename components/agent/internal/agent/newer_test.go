@@ -35,6 +35,7 @@ func newer(t *testing.T, c group.AgentConfig, add map[string]any) []byte {
 // unless it may not; a hook whose work it does not know has failed, and the spec says what
 // that means.
 func TestANewerCoordinatorsConfigurationDoesNotStopAnAgent(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)
@@ -72,6 +73,7 @@ func TestANewerCoordinatorsConfigurationDoesNotStopAnAgent(t *testing.T) {
 // TestLeadersClocksDoNotStopAnAgent: one is an hour behind, the next an hour ahead. The
 // order is obeyed, once, in the time that it has by any clock.
 func TestLeadersClocksDoNotStopAnAgent(t *testing.T) {
+	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)

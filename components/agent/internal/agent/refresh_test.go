@@ -15,6 +15,7 @@ import (
 // reports says otherwise because its checks changed, and the first one that names the new Revision
 // has the new checks.
 func TestARefreshOfChecksIsToldWithoutALapse(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	open := server.Listener.Addr().(*net.TCPAddr).Port

@@ -63,6 +63,7 @@ func resumeWorld(t *testing.T) (*agenttest.Coordinator, *testAgent, *outliving) 
 // A later process of a Boot is that Boot: it asks for no admission, and its workloads see
 // nothing of it.
 func TestALaterProcessOfABootGoesOn(t *testing.T) {
+	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	names := []string{"ready", "hosts", "env", "secrets/password", "secret-epochs.json"}
 	before := map[string]os.FileInfo{}
@@ -90,6 +91,7 @@ func TestALaterProcessOfABootGoesOn(t *testing.T) {
 
 // What a workload said of its backend holds on in the next process.
 func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	c.Order(&controlv1.Desired{Version: 11, Term: 3, SecretEpochs: map[string]uint32{"password": 1}, ConfigJson: config(t, group.AgentConfig{
 		Workload: group.Workload{Kind: "none"},
@@ -116,6 +118,7 @@ func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 
 // Who ends in order says so; who fails is begun again, and must not.
 func TestOnlyAnEndIsAFarewell(t *testing.T) {
+	t.Parallel()
 	c, a, _ := resumeWorld(t)
 	a.stop()
 	if got := c.Farewells(); got != 1 {
@@ -139,6 +142,7 @@ func TestOnlyAnEndIsAFarewell(t *testing.T) {
 
 // With the coordinators away it goes on all the same.
 func TestALaterProcessNeedsNoCoordinator(t *testing.T) {
+	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	a.stop()
 	c.Drop()
@@ -154,6 +158,7 @@ func TestALaterProcessNeedsNoCoordinator(t *testing.T) {
 }
 
 func TestTOK21_AnotherBootIsAdmittedAnew(t *testing.T) {
+	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	a.stop()
 	if _, err := parent.NewKey(); err != nil {
@@ -168,6 +173,7 @@ func TestTOK21_AnotherBootIsAdmittedAnew(t *testing.T) {
 
 // What is not whole is nothing.
 func TestAHalfWrittenFileIsAnAdmission(t *testing.T) {
+	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	a.stop()
 	path := filepath.Join(a.cfg.RunDir, "held")

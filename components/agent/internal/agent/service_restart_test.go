@@ -35,6 +35,7 @@ volumes:
 // with the real agent and the real init. The container stays, an order that was carried out is
 // not repeated by the next Boot, and what the compose text does not let be restarted is not.
 func TestR115_TheAgentRestartsAService(t *testing.T) {
+	t.Parallel()
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil || os.Getuid() != 0 {
 		t.Skip("a container with /run/cadre-exec needs bubblewrap and root")
