@@ -22,11 +22,11 @@ var (
 
 // TestCrashPoints: a coordinator dies between two steps of its work, at one point of each of a few
 // plans after the other. Whoever goes on keeps every promise and comes to the same end.
-// Under the race detector it is a tenth of the points that are tried.
+// Under the race detector it is a thirtieth of the points that are tried.
 func TestCrashPoints(t *testing.T) {
 	every := *every
 	if raced.Enabled {
-		every *= 10
+		every *= 30
 	}
 	tried, _ := sweep(t, every, *pairs)
 	fmt.Printf("%d crash points tried\n", tried)
