@@ -1,17 +1,22 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 func main() {
 	log := flag.String("log", "", "file to keep all output of all tests in")
+	took := flag.Duration("took", 0, "how long the run took")
+	budget := flag.Duration("budget", 0, "how long the run may take; 0: as long as it wants")
 	flag.Parse()
 	ok, err := report(*log, flag.Args())
+	err = errors.Join(err, within(*took, *budget))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 	}
@@ -41,6 +46,15 @@ func report(log string, paths []string) (ok bool, err error) {
 	v := r.judge()
 	v.print(os.Stdout)
 	return v.ok(), nil
+}
+
+// within reports a run that took longer than its budget. A budget of 0 is none.
+func within(took, budget time.Duration) error {
+	if budget == 0 || took <= budget {
+		return nil
+	}
+	return fmt.Errorf("the tests took %v, and CADRE_TEST_BUDGET gives them %v: the slowest are listed above, and docs/testing.md has the figures that were reached; "+
+		"run the tests again on an idle machine, then make the new ones faster or raise the budget in .ci/run", took, budget)
 }
 
 func readFile(r *run, path string) error {

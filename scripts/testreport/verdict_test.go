@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // attemptOf writes the events of one start of package p: "TestX fail", "TestX fail text".
@@ -133,6 +134,23 @@ func TestNoLaneMendsAnother(t *testing.T) {
 	}
 	if ok, err := report("", []string{race, fast}); ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+func TestARunLongerThanItsBudgetFails(t *testing.T) {
+	for _, c := range []struct {
+		took, budget time.Duration
+		ok           bool
+	}{
+		{time.Hour, 0, true}, {59 * time.Minute, time.Hour, true}, {time.Hour, time.Hour, true}, {time.Hour + time.Second, time.Hour, false},
+	} {
+		err := within(c.took, c.budget)
+		if (err == nil) != c.ok {
+			t.Errorf("%v of %v: %v", c.took, c.budget, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "took 1h0m1s") || !strings.Contains(err.Error(), "gives them 1h0m0s")) {
+			t.Errorf("the error does not name both times: %v", err)
+		}
 	}
 }
 
