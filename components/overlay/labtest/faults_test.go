@@ -81,6 +81,21 @@ func (n *node) awaitStandby(p *node) {
 	})
 }
 
+// awaitRelays waits until so many relayed paths were found, and the search is over: on a busy
+// machine the first is in use long before that.
+func (n *node) awaitRelays(p *node, count int) {
+	n.w.t.Helper()
+	n.await(p, "a path by each relay", 20*time.Second, func(s overlay.SessionInfo) bool {
+		remotes := map[string]bool{}
+		for _, c := range s.Candidates {
+			if c.Kind == overlay.PathRelay {
+				remotes[c.Remote] = true
+			}
+		}
+		return !s.Searching && len(remotes) >= count
+	})
+}
+
 func TestDirectTCPDies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -182,6 +197,8 @@ func TestRelayDown(t *testing.T) {
 	a, b := w.pair(natlab.Symmetric, natlab.Symmetric, wan)
 	a.paths, b.paths = withoutTCP, withoutTCP
 	w.both(a, b, overlay.PathRelay)
+	a.awaitRelays(b, 2)
+	b.awaitRelays(a, 2)
 	watch := redialing(a, b, 6*time.Second)
 	w.pause(500 * time.Millisecond)
 	w.servers[0].Kill()
