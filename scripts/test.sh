@@ -117,8 +117,8 @@ fast() {
 	mapfile -t virtual < <(printf '%s\n' "${others[@]}" | grep -xF "$bubbles" | grep -vxF "$slow")
 	run .out/test-fast.json --raw-command -- "${plain[@]}" go test "${flags[@]}" -p 2 "${virtual[@]}" "${sequential[@]}"
 }
-# Three at once: many packages wait, and one that has a bubble of virtual time uses one processor under the detector.
-race() { run .out/test-race.json --raw-command -- "${raced[@]}" go test "${flags[@]}" -race -p 3 -parallel 4 "${others[@]}"; }
+# Tests that wait run four at once in their package.
+race() { run .out/test-race.json --raw-command -- "${raced[@]}" go test "${flags[@]}" -race -p 2 -parallel 4 "${others[@]}"; }
 real() {
 	run .out/test-real.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 		--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
