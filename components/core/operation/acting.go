@@ -73,6 +73,7 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 		return op.because("the platform is busy: " + c.Message), nil
 	case OutcomeNotMade:
 		return op.because("not called: " + c.Message), nil
+	case OutcomeUnknown:
 	}
 	op.Call.Outcome = OutcomeUnknown
 	return op.because("the platform call's outcome is unknown: " + c.Message), nil
