@@ -85,6 +85,9 @@ func Settled(v View, index uint64) bool {
 // waitsForUpdates: the Slots of an OPPORTUNISTIC group only wait for somebody to update
 // them, and those that leave, for a person. Nothing more of the rollout comes by itself.
 func waitsForUpdates(p rollout.Plan) bool {
+	if len(p.Forget) > 0 {
+		return false
+	}
 	updates := 0
 	for _, a := range p.Actions {
 		switch {
@@ -99,9 +102,10 @@ func waitsForUpdates(p rollout.Plan) bool {
 	return updates > 0
 }
 
-// leaving: a Slot is on its way out, or will be once something clears by itself.
+// leaving: a Slot is on its way out, or will be once something clears by itself. The record of a Slot whose CVM is gone
+// is the last of it: until the leader has removed that, the group still lists the Slot.
 func leaving(p rollout.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a rollout.Action) bool {
+	return len(p.Forget) > 0 || slices.ContainsFunc(p.Actions, func(a rollout.Action) bool {
 		return a.Kind == operation.Delete && !staysForPeople(p, a)
 	})
 }

@@ -79,5 +79,9 @@ func TestWhatIsWaitedFor(t *testing.T) {
 		if Settled(v, 8) {
 			t.Errorf("%s: settled before the spec was seen", name)
 		}
+		v.Plan.Forget = []string{"web-2"}
+		if done, err := Outcome(v, 7, ""); done || err != nil || Settled(v, 7) {
+			t.Errorf("%s: over while the group still lists a slot whose CVM is gone: %v", name, err)
+		}
 	}
 }
