@@ -160,12 +160,7 @@ func Filling(bound string, found []Instance) (*Instance, []Instance) {
 	if len(found) == 0 {
 		return nil, nil
 	}
-	other := func(i Instance) int {
-		if bound != "" && i.VMUUID == bound {
-			return 0
-		}
-		return 1
-	}
+	other := func(i Instance) int { return btoi(bound == "" || i.VMUUID != bound) }
 	slices.SortFunc(found, func(a, b Instance) int {
 		return cmp.Or(cmp.Compare(other(a), other(b)), cmp.Compare(a.VMUUID, b.VMUUID))
 	})

@@ -111,7 +111,6 @@ func (w *world) holdsOfVoterCap(c candidate, taken *taken) []Hold {
 // holdsOfMajority is the arithmetic of restarts, where V does not change (R44, R45).
 func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 	v := len(w.view.voters)
-	left := w.healthyWithout(c.m, taken)
 	switch {
 	case w.view.votersDoubt != "":
 		return []Hold{hold(HoldQuorumUnknown, "the members do not agree who votes: %s", w.view.votersDoubt)}
@@ -121,15 +120,18 @@ func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 		}
 		return []Hold{hold(HoldQuorumUnknown, "no member tells who votes")}
 	}
-	if holds := w.holdsOfNewcomers(c.m, taken); !w.isSick(c) && len(holds) > 0 {
-		return holds
+	if !w.isSick(c) {
+		if holds := w.holdsOfNewcomers(c.m, taken); len(holds) > 0 {
+			return holds
+		}
 	}
 	switch {
 	case v == 1, w.outsideQuorum(c), v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
 		return nil // of one that votes R18 is the judge
 	case v == 2:
 		return []Hold{hold(HoldWouldLoseQuorum, "of two voters none can be spared; set update_policy.interruption = \"allow\", or add a voter")}
-	case len(left) < group.Quorum(v):
+	}
+	if left := w.healthyWithout(c.m, taken); len(left) < group.Quorum(v) {
 		return []Hold{hold(HoldQuorum, "%s", quorumText(c.m.slot, left, v))}
 	}
 	return nil

@@ -252,13 +252,7 @@ func (w *world) ofGroup(r *group.SlotRecord) bool { return r.Group == w.spec.Nam
 // begin as its steps' do, and those that were asked for by name, whose ids do not. What belongs to
 // the current one came after all others.
 func (w *world) recorded(a, b operation.Operation) int {
-	late := func(op operation.Operation) int {
-		if w.began(&op) {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(btoi(w.began(&a)), btoi(w.began(&b))), cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 }
 
 // began: op was recorded while the current rollout was.

@@ -29,7 +29,7 @@ func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Ti
 	if !ok || !inPlace || op.Way.Refreshes() || op.Way.Service != "" || op.CVM.VMUUID == "" || op.Call.IssuedAt.IsZero() {
 		return nil
 	}
-	undecided := op.Phase == operation.Acting && (op.Call.Outcome == "" || op.Call.Outcome == operation.OutcomeUnknown)
+	undecided := op.Phase == operation.Acting && op.Call.Undecided()
 	awaited := (op.Phase == operation.Acting || op.Phase == operation.Booting) && op.Call.Outcome == operation.OutcomeDone
 	if !undecided && !awaited {
 		return nil
