@@ -48,7 +48,8 @@ type Call struct {
 	OwnEnv string `json:"own_env,omitempty"`
 }
 
-// issue makes c the next call, for part. Its effect is judged against what p shows before it, whoever judges.
+// issue makes c the next call, for part. The record keeps what the platform shows before
+// the call: each later leader judges the effect against that.
 func (c *Call) issue(part Part, f Facts, now time.Time) {
 	c.Part, c.HashWanted, c.OwnEnv = part, f.WantedHash, f.OwnEnv
 	if p := f.Platform; p != nil {

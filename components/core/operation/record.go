@@ -53,8 +53,8 @@ type Mode string
 const (
 	// ModeBoot: another Boot comes, unless Way.Service is set. The zero value reads as this.
 	ModeBoot Mode = ""
-	// ModeRefresh, of an Update: To differs from what runs only in what the agent does for its workload.
-	// Nothing is drained, called for or booted; the Boot attests again, at To.
+	// ModeRefresh, of an Update: only the agent's own work differs between To and the present Revision.
+	// The Boot stays and attests again, at To, without a drain or a platform call.
 	ModeRefresh Mode = "refresh"
 	// ModeEnv, of an Update: it gives the Slot values of env of its own, at the Revision that it has.
 	ModeEnv Mode = "env"
@@ -66,7 +66,7 @@ const (
 // Way is how a step is made.
 type Way struct {
 	Mode Mode `json:"mode,omitempty"`
-	// Service, of a Restart, is the one whose workload ends and starts anew, by its agent's
+	// Service, of a Restart, is the one whose workload ends and starts again, by its agent's
 	// hand: the CVM and its Boot stay, and the platform is not called. "": the CVM restarts.
 	Service string `json:"service,omitempty"`
 	// SkipDrain: the member is unavailable, there is nothing to drain.

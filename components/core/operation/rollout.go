@@ -32,7 +32,7 @@ type Rollout struct {
 	// Verdict is why it failed, as it was judged then; nil while it has not. It stands
 	// until a decision is recorded: an operator's, or a newer spec.
 	Verdict *Verdict `json:"verdict,omitempty"`
-	// Forgiven: Operations up to this Order are no evidence any more, since somebody
+	// Forgiven: Operations up to this Order are no evidence any more, since an operator
 	// decided to go on after them.
 	Forgiven int `json:"forgiven,omitempty"`
 	// Transfers made as planned; more than one is a defect (R53).
@@ -48,7 +48,7 @@ type Rollout struct {
 	// protects, so that what follows restarts the clocks (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// WaitsSince is set while all that is left waits for a person's decision, an approval,
-	// a wider bound or the workload's word, so that the clocks begin anew when it comes (R88).
+	// a wider bound or the workload's word, so that the clocks begin again when it comes (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
 	// By and Request are the caller and the request that applied the spec which began the rollout. A spec
 	// that no call of the API wrote has no Request, and By says so; By is empty in a record of an older version.
@@ -60,8 +60,8 @@ type Rollout struct {
 	Term         uint64 `json:"term"`
 }
 
-// Verdict is a judgement about a rollout as it was made: it is recorded, not derived
-// anew, so that what happens later neither takes it back nor makes it twice (I6).
+// Verdict is a judgement about a rollout as it was made. The record keeps it: what happens
+// later neither takes it back nor makes it twice (I6).
 type Verdict struct {
 	// Cause is a Cause, or one of the Verdict causes.
 	Cause Cause `json:"cause"`

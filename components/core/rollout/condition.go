@@ -80,9 +80,9 @@ func (m *member) provenElsewhere() bool {
 	return r != nil && (r.Code == policy.CodeRevisionNotAllowed || r.Code == policy.CodeRevisionBelowFloor) && a != nil && r.At.After(a.AdmittedAt)
 }
 
-// merelyLeaderless: m runs, was fine at the Revision that it runs, or ready in the very Boot, and what is
-// wrong now is that the cluster has no leader (R34). A member that was never
-// available at what it runs is broken by that, once an election had its time.
+// merelyLeaderless: all that is wrong with m, which runs, is that its cluster has no leader (R34). Such a member was
+// available at the Revision that it runs, or ready in its present Boot. Any other member has the time of an election,
+// and counts as broken after it.
 func (w *world) merelyLeaderless(m *member) bool {
 	if !w.view.roles || w.view.leader != "" || len(w.members) <= 1 {
 		return false

@@ -236,7 +236,7 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	}
 	_, blocking := w.waitedFor(c, w.tally.notAvailable)
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
-		blocking = l.taken.order[0] // one that is wanted again goes first all the same
+		blocking = l.taken.order[0] // a step of this pass counts as begun, also that of a slot that is wanted again
 	}
 	if blocking != nil && !c.left {
 		holds = append(holds, hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking)))
