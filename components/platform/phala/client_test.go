@@ -79,6 +79,22 @@ func TestNoHashIsTakenForAnother(t *testing.T) {
 	}
 }
 
+// TestARunningCVMHasItsBootError: a guest whose containers did not start runs, and no listing says why.
+func TestARunningCVMHasItsBootError(t *testing.T) {
+	const ill, well = "f0c4c9d2-aa0b-4f1f-8f3c-5a8b7d6e5f40", "f0c4c9d2-aa0b-4f1f-8f3c-5a8b7d6e5f41"
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/status/batch" {
+			_, _ = io.WriteString(w, `{"`+ill+`":{"status":"running","boot_error":"failed to start containers"},"`+well+`":{"status":"running","boot_error":""}}`)
+			return
+		}
+		_, _ = io.WriteString(w, `[{"name":"web-0","vm_uuid":"`+ill+`","status":"running"},{"name":"web-1","vm_uuid":"`+well+`","status":"running"}]`)
+	})
+	got, err := c.List(t.Context(), "00112233445566778899aabbccddeeff00112233")
+	if err != nil || len(got) != 2 || got[0].BootError != "failed to start containers" || got[1].BootError != "" {
+		t.Errorf("List = %+v, %v", got, err)
+	}
+}
+
 func TestINP07_PathID(t *testing.T) {
 	for in, want := range map[string]string{
 		"F0C4C9D2-AA0B-4F1F-8F3C-5A8B7D6E5F40":     "f0c4c9d2aa0b4f1f8f3c5a8b7d6e5f40",

@@ -116,13 +116,14 @@ func (c *Client) Describe(ctx context.Context, id string) (platform.Instance, er
 	return found[0], nil
 }
 
-// addBootErrors asks for the boot errors of those that do not run. They are a
-// hint for people: a server without the call, or a failed call, changes nothing.
+// addBootErrors asks for the boot errors, which no listing carries. A CVM that runs may have
+// one: its containers did not start, because an image could not be pulled for example. Boot
+// errors are hints: a server without the call, or a failed call, changes nothing.
 func (c *Client) addBootErrors(ctx context.Context, list []platform.Instance) {
 	asked := map[string]int{}
 	uuids := []string{}
 	for i, inst := range list {
-		if inst.VMUUID != "" && !inst.Running() && inst.BootError == "" {
+		if inst.VMUUID != "" {
 			asked[inst.VMUUID] = i
 			uuids = append(uuids, inst.VMUUID)
 		}

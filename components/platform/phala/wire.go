@@ -85,7 +85,6 @@ type cvm struct {
 	InProgress  flag             `json:"in_progress"`
 	Progress    object[progress] `json:"progress"`
 	ComposeHash text             `json:"compose_hash"`
-	BootError   text             `json:"boot_error"`
 	UpdatedAt   text             `json:"updated_at"`
 	EnvKey      text             `json:"encrypted_env_pubkey"`
 	KMS         object[struct {
@@ -118,7 +117,7 @@ func (v cvm) instance() platform.Instance {
 		InProgress:  bool(v.InProgress) || v.Progress.V.Target != "",
 		ComposeHash: bareID(string(v.ComposeHash)), OSImage: string(v.OS.V.Name),
 		InstanceType: string(v.Resource.V.InstanceType), DiskGB: int(cmp.Or(v.Resource.V.DiskGB, v.DiskSize)),
-		Node: string(v.Node.V.Name), BootError: oneLine(string(v.BootError), maxMessage),
+		Node:   string(v.Node.V.Name),
 		EnvKey: envKey(string(v.EnvKey)),
 	}
 	if i.Node == "" {

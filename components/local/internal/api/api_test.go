@@ -165,21 +165,25 @@ func TestEnvIsDecryptedFilteredAndReplaced(t *testing.T) {
 	}
 	r.must(202, "PATCH", path+"/envs", obj{"encrypted_env": "00"})
 	broken := r.settled("web-0")
-	if text, _ := broken["boot_error"].(string); broken["status"] != "stopped" || !strings.Contains(text, "encrypted env") {
-		t.Errorf("unreadable env: %v %v", broken["status"], broken["boot_error"])
+	if text := r.bootError(broken); broken["status"] != "stopped" || !strings.Contains(text, "encrypted env") {
+		t.Errorf("unreadable env: %v %q", broken["status"], text)
 	}
 }
 
 func TestBootErrorStopsTheCVM(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	v := r.create("web-0", "services: {} # refuse me")
-	if v["status"] != "stopped" || !strings.Contains(fmt.Sprint(v["boot_error"]), "privileged") {
-		t.Errorf("status %v, boot_error %v", v["status"], v["boot_error"])
+	if text := r.bootError(v); v["status"] != "stopped" || !strings.Contains(text, "privileged") || v["boot_error"] != nil {
+		t.Errorf("status %v, boot error %q, in the row %v", v["status"], text, v["boot_error"])
 	}
-	batch := r.must(200, "POST", "/status/batch", obj{"vm_uuids": []any{v["vm_uuid"]}})
-	if s := batch[v["vm_uuid"].(string)].(obj); !strings.Contains(s["boot_error"].(string), "privileged") {
-		t.Errorf("batch = %v", batch)
-	}
+}
+
+// bootError is that of a CVM's row; "": it has none.
+func (r *rig) bootError(row obj) string {
+	r.Helper()
+	uuid := row["vm_uuid"].(string)
+	text, _ := r.must(200, "POST", "/status/batch", obj{"vm_uuids": []any{uuid}})[uuid].(obj)["boot_error"].(string)
+	return text
 }
 
 func TestFaultsLoseAnswersAndTheLogProvesWhatHappened(t *testing.T) {
