@@ -1,106 +1,29 @@
 package client_test
 
 import (
-	"context"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/json"
-	"net"
-	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-
-	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/attest/statement"
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
-	"cadre.dev/core/appcompose"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// bench is a coordinator with simulated evidence; change alters what it shows.
+// bench is a coordinator with simulated evidence.
 type bench struct {
+	*clienttest.Evidence
 	server *clienttest.Server
 	ctx    client.Context
-	change func(*statement.Coordinator, *apiv1.AttestCoordinatorResponse)
-	// posture of the simulated machines.
-	posture attestsim.Posture
 }
 
 func newBench(t *testing.T, faults attestsim.Faults) *bench {
 	t.Helper()
-	cloud, err := attestsim.OpenCloud(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	appCompose, err := json.Marshal(map[string]any{"manifest_version": 2, "name": "coordinator", "runner": "docker-compose",
-		"docker_compose_file": "services: {}", "kms_enabled": true, "key_provider": "kms", "secure_time": true, "init_script": appcompose.InitScript})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guest, err := cloud.Boot(attestsim.BootConfig{AppID: clienttest.AppID, AppCompose: appCompose, InstanceIDSeed: make([]byte, 20),
-		OSImage: "dstack-0.5.7", Faults: faults})
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(t.TempDir(), "dstack.sock")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent := &http.Server{Handler: guest.Handler(), ReadHeaderTimeout: time.Second}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = agent.Serve(listener) }()
-	t.Cleanup(func() { _ = agent.Close(); <-done })
-
 	b := &bench{server: clienttest.New(t)}
-	leaf, err := x509.ParseCertificate(b.server.Certificate().Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	quoter := attest.NewGuestClient(socket)
-	b.server.Attest = func(ctx context.Context, r *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
-		from, _ := peer.FromContext(ctx)
-		info, _ := from.AuthInfo.(credentials.TLSInfo)
-		exporter, err := info.State.ExportKeyingMaterial("EXPORTER-cadre-admission-v1", nil, 32)
-		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
-		}
-		ca := sha256.Sum256(b.server.CAPEM())
-		st := statement.Coordinator{Cluster: "demo", Founding: clienttest.Founding, AppID: clienttest.AppID, Slot: "coordinator-0",
-			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: r.GetNonce(), CABundleSHA256: ca[:]}
-		bundle, err := cloud.Collateral(time.Now(), b.posture)
-		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
-		}
-		text, err := bundle.Encode()
-		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
-		}
-		out := &apiv1.AttestCoordinatorResponse{CaBundlePem: b.server.CAPEM(), Collateral: text}
-		if b.change != nil {
-			b.change(&st, out)
-		}
-		data := st.ReportData()
-		ev, err := quoter.GetQuote(ctx, data[:])
-		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
-		}
-		out.Statement, out.Quote, out.EventLog, out.AppCompose = st.Encode(), ev.Quote, ev.EventLog, ev.AppCompose
-		return out, nil
-	}
+	b.Evidence = b.server.ProveItself(t, faults)
 	b.ctx = b.server.Start(t)
-	b.ctx.CAPEM, b.ctx.Founding = "", ""
-	b.ctx.Trust = attest.Trust{Cluster: "demo", CoordinatorAppID: clienttest.AppID, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,
-		KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images("dstack-0.5.7")}
+	b.ctx.CAPEM, b.ctx.Founding, b.ctx.Trust = "", "", b.Trust
 	return b
 }
 
@@ -159,7 +82,7 @@ func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, attestsim.Faults{})
-			b.change = c.change
+			b.Change = c.change
 			ctx := b.ctx
 			if c.ctx != nil {
 				c.ctx(&ctx)
@@ -172,7 +95,7 @@ func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 	}
 	t.Run("an old machine", func(t *testing.T) {
 		b := newBench(t, attestsim.Faults{})
-		b.posture.Platform = "OutOfDate"
+		b.Posture.Platform = "OutOfDate"
 		_, err := client.Attest(t.Context(), b.ctx, client.Options{})
 		if client.KindOf(err) != client.Untrusted || !strings.Contains(err.Error(), "TCB_OUT_OF_DATE") {
 			t.Errorf("Attest: %v, want untrusted with TCB_OUT_OF_DATE", err)

@@ -50,6 +50,9 @@ type Options struct {
 	// CallTimeout bounds each call, default 30 s; watches and waits go on for as long as
 	// their ctx.
 	CallTimeout time.Duration
+	// Instance is the instance id of the one CVM of the coordinators' app to which the gateway
+	// leads; empty: any coordinator.
+	Instance string
 }
 
 // Client calls the coordinators of one cluster. Safe for concurrent use.
@@ -83,7 +86,6 @@ func Dial(c Context, opts Options) (*Client, error) {
 	l := &link{roots: pool, dnsName: c.CoordinatorDNSName(), founding: c.Founding}
 	conn, err := newConn(c, opts, &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		ServerName: c.ServerName(APIPort),
 		// The name that is dialled is the gateway's; the certificate is checked
 		// against the pinned CA and the coordinator's own name instead.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it
@@ -100,6 +102,10 @@ func Dial(c Context, opts Options) (*Client, error) {
 }
 
 func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error) {
+	if opts.Instance != "" { // a gateway takes either id (docs/platforms.md)
+		c.CoordinatorAppID = opts.Instance
+	}
+	cfg.ServerName = c.ServerName(APIPort)
 	dial := opts.Dial
 	if dial == nil {
 		dial = func(ctx context.Context, address string) (net.Conn, error) {

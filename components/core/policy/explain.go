@@ -129,11 +129,7 @@ func Stand(f Facts, now time.Time) Standing {
 	if !a.AttestedAt.IsZero() {
 		s.ReattestBy = a.AttestedAt.Add(ReattestAfter)
 	}
-	s.TCBStatus = cmp.Or(a.Claims.TCB.Status, "not evaluated")
-	s.TCBEnds = f.Images.TCB.ToleratedUntil(a.Claims.TCB, now)
-	s.TCBReplacedAt = a.Claims.TCB.ReplacedAt
-	outlook := a.Claims.TCB.Outlook()
-	s.TCBFalls, s.TCBFallsAt = outlook.Falls, outlook.At
+	s.machine(a.Claims.TCB, f.Images.TCB, now)
 	s.Simulated = a.Simulated || a.Claims.Simulated
 	d := Barred(*a, f.Policy)
 	if d.Code == "" {
@@ -153,6 +149,22 @@ func Stand(f Facts, now time.Time) Standing {
 		s.State, s.Code, s.Why = StateDenied, d.Code, d.Message
 	}
 	return s
+}
+
+// StandMachine is the line of a member that proved itself just now and is accepted under p: a
+// coordinator, which no coordinator admits. Only the machine's fields are judged.
+func StandMachine(slot, instanceID string, tcb TCB, p TCBPolicy, now time.Time) Standing {
+	s := Standing{Slot: slot, State: StateAdmitted, InstanceID: instanceID, AttestedAt: now}
+	s.machine(tcb, p, now)
+	return s
+}
+
+// machine fills in what is known of the end of the machine's standing.
+func (s *Standing) machine(tcb TCB, p TCBPolicy, now time.Time) {
+	s.TCBStatus = cmp.Or(tcb.Status, "not evaluated")
+	s.TCBEnds, s.TCBReplacedAt = p.ToleratedUntil(tcb, now), tcb.ReplacedAt
+	outlook := tcb.Outlook()
+	s.TCBFalls, s.TCBFallsAt = outlook.Falls, outlook.At
 }
 
 // lastRefusal is the newest no after a moment.

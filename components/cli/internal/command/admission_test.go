@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/policy"
 )
@@ -222,7 +225,7 @@ func TestAdmissionCompletion(t *testing.T) {
 // TestClusterStatusSaysInHowManyDaysAMachineEnds: a line for each member whose machine is tolerated,
 // refused or foretold to be out of date, none for the others.
 func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
-	b := newBench(t)
+	b := provenBench(t)
 	day := 24 * time.Hour
 	b.SetAdmission(clienttest.Admission{Standings: []policy.Standing{
 		{Group: "pg", Slot: "pg-0", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-365 * day), TCBEnds: noon.Add(60*day + time.Hour)},
@@ -286,5 +289,36 @@ func TestExceptionsForMachinesAreGrantedListedAndRevoked(t *testing.T) {
 	}
 	if got := strings.Join(b.Decided(), "; "); got != "tolerate OutOfDate INTEL-SA-01397  48h0m0s Friday; tolerate no more tcb-1; lower b0c06f000000 19 restored" {
 		t.Errorf("sent %q", got)
+	}
+}
+
+// TestClusterStatusJudgesTheMachineOfACoordinator: by evidence that the coordinator makes for this
+// command, and by the context's trust.
+func TestClusterStatusJudgesTheMachineOfACoordinator(t *testing.T) {
+	b := provenBench(t)
+	c, err := client.LoadContext(b.context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Trust.TCB.GraceDays = 90
+	if err := c.Save(b.context); err != nil {
+		t.Fatal(err)
+	}
+	status := func() (int, string) {
+		var buf bytes.Buffer
+		app := &App{Out: &buf, Err: &buf, Version: "test", Dial: client.Options{CallTimeout: 5 * time.Second}}
+		return app.Run(t.Context(), []string{"cluster", "status"}), buf.String()
+	}
+	day := 24 * time.Hour
+	if code, out := status(); code != ExitOK || strings.Contains(out, "coordinator-0: ") {
+		t.Errorf("on an up-to-date machine: exit %d\n%s", code, out)
+	}
+	b.evidence.Posture = attestsim.Posture{Evaluation: 18, Replaced: time.Now().Add(-30*day + time.Hour)}
+	if code, out := status(); code != ExitOK || !strings.Contains(out, "coordinator-0: ends in 60 days: the machine is OutOfDate") {
+		t.Errorf("within the grace: exit %d\n%s", code, out)
+	}
+	b.evidence.Posture.Replaced = time.Now().Add(-91 * day)
+	if code, out := status(); code != ExitOK || !strings.Contains(out, "problem: the coordinator at the gateway: ") || !strings.Contains(out, "TCB_OUT_OF_DATE") {
+		t.Errorf("after the grace: exit %d\n%s", code, out)
 	}
 }

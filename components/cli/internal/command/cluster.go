@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,8 +162,10 @@ type clusterView struct {
 	Coordinator *apiv1.GetClusterResponse `json:"coordinator"`
 	CVMs        []platform.Instance       `json:"cvms"`
 	// Members is where each slot stands with admission, for its machine.
-	Members  []policy.Standing `json:"members,omitempty"`
-	Problems []string          `json:"problems,omitempty"`
+	Members []policy.Standing `json:"members,omitempty"`
+	// Coordinators proved themselves to this command; State and dates are by the context's trust.
+	Coordinators []policy.Standing `json:"coordinators,omitempty"`
+	Problems     []string          `json:"problems,omitempty"`
 }
 
 func (a *App) clusterCA() *cobra.Command {
@@ -191,7 +194,9 @@ func (a *App) clusterStatus() *cobra.Command {
 		Use: "status", Short: "Show the coordinators, as they and the platform say, and machines that are not up to date for long", Args: cobra.NoArgs,
 		Long: `Shows the coordinators, and a line for each member whose machine Intel calls out of date:
 in how many days it ends and why. A member whose machine Intel's early set calls out of
-date already has a line with the date on which the standard set is expected to follow.`,
+date already has a line with the date on which the standard set is expected to follow.
+Each running coordinator proves itself again, and its machine has such a line by the trust
+in the context; a coordinator sends no early set with its proof.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := a.load()
 			if err != nil {
@@ -208,8 +213,15 @@ date already has a line with the date on which the standard set is expected to f
 			if v.CVMs, listed = coordinators(cmd.Context(), c); listed != nil {
 				v.Problems = append(v.Problems, listed.Error())
 			}
+			if asked == nil { // else each proof would fail for the same reason
+				var unproven []error
+				v.Coordinators, unproven = a.proveCoordinators(cmd.Context(), c, v.CVMs)
+				for _, err := range unproven {
+					v.Problems = append(v.Problems, err.Error())
+				}
+			}
 			err = a.show(v, func(s render.Style) string {
-				text := render.Cluster(s, c, v.Coordinator, v.CVMs) + render.Machines(s, v.Members, a.now())
+				text := render.Cluster(s, c, v.Coordinator, v.CVMs) + render.Machines(s, slices.Concat(v.Coordinators, v.Members), a.now())
 				for _, p := range v.Problems {
 					text += s.Paint("problem: "+p, render.Bad) + "\n"
 				}
@@ -237,6 +249,36 @@ func (a *App) askCluster(ctx context.Context, c client.Context) (info *apiv1.Get
 	}
 	members, err = cl.Admissions(ctx, "")
 	return info, members, err
+}
+
+// proveCoordinators has each running coordinator prove itself, all at the same time: one after
+// the other they would wait for one TDX quote each. Without a platform in the context the
+// coordinator to which the gateway leads proves itself alone.
+func (a *App) proveCoordinators(ctx context.Context, c client.Context, cvms []platform.Instance) ([]policy.Standing, []error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	cvms = slices.DeleteFunc(slices.Clone(cvms), func(cvm platform.Instance) bool { return !cvm.Running() || cvm.InstanceID == "" })
+	if len(cvms) == 0 {
+		cvms = []platform.Instance{{Name: "the coordinator at the gateway"}}
+	}
+	proven, unproven := make([]policy.Standing, len(cvms)), make([]error, len(cvms))
+	var wg sync.WaitGroup
+	for i, cvm := range cvms {
+		wg.Go(func() {
+			opts := a.Dial
+			opts.Instance = cvm.InstanceID
+			got, err := client.Attest(ctx, c, opts)
+			if err != nil {
+				unproven[i] = fmt.Errorf("%s: %w", cvm.Name, err)
+				return
+			}
+			proven[i] = policy.StandMachine(got.Slot, got.Claims.InstanceID, got.Claims.TCB, c.Trust.TCB, a.now())
+		})
+	}
+	wg.Wait()
+	proven = slices.DeleteFunc(proven, func(s policy.Standing) bool { return s.Slot == "" })
+	slices.SortFunc(proven, func(x, y policy.Standing) int { return strings.Compare(x.Slot, y.Slot) })
+	return proven, slices.DeleteFunc(unproven, func(err error) bool { return err == nil })
 }
 
 // coordinators lists the coordinators' CVMs; nil without a platform in the context.

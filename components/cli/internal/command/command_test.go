@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/attest/attestsim"
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/group"
@@ -32,11 +33,31 @@ type bench struct {
 	*clienttest.Server
 	t       *testing.T
 	context string
+	// evidence of provenBench; nil: the coordinator does not prove itself.
+	evidence *clienttest.Evidence
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	return benchOf(t, clienttest.New(t))
+}
+
+// provenBench is newBench of a coordinator that proves itself.
+func provenBench(t *testing.T) *bench {
+	t.Helper()
+	s := clienttest.New(t)
+	evidence := s.ProveItself(t, attestsim.Faults{})
+	b := benchOf(t, s)
+	b.evidence = evidence
+	c, err := client.LoadContext(b.context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Trust = evidence.Trust
+	if err := c.Save(b.context); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func benchOf(t *testing.T, s *clienttest.Server) *bench {
@@ -140,7 +161,7 @@ func midRollout(g *clienttest.Group) {
 
 // Every picture that a person may meet at night.
 func TestPictures(t *testing.T) {
-	b := newBench(t)
+	b := provenBench(t)
 	b.Set("worker", midRollout)
 	for name, args := range map[string][]string{
 		"group_list":        {"group", "list"},

@@ -103,7 +103,7 @@ func Machines(s Style, list []policy.Standing, now time.Time) string {
 	return text
 }
 
-// machine is what ends for the machine of a member and why; "": nothing.
+// machine is what ends for the machine of a member or coordinator and why; "": nothing.
 func machine(a policy.Standing, now time.Time) string {
 	day := func(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 	why := "the machine is " + a.TCBStatus
@@ -111,7 +111,7 @@ func machine(a policy.Standing, now time.Time) string {
 		why += ", its level is not the newest since " + day(a.TCBReplacedAt)
 	}
 	switch {
-	case a.BootID == "" || a.TCBStatus == "":
+	case a.TCBStatus == "":
 		return ""
 	case a.TCBFalls && a.TCBFallsAt.IsZero():
 		return "will be out of date: Intel's early set says so already; its signed dates do not say when"
