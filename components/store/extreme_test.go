@@ -47,7 +47,7 @@ func keyFor(t testing.TB, kind store.Kind) string {
 var decoders = map[reflect.Type]func(store.Entry) (any, error){
 	reflect.TypeFor[store.QueueRequest](): use(func(q store.QueueRequest) { _ = q.Check() }),
 	reflect.TypeFor[store.Recovery]():     use(func(r store.Recovery) { _ = r.Check() }),
-	reflect.TypeFor[store.SlotMark]():     use(func(m store.SlotMark) { _, _ = m.Length(time.Now()), group.ExclusionOf(m.From) }),
+	reflect.TypeFor[store.Override]():     use(func(m store.Override) { _, _ = m.Length(time.Now()), group.ExclusionOf(m.From) }),
 	reflect.TypeFor[operation.Operation](): use(func(op operation.Operation) {
 		_, _ = operation.Advance(op, operation.Facts{}, time.Now())
 		_ = op.Clocks()

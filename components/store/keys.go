@@ -143,8 +143,10 @@ func FreezeKey() string { return "control/freeze" }
 // GroupFreezeKey is the operator's switch that does so in group g.
 func GroupFreezeKey(g string) string { return key("control", "freeze", name(g)) }
 
-// MarkKey is the operator's switch of a kind about slot.
-func MarkKey(kind MarkKind, slot string) string { return key("control", string(kind), name(slot)) }
+// OverrideKey is the operator's switch of a kind about slot.
+func OverrideKey(kind OverrideKind, slot string) string {
+	return key("control", string(kind), name(slot))
+}
 
 // GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
 func GroupPolicyKey(g string) string { return key("policy", "groups", name(g)) }

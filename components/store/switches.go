@@ -23,32 +23,34 @@ type Freeze struct {
 	EndElapsed uint64 `json:"end_elapsed_ms,omitempty"`
 }
 
-// Mark is what the freeze has in common with the other switches that end.
-func (f Freeze) Mark() SlotMark {
-	return SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until, EndElapsed: f.EndElapsed}
+// Override is what the freeze has in common with the other switches that end.
+func (f Freeze) Override() Override {
+	return Override{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until, EndElapsed: f.EndElapsed}
 }
 
-// MarkKind is what an operator's switch about one Slot asks for, and the part of its key that says so.
-type MarkKind string
+// OverrideKind is what an operator's switch about one Slot asks for, and the part of its key that says so.
+type OverrideKind string
 
 const (
-	// MarkDrain takes the Slot out of service.
-	MarkDrain MarkKind = "drain"
-	// MarkProtect keeps the Slot from what disrupts it.
-	MarkProtect MarkKind = "protect"
-	// MarkExclude leaves the Slot out of rollouts, of healing, or of both.
-	MarkExclude MarkKind = "exclude"
+	// OverrideDrain takes the Slot out of service.
+	OverrideDrain OverrideKind = "drain"
+	// OverrideProtect keeps the Slot from what disrupts it.
+	OverrideProtect OverrideKind = "protect"
+	// OverrideExclude leaves the Slot out of rollouts, of healing, or of both.
+	OverrideExclude OverrideKind = "exclude"
 )
 
-// MarkKinds are all that there are.
-func MarkKinds() []MarkKind { return []MarkKind{MarkDrain, MarkProtect, MarkExclude} }
+// OverrideKinds are all that there are.
+func OverrideKinds() []OverrideKind {
+	return []OverrideKind{OverrideDrain, OverrideProtect, OverrideExclude}
+}
 
 // Prefix is what the keys of all switches of the kind begin with.
-func (k MarkKind) Prefix() string { return ControlPrefix + string(k) + "/" }
+func (k OverrideKind) Prefix() string { return ControlPrefix + string(k) + "/" }
 
-// SlotMark is an operator's switch about one Slot, at control/drain/<slot>,
+// Override is an operator's switch about one Slot, at control/drain/<slot>,
 // control/protect/<slot> or control/exclude/<slot>: it is on while it exists and Until has not come.
-type SlotMark struct {
+type Override struct {
 	Slot string `json:"slot"`
 	// From is what an exclusion leaves the Slot out of, `rollout` or `healing`; none named: of both.
 	From   []string  `json:"from,omitempty"`
@@ -62,9 +64,9 @@ type SlotMark struct {
 	EndElapsed uint64 `json:"end_elapsed_ms,omitempty"`
 }
 
-// Length is for how long the mark stands from when it is first seen; now is the clock of whoever
+// Length is for how long the override stands from when it is first seen; now is the clock of whoever
 // sees it, which counts only where the record does not say when it was set. Not above MaxElapsed.
-func (m SlotMark) Length(now time.Time) time.Duration {
+func (m Override) Length(now time.Time) time.Duration {
 	if !m.At.IsZero() {
 		now = m.At
 	}

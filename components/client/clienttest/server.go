@@ -91,25 +91,25 @@ type Server struct {
 	// watching gets a value when a watcher waits for a change; never blocks.
 	watching chan struct{}
 
-	// MarksNow has marks set at the real time, and slots drained as soon as they are asked to
+	// OverridesNow has overrides set at the real time, and slots drained as soon as they are asked to
 	// be and are not protected. Set it before Start.
-	MarksNow bool
+	OverridesNow bool
 
-	mu       sync.Mutex // guards all below
-	groups   map[string]*Group
-	restarts []string
-	updates  []string
-	wayOut   WayOut
-	requests map[string]string // guarded like restarts; what an id stands for
-	mesh     Mesh
-	secrets  []*apiv1.Secret
-	marks    []*apiv1.Mark
-	recovery *apiv1.RecoverResponse // nil: zero
-	index    uint64
-	fail     map[string]error
-	changed  chan struct{}
-	address  string
-	server   *grpc.Server
+	mu        sync.Mutex // guards all below
+	groups    map[string]*Group
+	restarts  []string
+	updates   []string
+	wayOut    WayOut
+	requests  map[string]string // guarded like restarts; what an id stands for
+	mesh      Mesh
+	secrets   []*apiv1.Secret
+	overrides []*apiv1.Override
+	recovery  *apiv1.RecoverResponse // nil: zero
+	index     uint64
+	fail      map[string]error
+	changed   chan struct{}
+	address   string
+	server    *grpc.Server
 	// admission is what is known, decided what operators decided.
 	admission Admission
 	decided   []string

@@ -121,7 +121,7 @@ func Slot(slot string, extra bool) string {
 }
 
 // Excluded tells of an exclusion: "excluded from rollout until 2026-05-04 14:00:00 (ann): a crash is looked into".
-func Excluded(m *group.Mark) string {
+func Excluded(m *group.Override) string {
 	text := "excluded from " + strings.Join(m.From, " and ")
 	if !m.Until.IsZero() {
 		text += " until " + m.Until.Local().Format("2006-01-02 15:04:05")

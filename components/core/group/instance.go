@@ -43,16 +43,16 @@ func (s Spec) Instance(ordinal int) InstanceSettings {
 	return InstanceSettings{Ordinal: ordinal}
 }
 
-// What a Slot can be excluded from, in the words of a mark.
+// What a Slot can be excluded from, in the words of an override.
 const (
 	FromRollout = "rollout"
 	FromHealing = "healing"
 )
 
-// Exclusion is what a Slot is left out of by an operator's mark; the zero value: of nothing.
+// Exclusion is what a Slot is left out of by an operator's override; the zero value: of nothing.
 type Exclusion struct{ Rollout, Healing bool }
 
-// ExclusionOf is what a mark with these words leaves its Slot out of. None named is both, and so
+// ExclusionOf is what an override with these words leaves its Slot out of. None named is both, and so
 // is a word that nobody knows: who wrote it meant to keep something from the Slot.
 func ExclusionOf(from []string) Exclusion {
 	out := Exclusion{Rollout: slices.Contains(from, FromRollout), Healing: slices.Contains(from, FromHealing)}
@@ -75,26 +75,26 @@ func (e Exclusion) Words() []string {
 	return out
 }
 
-// What keeps a Slot from the target, by the field's name; a mark has none.
+// What keeps a Slot from the target, by the field's name; an override has none.
 const (
 	KeptByPartition = "partition"
 	KeptByExclusion = "exclude_from_rollout"
-	KeptByMark      = "an operator's exclusion"
+	KeptByOverride  = "an operator's exclusion"
 	KeptByPin       = "pinned_revision"
 )
 
-// KeptBy is what keeps the Slot of an ordinal from the target, a field of the spec or the mark that
+// KeptBy is what keeps the Slot of an ordinal from the target, a field of the spec or the override that
 // stands on it, the strongest where several do: a pin says where to, the others leave the Slot where
 // it is. "": nothing does.
-func (s Spec) KeptBy(ordinal int, mark Exclusion) string {
+func (s Spec) KeptBy(ordinal int, override Exclusion) string {
 	own := s.Instance(ordinal)
 	switch {
 	case ordinal < s.UpdatePolicy.Partition:
 		return KeptByPartition
 	case own.ExcludeFromRollout:
 		return KeptByExclusion
-	case mark.Rollout:
-		return KeptByMark
+	case override.Rollout:
+		return KeptByOverride
 	case own.PinnedRevision != "":
 		return KeptByPin
 	}
@@ -102,9 +102,9 @@ func (s Spec) KeptBy(ordinal int, mark Exclusion) string {
 }
 
 // Unhealed reports that the Slot of an ordinal is left as it is when it breaks by itself, by the
-// spec or by the mark that stands on it.
-func (s Spec) Unhealed(ordinal int, mark Exclusion) bool {
-	return s.Instance(ordinal).ExcludeFromHealing || mark.Healing
+// spec or by the override that stands on it.
+func (s Spec) Unhealed(ordinal int, override Exclusion) bool {
+	return s.Instance(ordinal).ExcludeFromHealing || override.Healing
 }
 
 // MetaOf is what the workload of one Slot is told. The caller owns the map.

@@ -69,18 +69,18 @@ func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
 			t.Errorf("slot %d is kept by %q, want %q", ordinal, got, want)
 		}
 	}
-	for ordinal, want := range []string{KeptByPartition, KeptByExclusion, KeptByMark, KeptByMark} {
+	for ordinal, want := range []string{KeptByPartition, KeptByExclusion, KeptByOverride, KeptByOverride} {
 		if got := s.KeptBy(ordinal, Exclusion{Rollout: true}); got != want {
 			t.Errorf("slot %d, which is marked, is kept by %q, want %q", ordinal, got, want)
 		}
 	}
 	if got := s.KeptBy(3, Exclusion{Healing: true}); got != "" {
-		t.Errorf("a mark of healing keeps it: %q", got)
+		t.Errorf("an override of healing keeps it: %q", got)
 	}
 }
 
-// TestWhatAMarkExcludesFrom: what it names, and both where it names nothing that is known.
-func TestWhatAMarkExcludesFrom(t *testing.T) {
+// TestWhatAnOverrideExcludesFrom: what it names, and both where it names nothing that is known.
+func TestWhatAnOverrideExcludesFrom(t *testing.T) {
 	for from, want := range map[string]string{"": "rollout healing", "rollout": "rollout", "healing": "healing", "healing rollout": "rollout healing", "rollouts": "rollout healing", "healing rollouts": "rollout healing"} {
 		if got := strings.Join(ExclusionOf(strings.Fields(from)).Words(), " "); got != want {
 			t.Errorf("%q: %q, want %q", from, got, want)
@@ -93,7 +93,7 @@ func TestWhatAMarkExcludesFrom(t *testing.T) {
 			t.Errorf("slot %d by its spec: %t", ordinal, got)
 		}
 		if !s.Unhealed(ordinal, Exclusion{Healing: true}) {
-			t.Errorf("slot %d by a mark is healed", ordinal)
+			t.Errorf("slot %d by an override is healed", ordinal)
 		}
 	}
 }

@@ -69,8 +69,8 @@ type Hold struct {
 	Message   string `json:"message"`
 }
 
-// Mark is what an operator set on a Slot.
-type Mark struct {
+// Override is what an operator set on a Slot.
+type Override struct {
 	// From is what an exclusion leaves the Slot out of: rollout, healing, or both.
 	From   []string `json:"from,omitempty"`
 	Reason string   `json:"reason,omitempty"`
@@ -123,10 +123,10 @@ type InstanceStatus struct {
 	// Extra: the Slot is there for the time of a rollout (max_surge), and goes with its disk
 	// when that ends.
 	Extra bool `json:"extra,omitempty"`
-	// Drain, Protection and Exclusion are an operator's marks on the Slot, in force (R139).
-	Drain      *Mark `json:"drain,omitempty"`
-	Protection *Mark `json:"protection,omitempty"`
-	Exclusion  *Mark `json:"exclusion,omitempty"`
+	// Drain, Protection and Exclusion are an operator's overrides on the Slot, in force (R139).
+	Drain      *Override `json:"drain,omitempty"`
+	Protection *Override `json:"protection,omitempty"`
+	Exclusion  *Override `json:"exclusion,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
 	// Holds are what the Slot's next step waits for (R138); empty when it needs none, or

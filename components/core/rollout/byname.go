@@ -47,7 +47,7 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 	if o == nil || o.Instance == nil || r.AvailableSince.IsZero() {
 		return false
 	}
-	stands := func(m *Mark) bool { return m != nil && !m.ended(w.now) }
+	stands := func(m *Override) bool { return m != nil && !m.ended(w.now) }
 	switch {
 	case stands(o.Protection):
 		return false

@@ -124,9 +124,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		if m.condemned && m.vanished() {
 			sooner(m.record.MissedSince.Add(goneFor)) // its Slot is forgotten then
 		}
-		for _, mark := range m.seen.marks() {
-			if *mark != nil {
-				sooner((*mark).Until)
+		for _, override := range m.seen.overrides() {
+			if *override != nil {
+				sooner((*override).Until)
 			}
 		}
 		if w.spec.AutoHealing != nil {

@@ -412,9 +412,9 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 		"a removal with its group": {operation.Delete, operation.ActorScaling, func(f *fixture, _ *operation.Operation) { f.obs.Deletion = &Deletion{} },
 			"cadre group delete db --cancel", func(f *fixture) { f.obs.Deletion = nil }},
 		"a restart that heals":   {operation.Restart, operation.ActorHealing, ill, "cadre freeze db", func(f *fixture) { f.obs.Frozen = true }},
-		"a restart by name":      {operation.Restart, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Mark{} }},
+		"a restart by name":      {operation.Restart, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Override{} }},
 		"one of what is ill":     {operation.Restart, operation.ActorOperator, ill, "cadre freeze db", func(f *fixture) { f.obs.Frozen = true }},
-		"a replacement by name":  {operation.Replace, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Mark{} }},
+		"a replacement by name":  {operation.Replace, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Override{} }},
 		"a drain by an operator": {operation.Drain, operation.ActorOperator, nil, "cadre instance undrain db-2", func(f *fixture) { f.obs.Slots[2].Drain = nil }},
 	} {
 		f := heals(3, "none")
@@ -423,7 +423,7 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 		}
 		f.rolling()
 		if c.kind == operation.Drain {
-			f.obs.Slots[2].Drain = &Mark{}
+			f.obs.Slots[2].Drain = &Override{}
 		}
 		f.op(2, operation.Draining, func(op *operation.Operation) {
 			op.Kind, op.Actor = c.kind, c.actor

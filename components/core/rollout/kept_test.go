@@ -104,7 +104,7 @@ func TestOneListingForgetsNobodyThatReports(t *testing.T) {
 			t.Errorf("%s: its agent reports: forgets %v, %q", kind, p.Forget, changeOf(p))
 		}
 		f.obs.Slots[2].Report, f.obs.DeleteDisks = nil, []string{"db-2"}
-		f.obs.Slots[2].Protection = &Mark{Reason: "its host is away"}
+		f.obs.Slots[2].Protection = &Override{Reason: "its host is away"}
 		if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
 			t.Errorf("%s: protected: forgets %v, %q", kind, p.Forget, changeOf(p))
 		}
@@ -135,8 +135,8 @@ func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
 // What cannot go before an operator says something else keeps none of the others.
 func TestRemovalsGoAroundOneThatIsKept(t *testing.T) {
 	for name, keep := range map[string]func(*fixture){
-		"drained":   func(f *fixture) { f.obs.Slots[4].Drain = &Mark{Reason: "x"} },
-		"protected": func(f *fixture) { f.obs.Slots[4].Protection = &Mark{Reason: "x"} },
+		"drained":   func(f *fixture) { f.obs.Slots[4].Drain = &Override{Reason: "x"} },
+		"protected": func(f *fixture) { f.obs.Slots[4].Protection = &Override{Reason: "x"} },
 		"its disk":  func(f *fixture) { f.obs.DeleteDisks = []string{"db-3"} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestADrainedSlotHoldsNoRefresh(t *testing.T) {
 	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
 	f.hooks().rolling()
 	f.op(1, operation.Drained, func(op *operation.Operation) { op.Kind, op.Rollout = operation.Drain, "" })
-	f.obs.Slots[1].Drain = &Mark{Reason: "x"}
+	f.obs.Slots[1].Drain = &Override{Reason: "x"}
 	if p := f.plan(); !slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Execute && a.Kind == operation.Update }) {
 		t.Errorf("nobody is refreshed: %+v", p.Actions)
 	}
@@ -212,7 +212,7 @@ func TestARemovalFollowsTheEndOfADrain(t *testing.T) {
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
 	f.op(3, operation.Drained, func(op *operation.Operation) { op.Kind, op.Rollout, op.Order = operation.Drain, "", 40 })
 	wantExecutes(t, f.plan())
-	f.obs.Slots[3].Drain = &Mark{Reason: "x"}
+	f.obs.Slots[3].Drain = &Override{Reason: "x"}
 	wantExecutes(t, f.plan())
 	f.obs.Slots[3].Drain, f.rec.Operations = nil, nil
 	wantExecutes(t, f.plan(), "DELETE db-3")

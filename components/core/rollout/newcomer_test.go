@@ -141,7 +141,7 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 		"wanted":                  {func(f *fixture) { f.spec.Replicas = 4 }, false},
 		"its disk is kept":        {func(f *fixture) { f.obs.DeleteDisks = nil }, false},
 		"its disk is preserved":   {func(f *fixture) { f.spec.PreservedState.Disk = "data" }, false},
-		"protected":               {func(f *fixture) { f.obs.Slots[3].Protection = &Mark{Reason: "x"} }, false},
+		"protected":               {func(f *fixture) { f.obs.Slots[3].Protection = &Override{Reason: "x"} }, false},
 		"all is frozen":           {func(f *fixture) { f.obs.Frozen = true }, false},
 		"removals are paused":     {func(f *fixture) { f.obs.Paused = true }, false},
 		"not listed":              {func(f *fixture) { f.obs.Slots[3].Instance = nil }, false},

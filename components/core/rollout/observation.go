@@ -110,7 +110,7 @@ type Observation struct {
 	PausedBy string
 	Frozen   bool
 	// Freeze says who froze it, why and until when, where that is known.
-	Freeze Mark
+	Freeze Override
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
 	// Deletion is set while an operator wants the whole group gone.
@@ -260,11 +260,13 @@ type SlotObservation struct {
 	Refusal   *policy.Refusal
 	// Report is nil when the admitted Boot has not reported.
 	Report *Report
-	// Drain, Protection and Exclusion are an operator's marks on the Slot, in force; nil: there is none.
-	Drain      *Mark
-	Protection *Mark
-	Exclusion  *Mark
+	// Drain, Protection and Exclusion are an operator's overrides on the Slot, in force; nil: there is none.
+	Drain      *Override
+	Protection *Override
+	Exclusion  *Override
 }
 
-// marks are those places of o that an operator's marks stand in.
-func (o *SlotObservation) marks() []**Mark { return []**Mark{&o.Drain, &o.Protection, &o.Exclusion} }
+// overrides are those places of o that an operator's overrides stand in.
+func (o *SlotObservation) overrides() []**Override {
+	return []**Override{&o.Drain, &o.Protection, &o.Exclusion}
+}

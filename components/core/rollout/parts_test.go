@@ -10,9 +10,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR139_AMarkIsToldWithAllThatIsKnown about it, and ends at its time.
-func TestR139_AMarkIsToldWithAllThatIsKnown(t *testing.T) {
-	for want, k := range map[string]Mark{
+// TestR139_AnOverrideIsToldWithAllThatIsKnown about it, and ends at its time.
+func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
+	for want, k := range map[string]Override{
 		"": {}, " (ann)": {By: "ann"}, ": memory": {Reason: "memory"}, ", until 2026-01-02T03:04:05Z": {Until: epoch},
 		" (ann): memory, until 2026-01-02T03:04:05Z": {By: "ann", Reason: "memory", Until: epoch},
 	} {
@@ -20,20 +20,20 @@ func TestR139_AMarkIsToldWithAllThatIsKnown(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if (Mark{}).scope() != "" || (Mark{Group: "db"}).scope() != " db" {
+	if (Override{}).scope() != "" || (Override{Group: "db"}).scope() != " db" {
 		t.Error("what lifts a freeze")
 	}
-	k := &Mark{Until: epoch}
-	if k.ended(epoch.Add(-1)) || !k.ended(epoch) || (&Mark{}).ended(epoch) || (*Mark)(nil).ended(epoch) {
-		t.Error("when a mark ends")
+	k := &Override{Until: epoch}
+	if k.ended(epoch.Add(-1)) || !k.ended(epoch) || (&Override{}).ended(epoch) || (*Override)(nil).ended(epoch) {
+		t.Error("when an override ends")
 	}
-	if (*Mark)(nil).told() != nil || k.told().Until != epoch {
+	if (*Override)(nil).told() != nil || k.told().Until != epoch {
 		t.Error("what the status tells of it")
 	}
 	// All that is over is forgotten in the same pass, and what stands is not.
 	f := newFixture(3, "none")
-	f.obs.Frozen, f.obs.Freeze = true, Mark{Until: f.now}
-	f.obs.Slots[0].Drain, f.obs.Slots[1].Protection, f.obs.Slots[2].Protection = &Mark{Until: f.now}, &Mark{Until: f.now}, &Mark{Until: f.now.Add(1)}
+	f.obs.Frozen, f.obs.Freeze = true, Override{Until: f.now}
+	f.obs.Slots[0].Drain, f.obs.Slots[1].Protection, f.obs.Slots[2].Protection = &Override{Until: f.now}, &Override{Until: f.now}, &Override{Until: f.now.Add(1)}
 	w := seenBy(f)
 	if w.obs.Frozen || w.find("db-0").drained() || w.find("db-1").keptByHand() || !w.find("db-2").keptByHand() {
 		t.Errorf("frozen %t", w.obs.Frozen)

@@ -74,7 +74,7 @@ func (w *world) trackRollout() {
 }
 
 // leftBehind are the Slots that are kept from the target by the spec's instance blocks or by a
-// mark. The rollout is not complete without them (R139); why is what keeps them, "" when there
+// override. The rollout is not complete without them (R139); why is what keeps them, "" when there
 // is none, of a single one with all that is known.
 func (w *world) leftBehind() (slots, why string) {
 	var names, by []string
@@ -84,7 +84,7 @@ func (w *world) leftBehind() (slots, why string) {
 			continue
 		}
 		why = kept + " keeps it back"
-		if kept == group.KeptByMark {
+		if kept == group.KeptByOverride {
 			why = w.excludedText(m)
 		}
 		names = append(names, m.slot)
@@ -265,7 +265,7 @@ func (w *world) rollsTo(m *member) candidate {
 // keepProgressClock lets the clock stand while the rollout waits for Slots that an operator
 // marked, and starts it anew after that, like after a pause.
 func (w *world) keepProgressClock() {
-	r, waits := w.rollout, w.waitsForMarks()
+	r, waits := w.rollout, w.waitsForOverrides()
 	if !waits || r.PausedAt.IsZero() || r.State != operation.Running {
 		w.resume()
 	}
@@ -274,11 +274,11 @@ func (w *world) keepProgressClock() {
 	}
 }
 
-// waitsForMarks: what is left is an operator's for now, by a mark, by a pin to what may not
+// waitsForOverrides: what is left is an operator's for now, by an override, by a pin to what may not
 // run, or since it is down and left so. A Slot beside that which is in a step or in trouble has
 // the rollout's time, and so has one that waits for its turn, unless it is those kept by hand who
 // hold it.
-func (w *world) waitsForMarks() bool {
+func (w *world) waitsForOverrides() bool {
 	var waiting []*member
 	kept, away := false, 0
 	for _, m := range w.members {
@@ -445,7 +445,7 @@ func (w *world) waitsForPeople() bool {
 	if w.waitsForDecision() {
 		return true
 	}
-	if w.waitsForMarks() {
+	if w.waitsForOverrides() {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {

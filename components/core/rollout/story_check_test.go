@@ -91,8 +91,8 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 	failed := func(r *operation.Rollout) bool {
 		return r != nil && r.ID == op.Rollout && r.State == operation.FailedState
 	}
-	stands := func(marks map[string]*rollout.Mark) bool {
-		m := marks[op.Slot]
+	stands := func(overrides map[string]*rollout.Override) bool {
+		m := overrides[op.Slot]
 		return m != nil && (m.Until.IsZero() || k.c.clock().Before(m.Until))
 	}
 	// A protection promises that what is down is restarted, and keeps the drain itself.

@@ -160,18 +160,18 @@ func operatorEvents() []event {
 		{"operator lifts the freeze", func(s *story, _ []string) error { s.c.frozen = false; return nil }},
 		{"operator freezes everything for TIME", func(s *story, arg []string) error {
 			d, err := time.ParseDuration(arg[0])
-			s.c.frozen, s.c.freeze = true, rollout.Mark{By: "op", Reason: "a holiday", Until: s.w.now.Add(d)}
+			s.c.frozen, s.c.freeze = true, rollout.Override{By: "op", Reason: "a holiday", Until: s.w.now.Add(d)}
 			return err
 		}},
 		{"operator drains SLOT(?: for TIME)?", func(s *story, arg []string) error {
-			return s.mark(&s.c.drains, arg[0], arg[1], "its host is mended")
+			return s.override(&s.c.drains, arg[0], arg[1], "its host is mended")
 		}},
 		{"operator undrains SLOT", func(s *story, arg []string) error { delete(s.c.drains, arg[0]); return nil }},
 		{"operator protects SLOT(?: for TIME)?", func(s *story, arg []string) error {
-			return s.mark(&s.c.protects, arg[0], arg[1], "a report runs on it")
+			return s.override(&s.c.protects, arg[0], arg[1], "a report runs on it")
 		}},
 		{"operator excludes SLOT(?: from WORD)?(?: for TIME)?", func(s *story, arg []string) error {
-			err := s.mark(&s.c.excludes, arg[0], arg[2], "it is measured")
+			err := s.override(&s.c.excludes, arg[0], arg[2], "it is measured")
 			s.c.excludes[arg[0]].Excludes = group.ExclusionOf(strings.Fields(arg[1]))
 			return err
 		}},
@@ -231,20 +231,20 @@ func operatorEvents() []event {
 	}
 }
 
-// mark sets a mark on a Slot; with no time it stands until it is taken back.
-func (s *story) mark(on *map[string]*rollout.Mark, slot, length, reason string) error {
-	mark := &rollout.Mark{By: "op", Reason: reason}
+// override sets an override on a Slot; with no time it stands until it is taken back.
+func (s *story) override(on *map[string]*rollout.Override, slot, length, reason string) error {
+	override := &rollout.Override{By: "op", Reason: reason}
 	if length != "" {
 		d, err := time.ParseDuration(length)
 		if err != nil {
 			return err
 		}
-		mark.Until = s.w.now.Add(d)
+		override.Until = s.w.now.Add(d)
 	}
 	if *on == nil {
-		*on = map[string]*rollout.Mark{}
+		*on = map[string]*rollout.Override{}
 	}
-	(*on)[slot] = mark
+	(*on)[slot] = override
 	return nil
 }
 

@@ -30,10 +30,10 @@ type coordinator struct {
 	timing   rollout.Timing
 	paused   bool
 	frozen   bool
-	freeze   rollout.Mark
-	drains   map[string]*rollout.Mark
-	protects map[string]*rollout.Mark
-	excludes map[string]*rollout.Mark
+	freeze   rollout.Override
+	drains   map[string]*rollout.Override
+	protects map[string]*rollout.Override
+	excludes map[string]*rollout.Override
 	deleting *rollout.Deletion
 	givenUp  []string
 	// refused are the Revisions that the platform would not take, with its words.

@@ -203,10 +203,10 @@ func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 	return o.Instance.Running() && o.Instance.BootError == "" && w.measuredAs(o.Instance, to)
 }
 
-// leftAlone: an operator's mark keeps the Slot from its update.
+// leftAlone: an operator's override keeps the Slot from its update.
 func (w *world) leftAlone(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
-	stands := func(m *Mark) bool { return m != nil && !m.ended(w.now) }
+	stands := func(m *Override) bool { return m != nil && !m.ended(w.now) }
 	return o != nil && (stands(o.Drain) || stands(o.Protection))
 }
 

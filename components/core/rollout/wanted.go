@@ -40,7 +40,7 @@ func (w *world) wanted(m *member) want {
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case by == group.KeptByExclusion:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
-	case by == group.KeptByMark:
+	case by == group.KeptByOverride:
 		return want{revision: w.whereItIs(m), kept: true, why: w.excludedText(m)}
 	case by == group.KeptByPin:
 		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)

@@ -160,7 +160,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.joinSlots()
 	w.joinOperations()
 	w.joinRequests()
-	w.dropEndedMarks()
+	w.dropEndedOverrides()
 	w.appID = w.knownAppID()
 	for _, m := range w.everyone {
 		w.judge(m)

@@ -63,7 +63,7 @@ func ofAvailability() []Checker {
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides, and none while its record says that it failed", halt},
 		{"I6-freeze", "while an operator has everything frozen, or a group, no Operation begins to take a member of it away", each(freeze)},
 		{"I6-pause", "while an operator has a group paused, nothing begins to take a member of it away but what heals it or is asked for by name", each(paused)},
-		{"R139", "what an operator protects is not taken away, what an operator drains by nothing but that, and what an operator excludes is not updated, or not healed", each(marks)},
+		{"R139", "what an operator protects is not taken away, what an operator drains by nothing but that, and what an operator excludes is not updated, or not healed", each(overrides)},
 		{"drained", "a step acts on a member that it drains only once the member's agent has drained it, its hooks and its hand-over included, or its time for that is over", drainedFirst},
 		{"min-ready", "nobody counts before it has served for min_ready: a step is done only then, and a member that is just back is away for whoever takes another one", counted},
 		{"opportunistic", "where updates are OPPORTUNISTIC no rollout takes a member away that is well", each(opportunistic)},

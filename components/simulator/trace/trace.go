@@ -102,7 +102,7 @@ type Event struct {
 	GivenUp   *store.DeleteDisks
 	Ending    *store.DeleteGroup
 	Asked     *store.QueueRequest
-	Excluded  *store.SlotMark
+	Excluded  *store.Override
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call

@@ -85,15 +85,15 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Pause:
 		w.sets(ctx, f.For, store.PauseKey(f.Target), store.Pause{})
 	case plan.Drain:
-		w.sets(ctx, f.For, store.MarkKey(store.MarkDrain, f.Target), store.SlotMark{Slot: f.Target})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideDrain, f.Target), store.Override{Slot: f.Target})
 	case plan.Protect:
-		w.sets(ctx, f.For, store.MarkKey(store.MarkProtect, f.Target), store.SlotMark{Slot: f.Target})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideProtect, f.Target), store.Override{Slot: f.Target})
 	case plan.Exclude:
-		w.sets(ctx, f.For, store.MarkKey(store.MarkExclude, f.Target), store.SlotMark{Slot: f.Target})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{Slot: f.Target})
 	case plan.ExcludeRollout:
-		w.sets(ctx, f.For, store.MarkKey(store.MarkExclude, f.Target), store.SlotMark{Slot: f.Target, From: []string{group.FromRollout}})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{Slot: f.Target, From: []string{group.FromRollout}})
 	case plan.ExcludeHealing:
-		w.sets(ctx, f.For, store.MarkKey(store.MarkExclude, f.Target), store.SlotMark{Slot: f.Target, From: []string{group.FromHealing}})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{Slot: f.Target, From: []string{group.FromHealing}})
 	case plan.AskRestart:
 		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestRestart})
 	case plan.AskReplace:

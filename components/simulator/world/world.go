@@ -199,8 +199,8 @@ func read(e *trace.Event, value []byte) {
 		e.GivenUp, e.Group = decode[store.DeleteDisks](value), last
 	case strings.HasPrefix(e.Key, store.DeletePrefix):
 		e.Ending, e.Group = decode[store.DeleteGroup](value), last
-	case strings.HasPrefix(e.Key, store.MarkExclude.Prefix()):
-		e.Excluded, e.Slot = decode[store.SlotMark](value), last
+	case strings.HasPrefix(e.Key, store.OverrideExclude.Prefix()):
+		e.Excluded, e.Slot = decode[store.Override](value), last
 	case strings.HasPrefix(e.Key, store.QueuePrefix):
 		if e.Asked = decode[store.QueueRequest](value); e.Asked != nil {
 			e.Group, e.Slot = e.Asked.Group, e.Asked.Slot

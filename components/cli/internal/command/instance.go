@@ -24,8 +24,8 @@ smaller group is to be without, is part of the group: write it into the group's 
 use Terraform's cadre_instance.`,
 	}
 	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
-	for _, m := range slotMarks() {
-		c.AddCommand(a.setSlotMark(m), a.clearSlotMark(m))
+	for _, m := range slotOverrides() {
+		c.AddCommand(a.setSlotOverride(m), a.clearSlotOverride(m))
 	}
 	return c
 }

@@ -41,9 +41,9 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"root of trust", rootField(st.Simulated)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
 		Field{"env of its own", Cell{st.OwnEnv, Plain}},
-		Field{"out of service", markField(st.Drain)},
-		Field{"protected", markField(st.Protection)},
-		Field{"excluded", markField(st.Exclusion)},
+		Field{"out of service", overrideField(st.Drain)},
+		Field{"protected", overrideField(st.Protection)},
+		Field{"excluded", overrideField(st.Exclusion)},
 		Field{"healing", healField(st.Heals, now)},
 	))
 	if len(i.Operations) > 0 {
@@ -75,8 +75,8 @@ func heldField(holds []group.Hold) Cell {
 	return Cell{strings.Join(parts, "; "), Warn}
 }
 
-// markField tells what an operator set on the Slot.
-func markField(m *group.Mark) Cell {
+// overrideField tells what an operator set on the Slot.
+func overrideField(m *group.Override) Cell {
 	if m == nil {
 		return Cell{}
 	}

@@ -82,7 +82,7 @@ func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Tim
 	if open, is := all.OpenOperation(slot); is && open.Value.Actor != operation.ActorHealing {
 		return true
 	}
-	if drain, is := all.Marks[store.MarkDrain][slot]; is && all.Stands(drain.Value, now) {
+	if drain, is := all.Overrides[store.OverrideDrain][slot]; is && all.Stands(drain.Value, now) {
 		return true
 	}
 	spec, _, known := all.InForce(record.Group)

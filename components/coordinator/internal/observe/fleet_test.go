@@ -34,7 +34,7 @@ type crowd struct {
 func newCrowd() *crowd {
 	return &crowd{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), heardOf: heardOf{}, View: &view.View{
 		Slots: map[string]view.Rec[group.SlotRecord]{}, Operations: map[string]view.Rec[operation.Operation]{}, Admissions: map[string]view.Rec[policy.Admission]{},
-		Instances: map[string]view.Rec[group.InstanceStatus]{}, Boots: map[string]view.Boot{}, Marks: map[store.MarkKind]map[string]view.Rec[store.SlotMark]{store.MarkDrain: {}, store.MarkExclude: {}},
+		Instances: map[string]view.Rec[group.InstanceStatus]{}, Boots: map[string]view.Boot{}, Overrides: map[store.OverrideKind]map[string]view.Rec[store.Override]{store.OverrideDrain: {}, store.OverrideExclude: {}},
 		Accepted: map[string]view.Accepted{"db": {Value: group.Spec{Name: "db", Replicas: 9}}},
 	}}
 }
@@ -105,7 +105,7 @@ func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	one := ill(c.add(time.Second), "db")
 	ill(c.add(time.Second), "other")
 	drained := ill(c.add(time.Second), "db")
-	c.Marks[store.MarkDrain][drained] = view.Rec[store.SlotMark]{Value: store.SlotMark{Slot: drained}}
+	c.Overrides[store.OverrideDrain][drained] = view.Rec[store.Override]{Value: store.Override{Slot: drained}}
 	ill(c.silent(time.Minute), "db")
 	ill(c.down(time.Minute), "db")
 	restarted := ill(c.silent(time.Minute), "db")
@@ -139,16 +139,16 @@ func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
 	}
 	drain := func(until time.Duration) func(c *crowd, slot string) {
 		return func(c *crowd, slot string) {
-			mark := store.SlotMark{Slot: slot}
+			override := store.Override{Slot: slot}
 			if until != 0 {
-				mark.Until = c.now.Add(until)
+				override.Until = c.now.Add(until)
 			}
-			c.Marks[store.MarkDrain][slot] = view.Rec[store.SlotMark]{Value: mark}
+			c.Overrides[store.OverrideDrain][slot] = view.Rec[store.Override]{Value: override}
 		}
 	}
 	exclude := func(from string) func(c *crowd, slot string) {
 		return func(c *crowd, slot string) {
-			c.Marks[store.MarkExclude][slot] = view.Rec[store.SlotMark]{Value: store.SlotMark{Slot: slot, From: []string{from}}}
+			c.Overrides[store.OverrideExclude][slot] = view.Rec[store.Override]{Value: store.Override{Slot: slot, From: []string{from}}}
 		}
 	}
 	for name, one := range map[string]struct {

@@ -185,7 +185,7 @@ func requests(v *view.View, name string) []rollout.Request {
 // that was admitted (R11).
 func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
 	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal,
-		Drain: mark(v, store.MarkDrain, record.Slot), Protection: mark(v, store.MarkProtect, record.Slot), Exclusion: mark(v, store.MarkExclude, record.Slot)}
+		Drain: override(v, store.OverrideDrain, record.Slot), Protection: override(v, store.OverrideProtect, record.Slot), Exclusion: override(v, store.OverrideExclude, record.Slot)}
 	one.Instance, one.Duplicates = instances(record, listing)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		one.Admission = &a.Value

@@ -15,22 +15,22 @@ import (
 type counted struct {
 	key string
 	// group that it is about; "": all.
-	group string
-	mark  store.SlotMark
-	index uint64
+	group    string
+	override store.Override
+	index    uint64
 	// ending writes the record with its end in elapsed time.
 	ending func(elapsed uint64) (store.Op, error)
 }
 
 // switches are those of Slots, of groups and of all groups that may have an end.
 func switches(v *view.View) (out []counted) {
-	for kind, marks := range v.Marks {
-		for slot, m := range marks {
+	for kind, overrides := range v.Overrides {
+		for slot, m := range overrides {
 			owner, _, err := group.ParseSlot(slot)
 			if err != nil {
 				continue // no Slot has such a name
 			}
-			key := store.MarkKey(kind, slot)
+			key := store.OverrideKey(kind, slot)
 			out = append(out, counted{key, owner, m.Value, m.Index, func(elapsed uint64) (store.Op, error) {
 				m.Value.EndElapsed = elapsed
 				return store.Put(key, m.Value, m.Index)
@@ -38,7 +38,7 @@ func switches(v *view.View) (out []counted) {
 		}
 	}
 	freeze := func(key, of string, f view.Rec[store.Freeze]) {
-		out = append(out, counted{key, of, f.Value.Mark(), f.Index, func(elapsed uint64) (store.Op, error) {
+		out = append(out, counted{key, of, f.Value.Override(), f.Index, func(elapsed uint64) (store.Op, error) {
 			f.Value.EndElapsed = elapsed
 			return store.Put(key, f.Value, f.Index)
 		}})
@@ -59,10 +59,10 @@ func (p *pass) countEnds(ctx context.Context) (changed bool, err error) {
 	var w puts
 	elapsed := p.cfg.Ratchet.Elapsed(p.view.Elapsed)
 	for _, s := range switches(p.view) {
-		if s.mark.Until.IsZero() || s.mark.EndElapsed != 0 || s.group != "" && s.group != p.name {
+		if s.override.Until.IsZero() || s.override.EndElapsed != 0 || s.group != "" && s.group != p.name {
 			continue
 		}
-		w.add(s.ending(elapsed + uint64(s.mark.Length(p.now)/time.Millisecond) + 1)) // not a fraction early
+		w.add(s.ending(elapsed + uint64(s.override.Length(p.now)/time.Millisecond) + 1)) // not a fraction early
 	}
 	if w.err != nil {
 		return false, w.err
@@ -80,11 +80,11 @@ func (p *pass) countEnds(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// endedMarks removes the switches whose time is over.
-func (r *Reconciler) endedMarks(v *view.View) []store.Op {
+// endedOverrides removes the switches whose time is over.
+func (r *Reconciler) endedOverrides(v *view.View) []store.Op {
 	var ops []store.Op
 	for _, s := range switches(v) {
-		if s.mark.EndElapsed != 0 && !v.Stands(s.mark, r.cfg.Now()) {
+		if s.override.EndElapsed != 0 && !v.Stands(s.override, r.cfg.Now()) {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: s.key, Index: s.index})
 		}
 	}

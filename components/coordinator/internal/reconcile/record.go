@@ -229,8 +229,8 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
 		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
 	}
-	for _, kind := range store.MarkKinds() { // they must not hold for a Slot of the same name that is made later
-		all = append(all, stored{store.MarkKey(kind, slot), p.view.Marks[kind][slot].Index})
+	for _, kind := range store.OverrideKinds() { // they must not hold for a Slot of the same name that is made later
+		all = append(all, stored{store.OverrideKey(kind, slot), p.view.Overrides[kind][slot].Index})
 	}
 	for _, record := range all {
 		if record.index != 0 {

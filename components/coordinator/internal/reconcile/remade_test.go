@@ -71,7 +71,7 @@ func TestR135_ADiskIsGivenUpForOneScaleIn(t *testing.T) {
 		if len(w.view().DeleteDisks) != 1 {
 			t.Fatal("given up before the spec says for what, and taken back")
 		}
-		w.putJSON(store.MarkKey(store.MarkProtect, "pg-2"), store.SlotMark{Slot: "pg-2", Reason: "a report runs", By: "somebody", At: time.Now()})
+		w.putJSON(store.OverrideKey(store.OverrideProtect, "pg-2"), store.Override{Slot: "pg-2", Reason: "a report runs", By: "somebody", At: time.Now()})
 		two := spec("one")
 		two.Replicas = 2
 		w.apply(two)
@@ -83,7 +83,7 @@ func TestR135_ADiskIsGivenUpForOneScaleIn(t *testing.T) {
 		w.until("the word is taken back", time.Minute, func() bool { return len(w.view().DeleteDisks) == 0 })
 		w.apply(two)
 		w.until("the smaller spec again", time.Minute, func() bool { return w.status().Replicas == 2 })
-		w.remove(store.MarkKey(store.MarkProtect, "pg-2"))
+		w.remove(store.OverrideKey(store.OverrideProtect, "pg-2"))
 		tick(t.Context(), 5*time.Minute)
 		if got := w.made("delete"); len(got) != 0 {
 			t.Errorf("deleted by a word of before: %v", got)

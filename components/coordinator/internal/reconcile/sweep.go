@@ -44,7 +44,7 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	}
 	v.CountFrom(r.cfg.Ratchet.Zero)
 	r.sweepTokens(ctx)
-	ops := slices.Concat(r.oldNonces(v), r.oldOperations(v), oldStates(v), r.goneSlots(ctx, v), r.strayRequests(v), r.endedMarks(v), r.oldAddresses(v, lease.Term()))
+	ops := slices.Concat(r.oldNonces(v), r.oldOperations(v), oldStates(v), r.goneSlots(ctx, v), r.strayRequests(v), r.endedOverrides(v), r.oldAddresses(v, lease.Term()))
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
 	if len(rollouts) == 0 {

@@ -21,7 +21,7 @@ func FuzzINP03_RequestWords(f *testing.F) {
 	}}
 	for _, number := range strictjsontest.Numbers() {
 		for _, form := range []string{"pg#", "#", "", "pg-", "0x"} {
-			f.Add(form+number, int32(apiv1.MarkKind_MARK_KIND_DRAIN))
+			f.Add(form+number, int32(apiv1.OverrideKind_OVERRIDE_KIND_DRAIN))
 		}
 	}
 	f.Add("pg#1", int32(-1))
@@ -32,7 +32,7 @@ func FuzzINP03_RequestWords(f *testing.F) {
 				t.Errorf("revision %q of group %q: %+v, %v", word, name, one, err)
 			}
 		}
-		if key, err := markKey(apiv1.MarkKind(kind), word); err == nil && key == "" || err != nil && status.Code(err) != codes.InvalidArgument {
+		if key, err := overrideKey(apiv1.OverrideKind(kind), word); err == nil && key == "" || err != nil && status.Code(err) != codes.InvalidArgument {
 			t.Errorf("mark %d of %q: key %q, %v", kind, word, key, err)
 		}
 	})

@@ -134,7 +134,7 @@ func (s *Server) instances(ctx context.Context, c *caller, name string) []group.
 	for i := range plan.Status.Instances {
 		one := &plan.Status.Instances[i]
 		one.Holds = held[one.Slot]
-		for _, m := range []*group.Mark{one.Drain, one.Protection, one.Exclusion} {
+		for _, m := range []*group.Override{one.Drain, one.Protection, one.Exclusion} {
 			if m != nil && !m.Until.IsZero() {
 				m.LeftSeconds = int64(max(m.Until.Sub(c.now()), 0) / time.Second)
 			}

@@ -159,7 +159,7 @@ func (c *Changes) asked(key string, index uint64, segments []string, before, aft
 		}
 		return
 	}
-	for _, kind := range store.MarkKinds() {
+	for _, kind := range store.OverrideKinds() {
 		if slot, is := strings.CutPrefix(key, kind.Prefix()); is {
 			name, _, _ := group.ParseSlot(slot) // "" for what is no Slot: it concerns nobody
 			c.group(name, index)

@@ -25,7 +25,7 @@ func (v *View) CountLike(other *View) *View {
 func (w *Watcher) CountFrom(zero func() time.Time) { w.zero = zero }
 
 // End is when a switch ends by itself, by this process's clock; zero: when it is deleted.
-func (v *View) End(m store.SlotMark) time.Time {
+func (v *View) End(m store.Override) time.Time {
 	if m.Until.IsZero() || m.EndElapsed == 0 || v.zero == nil {
 		return m.Until
 	}
@@ -33,7 +33,7 @@ func (v *View) End(m store.SlotMark) time.Time {
 }
 
 // Stands reports that a switch, which exists, has not ended by itself.
-func (v *View) Stands(m store.SlotMark, now time.Time) bool {
+func (v *View) Stands(m store.Override, now time.Time) bool {
 	end := v.End(m)
 	return end.IsZero() || now.Before(end)
 }

@@ -57,10 +57,10 @@ type View struct {
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
-	// Marks by kind and Slot, Freezes by group: what operators keep from the leader, also those
+	// Overrides by kind and Slot, Freezes by group: what operators keep from the leader, also those
 	// whose time is over.
-	Marks   map[store.MarkKind]map[string]Rec[store.SlotMark]
-	Freezes map[string]Rec[store.Freeze]
+	Overrides map[store.OverrideKind]map[string]Rec[store.Override]
+	Freezes   map[string]Rec[store.Freeze]
 	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
 	Deletes     map[string]Rec[store.DeleteGroup]
 	DeleteDisks map[string]Rec[store.DeleteDisks]
@@ -221,9 +221,9 @@ func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
 	pauses := keyed[store.Pause](ctx, at, store.PausePrefix, errs)
 	freezes := keyed[store.Freeze](ctx, at, store.FreezeKey(), errs)
 	v.Pauses, v.Freeze, v.Freezes = map[string]Rec[store.Pause]{}, nil, map[string]Rec[store.Freeze]{}
-	v.Marks = map[store.MarkKind]map[string]Rec[store.SlotMark]{}
-	for _, kind := range store.MarkKinds() {
-		v.Marks[kind] = switches[store.SlotMark](ctx, at, kind.Prefix(), errs)
+	v.Overrides = map[store.OverrideKind]map[string]Rec[store.Override]{}
+	for _, kind := range store.OverrideKinds() {
+		v.Overrides[kind] = switches[store.Override](ctx, at, kind.Prefix(), errs)
 	}
 	for _, e := range at.entries {
 		if name, ok := strings.CutPrefix(e.Key, store.PausePrefix); ok {
@@ -247,9 +247,9 @@ func switches[T any](ctx context.Context, at moment, prefix string, errs *[]erro
 	return out
 }
 
-// ExcludedFrom is what an operator's mark leaves a Slot out of at a moment.
+// ExcludedFrom is what an operator's override leaves a Slot out of at a moment.
 func (v *View) ExcludedFrom(slot string, now time.Time) group.Exclusion {
-	m, ok := v.Marks[store.MarkExclude][slot]
+	m, ok := v.Overrides[store.OverrideExclude][slot]
 	if !ok || !v.Stands(m.Value, now) {
 		return group.Exclusion{}
 	}

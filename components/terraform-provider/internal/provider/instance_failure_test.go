@@ -38,7 +38,7 @@ func (k *stuck) look(g *clienttest.Group) {
 }
 
 func (k *stuck) prepare(s *clienttest.Server) {
-	s.MarksNow = true
+	s.OverridesNow = true
 	arrived(s)
 	leads := s.OnApply
 	s.OnApply = func(g *clienttest.Group) {
@@ -74,7 +74,7 @@ func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 			by, hand := "", byHand(t, s)
 			if one.stands != "" { // the leader holds the drain of a protected slot
 				by = "; protect web-1: mine until taken back"
-				if _, err := hand.Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+				if _, err := hand.SetOverride(t.Context(), client.OverrideProtect, "web-1", 0, "mine"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -104,7 +104,7 @@ func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 				k.look(g)
 			})
 			if one.stands != "" {
-				if _, err := hand.Unmark(t.Context(), client.MarkProtect, "web-1"); err != nil {
+				if _, err := hand.ClearOverride(t.Context(), client.OverrideProtect, "web-1"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -122,7 +122,7 @@ func TestWhatAFailedUpdateDidNotWriteIsLeft(t *testing.T) {
 	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(slotOne("one", "  metadata = { a = \"b\" }\n")))
 	f.must("apply", "-auto-approve")
-	if _, err := byHand(t, s).Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+	if _, err := byHand(t, s).SetOverride(t.Context(), client.OverrideProtect, "web-1", 0, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	f.write("main.tf", coloured(slotOne("one", "  metadata = { a = \"b\" }\n  env = { COLOR = \"red\" }\n"+aCopyRuns)))
@@ -144,7 +144,7 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 	f.write("main.tf", coloured(""))
 	f.must("apply", "-auto-approve")
 	hand := byHand(t, s)
-	if _, err := hand.Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+	if _, err := hand.SetOverride(t.Context(), client.OverrideProtect, "web-1", 0, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	s.Set("web", func(g *clienttest.Group) {
@@ -162,7 +162,7 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 	storedSettings(t, s, "failed", theirs)
 
 	// A drain that waited before is not called off.
-	if _, err := hand.Mark(t.Context(), client.MarkDrain, "web-1", 0, "mine"); err != nil {
+	if _, err := hand.SetOverride(t.Context(), client.OverrideDrain, "web-1", 0, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	f.write("main.tf", coloured(slotOne("one", itsHost+"  timeouts {\n    create = \"2s\"\n  }\n")))
@@ -171,7 +171,7 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 	}
 	stands(t, s, "a drain that stood", "drain web-1: its host gets memory until taken back; protect web-1: mine until taken back")
 	// One that it began is.
-	if _, err := hand.Unmark(t.Context(), client.MarkDrain, "web-1"); err != nil {
+	if _, err := hand.ClearOverride(t.Context(), client.OverrideDrain, "web-1"); err != nil {
 		t.Fatal(err)
 	}
 	if out, ok = f.run("apply", "-auto-approve"); ok {
@@ -184,7 +184,7 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 func TestAPlanTellsTheStepsOfASlot(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	f.write("main.tf", coloured(slotOne("one", "  exclude_from_rollout = true\n")))
 	f.must("apply", "-auto-approve")

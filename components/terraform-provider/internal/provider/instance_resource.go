@@ -75,7 +75,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain`, `protect` and `exclude` are an operator's marks on it. Destroying it takes all but the preserved disk back: the slot is the group's, and a plan says which steps that makes.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain`, `protect` and `exclude` are an operator's overrides on it. Destroying it takes all but the preserved disk back: the slot is the group's, and a plan says which steps that makes.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -102,8 +102,8 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				MarkdownDescription: "Disk of this slot that is kept as by `preserved_state` of its group, whose other disks need not be. Destroying the resource does not take it back: the disk stays until `delete_disks` of the group gives it up.",
 				Attributes:          map[string]schema.Attribute{"disk": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the data disk."}},
 			},
-			"drain":    markBlock("Take the slot out of service and leave it alone, as `cadre instance drain` does: it hands over what it leads, runs its `PRE_TERMINATE` hooks, and its CVM runs on. Applying it waits until the slot is drained. Meanwhile it is neither updated nor healed. Taking the block out puts the slot back into service. Not with `protect`, which would hold the drain."),
-			"protect":  markBlock("Begin nothing that would disrupt the slot or cost its disk, as `cadre instance protect` does. An update of the slot is held with it. Not with `drain`."),
+			"drain":    overrideBlock("Take the slot out of service and leave it alone, as `cadre instance drain` does: it hands over what it leads, runs its `PRE_TERMINATE` hooks, and its CVM runs on. Applying it waits until the slot is drained. Meanwhile it is neither updated nor healed. Taking the block out puts the slot back into service. Not with `protect`, which would hold the drain."),
+			"protect":  overrideBlock("Begin nothing that would disrupt the slot or cost its disk, as `cadre instance protect` does. An update of the slot is held with it. Not with `drain`."),
 			"exclude":  excludeBlock("Leave the slot out of rollouts, of healing, or of both, as `cadre instance exclude` does: with a reason, and an end if it is to have one. `exclude_from_rollout` and `exclude_from_healing` say the same in the group's spec, without either. From rollouts not with `revision` or `pinned_revision`."),
 			"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true}),
 		},
@@ -128,7 +128,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		resp.Diagnostics.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("ordinal: is %d: must be 0 to %d", n, group.MaxReplicas-1))
 		return
 	}
-	want.refuseOverMarks(had, &resp.Diagnostics)
+	want.refuseEnded(had, &resp.Diagnostics)
 	r.claim(ctx, want, req, resp)
 	var configured types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
@@ -308,7 +308,7 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	own, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var p progress
-	err = r.unmark(own, cl, *want, had, left, p.lost(own))
+	err = r.clearOverride(own, cl, *want, had, left, p.lost(own))
 	if err == nil {
 		err = r.settle(own, cl, *want, had, left, p.lost(own))
 	}
@@ -337,8 +337,8 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	if reached != nil && reached.OwnEnv == group.OwnEnvUnapplied && want.Drain.IsNull() {
 		diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" keeps the env that it has", "The values stand in the group's spec, and its CVM is given them by its next step: it is excluded from rollouts, below the partition, or waits for an update that nobody asked for. `cadre instance describe "+want.slot()+"` says when it has them.")
 	}
-	if err = r.mark(own, cl, *want, left, p.lost(own)); err != nil {
-		addError(diags, "Slot "+want.slot()+" does not get its marks", err)
+	if err = r.override(own, cl, *want, left, p.lost(own)); err != nil {
+		addError(diags, "Slot "+want.slot()+" does not get its overrides", err)
 		return false, nil
 	}
 	found := false
@@ -419,7 +419,7 @@ func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *insta
 	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.MetaOf(ordinal))
 	m.Meta = meta
 	diags.Append(m.known(ctx, g.Spec.Instance(ordinal))...)
-	if err := m.knownMarks(ctx, cl); err != nil {
+	if err := m.knownOverrides(ctx, cl); err != nil {
 		return false, err
 	}
 	if diags.HasError() {
@@ -459,7 +459,7 @@ func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, r
 	}
 }
 
-// ImportState takes a slot over by its name, with the marks that stand and its pin.
+// ImportState takes a slot over by its name, with the overrides that stand and its pin.
 func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	name, ordinal, err := group.ParseSlot(req.ID)
 	if err != nil {
@@ -473,9 +473,9 @@ func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportS
 		return
 	}
 	g, err := cl.Group(ctx, name)
-	var standing []client.SlotMark
+	var standing []client.Override
 	if err == nil {
-		standing, err = cl.Marks(ctx, name)
+		standing, err = cl.Overrides(ctx, name)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Slot "+req.ID+" cannot be read", err)
@@ -485,8 +485,8 @@ func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportS
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("pinned_revision"), pin)...)
 	}
 	for _, m := range standing {
-		if m.Name == req.ID && (&instance{}).markAt(m.Kind) != nil {
-			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(string(m.Kind)), slotMark{kind: m.Kind}.block(m))...)
+		if m.Name == req.ID && (&instance{}).overrideAt(m.Kind) != nil {
+			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(string(m.Kind)), slotOverride{kind: m.Kind}.block(m))...)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.Vali
 	}
 	m.validatePin(&resp.Diagnostics)
 	m.validateTexts(&resp.Diagnostics)
-	m.validateMarks(&resp.Diagnostics)
+	m.validateOverrides(&resp.Diagnostics)
 }
 
 // validatePin refuses a pin that is no revision, and one beside what says otherwise.
@@ -237,7 +237,7 @@ func equal(a, b group.InstanceSettings) bool {
 // deleteTime bounds how long is tried to take the settings of a slot back.
 const deleteTime = 5 * time.Minute
 
-// Delete takes back the settings and marks that the resource gave the slot, but the preservation of its
+// Delete takes back the settings and overrides that the resource gave the slot, but the preservation of its
 // disk, and forgets it: the slot is the group's. A disk is given up by its own word, not
 // because it goes in the same run as its group.
 func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -255,7 +255,7 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 	}
 }
 
-// takeBack removes the settings and marks that the resource gave its slot; a disk stays preserved.
+// takeBack removes the settings and overrides that the resource gave its slot; a disk stays preserved.
 func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
 	had.ID, had.PreservedState = types.StringValue(had.slot()), types.ObjectNull(nil)
 	if !had.sets() && !had.marked() {
@@ -271,8 +271,8 @@ func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had 
 	defer cancel()
 	gone, left := instance{Group: had.Group, Ordinal: had.Ordinal}, had // all else of gone is null
 	var p progress
-	if err := r.unmark(ctx, cl, gone, had, &left, p.lost(ctx)); err != nil && client.KindOf(err) != client.NotFound {
-		addError(diags, "Marks of slot "+had.slot()+" are not taken back", err)
+	if err := r.clearOverride(ctx, cl, gone, had, &left, p.lost(ctx)); err != nil && client.KindOf(err) != client.NotFound {
+		addError(diags, "Overrides of slot "+had.slot()+" are not taken back", err)
 	}
 	g, err := cl.Group(ctx, had.Group.ValueString())
 	if err == nil && deleting(g) {

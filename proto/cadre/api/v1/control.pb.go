@@ -23,69 +23,69 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// MarkKind is what a mark asks for.
-type MarkKind int32
+// OverrideKind is what an override asks for.
+type OverrideKind int32
 
 const (
-	MarkKind_MARK_KIND_UNSPECIFIED MarkKind = 0
+	OverrideKind_OVERRIDE_KIND_UNSPECIFIED OverrideKind = 0
 	// Take a Slot out of service, and leave it alone.
-	MarkKind_MARK_KIND_DRAIN MarkKind = 1
+	OverrideKind_OVERRIDE_KIND_DRAIN OverrideKind = 1
 	// Begin nothing that disrupts a Slot or costs its disk.
-	MarkKind_MARK_KIND_PROTECT MarkKind = 2
+	OverrideKind_OVERRIDE_KIND_PROTECT OverrideKind = 2
 	// Begin nothing in a group, or anywhere.
-	MarkKind_MARK_KIND_FREEZE MarkKind = 3
+	OverrideKind_OVERRIDE_KIND_FREEZE OverrideKind = 3
 	// Leave a Slot out of rollouts, of healing, or of both.
-	MarkKind_MARK_KIND_EXCLUDE MarkKind = 4
+	OverrideKind_OVERRIDE_KIND_EXCLUDE OverrideKind = 4
 )
 
-// Enum value maps for MarkKind.
+// Enum value maps for OverrideKind.
 var (
-	MarkKind_name = map[int32]string{
-		0: "MARK_KIND_UNSPECIFIED",
-		1: "MARK_KIND_DRAIN",
-		2: "MARK_KIND_PROTECT",
-		3: "MARK_KIND_FREEZE",
-		4: "MARK_KIND_EXCLUDE",
+	OverrideKind_name = map[int32]string{
+		0: "OVERRIDE_KIND_UNSPECIFIED",
+		1: "OVERRIDE_KIND_DRAIN",
+		2: "OVERRIDE_KIND_PROTECT",
+		3: "OVERRIDE_KIND_FREEZE",
+		4: "OVERRIDE_KIND_EXCLUDE",
 	}
-	MarkKind_value = map[string]int32{
-		"MARK_KIND_UNSPECIFIED": 0,
-		"MARK_KIND_DRAIN":       1,
-		"MARK_KIND_PROTECT":     2,
-		"MARK_KIND_FREEZE":      3,
-		"MARK_KIND_EXCLUDE":     4,
+	OverrideKind_value = map[string]int32{
+		"OVERRIDE_KIND_UNSPECIFIED": 0,
+		"OVERRIDE_KIND_DRAIN":       1,
+		"OVERRIDE_KIND_PROTECT":     2,
+		"OVERRIDE_KIND_FREEZE":      3,
+		"OVERRIDE_KIND_EXCLUDE":     4,
 	}
 )
 
-func (x MarkKind) Enum() *MarkKind {
-	p := new(MarkKind)
+func (x OverrideKind) Enum() *OverrideKind {
+	p := new(OverrideKind)
 	*p = x
 	return p
 }
 
-func (x MarkKind) String() string {
+func (x OverrideKind) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (MarkKind) Descriptor() protoreflect.EnumDescriptor {
+func (OverrideKind) Descriptor() protoreflect.EnumDescriptor {
 	return file_cadre_api_v1_control_proto_enumTypes[0].Descriptor()
 }
 
-func (MarkKind) Type() protoreflect.EnumType {
+func (OverrideKind) Type() protoreflect.EnumType {
 	return &file_cadre_api_v1_control_proto_enumTypes[0]
 }
 
-func (x MarkKind) Number() protoreflect.EnumNumber {
+func (x OverrideKind) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use MarkKind.Descriptor instead.
-func (MarkKind) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use OverrideKind.Descriptor instead.
+func (OverrideKind) EnumDescriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{0}
 }
 
-type SetMarkRequest struct {
+type SetOverrideRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  MarkKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.MarkKind" json:"kind,omitempty"`
+	Kind  OverrideKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.OverrideKind" json:"kind,omitempty"`
 	// A Slot; for a freeze a group, or empty for all groups.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// How long it stands; absent: until it is taken back.
@@ -97,20 +97,20 @@ type SetMarkRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SetMarkRequest) Reset() {
-	*x = SetMarkRequest{}
+func (x *SetOverrideRequest) Reset() {
+	*x = SetOverrideRequest{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SetMarkRequest) String() string {
+func (x *SetOverrideRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SetMarkRequest) ProtoMessage() {}
+func (*SetOverrideRequest) ProtoMessage() {}
 
-func (x *SetMarkRequest) ProtoReflect() protoreflect.Message {
+func (x *SetOverrideRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -122,69 +122,69 @@ func (x *SetMarkRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SetMarkRequest.ProtoReflect.Descriptor instead.
-func (*SetMarkRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SetOverrideRequest.ProtoReflect.Descriptor instead.
+func (*SetOverrideRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *SetMarkRequest) GetKind() MarkKind {
+func (x *SetOverrideRequest) GetKind() OverrideKind {
 	if x != nil {
 		return x.Kind
 	}
-	return MarkKind_MARK_KIND_UNSPECIFIED
+	return OverrideKind_OVERRIDE_KIND_UNSPECIFIED
 }
 
-func (x *SetMarkRequest) GetName() string {
+func (x *SetOverrideRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *SetMarkRequest) GetFor() *durationpb.Duration {
+func (x *SetOverrideRequest) GetFor() *durationpb.Duration {
 	if x != nil {
 		return x.For
 	}
 	return nil
 }
 
-func (x *SetMarkRequest) GetReason() string {
+func (x *SetOverrideRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *SetMarkRequest) GetFrom() []string {
+func (x *SetOverrideRequest) GetFrom() []string {
 	if x != nil {
 		return x.From
 	}
 	return nil
 }
 
-type SetMarkResponse struct {
+type SetOverrideResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when the same mark stood already.
-	Changed       bool  `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	Mark          *Mark `protobuf:"bytes,2,opt,name=mark,proto3" json:"mark,omitempty"`
+	// False when the same override stood already.
+	Changed       bool      `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	Override      *Override `protobuf:"bytes,2,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SetMarkResponse) Reset() {
-	*x = SetMarkResponse{}
+func (x *SetOverrideResponse) Reset() {
+	*x = SetOverrideResponse{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SetMarkResponse) String() string {
+func (x *SetOverrideResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SetMarkResponse) ProtoMessage() {}
+func (*SetOverrideResponse) ProtoMessage() {}
 
-func (x *SetMarkResponse) ProtoReflect() protoreflect.Message {
+func (x *SetOverrideResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -196,47 +196,47 @@ func (x *SetMarkResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SetMarkResponse.ProtoReflect.Descriptor instead.
-func (*SetMarkResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use SetOverrideResponse.ProtoReflect.Descriptor instead.
+func (*SetOverrideResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *SetMarkResponse) GetChanged() bool {
+func (x *SetOverrideResponse) GetChanged() bool {
 	if x != nil {
 		return x.Changed
 	}
 	return false
 }
 
-func (x *SetMarkResponse) GetMark() *Mark {
+func (x *SetOverrideResponse) GetOverride() *Override {
 	if x != nil {
-		return x.Mark
+		return x.Override
 	}
 	return nil
 }
 
-type ClearMarkRequest struct {
+type ClearOverrideRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          MarkKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.MarkKind" json:"kind,omitempty"`
+	Kind          OverrideKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.OverrideKind" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ClearMarkRequest) Reset() {
-	*x = ClearMarkRequest{}
+func (x *ClearOverrideRequest) Reset() {
+	*x = ClearOverrideRequest{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ClearMarkRequest) String() string {
+func (x *ClearOverrideRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ClearMarkRequest) ProtoMessage() {}
+func (*ClearOverrideRequest) ProtoMessage() {}
 
-func (x *ClearMarkRequest) ProtoReflect() protoreflect.Message {
+func (x *ClearOverrideRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -248,26 +248,26 @@ func (x *ClearMarkRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ClearMarkRequest.ProtoReflect.Descriptor instead.
-func (*ClearMarkRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ClearOverrideRequest.ProtoReflect.Descriptor instead.
+func (*ClearOverrideRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *ClearMarkRequest) GetKind() MarkKind {
+func (x *ClearOverrideRequest) GetKind() OverrideKind {
 	if x != nil {
 		return x.Kind
 	}
-	return MarkKind_MARK_KIND_UNSPECIFIED
+	return OverrideKind_OVERRIDE_KIND_UNSPECIFIED
 }
 
-func (x *ClearMarkRequest) GetName() string {
+func (x *ClearOverrideRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-type ClearMarkResponse struct {
+type ClearOverrideResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// False when there was none.
 	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
@@ -275,20 +275,20 @@ type ClearMarkResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ClearMarkResponse) Reset() {
-	*x = ClearMarkResponse{}
+func (x *ClearOverrideResponse) Reset() {
+	*x = ClearOverrideResponse{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ClearMarkResponse) String() string {
+func (x *ClearOverrideResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ClearMarkResponse) ProtoMessage() {}
+func (*ClearOverrideResponse) ProtoMessage() {}
 
-func (x *ClearMarkResponse) ProtoReflect() protoreflect.Message {
+func (x *ClearOverrideResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -300,19 +300,19 @@ func (x *ClearMarkResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ClearMarkResponse.ProtoReflect.Descriptor instead.
-func (*ClearMarkResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ClearOverrideResponse.ProtoReflect.Descriptor instead.
+func (*ClearOverrideResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *ClearMarkResponse) GetChanged() bool {
+func (x *ClearOverrideResponse) GetChanged() bool {
 	if x != nil {
 		return x.Changed
 	}
 	return false
 }
 
-type ListMarksRequest struct {
+type ListOverridesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all groups that the caller may read. A freeze of all groups is always given.
 	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -320,20 +320,20 @@ type ListMarksRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListMarksRequest) Reset() {
-	*x = ListMarksRequest{}
+func (x *ListOverridesRequest) Reset() {
+	*x = ListOverridesRequest{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListMarksRequest) String() string {
+func (x *ListOverridesRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListMarksRequest) ProtoMessage() {}
+func (*ListOverridesRequest) ProtoMessage() {}
 
-func (x *ListMarksRequest) ProtoReflect() protoreflect.Message {
+func (x *ListOverridesRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -345,40 +345,40 @@ func (x *ListMarksRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListMarksRequest.ProtoReflect.Descriptor instead.
-func (*ListMarksRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListOverridesRequest.ProtoReflect.Descriptor instead.
+func (*ListOverridesRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *ListMarksRequest) GetGroup() string {
+func (x *ListOverridesRequest) GetGroup() string {
 	if x != nil {
 		return x.Group
 	}
 	return ""
 }
 
-type ListMarksResponse struct {
+type ListOverridesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By kind and name.
-	Marks         []*Mark `protobuf:"bytes,1,rep,name=marks,proto3" json:"marks,omitempty"`
+	Overrides     []*Override `protobuf:"bytes,1,rep,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListMarksResponse) Reset() {
-	*x = ListMarksResponse{}
+func (x *ListOverridesResponse) Reset() {
+	*x = ListOverridesResponse{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListMarksResponse) String() string {
+func (x *ListOverridesResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListMarksResponse) ProtoMessage() {}
+func (*ListOverridesResponse) ProtoMessage() {}
 
-func (x *ListMarksResponse) ProtoReflect() protoreflect.Message {
+func (x *ListOverridesResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -390,14 +390,14 @@ func (x *ListMarksResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListMarksResponse.ProtoReflect.Descriptor instead.
-func (*ListMarksResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListOverridesResponse.ProtoReflect.Descriptor instead.
+func (*ListOverridesResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *ListMarksResponse) GetMarks() []*Mark {
+func (x *ListOverridesResponse) GetOverrides() []*Override {
 	if x != nil {
-		return x.Marks
+		return x.Overrides
 	}
 	return nil
 }
@@ -535,9 +535,9 @@ func (x *ProposeUndoResponse) GetWarnings() []string {
 	return nil
 }
 
-type Mark struct {
+type Override struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Kind   MarkKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.MarkKind" json:"kind,omitempty"`
+	Kind   OverrideKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.OverrideKind" json:"kind,omitempty"`
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	By     string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
@@ -553,20 +553,20 @@ type Mark struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Mark) Reset() {
-	*x = Mark{}
+func (x *Override) Reset() {
+	*x = Override{}
 	mi := &file_cadre_api_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Mark) String() string {
+func (x *Override) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Mark) ProtoMessage() {}
+func (*Override) ProtoMessage() {}
 
-func (x *Mark) ProtoReflect() protoreflect.Message {
+func (x *Override) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -578,61 +578,61 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Mark.ProtoReflect.Descriptor instead.
-func (*Mark) Descriptor() ([]byte, []int) {
+// Deprecated: Use Override.ProtoReflect.Descriptor instead.
+func (*Override) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *Mark) GetKind() MarkKind {
+func (x *Override) GetKind() OverrideKind {
 	if x != nil {
 		return x.Kind
 	}
-	return MarkKind_MARK_KIND_UNSPECIFIED
+	return OverrideKind_OVERRIDE_KIND_UNSPECIFIED
 }
 
-func (x *Mark) GetName() string {
+func (x *Override) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *Mark) GetReason() string {
+func (x *Override) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *Mark) GetBy() string {
+func (x *Override) GetBy() string {
 	if x != nil {
 		return x.By
 	}
 	return ""
 }
 
-func (x *Mark) GetAt() *timestamppb.Timestamp {
+func (x *Override) GetAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.At
 	}
 	return nil
 }
 
-func (x *Mark) GetUntil() *timestamppb.Timestamp {
+func (x *Override) GetUntil() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Until
 	}
 	return nil
 }
 
-func (x *Mark) GetFrom() []string {
+func (x *Override) GetFrom() []string {
 	if x != nil {
 		return x.From
 	}
 	return nil
 }
 
-func (x *Mark) GetLeft() *durationpb.Duration {
+func (x *Override) GetLeft() *durationpb.Duration {
 	if x != nil {
 		return x.Left
 	}
@@ -643,25 +643,25 @@ var File_cadre_api_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1acadre/api/v1/control.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n" +
-	"\x0eSetMarkRequest\x12*\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
+	"\x1acadre/api/v1/control.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x01\n" +
+	"\x12SetOverrideRequest\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.cadre.api.v1.OverrideKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
 	"\x03for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04from\x18\x05 \x03(\tR\x04from\"S\n" +
-	"\x0fSetMarkResponse\x12\x18\n" +
-	"\achanged\x18\x01 \x01(\bR\achanged\x12&\n" +
-	"\x04mark\x18\x02 \x01(\v2\x12.cadre.api.v1.MarkR\x04mark\"R\n" +
-	"\x10ClearMarkRequest\x12*\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"-\n" +
-	"\x11ClearMarkResponse\x12\x18\n" +
-	"\achanged\x18\x01 \x01(\bR\achanged\"(\n" +
-	"\x10ListMarksRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"=\n" +
-	"\x11ListMarksResponse\x12(\n" +
-	"\x05marks\x18\x01 \x03(\v2\x12.cadre.api.v1.MarkR\x05marks\"F\n" +
+	"\x04from\x18\x05 \x03(\tR\x04from\"c\n" +
+	"\x13SetOverrideResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x122\n" +
+	"\boverride\x18\x02 \x01(\v2\x16.cadre.api.v1.OverrideR\boverride\"Z\n" +
+	"\x14ClearOverrideRequest\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.cadre.api.v1.OverrideKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"1\n" +
+	"\x15ClearOverrideResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\",\n" +
+	"\x14ListOverridesRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"M\n" +
+	"\x15ListOverridesResponse\x124\n" +
+	"\toverrides\x18\x01 \x03(\v2\x16.cadre.api.v1.OverrideR\toverrides\"F\n" +
 	"\x12ProposeUndoRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\"\xb3\x01\n" +
@@ -672,26 +672,26 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x03 \x01(\tR\ffromRevision\x12\x1f\n" +
 	"\vto_revision\x18\x04 \x01(\tR\n" +
 	"toRevision\x12\x1a\n" +
-	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\x8f\x02\n" +
-	"\x04Mark\x12*\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\x97\x02\n" +
+	"\bOverride\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.cadre.api.v1.OverrideKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
 	"\x04from\x18\a \x03(\tR\x04from\x12-\n" +
-	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left*~\n" +
-	"\bMarkKind\x12\x19\n" +
-	"\x15MARK_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fMARK_KIND_DRAIN\x10\x01\x12\x15\n" +
-	"\x11MARK_KIND_PROTECT\x10\x02\x12\x14\n" +
-	"\x10MARK_KIND_FREEZE\x10\x03\x12\x15\n" +
-	"\x11MARK_KIND_EXCLUDE\x10\x042\xc8\x02\n" +
-	"\x0eControlService\x12F\n" +
-	"\aSetMark\x12\x1c.cadre.api.v1.SetMarkRequest\x1a\x1d.cadre.api.v1.SetMarkResponse\x12L\n" +
-	"\tClearMark\x12\x1e.cadre.api.v1.ClearMarkRequest\x1a\x1f.cadre.api.v1.ClearMarkResponse\x12L\n" +
-	"\tListMarks\x12\x1e.cadre.api.v1.ListMarksRequest\x1a\x1f.cadre.api.v1.ListMarksResponse\x12R\n" +
+	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left*\x96\x01\n" +
+	"\fOverrideKind\x12\x1d\n" +
+	"\x19OVERRIDE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13OVERRIDE_KIND_DRAIN\x10\x01\x12\x19\n" +
+	"\x15OVERRIDE_KIND_PROTECT\x10\x02\x12\x18\n" +
+	"\x14OVERRIDE_KIND_FREEZE\x10\x03\x12\x19\n" +
+	"\x15OVERRIDE_KIND_EXCLUDE\x10\x042\xec\x02\n" +
+	"\x0eControlService\x12R\n" +
+	"\vSetOverride\x12 .cadre.api.v1.SetOverrideRequest\x1a!.cadre.api.v1.SetOverrideResponse\x12X\n" +
+	"\rClearOverride\x12\".cadre.api.v1.ClearOverrideRequest\x1a#.cadre.api.v1.ClearOverrideResponse\x12X\n" +
+	"\rListOverrides\x12\".cadre.api.v1.ListOverridesRequest\x1a#.cadre.api.v1.ListOverridesResponse\x12R\n" +
 	"\vProposeUndo\x12 .cadre.api.v1.ProposeUndoRequest\x1a!.cadre.api.v1.ProposeUndoResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
 
 var (
@@ -709,36 +709,36 @@ func file_cadre_api_v1_control_proto_rawDescGZIP() []byte {
 var file_cadre_api_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_cadre_api_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_cadre_api_v1_control_proto_goTypes = []any{
-	(MarkKind)(0),                 // 0: cadre.api.v1.MarkKind
-	(*SetMarkRequest)(nil),        // 1: cadre.api.v1.SetMarkRequest
-	(*SetMarkResponse)(nil),       // 2: cadre.api.v1.SetMarkResponse
-	(*ClearMarkRequest)(nil),      // 3: cadre.api.v1.ClearMarkRequest
-	(*ClearMarkResponse)(nil),     // 4: cadre.api.v1.ClearMarkResponse
-	(*ListMarksRequest)(nil),      // 5: cadre.api.v1.ListMarksRequest
-	(*ListMarksResponse)(nil),     // 6: cadre.api.v1.ListMarksResponse
+	(OverrideKind)(0),             // 0: cadre.api.v1.OverrideKind
+	(*SetOverrideRequest)(nil),    // 1: cadre.api.v1.SetOverrideRequest
+	(*SetOverrideResponse)(nil),   // 2: cadre.api.v1.SetOverrideResponse
+	(*ClearOverrideRequest)(nil),  // 3: cadre.api.v1.ClearOverrideRequest
+	(*ClearOverrideResponse)(nil), // 4: cadre.api.v1.ClearOverrideResponse
+	(*ListOverridesRequest)(nil),  // 5: cadre.api.v1.ListOverridesRequest
+	(*ListOverridesResponse)(nil), // 6: cadre.api.v1.ListOverridesResponse
 	(*ProposeUndoRequest)(nil),    // 7: cadre.api.v1.ProposeUndoRequest
 	(*ProposeUndoResponse)(nil),   // 8: cadre.api.v1.ProposeUndoResponse
-	(*Mark)(nil),                  // 9: cadre.api.v1.Mark
+	(*Override)(nil),              // 9: cadre.api.v1.Override
 	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_cadre_api_v1_control_proto_depIdxs = []int32{
-	0,  // 0: cadre.api.v1.SetMarkRequest.kind:type_name -> cadre.api.v1.MarkKind
-	10, // 1: cadre.api.v1.SetMarkRequest.for:type_name -> google.protobuf.Duration
-	9,  // 2: cadre.api.v1.SetMarkResponse.mark:type_name -> cadre.api.v1.Mark
-	0,  // 3: cadre.api.v1.ClearMarkRequest.kind:type_name -> cadre.api.v1.MarkKind
-	9,  // 4: cadre.api.v1.ListMarksResponse.marks:type_name -> cadre.api.v1.Mark
-	0,  // 5: cadre.api.v1.Mark.kind:type_name -> cadre.api.v1.MarkKind
-	11, // 6: cadre.api.v1.Mark.at:type_name -> google.protobuf.Timestamp
-	11, // 7: cadre.api.v1.Mark.until:type_name -> google.protobuf.Timestamp
-	10, // 8: cadre.api.v1.Mark.left:type_name -> google.protobuf.Duration
-	1,  // 9: cadre.api.v1.ControlService.SetMark:input_type -> cadre.api.v1.SetMarkRequest
-	3,  // 10: cadre.api.v1.ControlService.ClearMark:input_type -> cadre.api.v1.ClearMarkRequest
-	5,  // 11: cadre.api.v1.ControlService.ListMarks:input_type -> cadre.api.v1.ListMarksRequest
+	0,  // 0: cadre.api.v1.SetOverrideRequest.kind:type_name -> cadre.api.v1.OverrideKind
+	10, // 1: cadre.api.v1.SetOverrideRequest.for:type_name -> google.protobuf.Duration
+	9,  // 2: cadre.api.v1.SetOverrideResponse.override:type_name -> cadre.api.v1.Override
+	0,  // 3: cadre.api.v1.ClearOverrideRequest.kind:type_name -> cadre.api.v1.OverrideKind
+	9,  // 4: cadre.api.v1.ListOverridesResponse.overrides:type_name -> cadre.api.v1.Override
+	0,  // 5: cadre.api.v1.Override.kind:type_name -> cadre.api.v1.OverrideKind
+	11, // 6: cadre.api.v1.Override.at:type_name -> google.protobuf.Timestamp
+	11, // 7: cadre.api.v1.Override.until:type_name -> google.protobuf.Timestamp
+	10, // 8: cadre.api.v1.Override.left:type_name -> google.protobuf.Duration
+	1,  // 9: cadre.api.v1.ControlService.SetOverride:input_type -> cadre.api.v1.SetOverrideRequest
+	3,  // 10: cadre.api.v1.ControlService.ClearOverride:input_type -> cadre.api.v1.ClearOverrideRequest
+	5,  // 11: cadre.api.v1.ControlService.ListOverrides:input_type -> cadre.api.v1.ListOverridesRequest
 	7,  // 12: cadre.api.v1.ControlService.ProposeUndo:input_type -> cadre.api.v1.ProposeUndoRequest
-	2,  // 13: cadre.api.v1.ControlService.SetMark:output_type -> cadre.api.v1.SetMarkResponse
-	4,  // 14: cadre.api.v1.ControlService.ClearMark:output_type -> cadre.api.v1.ClearMarkResponse
-	6,  // 15: cadre.api.v1.ControlService.ListMarks:output_type -> cadre.api.v1.ListMarksResponse
+	2,  // 13: cadre.api.v1.ControlService.SetOverride:output_type -> cadre.api.v1.SetOverrideResponse
+	4,  // 14: cadre.api.v1.ControlService.ClearOverride:output_type -> cadre.api.v1.ClearOverrideResponse
+	6,  // 15: cadre.api.v1.ControlService.ListOverrides:output_type -> cadre.api.v1.ListOverridesResponse
 	8,  // 16: cadre.api.v1.ControlService.ProposeUndo:output_type -> cadre.api.v1.ProposeUndoResponse
 	13, // [13:17] is the sub-list for method output_type
 	9,  // [9:13] is the sub-list for method input_type

@@ -19,26 +19,26 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ControlService_SetMark_FullMethodName     = "/cadre.api.v1.ControlService/SetMark"
-	ControlService_ClearMark_FullMethodName   = "/cadre.api.v1.ControlService/ClearMark"
-	ControlService_ListMarks_FullMethodName   = "/cadre.api.v1.ControlService/ListMarks"
-	ControlService_ProposeUndo_FullMethodName = "/cadre.api.v1.ControlService/ProposeUndo"
+	ControlService_SetOverride_FullMethodName   = "/cadre.api.v1.ControlService/SetOverride"
+	ControlService_ClearOverride_FullMethodName = "/cadre.api.v1.ControlService/ClearOverride"
+	ControlService_ListOverrides_FullMethodName = "/cadre.api.v1.ControlService/ListOverrides"
+	ControlService_ProposeUndo_FullMethodName   = "/cadre.api.v1.ControlService/ProposeUndo"
 )
 
 // ControlServiceClient is the client API for ControlService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ControlService sets and takes back an operator's marks: what the leader leaves alone,
-// takes out of service or freezes while the mark stands. Each is one key below control/,
+// ControlService sets and takes back an operator's overrides: what the leader leaves alone,
+// takes out of service or freezes while the override stands. Each is one key below control/,
 // written with the caller's own token.
 type ControlServiceClient interface {
-	// SetMark sets a mark, or gives one that stands another reason and time.
-	SetMark(ctx context.Context, in *SetMarkRequest, opts ...grpc.CallOption) (*SetMarkResponse, error)
-	// ClearMark takes a mark back. Taking back what does not stand is fine.
-	ClearMark(ctx context.Context, in *ClearMarkRequest, opts ...grpc.CallOption) (*ClearMarkResponse, error)
-	// ListMarks gives the marks that stand, of the groups that the caller may read.
-	ListMarks(ctx context.Context, in *ListMarksRequest, opts ...grpc.CallOption) (*ListMarksResponse, error)
+	// SetOverride sets an override, or gives one that stands another reason and time.
+	SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*SetOverrideResponse, error)
+	// ClearOverride takes an override back. Taking back what does not stand is fine.
+	ClearOverride(ctx context.Context, in *ClearOverrideRequest, opts ...grpc.CallOption) (*ClearOverrideResponse, error)
+	// ListOverrides gives the overrides that stand, of the groups that the caller may read.
+	ListOverrides(ctx context.Context, in *ListOverridesRequest, opts ...grpc.CallOption) (*ListOverridesResponse, error)
 	// ProposeUndo gives the spec by which a group goes back to a revision before. It writes
 	// nothing: the caller applies the spec, with the index that it was made from.
 	ProposeUndo(ctx context.Context, in *ProposeUndoRequest, opts ...grpc.CallOption) (*ProposeUndoResponse, error)
@@ -52,30 +52,30 @@ func NewControlServiceClient(cc grpc.ClientConnInterface) ControlServiceClient {
 	return &controlServiceClient{cc}
 }
 
-func (c *controlServiceClient) SetMark(ctx context.Context, in *SetMarkRequest, opts ...grpc.CallOption) (*SetMarkResponse, error) {
+func (c *controlServiceClient) SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*SetOverrideResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SetMarkResponse)
-	err := c.cc.Invoke(ctx, ControlService_SetMark_FullMethodName, in, out, cOpts...)
+	out := new(SetOverrideResponse)
+	err := c.cc.Invoke(ctx, ControlService_SetOverride_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *controlServiceClient) ClearMark(ctx context.Context, in *ClearMarkRequest, opts ...grpc.CallOption) (*ClearMarkResponse, error) {
+func (c *controlServiceClient) ClearOverride(ctx context.Context, in *ClearOverrideRequest, opts ...grpc.CallOption) (*ClearOverrideResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ClearMarkResponse)
-	err := c.cc.Invoke(ctx, ControlService_ClearMark_FullMethodName, in, out, cOpts...)
+	out := new(ClearOverrideResponse)
+	err := c.cc.Invoke(ctx, ControlService_ClearOverride_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *controlServiceClient) ListMarks(ctx context.Context, in *ListMarksRequest, opts ...grpc.CallOption) (*ListMarksResponse, error) {
+func (c *controlServiceClient) ListOverrides(ctx context.Context, in *ListOverridesRequest, opts ...grpc.CallOption) (*ListOverridesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListMarksResponse)
-	err := c.cc.Invoke(ctx, ControlService_ListMarks_FullMethodName, in, out, cOpts...)
+	out := new(ListOverridesResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListOverrides_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,16 +96,16 @@ func (c *controlServiceClient) ProposeUndo(ctx context.Context, in *ProposeUndoR
 // All implementations must embed UnimplementedControlServiceServer
 // for forward compatibility.
 //
-// ControlService sets and takes back an operator's marks: what the leader leaves alone,
-// takes out of service or freezes while the mark stands. Each is one key below control/,
+// ControlService sets and takes back an operator's overrides: what the leader leaves alone,
+// takes out of service or freezes while the override stands. Each is one key below control/,
 // written with the caller's own token.
 type ControlServiceServer interface {
-	// SetMark sets a mark, or gives one that stands another reason and time.
-	SetMark(context.Context, *SetMarkRequest) (*SetMarkResponse, error)
-	// ClearMark takes a mark back. Taking back what does not stand is fine.
-	ClearMark(context.Context, *ClearMarkRequest) (*ClearMarkResponse, error)
-	// ListMarks gives the marks that stand, of the groups that the caller may read.
-	ListMarks(context.Context, *ListMarksRequest) (*ListMarksResponse, error)
+	// SetOverride sets an override, or gives one that stands another reason and time.
+	SetOverride(context.Context, *SetOverrideRequest) (*SetOverrideResponse, error)
+	// ClearOverride takes an override back. Taking back what does not stand is fine.
+	ClearOverride(context.Context, *ClearOverrideRequest) (*ClearOverrideResponse, error)
+	// ListOverrides gives the overrides that stand, of the groups that the caller may read.
+	ListOverrides(context.Context, *ListOverridesRequest) (*ListOverridesResponse, error)
 	// ProposeUndo gives the spec by which a group goes back to a revision before. It writes
 	// nothing: the caller applies the spec, with the index that it was made from.
 	ProposeUndo(context.Context, *ProposeUndoRequest) (*ProposeUndoResponse, error)
@@ -119,14 +119,14 @@ type ControlServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedControlServiceServer struct{}
 
-func (UnimplementedControlServiceServer) SetMark(context.Context, *SetMarkRequest) (*SetMarkResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method SetMark not implemented")
+func (UnimplementedControlServiceServer) SetOverride(context.Context, *SetOverrideRequest) (*SetOverrideResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method SetOverride not implemented")
 }
-func (UnimplementedControlServiceServer) ClearMark(context.Context, *ClearMarkRequest) (*ClearMarkResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method ClearMark not implemented")
+func (UnimplementedControlServiceServer) ClearOverride(context.Context, *ClearOverrideRequest) (*ClearOverrideResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ClearOverride not implemented")
 }
-func (UnimplementedControlServiceServer) ListMarks(context.Context, *ListMarksRequest) (*ListMarksResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method ListMarks not implemented")
+func (UnimplementedControlServiceServer) ListOverrides(context.Context, *ListOverridesRequest) (*ListOverridesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListOverrides not implemented")
 }
 func (UnimplementedControlServiceServer) ProposeUndo(context.Context, *ProposeUndoRequest) (*ProposeUndoResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ProposeUndo not implemented")
@@ -152,56 +152,56 @@ func RegisterControlServiceServer(s grpc.ServiceRegistrar, srv ControlServiceSer
 	s.RegisterService(&ControlService_ServiceDesc, srv)
 }
 
-func _ControlService_SetMark_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SetMarkRequest)
+func _ControlService_SetOverride_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetOverrideRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ControlServiceServer).SetMark(ctx, in)
+		return srv.(ControlServiceServer).SetOverride(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ControlService_SetMark_FullMethodName,
+		FullMethod: ControlService_SetOverride_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ControlServiceServer).SetMark(ctx, req.(*SetMarkRequest))
+		return srv.(ControlServiceServer).SetOverride(ctx, req.(*SetOverrideRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ControlService_ClearMark_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ClearMarkRequest)
+func _ControlService_ClearOverride_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearOverrideRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ControlServiceServer).ClearMark(ctx, in)
+		return srv.(ControlServiceServer).ClearOverride(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ControlService_ClearMark_FullMethodName,
+		FullMethod: ControlService_ClearOverride_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ControlServiceServer).ClearMark(ctx, req.(*ClearMarkRequest))
+		return srv.(ControlServiceServer).ClearOverride(ctx, req.(*ClearOverrideRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ControlService_ListMarks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListMarksRequest)
+func _ControlService_ListOverrides_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOverridesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ControlServiceServer).ListMarks(ctx, in)
+		return srv.(ControlServiceServer).ListOverrides(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ControlService_ListMarks_FullMethodName,
+		FullMethod: ControlService_ListOverrides_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ControlServiceServer).ListMarks(ctx, req.(*ListMarksRequest))
+		return srv.(ControlServiceServer).ListOverrides(ctx, req.(*ListOverridesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -232,16 +232,16 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*ControlServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "SetMark",
-			Handler:    _ControlService_SetMark_Handler,
+			MethodName: "SetOverride",
+			Handler:    _ControlService_SetOverride_Handler,
 		},
 		{
-			MethodName: "ClearMark",
-			Handler:    _ControlService_ClearMark_Handler,
+			MethodName: "ClearOverride",
+			Handler:    _ControlService_ClearOverride_Handler,
 		},
 		{
-			MethodName: "ListMarks",
-			Handler:    _ControlService_ListMarks_Handler,
+			MethodName: "ListOverrides",
+			Handler:    _ControlService_ListOverrides_Handler,
 		},
 		{
 			MethodName: "ProposeUndo",

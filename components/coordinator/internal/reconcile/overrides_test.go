@@ -20,7 +20,7 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 		w.mu.Lock()
 		slot := w.leader
 		w.mu.Unlock()
-		w.putJSON(store.MarkKey(store.MarkDrain, slot), store.SlotMark{Slot: slot, Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
+		w.putJSON(store.OverrideKey(store.OverrideDrain, slot), store.Override{Slot: slot, Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
 		w.until("the drain", 2*time.Minute, func() bool { return w.instance(slot).State == "Drained" })
 		if i := w.instance(slot); i.Drain == nil || i.Drain.By != "ann" || i.Drain.Reason != "its host is mended" {
 			t.Errorf("status %+v", i)
@@ -52,14 +52,14 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 }
 
 // TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds: nothing else happens then that would wake the
-// leader. The status tells of the mark no more, though its record stays for a while.
+// leader. The status tells of the override no more, though its record stays for a while.
 func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		key := store.MarkKey(store.MarkExclude, "pg-2")
+		key := store.OverrideKey(store.OverrideExclude, "pg-2")
 		until := time.Now().Add(20 * time.Minute)
-		w.putJSON(key, store.SlotMark{Slot: "pg-2", From: []string{group.FromRollout}, Reason: "it is measured", By: "ann", At: time.Now(), Until: until})
+		w.putJSON(key, store.Override{Slot: "pg-2", From: []string{group.FromRollout}, Reason: "it is measured", By: "ann", At: time.Now(), Until: until})
 		w.apply(spec("two"))
 		w.until("the rollout of the others", 10*time.Minute, func() bool { return w.status().RolloutState == string(operation.PartitionReached) })
 		if i := w.instance("pg-2"); i.Exclusion == nil || i.Exclusion.By != "ann" || !slices.Equal(i.Exclusion.From, []string{group.FromRollout}) || i.Exclusion.Until.Sub(until).Abs() > time.Second {
@@ -71,7 +71,7 @@ func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 		}
 		w.until("its step", 5*time.Second, func() bool { return w.instance("pg-2").Operation != "" })
 		w.until("the rollout", 5*time.Minute, w.complete("two"))
-		if _, kept := w.view().Marks[store.MarkExclude]["pg-2"]; !kept || w.instance("pg-2").Exclusion != nil {
+		if _, kept := w.view().Overrides[store.OverrideExclude]["pg-2"]; !kept || w.instance("pg-2").Exclusion != nil {
 			t.Errorf("status %+v, the record is kept: %t", w.instance("pg-2"), kept)
 		}
 	})

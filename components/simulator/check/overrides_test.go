@@ -16,7 +16,7 @@ func markCases() cases {
 	drain := func(op *operation.Operation) { op.Kind = operation.Drain }
 	restart := func(op *operation.Operation) { op.Kind = operation.Restart }
 	excludes := func(r *run, slot string, from ...string) *run {
-		return r.operator("control/exclude/" + slot).then(func(e *trace.Event) { e.Slot, e.Excluded = slot, &store.SlotMark{Slot: slot, From: from} })
+		return r.operator("control/exclude/" + slot).then(func(e *trace.Event) { e.Slot, e.Excluded = slot, &store.Override{Slot: slot, From: from} })
 	}
 	excluded := func(from ...string) *run { return excludes(three("none"), "pg-0", from...) }
 	heals := func(op *operation.Operation) { op.Kind, op.Actor = operation.Restart, operation.ActorHealing }
@@ -41,9 +41,9 @@ func markCases() cases {
 			{"a repair of one that is excluded from rollouts", excluded(group.FromRollout).stops("pg-0").after(time.Minute).op("a", "pg-0", operation.Acting, heals, skipDrain)},
 			{"an update of an extra one that is excluded", excludes(surged(), "pg-3").after(time.Minute).phases("a", "pg-3", draining)},
 			{"a restart by name of one that is excluded", excluded().after(time.Minute).op("a", "pg-0", draining, restart)},
-			{"excluded from healing in place of rollouts", excluded(group.FromRollout).after(time.Minute).operator("control/exclude/pg-0").then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.SlotMark{From: []string{group.FromHealing}} }).
+			{"excluded from healing in place of rollouts", excluded(group.FromRollout).after(time.Minute).operator("control/exclude/pg-0").then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.Override{From: []string{group.FromHealing}} }).
 				after(time.Minute).phases("a", "pg-0", draining)},
-			{"one that was excluded", excluded().after(time.Minute).operator("control/exclude/pg-0").removed().then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.SlotMark{} }).phases("a", "pg-0", draining)},
+			{"one that was excluded", excluded().after(time.Minute).operator("control/exclude/pg-0").removed().then(func(e *trace.Event) { e.Slot, e.Excluded = "pg-0", &store.Override{} }).phases("a", "pg-0", draining)},
 			{"the drain itself", drained().after(time.Minute).op("a", "pg-0", draining, drain)},
 			{"the group goes", protected().after(time.Minute).operator("control/delete/pg").op("a", "pg-0", draining, kind(operation.Delete, operation.PartDelete))},
 		},

@@ -10,9 +10,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Mark is what an operator set on a Slot, a group or the cluster, with who, why and until
+// Override is what an operator set on a Slot, a group or the cluster, with who, why and until
 // when. The zero value says nothing beyond being set.
-type Mark struct {
+type Override struct {
 	Reason string
 	By     string
 	// Until is when it ends by itself; zero: when it is taken back.
@@ -23,8 +23,8 @@ type Mark struct {
 	Excludes group.Exclusion
 }
 
-// text is what is known about the mark, for a message about it.
-func (k Mark) text() string {
+// text is what is known about the override, for a message about it.
+func (k Override) text() string {
 	out := ""
 	if k.By != "" {
 		out += " (" + k.By + ")"
@@ -38,21 +38,21 @@ func (k Mark) text() string {
 	return out
 }
 
-// hold is a Hold by the mark; format has one %s for what is known about it.
-func (k Mark) hold(predicate, format string) Hold {
+// hold is a Hold by the override; format has one %s for what is known about it.
+func (k Override) hold(predicate, format string) Hold {
 	return holdUntil(k.Until, predicate, format, k.text())
 }
 
-// told is the mark as the status has it.
-func (k *Mark) told() *group.Mark {
+// told is the override as the status has it.
+func (k *Override) told() *group.Override {
 	if k == nil {
 		return nil
 	}
-	return &group.Mark{From: k.Excludes.Words(), Reason: k.Reason, By: k.By, Until: k.Until}
+	return &group.Override{From: k.Excludes.Words(), Reason: k.Reason, By: k.By, Until: k.Until}
 }
 
 // scope is the argument of `cadre unfreeze` that lifts it.
-func (k Mark) scope() string {
+func (k Override) scope() string {
 	if k.Group == "" {
 		return ""
 	}
@@ -60,37 +60,37 @@ func (k Mark) scope() string {
 }
 
 // ended: its time is over.
-func (k *Mark) ended(now time.Time) bool {
+func (k *Override) ended(now time.Time) bool {
 	return k != nil && !k.Until.IsZero() && !now.Before(k.Until)
 }
 
 // dropEndedFreeze forgets a freeze whose time is over, whoever removes its record.
 func (w *world) dropEndedFreeze() {
 	if w.obs.Freeze.ended(w.now) {
-		w.obs.Frozen, w.obs.Freeze = false, Mark{}
+		w.obs.Frozen, w.obs.Freeze = false, Override{}
 	}
 }
 
-// dropEndedMarks forgets the marks of Slots whose time is over.
-func (w *world) dropEndedMarks() {
+// dropEndedOverrides forgets the overrides of Slots whose time is over.
+func (w *world) dropEndedOverrides() {
 	for _, m := range w.everyone {
-		for _, mark := range m.seen.marks() {
-			if (*mark).ended(w.now) {
-				*mark = nil
+		for _, override := range m.seen.overrides() {
+			if (*override).ended(w.now) {
+				*override = nil
 			}
 		}
 	}
 }
 
-// excluded is the mark, in force, that leaves the Slot of an ordinal out of something; nil: there is none.
-func (w *world) excluded(ordinal int) *Mark {
+// excluded is the override, in force, that leaves the Slot of an ordinal out of something; nil: there is none.
+func (w *world) excluded(ordinal int) *Override {
 	if o := w.seenAt(ordinal); o != nil && !o.Exclusion.ended(w.now) {
 		return o.Exclusion
 	}
 	return nil
 }
 
-// excludedFrom is what that mark leaves the Slot out of.
+// excludedFrom is what that override leaves the Slot out of.
 func (w *world) excludedFrom(ordinal int) group.Exclusion {
 	if k := w.excluded(ordinal); k != nil {
 		return k.Excludes
@@ -98,7 +98,7 @@ func (w *world) excludedFrom(ordinal int) group.Exclusion {
 	return group.Exclusion{}
 }
 
-// keptBy is what keeps the Slot of an ordinal from the target: the spec, or an operator's mark. An extra
+// keptBy is what keeps the Slot of an ordinal from the target: the spec, or an operator's override. An extra
 // one is kept by nothing that is said of it alone: it is there to be the first at the target.
 func (w *world) keptBy(ordinal int) string {
 	by := w.spec.KeptBy(ordinal, w.excludedFrom(ordinal))
@@ -113,7 +113,7 @@ func (w *world) unhealed(m *member) bool {
 	return w.spec.Unhealed(m.ordinal, w.excludedFrom(m.ordinal))
 }
 
-// excludedText tells of the mark that leaves m out, and how it is taken back.
+// excludedText tells of the override that leaves m out, and how it is taken back.
 func (w *world) excludedText(m *member) string {
 	k := w.excluded(m.ordinal)
 	return fmt.Sprintf("%s is excluded from %s by an operator%s; to go on: cadre instance include %s", m.slot, strings.Join(k.Excludes.Words(), " and "), k.text(), m.slot)
@@ -130,7 +130,7 @@ func (w *world) warnings(actions []Action) []string {
 		out = append(out, w.frozen().Message)
 	}
 	for _, m := range w.members {
-		behind := w.keptBy(m.ordinal) == group.KeptByMark && m.observed != w.target
+		behind := w.keptBy(m.ordinal) == group.KeptByOverride && m.observed != w.target
 		if k := w.excluded(m.ordinal); k != nil && (behind || k.Excludes.Healing && !m.ready) {
 			out = append(out, w.excludedText(m))
 		}
@@ -151,7 +151,7 @@ func (m *member) notDrained() bool {
 // drained: an operator wants m out of service. Nothing else is done about it meanwhile.
 func (m *member) drained() bool { return m.seen.Drain != nil }
 
-// keptByHand: an operator's mark keeps the rollout from m; it has no clock of its own.
+// keptByHand: an operator's override keeps the rollout from m; it has no clock of its own.
 func (m *member) keptByHand() bool { return m.drained() || m.seen.Protection != nil }
 
 // drain makes c what takes m out of service, where there is something that could serve. What

@@ -8,11 +8,11 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// marks is R139: a Slot that an operator protects is not taken away, and nothing but its drain
+// overrides is R139: a Slot that an operator protects is not taken away, and nothing but its drain
 // takes one away that an operator drains. What is down is restarted on its disk all the same
 // while it is protected; and with its group every Slot goes. One that is excluded from rollouts is
 // not updated, unless it is there for a rollout only, and one that is excluded from healing is not healed.
-func marks(s *state, e trace.Event) []string {
+func overrides(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || s.ending(op.Group) {
 		return nil

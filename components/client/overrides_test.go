@@ -13,14 +13,14 @@ import (
 // does (TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained).
 func TestTheFakeDrainsNoProtectedSlot(t *testing.T) {
 	s := clienttest.New(t)
-	s.MarksNow = true
+	s.OverridesNow = true
 	cl := dial(t, s.Start(t))
 	s.Set("web", func(g *clienttest.Group) {
 		g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable}}
 	})
-	mark := func(kind client.MarkKind) {
+	override := func(kind client.OverrideKind) {
 		t.Helper()
-		if _, err := cl.Mark(t.Context(), kind, "web-0", 0, "a test"); err != nil {
+		if _, err := cl.SetOverride(t.Context(), kind, "web-0", 0, "a test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,22 +33,22 @@ func TestTheFakeDrainsNoProtectedSlot(t *testing.T) {
 		return i.Status
 	}
 
-	mark(client.MarkProtect)
-	mark(client.MarkDrain)
+	override(client.OverrideProtect)
+	override(client.OverrideDrain)
 	held := is("protected", client.StateAvailable)
 	if held.Drain == nil || held.Protection == nil || len(held.Holds) != 1 || held.Holds[0].Predicate != rollout.HoldProtected {
 		t.Errorf("protected: drain %v, protection %v, holds %v", held.Drain, held.Protection, held.Holds)
 	}
-	if _, err := cl.Unmark(t.Context(), client.MarkProtect, "web-0"); err != nil {
+	if _, err := cl.ClearOverride(t.Context(), client.OverrideProtect, "web-0"); err != nil {
 		t.Fatal(err)
 	}
 	if free := is("unprotected", client.StateDrained); len(free.Holds) > 0 {
 		t.Errorf("unprotected: %v", free.Holds)
 	}
 
-	mark(client.MarkProtect)
-	mark(client.MarkDrain)
+	override(client.OverrideProtect)
+	override(client.OverrideDrain)
 	is("protected once it is drained", client.StateDrained)
-	s.EndMarks()
+	s.EndOverrides()
 	is("their time is over", client.StateAvailable)
 }

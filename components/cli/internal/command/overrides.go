@@ -14,25 +14,25 @@ import (
 	"cadre.dev/core/group"
 )
 
-// markFlags are those of what sets a mark.
-type markFlags struct {
+// overrideFlags are those of what sets an override.
+type overrideFlags struct {
 	length time.Duration
 	until  string
 	reason string
 	from   []string
 }
 
-func (f *markFlags) bind(c *cobra.Command) {
+func (f *overrideFlags) bind(c *cobra.Command) {
 	c.Flags().DurationVar(&f.length, "for", 0, "how long it stands, e.g. 2h (0: until it is taken back)")
 	c.Flags().StringVar(&f.until, "until", "", "until when it stands, e.g. 2026-05-04T14:00:00Z, in place of --for")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for whoever finds it (required)")
 }
 
-// check refuses what can be no mark, and settles its length.
-func (f *markFlags) check(now time.Time) error {
+// check refuses what can be no override, and settles its length.
+func (f *overrideFlags) check(now time.Time) error {
 	switch {
 	case strings.TrimSpace(f.reason) == "":
-		return usagef("--reason is missing: it is shown to whoever finds the mark")
+		return usagef("--reason is missing: it is shown to whoever finds the override")
 	case f.length < 0:
 		return usagef("--for %s: must be more than 0", f.length)
 	case f.until != "" && f.length != 0:
@@ -50,9 +50,9 @@ func (f *markFlags) check(now time.Time) error {
 	return nil
 }
 
-// mark sets one and says what that means; text has the name and until when.
-func (a *App) mark(ctx context.Context, cl *client.Client, kind client.MarkKind, name string, f markFlags, text func(until string) string) error {
-	out, err := cl.Mark(ctx, kind, name, f.length, f.reason, f.from...)
+// override sets one and says what that means; text has the name and until when.
+func (a *App) override(ctx context.Context, cl *client.Client, kind client.OverrideKind, name string, f overrideFlags, text func(until string) string) error {
+	out, err := cl.SetOverride(ctx, kind, name, f.length, f.reason, f.from...)
 	if err != nil {
 		return err
 	}
@@ -63,15 +63,15 @@ func (a *App) mark(ctx context.Context, cl *client.Client, kind client.MarkKind,
 	return a.show(out, func(render.Style) string { return text(until) + "\n" })
 }
 
-// unmark takes one back.
-func (a *App) unmark(ctx context.Context, kind client.MarkKind, name, done, none string) error {
+// clearOverride takes one back.
+func (a *App) clearOverride(ctx context.Context, kind client.OverrideKind, name, done, none string) error {
 	return a.withClient(func(cl *client.Client) error {
-		changed, err := cl.Unmark(ctx, kind, name)
+		changed, err := cl.ClearOverride(ctx, kind, name)
 		if err != nil {
 			return err
 		}
 		return a.show(map[string]bool{"changed": changed}, func(render.Style) string {
-			if kind == client.MarkExclude {
+			if kind == client.OverrideExclude {
 				if kept := keptBySpec(ctx, cl, name); kept != "" {
 					done, none = name+" is excluded by no operator any more"+kept, none+kept
 				}
@@ -84,7 +84,7 @@ func (a *App) unmark(ctx context.Context, kind client.MarkKind, name, done, none
 	})
 }
 
-// keptBySpec says which exclusions of a Slot its group's spec has, which no mark ends. "": none, or who asks
+// keptBySpec says which exclusions of a Slot its group's spec has, which no override ends. "": none, or who asks
 // may not read the spec.
 func keptBySpec(ctx context.Context, cl *client.Client, slot string) string {
 	name, ordinal, err := group.ParseSlot(slot)
@@ -108,10 +108,10 @@ func keptBySpec(ctx context.Context, cl *client.Client, slot string) string {
 	return fmt.Sprintf("; the spec of %s leaves it out all the same: %s of its instance block", name, strings.Join(fields, " and "))
 }
 
-// slotMark is a mark on one slot, and what its two verbs say: the one that sets it and the one
+// slotOverride is an override on one slot, and what its two verbs say: the one that sets it and the one
 // that takes it back.
-type slotMark struct {
-	kind                       client.MarkKind
+type slotOverride struct {
+	kind                       client.OverrideKind
 	short, back, long, example string
 	// set is said of it with the slot, until when and from what, gone and none with the slot: taken back, and
 	// that there was nothing to take back.
@@ -120,11 +120,11 @@ type slotMark struct {
 	waits, from bool
 }
 
-// slotMarks are all of them.
-func slotMarks() []slotMark {
-	return []slotMark{
+// slotOverrides are all of them.
+func slotOverrides() []slotOverride {
+	return []slotOverride{
 		{
-			kind: client.MarkDrain, short: "Take one slot out of service for maintenance, and leave it alone", back: "Put a slot back that was drained",
+			kind: client.OverrideDrain, short: "Take one slot out of service for maintenance, and leave it alone", back: "Put a slot back that was drained",
 			long: `The slot hands over what it leads, runs its PRE_TERMINATE hooks and is drained, once its
 group can bear that. It then stays out of service, across reboots of its CVM and changes
 of the leader: nothing updates, heals or removes it, and it counts as unavailable. No
@@ -137,7 +137,7 @@ A protected slot is not drained: take its protection back first.
 			gone:    "%s goes back into service, and is updated and healed like the others again", none: "%s was not drained: nothing is changed", waits: true,
 		},
 		{
-			kind: client.MarkProtect, short: "Keep one slot from all that would disrupt it", back: "Take a protection back",
+			kind: client.OverrideProtect, short: "Keep one slot from all that would disrupt it", back: "Take a protection back",
 			long: `Nothing begins that would take the slot away or cost its disk: no update, restart,
 replacement, drain or removal. The rollout goes around it and waits for it at the end.
 What is known to be down is restarted on its disk all the same, and not updated.
@@ -148,7 +148,7 @@ A group that is deleted is deleted with it.`,
 			gone:    "%s is protected no more", none: "%s was not protected: nothing is changed",
 		},
 		{
-			kind: client.MarkExclude, short: "Leave one slot out of rollouts, of healing, or of both", back: "Take an exclusion back",
+			kind: client.OverrideExclude, short: "Leave one slot out of rollouts, of healing, or of both", back: "Take an exclusion back",
 			long: `Left out of rollouts the slot stays at the revision that it has; the rollout ends without
 it, and is complete once it was updated afterwards. Left out of healing it stays as it is when
 it breaks by itself. Without --from it is both. It stays in service meanwhile, counts in every
@@ -162,9 +162,9 @@ budget and quorum, and what is asked for by its name is done: a restart, a repla
 	}
 }
 
-// setSlotMark is the verb that sets a mark on a slot.
-func (a *App) setSlotMark(m slotMark) *cobra.Command {
-	var f markFlags
+// setSlotOverride is the verb that sets an override on a slot.
+func (a *App) setSlotOverride(m slotOverride) *cobra.Command {
+	var f overrideFlags
 	var wait waitFlags
 	verb := string(m.kind)
 	c := &cobra.Command{
@@ -175,7 +175,7 @@ func (a *App) setSlotMark(m slotMark) *cobra.Command {
 				return err
 			}
 			return a.withClient(func(cl *client.Client) error {
-				err := a.mark(cmd.Context(), cl, m.kind, args[0], f, func(until string) string {
+				err := a.override(cmd.Context(), cl, m.kind, args[0], f, func(until string) string {
 					return fmt.Sprintf(m.set, args[0], until, strings.Join(group.ExclusionOf(f.from).Words(), " and "))
 				})
 				if err != nil || !wait.wait {
@@ -195,12 +195,12 @@ func (a *App) setSlotMark(m slotMark) *cobra.Command {
 	return c
 }
 
-// clearSlotMark is the verb that takes it back.
-func (a *App) clearSlotMark(m slotMark) *cobra.Command {
+// clearSlotOverride is the verb that takes it back.
+func (a *App) clearSlotOverride(m slotOverride) *cobra.Command {
 	return &cobra.Command{
 		Use: m.kind.Undo() + " SLOT", Short: m.back, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.unmark(cmd.Context(), m.kind, args[0], fmt.Sprintf(m.gone, args[0]), fmt.Sprintf(m.none, args[0]))
+			return a.clearOverride(cmd.Context(), m.kind, args[0], fmt.Sprintf(m.gone, args[0]), fmt.Sprintf(m.none, args[0]))
 		},
 	}
 }
@@ -253,7 +253,7 @@ func notDrained(i group.InstanceStatus) string {
 }
 
 func (a *App) freezeCommand() *cobra.Command {
-	var f markFlags
+	var f overrideFlags
 	c := &cobra.Command{
 		Use: "freeze [GROUP]", Short: "Begin nothing in a group, or anywhere: no rollout, no healing, no change of size", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `A step that was not carried out yet goes back, one that was is finished. Unlike
@@ -266,7 +266,7 @@ new slots and what is asked for by a slot's name too. Without a group everything
 			}
 			return a.withClient(func(cl *client.Client) error {
 				name := strings.Join(args, "")
-				return a.mark(cmd.Context(), cl, client.MarkFreeze, name, f, func(until string) string {
+				return a.override(cmd.Context(), cl, client.OverrideFreeze, name, f, func(until string) string {
 					return fmt.Sprintf("%s is frozen %s; take it back with `%s`", everything(name), until, strings.TrimSpace("cadre unfreeze "+name))
 				})
 			})
@@ -282,7 +282,7 @@ func (a *App) unfreezeCommand() *cobra.Command {
 		Long: "Takes back the freeze of a group, or without a group that of everything. Each is a\nfreeze of its own: a group stays frozen while the other one stands.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
-			return a.unmark(cmd.Context(), client.MarkFreeze, name, everything(name)+" is frozen no more", everything(name)+" was not frozen: nothing is changed")
+			return a.clearOverride(cmd.Context(), client.OverrideFreeze, name, everything(name)+" is frozen no more", everything(name)+" was not frozen: nothing is changed")
 		},
 	}
 }
@@ -294,16 +294,16 @@ func everything(name string) string {
 	return name
 }
 
-func (a *App) marksCommand() *cobra.Command {
+func (a *App) overridesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "marks [GROUP]", Short: "List what operators drained, protected, excluded or froze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "overrides [GROUP]", Short: "List what operators drained, protected, excluded or froze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
-				list, err := cl.Marks(cmd.Context(), strings.Join(args, ""))
+				list, err := cl.Overrides(cmd.Context(), strings.Join(args, ""))
 				if err != nil {
 					return err
 				}
-				return a.show(list, func(s render.Style) string { return render.Marks(s, list) })
+				return a.show(list, func(s render.Style) string { return render.Overrides(s, list) })
 			})
 		},
 	}

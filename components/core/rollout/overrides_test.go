@@ -10,17 +10,17 @@ import (
 )
 
 func (f *fixture) drains(i int) *fixture {
-	f.obs.Slots[i].Drain = &Mark{Reason: "its host is mended", By: "op"}
+	f.obs.Slots[i].Drain = &Override{Reason: "its host is mended", By: "op"}
 	return f
 }
 
 func (f *fixture) protects(i int) *fixture {
-	f.obs.Slots[i].Protection = &Mark{Reason: "a report runs on it", By: "op"}
+	f.obs.Slots[i].Protection = &Override{Reason: "a report runs on it", By: "op"}
 	return f
 }
 
 func (f *fixture) excludes(i int, from ...string) *fixture {
-	f.obs.Slots[i].Exclusion = &Mark{Reason: "it is measured", By: "op", Until: f.now.Add(7 * time.Second), Excludes: group.ExclusionOf(from)}
+	f.obs.Slots[i].Exclusion = &Override{Reason: "it is measured", By: "op", Until: f.now.Add(7 * time.Second), Excludes: group.ExclusionOf(from)}
 	return f
 }
 
@@ -32,9 +32,9 @@ func (f *fixture) rests(i int) *fixture {
 	})
 }
 
-// The clock stands for a mark only while nothing else is left that could get ahead. What a workload refuses gets ahead
+// The clock stands for an override only while nothing else is left that could get ahead. What a workload refuses gets ahead
 // by the workload's word alone.
-func TestR88_AMarkStopsTheClockForItsSlotAlone(t *testing.T) {
+func TestR88_AnOverrideStopsTheClockForItsSlotAlone(t *testing.T) {
 	five := func(edit func(f *fixture)) *fixture {
 		f := newFixture(5, "none").want("B")
 		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
@@ -138,7 +138,7 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 // TestR92_WhatAFreezeCallsOffIsTold with whose it was and why.
 func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	f := newFixture(3, "none")
-	f.obs.Frozen, f.obs.Freeze = true, Mark{Reason: "we look into it", By: "ann", Group: "db"}
+	f.obs.Frozen, f.obs.Freeze = true, Override{Reason: "we look into it", By: "ann", Group: "db"}
 	f.op(1, operation.Draining, func(op *operation.Operation) {
 		op.Kind, op.Actor, op.Request.ID, op.To = operation.Restart, operation.ActorOperator, "r", op.From
 	})
@@ -154,7 +154,7 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 // TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next one waits.
 func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
 	f := newFixture(3, "none")
-	f.obs.Frozen, f.obs.Freeze = true, Mark{Reason: "we look into it", By: "ann", Group: "db"}
+	f.obs.Frozen, f.obs.Freeze = true, Override{Reason: "we look into it", By: "ann", Group: "db"}
 	const told = "frozen by an operator (ann): we look into it; lift the freeze to go on: cadre unfreeze db"
 	if p := f.plan(); len(p.Warnings) != 1 || p.Warnings[0] != told {
 		t.Errorf("%q", p.Warnings)

@@ -15,9 +15,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// markedServer has one group web with two slots that are available, and whose pins are obeyed at once.
-func markedServer(s *clienttest.Server) {
-	s.MarksNow = true
+// overrideServer has one group web with two slots that are available, and whose pins are obeyed at once.
+func overrideServer(s *clienttest.Server) {
+	s.OverridesNow = true
 	arrived(s)
 	leads := s.OnApply
 	s.OnApply = func(g *clienttest.Group) {
@@ -33,15 +33,15 @@ func markedServer(s *clienttest.Server) {
 	}
 }
 
-func markedSlot(body string) string {
+func overriddenSlot(body string) string {
 	return groupOf("one", 2, quick) + "\nresource \"cadre_instance\" \"one\" {\n  group   = cadre_group.web.name\n  ordinal = 1\n" + body + "}\n"
 }
 
-// standing are the marks that stand, as text.
+// standing are the overrides that stand, as text.
 func standing(s *clienttest.Server) string {
 	var out []string
-	for _, m := range s.StandingMarks() {
-		kind := strings.ToLower(strings.TrimPrefix(m.GetKind().String(), "MARK_KIND_"))
+	for _, m := range s.StandingOverrides() {
+		kind := strings.ToLower(strings.TrimPrefix(m.GetKind().String(), "OVERRIDE_KIND_"))
 		end := "taken back"
 		if m.GetUntil() != nil {
 			end = "a time"
@@ -63,7 +63,7 @@ func stands(t *testing.T, s *clienttest.Server, what, want string) {
 	}
 }
 
-// Blocks of a slot that is marked until they are taken out.
+// Blocks of a slot with overrides until they are taken out.
 const (
 	itsHost   = "  drain {\n    reason = \"its host gets memory\"\n  }\n"
 	aCopyRuns = "  protect {\n    reason = \"a copy runs\"\n  }\n"
@@ -83,16 +83,16 @@ func byHand(t *testing.T, s *clienttest.Server) *client.Client {
 func TestASlotIsDrained(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	later := time.Now().Add(3 * time.Hour).UTC().Format(time.RFC3339)
 	drain := "  drain {\n    reason = \"its host gets memory\"\n    until  = \"" + later + "\"\n  }\n"
-	f.write("main.tf", markedSlot(drain))
+	f.write("main.tf", overriddenSlot(drain))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "applied", "drain web-1: its host gets memory until a time")
 	wants(t, "after it", f.must("plan"), "No changes")
 
-	if _, err := byHand(t, s).Unmark(t.Context(), client.MarkDrain, "web-1"); err != nil {
+	if _, err := byHand(t, s).ClearOverride(t.Context(), client.OverrideDrain, "web-1"); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "taken back by hand", f.must("plan"), "+ drain {")
@@ -102,58 +102,58 @@ func TestASlotIsDrained(t *testing.T) {
 	stands(t, s, "destroyed", "")
 }
 
-// What a mark was on may be gone with it: nothing is left to be taken back, and the others are.
-func TestAMarkOfASlotThatIsGoneIsLetGo(t *testing.T) {
+// What an override was on may be gone with it: nothing is left to be taken back, and the others are.
+func TestAnOverrideOfASlotThatIsGoneIsLetGo(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
-	f.write("main.tf", markedSlot(aCopyRuns))
+	f.write("main.tf", overriddenSlot(aCopyRuns))
 	f.must("apply", "-auto-approve")
-	s.Fail("ClearMark", status.Error(codes.NotFound, "no such slot: web-1"))
-	f.write("main.tf", markedSlot(""))
+	s.Fail("ClearOverride", status.Error(codes.NotFound, "no such slot: web-1"))
+	f.write("main.tf", overriddenSlot(""))
 	f.must("apply", "-auto-approve")
 }
 
 func TestASlotIsProtected(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
-	f.write("main.tf", markedSlot(aCopyRuns))
+	f.write("main.tf", overriddenSlot(aCopyRuns))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "applied", "protect web-1: a copy runs until taken back")
 
-	if _, err := byHand(t, s).Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+	if _, err := byHand(t, s).SetOverride(t.Context(), client.OverrideProtect, "web-1", 0, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "another reason by hand", f.must("plan"), `"mine" -> "a copy runs"`)
 	f.must("apply", "-auto-approve")
 	stands(t, s, "put back", "protect web-1: a copy runs until taken back")
-	f.write("main.tf", markedSlot(""))
+	f.write("main.tf", overriddenSlot(""))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "taken out", "")
 }
 
-// An exclusion is from what it says, may stand beside another mark, and is not with what moves the slot.
+// An exclusion is from what it says, may stand beside another override, and is not with what moves the slot.
 func TestASlotIsExcluded(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	exclude := func(from string) string { return "  exclude {\n" + from + "    reason = \"it is measured\"\n  }\n" }
-	f.write("main.tf", markedSlot(exclude("")))
+	f.write("main.tf", overriddenSlot(exclude("")))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "from all", "exclude web-1: it is measured until taken back")
 	wants(t, "after it", f.must("plan"), "No changes")
-	f.write("main.tf", markedSlot(exclude("    from = [\"healing\", \"rollout\"]\n")))
+	f.write("main.tf", overriddenSlot(exclude("    from = [\"healing\", \"rollout\"]\n")))
 	f.must("apply", "-auto-approve")
 	wants(t, "the same in other words", f.must("plan"), "No changes")
-	f.write("main.tf", markedSlot(exclude("    from = [\"healing\"]\n")+aCopyRuns))
+	f.write("main.tf", overriddenSlot(exclude("    from = [\"healing\"]\n")+aCopyRuns))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "from healing", "exclude web-1: it is measured (healing) until taken back; protect web-1: a copy runs until taken back")
 
-	if _, err := byHand(t, s).Mark(t.Context(), client.MarkExclude, "web-1", 0, "it is measured", group.FromRollout); err != nil {
+	if _, err := byHand(t, s).SetOverride(t.Context(), client.OverrideExclude, "web-1", 0, "it is measured", group.FromRollout); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "from other things by hand", f.must("plan"), `- "rollout"`, `+ "healing"`)
@@ -165,18 +165,18 @@ func TestASlotIsExcluded(t *testing.T) {
 		exclude("") + "  revision = \"" + pin + "\"\n":                                  "revision and exclude are both set",
 		exclude("    from = [\"rollout\"]\n") + "  pinned_revision = \"" + pin + "\"\n": "pinned_revision and exclude are both set",
 	} {
-		f.write("main.tf", markedSlot(body))
+		f.write("main.tf", overriddenSlot(body))
 		if out, ok := f.run("validate"); ok || !strings.Contains(out, want) {
 			t.Errorf("%s: valid %t: %s", body, ok, out)
 		}
 	}
-	f.write("main.tf", markedSlot(exclude("    from = [\"healing\"]\n")+"  pinned_revision = \""+pin+"\"\n"))
+	f.write("main.tf", overriddenSlot(exclude("    from = [\"healing\"]\n")+"  pinned_revision = \""+pin+"\"\n"))
 	f.must("validate")
-	f.write("main.tf", markedSlot(""))
+	f.write("main.tf", overriddenSlot(""))
 	f.must("apply", "-auto-approve")
 	stands(t, s, "taken out", "")
 
-	if _, err := byHand(t, s).Mark(t.Context(), client.MarkExclude, "web-1", 0, "mine", group.FromHealing); err != nil {
+	if _, err := byHand(t, s).SetOverride(t.Context(), client.OverrideExclude, "web-1", 0, "mine", group.FromHealing); err != nil {
 		t.Fatal(err)
 	}
 	f.must("state", "rm", "cadre_instance.one")
@@ -188,14 +188,14 @@ func TestASlotIsExcluded(t *testing.T) {
 func TestADrainAndAProtectionTakeTurns(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	for _, one := range []struct{ body, stands string }{
 		{aCopyRuns, "protect web-1: a copy runs until taken back"},
 		{itsHost, "drain web-1: its host gets memory until taken back"},
 		{aCopyRuns, "protect web-1: a copy runs until taken back"},
 	} {
-		f.write("main.tf", markedSlot(one.body))
+		f.write("main.tf", overriddenSlot(one.body))
 		f.must("apply", "-auto-approve")
 		stands(t, s, "applied", one.stands)
 		wants(t, "after it", f.must("plan"), "No changes")
@@ -203,23 +203,23 @@ func TestADrainAndAProtectionTakeTurns(t *testing.T) {
 }
 
 // An import takes over what stands, and the configuration says which of the two is to stay.
-func TestBothMarksAreImported(t *testing.T) {
+func TestBothOverridesAreImported(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	f.write("main.tf", groupOf("one", 2, quick))
 	f.must("apply", "-auto-approve")
 	cl := byHand(t, s)
 	for _, m := range []struct {
-		kind   client.MarkKind
+		kind   client.OverrideKind
 		reason string
-	}{{client.MarkProtect, "a copy runs"}, {client.MarkDrain, "its host gets memory"}} {
-		if _, err := cl.Mark(t.Context(), m.kind, "web-1", 0, m.reason); err != nil {
+	}{{client.OverrideProtect, "a copy runs"}, {client.OverrideDrain, "its host gets memory"}} {
+		if _, err := cl.SetOverride(t.Context(), m.kind, "web-1", 0, m.reason); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.write("main.tf", markedSlot(itsHost))
+	f.write("main.tf", overriddenSlot(itsHost))
 	f.must("import", "cadre_instance.one", "web-1")
 	wants(t, "what was imported", f.must("state", "show", "cadre_instance.one"), "its host gets memory", "a copy runs")
 	wants(t, "a plan", f.must("plan"), "- protect {")
@@ -231,9 +231,9 @@ func TestBothMarksAreImported(t *testing.T) {
 func TestADrainBesideAProtectionIsRefused(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
-	f.write("main.tf", markedSlot(itsHost+aCopyRuns))
+	f.write("main.tf", overriddenSlot(itsHost+aCopyRuns))
 	out, ok := f.run("validate")
 	if wants(t, "both", out, "drain and protect are both set", "Take one of them out"); ok {
 		t.Error("it is valid")
@@ -241,7 +241,7 @@ func TestADrainBesideAProtectionIsRefused(t *testing.T) {
 
 	// A block that is not known yet may be none; it is refused as soon as it is known.
 	maybe := func(kept string) string {
-		return "variable \"kept\" { type = bool }\nresource \"terraform_data\" \"kept\" { input = var.kept }\n" + markedSlot(itsHost+`  dynamic "protect" {
+		return "variable \"kept\" { type = bool }\nresource \"terraform_data\" \"kept\" { input = var.kept }\n" + overriddenSlot(itsHost+`  dynamic "protect" {
     for_each = `+kept+` ? [1] : []
     content { reason = "a copy runs" }
   }
@@ -269,14 +269,14 @@ func TestADrainBesideAProtectionIsRefused(t *testing.T) {
 }
 
 // What nobody said here is left to the hands that set it.
-func TestMarksOfOthersAreLeftAlone(t *testing.T) {
+func TestOverridesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
-	f.write("main.tf", markedSlot("  metadata = { a = \"b\" }\n"))
+	f.write("main.tf", overriddenSlot("  metadata = { a = \"b\" }\n"))
 	f.must("apply", "-auto-approve")
-	if _, err := byHand(t, s).Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+	if _, err := byHand(t, s).SetOverride(t.Context(), client.OverrideProtect, "web-1", 0, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "beside it", f.must("plan"), "No changes")
@@ -286,19 +286,19 @@ func TestMarksOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A mark whose time is over shows, and is not set again.
-func TestAMarkThatIsOverShows(t *testing.T) {
+// An override whose time is over shows, and is not set again.
+func TestAnOverrideThatIsOverShows(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	f.write("main.tf", markedSlot("  protect {\n    reason = \"a copy runs\"\n    until  = \""+later+"\"\n  }\n"))
+	f.write("main.tf", overriddenSlot("  protect {\n    reason = \"a copy runs\"\n    until  = \""+later+"\"\n  }\n"))
 	f.must("apply", "-auto-approve")
-	s.EndMarks()
+	s.EndOverrides()
 	wants(t, "it is gone", f.must("plan"), "+ protect {")
 	over := "  protect {\n    reason = \"a copy runs\"\n    until  = \"2026-01-02T03:04:05Z\"\n  }\n"
-	f.write("main.tf", markedSlot(over))
+	f.write("main.tf", overriddenSlot(over))
 	out, ok := f.run("plan")
 	if wants(t, "its time is over", out, "The protect of slot web-1 is over", "Take the block out, or give it more time"); ok {
 		t.Error("it is planned")
@@ -307,12 +307,12 @@ func TestAMarkThatIsOverShows(t *testing.T) {
 		"  drain {\n    until = \"2026-01-02T03:04:05Z\"\n  }\n":         "A drain without a reason",
 		"  drain {\n    reason = \"a\"\n    until = \"tomorrow\"\n  }\n": `"tomorrow" is no time`,
 	} {
-		f.write("main.tf", markedSlot(body))
+		f.write("main.tf", overriddenSlot(body))
 		if out, ok := f.run("validate"); ok || !strings.Contains(out, want) {
 			t.Errorf("%s: valid %t: %s", body, ok, out)
 		}
 	}
-	f.write("main.tf", markedSlot(""))
+	f.write("main.tf", overriddenSlot(""))
 	f.must("apply", "-auto-approve")
 	wants(t, "taken out", f.must("plan"), "No changes")
 }
@@ -320,10 +320,10 @@ func TestAMarkThatIsOverShows(t *testing.T) {
 func TestASlotIsPinned(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
-	s, file := aside(t, markedServer)
+	s, file := aside(t, overrideServer)
 	f := newFolder(t, program).of(file)
 	pin := strings.Repeat("ab", 16)
-	f.write("main.tf", markedSlot("  pinned_revision = \""+pin+"\"\n"))
+	f.write("main.tf", overriddenSlot("  pinned_revision = \""+pin+"\"\n"))
 	f.must("apply", "-auto-approve")
 	stored := func(what, want string) {
 		t.Helper()
@@ -351,7 +351,7 @@ func TestASlotIsPinned(t *testing.T) {
 		"  pinned_revision = \"" + pin + "\"\n  revision = \"" + pin + "\"\n":  "pinned_revision and revision are both set",
 		"  pinned_revision = \"" + pin + "\"\n  exclude_from_rollout = true\n": "pinned_revision and exclude_from_rollout are both set",
 	} {
-		f.write("main.tf", markedSlot(body))
+		f.write("main.tf", overriddenSlot(body))
 		if out, ok := f.run("validate"); ok || !strings.Contains(out, want) {
 			t.Errorf("%s: valid %t: %s", body, ok, out)
 		}

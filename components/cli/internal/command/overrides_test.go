@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-func TestMarkPictures(t *testing.T) {
+func TestOverridePictures(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) { midRollout(g) })
 	for _, c := range []struct {
@@ -24,12 +24,12 @@ func TestMarkPictures(t *testing.T) {
 		{"instance_exclude_both", []string{"instance", "exclude", "worker-1", "--reason", "it is measured"}},
 		{"freeze", []string{"freeze", "--for", "72h", "--reason", "the big days"}},
 		{"freeze_group", []string{"freeze", "worker", "--reason", "we look into the lag"}},
-		{"marks", []string{"marks"}},
+		{"overrides", []string{"overrides"}},
 		{"instance_undrain", []string{"instance", "undrain", "worker-1"}},
 		{"instance_unprotect", []string{"instance", "unprotect", "worker-1"}},
 		{"instance_include", []string{"instance", "include", "worker-0"}},
 		{"unfreeze", []string{"unfreeze"}},
-		{"marks_left", []string{"marks", "-o", "json"}},
+		{"overrides_left", []string{"overrides", "-o", "json"}},
 	} {
 		code, out := b.run(c.args...)
 		if code != ExitOK {
@@ -39,7 +39,7 @@ func TestMarkPictures(t *testing.T) {
 	}
 }
 
-func TestAMarkNeedsAReason(t *testing.T) {
+func TestAnOverrideNeedsAReason(t *testing.T) {
 	b := newBench(t)
 	for _, args := range [][]string{
 		{"instance", "drain", "worker-1"}, {"instance", "drain", "--reason", "x"}, {"instance", "protect", "worker-1", "--reason", " "},
@@ -53,8 +53,8 @@ func TestAMarkNeedsAReason(t *testing.T) {
 	}
 }
 
-// What is taken back and never was there is misspelt; a mark that does not stand is said so.
-func TestAMarkOnNothingIsNotTakenBack(t *testing.T) {
+// What is taken back and never was there is misspelt; an override that does not stand is said so.
+func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) { midRollout(g) })
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestAnExclusionIsTold(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {
 		midRollout(g)
-		g.Status.Instances[0].Exclusion = &group.Mark{From: []string{"rollout", "healing"}, Reason: "it is measured", By: "ann", Until: noon.Add(time.Hour)}
+		g.Status.Instances[0].Exclusion = &group.Override{From: []string{"rollout", "healing"}, Reason: "it is measured", By: "ann", Until: noon.Add(time.Hour)}
 	})
 	until := noon.Add(time.Hour).Local().Format("2006-01-02 15:04:05")
 	for _, c := range []struct {
@@ -98,8 +98,8 @@ func TestAnExclusionIsTold(t *testing.T) {
 	}
 }
 
-// What the spec itself leaves out stays out when the mark goes, and whoever takes it back hears so.
-func TestAnExclusionOfTheSpecOutlivesTheMark(t *testing.T) {
+// What the spec itself leaves out stays out when the override goes, and whoever takes it back hears so.
+func TestAnExclusionOfTheSpecOutlivesTheOverride(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {
 		midRollout(g)
@@ -121,13 +121,13 @@ func TestAnExclusionOfTheSpecOutlivesTheMark(t *testing.T) {
 
 // Who waits for a drain hears what it waits for.
 func TestADrainThatIsNotDoneSaysWhy(t *testing.T) {
-	mark := &group.Mark{Reason: "its host gets memory"}
+	override := &group.Override{Reason: "its host gets memory"}
 	for want, i := range map[string]group.InstanceStatus{
-		"": {State: "Drained", Drain: mark},
-		"max_unavailable: max_unavailable is 1 and worker-1 is not available": {State: "Booting", Drain: mark, Holds: []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}},
-		"Available": {State: "Available", Drain: mark},
+		"": {State: "Drained", Drain: override},
+		"max_unavailable: max_unavailable is 1 and worker-1 is not available": {State: "Booting", Drain: override, Holds: []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}},
+		"Available": {State: "Available", Drain: override},
 		"the leader has not seen it yet, or it was taken back": {State: "Drained"}, // by a rollout
-		"NotDrained: leads, and nobody can take over":          {State: "NotDrained", Reason: "leads, and nobody can take over", Drain: mark},
+		"NotDrained: leads, and nobody can take over":          {State: "NotDrained", Reason: "leads, and nobody can take over", Drain: override},
 	} {
 		if got := notDrained(i); got != want {
 			t.Errorf("%+v: %q, want %q", i, got, want)
@@ -140,7 +140,7 @@ func TestADrainIsWaitedFor(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {
 		midRollout(g)
-		g.Status.Instances[0].Drain = &group.Mark{Reason: "its host gets memory"}
+		g.Status.Instances[0].Drain = &group.Override{Reason: "its host gets memory"}
 		g.Status.Instances[0].Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
 	})
 	drain := []string{"instance", "drain", "worker-0", "--reason", "its host gets memory", "--wait", "--timeout"}

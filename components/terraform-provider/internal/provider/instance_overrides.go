@@ -18,30 +18,30 @@ import (
 	"cadre.dev/core/group"
 )
 
-// An operator's marks on one slot (docs/control.md) are records of their own, which no group's
+// An operator's overrides on one slot (docs/control.md) are records of their own, which no group's
 // spec names: the block of this resource is one hand more that sets and takes them back.
 
-// slotMark is a block of the resource, and the mark that it stands for.
-type slotMark struct {
-	kind client.MarkKind
+// slotOverride is a block of the resource, and the override that it stands for.
+type slotOverride struct {
+	kind client.OverrideKind
 	// said is the block as it is configured or known; null: there is none.
 	said types.Object
 }
 
 // attributes are those of the block of a kind.
-func (k slotMark) attributes() map[string]attr.Type {
+func (k slotOverride) attributes() map[string]attr.Type {
 	out := map[string]attr.Type{"reason": types.StringType, "until": types.StringType}
-	if k.kind == client.MarkExclude {
+	if k.kind == client.OverrideExclude {
 		out["from"] = types.SetType{ElemType: types.StringType}
 	}
 	return out
 }
 
-// sameTime is how far the end of a mark may be from the one that was asked for: while no
+// sameTime is how far the end of an override may be from the one that was asked for: while no
 // coordinator ran its time did not count.
 const sameTime = 2 * time.Minute
 
-func markBlock(text string) schema.SingleNestedBlock {
+func overrideBlock(text string) schema.SingleNestedBlock {
 	return schema.SingleNestedBlock{
 		MarkdownDescription: text,
 		Attributes: map[string]schema.Attribute{
@@ -54,36 +54,36 @@ func markBlock(text string) schema.SingleNestedBlock {
 
 // excludeBlock is the one that says from what as well.
 func excludeBlock(text string) schema.SingleNestedBlock {
-	out := markBlock(text)
+	out := overrideBlock(text)
 	out.Attributes["from"] = schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "What the slot is left out of: `rollout`, `healing`. Default: both."}
 	return out
 }
 
-// markAt is where the block of a kind stands; nil: there is no such block.
-func (m *instance) markAt(kind client.MarkKind) *types.Object {
+// overrideAt is where the block of a kind stands; nil: there is no such block.
+func (m *instance) overrideAt(kind client.OverrideKind) *types.Object {
 	switch kind {
-	case client.MarkProtect:
+	case client.OverrideProtect:
 		return &m.Protect
-	case client.MarkDrain:
+	case client.OverrideDrain:
 		return &m.Drain
-	case client.MarkExclude:
+	case client.OverrideExclude:
 		return &m.Exclude
-	case client.MarkFreeze: // it is of no slot
+	case client.OverrideFreeze: // it is of no slot
 	}
 	return nil
 }
 
-// marks are the blocks of m. A configuration has no drain beside a protection; an import may find both.
-func (m instance) marks() []slotMark {
-	var out []slotMark
-	for _, kind := range []client.MarkKind{client.MarkProtect, client.MarkDrain, client.MarkExclude} {
-		out = append(out, slotMark{kind, *m.markAt(kind)})
+// overrides are the blocks of m. A configuration has no drain beside a protection; an import may find both.
+func (m instance) overrides() []slotOverride {
+	var out []slotOverride
+	for _, kind := range []client.OverrideKind{client.OverrideProtect, client.OverrideDrain, client.OverrideExclude} {
+		out = append(out, slotOverride{kind, *m.overrideAt(kind)})
 	}
 	return out
 }
 
 // from is what the block leaves its slot out of; none is said where it is not known yet.
-func (k slotMark) from() (words []string, known bool) {
+func (k slotOverride) from() (words []string, known bool) {
 	set, ok := k.said.Attributes()["from"].(types.Set)
 	if !ok {
 		return nil, true
@@ -102,12 +102,12 @@ func (k slotMark) from() (words []string, known bool) {
 }
 
 // keepsFromRollout: the block surely leaves its slot out of rollouts.
-func (k slotMark) keepsFromRollout() bool {
+func (k slotOverride) keepsFromRollout() bool {
 	words, known := k.from()
-	return k.kind == client.MarkExclude && k.sure() && known && group.ExclusionOf(words).Rollout
+	return k.kind == client.OverrideExclude && k.sure() && known && group.ExclusionOf(words).Rollout
 }
 
-func (k slotMark) text(name string) types.String {
+func (k slotOverride) text(name string) types.String {
 	text, ok := k.said.Attributes()[name].(types.String)
 	if !ok {
 		return types.StringNull()
@@ -115,8 +115,8 @@ func (k slotMark) text(name string) types.String {
 	return text
 }
 
-// until is when the mark is to end; zero: when it is taken back, or it is not known yet.
-func (k slotMark) until() (time.Time, error) {
+// until is when the override is to end; zero: when it is taken back, or it is not known yet.
+func (k slotOverride) until() (time.Time, error) {
 	text := k.text("until").ValueString()
 	if text == "" {
 		return time.Time{}, nil
@@ -124,10 +124,10 @@ func (k slotMark) until() (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// validateMarks refuses what can be no mark, and a drain that would be waited for in vain: the
+// validateOverrides refuses what can be no override, and a drain that would be waited for in vain: the
 // leader holds the drain of a protected slot for as long as the protection stands.
-func (m instance) validateMarks(diags *diag.Diagnostics) {
-	for _, k := range m.marks() {
+func (m instance) validateOverrides(diags *diag.Diagnostics) {
+	for _, k := range m.overrides() {
 		k.validate(diags)
 		if k.keepsFromRollout() && !m.Revision.IsNull() {
 			diags.AddAttributeError(path.Root("revision"), "revision and exclude are both set",
@@ -137,19 +137,19 @@ func (m instance) validateMarks(diags *diag.Diagnostics) {
 			diags.AddAttributeError(path.Root("pinned_revision"), "pinned_revision and exclude are both set", "One moves the slot, the other keeps it where it is. Take one of them out, or exclude it from healing alone.")
 		}
 	}
-	if (slotMark{client.MarkDrain, m.Drain}).sure() && (slotMark{client.MarkProtect, m.Protect}).sure() {
-		diags.AddAttributeError(path.Root(string(client.MarkDrain)), "drain and protect are both set",
+	if (slotOverride{client.OverrideDrain, m.Drain}).sure() && (slotOverride{client.OverrideProtect, m.Protect}).sure() {
+		diags.AddAttributeError(path.Root(string(client.OverrideDrain)), "drain and protect are both set",
 			"A protection holds the drain, and the slot would never be drained. Take one of them out: drain takes the slot out of service, and nothing else is done about it meanwhile; protect keeps it in service.")
 	}
 }
 
 // sure: the block is there. One that a dynamic block may make, or not, comes with its reason unknown.
-func (k slotMark) sure() bool {
+func (k slotOverride) sure() bool {
 	return !k.said.IsNull() && !k.said.IsUnknown() && !k.text("reason").IsUnknown()
 }
 
-// validate refuses what can be no mark.
-func (k slotMark) validate(diags *diag.Diagnostics) {
+// validate refuses what can be no override.
+func (k slotOverride) validate(diags *diag.Diagnostics) {
 	if k.said.IsNull() || k.said.IsUnknown() {
 		return
 	}
@@ -168,34 +168,34 @@ func (k slotMark) validate(diags *diag.Diagnostics) {
 	}
 }
 
-// refuseOver refuses a mark that is to be set and has ended already.
-func (k slotMark) refuseOver(slot string, had slotMark, diags *diag.Diagnostics) {
+// refuseOver refuses an override that is to be set and has ended already.
+func (k slotOverride) refuseOver(slot string, had slotOverride, diags *diag.Diagnostics) {
 	until, err := k.until()
 	if k.said.IsNull() || k.said.Equal(had.said) || err != nil || until.IsZero() || until.After(time.Now()) {
 		return
 	}
 	diags.AddAttributeError(path.Root(string(k.kind)).AtName("until"), fmt.Sprintf("The %s of slot %s is over", k.kind, slot),
-		fmt.Sprintf("until: %s has passed, and the mark is gone by itself. Take the block out, or give it more time.", k.text("until").ValueString()))
+		fmt.Sprintf("until: %s has passed, and the override is gone by itself. Take the block out, or give it more time.", k.text("until").ValueString()))
 }
 
-// refuseOverMarks refuses marks that the plan would set and that have ended.
-func (m instance) refuseOverMarks(had instance, diags *diag.Diagnostics) {
-	before := had.marks()
-	for i, k := range m.marks() {
+// refuseEnded refuses overrides that the plan would set and that have ended.
+func (m instance) refuseEnded(had instance, diags *diag.Diagnostics) {
+	before := had.overrides()
+	for i, k := range m.overrides() {
 		k.refuseOver(m.slot(), before[i], diags)
 	}
 }
 
-// stands reports whether the mark is the one that is said.
-func (k slotMark) stands(found client.SlotMark) bool {
+// stands reports whether the override is the one that is said.
+func (k slotOverride) stands(found client.Override) bool {
 	until, err := k.until()
 	from, _ := k.from()
-	same := k.kind != client.MarkExclude || group.ExclusionOf(from) == group.ExclusionOf(found.From)
+	same := k.kind != client.OverrideExclude || group.ExclusionOf(from) == group.ExclusionOf(found.From)
 	return err == nil && same && found.Reason == k.text("reason").ValueString() && sameEnd(endOf(found), until)
 }
 
-// endOf is when a mark that stands ends by this machine's clock, by which the configuration says when.
-func endOf(m client.SlotMark) time.Time {
+// endOf is when an override that stands ends by this machine's clock, by which the configuration says when.
+func endOf(m client.Override) time.Time {
 	if m.Until.IsZero() || m.LeftSeconds == 0 {
 		return m.Until // the coordinator is of a version that does not tell what is left
 	}
@@ -209,8 +209,8 @@ func sameEnd(a, b time.Time) bool {
 	return a.Sub(b).Abs() <= sameTime
 }
 
-// known is the block as the mark stands now: one that ended, or was taken back, is none.
-func (k slotMark) known(standing []client.SlotMark, slot string) types.Object {
+// known is the block as the override stands now: one that ended, or was taken back, is none.
+func (k slotOverride) known(standing []client.Override, slot string) types.Object {
 	if k.said.IsNull() {
 		return types.ObjectNull(k.attributes())
 	}
@@ -224,37 +224,37 @@ func (k slotMark) known(standing []client.SlotMark, slot string) types.Object {
 	return k.block(standing[at])
 }
 
-// knownMarks takes over how the marks stand that are said here; nobody is asked about others.
-func (m *instance) knownMarks(ctx context.Context, cl *client.Client) error {
-	var standing []client.SlotMark
+// knownOverrides takes over how the overrides stand that are said here; nobody is asked about others.
+func (m *instance) knownOverrides(ctx context.Context, cl *client.Client) error {
+	var standing []client.Override
 	if m.marked() {
 		var err error
-		if standing, err = cl.Marks(ctx, m.Group.ValueString()); err != nil {
+		if standing, err = cl.Overrides(ctx, m.Group.ValueString()); err != nil {
 			return err
 		}
 	}
-	for _, k := range m.marks() {
-		*m.markAt(k.kind) = k.known(standing, m.slot())
+	for _, k := range m.overrides() {
+		*m.overrideAt(k.kind) = k.known(standing, m.slot())
 	}
 	return nil
 }
 
-// marked: the resource says something of the slot's marks.
+// marked: the resource says something of the slot's overrides.
 func (m instance) marked() bool {
-	return slices.ContainsFunc(m.marks(), func(k slotMark) bool { return !k.said.IsNull() })
+	return slices.ContainsFunc(m.overrides(), func(k slotOverride) bool { return !k.said.IsNull() })
 }
 
-func (k slotMark) find(standing []client.SlotMark, slot string) int {
-	return slices.IndexFunc(standing, func(m client.SlotMark) bool { return m.Kind == k.kind && m.Name == slot })
+func (k slotOverride) find(standing []client.Override, slot string) int {
+	return slices.IndexFunc(standing, func(m client.Override) bool { return m.Kind == k.kind && m.Name == slot })
 }
 
-// block is a mark that stands, of whatever hand, as the block would say it.
-func (k slotMark) block(m client.SlotMark) types.Object {
+// block is an override that stands, of whatever hand, as the block would say it.
+func (k slotOverride) block(m client.Override) types.Object {
 	values := map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": types.StringNull()}
 	if end := endOf(m); !end.IsZero() {
 		values["until"] = types.StringValue(end.UTC().Format(time.RFC3339))
 	}
-	if k.kind == client.MarkExclude {
+	if k.kind == client.OverrideExclude {
 		var words []attr.Value
 		for _, word := range m.From {
 			words = append(words, types.StringValue(word))
@@ -267,32 +267,32 @@ func (k slotMark) block(m client.SlotMark) types.Object {
 	return types.ObjectValueMust(k.attributes(), values)
 }
 
-// unmark takes back the marks that this resource had set and sets no more, in left too.
-func (r *instanceResource) unmark(ctx context.Context, cl *client.Client, want, had instance, left *instance, lost func(error)) error {
-	now := want.marks()
-	for i, k := range had.marks() {
+// clearOverride takes back the overrides that this resource had set and sets no more, in left too.
+func (r *instanceResource) clearOverride(ctx context.Context, cl *client.Client, want, had instance, left *instance, lost func(error)) error {
+	now := want.overrides()
+	for i, k := range had.overrides() {
 		if k.said.IsNull() || !now[i].said.IsNull() {
 			continue
 		}
 		err := client.Poll(ctx, func(ctx context.Context) (bool, error) {
-			_, err := cl.Unmark(ctx, k.kind, had.slot())
+			_, err := cl.ClearOverride(ctx, k.kind, had.slot())
 			if client.KindOf(err) == client.NotFound {
-				err = nil // the slot is gone, and its mark with it
+				err = nil // the slot is gone, and its override with it
 			}
 			return err == nil, err
 		}, lost)
 		if err != nil {
 			return err
 		}
-		*left.markAt(k.kind) = types.ObjectNull(k.attributes())
+		*left.overrideAt(k.kind) = types.ObjectNull(k.attributes())
 	}
 	return nil
 }
 
-// mark sets what is said of the slot, unless it stands, and waits until it is drained where
+// override sets what is said of the slot, unless it stands, and waits until it is drained where
 // that is said. left gets what it set.
-func (r *instanceResource) mark(ctx context.Context, cl *client.Client, want instance, left *instance, lost func(error)) error {
-	for _, k := range want.marks() {
+func (r *instanceResource) override(ctx context.Context, cl *client.Client, want instance, left *instance, lost func(error)) error {
+	for _, k := range want.overrides() {
 		if k.said.IsNull() {
 			continue
 		}
@@ -310,9 +310,9 @@ func (r *instanceResource) mark(ctx context.Context, cl *client.Client, want ins
 	return drained(ctx, cl, want.slot(), lost)
 }
 
-func (k slotMark) set(ctx context.Context, cl *client.Client, want instance, left *instance) error {
+func (k slotOverride) set(ctx context.Context, cl *client.Client, want instance, left *instance) error {
 	slot := want.slot()
-	standing, err := cl.Marks(ctx, want.Group.ValueString())
+	standing, err := cl.Overrides(ctx, want.Group.ValueString())
 	if err != nil {
 		return err
 	}
@@ -331,11 +331,11 @@ func (k slotMark) set(ctx context.Context, cl *client.Client, want instance, lef
 		}
 	}
 	from, _ := k.from()
-	_, err = cl.Mark(ctx, k.kind, slot, length, k.text("reason").ValueString(), from...)
-	// A new resource that fails takes back what it set. A mark that stood before, for another
+	_, err = cl.SetOverride(ctx, k.kind, slot, length, k.text("reason").ValueString(), from...)
+	// A new resource that fails takes back what it set. An override that stood before, for another
 	// reason, was set by another hand that still means it.
 	if mayStand(err) && (at < 0 || !left.ID.IsNull()) {
-		*left.markAt(k.kind) = k.said
+		*left.overrideAt(k.kind) = k.said
 	}
 	return err
 }

@@ -7,15 +7,15 @@ import (
 	"cadre.dev/store"
 )
 
-// mark is what an operator set on a Slot; nil: nothing. Whether its time is over the planner
+// override is what an operator set on a Slot; nil: nothing. Whether its time is over the planner
 // judges, by the clock that the end is of.
-func mark(v *view.View, kind store.MarkKind, slot string) *rollout.Mark {
-	m, ok := v.Marks[kind][slot]
+func override(v *view.View, kind store.OverrideKind, slot string) *rollout.Override {
+	m, ok := v.Overrides[kind][slot]
 	if !ok {
 		return nil
 	}
-	out := &rollout.Mark{Reason: m.Value.Reason, By: m.Value.By, Until: v.End(m.Value)}
-	if kind == store.MarkExclude {
+	out := &rollout.Override{Reason: m.Value.Reason, By: m.Value.By, Until: v.End(m.Value)}
+	if kind == store.OverrideExclude {
 		out.Excludes = group.ExclusionOf(m.Value.From)
 	}
 	return out
@@ -23,17 +23,17 @@ func mark(v *view.View, kind store.MarkKind, slot string) *rollout.Mark {
 
 // freeze is the one that holds the group the longest, of the two that it may have: that of all
 // groups where both end together, as it is lifted last.
-func freeze(v *view.View, name string) (frozen bool, why rollout.Mark) {
+func freeze(v *view.View, name string) (frozen bool, why rollout.Override) {
 	if f, ok := v.Freezes[name]; ok {
-		frozen, why = true, rollout.Mark{Reason: f.Value.Reason, By: f.Value.By, Until: v.End(f.Value.Mark()), Group: name}
+		frozen, why = true, rollout.Override{Reason: f.Value.Reason, By: f.Value.By, Until: v.End(f.Value.Override()), Group: name}
 	}
 	if v.Freeze == nil {
 		return frozen, why
 	}
 	all := v.Freeze.Value
-	until := v.End(all.Mark())
+	until := v.End(all.Override())
 	if shorter := !until.IsZero() && (why.Until.IsZero() || why.Until.After(until)); frozen && shorter {
 		return frozen, why
 	}
-	return true, rollout.Mark{Reason: all.Reason, By: all.By, Until: until}
+	return true, rollout.Override{Reason: all.Reason, By: all.By, Until: until}
 }

@@ -1,0 +1,40 @@
+package render
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/client/tell"
+)
+
+// Overrides is what operators keep from the leader.
+func Overrides(s Style, list []client.Override) string {
+	if len(list) == 0 {
+		return s.Line("nothing is drained, protected, excluded or frozen", Dim)
+	}
+	rows := [][]Cell{}
+	for _, m := range list {
+		rows = append(rows, []Cell{
+			T(overrideText(m), Bold), C(cmp.Or(m.Name, "everything")), C(cmp.Or(clock(m.Until), "taken back")), C(overrideLeft(m)), C(clock(m.At)), C(m.By), C(m.Reason),
+		})
+	}
+	return s.Table([]string{"OVERRIDE", "ON", "UNTIL", "LEFT", "SINCE", "BY", "REASON"}, rows)
+}
+
+// overrideLeft is how much of an override's time is left; empty where it has no end.
+func overrideLeft(m client.Override) string {
+	if m.Until.IsZero() {
+		return ""
+	}
+	return tell.Ago(time.Duration(m.LeftSeconds) * time.Second)
+}
+
+// overrideText is what an override asks for: an exclusion says from what, unless it is from all that there is.
+func overrideText(m client.Override) string {
+	if len(m.From) == 0 {
+		return string(m.Kind)
+	}
+	return string(m.Kind) + " from " + strings.Join(m.From, ", ")
+}

@@ -1,0 +1,146 @@
+package clienttest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// overridesAt is when every override is set, unless OverridesNow says otherwise.
+var overridesAt = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// SetOverride implements ControlService.
+func (s *Server) SetOverride(ctx context.Context, r *apiv1.SetOverrideRequest) (*apiv1.SetOverrideResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "SetOverride"); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(r.GetReason()) == "" {
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
+	}
+	m := &apiv1.Override{Kind: r.GetKind(), Name: r.GetName(), From: r.GetFrom(), Reason: r.GetReason(), By: "operator", At: timestamppb.New(overridesAt)}
+	if s.OverridesNow {
+		m.At = timestamppb.Now()
+	}
+	if r.GetFor() != nil {
+		m.Until, m.Left = timestamppb.New(m.GetAt().AsTime().Add(r.GetFor().AsDuration())), r.GetFor()
+	}
+	s.clearOverrideLocked(r.GetKind(), r.GetName())
+	s.overrides = append(s.overrides, m)
+	s.obeyLocked(r.GetName())
+	return &apiv1.SetOverrideResponse{Changed: true, Override: m}, nil
+}
+
+// ClearOverride implements ControlService.
+func (s *Server) ClearOverride(ctx context.Context, r *apiv1.ClearOverrideRequest) (*apiv1.ClearOverrideResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ClearOverride"); err != nil {
+		return nil, err
+	}
+	changed := s.clearOverrideLocked(r.GetKind(), r.GetName())
+	if !changed && !s.hasLocked(r.GetName()) {
+		return nil, status.Errorf(codes.NotFound, "no such slot or group: %s", r.GetName())
+	}
+	s.obeyLocked(r.GetName())
+	return &apiv1.ClearOverrideResponse{Changed: changed}, nil
+}
+
+// ListOverrides implements ControlService.
+func (s *Server) ListOverrides(ctx context.Context, _ *apiv1.ListOverridesRequest) (*apiv1.ListOverridesResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ListOverrides"); err != nil {
+		return nil, err
+	}
+	return &apiv1.ListOverridesResponse{Overrides: s.overrides}, nil
+}
+
+// hasLocked: there is such a group, or such a slot of one; "" is everything.
+func (s *Server) hasLocked(name string) bool {
+	if owner, ordinal, err := group.ParseSlot(name); err == nil && s.groups[owner] != nil {
+		return s.groups[owner].Spec.HasOrdinal(ordinal)
+	}
+	return name == "" || s.groups[name] != nil
+}
+
+func (s *Server) clearOverrideLocked(kind apiv1.OverrideKind, name string) bool {
+	for i, m := range s.overrides {
+		if m.GetKind() == kind && m.GetName() == name {
+			s.overrides = append(s.overrides[:i:i], s.overrides[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// EndOverrides lets the time of all overrides be over.
+func (s *Server) EndOverrides() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := s.overrides
+	s.overrides = nil
+	for _, m := range ended {
+		s.obeyLocked(m.GetName())
+	}
+}
+
+// StandingOverrides are the overrides that stand.
+func (s *Server) StandingOverrides() []*apiv1.Override {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.overrides)
+}
+
+// obeyLocked has a slot be at once what its overrides ask for, where OverridesNow says so. Like the
+// leader it holds the drain of a protected slot; one that is drained already stays so.
+func (s *Server) obeyLocked(slot string) {
+	if !s.OverridesNow {
+		return
+	}
+	for _, g := range s.groups {
+		for i := range g.Status.Instances {
+			if one := &g.Status.Instances[i]; one.Slot == slot {
+				one.Drain = s.overrideLocked(apiv1.OverrideKind_OVERRIDE_KIND_DRAIN, slot)
+				one.Protection = s.overrideLocked(apiv1.OverrideKind_OVERRIDE_KIND_PROTECT, slot)
+				one.Exclusion = s.overrideLocked(apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE, slot)
+				obey(one)
+			}
+		}
+	}
+}
+
+func obey(one *group.InstanceStatus) {
+	one.Holds = nil
+	switch {
+	case one.State == client.StateDrained && one.Drain == nil:
+		one.State = client.StateAvailable
+	case one.State == client.StateDrained || one.Drain == nil:
+	case one.Protection != nil:
+		one.Holds = []group.Hold{{Predicate: rollout.HoldProtected, Message: one.Slot + " is protected by an operator: " + one.Protection.Reason}}
+	default:
+		one.State = client.StateDrained
+	}
+}
+
+// overrideLocked is the override as the status of a slot has it; nil: it does not stand.
+func (s *Server) overrideLocked(kind apiv1.OverrideKind, name string) *group.Override {
+	for _, m := range s.overrides {
+		if m.GetKind() == kind && m.GetName() == name {
+			out := &group.Override{Reason: m.GetReason(), By: m.GetBy()}
+			if kind == apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE {
+				out.From = group.ExclusionOf(m.GetFrom()).Words()
+			}
+			return out
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// maxOverrideTime bounds how long an override stands that is to end by itself.
+const maxOverrideTime = 366 * 24 * time.Hour
+
+// SetOverride implements ControlService.
+func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest) (*apiv1.SetOverrideResponse, error) {
+	key, err := overrideKey(req.GetKind(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.decider(ctx, key, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(needReason(req.GetReason()), checkFrom(req.GetKind(), req.GetFrom())); err != nil {
+		return nil, err
+	}
+	if err := c.overridesWhatIsThere(ctx, req.GetKind(), req.GetName()); err != nil {
+		return nil, err
+	}
+	override := store.Override{Slot: req.GetName(), From: req.GetFrom(), Reason: req.GetReason(), By: c.by, At: c.now()}
+	if req.GetFor() != nil {
+		length := req.GetFor().AsDuration()
+		if length <= 0 || length > maxOverrideTime {
+			return nil, status.Errorf(codes.InvalidArgument, "for: %s is not a time that it can stand: more than 0, at most %s; leave it out to have it stand until it is taken back", length, maxOverrideTime)
+		}
+		override.Until = override.At.Add(length)
+	}
+	if req.GetKind() == apiv1.OverrideKind_OVERRIDE_KIND_DRAIN {
+		if err := c.notProtected(ctx, req.GetName()); err != nil {
+			return nil, err
+		}
+	}
+	changed, err := c.setOverride(ctx, req.GetKind(), key, override)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		s.cfg.Log.Info("override set", "kind", req.GetKind(), "name", req.GetName(), "until", override.Until, "by", c.by, "reason", override.Reason)
+	}
+	return &apiv1.SetOverrideResponse{Changed: changed, Override: c.wireOverride(req.GetKind(), req.GetName(), override)}, nil
+}
+
+// slotOverrides are the overrides of Slots, by what stands in the records for them.
+var slotOverrides = map[apiv1.OverrideKind]store.OverrideKind{
+	apiv1.OverrideKind_OVERRIDE_KIND_DRAIN: store.OverrideDrain, apiv1.OverrideKind_OVERRIDE_KIND_PROTECT: store.OverrideProtect, apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE: store.OverrideExclude,
+}
+
+// checkFrom refuses what an exclusion cannot be from, and what is no exclusion.
+func checkFrom(kind apiv1.OverrideKind, from []string) error {
+	if len(from) > 0 && kind != apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE {
+		return status.Error(codes.InvalidArgument, "from: only an exclusion is from something; leave it out")
+	}
+	for i, word := range from {
+		if known := word == group.FromRollout || word == group.FromHealing; !known || slices.Contains(from[:i], word) {
+			return status.Errorf(codes.InvalidArgument, "from: %.64q: name %s, %s or both, each once; leave it out for both", word, group.FromRollout, group.FromHealing)
+		}
+	}
+	return nil
+}
+
+// overrideKey is where an override stands; the error names the field.
+func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
+	var key string
+	stored, ofSlot := slotOverrides[kind]
+	switch {
+	case ofSlot:
+		if _, _, err := group.ParseSlot(name); err != nil {
+			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
+		}
+		key = store.OverrideKey(stored, name)
+	case kind == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE && name == "":
+		return store.FreezeKey(), nil
+	case kind == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE:
+		key = store.GroupFreezeKey(name)
+	case kind == apiv1.OverrideKind_OVERRIDE_KIND_UNSPECIFIED:
+		return "", status.Error(codes.InvalidArgument, "kind: is missing: use drain, protect, exclude or freeze")
+	default:
+		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
+	}
+	if err := store.CheckKey(key); err != nil {
+		return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
+	}
+	return key, nil
+}
+
+// overridesWhatIsThere refuses an override on nothing: a word that is misspelt would protect nobody.
+func (c *caller) overridesWhatIsThere(ctx context.Context, kind apiv1.OverrideKind, name string) error {
+	_, ofSlot := slotOverrides[kind]
+	switch {
+	case kind == apiv1.OverrideKind_OVERRIDE_KIND_DRAIN:
+		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
+		return err
+	case ofSlot:
+		_, err := c.mayReadSlot(ctx, name)
+		return err
+	}
+	return c.mayReadNamed(ctx, name)
+}
+
+// mayReadNamed is mayRead of a group that has to be there; "" is all of them.
+func (c *caller) mayReadNamed(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := c.mayRead(ctx, name); err != nil {
+		return err
+	}
+	if !slices.Contains(c.view.Known(), name) {
+		return status.Error(codes.NotFound, "no such group: "+name)
+	}
+	return nil
+}
+
+// notProtected refuses to begin a drain that a protection would hold for as long as it stands.
+// Where the caller may not read that one, the hold tells of it.
+func (c *caller) notProtected(ctx context.Context, slot string) error {
+	stands := func(key string) (override store.Override, ok bool) {
+		override, index, err := store.Read[store.Override](ctx, c.store, key)
+		return override, (err == nil || index != 0) && c.stands(override)
+	}
+	p, protected := stands(store.OverrideKey(store.OverrideProtect, slot))
+	if _, drains := stands(store.OverrideKey(store.OverrideDrain, slot)); !protected || drains {
+		return nil
+	}
+	until := ""
+	if end := c.end(p); !end.IsZero() {
+		until = ", until " + end.UTC().Format(time.RFC3339)
+	}
+	return status.Errorf(codes.FailedPrecondition, "name: %s is protected (%s: %s%s), and is not drained while that stands; take it back first: cadre instance unprotect %s",
+		slot, cmp.Or(p.By, "unknown"), p.Reason, until, slot)
+}
+
+// end is when an override ends by itself, by this coordinator's clock; zero: when it is taken back.
+func (c *caller) end(m store.Override) time.Time {
+	latest, _ := c.server.cfg.Views.Latest()
+	return (&view.View{}).CountLike(latest).End(m)
+}
+
+func (c *caller) stands(m store.Override) bool {
+	end := c.end(m)
+	return end.IsZero() || c.now().Before(end)
+}
+
+// setOverride writes an override in place of the one that stands. The same one without an end is no
+// change; one with an end stands anew from now on.
+func (c *caller) setOverride(ctx context.Context, kind apiv1.OverrideKind, key string, override store.Override) (changed bool, err error) {
+	freeze := store.Freeze{Reason: override.Reason, By: override.By, At: override.At, Until: override.Until}
+	before, index, err := readOverride(ctx, c.store, kind, key)
+	switch {
+	case err == nil && before.Reason == override.Reason && before.By == override.By && slices.Equal(before.From, override.From) && before.Until.IsZero() && override.Until.IsZero():
+		return false, nil
+	case err != nil && !errors.Is(err, store.ErrNotFound) && index == 0:
+		return false, wire(err)
+	}
+	op, err := store.Put(key, override, index)
+	if kind == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE {
+		op, err = store.Put(key, freeze, index)
+	}
+	if err != nil {
+		return false, wire(err)
+	}
+	return true, wire(c.store.Commit(ctx, op))
+}
+
+// readOverride reads either form of an override.
+func readOverride(ctx context.Context, s store.Store, kind apiv1.OverrideKind, key string) (store.Override, uint64, error) {
+	if kind != apiv1.OverrideKind_OVERRIDE_KIND_FREEZE {
+		return store.Read[store.Override](ctx, s, key)
+	}
+	f, index, err := store.Read[store.Freeze](ctx, s, key)
+	return f.Override(), index, err
+}
+
+// ClearOverride implements ControlService. An override on what is gone can be taken back too; where there is
+// neither, the name is misspelt.
+func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequest) (*apiv1.ClearOverrideResponse, error) {
+	key, err := overrideKey(req.GetKind(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.decider(ctx, key, "name", req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	changed, err := c.remove(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case changed:
+		s.cfg.Log.Info("override taken back", "kind", req.GetKind(), "name", req.GetName(), "by", c.by)
+	case req.GetKind() == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE:
+		err = c.mayReadNamed(ctx, req.GetName())
+	default:
+		_, err = c.mayReadSlot(ctx, req.GetName())
+	}
+	return &apiv1.ClearOverrideResponse{Changed: changed}, err
+}
+
+// ListOverrides implements ControlService. What operators may read is asked of Consul.
+func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequest) (*apiv1.ListOverridesResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readable := map[string]bool{req.GetGroup(): true}
+	if req.GetGroup() == "" {
+		readable, err = c.readable(ctx)
+	} else {
+		err = c.mayRead(ctx, req.GetGroup())
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListOverridesResponse{}
+	add := func(kind apiv1.OverrideKind, owner, name string, m store.Override) {
+		if c.stands(m) && (owner == "" || readable[owner]) {
+			out.Overrides = append(out.Overrides, c.wireOverride(kind, name, m))
+		}
+	}
+	for kind, stored := range slotOverrides {
+		for slot, m := range c.view.Overrides[stored] {
+			if owner, _, err := group.ParseSlot(slot); err == nil {
+				add(kind, owner, slot, m.Value)
+			}
+		}
+	}
+	freeze := func(name string, f store.Freeze) {
+		add(apiv1.OverrideKind_OVERRIDE_KIND_FREEZE, name, name, f.Override())
+	}
+	for name, f := range c.view.Freezes {
+		freeze(name, f.Value)
+	}
+	if f := c.view.Freeze; f != nil {
+		freeze("", f.Value)
+	}
+	slices.SortFunc(out.Overrides, func(a, b *apiv1.Override) int {
+		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return out, nil
+}
+
+// wireOverride tells of an override, with the time that is left of it whoever's clock is right.
+func (c *caller) wireOverride(kind apiv1.OverrideKind, name string, m store.Override) *apiv1.Override {
+	out := &apiv1.Override{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By}
+	if !m.At.IsZero() {
+		out.At = timestamppb.New(m.At)
+	}
+	if end := c.end(m); !end.IsZero() {
+		out.Until, out.Left = timestamppb.New(end), durationpb.New(max(end.Sub(c.now()), 0))
+	}
+	return out
+}
