@@ -140,22 +140,6 @@ func (c *Client) Plan(ctx context.Context, name string, spec *group.Spec) (rollo
 	return p, decode(doing, r.GetPlanJson(), &p)
 }
 
-// Pause stops voluntary work of the group's rollout.
-func (c *Client) Pause(ctx context.Context, name, reason string) error {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	_, err := c.api.PauseRollout(ctx, &apiv1.PauseRolloutRequest{Group: name, Reason: reason})
-	return c.wrap("pause "+name, err)
-}
-
-// Resume takes a pause back; changed is false when there was none.
-func (c *Client) Resume(ctx context.Context, name string) (changed bool, err error) {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	r, err := c.api.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: name})
-	return r.GetChanged(), c.wrap("resume "+name, err)
-}
-
 // Rollouts lists a group's rollouts, newest first.
 func (c *Client) Rollouts(ctx context.Context, name string) ([]operation.Rollout, error) {
 	doing := "list rollouts of " + name

@@ -35,11 +35,10 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.ClusterService","method":"ListRollouts"},
     {"service":"cadre.api.v1.ClusterService","method":"ListInstances"},
     {"service":"cadre.api.v1.ClusterService","method":"DescribeInstance"},
-    {"service":"cadre.api.v1.ClusterService","method":"PauseRollout"},
-    {"service":"cadre.api.v1.ClusterService","method":"ResumeRollout"},
     {"service":"cadre.api.v1.ClusterService","method":"GetCluster"},
     {"service":"cadre.api.v1.ClusterService","method":"GetMesh"},
     {"service":"cadre.api.v1.ClusterService","method":"PingPeer"},
+    {"service":"cadre.api.v1.ControlService"},
     {"service":"cadre.api.v1.PolicyService"}],
   "retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"3s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 

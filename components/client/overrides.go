@@ -19,24 +19,30 @@ const (
 	OverrideProtect OverrideKind = "protect"
 	// OverrideExclude leaves a Slot out of rollouts, of healing, or of both.
 	OverrideExclude OverrideKind = "exclude"
+	// OverridePause begins no step of a group's rollout and no removal.
+	OverridePause OverrideKind = "pause"
 	// OverrideFreeze begins nothing in a group, or anywhere where the name is empty.
 	OverrideFreeze OverrideKind = "freeze"
 )
 
 var overrideKinds = map[OverrideKind]apiv1.OverrideKind{
 	OverrideDrain: apiv1.OverrideKind_OVERRIDE_KIND_DRAIN, OverrideProtect: apiv1.OverrideKind_OVERRIDE_KIND_PROTECT, OverrideFreeze: apiv1.OverrideKind_OVERRIDE_KIND_FREEZE,
-	OverrideExclude: apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE,
+	OverridePause: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, OverrideExclude: apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE,
 }
 
 // Undo is the verb that takes an override of the kind back.
 func (k OverrideKind) Undo() string {
-	if k == OverrideExclude {
+	switch k {
+	case OverrideExclude:
 		return "include"
+	case OverridePause:
+		return "resume"
+	case OverrideDrain, OverrideProtect, OverrideFreeze:
 	}
 	return "un" + string(k)
 }
 
-// Override is an override that stands. Name is a Slot, or for a freeze a group, empty for all.
+// Override is an override that stands. Name is a Slot, for a pause a group, for a freeze a group or empty for all.
 type Override struct {
 	Kind OverrideKind `json:"kind"`
 	Name string       `json:"name,omitempty"`

@@ -78,10 +78,10 @@ func TestOneCoordinator(t *testing.T) {
 	if err := json.Unmarshal(instances.GetInstancesJson()[0], &one); err != nil || one.Slot != "web-0" || one.Observed != applied.GetRevision() {
 		t.Errorf("instance: %+v %v", one, err)
 	}
-	if _, err := api.PauseRollout(api.ctx, &apiv1.PauseRolloutRequest{Group: "web", Reason: "look"}); err != nil {
+	if _, err := api.SetOverride(api.ctx, &apiv1.SetOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, Name: "web", Reason: "look"}); err != nil {
 		t.Errorf("pause: %v", err)
 	}
-	if _, err := api.ResumeRollout(api.ctx, &apiv1.ResumeRolloutRequest{Group: "web"}); err != nil {
+	if _, err := api.ClearOverride(api.ctx, &apiv1.ClearOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, Name: "web"}); err != nil {
 		t.Errorf("resume: %v", err)
 	}
 	described, err := api.DescribeInstance(api.ctx, &apiv1.DescribeInstanceRequest{Slot: "web-0"})
@@ -221,6 +221,7 @@ func newHarness(t *testing.T) *harness { return &harness{Whole: wholetest.New(t)
 // operator is an API client with a token.
 type operator struct {
 	apiv1.ClusterServiceClient
+	apiv1.ControlServiceClient
 	policy apiv1.PolicyServiceClient
 	ctx    context.Context //nolint:containedctx // it carries the token and ends with the test
 }
@@ -232,5 +233,5 @@ func (h *harness) dial(token string) *operator {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { _ = conn.Close() })
-	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
+	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), ControlServiceClient: apiv1.NewControlServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
 }

@@ -27,7 +27,7 @@ func TestOperatorRules(t *testing.T) {
 	}
 	commit(t, leader, store.Op{Kind: store.OpPut, Key: store.GroupStatusKey("pg"), Value: []byte(`{}`)})
 
-	for _, key := range []string{store.GroupSpecKey("pg"), store.PauseKey("pg"), store.FreezeKey(), store.QueueKey("q1")} {
+	for _, key := range []string{store.GroupSpecKey("pg"), store.OverrideKey(store.OverridePause, "pg"), store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.QueueKey("q1")} {
 		commit(t, operator, store.Op{Kind: store.OpPutCAS, Key: key, Value: []byte(`{}`)})
 	}
 	for _, key := range []string{
@@ -57,16 +57,16 @@ func TestOperatorRules(t *testing.T) {
 	}
 
 	stranger := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: "00000000-1111-2222-3333-444444444444"})
-	if _, err := stranger.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
+	if _, err := stranger.Get(t.Context(), store.OverrideKey(store.OverrideFreeze, store.Everywhere)); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
 		t.Errorf("stranger reads: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
 	}
-	if _, err := stranger.Together(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
+	if _, err := stranger.Together(t.Context(), store.OverrideKey(store.OverrideFreeze, store.Everywhere)); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
 		t.Errorf("stranger reads together: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
 	}
-	if err := stranger.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.FreezeKey()}); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
+	if err := stranger.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.OverrideKey(store.OverrideFreeze, store.Everywhere)}); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
 		t.Errorf("stranger writes: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
 	}
-	if _, err := half.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrTokenUnknown) {
+	if _, err := half.Get(t.Context(), store.OverrideKey(store.OverrideFreeze, store.Everywhere)); !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrTokenUnknown) {
 		t.Errorf("a known token reads what it may not: got %v, want %v alone", err, store.ErrDenied)
 	}
 }

@@ -28,7 +28,7 @@ func keyFor(t testing.TB, kind store.Kind) string {
 			parts[i] = strings.Repeat("a", 64)
 		case "<revocation>":
 			parts[i] = "instance-a"
-		case "<floor>":
+		case "<scope>":
 			parts[i] = "_all"
 		case "<fmspc>":
 			parts[i] = "00906ed50000"

@@ -34,19 +34,16 @@ const (
 	// where they let older collateral be used again.
 	TCBExceptionsPrefix = "control/tcb-exceptions/"
 	LoweringsPrefix     = "control/collateral/"
-	PausePrefix         = "control/pause/"
-	// FreezePrefix is where the freezes of single groups are; the one of all is FreezeKey.
-	FreezePrefix      = "control/freeze/"
-	QueuePrefix       = "control/queue/"
-	DeletePrefix      = "control/delete/"
-	DeleteDisksPrefix = "control/delete-disks/"
-	AdoptPrefix       = "control/adopt/"
-	LeasePrefix       = "lease/"
-	BootLeasePrefix   = "lease/boots/"
-	DecisionsPrefix   = "decisions/"
-	SecretsPrefix     = "secrets/"
-	RotatePrefix      = "control/rotate/"
-	OperatorsPrefix   = "operators/"
+	QueuePrefix         = "control/queue/"
+	DeletePrefix        = "control/delete/"
+	DeleteDisksPrefix   = "control/delete-disks/"
+	AdoptPrefix         = "control/adopt/"
+	LeasePrefix         = "lease/"
+	BootLeasePrefix     = "lease/boots/"
+	DecisionsPrefix     = "decisions/"
+	SecretsPrefix       = "secrets/"
+	RotatePrefix        = "control/rotate/"
+	OperatorsPrefix     = "operators/"
 )
 
 const (
@@ -134,18 +131,13 @@ func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
 // CollateralKey is the newest collateral seen for the machines called fmspc.
 func CollateralKey(fmspc string) string { return key("collateral", segment(fmspcGrammar, fmspc)) }
 
-// PauseKey is the operator's switch that pauses the rollout of group g.
-func PauseKey(g string) string { return key("control", "pause", name(g)) }
-
-// FreezeKey is the operator's switch that lets nothing begin in any group.
-func FreezeKey() string { return "control/freeze" }
-
-// GroupFreezeKey is the operator's switch that does so in group g.
-func GroupFreezeKey(g string) string { return key("control", "freeze", name(g)) }
-
-// OverrideKey is the operator's switch of a kind about slot.
-func OverrideKey(kind OverrideKind, slot string) string {
-	return key("control", string(kind), name(slot))
+// OverrideKey is the operator's override of a kind; scope is its group or Slot, or for a freeze
+// Everywhere.
+func OverrideKey(kind OverrideKind, scope string) string {
+	if kind == OverrideFreeze {
+		return key("control", string(kind), segment(scopeGrammar, scope))
+	}
+	return key("control", string(kind), name(scope))
 }
 
 // GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
@@ -160,7 +152,7 @@ func RevocationKey(name string) string {
 }
 
 // FloorKey is the security floor of group g, or of all groups for Everywhere.
-func FloorKey(g string) string { return key("control", "floor", segment(floorGrammar, g)) }
+func FloorKey(g string) string { return key("control", "floor", segment(scopeGrammar, g)) }
 
 // TCBExceptionKey is an exception that an operator granted for machines.
 func TCBExceptionKey(i string) string { return key("control", "tcb-exceptions", id(i)) }
@@ -170,7 +162,7 @@ func LoweringKey(fmspc string) string {
 	return key("control", "collateral", segment(fmspcGrammar, fmspc))
 }
 
-// Everywhere stands for all groups in FloorKey; no group can have this name.
+// Everywhere stands for all groups in FloorKey and OverrideKey; no group can have this name.
 const Everywhere = "_all"
 
 // RequireApprovalKey is the switch that makes every group ask for approvals.
@@ -213,7 +205,7 @@ var (
 	idGrammar   = plain{first: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", others: "._:-", most: 128}
 	// A key provider's id may be a whole public key in hex.
 	revocationGrammar = regexp.MustCompile(`^(instance|revision|key_provider)-[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
-	floorGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
+	scopeGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
 	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
 	sha256Grammar     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	fmspcGrammar      = regexp.MustCompile(`^[0-9a-f]{12}$`)

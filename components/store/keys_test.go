@@ -27,8 +27,8 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"refusals/<slot>":              store.RefusalKey("pg-0"),
 		"proofs/<slot>":                store.ProofKey("pg-0"),
 		"admission/nonces/<nonce>":     store.NonceKey("00112233445566778899aabbccddeeff"),
-		"control/pause/<group>":        store.PauseKey("pg"),
-		"control/freeze":               store.FreezeKey(),
+		"control/pause/<group>":        store.OverrideKey(store.OverridePause, "pg"),
+		"control/freeze/<scope>":       store.OverrideKey(store.OverrideFreeze, store.Everywhere),
 		"control/queue/<id>":           store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
 		"control/delete/<group>":       store.DeleteGroupKey("pg"),
 		"control/delete-disks/<group>": store.DeleteDisksKey("pg"),
@@ -52,12 +52,12 @@ func TestINP07_KeyBuildersRefuseBadSegments(t *testing.T) {
 			"SlotKey group": store.SlotKey(bad, "pg-0"), "SlotKey slot": store.SlotKey("pg", bad),
 			"SlotStatusKey group": store.SlotStatusKey(bad, "pg-0"), "SlotStatusKey slot": store.SlotStatusKey("pg", bad),
 			"SlotPolicyKey": store.SlotPolicyKey(bad), "AdmissionKey": store.AdmissionKey(bad),
-			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.PauseKey(bad), "NonceKey": store.NonceKey(bad),
+			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.OverrideKey(store.OverridePause, bad), "NonceKey": store.NonceKey(bad),
 		} {
 			if err := store.CheckKey(key); !errors.Is(err, store.ErrBadKey) {
 				t.Errorf("%s(%q) = %q: got %v, want %v", name, bad, key, err, store.ErrBadKey)
 			}
-			if _, err := store.Put(key, store.Pause{}, 0); !errors.Is(err, store.ErrBadKey) {
+			if _, err := store.Put(key, store.Override{}, 0); !errors.Is(err, store.ErrBadKey) {
 				t.Errorf("%s(%q) = %q: put: got %v, want %v", name, bad, key, err, store.ErrBadKey)
 			}
 		}
@@ -87,7 +87,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<route>", "a", "<id>", "a", "<digest>", "a", "<hash>", strings.Repeat("0a", 32),
-			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {

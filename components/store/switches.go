@@ -2,56 +2,39 @@ package store
 
 import "time"
 
-// Pause is the operator's switch at control/pause/<g>: the rollout of the group
-// starts nothing new while it exists.
-type Pause struct {
-	Reason string    `json:"reason"`
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
-}
-
-// Freeze is the operator's switch at control/freeze, or at control/freeze/<g> for one group:
-// nothing new starts in any group, or in that one, while it exists and Until has not come.
-type Freeze struct {
-	Reason string    `json:"reason"`
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
-	// Until is when it ends by itself, by the clock that At is of; zero: when it is deleted.
-	Until time.Time `json:"until,omitzero"`
-	// EndElapsed is what StateRecord.Elapsed is when it ends, in milliseconds. The leader writes it when it first
-	// sees the switch, from the time between At and Until. Leave it out in a record written by hand.
-	EndElapsed uint64 `json:"end_elapsed_ms,omitempty"`
-}
-
-// Override is what the freeze has in common with the other switches that end.
-func (f Freeze) Override() Override {
-	return Override{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until, EndElapsed: f.EndElapsed}
-}
-
-// OverrideKind is what an operator's switch about one Slot asks for, and the part of its key that says so.
+// OverrideKind is what an operator's override asks for, and the part of its key that says so.
 type OverrideKind string
 
 const (
-	// OverrideDrain takes the Slot out of service.
+	// OverridePause begins no step of a group's rollout and no removal.
+	OverridePause OverrideKind = "pause"
+	// OverrideFreeze begins nothing in a group, or in any group for Everywhere.
+	OverrideFreeze OverrideKind = "freeze"
+	// OverrideDrain takes a Slot out of service.
 	OverrideDrain OverrideKind = "drain"
-	// OverrideProtect keeps the Slot from what disrupts it.
+	// OverrideProtect keeps a Slot from what disrupts it.
 	OverrideProtect OverrideKind = "protect"
-	// OverrideExclude leaves the Slot out of rollouts, of healing, or of both.
+	// OverrideExclude leaves a Slot out of rollouts, of healing, or of both.
 	OverrideExclude OverrideKind = "exclude"
 )
 
-// OverrideKinds are all that there are.
-func OverrideKinds() []OverrideKind {
+// OverrideKinds are all that there are; the first two are about a group, the others about a Slot.
+func OverrideKinds() []OverrideKind { return append(GroupOverrides(), SlotOverrides()...) }
+
+// GroupOverrides are the kinds whose scope is a group.
+func GroupOverrides() []OverrideKind { return []OverrideKind{OverridePause, OverrideFreeze} }
+
+// SlotOverrides are the kinds whose scope is a Slot.
+func SlotOverrides() []OverrideKind {
 	return []OverrideKind{OverrideDrain, OverrideProtect, OverrideExclude}
 }
 
-// Prefix is what the keys of all switches of the kind begin with.
+// Prefix is what the keys of all overrides of the kind begin with.
 func (k OverrideKind) Prefix() string { return ControlPrefix + string(k) + "/" }
 
-// Override is an operator's switch about one Slot, at control/drain/<slot>,
-// control/protect/<slot> or control/exclude/<slot>: it is on while it exists and Until has not come.
+// Override is an operator's switch at control/<kind>/<scope>: it is on while it exists and Until
+// has not come. The key says what it asks for, and of which group or Slot.
 type Override struct {
-	Slot string `json:"slot"`
 	// From is what an exclusion leaves the Slot out of, `rollout` or `healing`; none named: of both.
 	From   []string  `json:"from,omitempty"`
 	Reason string    `json:"reason"`

@@ -28,10 +28,10 @@ func TestINP03_ReadIsStrict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := storetest.NewMemory()
-			commit(t, m, store.Op{Kind: store.OpPut, Key: store.FreezeKey(), Value: []byte(test.value)})
-			_, index, err := store.Read[store.Freeze](t.Context(), m, store.FreezeKey())
+			commit(t, m, store.Op{Kind: store.OpPut, Key: store.OverrideKey(store.OverrideFreeze, store.Everywhere), Value: []byte(test.value)})
+			_, index, err := store.Read[store.Override](t.Context(), m, store.OverrideKey(store.OverrideFreeze, store.Everywhere))
 			bad := store.RecordErrors(err)
-			if len(bad) != 1 || bad[0].Key != store.FreezeKey() || index == 0 || !strings.Contains(err.Error(), test.want) {
+			if len(bad) != 1 || bad[0].Key != store.OverrideKey(store.OverrideFreeze, store.Everywhere) || index == 0 || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got index %d, %v; want the key and %q in the error", index, err, test.want)
 			}
 		})
@@ -40,21 +40,21 @@ func TestINP03_ReadIsStrict(t *testing.T) {
 
 func TestReadAcceptsSpaceAround(t *testing.T) {
 	m := storetest.NewMemory()
-	commit(t, m, store.Op{Kind: store.OpPut, Key: store.FreezeKey(), Value: []byte("\n {\"reason\":\"x\"}\n")})
-	if got, _, err := store.Read[store.Freeze](t.Context(), m, store.FreezeKey()); err != nil || got.Reason != "x" {
+	commit(t, m, store.Op{Kind: store.OpPut, Key: store.OverrideKey(store.OverrideFreeze, store.Everywhere), Value: []byte("\n {\"reason\":\"x\"}\n")})
+	if got, _, err := store.Read[store.Override](t.Context(), m, store.OverrideKey(store.OverrideFreeze, store.Everywhere)); err != nil || got.Reason != "x" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 }
 
 func TestTypeMustFitTheKey(t *testing.T) {
 	m := storetest.NewMemory()
-	if _, _, err := store.Read[store.Freeze](t.Context(), m, store.PauseKey("pg")); !errors.Is(err, store.ErrBadKey) {
+	if _, _, err := store.Read[store.QueueRequest](t.Context(), m, store.OverrideKey(store.OverridePause, "pg")); !errors.Is(err, store.ErrBadKey) {
 		t.Errorf("read: got %v, want %v", err, store.ErrBadKey)
 	}
 	if _, err := store.Put(store.AdmissionKey("pg-0"), policy.SlotPolicy{}, 0); !errors.Is(err, store.ErrBadKey) {
 		t.Errorf("put: got %v, want %v", err, store.ErrBadKey)
 	}
-	if _, err := store.Put("groups/pg/typo", store.Freeze{}, 0); !errors.Is(err, store.ErrUnknownKey) {
+	if _, err := store.Put("groups/pg/typo", store.Override{}, 0); !errors.Is(err, store.ErrUnknownKey) {
 		t.Errorf("put: got %v, want %v", err, store.ErrUnknownKey)
 	}
 }
@@ -72,7 +72,7 @@ func TestPutRefusesOversizeRecords(t *testing.T) {
 	if err := store.ValidateOps(together); err != nil {
 		t.Errorf("a Revision and a status do not fit into one transaction: %v", err)
 	}
-	_, err := store.Put(store.FreezeKey(), store.Freeze{Reason: strings.Repeat("x", 5000)}, 0)
+	_, err := store.Put(store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.Override{Reason: strings.Repeat("x", 5000)}, 0)
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("put: got %v, want %v", err, store.ErrTooLarge)
 	}

@@ -37,6 +37,7 @@ func (s *Server) SetOverride(ctx context.Context, r *apiv1.SetOverrideRequest) (
 	}
 	s.clearOverrideLocked(r.GetKind(), r.GetName())
 	s.overrides = append(s.overrides, m)
+	s.pauseLocked(r.GetKind(), r.GetName(), true)
 	s.obeyLocked(r.GetName())
 	return &apiv1.SetOverrideResponse{Changed: true, Override: m}, nil
 }
@@ -48,6 +49,7 @@ func (s *Server) ClearOverride(ctx context.Context, r *apiv1.ClearOverrideReques
 		return nil, err
 	}
 	changed := s.clearOverrideLocked(r.GetKind(), r.GetName())
+	changed = s.pauseLocked(r.GetKind(), r.GetName(), false) || changed
 	if !changed && !s.hasLocked(r.GetName()) {
 		return nil, status.Errorf(codes.NotFound, "no such slot or group: %s", r.GetName())
 	}
@@ -62,6 +64,18 @@ func (s *Server) ListOverrides(ctx context.Context, _ *apiv1.ListOverridesReques
 		return nil, err
 	}
 	return &apiv1.ListOverridesResponse{Overrides: s.overrides}, nil
+}
+
+// pauseLocked has the status of a group say whether a pause stands; changed: it said otherwise.
+func (s *Server) pauseLocked(kind apiv1.OverrideKind, name string, stands bool) (changed bool) {
+	g := s.groups[name]
+	if kind != apiv1.OverrideKind_OVERRIDE_KIND_PAUSE || g == nil {
+		return false
+	}
+	changed = g.Status.Paused != stands
+	g.Status.Paused = stands
+	s.wakeLocked()
+	return changed
 }
 
 // hasLocked: there is such a group, or such a slot of one; "" is everything.

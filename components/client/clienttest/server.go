@@ -55,7 +55,6 @@ type Group struct {
 	Operations []operation.Operation
 	// Admissions are records as JSON.
 	Admissions [][]byte
-	PausedFor  string
 	// Before is the spec that the last apply took the place of: what an undo proposes.
 	Before group.Spec
 	// AppliedBy and AppliedRequest name the last apply.

@@ -162,37 +162,6 @@ func (s *Server) WatchGroup(r *apiv1.WatchGroupRequest, stream grpc.ServerStream
 	}
 }
 
-// PauseRollout implements ClusterService.
-func (s *Server) PauseRollout(ctx context.Context, r *apiv1.PauseRolloutRequest) (*apiv1.PauseRolloutResponse, error) {
-	defer s.mu.Unlock()
-	if err := s.enter(ctx, "PauseRollout"); err != nil {
-		return nil, err
-	}
-	g, err := s.groupLocked(r.GetGroup())
-	if err != nil {
-		return nil, err
-	}
-	g.Status.Paused, g.PausedFor = true, r.GetReason()
-	s.wakeLocked()
-	return &apiv1.PauseRolloutResponse{}, nil
-}
-
-// ResumeRollout implements ClusterService.
-func (s *Server) ResumeRollout(ctx context.Context, r *apiv1.ResumeRolloutRequest) (*apiv1.ResumeRolloutResponse, error) {
-	defer s.mu.Unlock()
-	if err := s.enter(ctx, "ResumeRollout"); err != nil {
-		return nil, err
-	}
-	g, err := s.groupLocked(r.GetGroup())
-	if err != nil {
-		return nil, err
-	}
-	changed := g.Status.Paused
-	g.Status.Paused = false
-	s.wakeLocked()
-	return &apiv1.ResumeRolloutResponse{Changed: changed}, nil
-}
-
 // ListRollouts implements ClusterService.
 func (s *Server) ListRollouts(ctx context.Context, r *apiv1.ListRolloutsRequest) (*apiv1.ListRolloutsResponse, error) {
 	defer s.mu.Unlock()

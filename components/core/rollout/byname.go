@@ -21,7 +21,7 @@ func (w *world) wantedByName() (n int) {
 	taken := w.takenByName()
 	for i := range w.rec.Slots {
 		r := &w.rec.Slots[i]
-		if w.ofGroup(r) && w.spec.HasOrdinal(r.Ordinal) && (taken[r.Slot] || !w.obs.Frozen && w.askedAway(r)) {
+		if w.ofGroup(r) && w.spec.HasOrdinal(r.Ordinal) && (taken[r.Slot] || w.obs.Freeze == nil && w.askedAway(r)) {
 			n++
 		}
 	}

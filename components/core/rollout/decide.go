@@ -238,7 +238,7 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 		if w.ending() {
 			gone = gone && !listed || w.obs.Deletion.KeepCVMs
 		} else {
-			gone = gone && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
+			gone = gone && (w.deleted(m) || m.seen.Protection == nil && w.obs.Freeze == nil)
 		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent

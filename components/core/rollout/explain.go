@@ -104,7 +104,11 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 	}
 	minReady := group.MinReady(w.spec)
-	sooner(w.obs.Freeze.Until)
+	for _, override := range w.obs.overrides() {
+		if *override != nil {
+			sooner((*override).Until)
+		}
+	}
 	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))

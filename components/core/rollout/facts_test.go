@@ -156,7 +156,7 @@ func TestR103_ARetryIsNotCalledOffByTheFailureThatItRetries(t *testing.T) {
 func TestFactsOfTheSwitches(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	op := drained(f, 2)
-	for _, edit := range []func(*fixture){func(f *fixture) { f.obs.Paused = true }, func(f *fixture) { f.obs.Frozen = true }} {
+	for _, edit := range []func(*fixture){func(f *fixture) { f.obs.Pause = &Override{} }, func(f *fixture) { f.obs.Freeze = &Override{} }} {
 		g := *f
 		edit(&g)
 		if !g.facts(op).Paused {
@@ -165,7 +165,7 @@ func TestFactsOfTheSwitches(t *testing.T) {
 	}
 	create := op
 	create.Kind = operation.Create
-	f.obs.Paused = true
+	f.obs.Pause = &Override{}
 	if f.facts(create).Paused {
 		t.Error("a scale-out is paused")
 	}
@@ -405,15 +405,15 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 		told  string
 		does  func(f *fixture)
 	}{
-		"a step of the rollout": {operation.Update, operation.ActorRollout, nil, "pause the group", func(f *fixture) { f.obs.Paused = true }},
+		"a step of the rollout": {operation.Update, operation.ActorRollout, nil, "pause the group", func(f *fixture) { f.obs.Pause = &Override{} }},
 		"a removal": {operation.Delete, operation.ActorScaling, func(f *fixture, _ *operation.Operation) {
 			f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2"}
-		}, "pause the group", func(f *fixture) { f.obs.Paused = true }},
+		}, "pause the group", func(f *fixture) { f.obs.Pause = &Override{} }},
 		"a removal with its group": {operation.Delete, operation.ActorScaling, func(f *fixture, _ *operation.Operation) { f.obs.Deletion = &Deletion{} },
 			"cadre group delete db --cancel", func(f *fixture) { f.obs.Deletion = nil }},
-		"a restart that heals":   {operation.Restart, operation.ActorHealing, ill, "cadre freeze db", func(f *fixture) { f.obs.Frozen = true }},
+		"a restart that heals":   {operation.Restart, operation.ActorHealing, ill, "cadre freeze db", func(f *fixture) { f.obs.Freeze = &Override{} }},
 		"a restart by name":      {operation.Restart, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Override{} }},
-		"one of what is ill":     {operation.Restart, operation.ActorOperator, ill, "cadre freeze db", func(f *fixture) { f.obs.Frozen = true }},
+		"one of what is ill":     {operation.Restart, operation.ActorOperator, ill, "cadre freeze db", func(f *fixture) { f.obs.Freeze = &Override{} }},
 		"a replacement by name":  {operation.Replace, operation.ActorOperator, nil, "cadre instance protect db-2", func(f *fixture) { f.obs.Slots[2].Protection = &Override{} }},
 		"a drain by an operator": {operation.Drain, operation.ActorOperator, nil, "cadre instance undrain db-2", func(f *fixture) { f.obs.Slots[2].Drain = nil }},
 	} {

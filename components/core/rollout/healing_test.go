@@ -59,7 +59,7 @@ func TestR112_WhatBreaksByItselfIsRestarted(t *testing.T) {
 		"it does not boot":    func(f *fixture) { f.obs.Slots[1].Instance.BootError = "no disk"; f.obs.Slots[1].Report = nil },
 		"its check fails":     func(f *fixture) { f.failing(1, "ready") },
 		"its agent is silent": func(f *fixture) { f.silent(1, f.now.Add(-6*time.Minute)) },
-		"in a pause too":      func(f *fixture) { f.stopped(1); f.obs.Paused = true },
+		"in a pause too":      func(f *fixture) { f.stopped(1); f.obs.Pause = &Override{} },
 	} {
 		f := heals(3, "none")
 		breaks(f)
@@ -90,7 +90,7 @@ func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 		"not that failure":             func(f *fixture) { f.spec.RestartPolicy.On = []string{group.OnUnhealthy} },
 		"excluded":                     func(f *fixture) { f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, ExcludeFromHealing: true}} },
 		"never available at it (R99)":  func(f *fixture) { f.rec.Slots[1].WasAvailableAt = revisionOf(f.spec, "C") },
-		"frozen":                       func(f *fixture) { f.obs.Frozen = true },
+		"frozen":                       func(f *fixture) { f.obs.Freeze = &Override{} },
 		"the platform is busy with it": func(f *fixture) { f.obs.Slots[1].Instance.InProgress = true },
 		"not listed, and unknown":      func(f *fixture) { f.obs.Slots[1].Instance = nil; f.blind("no answer") },
 	} {
@@ -273,7 +273,7 @@ func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
 		"failed":      func(f *fixture) { f.rec.Rollout.State = operation.FailedState },
 		"refused":     refused(maxRefusals),
 		"not offered": func(f *fixture) { f.obs.Refused = map[string]string{f.spec.Revision(): "no such image"} },
-		"paused":      func(f *fixture) { f.obs.Paused = true },
+		"paused":      func(f *fixture) { f.obs.Pause = &Override{} },
 		"not approved": func(f *fixture) {
 			f.spec.UpdatePolicy.RequireApproval = true
 			f.rec.Policy.RequireApproval = true
@@ -429,7 +429,7 @@ func TestHealingIsCalledOffWhereItIsNotNeededAnyMore(t *testing.T) {
 	if facts := f.facts(f.rec.Operations[0]); facts.Unwanted != "" || !facts.Safe {
 		t.Fatalf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
 	}
-	f.obs.Paused = true
+	f.obs.Pause = &Override{}
 	if facts := f.facts(f.rec.Operations[0]); facts.Paused {
 		t.Error("a pause stops healing")
 	}

@@ -24,7 +24,7 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 // holdsOfSwitches are an operator's.
 func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	var holds []Hold
-	if w.obs.Frozen {
+	if w.obs.Freeze != nil {
 		holds = append(holds, w.frozen())
 	}
 	if w.pausedFor(c.kind, c.actor) {
@@ -32,7 +32,7 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 		if c.kind == operation.Update {
 			also = ", or for this slot alone: cadre instance update " + c.m.slot
 		}
-		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; to go on: cadre rollout resume %s%s", w.spec.Name, also))
+		holds = append(holds, w.obs.Pause.hold(HoldPaused, "the group is paused by an operator%s; to go on: cadre rollout resume "+w.spec.Name+also))
 	}
 	return holds
 }
@@ -44,12 +44,12 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 	scaleOut := k == operation.Create && w.stable != ""
 	passes := by == operation.ActorHealing || by == operation.ActorOperator
-	return w.obs.Paused && !passes && !scaleOut && !w.ending()
+	return w.obs.Pause != nil && !passes && !scaleOut && !w.ending()
 }
 
 // stopped: a freeze or the group's pause keeps such Actions from beginning.
 func (w *world) stopped(k operation.Kind, by operation.Actor) bool {
-	return w.obs.Frozen || w.pausedFor(k, by)
+	return w.obs.Freeze != nil || w.pausedFor(k, by)
 }
 
 // frozen is the Hold of a freeze that stands.
@@ -57,12 +57,15 @@ func (w *world) frozen() Hold {
 	return w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope())
 }
 
-// stoppedBy is which of the two it is, for people.
+// stoppedBy is which of the two it is, for people; "": neither.
 func (w *world) stoppedBy() string {
-	if w.obs.Frozen {
+	switch {
+	case w.obs.Freeze != nil:
 		return "frozen by an operator" + w.obs.Freeze.text()
+	case w.obs.Pause != nil:
+		return "paused by an operator" + w.obs.Pause.text()
 	}
-	return "paused by an operator"
+	return ""
 }
 
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).

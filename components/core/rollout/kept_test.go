@@ -108,11 +108,11 @@ func TestOneListingForgetsNobodyThatReports(t *testing.T) {
 		if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
 			t.Errorf("%s: protected: forgets %v, %q", kind, p.Forget, changeOf(p))
 		}
-		f.obs.Slots[2].Protection, f.obs.Frozen = nil, true
+		f.obs.Slots[2].Protection, f.obs.Freeze = nil, &Override{}
 		if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
 			t.Errorf("%s: frozen: forgets %v, %q", kind, p.Forget, changeOf(p))
 		}
-		f.obs.Frozen = false
+		f.obs.Freeze = nil
 		if p := f.plan(); len(p.Forget) == 0 && changeOf(p) == "" {
 			t.Errorf("%s: nothing is left of it, and nothing keeps it", kind)
 		}

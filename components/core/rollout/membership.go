@@ -449,7 +449,7 @@ func (m *member) tookAway() bool { return m.removal != nil }
 // mayEnd: nothing keeps a Slot that is to go, and its disk may go with it. A CVM that is not
 // listed may show again with its disk; a member that was taken out of its set cannot come back.
 func (w *world) mayEnd(m *member) bool {
-	return !w.obs.Frozen && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) == 0
+	return w.obs.Freeze == nil && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) == 0
 }
 
 // certainlyGone: nothing is left of m, by more than one listing or by our own deletion.

@@ -104,13 +104,8 @@ type Observation struct {
 	Elsewhere []Boot
 	// Orphans are platform instances of this group that no Slot claims (R77).
 	Orphans []string
-	// Paused and Frozen are operator switches.
-	Paused bool
-	// PausedBy is the operator's name and reason from the switch; "": the switch names none.
-	PausedBy string
-	Frozen   bool
-	// Freeze says who froze it, why and until when, where that is known.
-	Freeze Override
+	// Pause and Freeze are an operator's overrides on the group, in force; nil: there is none.
+	Pause, Freeze *Override
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
 	// Deletion is set while an operator wants the whole group gone.
@@ -265,6 +260,9 @@ type SlotObservation struct {
 	Protection *Override
 	Exclusion  *Override
 }
+
+// overrides are those places of o that an operator's overrides of the group stand in.
+func (o *Observation) overrides() []**Override { return []**Override{&o.Pause, &o.Freeze} }
 
 // overrides are those places of o that an operator's overrides stand in.
 func (o *SlotObservation) overrides() []**Override {

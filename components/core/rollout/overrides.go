@@ -64,20 +64,11 @@ func (k *Override) ended(now time.Time) bool {
 	return k != nil && !k.Until.IsZero() && !now.Before(k.Until)
 }
 
-// dropEndedFreeze forgets a freeze whose time is over, whoever removes its record.
-func (w *world) dropEndedFreeze() {
-	if w.obs.Freeze.ended(w.now) {
-		w.obs.Frozen, w.obs.Freeze = false, Override{}
-	}
-}
-
-// dropEndedOverrides forgets the overrides of Slots whose time is over.
-func (w *world) dropEndedOverrides() {
-	for _, m := range w.everyone {
-		for _, override := range m.seen.overrides() {
-			if (*override).ended(w.now) {
-				*override = nil
-			}
+// dropEnded forgets the overrides whose time is over, whoever removes their records.
+func (w *world) dropEnded(overrides []**Override) {
+	for _, override := range overrides {
+		if (*override).ended(w.now) {
+			*override = nil
 		}
 	}
 }
@@ -126,7 +117,7 @@ func (w *world) warnings(actions []Action) []string {
 	frozen := func(a Action) bool {
 		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldFrozen })
 	}
-	if w.obs.Frozen && !slices.ContainsFunc(actions, frozen) {
+	if w.obs.Freeze != nil && !slices.ContainsFunc(actions, frozen) {
 		out = append(out, w.frozen().Message)
 	}
 	for _, m := range w.members {

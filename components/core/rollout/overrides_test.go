@@ -138,14 +138,14 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 // TestR92_WhatAFreezeCallsOffIsTold with whose it was and why.
 func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	f := newFixture(3, "none")
-	f.obs.Frozen, f.obs.Freeze = true, Override{Reason: "we look into it", By: "ann", Group: "db"}
+	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}
 	f.op(1, operation.Draining, func(op *operation.Operation) {
 		op.Kind, op.Actor, op.Request.ID, op.To = operation.Restart, operation.ActorOperator, "r", op.From
 	})
 	if got := f.facts(f.rec.Operations[0]); !got.Paused || got.PausedBy != "frozen by an operator (ann): we look into it" {
 		t.Errorf("%t: %q", got.Paused, got.PausedBy)
 	}
-	f.obs.Frozen, f.obs.Paused = false, true
+	f.obs.Freeze, f.obs.Pause = nil, &Override{}
 	if got := f.facts(f.rec.Operations[0]); got.Paused {
 		t.Errorf("what is asked for by name goes on in a pause: %q", got.PausedBy)
 	}
@@ -154,7 +154,7 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 // TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next one waits.
 func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
 	f := newFixture(3, "none")
-	f.obs.Frozen, f.obs.Freeze = true, Override{Reason: "we look into it", By: "ann", Group: "db"}
+	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}
 	const told = "frozen by an operator (ann): we look into it; lift the freeze to go on: cadre unfreeze db"
 	if p := f.plan(); len(p.Warnings) != 1 || p.Warnings[0] != told {
 		t.Errorf("%q", p.Warnings)

@@ -32,11 +32,11 @@ func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 	}
 	// All that is over is forgotten in the same pass, and what stands is not.
 	f := newFixture(3, "none")
-	f.obs.Frozen, f.obs.Freeze = true, Override{Until: f.now}
+	f.obs.Freeze = &Override{Until: f.now}
 	f.obs.Slots[0].Drain, f.obs.Slots[1].Protection, f.obs.Slots[2].Protection = &Override{Until: f.now}, &Override{Until: f.now}, &Override{Until: f.now.Add(1)}
 	w := seenBy(f)
-	if w.obs.Frozen || w.find("db-0").drained() || w.find("db-1").keptByHand() || !w.find("db-2").keptByHand() {
-		t.Errorf("frozen %t", w.obs.Frozen)
+	if w.obs.Freeze != nil || w.find("db-0").drained() || w.find("db-1").keptByHand() || !w.find("db-2").keptByHand() {
+		t.Errorf("freeze %+v", w.obs.Freeze)
 	}
 }
 

@@ -55,12 +55,8 @@ func (w *world) trackRollout() {
 	case r.State == operation.FailedState:
 		// The verdict stands until somebody decides (I6): nothing that happens by
 		// itself, a creation or a Slot that comes back, takes it away.
-	case w.obs.Paused || w.obs.Frozen:
-		reason := "paused by an operator"
-		if w.obs.Paused && w.obs.PausedBy != "" {
-			reason += ": " + w.obs.PausedBy
-		}
-		w.setState(operation.PausedState, reason)
+	case w.stoppedBy() != "":
+		w.setState(operation.PausedState, w.stoppedBy())
 	default:
 		w.keepProgressClock()
 		if v := w.evidence(); v != nil {

@@ -40,7 +40,7 @@ func TestR88_AnArrivalRestartsIt(t *testing.T) {
 func TestR88_APauseStopsIt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.rec.Rollout.ProgressAt = f.now.Add(-29 * time.Minute)
-	f.obs.Paused = true
+	f.obs.Pause = &Override{}
 	for range 3 {
 		p := f.plan()
 		if p.Rollout.State != operation.PausedState || p.Rollout.Verdict != nil {
@@ -49,11 +49,11 @@ func TestR88_APauseStopsIt(t *testing.T) {
 		f.rec.Rollout = p.Rollout
 		f.rec.Rollout.ProgressAt = f.rec.Rollout.ProgressAt.Add(-24 * time.Hour) // a day passes
 	}
-	f.obs.PausedBy = "ann (maintenance)"
-	if p := f.plan(); p.Rollout.Reason != "paused by an operator: ann (maintenance)" {
+	f.obs.Pause = &Override{By: "ann", Reason: "maintenance"}
+	if p := f.plan(); p.Rollout.Reason != "paused by an operator (ann): maintenance" {
 		t.Errorf("reason %q does not name the operator", p.Rollout.Reason)
 	}
-	f.obs.Paused, f.obs.PausedBy = false, ""
+	f.obs.Pause = nil
 	if p := f.plan(); p.Rollout.State != operation.Running {
 		t.Errorf("state %s: the pause counts", p.Rollout.State)
 	}
@@ -62,12 +62,12 @@ func TestR88_APauseStopsIt(t *testing.T) {
 func TestR88_AResumeRestartsIt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.rec.Rollout.ProgressAt = f.now.Add(-2 * time.Hour)
-	f.obs.Paused = true
+	f.obs.Pause = &Override{}
 	p := f.plan()
 	if p.Rollout.State != operation.PausedState || !p.Rollout.PausedAt.Equal(f.now) {
 		t.Fatalf("state %s", p.Rollout.State)
 	}
-	f.rec.Rollout, f.obs.Paused = p.Rollout, false
+	f.rec.Rollout, f.obs.Pause = p.Rollout, nil
 	p = f.plan()
 	if p.Rollout.State != operation.Running || !p.Rollout.ProgressAt.Equal(f.now) || !p.Rollout.PausedAt.IsZero() {
 		t.Errorf("state %s, progress at %s", p.Rollout.State, p.Rollout.ProgressAt)
@@ -392,7 +392,7 @@ func TestR103_RollingBackIsTheEarlierTemplateAgain(t *testing.T) {
 
 func TestR103_PauseAndResumeAreIdempotent(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
-	f.obs.Paused = true
+	f.obs.Pause = &Override{}
 	first := f.plan()
 	f.rec.Rollout = first.Rollout
 	f.now, f.obs.At = f.now.Add(time.Second), f.now.Add(time.Second)
@@ -484,7 +484,7 @@ func TestR138_TheMessageSaysWhatIsWaitedFor(t *testing.T) {
 
 func TestR138_APausedPassExplainsItself(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
-	f.obs.Frozen = true
+	f.obs.Freeze = &Override{}
 	p := f.plan()
 	if !strings.Contains(p.Message, HoldFrozen) || !p.Status.Paused {
 		t.Errorf("message %q", p.Message)

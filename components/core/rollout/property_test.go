@@ -27,7 +27,9 @@ func anyFixture(t *rapid.T) *fixture {
 	for i := range n {
 		disturb(t, f, i)
 	}
-	f.obs.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
+	if rapid.IntRange(0, 9).Draw(t, "paused") == 0 {
+		f.obs.Pause = &Override{}
+	}
 	f.obs.Platform.Known = rapid.IntRange(0, 9).Draw(t, "complete") != 0
 	return f
 }

@@ -61,7 +61,7 @@ func (w *world) status(p Plan) group.Status {
 		Message:         p.Message,
 		Replicas:        w.spec.Replicas,
 		Transfers:       w.rollout.Transfers,
-		Paused:          w.obs.Paused || w.obs.Frozen,
+		Paused:          w.stoppedBy() != "",
 		Term:            w.rec.Status.Term,
 		SharedCause:     w.shared,
 		At:              w.now,

@@ -154,13 +154,13 @@ func operatorEvents() []event {
 			return err
 		}},
 		{"operator sets REST", func(s *story, arg []string) error { return s.option(arg[0]) }},
-		{"operator pauses the group", func(s *story, _ []string) error { s.c.paused = true; return nil }},
-		{"operator resumes the group", func(s *story, _ []string) error { s.c.paused = false; return nil }},
-		{"operator freezes everything", func(s *story, _ []string) error { s.c.frozen = true; return nil }},
-		{"operator lifts the freeze", func(s *story, _ []string) error { s.c.frozen = false; return nil }},
+		{"operator pauses the group", func(s *story, _ []string) error { s.c.pause = &rollout.Override{}; return nil }},
+		{"operator resumes the group", func(s *story, _ []string) error { s.c.pause = nil; return nil }},
+		{"operator freezes everything", func(s *story, _ []string) error { s.c.freeze = &rollout.Override{}; return nil }},
+		{"operator lifts the freeze", func(s *story, _ []string) error { s.c.freeze = nil; return nil }},
 		{"operator freezes everything for TIME", func(s *story, arg []string) error {
 			d, err := time.ParseDuration(arg[0])
-			s.c.frozen, s.c.freeze = true, rollout.Override{By: "op", Reason: "a holiday", Until: s.w.now.Add(d)}
+			s.c.freeze = &rollout.Override{By: "op", Reason: "a holiday", Until: s.w.now.Add(d)}
 			return err
 		}},
 		{"operator drains SLOT(?: for TIME)?", func(s *story, arg []string) error {

@@ -28,9 +28,8 @@ type coordinator struct {
 	heard    map[string]rollout.Report
 	answers  map[string]operation.CallResult
 	timing   rollout.Timing
-	paused   bool
-	frozen   bool
-	freeze   rollout.Override
+	pause    *rollout.Override
+	freeze   *rollout.Override
 	drains   map[string]*rollout.Override
 	protects map[string]*rollout.Override
 	excludes map[string]*rollout.Override
@@ -97,7 +96,7 @@ func (c *coordinator) next(end time.Time) time.Time {
 // observe looks at everything, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
-		Paused: c.paused, Frozen: c.frozen, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
+		Pause: c.pause, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {
 			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request.ID == r.ID

@@ -131,7 +131,7 @@ func (w *world) extraLost(r *group.SlotRecord) bool {
 		return false
 	}
 	heard := o.Report != nil && w.fresh(o.Report) || w.vouchedFor(r.Slot)
-	kept := w.obs.Frozen || o.Protection != nil && !o.Protection.ended(w.now)
+	kept := w.obs.Freeze != nil || o.Protection != nil && !o.Protection.ended(w.now)
 	return !heard && !kept && !r.MissedSince.IsZero() && w.now.Sub(r.MissedSince) >= goneFor
 }
 
@@ -151,7 +151,7 @@ func (w *world) underWay(slot string) bool {
 // surgeWaits: the rollout waits for somebody, so that it keeps the extra members that it has and
 // makes none: nothing would be updated behind one. What is asked for by name makes its own.
 func (w *world) surgeWaits() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.mayRun(w.target) {
+	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.stoppedBy() != "" || !w.mayRun(w.target) {
 		return true
 	}
 	// Nothing of a rollout is done by half: one Slot that needs more than is allowed holds all.

@@ -156,8 +156,8 @@ func TestR15_NoExtraMemberForARolloutThatWaits(t *testing.T) {
 	}{
 		"nobody":          {func(*fixture) {}, true},
 		"its type":        {func(f *fixture) { f.spec.UpdatePolicy.Type = group.Opportunistic }, false},
-		"a pause":         {func(f *fixture) { f.obs.Paused = true }, false},
-		"a freeze":        {func(f *fixture) { f.obs.Frozen = true }, false},
+		"a pause":         {func(f *fixture) { f.obs.Pause = &Override{} }, false},
+		"a freeze":        {func(f *fixture) { f.obs.Freeze = &Override{} }, false},
 		"a missing word":  {func(f *fixture) { f.rec.Policy.RequireApproval = true }, false},
 		"what is allowed": {func(f *fixture) { f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh }, false},
 	} {

@@ -156,11 +156,13 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
 	}
 	w.generation = w.nextGeneration()
-	w.dropEndedFreeze() // who the members are depends on it
+	w.dropEnded(w.obs.overrides()) // who the members are depends on them
 	w.joinSlots()
 	w.joinOperations()
 	w.joinRequests()
-	w.dropEndedOverrides()
+	for _, m := range w.everyone {
+		w.dropEnded(m.seen.overrides())
+	}
 	w.appID = w.knownAppID()
 	for _, m := range w.everyone {
 		w.judge(m)

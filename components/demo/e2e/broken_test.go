@@ -88,7 +88,7 @@ func TestWrongComposeIsRefused(t *testing.T) {
 		AppCompose: raw, Env: g.Spec.Template.Env, InstanceType: g.Spec.Template.InstanceType, OSImage: g.Spec.Template.OSImage,
 	}
 	// Paused, Cadre leaves the slot as it is, and there is time to look at it.
-	if err := c.api.Pause(within(t, time.Minute), rig.Light, "a test looks"); err != nil {
+	if _, err := c.api.SetOverride(within(t, time.Minute), client.OverridePause, rig.Light, 0, "a test looks"); err != nil {
 		t.Fatal(err)
 	}
 	c.change(t, before.cvms[c.PlatformName(slot)].VMUUID, template)
@@ -123,7 +123,7 @@ func TestWrongComposeIsRefused(t *testing.T) {
 	})
 
 	// The CVM proved what it runs, so its silence is no riddle: Cadre updates it back.
-	if _, err := c.api.Resume(within(t, time.Minute), rig.Light); err != nil {
+	if _, err := c.api.ClearOverride(within(t, time.Minute), client.OverridePause, rig.Light); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the right boot is let in", 2*time.Minute, func(ctx context.Context) error {

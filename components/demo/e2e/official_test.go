@@ -249,7 +249,7 @@ func (c *cluster) refusesForeignConfig(t *testing.T, cvm, slot string) {
 		c.running(t, cvm)
 	}
 	// Paused, Cadre leaves the refused guest as it is.
-	if err := c.api.Pause(within(t, time.Minute), bought, "a test looks"); err != nil {
+	if _, err := c.api.SetOverride(within(t, time.Minute), client.OverridePause, bought, 0, "a test looks"); err != nil {
 		t.Fatal(err)
 	}
 	restart(true)
@@ -264,7 +264,7 @@ func (c *cluster) refusesForeignConfig(t *testing.T, cvm, slot string) {
 	if is := c.look(t).cvms[cvm].Boots; is != boots+2 {
 		t.Errorf("%d boots, want %d", is, boots+2)
 	}
-	if _, err := c.api.Resume(within(t, time.Minute), bought); err != nil {
+	if _, err := c.api.ClearOverride(within(t, time.Minute), client.OverridePause, bought); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the boot with its own MRCONFIGID is admitted", rollTime, func(ctx context.Context) error {

@@ -256,14 +256,14 @@ func freezeCases() cases {
 			{"a step of a rollout", frozen().after(time.Minute).phases("a", "pg-0", operation.Recorded, draining)},
 			{"a repair", frozen().after(time.Minute).op("a", "pg-0", draining, byHealing)},
 			{"what was only recorded before", three("none").phases("a", "pg-0", operation.Recorded).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
-			{"its group is frozen", three("none").operator(freezeSwitch+"/pg").after(time.Minute).phases("a", "pg-0", draining)},
+			{"its group is frozen", three("none").operator(freezeOf("pg")).after(time.Minute).phases("a", "pg-0", draining)},
 			{"frozen anew", frozen().removed().operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
 		},
 		good: []named{
 			{"a moment after, unknown yet", frozen().phases("a", "pg-0", draining)},
 			{"what is under way", three("none").phases("a", "pg-0", draining).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", acting)},
 			{"thawed", frozen().after(time.Minute).operator(freezeSwitch).removed().phases("a", "pg-0", draining)},
-			{"another group is frozen", three("none").operator(freezeSwitch+"/kv").after(time.Minute).phases("a", "pg-0", draining)},
+			{"another group is frozen", three("none").operator(freezeOf("kv")).after(time.Minute).phases("a", "pg-0", draining)},
 			{"another switch", three("none").operator("control/queue/r1").after(time.Minute).phases("a", "pg-0", draining)},
 		},
 	}

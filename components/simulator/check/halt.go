@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 // halt is I6: as Operations show it, and as the rollout's own record does.
@@ -57,9 +58,11 @@ func haltedByStep(s *state, e trace.Event) []string {
 	return nil
 }
 
-// freezeSwitch is the operators' key that stops everything while it exists; that of a group is
-// below it.
-const freezeSwitch = "control/freeze"
+// freezeSwitch is the operators' key that stops everything while it exists.
+var freezeSwitch = freezeOf(store.Everywhere)
+
+// freezeOf is the key that does so for one group.
+func freezeOf(group string) string { return "control/freeze/" + group }
 
 // freeze is I6, as far as an operator says it: while everything is frozen, or the group, no
 // Operation takes a member away, whoever it is for. What is under way goes on.
@@ -68,7 +71,7 @@ func freeze(s *state, e trace.Event) []string {
 	if op == nil {
 		return nil
 	}
-	for _, name := range []string{freezeSwitch, freezeSwitch + "/" + op.Group} {
+	for _, name := range []string{freezeSwitch, freezeOf(op.Group)} {
 		if since, known := s.knownSince(name); known {
 			return wrong("%s takes %s away, and %s is set since %s", op.ID, op.Slot, name, since)
 		}

@@ -16,7 +16,7 @@ func markCases() cases {
 	drain := func(op *operation.Operation) { op.Kind = operation.Drain }
 	restart := func(op *operation.Operation) { op.Kind = operation.Restart }
 	excludes := func(r *run, slot string, from ...string) *run {
-		return r.operator("control/exclude/" + slot).then(func(e *trace.Event) { e.Slot, e.Excluded = slot, &store.Override{Slot: slot, From: from} })
+		return r.operator("control/exclude/" + slot).then(func(e *trace.Event) { e.Slot, e.Excluded = slot, &store.Override{From: from} })
 	}
 	excluded := func(from ...string) *run { return excludes(three("none"), "pg-0", from...) }
 	heals := func(op *operation.Operation) { op.Kind, op.Actor = operation.Restart, operation.ActorHealing }

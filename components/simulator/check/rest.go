@@ -140,7 +140,7 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 		return true
 	case r.State == operation.PartitionReached && s.allServe(name) && !s.underWay(name):
 		return true // who is kept from the target is let go by a person
-	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeSwitch+"/"+name) || s.switched("control/pause/"+name)):
+	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeOf(name)) || s.switched("control/pause/"+name)):
 		return true
 	}
 	ails := func(vm trace.CVM) bool {

@@ -79,21 +79,21 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Split:
 		w.ail(ctx, f, w.third()...)
 	case plan.Freeze:
-		w.sets(ctx, f.For, store.FreezeKey(), store.Freeze{})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.Override{})
 	case plan.FreezeGroup:
-		w.sets(ctx, f.For, store.FreezePrefix+f.Target, store.Freeze{})
+		w.sets(ctx, f.For, store.OverrideFreeze.Prefix()+f.Target, store.Override{})
 	case plan.Pause:
-		w.sets(ctx, f.For, store.PauseKey(f.Target), store.Pause{})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverridePause, f.Target), store.Override{})
 	case plan.Drain:
-		w.sets(ctx, f.For, store.OverrideKey(store.OverrideDrain, f.Target), store.Override{Slot: f.Target})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideDrain, f.Target), store.Override{})
 	case plan.Protect:
-		w.sets(ctx, f.For, store.OverrideKey(store.OverrideProtect, f.Target), store.Override{Slot: f.Target})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideProtect, f.Target), store.Override{})
 	case plan.Exclude:
-		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{Slot: f.Target})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{})
 	case plan.ExcludeRollout:
-		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{Slot: f.Target, From: []string{group.FromRollout}})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{From: []string{group.FromRollout}})
 	case plan.ExcludeHealing:
-		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{Slot: f.Target, From: []string{group.FromHealing}})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideExclude, f.Target), store.Override{From: []string{group.FromHealing}})
 	case plan.AskRestart:
 		w.ask(ctx, f.Target, store.QueueRequest{Kind: store.RequestRestart})
 	case plan.AskReplace:

@@ -136,7 +136,7 @@ var leaseTests = []contractTest{
 	}},
 
 	{"what operators and coordinators wrote before the first leader is no earlier term", func(s *suite) {
-		s.must(put(store.GroupSpecKey("pg"), "{}"), put(store.FreezeKey(), "{}"), put(store.CollateralKey("00906ed50000"), "{}"),
+		s.must(put(store.GroupSpecKey("pg"), "{}"), put(store.OverrideKey(store.OverrideFreeze, store.Everywhere), "{}"), put(store.CollateralKey("00906ed50000"), "{}"),
 			put(store.OperatorTokenKey(strings.Repeat("0d", 32)), "{}"))
 		if lease := s.acquire("one"); lease.Term() != 1 {
 			s.Fatalf("term %d, want 1", lease.Term())

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"time"
 
@@ -16,17 +17,17 @@ var noted = time.Date(2030, 2, 3, 4, 5, 6, 7000, time.UTC)
 
 var typedTests = []contractTest{
 	{"a record is written and read", func(s *suite) {
-		want := store.Pause{Reason: "db work", By: "ann", At: noted}
-		op, err := store.Put(store.PauseKey("pg"), want, 0)
+		want := store.Override{Reason: "db work", By: "ann", At: noted}
+		op, err := store.Put(store.OverrideKey(store.OverridePause, "pg"), want, 0)
 		if err != nil {
 			s.Fatal(err)
 		}
 		s.must(op)
-		got, index, err := store.Read[store.Pause](s.ctx, s.Store, store.PauseKey("pg"))
-		if err != nil || got != want || index != s.index("control/pause/pg") {
+		got, index, err := store.Read[store.Override](s.ctx, s.Store, store.OverrideKey(store.OverridePause, "pg"))
+		if err != nil || !reflect.DeepEqual(got, want) || index != s.index("control/pause/pg") {
 			s.Fatalf("got %+v, %d, %v", got, index, err)
 		}
-		again, err := store.Put(store.PauseKey("pg"), store.Pause{Reason: "other"}, index)
+		again, err := store.Put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: "other"}, index)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -64,8 +65,8 @@ var typedTests = []contractTest{
 	}},
 
 	{"an oversize record is refused before it is parsed", func(s *suite) {
-		s.must(put("control/freeze", `{"reason":"`+strings.Repeat("x", 8<<10)+`"}`))
-		if _, _, err := store.Read[store.Freeze](s.ctx, s.Store, store.FreezeKey()); !errors.Is(err, store.ErrTooLarge) {
+		s.must(put("control/freeze/_all", `{"reason":"`+strings.Repeat("x", 8<<10)+`"}`))
+		if _, _, err := store.Read[store.Override](s.ctx, s.Store, store.OverrideKey(store.OverrideFreeze, store.Everywhere)); !errors.Is(err, store.ErrTooLarge) {
 			s.Fatalf("got %v, want %v", err, store.ErrTooLarge)
 		}
 	}},

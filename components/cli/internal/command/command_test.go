@@ -215,8 +215,8 @@ func golden(t *testing.T, name, got string) {
 func TestExitCodes(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", midRollout)
-	b.Fail("PauseRollout", status.Error(codes.PermissionDenied, "Permission denied"))
-	b.Fail("ResumeRollout", status.Error(codes.Internal, "it broke"))
+	b.Fail("SetOverride", status.Error(codes.PermissionDenied, "Permission denied"))
+	b.Fail("ClearOverride", status.Error(codes.Internal, "it broke"))
 	bad := filepath.Join(t.TempDir(), "bad.hcl")
 	if err := os.WriteFile(bad, []byte("group \"x\" {\n replicaz = 1\n}\n"), 0o600); err != nil {
 		t.Fatal(err)

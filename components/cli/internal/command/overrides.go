@@ -20,18 +20,24 @@ type overrideFlags struct {
 	until  string
 	reason string
 	from   []string
+	// noReason: the reason may be left out.
+	noReason bool
 }
 
 func (f *overrideFlags) bind(c *cobra.Command) {
 	c.Flags().DurationVar(&f.length, "for", 0, "how long it stands, e.g. 2h (0: until it is taken back)")
 	c.Flags().StringVar(&f.until, "until", "", "until when it stands, e.g. 2026-05-04T14:00:00Z, in place of --for")
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for whoever finds it (required)")
+	why := "why, for whoever finds it"
+	if !f.noReason {
+		why += " (required)"
+	}
+	c.Flags().StringVar(&f.reason, "reason", "", why)
 }
 
 // check refuses what can be no override, and settles its length.
 func (f *overrideFlags) check(now time.Time) error {
 	switch {
-	case strings.TrimSpace(f.reason) == "":
+	case strings.TrimSpace(f.reason) == "" && !f.noReason:
 		return usagef("--reason is missing: it is shown to whoever finds the override")
 	case f.length < 0:
 		return usagef("--for %s: must be more than 0", f.length)
@@ -296,7 +302,7 @@ func everything(name string) string {
 
 func (a *App) overridesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "overrides [GROUP]", Short: "List what operators drained, protected, excluded or froze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "overrides [GROUP]", Short: "List what operators paused, froze, drained, protected or excluded", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				list, err := cl.Overrides(cmd.Context(), strings.Join(args, ""))

@@ -106,24 +106,26 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 }
 
 func (a *App) rolloutPause() *cobra.Command {
-	var reason string
+	f := overrideFlags{noReason: true}
 	c := &cobra.Command{
 		Use: "pause GROUP", Short: "Hold the rollout of a group; steps under way are finished", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `A slot that is being changed is finished, one that only drains goes back. Until the pause is
-taken back no slot is updated or removed by itself. Healing and new slots go on, and so does
-what is asked for by a slot's name: restart, replace, update and drain of an instance. What
-stops these too is ` + "`cadre freeze`" + `.`,
+taken back or its time is over no slot is updated or removed by itself. Healing and new slots go
+on, and so does what is asked for by a slot's name: restart, replace, update and drain of an
+instance. What stops these too is ` + "`cadre freeze`" + `.`,
+		Example: "  cadre rollout pause postgres --for 2h --reason \"the nightly report runs\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(a.now()); err != nil {
+				return err
+			}
 			return a.withClient(func(cl *client.Client) error {
-				if err := cl.Pause(cmd.Context(), args[0], reason); err != nil {
-					return err
-				}
-				a.say(fmt.Sprintf("rollout of %s is paused: a slot that is being changed is finished, no other is updated or removed by itself; take it back with `cadre rollout resume %s`", args[0], args[0]))
-				return nil
+				return a.override(cmd.Context(), cl, client.OverridePause, args[0], f, func(until string) string {
+					return fmt.Sprintf("rollout of %s is paused %s: a slot that is being changed is finished, no other is updated or removed by itself; take it back with `cadre rollout resume %s`", args[0], until, args[0])
+				})
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for whoever finds it paused")
+	f.bind(c)
 	return c
 }
 
@@ -132,18 +134,8 @@ func (a *App) rolloutResume() *cobra.Command {
 		Use: "resume GROUP", Short: "Take a pause back", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: "Takes back what `cadre rollout pause` did. A rollout that has FAILED goes on with\n`cadre rollout retry`, once its cause is mended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(func(cl *client.Client) error {
-				changed, err := cl.Resume(cmd.Context(), args[0])
-				switch {
-				case err != nil:
-					return err
-				case !changed:
-					a.say(args[0] + " was not paused: nothing is changed")
-					return nil
-				}
-				a.say(fmt.Sprintf("rollout of %s goes on; watch it with `cadre rollout watch %s`", args[0], args[0]))
-				return nil
-			})
+			return a.clearOverride(cmd.Context(), client.OverridePause, args[0],
+				fmt.Sprintf("rollout of %s goes on; watch it with `cadre rollout watch %s`", args[0], args[0]), args[0]+" was not paused: nothing is changed")
 		},
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Overrides is what operators keep from the leader.
 func Overrides(s Style, list []client.Override) string {
 	if len(list) == 0 {
-		return s.Line("nothing is drained, protected, excluded or frozen", Dim)
+		return s.Line("nothing is paused, frozen, drained, protected or excluded", Dim)
 	}
 	rows := [][]Cell{}
 	for _, m := range list {

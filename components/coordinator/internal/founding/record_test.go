@@ -77,7 +77,7 @@ func TestGEN01_TheFirstOneRecordsTheFoundingAndNobodyChangesIt(t *testing.T) {
 
 // TestGEN01_GEN02_ADiskAndRecordsOfTwoFoundingsHalt, whichever of the two is there.
 func TestGEN01_GEN02_ADiskAndRecordsOfTwoFoundingsHalt(t *testing.T) {
-	other, err := store.Put(store.FreezeKey(), store.Freeze{}, 0)
+	other, err := store.Put(store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.Override{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoFoundingsHalt(t *testing.T) {
 		"a disk of one, records of another":        {[]store.Op{own, other}, Kept{Founding: one, Recorded: true}, "GENESIS_CONFLICT: the records are of founding " + another},
 		"the same at the first start":              {[]store.Op{own}, Kept{Founding: one}, "disk is of founding " + one},
 		"records that are gone":                    {nil, Kept{Founding: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
-		"records of a cluster that lost its own":   {[]store.Op{other}, Kept{Founding: one}, "STATE_TAMPERED: there are 1 records, control/freeze among them"},
+		"records of a cluster that lost its own":   {[]store.Op{other}, Kept{Founding: one}, "STATE_TAMPERED: there are 1 records, control/freeze/_all among them"},
 		"the same on a disk that saw it":           {[]store.Op{other}, Kept{Founding: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
 		"a record that cannot be read":             {[]store.Op{damaged}, Kept{Founding: one}, "STATE_TAMPERED: record founding"},
 		"a record with a founding that is no such": {[]store.Op{foreign}, Kept{Founding: one}, "STATE_TAMPERED: record founding"},

@@ -105,7 +105,7 @@ func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	one := ill(c.add(time.Second), "db")
 	ill(c.add(time.Second), "other")
 	drained := ill(c.add(time.Second), "db")
-	c.Overrides[store.OverrideDrain][drained] = view.Rec[store.Override]{Value: store.Override{Slot: drained}}
+	c.Overrides[store.OverrideDrain][drained] = view.Rec[store.Override]{Value: store.Override{}}
 	ill(c.silent(time.Minute), "db")
 	ill(c.down(time.Minute), "db")
 	restarted := ill(c.silent(time.Minute), "db")
@@ -139,7 +139,7 @@ func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
 	}
 	drain := func(until time.Duration) func(c *crowd, slot string) {
 		return func(c *crowd, slot string) {
-			override := store.Override{Slot: slot}
+			override := store.Override{}
 			if until != 0 {
 				override.Until = c.now.Add(until)
 			}
@@ -148,7 +148,7 @@ func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
 	}
 	exclude := func(from string) func(c *crowd, slot string) {
 		return func(c *crowd, slot string) {
-			c.Overrides[store.OverrideExclude][slot] = view.Rec[store.Override]{Value: store.Override{Slot: slot, From: []string{from}}}
+			c.Overrides[store.OverrideExclude][slot] = view.Rec[store.Override]{Value: store.Override{From: []string{from}}}
 		}
 	}
 	for name, one := range map[string]struct {

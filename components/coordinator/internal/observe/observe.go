@@ -50,9 +50,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
 		Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
 	}
-	pause, paused := v.Pauses[spec.Name]
-	seen.Now.Paused, seen.Now.PausedBy = paused, named(pause.Value)
-	seen.Now.Frozen, seen.Now.Freeze = freeze(v, spec.Name)
+	seen.Now.Pause, seen.Now.Freeze = override(v, store.OverridePause, spec.Name), freeze(v, spec.Name)
 	if d, asked := v.Deletes[spec.Name]; asked {
 		seen.Now.Deletion = &rollout.Deletion{KeepCVMs: d.Value.KeepCVMs, Reason: d.Value.Reason, By: d.Value.By}
 	}
@@ -133,14 +131,6 @@ func records(v *view.View, name string) rollout.Records {
 		rec.Operations = append(rec.Operations, *o)
 	}
 	return rec
-}
-
-// named is the operator's name and reason of a pause; "": the switch names no operator.
-func named(p store.Pause) string {
-	if p.By == "" || p.Reason == "" {
-		return p.By
-	}
-	return p.By + " (" + p.Reason + ")"
 }
 
 // requests are those of operators about this group, by id.

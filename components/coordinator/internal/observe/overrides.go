@@ -7,10 +7,10 @@ import (
 	"cadre.dev/store"
 )
 
-// override is what an operator set on a Slot; nil: nothing. Whether its time is over the planner
-// judges, by the clock that the end is of.
-func override(v *view.View, kind store.OverrideKind, slot string) *rollout.Override {
-	m, ok := v.Overrides[kind][slot]
+// override is what an operator set on a scope, a Slot or a group; nil: nothing. Whether its time is
+// over the planner judges, by the clock that the end is of.
+func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Override {
+	m, ok := v.Overrides[kind][scope]
 	if !ok {
 		return nil
 	}
@@ -23,17 +23,16 @@ func override(v *view.View, kind store.OverrideKind, slot string) *rollout.Overr
 
 // freeze is the one that holds the group the longest, of the two that it may have: that of all
 // groups where both end together, as it is lifted last.
-func freeze(v *view.View, name string) (frozen bool, why rollout.Override) {
-	if f, ok := v.Freezes[name]; ok {
-		frozen, why = true, rollout.Override{Reason: f.Value.Reason, By: f.Value.By, Until: v.End(f.Value.Override()), Group: name}
+func freeze(v *view.View, name string) *rollout.Override {
+	one, all := override(v, store.OverrideFreeze, name), override(v, store.OverrideFreeze, store.Everywhere)
+	if one != nil {
+		one.Group = name
 	}
-	if v.Freeze == nil {
-		return frozen, why
+	switch {
+	case one == nil:
+		return all
+	case all == nil, !all.Until.IsZero() && (one.Until.IsZero() || one.Until.After(all.Until)):
+		return one
 	}
-	all := v.Freeze.Value
-	until := v.End(all.Override())
-	if shorter := !until.IsZero() && (why.Until.IsZero() || why.Until.After(until)); frozen && shorter {
-		return frozen, why
-	}
-	return true, rollout.Override{Reason: all.Reason, By: all.By, Until: until}
+	return all
 }

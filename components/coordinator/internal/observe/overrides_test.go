@@ -34,16 +34,17 @@ func TestTheFreezeThatEndsLastIsSeen(t *testing.T) {
 		{"that of everything has no end", &never, &late, "everything"},
 		{"neither has an end", &never, &never, "everything"},
 	} {
-		v := &view.View{Freezes: map[string]view.Rec[store.Freeze]{}}
+		freezes := map[string]view.Rec[store.Override]{}
+		v := &view.View{Overrides: map[store.OverrideKind]map[string]view.Rec[store.Override]{store.OverrideFreeze: freezes}}
 		if c.global != nil {
-			v.Freeze = &view.Rec[store.Freeze]{Value: store.Freeze{Reason: "everything", Until: *c.global}}
+			freezes[store.Everywhere] = view.Rec[store.Override]{Value: store.Override{Reason: "everything", Until: *c.global}}
 		}
 		if c.group != nil {
-			v.Freezes["pg"] = view.Rec[store.Freeze]{Value: store.Freeze{Reason: "pg", Until: *c.group}}
+			freezes["pg"] = view.Rec[store.Override]{Value: store.Override{Reason: "pg", Until: *c.group}}
 		}
 		seen := observe.Group(v, group.Spec{Name: "pg"}, "prod", observe.Listing{At: now}, noReports{}).Now
-		if seen.Frozen != (c.want != "") || seen.Freeze.Reason != c.want {
-			t.Errorf("%s: frozen %t by %+v, want %q", c.name, seen.Frozen, seen.Freeze, c.want)
+		if got := seen.Freeze; (got != nil) != (c.want != "") || got != nil && got.Reason != c.want {
+			t.Errorf("%s: freeze %+v, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (w *world) frozenFor(length time.Duration) (began time.Time) {
 	w.t.Helper()
 	began = time.Now()
-	w.putJSON(store.GroupFreezeKey("pg"), store.Freeze{Reason: "the big days", By: "ann", At: began, Until: began.Add(length)})
+	w.putJSON(store.OverrideKey(store.OverrideFreeze, "pg"), store.Override{Reason: "the big days", By: "ann", At: began, Until: began.Add(length)})
 	w.apply(spec("two"))
 	return began
 }
@@ -55,7 +55,7 @@ func TestASwitchEndsByElapsedTime(t *testing.T) {
 				off.Store(int64(c.after))
 				w.endsAfter(began, frozen, frozen+step)
 				tick(t.Context(), 15*time.Minute)
-				if _, there := w.view().Freezes["pg"]; there {
+				if _, there := w.view().Overrides[store.OverrideFreeze]["pg"]; there {
 					t.Error("the record of a switch that ended stays")
 				}
 			})
@@ -105,7 +105,7 @@ func TestASwitchWithoutItsBeginning(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		began := time.Now()
-		w.putJSON(store.FreezeKey(), map[string]any{"reason": "by hand", "by": "ann", "until": began.Add(frozen)})
+		w.putJSON(store.OverrideKey(store.OverrideFreeze, store.Everywhere), map[string]any{"reason": "by hand", "by": "ann", "until": began.Add(frozen)})
 		w.apply(spec("two"))
 		tick(t.Context(), frozen/2)
 		off.Store(int64(days))

@@ -176,7 +176,7 @@ func TestUnreadableSecretIsToldAndStopsNoStep(t *testing.T) {
 }
 
 func TestSwitchesAreOnWhateverTheySay(t *testing.T) {
-	for _, key := range []string{store.PauseKey("pg"), store.FreezeKey()} {
+	for _, key := range []string{store.OverrideKey(store.OverridePause, "pg"), store.OverrideKey(store.OverrideFreeze, store.Everywhere)} {
 		run(t, func(t *testing.T, w *world) {
 			w.apply(spec("one"))
 			w.until("creation", 2*time.Minute, w.complete("one"))

@@ -20,7 +20,7 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 		w.mu.Lock()
 		slot := w.leader
 		w.mu.Unlock()
-		w.putJSON(store.OverrideKey(store.OverrideDrain, slot), store.Override{Slot: slot, Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
+		w.putJSON(store.OverrideKey(store.OverrideDrain, slot), store.Override{Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
 		w.until("the drain", 2*time.Minute, func() bool { return w.instance(slot).State == "Drained" })
 		if i := w.instance(slot); i.Drain == nil || i.Drain.By != "ann" || i.Drain.Reason != "its host is mended" {
 			t.Errorf("status %+v", i)
@@ -59,7 +59,7 @@ func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		key := store.OverrideKey(store.OverrideExclude, "pg-2")
 		until := time.Now().Add(20 * time.Minute)
-		w.putJSON(key, store.Override{Slot: "pg-2", From: []string{group.FromRollout}, Reason: "it is measured", By: "ann", At: time.Now(), Until: until})
+		w.putJSON(key, store.Override{From: []string{group.FromRollout}, Reason: "it is measured", By: "ann", At: time.Now(), Until: until})
 		w.apply(spec("two"))
 		w.until("the rollout of the others", 10*time.Minute, func() bool { return w.status().RolloutState == string(operation.PartitionReached) })
 		if i := w.instance("pg-2"); i.Exclusion == nil || i.Exclusion.By != "ann" || !slices.Equal(i.Exclusion.From, []string{group.FromRollout}) || i.Exclusion.Until.Sub(until).Abs() > time.Second {
@@ -82,7 +82,7 @@ func TestR139_AFrozenGroupRestsUntilTheEnd(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		w.putJSON(store.GroupFreezeKey("pg"), store.Freeze{Reason: "the big days", By: "ann", At: time.Now(), Until: time.Now().Add(10 * time.Minute)})
+		w.putJSON(store.OverrideKey(store.OverrideFreeze, "pg"), store.Override{Reason: "the big days", By: "ann", At: time.Now(), Until: time.Now().Add(10 * time.Minute)})
 		w.apply(spec("two"))
 		w.until("the hold", 2*time.Minute, func() bool {
 			return slices.ContainsFunc(w.instance("pg-2").Holds, func(h group.Hold) bool {

@@ -234,7 +234,7 @@ func (p *pass) look(ctx context.Context, maxAge time.Duration) {
 	}
 	if p.held != nil && p.open() == 0 && p.seen.Now.Deletion == nil {
 		// The clocks of the rollout stand still meanwhile (R93).
-		p.seen.Now.Paused = true
+		p.seen.Now.Pause = &rollout.Override{}
 	}
 }
 

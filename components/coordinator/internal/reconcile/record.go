@@ -229,7 +229,7 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
 		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
 	}
-	for _, kind := range store.OverrideKinds() { // they must not hold for a Slot of the same name that is made later
+	for _, kind := range store.SlotOverrides() { // they must not hold for a Slot of the same name that is made later
 		all = append(all, stored{store.OverrideKey(kind, slot), p.view.Overrides[kind][slot].Index})
 	}
 	for _, record := range all {

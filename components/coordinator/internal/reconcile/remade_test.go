@@ -71,7 +71,7 @@ func TestR135_ADiskIsGivenUpForOneScaleIn(t *testing.T) {
 		if len(w.view().DeleteDisks) != 1 {
 			t.Fatal("given up before the spec says for what, and taken back")
 		}
-		w.putJSON(store.OverrideKey(store.OverrideProtect, "pg-2"), store.Override{Slot: "pg-2", Reason: "a report runs", By: "somebody", At: time.Now()})
+		w.putJSON(store.OverrideKey(store.OverrideProtect, "pg-2"), store.Override{Reason: "a report runs", By: "somebody", At: time.Now()})
 		two := spec("one")
 		two.Replicas = 2
 		w.apply(two)

@@ -107,7 +107,8 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if p.held != nil {
 		after.Message = p.held.message
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, p.held.condition)
-		_, after.Paused = p.view.Pauses[p.name]
+		pause, paused := p.view.Overrides[store.OverridePause][p.name]
+		after.Paused = paused && p.view.Stands(pause.Value, p.now)
 	}
 	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)

@@ -43,19 +43,22 @@ func TestOverridesThatEndedGo(t *testing.T) {
 	override := func(left int) store.Override {
 		return store.Override{Until: now, EndElapsed: uint64(1_000_000 + 1000*left)}
 	}
-	freeze := func(left int) view.Rec[store.Freeze] {
-		return view.Rec[store.Freeze]{Value: store.Freeze{Until: now.Add(-time.Hour), EndElapsed: uint64(1_000_000 + 1000*left)}, Index: 1}
+	freeze := func(left int) view.Rec[store.Override] {
+		return view.Rec[store.Override]{Value: store.Override{Until: now.Add(-time.Hour), EndElapsed: uint64(1_000_000 + 1000*left)}, Index: 1}
 	}
-	everything, uncounted := freeze(0), view.Rec[store.Freeze]{Value: store.Freeze{Until: now.Add(-time.Hour)}, Index: 1}
-	v := &view.View{Freeze: &everything, Freezes: map[string]view.Rec[store.Freeze]{"pg": freeze(-1), "web": freeze(1), "api": {Index: 1}, "new": uncounted}, Overrides: map[store.OverrideKind]map[string]view.Rec[store.Override]{}}
-	for _, kind := range store.OverrideKinds() {
+	everything, uncounted := freeze(0), view.Rec[store.Override]{Value: store.Override{Until: now.Add(-time.Hour)}, Index: 1}
+	v := &view.View{Overrides: map[store.OverrideKind]map[string]view.Rec[store.Override]{
+		store.OverrideFreeze: {store.Everywhere: everything, "pg": freeze(-1), "web": freeze(1), "api": {Index: 1}, "new": uncounted},
+		store.OverridePause:  {"pg": freeze(-1), "web": freeze(1)},
+	}}
+	for _, kind := range store.SlotOverrides() {
 		v.Overrides[kind] = map[string]view.Rec[store.Override]{"pg-0": {Value: override(0), Index: 1}, "pg-2": {Value: override(1), Index: 1}, "pg-3": {Index: 1}}
 	}
 	v.CountFrom(func() time.Time { return now.Add(-1000 * time.Second) })
 	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}, log: slog.New(slog.DiscardHandler)}
 	got := keys(r.endedOverrides(v))
 	slices.Sort(got)
-	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze", "control/freeze/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
+	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze/_all", "control/freeze/pg", "control/pause/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
 		t.Errorf("%v go, want %v", got, want)
 	}
 }

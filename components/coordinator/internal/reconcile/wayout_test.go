@@ -259,7 +259,7 @@ func TestTheLastLookStopsACall(t *testing.T) {
 		w.store.OnCommit(func(ops []store.Op) (none storetest.Fault) {
 			for _, op := range ops {
 				if strings.HasPrefix(op.Key, store.OperationsPrefix) && strings.Contains(string(op.Value), `"ACTING"`) && acting.CompareAndSwap(false, true) {
-					if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.PauseKey("pg"), Value: []byte(`{"reason":"stop","by":"somebody","at":"2000-01-01T00:00:00Z"}`)}); err != nil {
+					if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.OverrideKey(store.OverridePause, "pg"), Value: []byte(`{"reason":"stop","by":"somebody","at":"2000-01-01T00:00:00Z"}`)}); err != nil {
 						t.Error(err)
 					}
 				}

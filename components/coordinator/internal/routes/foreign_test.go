@@ -124,7 +124,7 @@ func TestAForeignEntryIsToldOnce(t *testing.T) {
 	w.await("the rest is written", func() bool { return w.has(standing...)() && w.writer.Failing() && w.writer.Settled() })
 	for _, change := range []string{"a", "b", "c"} {
 		w.ahead.Add(int64(time.Minute))
-		w.put(store.PauseKey("pg"), store.Pause{Reason: change}) // has it look at the time
+		w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: change}) // has it look at the time
 		w.await("looked again", w.writer.Settled)
 	}
 	told := w.log.all()
@@ -138,6 +138,6 @@ func TestAForeignEntryIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ahead.Add(int64(time.Minute))
-	w.put(store.PauseKey("pg"), store.Pause{Reason: "d"})
+	w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: "d"})
 	w.await("it is ours", func() bool { target, _ := w.resolved("pg-master"); return target == "pg-pg" && !w.writer.Failing() })
 }

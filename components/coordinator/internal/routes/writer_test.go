@@ -342,7 +342,7 @@ func TestDriftHeals(t *testing.T) {
 	}
 	drift()
 	w.ahead.Store(int64(6 * time.Minute))
-	w.put(store.PauseKey("pg"), store.Pause{Reason: "x"}) // has it look at the time
+	w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: "x"}) // has it look at the time
 	w.await("after a while", healed)
 	if w.allowed("other", "pg-pg") {
 		t.Error("anybody may call")

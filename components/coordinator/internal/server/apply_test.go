@@ -175,16 +175,16 @@ func TestTheLogNamesTheTokenThatPausedAndResumed(t *testing.T) {
 	var log bytes.Buffer
 	a.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	for range 2 {
-		if _, err := a.PauseRollout(ctx, &apiv1.PauseRolloutRequest{Group: "pg", Reason: "maintenance"}); err != nil {
+		if _, err := a.SetOverride(ctx, &apiv1.SetOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, Name: "pg", Reason: "maintenance"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 2 {
-		if _, err := a.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: "pg"}); err != nil {
+		if _, err := a.ClearOverride(ctx, &apiv1.ClearOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, Name: "pg"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{`msg="rollout paused" group=pg by="` + who + `" reason=maintenance`, `msg="rollout resumed" group=pg by="` + who + `"`} {
+	for _, want := range []string{`msg="override set" kind=OVERRIDE_KIND_PAUSE name=pg until=0001-01-01T00:00:00.000Z by="` + who + `" reason=maintenance`, `msg="override taken back" kind=OVERRIDE_KIND_PAUSE name=pg by="` + who + `"`} {
 		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("%d lines with %q, want 1, in %s", n, want, &log)
 		}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,50 +13,6 @@ import (
 
 // maxReason bounds an operator's text.
 const maxReason = store.MaxReason
-
-// PauseRollout implements ClusterService.
-func (s *Server) PauseRollout(ctx context.Context, req *apiv1.PauseRolloutRequest) (*apiv1.PauseRolloutResponse, error) {
-	c, err := s.callerFor(ctx, req.GetGroup(), req.GetReason())
-	if err != nil {
-		return nil, err
-	}
-	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
-		return nil, wire(err)
-	}
-	key := store.PauseKey(req.GetGroup())
-	_, index, err := store.ReadRaw(ctx, c.store, key)
-	if err == nil || errors.Is(err, store.ErrTooLarge) {
-		return &apiv1.PauseRolloutResponse{}, nil // it exists, and that is what counts
-	}
-	if !errors.Is(err, store.ErrNotFound) {
-		return nil, wire(err)
-	}
-	op, err := store.Put(key, store.Pause{Reason: req.GetReason(), By: c.by, At: s.cfg.Now().UTC()}, index)
-	if err != nil {
-		return nil, wire(err)
-	}
-	if err := c.store.Commit(ctx, op); err != nil {
-		return nil, wire(err)
-	}
-	s.cfg.Log.Info("rollout paused", "group", req.GetGroup(), "by", c.by, "reason", req.GetReason())
-	return &apiv1.PauseRolloutResponse{}, nil
-}
-
-// ResumeRollout implements ClusterService. Resuming what is not paused is fine.
-func (s *Server) ResumeRollout(ctx context.Context, req *apiv1.ResumeRolloutRequest) (*apiv1.ResumeRolloutResponse, error) {
-	c, err := s.callerFor(ctx, req.GetGroup(), "")
-	if err != nil {
-		return nil, err
-	}
-	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
-		return nil, wire(err)
-	}
-	changed, err := c.remove(ctx, store.PauseKey(req.GetGroup()))
-	if changed && err == nil {
-		s.cfg.Log.Info("rollout resumed", "group", req.GetGroup(), "by", c.by)
-	}
-	return &apiv1.ResumeRolloutResponse{Changed: changed}, err
-}
 
 // RestartInstance implements ClusterService.
 func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstanceRequest) (*apiv1.RestartInstanceResponse, error) {

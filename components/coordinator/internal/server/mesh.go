@@ -199,7 +199,7 @@ func (c *caller) mayLoad(ctx context.Context, slots ...string) error {
 		keys = append(keys, store.GroupSpecKey(name))
 	}
 	if len(keys) == 0 {
-		keys = []string{store.PauseKey(peering.CoordinatorGroup)}
+		keys = []string{store.OverrideKey(store.OverridePause, peering.CoordinatorGroup)}
 	}
 	for _, key := range keys {
 		ok, err := c.server.cfg.Tokens.MayWrite(ctx, c.token, store.DefaultPrefix+key)

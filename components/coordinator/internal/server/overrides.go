@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -31,13 +32,16 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(needReason(req.GetReason()), checkFrom(req.GetKind(), req.GetFrom())); err != nil {
+	if err := checkFrom(req.GetKind(), req.GetFrom()); err != nil {
+		return nil, err
+	}
+	if err := needReason(req.GetReason()); err != nil && req.GetKind() != apiv1.OverrideKind_OVERRIDE_KIND_PAUSE {
 		return nil, err
 	}
 	if err := c.overridesWhatIsThere(ctx, req.GetKind(), req.GetName()); err != nil {
 		return nil, err
 	}
-	override := store.Override{Slot: req.GetName(), From: req.GetFrom(), Reason: req.GetReason(), By: c.by, At: c.now()}
+	override := store.Override{From: req.GetFrom(), Reason: req.GetReason(), By: c.by, At: c.now()}
 	if req.GetFor() != nil {
 		length := req.GetFor().AsDuration()
 		if length <= 0 || length > maxOverrideTime {
@@ -50,7 +54,7 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 			return nil, err
 		}
 	}
-	changed, err := c.setOverride(ctx, req.GetKind(), key, override)
+	changed, err := c.setOverride(ctx, key, override)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +64,15 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 	return &apiv1.SetOverrideResponse{Changed: changed, Override: c.wireOverride(req.GetKind(), req.GetName(), override)}, nil
 }
 
-// slotOverrides are the overrides of Slots, by what stands in the records for them.
-var slotOverrides = map[apiv1.OverrideKind]store.OverrideKind{
+// overrideKinds are what stands in the records for the kinds of a request.
+var overrideKinds = map[apiv1.OverrideKind]store.OverrideKind{
+	apiv1.OverrideKind_OVERRIDE_KIND_PAUSE: store.OverridePause, apiv1.OverrideKind_OVERRIDE_KIND_FREEZE: store.OverrideFreeze,
 	apiv1.OverrideKind_OVERRIDE_KIND_DRAIN: store.OverrideDrain, apiv1.OverrideKind_OVERRIDE_KIND_PROTECT: store.OverrideProtect, apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE: store.OverrideExclude,
+}
+
+// ofSlot reports that the scope of a kind is a Slot, and not a group.
+func ofSlot(kind apiv1.OverrideKind) bool {
+	return slices.Contains(store.SlotOverrides(), overrideKinds[kind])
 }
 
 // checkFrom refuses what an exclusion cannot be from, and what is no exclusion.
@@ -80,23 +90,22 @@ func checkFrom(kind apiv1.OverrideKind, from []string) error {
 
 // overrideKey is where an override stands; the error names the field.
 func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
-	var key string
-	stored, ofSlot := slotOverrides[kind]
+	stored, known := overrideKinds[kind]
 	switch {
-	case ofSlot:
+	case kind == apiv1.OverrideKind_OVERRIDE_KIND_UNSPECIFIED:
+		return "", status.Error(codes.InvalidArgument, "kind: is missing: use pause, freeze, drain, protect or exclude")
+	case !known:
+		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
+	case ofSlot(kind):
 		if _, _, err := group.ParseSlot(name); err != nil {
 			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
 		}
-		key = store.OverrideKey(stored, name)
-	case kind == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE && name == "":
-		return store.FreezeKey(), nil
-	case kind == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE:
-		key = store.GroupFreezeKey(name)
-	case kind == apiv1.OverrideKind_OVERRIDE_KIND_UNSPECIFIED:
-		return "", status.Error(codes.InvalidArgument, "kind: is missing: use drain, protect, exclude or freeze")
-	default:
-		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
+	case name == store.Everywhere:
+		return "", status.Error(codes.InvalidArgument, "name: leave it out for all groups")
+	case stored == store.OverrideFreeze:
+		name = cmp.Or(name, store.Everywhere)
 	}
+	key := store.OverrideKey(stored, name)
 	if err := store.CheckKey(key); err != nil {
 		return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
 	}
@@ -105,12 +114,11 @@ func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
 
 // overridesWhatIsThere refuses an override on nothing: a word that is misspelt would protect nobody.
 func (c *caller) overridesWhatIsThere(ctx context.Context, kind apiv1.OverrideKind, name string) error {
-	_, ofSlot := slotOverrides[kind]
 	switch {
 	case kind == apiv1.OverrideKind_OVERRIDE_KIND_DRAIN:
 		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
 		return err
-	case ofSlot:
+	case ofSlot(kind):
 		_, err := c.mayReadSlot(ctx, name)
 		return err
 	}
@@ -163,9 +171,8 @@ func (c *caller) stands(m store.Override) bool {
 
 // setOverride writes an override in place of the one that stands. The same one without an end is no
 // change; one with an end stands anew from now on.
-func (c *caller) setOverride(ctx context.Context, kind apiv1.OverrideKind, key string, override store.Override) (changed bool, err error) {
-	freeze := store.Freeze{Reason: override.Reason, By: override.By, At: override.At, Until: override.Until}
-	before, index, err := readOverride(ctx, c.store, kind, key)
+func (c *caller) setOverride(ctx context.Context, key string, override store.Override) (changed bool, err error) {
+	before, index, err := store.Read[store.Override](ctx, c.store, key)
 	switch {
 	case err == nil && before.Reason == override.Reason && before.By == override.By && slices.Equal(before.From, override.From) && before.Until.IsZero() && override.Until.IsZero():
 		return false, nil
@@ -173,22 +180,10 @@ func (c *caller) setOverride(ctx context.Context, kind apiv1.OverrideKind, key s
 		return false, wire(err)
 	}
 	op, err := store.Put(key, override, index)
-	if kind == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE {
-		op, err = store.Put(key, freeze, index)
-	}
 	if err != nil {
 		return false, wire(err)
 	}
 	return true, wire(c.store.Commit(ctx, op))
-}
-
-// readOverride reads either form of an override.
-func readOverride(ctx context.Context, s store.Store, kind apiv1.OverrideKind, key string) (store.Override, uint64, error) {
-	if kind != apiv1.OverrideKind_OVERRIDE_KIND_FREEZE {
-		return store.Read[store.Override](ctx, s, key)
-	}
-	f, index, err := store.Read[store.Freeze](ctx, s, key)
-	return f.Override(), index, err
 }
 
 // ClearOverride implements ControlService. An override on what is gone can be taken back too; where there is
@@ -208,10 +203,10 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 		return nil, err
 	case changed:
 		s.cfg.Log.Info("override taken back", "kind", req.GetKind(), "name", req.GetName(), "by", c.by)
-	case req.GetKind() == apiv1.OverrideKind_OVERRIDE_KIND_FREEZE:
-		err = c.mayReadNamed(ctx, req.GetName())
-	default:
+	case ofSlot(req.GetKind()):
 		_, err = c.mayReadSlot(ctx, req.GetName())
+	default:
+		err = c.mayReadNamed(ctx, req.GetName())
 	}
 	return &apiv1.ClearOverrideResponse{Changed: changed}, err
 }
@@ -232,26 +227,16 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 		return nil, err
 	}
 	out := &apiv1.ListOverridesResponse{}
-	add := func(kind apiv1.OverrideKind, owner, name string, m store.Override) {
-		if c.stands(m) && (owner == "" || readable[owner]) {
-			out.Overrides = append(out.Overrides, c.wireOverride(kind, name, m))
-		}
-	}
-	for kind, stored := range slotOverrides {
-		for slot, m := range c.view.Overrides[stored] {
-			if owner, _, err := group.ParseSlot(slot); err == nil {
-				add(kind, owner, slot, m.Value)
+	for kind, stored := range overrideKinds {
+		for scope, m := range c.view.Overrides[stored] {
+			owner := scope
+			if ofSlot(kind) {
+				owner, _, err = group.ParseSlot(scope)
+			}
+			if everywhere := scope == store.Everywhere; err == nil && c.stands(m.Value) && (everywhere || readable[owner]) {
+				out.Overrides = append(out.Overrides, c.wireOverride(kind, strings.TrimPrefix(scope, store.Everywhere), m.Value))
 			}
 		}
-	}
-	freeze := func(name string, f store.Freeze) {
-		add(apiv1.OverrideKind_OVERRIDE_KIND_FREEZE, name, name, f.Override())
-	}
-	for name, f := range c.view.Freezes {
-		freeze(name, f.Value)
-	}
-	if f := c.view.Freeze; f != nil {
-		freeze("", f.Value)
 	}
 	slices.SortFunc(out.Overrides, func(a, b *apiv1.Override) int {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))

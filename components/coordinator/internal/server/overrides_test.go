@@ -32,7 +32,7 @@ func TestR139_AnOverrideIsARecordWithAnEnd(t *testing.T) {
 		t.Errorf("%v is left of two hours", left)
 	}
 	got, _, err := store.Read[store.Override](t.Context(), a.cfg.Store, store.OverrideKey(store.OverrideDrain, "pg-0"))
-	if err != nil || got.Slot != "pg-0" || got.Reason != drain.GetReason() || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != 2*time.Hour {
+	if err != nil || got.Reason != drain.GetReason() || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != 2*time.Hour {
 		t.Errorf("%+v, %v", got, err)
 	}
 	forever := &apiv1.SetOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_DRAIN, Name: "pg-0", Reason: "longer"}
@@ -91,7 +91,7 @@ func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	const freeze, protect = apiv1.OverrideKind_OVERRIDE_KIND_FREEZE, apiv1.OverrideKind_OVERRIDE_KIND_PROTECT
-	left := store.Override{Slot: "pg-8", Reason: "r", By: "ann", At: a.cfg.Now()}
+	left := store.Override{Reason: "r", By: "ann", At: a.cfg.Now()}
 	op, err := store.Put(store.OverrideKey(store.OverrideProtect, "pg-8"), left, 0)
 	if err != nil {
 		t.Fatal(err)

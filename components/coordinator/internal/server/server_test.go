@@ -268,14 +268,6 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.ListRollouts(ctx, &apiv1.ListRolloutsRequest{Group: "pg"})
 			return err
 		},
-		"PauseRollout": func(ctx context.Context) error {
-			_, err := a.PauseRollout(ctx, &apiv1.PauseRolloutRequest{Group: "pg"})
-			return err
-		},
-		"ResumeRollout": func(ctx context.Context) error {
-			_, err := a.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: "pg"})
-			return err
-		},
 		"ListInstances": func(ctx context.Context) error {
 			_, err := a.ListInstances(ctx, &apiv1.ListInstancesRequest{})
 			return err

@@ -16,7 +16,7 @@ import (
 // example is a key of one row of the table of records.
 func example(pattern string) string {
 	return "cadre/v1/" + strings.NewReplacer("<group>", "pg", "<slot>", "pg-0", "<id>", "x", "<digest>", "0d", "<revision>", "0d",
-		"<revocation>", "instance-0d", "<floor>", "pg", "<nonce>", "00112233445566778899aabbccddeeff", "<sha256>", strings.Repeat("0d", 32)).Replace(pattern)
+		"<revocation>", "instance-0d", "<scope>", "pg", "<nonce>", "00112233445566778899aabbccddeeff", "<sha256>", strings.Repeat("0d", 32)).Replace(pattern)
 }
 
 // TestCTL08_NobodyEditsWhatIsNotTheirs tries to write and to delete every kind of

@@ -40,7 +40,7 @@ func matrix(w *world) []operation {
 		all = append(all, kv(key, "")...)
 	}
 	all = append(all, kv("cadre/v1/groups/pg/spec", "operator")...)
-	all = append(all, kv("cadre/v1/control/freeze", "operator")...)
+	all = append(all, kv("cadre/v1/control/freeze/_all", "operator")...)
 	for key, may := range map[string]string{"cadre/v1/admissions/pg-0": "operator", "service/web/leader": "", "service/pg/leader": "workload"} {
 		all = append(all, operation{"read " + key, func(c *consul.Client) error { _, _, err := c.KV().Get(key, nil); return err }, may})
 	}

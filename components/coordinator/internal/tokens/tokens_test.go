@@ -140,7 +140,7 @@ func TestOperatorWritesSpecsAndSwitchesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]bool{
-		"cadre/v1/groups/pg/spec": true, "cadre/v1/groups/web/spec": true, "cadre/v1/control/freeze": true,
+		"cadre/v1/groups/pg/spec": true, "cadre/v1/groups/web/spec": true, "cadre/v1/control/freeze/_all": true,
 		"cadre/v1/groups/other/spec": false, "cadre/v1/groups/pg/accepted": false, "cadre/v1/applied/pg": false, "cadre/v1/groups/pg/status": false,
 		"cadre/v1/policy/slots/pg-0": false, "cadre/v1/admissions/pg-0": false, "cadre/v1/lease/term": false, "service/pg/leader": false,
 	} {

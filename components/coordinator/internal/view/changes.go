@@ -147,7 +147,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 
 // asked notes whom an operator's key concerns.
 func (c *Changes) asked(key string, index uint64, segments []string, before, after *View) {
-	for _, prefix := range []string{store.PausePrefix, store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix, store.FreezePrefix} {
+	for _, prefix := range []string{store.OverridePause.Prefix(), store.OverrideFreeze.Prefix(), store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
@@ -159,7 +159,7 @@ func (c *Changes) asked(key string, index uint64, segments []string, before, aft
 		}
 		return
 	}
-	for _, kind := range store.OverrideKinds() {
+	for _, kind := range store.SlotOverrides() {
 		if slot, is := strings.CutPrefix(key, kind.Prefix()); is {
 			name, _, _ := group.ParseSlot(slot) // "" for what is no Slot: it concerns nobody
 			c.group(name, index)
@@ -168,7 +168,7 @@ func (c *Changes) asked(key string, index uint64, segments []string, before, aft
 	}
 	id, queued := strings.CutPrefix(key, store.QueuePrefix)
 	if !queued {
-		c.All = true // a freeze, a revocation, an approval
+		c.All = true // a revocation, an approval
 		return
 	}
 	for _, v := range []*View{before, after} {

@@ -35,18 +35,18 @@ func TestAPanicOfAReadingEndsNoCoordinator(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = w.Run(ctx) }()
 		defer func() { cancel(); <-ended }()
-		put(t, memory, store.PauseKey("a"), `{}`)
+		put(t, memory, store.OverrideKey(store.OverridePause, "a"), `{}`)
 		settled()
 		crash.Store(true)
-		put(t, memory, store.PauseKey("b"), `{}`)
+		put(t, memory, store.OverrideKey(store.OverridePause, "b"), `{}`)
 		settled()
-		if v, _ := w.Latest(); len(v.Pauses) != 1 || counted.Load() == 0 {
-			t.Fatalf("pauses %v after %d panics", v.Pauses, counted.Load())
+		if v, _ := w.Latest(); len(v.Overrides[store.OverridePause]) != 1 || counted.Load() == 0 {
+			t.Fatalf("pauses %v after %d panics", v.Overrides[store.OverridePause], counted.Load())
 		}
 		crash.Store(false)
 		settled()
-		if v, _ := w.Latest(); len(v.Pauses) != 2 || !w.Readable() {
-			t.Errorf("pauses %v, readable %t", v.Pauses, w.Readable())
+		if v, _ := w.Latest(); len(v.Overrides[store.OverridePause]) != 2 || !w.Readable() {
+			t.Errorf("pauses %v, readable %t", v.Overrides[store.OverridePause], w.Readable())
 		}
 	})
 }

@@ -31,7 +31,7 @@ func TestWhatIsRememberedReadsAsIfReadAnew(t *testing.T) {
 		{Kind: store.OpPut, Key: store.GroupSpecKey("pg"), Value: []byte(spec(3))},
 		{Kind: store.OpPut, Key: store.GroupAcceptedKey("pg"), Value: []byte(`{"group":"pg","spec_index":1,"spec":` + spec(3) + `,"term":1,"at":"2026-01-01T00:00:00Z"}`)},
 		{Kind: store.OpPut, Key: admission, Value: []byte(`{"slot":"pg-0","boot_id":"one","token_accessors":["a"]}`)},
-		{Kind: store.OpPut, Key: store.FreezeKey(), Value: []byte(`{}`)},
+		{Kind: store.OpPut, Key: store.OverrideKey(store.OverrideFreeze, store.Everywhere), Value: []byte(`{}`)},
 		{Kind: store.OpPut, Key: admission, Value: []byte(`{"slot":"pg-0","boot_id":"two"}`)},
 		{Kind: store.OpPut, Key: admission, Value: []byte(`{"slot":"pg-1","boot_id":"two"}`)},
 		{Kind: store.OpPut, Key: admission, Value: []byte(`{"slot":"pg-0","boot":"three"}`)},

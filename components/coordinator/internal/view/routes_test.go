@@ -67,7 +67,7 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 		t.Errorf("only stored: %+v, %v, %v", known.Specs, m, err)
 	}
 	// These say nothing of routes: an operator's broken edit must not stop them.
-	for _, key := range []string{store.FreezeKey(), store.GroupSpecKey("pg"), store.SlotKey("pg", "pg-0"), store.GroupStatusKey("pg")} {
+	for _, key := range []string{store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.GroupSpecKey("pg"), store.SlotKey("pg", "pg-0"), store.GroupStatusKey("pg")} {
 		entries := good()
 		entries[key] = `now`
 		if _, m, err := read(t, entries).RoutesKnown(); err != nil || missing(m) != nil {

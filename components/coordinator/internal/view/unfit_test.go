@@ -26,7 +26,7 @@ func TestNoRevocationFallsOutOfTheJudgement(t *testing.T) {
 // TestABadSwitchIsNoBadAdmission: a plain edit of a switch is a record that cannot be
 // read, for as long as it is on.
 func TestABadSwitchIsNoBadAdmission(t *testing.T) {
-	v := read(t, map[string]string{store.FreezeKey(): `now`, store.RotateKey("web", "cooky"): `now`, store.AdmissionKey("pg-0"): `{}`})
+	v := read(t, map[string]string{store.OverrideKey(store.OverrideFreeze, store.Everywhere): `now`, store.RotateKey("web", "cooky"): `now`, store.AdmissionKey("pg-0"): `{}`})
 	if len(v.Bad) != 3 || v.BadBelow(store.SlotsPrefix) != nil || v.BadBelow(store.SlotsPrefix, store.AdmissionsPrefix) == nil {
 		t.Errorf("bad: %v", v.Bad)
 	}

@@ -55,12 +55,10 @@ type View struct {
 	Refusals   map[string]Rec[policy.Refusal]       // by Slot
 	Boots      map[string]Boot                      // by Slot; their leases
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
-	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
 	// Overrides by kind and Slot, Freezes by group: what operators keep from the leader, also those
 	// whose time is over.
 	Overrides map[store.OverrideKind]map[string]Rec[store.Override]
-	Freezes   map[string]Rec[store.Freeze]
 	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
 	Deletes     map[string]Rec[store.DeleteGroup]
 	DeleteDisks map[string]Rec[store.DeleteDisks]
@@ -70,7 +68,6 @@ type View struct {
 	// Secrets and Rotates by group and name: epochs, and requests for new ones.
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]
-	Freeze  *Rec[store.Freeze]
 	Gate    Gate
 	// Ledger is what the leader accepted about the judgement of machines.
 	Ledger Rec[policy.TCBLedger]
@@ -218,23 +215,9 @@ func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (spec 
 // readSwitches: a switch is on while its key exists, whatever is written there.
 // An operator who stops everything with a plain KV edit gets what was asked for.
 func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
-	pauses := keyed[store.Pause](ctx, at, store.PausePrefix, errs)
-	freezes := keyed[store.Freeze](ctx, at, store.FreezeKey(), errs)
-	v.Pauses, v.Freeze, v.Freezes = map[string]Rec[store.Pause]{}, nil, map[string]Rec[store.Freeze]{}
 	v.Overrides = map[store.OverrideKind]map[string]Rec[store.Override]{}
 	for _, kind := range store.OverrideKinds() {
 		v.Overrides[kind] = switches[store.Override](ctx, at, kind.Prefix(), errs)
-	}
-	for _, e := range at.entries {
-		if name, ok := strings.CutPrefix(e.Key, store.PausePrefix); ok {
-			v.Pauses[name] = Rec[store.Pause]{Value: pauses[e.Key].Value, Index: e.Index}
-		}
-		if name, ok := strings.CutPrefix(e.Key, store.FreezePrefix); ok {
-			v.Freezes[name] = Rec[store.Freeze]{Value: freezes[e.Key].Value, Index: e.Index}
-		}
-		if e.Key == store.FreezeKey() {
-			v.Freeze = &Rec[store.Freeze]{Value: freezes[e.Key].Value, Index: e.Index}
-		}
 	}
 }
 

@@ -73,18 +73,18 @@ func TestSpecInForce(t *testing.T) {
 
 func TestUnreadableRecordsStopTheirGroupOnly(t *testing.T) {
 	for key, groups := range map[string]string{
-		store.OperationKey("pg-3-0a0b0c0d.1.pg-0"): "pg",
-		store.OperationKey("anything"):             "pg web",
-		store.SlotKey("pg", "pg-0"):                "pg",
-		store.SlotPolicyKey("pg-0"):                "pg",
-		store.AdmissionKey("web-0"):                "web",
-		store.RolloutKey("web-3-0a0b0c0d"):         "web",
-		store.GroupStatusKey("pg"):                 "pg",
-		store.RefusalKey("pg-0"):                   "",
-		store.SlotStatusKey("pg", "pg-0"):          "",
-		store.QueueKey("x"):                        "",
-		store.PauseKey("pg"):                       "",
-		"elsewhere/pg":                             "",
+		store.OperationKey("pg-3-0a0b0c0d.1.pg-0"):   "pg",
+		store.OperationKey("anything"):               "pg web",
+		store.SlotKey("pg", "pg-0"):                  "pg",
+		store.SlotPolicyKey("pg-0"):                  "pg",
+		store.AdmissionKey("web-0"):                  "web",
+		store.RolloutKey("web-3-0a0b0c0d"):           "web",
+		store.GroupStatusKey("pg"):                   "pg",
+		store.RefusalKey("pg-0"):                     "",
+		store.SlotStatusKey("pg", "pg-0"):            "",
+		store.QueueKey("x"):                          "",
+		store.OverrideKey(store.OverridePause, "pg"): "",
+		"elsewhere/pg":                               "",
 	} {
 		v := read(t, map[string]string{key: `{"no_such_field": 1}`})
 		var stopped []string
@@ -103,9 +103,9 @@ func TestUnreadableRecordsStopTheirGroupOnly(t *testing.T) {
 }
 
 func TestSwitchesCountByTheirKey(t *testing.T) {
-	v := read(t, map[string]string{store.PauseKey("pg"): "", store.FreezeKey(): "now"})
-	if _, paused := v.Pauses["pg"]; !paused || v.Freeze == nil {
-		t.Errorf("pauses %v, freeze %v", v.Pauses, v.Freeze)
+	v := read(t, map[string]string{store.OverrideKey(store.OverridePause, "pg"): "", store.OverrideKey(store.OverrideFreeze, store.Everywhere): "now"})
+	if _, paused := v.Overrides[store.OverridePause]["pg"]; !paused || len(v.Overrides[store.OverrideFreeze]) != 1 {
+		t.Errorf("pauses %v, freeze %v", v.Overrides[store.OverridePause], v.Overrides[store.OverrideFreeze])
 	}
 }
 

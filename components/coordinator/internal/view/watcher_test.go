@@ -47,7 +47,7 @@ func samples(name string, n int) map[string]string {
 		store.AdmissionKey(slot):                                  text(`{"group":%q,"slot":%q,"boot_id":"%d"}`, name, slot, n),
 		store.RefusalKey(slot):                                    text(`{"slot":%q}`, slot),
 		store.ProofKey(slot):                                      text(`{"group":%q,"slot":%q}`, name, slot),
-		store.PauseKey(name):                                      `{}`,
+		store.OverrideKey(store.OverridePause, name):              `{}`,
 		store.QueueKey(text("q-%s-%d", name, n)):                  text(`{"id":"q-%s-%d","kind":"restart","slot":%q}`, name, n, slot),
 		store.RevisionKey(text("r-%s-%d", name, n)):               text(`{"digest":"r-%s-%d","group":%q}`, name, n, name),
 		store.RouteKey(text("%s-r%d", name, n)):                   text(`{"route":"%s-r%d","vip":"127.10.1.%d","group":%q}`, name, n, 2*n+len(name), name),
@@ -104,7 +104,7 @@ func TestTheWatchersViewIsWhatTheRecordsSay(t *testing.T) {
 					case 1:
 						put(t, s, key, `{"odd":1}`)
 					case 2:
-						put(t, s, store.FreezeKey(), fmt.Sprintf(`{"reason":"%d"}`, r.IntN(3)))
+						put(t, s, store.OverrideKey(store.OverrideFreeze, store.Everywhere), fmt.Sprintf(`{"reason":"%d"}`, r.IntN(3)))
 					default:
 						put(t, s, key, texts[key])
 					}
@@ -151,7 +151,7 @@ func sameGroup(t *testing.T, name string, got, want *View) {
 	for what, pair := range map[string][2]any{
 		"status": {got.Statuses[name], want.Statuses[name]}, "slots": {got.SlotsOf(name), want.SlotsOf(name)}, "rollouts": {got.RolloutsOf(name), want.RolloutsOf(name)},
 		"addresses": {got.Addresses[name], want.Addresses[name]}, "policy": {got.Gate.Groups[name], want.Gate.Groups[name]}, "queue": {got.Queue, want.Queue},
-		"freeze": {got.Freeze, want.Freeze}, "term": {got.Term, want.Term}, "pauses": {got.Pauses, want.Pauses},
+		"term": {got.Term, want.Term}, "overrides": {got.Overrides, want.Overrides},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Fatalf("%s of %s: got\n%+v\nwant\n%+v", what, name, pair[0], pair[1])
@@ -206,7 +206,7 @@ func TestAChangeConcernsItsGroupAlone(t *testing.T) {
 			}
 		}
 		for key, text := range map[string]string{
-			store.FreezeKey(): `{}`, store.FloorKey(store.Everywhere): `{}`, store.ApprovalKey("r"): `{}`, store.SecretKey(store.ClusterSecrets, store.GossipSecret): `{}`,
+			store.OverrideKey(store.OverrideFreeze, store.Everywhere): `{}`, store.FloorKey(store.Everywhere): `{}`, store.ApprovalKey("r"): `{}`, store.SecretKey(store.ClusterSecrets, store.GossipSecret): `{}`,
 		} {
 			put(t, s, key, text)
 			settled()

@@ -49,7 +49,7 @@ was made:
 ` + "```" + `
 cadre local exec --service coordinator demo-coordinator-0 -- consul kv put \
     -token="$(jq -r .token ~/.config/cadre/demo.json)" \
-    cadre/v1/control/freeze '{"reason":"we look into it","by":"ann","at":"2026-05-04T12:00:00Z"}'
+    cadre/v1/control/freeze/_all '{"reason":"we look into it","by":"ann","at":"2026-05-04T12:00:00Z"}'
 ` + "```" + `
 
 On a real platform the shipped compose file of the coordinators opens no such way in: there
@@ -65,7 +65,7 @@ func render() []byte {
 	}
 	b.WriteString("\n`<group>` and `<slot>` are lower-case letters, digits and `-`, starting with a letter, at most 63 bytes. " +
 		"`<id>`, `<digest>` and `<revision>` are letters, digits and `. _ : -`, at most 128 bytes. `<nonce>` is lower-case hex. " +
-		"`<revision>` is a Revision or a compose hash. `<revocation>` is `instance-`, `revision-` or `key_provider-` and the id. `<floor>` is a group or `_all`. `<sha256>` is 64 lower-case hex digits.\n")
+		"`<revision>` is a Revision or a compose hash. `<revocation>` is `instance-`, `revision-` or `key_provider-` and the id. `<scope>` is a group or `_all`. `<sha256>` is 64 lower-case hex digits.\n")
 	b.WriteString("\n## Operators' ACL policy\n\nFor a cluster with the one group `postgres`:\n\n```hcl\n")
 	b.WriteString(store.OperatorRules(store.DefaultPrefix, []string{"postgres"}))
 	b.WriteString("```\n\n" + byHand + "\n## Fields\n\nA field marked * may be left out.\n")

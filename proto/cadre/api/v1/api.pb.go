@@ -902,183 +902,6 @@ func (x *WatchGroupResponse) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-type PauseRolloutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseRolloutRequest) Reset() {
-	*x = PauseRolloutRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseRolloutRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseRolloutRequest) ProtoMessage() {}
-
-func (x *PauseRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseRolloutRequest.ProtoReflect.Descriptor instead.
-func (*PauseRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *PauseRolloutRequest) GetGroup() string {
-	if x != nil {
-		return x.Group
-	}
-	return ""
-}
-
-func (x *PauseRolloutRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type PauseRolloutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseRolloutResponse) Reset() {
-	*x = PauseRolloutResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseRolloutResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseRolloutResponse) ProtoMessage() {}
-
-func (x *PauseRolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseRolloutResponse.ProtoReflect.Descriptor instead.
-func (*PauseRolloutResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{14}
-}
-
-type ResumeRolloutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeRolloutRequest) Reset() {
-	*x = ResumeRolloutRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeRolloutRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeRolloutRequest) ProtoMessage() {}
-
-func (x *ResumeRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeRolloutRequest.ProtoReflect.Descriptor instead.
-func (*ResumeRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ResumeRolloutRequest) GetGroup() string {
-	if x != nil {
-		return x.Group
-	}
-	return ""
-}
-
-type ResumeRolloutResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when it was not paused.
-	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeRolloutResponse) Reset() {
-	*x = ResumeRolloutResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeRolloutResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeRolloutResponse) ProtoMessage() {}
-
-func (x *ResumeRolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeRolloutResponse.ProtoReflect.Descriptor instead.
-func (*ResumeRolloutResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *ResumeRolloutResponse) GetChanged() bool {
-	if x != nil {
-		return x.Changed
-	}
-	return false
-}
-
 type ListRolloutsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -1088,7 +911,7 @@ type ListRolloutsRequest struct {
 
 func (x *ListRolloutsRequest) Reset() {
 	*x = ListRolloutsRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[17]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +923,7 @@ func (x *ListRolloutsRequest) String() string {
 func (*ListRolloutsRequest) ProtoMessage() {}
 
 func (x *ListRolloutsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[17]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +936,7 @@ func (x *ListRolloutsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolloutsRequest.ProtoReflect.Descriptor instead.
 func (*ListRolloutsRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRolloutsRequest) GetGroup() string {
@@ -1133,7 +956,7 @@ type ListRolloutsResponse struct {
 
 func (x *ListRolloutsResponse) Reset() {
 	*x = ListRolloutsResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[18]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +968,7 @@ func (x *ListRolloutsResponse) String() string {
 func (*ListRolloutsResponse) ProtoMessage() {}
 
 func (x *ListRolloutsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[18]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +981,7 @@ func (x *ListRolloutsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolloutsResponse.ProtoReflect.Descriptor instead.
 func (*ListRolloutsResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRolloutsResponse) GetRolloutsJson() [][]byte {
@@ -1177,7 +1000,7 @@ type ListInstancesRequest struct {
 
 func (x *ListInstancesRequest) Reset() {
 	*x = ListInstancesRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[19]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1012,7 @@ func (x *ListInstancesRequest) String() string {
 func (*ListInstancesRequest) ProtoMessage() {}
 
 func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[19]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1025,7 @@ func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
 func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListInstancesRequest) GetGroup() string {
@@ -1222,7 +1045,7 @@ type ListInstancesResponse struct {
 
 func (x *ListInstancesResponse) Reset() {
 	*x = ListInstancesResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[20]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1057,7 @@ func (x *ListInstancesResponse) String() string {
 func (*ListInstancesResponse) ProtoMessage() {}
 
 func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[20]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1070,7 @@ func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
 func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListInstancesResponse) GetInstancesJson() [][]byte {
@@ -1266,7 +1089,7 @@ type DescribeInstanceRequest struct {
 
 func (x *DescribeInstanceRequest) Reset() {
 	*x = DescribeInstanceRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[21]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1101,7 @@ func (x *DescribeInstanceRequest) String() string {
 func (*DescribeInstanceRequest) ProtoMessage() {}
 
 func (x *DescribeInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[21]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1114,7 @@ func (x *DescribeInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeInstanceRequest.ProtoReflect.Descriptor instead.
 func (*DescribeInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DescribeInstanceRequest) GetSlot() string {
@@ -1317,7 +1140,7 @@ type DescribeInstanceResponse struct {
 
 func (x *DescribeInstanceResponse) Reset() {
 	*x = DescribeInstanceResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[22]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1152,7 @@ func (x *DescribeInstanceResponse) String() string {
 func (*DescribeInstanceResponse) ProtoMessage() {}
 
 func (x *DescribeInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[22]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1165,7 @@ func (x *DescribeInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeInstanceResponse.ProtoReflect.Descriptor instead.
 func (*DescribeInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DescribeInstanceResponse) GetInstanceJson() []byte {
@@ -1390,7 +1213,7 @@ type RestartInstanceRequest struct {
 
 func (x *RestartInstanceRequest) Reset() {
 	*x = RestartInstanceRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[23]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1225,7 @@ func (x *RestartInstanceRequest) String() string {
 func (*RestartInstanceRequest) ProtoMessage() {}
 
 func (x *RestartInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[23]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1238,7 @@ func (x *RestartInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartInstanceRequest.ProtoReflect.Descriptor instead.
 func (*RestartInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RestartInstanceRequest) GetSlot() string {
@@ -1455,7 +1278,7 @@ type RestartInstanceResponse struct {
 
 func (x *RestartInstanceResponse) Reset() {
 	*x = RestartInstanceResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[24]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1290,7 @@ func (x *RestartInstanceResponse) String() string {
 func (*RestartInstanceResponse) ProtoMessage() {}
 
 func (x *RestartInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[24]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1303,7 @@ func (x *RestartInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartInstanceResponse.ProtoReflect.Descriptor instead.
 func (*RestartInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RestartInstanceResponse) GetRequestId() string {
@@ -1502,7 +1325,7 @@ type UpdateInstanceRequest struct {
 
 func (x *UpdateInstanceRequest) Reset() {
 	*x = UpdateInstanceRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1337,7 @@ func (x *UpdateInstanceRequest) String() string {
 func (*UpdateInstanceRequest) ProtoMessage() {}
 
 func (x *UpdateInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1350,7 @@ func (x *UpdateInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateInstanceRequest.ProtoReflect.Descriptor instead.
 func (*UpdateInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateInstanceRequest) GetSlot() string {
@@ -1560,7 +1383,7 @@ type UpdateInstanceResponse struct {
 
 func (x *UpdateInstanceResponse) Reset() {
 	*x = UpdateInstanceResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1395,7 @@ func (x *UpdateInstanceResponse) String() string {
 func (*UpdateInstanceResponse) ProtoMessage() {}
 
 func (x *UpdateInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1408,7 @@ func (x *UpdateInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateInstanceResponse.ProtoReflect.Descriptor instead.
 func (*UpdateInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateInstanceResponse) GetRequestId() string {
@@ -1603,7 +1426,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1438,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1451,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 type GetClusterResponse struct {
@@ -1653,7 +1476,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1488,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1501,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetClusterResponse) GetCluster() string {
@@ -1749,7 +1572,7 @@ type GetMeshRequest struct {
 
 func (x *GetMeshRequest) Reset() {
 	*x = GetMeshRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1584,7 @@ func (x *GetMeshRequest) String() string {
 func (*GetMeshRequest) ProtoMessage() {}
 
 func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1597,7 @@ func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMeshRequest.ProtoReflect.Descriptor instead.
 func (*GetMeshRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetMeshRequest) GetSlot() string {
@@ -1804,7 +1627,7 @@ type GetMeshResponse struct {
 
 func (x *GetMeshResponse) Reset() {
 	*x = GetMeshResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1639,7 @@ func (x *GetMeshResponse) String() string {
 func (*GetMeshResponse) ProtoMessage() {}
 
 func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1652,7 @@ func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMeshResponse.ProtoReflect.Descriptor instead.
 func (*GetMeshResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetMeshResponse) GetSlot() string {
@@ -1859,7 +1682,7 @@ type PingPeerRequest struct {
 
 func (x *PingPeerRequest) Reset() {
 	*x = PingPeerRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1694,7 @@ func (x *PingPeerRequest) String() string {
 func (*PingPeerRequest) ProtoMessage() {}
 
 func (x *PingPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1707,7 @@ func (x *PingPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingPeerRequest.ProtoReflect.Descriptor instead.
 func (*PingPeerRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PingPeerRequest) GetSlot() string {
@@ -1918,7 +1741,7 @@ type PingPeerResponse struct {
 
 func (x *PingPeerResponse) Reset() {
 	*x = PingPeerResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +1753,7 @@ func (x *PingPeerResponse) String() string {
 func (*PingPeerResponse) ProtoMessage() {}
 
 func (x *PingPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +1766,7 @@ func (x *PingPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingPeerResponse.ProtoReflect.Descriptor instead.
 func (*PingPeerResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PingPeerResponse) GetSlot() string {
@@ -1974,7 +1797,7 @@ type BenchPeerRequest struct {
 
 func (x *BenchPeerRequest) Reset() {
 	*x = BenchPeerRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +1809,7 @@ func (x *BenchPeerRequest) String() string {
 func (*BenchPeerRequest) ProtoMessage() {}
 
 func (x *BenchPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +1822,7 @@ func (x *BenchPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BenchPeerRequest.ProtoReflect.Descriptor instead.
 func (*BenchPeerRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BenchPeerRequest) GetSlot() string {
@@ -2040,7 +1863,7 @@ type BenchPeerResponse struct {
 
 func (x *BenchPeerResponse) Reset() {
 	*x = BenchPeerResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +1875,7 @@ func (x *BenchPeerResponse) String() string {
 func (*BenchPeerResponse) ProtoMessage() {}
 
 func (x *BenchPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +1888,7 @@ func (x *BenchPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BenchPeerResponse.ProtoReflect.Descriptor instead.
 func (*BenchPeerResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BenchPeerResponse) GetSlot() string {
@@ -2092,7 +1915,7 @@ type ListSecretsRequest struct {
 
 func (x *ListSecretsRequest) Reset() {
 	*x = ListSecretsRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +1927,7 @@ func (x *ListSecretsRequest) String() string {
 func (*ListSecretsRequest) ProtoMessage() {}
 
 func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +1940,7 @@ func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSecretsRequest.ProtoReflect.Descriptor instead.
 func (*ListSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListSecretsRequest) GetGroup() string {
@@ -2137,7 +1960,7 @@ type ListSecretsResponse struct {
 
 func (x *ListSecretsResponse) Reset() {
 	*x = ListSecretsResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +1972,7 @@ func (x *ListSecretsResponse) String() string {
 func (*ListSecretsResponse) ProtoMessage() {}
 
 func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +1985,7 @@ func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSecretsResponse.ProtoReflect.Descriptor instead.
 func (*ListSecretsResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListSecretsResponse) GetSecrets() []*Secret {
@@ -2201,7 +2024,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2036,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2049,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Secret) GetGroup() string {
@@ -2332,7 +2155,7 @@ type RotateSecretRequest struct {
 
 func (x *RotateSecretRequest) Reset() {
 	*x = RotateSecretRequest{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[38]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2167,7 @@ func (x *RotateSecretRequest) String() string {
 func (*RotateSecretRequest) ProtoMessage() {}
 
 func (x *RotateSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[38]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2180,7 @@ func (x *RotateSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSecretRequest.ProtoReflect.Descriptor instead.
 func (*RotateSecretRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RotateSecretRequest) GetGroup() string {
@@ -2391,7 +2214,7 @@ type RotateSecretResponse struct {
 
 func (x *RotateSecretResponse) Reset() {
 	*x = RotateSecretResponse{}
-	mi := &file_cadre_api_v1_api_proto_msgTypes[39]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2226,7 @@ func (x *RotateSecretResponse) String() string {
 func (*RotateSecretResponse) ProtoMessage() {}
 
 func (x *RotateSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_api_proto_msgTypes[39]
+	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2239,7 @@ func (x *RotateSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSecretResponse.ProtoReflect.Descriptor instead.
 func (*RotateSecretResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RotateSecretResponse) GetEpoch() uint32 {
@@ -2501,15 +2324,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\vstatus_json\x18\x01 \x01(\fR\n" +
 	"statusJson\x12\x1b\n" +
 	"\tplan_json\x18\x02 \x01(\fR\bplanJson\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"C\n" +
-	"\x13PauseRolloutRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x16\n" +
-	"\x14PauseRolloutResponse\",\n" +
-	"\x14ResumeRolloutRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"1\n" +
-	"\x15ResumeRolloutResponse\x12\x18\n" +
-	"\achanged\x18\x01 \x01(\bR\achanged\"+\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"+\n" +
 	"\x13ListRolloutsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\";\n" +
 	"\x14ListRolloutsResponse\x12#\n" +
@@ -2598,7 +2413,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\",\n" +
 	"\x14RotateSecretResponse\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\xe9\f\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\xb8\v\n" +
 	"\x0eClusterService\x12d\n" +
 	"\x11AttestCoordinator\x12&.cadre.api.v1.AttestCoordinatorRequest\x1a'.cadre.api.v1.AttestCoordinatorResponse\x12O\n" +
 	"\n" +
@@ -2609,8 +2424,6 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\vPlanRollout\x12 .cadre.api.v1.PlanRolloutRequest\x1a!.cadre.api.v1.PlanRolloutResponse\x12Q\n" +
 	"\n" +
 	"WatchGroup\x12\x1f.cadre.api.v1.WatchGroupRequest\x1a .cadre.api.v1.WatchGroupResponse0\x01\x12U\n" +
-	"\fPauseRollout\x12!.cadre.api.v1.PauseRolloutRequest\x1a\".cadre.api.v1.PauseRolloutResponse\x12X\n" +
-	"\rResumeRollout\x12\".cadre.api.v1.ResumeRolloutRequest\x1a#.cadre.api.v1.ResumeRolloutResponse\x12U\n" +
 	"\fListRollouts\x12!.cadre.api.v1.ListRolloutsRequest\x1a\".cadre.api.v1.ListRolloutsResponse\x12X\n" +
 	"\rListInstances\x12\".cadre.api.v1.ListInstancesRequest\x1a#.cadre.api.v1.ListInstancesResponse\x12a\n" +
 	"\x10DescribeInstance\x12%.cadre.api.v1.DescribeInstanceRequest\x1a&.cadre.api.v1.DescribeInstanceResponse\x12^\n" +
@@ -2636,7 +2449,7 @@ func file_cadre_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_cadre_api_v1_api_proto_rawDescData
 }
 
-var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*AttestCoordinatorRequest)(nil),  // 0: cadre.api.v1.AttestCoordinatorRequest
 	(*AttestCoordinatorResponse)(nil), // 1: cadre.api.v1.AttestCoordinatorResponse
@@ -2651,91 +2464,83 @@ var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*PlanRolloutResponse)(nil),       // 10: cadre.api.v1.PlanRolloutResponse
 	(*WatchGroupRequest)(nil),         // 11: cadre.api.v1.WatchGroupRequest
 	(*WatchGroupResponse)(nil),        // 12: cadre.api.v1.WatchGroupResponse
-	(*PauseRolloutRequest)(nil),       // 13: cadre.api.v1.PauseRolloutRequest
-	(*PauseRolloutResponse)(nil),      // 14: cadre.api.v1.PauseRolloutResponse
-	(*ResumeRolloutRequest)(nil),      // 15: cadre.api.v1.ResumeRolloutRequest
-	(*ResumeRolloutResponse)(nil),     // 16: cadre.api.v1.ResumeRolloutResponse
-	(*ListRolloutsRequest)(nil),       // 17: cadre.api.v1.ListRolloutsRequest
-	(*ListRolloutsResponse)(nil),      // 18: cadre.api.v1.ListRolloutsResponse
-	(*ListInstancesRequest)(nil),      // 19: cadre.api.v1.ListInstancesRequest
-	(*ListInstancesResponse)(nil),     // 20: cadre.api.v1.ListInstancesResponse
-	(*DescribeInstanceRequest)(nil),   // 21: cadre.api.v1.DescribeInstanceRequest
-	(*DescribeInstanceResponse)(nil),  // 22: cadre.api.v1.DescribeInstanceResponse
-	(*RestartInstanceRequest)(nil),    // 23: cadre.api.v1.RestartInstanceRequest
-	(*RestartInstanceResponse)(nil),   // 24: cadre.api.v1.RestartInstanceResponse
-	(*UpdateInstanceRequest)(nil),     // 25: cadre.api.v1.UpdateInstanceRequest
-	(*UpdateInstanceResponse)(nil),    // 26: cadre.api.v1.UpdateInstanceResponse
-	(*GetClusterRequest)(nil),         // 27: cadre.api.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 28: cadre.api.v1.GetClusterResponse
-	(*GetMeshRequest)(nil),            // 29: cadre.api.v1.GetMeshRequest
-	(*GetMeshResponse)(nil),           // 30: cadre.api.v1.GetMeshResponse
-	(*PingPeerRequest)(nil),           // 31: cadre.api.v1.PingPeerRequest
-	(*PingPeerResponse)(nil),          // 32: cadre.api.v1.PingPeerResponse
-	(*BenchPeerRequest)(nil),          // 33: cadre.api.v1.BenchPeerRequest
-	(*BenchPeerResponse)(nil),         // 34: cadre.api.v1.BenchPeerResponse
-	(*ListSecretsRequest)(nil),        // 35: cadre.api.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),       // 36: cadre.api.v1.ListSecretsResponse
-	(*Secret)(nil),                    // 37: cadre.api.v1.Secret
-	(*RotateSecretRequest)(nil),       // 38: cadre.api.v1.RotateSecretRequest
-	(*RotateSecretResponse)(nil),      // 39: cadre.api.v1.RotateSecretResponse
-	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
-	(*v1.Link)(nil),                   // 41: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                   // 42: cadre.mesh.v1.Ping
-	(v1.Direction)(0),                 // 43: cadre.mesh.v1.Direction
-	(*durationpb.Duration)(nil),       // 44: google.protobuf.Duration
-	(*v1.Bench)(nil),                  // 45: cadre.mesh.v1.Bench
+	(*ListRolloutsRequest)(nil),       // 13: cadre.api.v1.ListRolloutsRequest
+	(*ListRolloutsResponse)(nil),      // 14: cadre.api.v1.ListRolloutsResponse
+	(*ListInstancesRequest)(nil),      // 15: cadre.api.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),     // 16: cadre.api.v1.ListInstancesResponse
+	(*DescribeInstanceRequest)(nil),   // 17: cadre.api.v1.DescribeInstanceRequest
+	(*DescribeInstanceResponse)(nil),  // 18: cadre.api.v1.DescribeInstanceResponse
+	(*RestartInstanceRequest)(nil),    // 19: cadre.api.v1.RestartInstanceRequest
+	(*RestartInstanceResponse)(nil),   // 20: cadre.api.v1.RestartInstanceResponse
+	(*UpdateInstanceRequest)(nil),     // 21: cadre.api.v1.UpdateInstanceRequest
+	(*UpdateInstanceResponse)(nil),    // 22: cadre.api.v1.UpdateInstanceResponse
+	(*GetClusterRequest)(nil),         // 23: cadre.api.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 24: cadre.api.v1.GetClusterResponse
+	(*GetMeshRequest)(nil),            // 25: cadre.api.v1.GetMeshRequest
+	(*GetMeshResponse)(nil),           // 26: cadre.api.v1.GetMeshResponse
+	(*PingPeerRequest)(nil),           // 27: cadre.api.v1.PingPeerRequest
+	(*PingPeerResponse)(nil),          // 28: cadre.api.v1.PingPeerResponse
+	(*BenchPeerRequest)(nil),          // 29: cadre.api.v1.BenchPeerRequest
+	(*BenchPeerResponse)(nil),         // 30: cadre.api.v1.BenchPeerResponse
+	(*ListSecretsRequest)(nil),        // 31: cadre.api.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),       // 32: cadre.api.v1.ListSecretsResponse
+	(*Secret)(nil),                    // 33: cadre.api.v1.Secret
+	(*RotateSecretRequest)(nil),       // 34: cadre.api.v1.RotateSecretRequest
+	(*RotateSecretResponse)(nil),      // 35: cadre.api.v1.RotateSecretResponse
+	(*timestamppb.Timestamp)(nil),     // 36: google.protobuf.Timestamp
+	(*v1.Link)(nil),                   // 37: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                   // 38: cadre.mesh.v1.Ping
+	(v1.Direction)(0),                 // 39: cadre.mesh.v1.Direction
+	(*durationpb.Duration)(nil),       // 40: google.protobuf.Duration
+	(*v1.Bench)(nil),                  // 41: cadre.mesh.v1.Bench
 }
 var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	8,  // 0: cadre.api.v1.ListGroupsResponse.groups:type_name -> cadre.api.v1.GroupSummary
-	40, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
-	41, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
-	42, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
-	43, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
-	44, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
-	45, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
-	37, // 7: cadre.api.v1.ListSecretsResponse.secrets:type_name -> cadre.api.v1.Secret
-	40, // 8: cadre.api.v1.Secret.rotated_at:type_name -> google.protobuf.Timestamp
-	40, // 9: cadre.api.v1.Secret.next_rotation:type_name -> google.protobuf.Timestamp
+	36, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
+	37, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
+	38, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
+	39, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
+	40, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
+	41, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
+	33, // 7: cadre.api.v1.ListSecretsResponse.secrets:type_name -> cadre.api.v1.Secret
+	36, // 8: cadre.api.v1.Secret.rotated_at:type_name -> google.protobuf.Timestamp
+	36, // 9: cadre.api.v1.Secret.next_rotation:type_name -> google.protobuf.Timestamp
 	0,  // 10: cadre.api.v1.ClusterService.AttestCoordinator:input_type -> cadre.api.v1.AttestCoordinatorRequest
 	2,  // 11: cadre.api.v1.ClusterService.ApplyGroup:input_type -> cadre.api.v1.ApplyGroupRequest
 	4,  // 12: cadre.api.v1.ClusterService.GetGroup:input_type -> cadre.api.v1.GetGroupRequest
 	6,  // 13: cadre.api.v1.ClusterService.ListGroups:input_type -> cadre.api.v1.ListGroupsRequest
 	9,  // 14: cadre.api.v1.ClusterService.PlanRollout:input_type -> cadre.api.v1.PlanRolloutRequest
 	11, // 15: cadre.api.v1.ClusterService.WatchGroup:input_type -> cadre.api.v1.WatchGroupRequest
-	13, // 16: cadre.api.v1.ClusterService.PauseRollout:input_type -> cadre.api.v1.PauseRolloutRequest
-	15, // 17: cadre.api.v1.ClusterService.ResumeRollout:input_type -> cadre.api.v1.ResumeRolloutRequest
-	17, // 18: cadre.api.v1.ClusterService.ListRollouts:input_type -> cadre.api.v1.ListRolloutsRequest
-	19, // 19: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
-	21, // 20: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
-	23, // 21: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
-	25, // 22: cadre.api.v1.ClusterService.UpdateInstance:input_type -> cadre.api.v1.UpdateInstanceRequest
-	27, // 23: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
-	29, // 24: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
-	31, // 25: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
-	33, // 26: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
-	35, // 27: cadre.api.v1.ClusterService.ListSecrets:input_type -> cadre.api.v1.ListSecretsRequest
-	38, // 28: cadre.api.v1.ClusterService.RotateSecret:input_type -> cadre.api.v1.RotateSecretRequest
-	1,  // 29: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
-	3,  // 30: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
-	5,  // 31: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
-	7,  // 32: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
-	10, // 33: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
-	12, // 34: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
-	14, // 35: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
-	16, // 36: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
-	18, // 37: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
-	20, // 38: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
-	22, // 39: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
-	24, // 40: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
-	26, // 41: cadre.api.v1.ClusterService.UpdateInstance:output_type -> cadre.api.v1.UpdateInstanceResponse
-	28, // 42: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
-	30, // 43: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
-	32, // 44: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
-	34, // 45: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
-	36, // 46: cadre.api.v1.ClusterService.ListSecrets:output_type -> cadre.api.v1.ListSecretsResponse
-	39, // 47: cadre.api.v1.ClusterService.RotateSecret:output_type -> cadre.api.v1.RotateSecretResponse
-	29, // [29:48] is the sub-list for method output_type
-	10, // [10:29] is the sub-list for method input_type
+	13, // 16: cadre.api.v1.ClusterService.ListRollouts:input_type -> cadre.api.v1.ListRolloutsRequest
+	15, // 17: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
+	17, // 18: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
+	19, // 19: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
+	21, // 20: cadre.api.v1.ClusterService.UpdateInstance:input_type -> cadre.api.v1.UpdateInstanceRequest
+	23, // 21: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
+	25, // 22: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
+	27, // 23: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
+	29, // 24: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
+	31, // 25: cadre.api.v1.ClusterService.ListSecrets:input_type -> cadre.api.v1.ListSecretsRequest
+	34, // 26: cadre.api.v1.ClusterService.RotateSecret:input_type -> cadre.api.v1.RotateSecretRequest
+	1,  // 27: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
+	3,  // 28: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
+	5,  // 29: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
+	7,  // 30: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
+	10, // 31: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
+	12, // 32: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
+	14, // 33: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
+	16, // 34: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
+	18, // 35: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
+	20, // 36: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
+	22, // 37: cadre.api.v1.ClusterService.UpdateInstance:output_type -> cadre.api.v1.UpdateInstanceResponse
+	24, // 38: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
+	26, // 39: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
+	28, // 40: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
+	30, // 41: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
+	32, // 42: cadre.api.v1.ClusterService.ListSecrets:output_type -> cadre.api.v1.ListSecretsResponse
+	35, // 43: cadre.api.v1.ClusterService.RotateSecret:output_type -> cadre.api.v1.RotateSecretResponse
+	27, // [27:44] is the sub-list for method output_type
+	10, // [10:27] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -2753,7 +2558,7 @@ func file_cadre_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_api_proto_rawDesc), len(file_cadre_api_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,8 +29,6 @@ const (
 	ClusterService_ListGroups_FullMethodName        = "/cadre.api.v1.ClusterService/ListGroups"
 	ClusterService_PlanRollout_FullMethodName       = "/cadre.api.v1.ClusterService/PlanRollout"
 	ClusterService_WatchGroup_FullMethodName        = "/cadre.api.v1.ClusterService/WatchGroup"
-	ClusterService_PauseRollout_FullMethodName      = "/cadre.api.v1.ClusterService/PauseRollout"
-	ClusterService_ResumeRollout_FullMethodName     = "/cadre.api.v1.ClusterService/ResumeRollout"
 	ClusterService_ListRollouts_FullMethodName      = "/cadre.api.v1.ClusterService/ListRollouts"
 	ClusterService_ListInstances_FullMethodName     = "/cadre.api.v1.ClusterService/ListInstances"
 	ClusterService_DescribeInstance_FullMethodName  = "/cadre.api.v1.ClusterService/DescribeInstance"
@@ -58,8 +56,6 @@ type ClusterServiceClient interface {
 	PlanRollout(ctx context.Context, in *PlanRolloutRequest, opts ...grpc.CallOption) (*PlanRolloutResponse, error)
 	// WatchGroup sends the group's view at once and again on each change.
 	WatchGroup(ctx context.Context, in *WatchGroupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchGroupResponse], error)
-	PauseRollout(ctx context.Context, in *PauseRolloutRequest, opts ...grpc.CallOption) (*PauseRolloutResponse, error)
-	ResumeRollout(ctx context.Context, in *ResumeRolloutRequest, opts ...grpc.CallOption) (*ResumeRolloutResponse, error)
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
 	DescribeInstance(ctx context.Context, in *DescribeInstanceRequest, opts ...grpc.CallOption) (*DescribeInstanceResponse, error)
@@ -160,26 +156,6 @@ func (c *clusterServiceClient) WatchGroup(ctx context.Context, in *WatchGroupReq
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchGroupClient = grpc.ServerStreamingClient[WatchGroupResponse]
-
-func (c *clusterServiceClient) PauseRollout(ctx context.Context, in *PauseRolloutRequest, opts ...grpc.CallOption) (*PauseRolloutResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PauseRolloutResponse)
-	err := c.cc.Invoke(ctx, ClusterService_PauseRollout_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *clusterServiceClient) ResumeRollout(ctx context.Context, in *ResumeRolloutRequest, opts ...grpc.CallOption) (*ResumeRolloutResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResumeRolloutResponse)
-	err := c.cc.Invoke(ctx, ClusterService_ResumeRollout_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
 
 func (c *clusterServiceClient) ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -305,8 +281,6 @@ type ClusterServiceServer interface {
 	PlanRollout(context.Context, *PlanRolloutRequest) (*PlanRolloutResponse, error)
 	// WatchGroup sends the group's view at once and again on each change.
 	WatchGroup(*WatchGroupRequest, grpc.ServerStreamingServer[WatchGroupResponse]) error
-	PauseRollout(context.Context, *PauseRolloutRequest) (*PauseRolloutResponse, error)
-	ResumeRollout(context.Context, *ResumeRolloutRequest) (*ResumeRolloutResponse, error)
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
 	DescribeInstance(context.Context, *DescribeInstanceRequest) (*DescribeInstanceResponse, error)
@@ -356,12 +330,6 @@ func (UnimplementedClusterServiceServer) PlanRollout(context.Context, *PlanRollo
 }
 func (UnimplementedClusterServiceServer) WatchGroup(*WatchGroupRequest, grpc.ServerStreamingServer[WatchGroupResponse]) error {
 	return status.Errorf(codes.Unimplemented, "method WatchGroup not implemented")
-}
-func (UnimplementedClusterServiceServer) PauseRollout(context.Context, *PauseRolloutRequest) (*PauseRolloutResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method PauseRollout not implemented")
-}
-func (UnimplementedClusterServiceServer) ResumeRollout(context.Context, *ResumeRolloutRequest) (*ResumeRolloutResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method ResumeRollout not implemented")
 }
 func (UnimplementedClusterServiceServer) ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListRollouts not implemented")
@@ -517,42 +485,6 @@ func _ClusterService_WatchGroup_Handler(srv interface{}, stream grpc.ServerStrea
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchGroupServer = grpc.ServerStreamingServer[WatchGroupResponse]
-
-func _ClusterService_PauseRollout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PauseRolloutRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ClusterServiceServer).PauseRollout(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: ClusterService_PauseRollout_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ClusterServiceServer).PauseRollout(ctx, req.(*PauseRolloutRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _ClusterService_ResumeRollout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResumeRolloutRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ClusterServiceServer).ResumeRollout(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: ClusterService_ResumeRollout_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ClusterServiceServer).ResumeRollout(ctx, req.(*ResumeRolloutRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
 
 func _ClusterService_ListRollouts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListRolloutsRequest)
@@ -778,14 +710,6 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PlanRollout",
 			Handler:    _ClusterService_PlanRollout_Handler,
-		},
-		{
-			MethodName: "PauseRollout",
-			Handler:    _ClusterService_PauseRollout_Handler,
-		},
-		{
-			MethodName: "ResumeRollout",
-			Handler:    _ClusterService_ResumeRollout_Handler,
 		},
 		{
 			MethodName: "ListRollouts",

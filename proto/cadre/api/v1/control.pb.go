@@ -36,6 +36,8 @@ const (
 	OverrideKind_OVERRIDE_KIND_FREEZE OverrideKind = 3
 	// Leave a Slot out of rollouts, of healing, or of both.
 	OverrideKind_OVERRIDE_KIND_EXCLUDE OverrideKind = 4
+	// Begin no step of a group's rollout and no removal.
+	OverrideKind_OVERRIDE_KIND_PAUSE OverrideKind = 5
 )
 
 // Enum value maps for OverrideKind.
@@ -46,6 +48,7 @@ var (
 		2: "OVERRIDE_KIND_PROTECT",
 		3: "OVERRIDE_KIND_FREEZE",
 		4: "OVERRIDE_KIND_EXCLUDE",
+		5: "OVERRIDE_KIND_PAUSE",
 	}
 	OverrideKind_value = map[string]int32{
 		"OVERRIDE_KIND_UNSPECIFIED": 0,
@@ -53,6 +56,7 @@ var (
 		"OVERRIDE_KIND_PROTECT":     2,
 		"OVERRIDE_KIND_FREEZE":      3,
 		"OVERRIDE_KIND_EXCLUDE":     4,
+		"OVERRIDE_KIND_PAUSE":       5,
 	}
 )
 
@@ -86,11 +90,12 @@ func (OverrideKind) EnumDescriptor() ([]byte, []int) {
 type SetOverrideRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  OverrideKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.OverrideKind" json:"kind,omitempty"`
-	// A Slot; for a freeze a group, or empty for all groups.
+	// A Slot; for a pause a group, for a freeze a group, or empty for all groups.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// How long it stands; absent: until it is taken back.
-	For    *durationpb.Duration `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`
-	Reason string               `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	For *durationpb.Duration `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`
+	// Required, except of a pause.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What an exclusion leaves the Slot out of: rollout, healing; none named: of both.
 	From          []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -681,13 +686,14 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
 	"\x04from\x18\a \x03(\tR\x04from\x12-\n" +
-	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left*\x96\x01\n" +
+	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left*\xaf\x01\n" +
 	"\fOverrideKind\x12\x1d\n" +
 	"\x19OVERRIDE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OVERRIDE_KIND_DRAIN\x10\x01\x12\x19\n" +
 	"\x15OVERRIDE_KIND_PROTECT\x10\x02\x12\x18\n" +
 	"\x14OVERRIDE_KIND_FREEZE\x10\x03\x12\x19\n" +
-	"\x15OVERRIDE_KIND_EXCLUDE\x10\x042\xec\x02\n" +
+	"\x15OVERRIDE_KIND_EXCLUDE\x10\x04\x12\x17\n" +
+	"\x13OVERRIDE_KIND_PAUSE\x10\x052\xec\x02\n" +
 	"\x0eControlService\x12R\n" +
 	"\vSetOverride\x12 .cadre.api.v1.SetOverrideRequest\x1a!.cadre.api.v1.SetOverrideResponse\x12X\n" +
 	"\rClearOverride\x12\".cadre.api.v1.ClearOverrideRequest\x1a#.cadre.api.v1.ClearOverrideResponse\x12X\n" +
