@@ -78,7 +78,12 @@ func (v *Verifier) early(ctx context.Context, quote *tdQuote, chain *pckChain) p
 func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, error) {
 	var errs []error
 	for _, source := range v.sources {
-		set, err := v.findIn(ctx, source, chain)
+		set, err := v.findIn(ctx, source.Bundle, chain)
+		// Another verifier has seen a newer evaluation: what this one keeps for hours is refused
+		// from now on, so the source is asked again.
+		if newer, ok := source.(collateral.NewerSource); ok && codeIs(err, policy.CodeCollateralRollback) {
+			set, err = v.findIn(ctx, newer.Newer, chain)
+		}
 		if err == nil {
 			v.keep(set, chain)
 			v.accepted(set)
@@ -131,9 +136,9 @@ func (v *Verifier) kept(ctx context.Context, chain *pckChain) *collateral.Set {
 	return set
 }
 
-// findIn returns what source has, if it may be used.
-func (v *Verifier) findIn(ctx context.Context, source collateral.Source, chain *pckChain) (*collateral.Set, error) {
-	bundle, err := source.Bundle(ctx, chain.machine.FMSPC)
+// findIn returns the bundle that a source answers with, if it may be used.
+func (v *Verifier) findIn(ctx context.Context, ask func(context.Context, string) (collateral.Bundle, error), chain *pckChain) (*collateral.Set, error) {
+	bundle, err := ask(ctx, chain.machine.FMSPC)
 	if err != nil {
 		return nil, asError(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/door"
 	"cadre.dev/coordinator/internal/founding"
+	"cadre.dev/coordinator/internal/kept"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/marks"
 	"cadre.dev/coordinator/internal/measure"
@@ -70,6 +71,8 @@ type Coordinator struct {
 	info     attest.Info
 	boot     tls.Certificate
 	finder   Verifier
+	judging  attest.VerifierConfig // of both verifiers: one cache of collateral
+	keep     *kept.Kept
 	quoter   admission.Quoter
 	peers    *peering.Coordinators
 	founding founding.Kept

@@ -22,14 +22,13 @@ func (c *Coordinator) assembleQuoter() error {
 	if c.finder != nil {
 		return nil
 	}
-	cfg, _, err := c.verifierConfig()
-	if err != nil {
+	if err := c.readTrust(); err != nil {
 		return err
 	}
 	// What goes with our own evidence is judged by the other side; it must not wait for
 	// records, which are not readable before Consul's first election. Without them it
 	// cannot say what is worth keeping either.
-	finder, err := attest.NewVerifier(cfg)
+	finder, err := attest.NewVerifier(c.judging)
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
 	}
@@ -37,16 +36,18 @@ func (c *Coordinator) assembleQuoter() error {
 	return nil
 }
 
-// verifierConfig is what the trust file says, with the collateral that was kept.
-func (c *Coordinator) verifierConfig() (attest.VerifierConfig, *kept.Kept, error) {
+// readTrust makes what verifiers need of the trust file, with the collateral that was kept. There is one
+// source for all: what one verifier finds newer also goes with this coordinator's own evidence.
+func (c *Coordinator) readTrust() (err error) {
 	cfg := c.cfg.Trust.VerifierConfig()
-	keep := kept.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
+	c.keep = kept.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
 		_, _, err := attest.OpenBundle(b, cfg.RootsPEM)
 		return err
 	}, c.deps.Now, c.log)
-	source, err := c.cfg.Trust.CollateralSource(keep)
-	cfg.Collateral, cfg.Now = source, c.deps.Now
-	return cfg, keep, err
+	cfg.Now = c.deps.Now
+	cfg.Collateral, err = c.cfg.Trust.CollateralSource(c.keep)
+	c.judging = cfg
+	return err
 }
 
 // assembleVerifier makes what judges evidence, by the trust file alone. highest is what
@@ -55,13 +56,10 @@ func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 	if c.verifier = c.deps.Verifier; c.verifier != nil {
 		return nil
 	}
-	cfg, keep, err := c.verifierConfig()
-	if err != nil {
-		return err
-	}
+	cfg := c.judging
 	cfg.Highest = highest
 	if c.cfg.Trust.Collateral.PCCSURL != "" {
-		cfg.Accepted = keep.Keep
+		cfg.Accepted = c.keep.Keep
 	}
 	own, err := attest.NewVerifier(cfg)
 	if err != nil {

@@ -157,6 +157,29 @@ func TestATT05_WhatIsRefusedIsNotKept(t *testing.T) {
 	w.want("restarted without the service", "")
 }
 
+// TestATT05_AnEvaluationThatAnotherCoordinatorSawIsFetched: on the day of a new evaluation the coordinators fetch
+// at different hours. One that kept the older documents fetches at its next judgement, for its own evidence
+// also, and refuses no machine until then.
+func TestATT05_AnEvaluationThatAnotherCoordinatorSawIsFetched(t *testing.T) {
+	w := newEvidenceWorld(t)
+	w.want("before the day", "")
+	w.now = w.now.Add(time.Hour)
+	w.pccs.Set(attestsim.Posture{Evaluation: 18})
+	mark, err := w.marks.Get(t.Context(), attestsim.FMSPC())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark.TCBEvaluation, mark.QEEvaluation = 18, 18
+	if err := w.marks.Raise(t.Context(), mark); err != nil {
+		t.Fatal(err)
+	}
+	w.want("another coordinator saw the newer one", "")
+	own, err := w.c.quoter.GetQuote(t.Context(), make([]byte, 64))
+	if err != nil || !strings.Contains(string(own.Collateral), `tcbEvaluationDataNumber\":18`) {
+		t.Errorf("own evidence goes with older collateral: %v, %.300s", err, own.Collateral)
+	}
+}
+
 func TestATT27_TheSecondVerifierIsTheTrustFilesOne(t *testing.T) {
 	w := newEvidenceWorld(t)
 	if w.c.second != nil {

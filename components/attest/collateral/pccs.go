@@ -89,6 +89,8 @@ type family struct {
 	fetched time.Time     // guarded by mu; zero: not by this process
 	until   time.Time     // guarded by mu; when the first part of bundle says to end; zero: there is none
 	tried   time.Time     // guarded by mu; when the last fetch ended
+	passed  bool          // guarded by mu; a newer bundle was seen elsewhere, none was fetched since
+	renewed time.Time     // guarded by mu; when passed was set last
 	err     error         // guarded by mu; of the last try; nil after success
 
 	early        Bundle        // guarded by mu; the early set that came with the last fetch; Version 0: none did yet
@@ -205,6 +207,21 @@ func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 	return Bundle{}, asUnavailable("fetch collateral of FMSPC "+fmspc, err)
 }
 
+// Newer implements NewerSource. The service is asked at most as often as after a failure: one that
+// lags is not flooded.
+func (p *PCCS) Newer(ctx context.Context, fmspc string) (Bundle, error) {
+	if err := checkFMSPC(fmspc); err != nil {
+		return Bundle{}, asUnavailable("fetch collateral", err)
+	}
+	f := p.family(ctx, fmspc)
+	f.mu.Lock()
+	if now := p.now(); now.Sub(f.renewed) >= retryEvery || now.Before(f.renewed) {
+		f.passed, f.renewed = true, now
+	}
+	f.mu.Unlock()
+	return p.Bundle(ctx, fmspc)
+}
+
 // ensure starts a fetch if one is due, and says what to wait for, at most limit; nil:
 // for nothing.
 func (p *PCCS) ensure(ctx context.Context, f *family, fmspc string) (running <-chan struct{}, limit time.Duration) {
@@ -212,10 +229,10 @@ func (p *PCCS) ensure(ctx context.Context, f *family, fmspc string) (running <-c
 	defer f.mu.Unlock()
 	now := p.now()
 	// A clock that went back would make a bundle look fetched in the future.
-	good, own := !now.Before(f.fetched) && now.Before(f.until), !f.fetched.IsZero()
-	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried)
+	good, own := !now.Before(f.fetched) && now.Before(f.until), !f.fetched.IsZero() && !f.passed
+	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried) && (f.err != nil || !f.passed)
 	switch {
-	// One of before this process is never used without having asked.
+	// One of before this process is never used without having asked, and none that is passed.
 	case good && own && (now.Sub(f.fetched) < p.refresh || f.running != nil), f.running == nil && waiting:
 		return nil, 0
 	case f.running == nil:
@@ -248,7 +265,7 @@ func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, began tim
 	f.mu.Lock()
 	f.tried, f.err, f.running = p.now(), err, nil
 	if err == nil {
-		f.bundle, f.fetched, f.until, f.earlyRunning = bundle, began, until, early
+		f.bundle, f.fetched, f.until, f.earlyRunning, f.passed = bundle, began, until, early, false
 	}
 	f.mu.Unlock()
 	close(done)

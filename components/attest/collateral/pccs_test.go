@@ -285,3 +285,33 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	_, err = both.Bundle(context.Background(), "000000000000")
 	wantUnavailable(t, "no source", err)
 }
+
+// TestATT05_ANewerEvaluationElsewhereIsFetchedAtOnce: a caller that knows of a newer one does not wait
+// until the bundle is to be refreshed, and does not flood a service that lags.
+func TestATT05_ANewerEvaluationElsewhereIsFetchedAtOnce(t *testing.T) {
+	s := newService(t, nil)
+	b, err := s.get()
+	wantNumber(t, "at first", b, err, "17")
+	newer := func() (collateral.Bundle, error) { return s.client.Newer(context.Background(), attestsim.FMSPC()) }
+	s.sim.Set(attestsim.Posture{Evaluation: 18})
+	b, err = newer()
+	wantNumber(t, "asked again, a moment after a fetch", b, err, "18")
+	b, err = s.get()
+	wantNumber(t, "kept from then on", b, err, "18")
+	for _, down := range []bool{false, true} {
+		s.sim.Set(attestsim.Posture{Evaluation: 18, Down: down})
+		before := s.sim.Requests()
+		for range 20 {
+			s.pass(time.Second)
+			if _, err := newer(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, most := s.sim.Requests()-before, 2*requestsPerBundle; got > most {
+			t.Errorf("down=%t: %d requests of a caller that asks each second for 20 s, want %d at most", down, got, most)
+		}
+	}
+	if _, err := s.client.Newer(context.Background(), "../x"); err == nil {
+		t.Error("a family that is no family was asked for")
+	}
+}

@@ -20,6 +20,13 @@ type Source interface {
 	Bundle(ctx context.Context, fmspc string) (Bundle, error)
 }
 
+// NewerSource is a Source that keeps what it found for a while.
+type NewerSource interface {
+	// Newer is Bundle for a caller that knows of newer collateral than Bundle returned: what
+	// is kept is asked for again, unless that happened a moment ago.
+	Newer(ctx context.Context, fmspc string) (Bundle, error)
+}
+
 // EarlySource is a Source that also knows Intel's early set.
 type EarlySource interface {
 	// Early returns the early set, unverified. It causes no request of its own and waits a
