@@ -74,3 +74,18 @@ func TestHiddenChangeSurvivesTheDaemon(t *testing.T) {
 		t.Errorf("boots = %+v", boots)
 	}
 }
+
+// A firmware update of the host shows at the next boot of each CVM, and not before.
+func TestAFirmwareUpdateShowsAtTheNextBoot(t *testing.T) {
+	r := newRig(t, cloud.Settings{})
+	v := r.create("web-0", "services: {}")
+	r.must(200, "PATCH", "/_local/settings", obj{"host_updated": true})
+	if boots := r.hv.Boots("web-0"); len(boots) != 1 || boots[0].HostUpdated {
+		t.Fatalf("boots = %+v", boots)
+	}
+	r.must(200, "POST", "/cvms/"+v["vm_uuid"].(string)+"/restart", obj{})
+	r.settled("web-0")
+	if boots := r.hv.Boots("web-0"); len(boots) != 2 || !boots[1].HostUpdated {
+		t.Errorf("boots = %+v", boots)
+	}
+}

@@ -81,7 +81,7 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 	return BootSpec{
 		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile, InitScript: parsed.InitScript,
 		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed,
-		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB,
+		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB, HostUpdated: c.settings.HostUpdated,
 		Notify: func(o Outcome) { c.servicesStarted(v, boot+1, o) },
 	}, nil
 }

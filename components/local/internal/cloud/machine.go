@@ -24,6 +24,8 @@ type BootSpec struct {
 	// of this machine is not held to them.
 	VCPU     int
 	MemoryMB int
+	// HostUpdated says that the host has its newer firmware when this boot begins.
+	HostUpdated bool
 	// Notify is called later with the outcome of starting the services, each time that
 	// it changes.
 	Notify func(Outcome)

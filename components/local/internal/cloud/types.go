@@ -178,6 +178,9 @@ type Settings struct {
 	NoOperations bool `json:"no_operations"`
 	// DropEmptyApps forgets an app with its last CVM.
 	DropEmptyApps bool `json:"drop_empty_apps"`
+	// HostUpdated says that the one host of this cloud has the firmware that the simulated manufacturer's
+	// `replaced` asks for: each CVM shows it from its next boot on.
+	HostUpdated bool `json:"host_updated"`
 }
 
 // Duration is a time.Duration that is "1.5s" in JSON.

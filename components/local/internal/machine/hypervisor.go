@@ -152,8 +152,12 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		h.mu.Lock()
 		faults := h.faults[spec.UUID]
 		h.mu.Unlock()
+		host := ""
+		if spec.HostUpdated {
+			host = attestsim.UpdatedHost(host)
+		}
 		guest, err := h.cfg.Sim.Boot(attestsim.BootConfig{
-			AppID: spec.AppID, AppCompose: spec.AppCompose, InstanceIDSeed: spec.Seed, OSImage: spec.OSImage,
+			AppID: spec.AppID, AppCompose: spec.AppCompose, InstanceIDSeed: spec.Seed, OSImage: spec.OSImage, Host: host,
 			Shape: attestsim.Shape{VCPU: spec.VCPU, MemoryMB: spec.MemoryMB}, Faults: faults,
 		})
 		if err != nil {
