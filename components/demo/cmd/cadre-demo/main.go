@@ -23,7 +23,7 @@ import (
 	"cadre.dev/figures"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-tcb | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -40,6 +40,8 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
                  every acknowledged write; writes .out/drill-power.json
   drill-restore  deploy a small cluster, back its records up, roll, restore the backup,
                  go on; writes .out/drill-restore.json
+  drill-tcb      deploy a small cluster, publish a new evaluation in the middle of a rollout,
+                 update the host in time; writes .out/drill-tcb.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   bench-survival deploy, take agents, coordinators and power away under load, and measure
                  what that costs the writes; writes .out/bench-survival.json. With
@@ -89,9 +91,12 @@ func run(ctx context.Context, args []string) error {
 		r := rig.New(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
 		r.Programs = o.programs
 		return bench(ctx, r, n, out)
-	case "drill-restore":
+	case "drill-restore", "drill-tcb":
 		r := rig.New(root, filepath.Join(out, o.verb), time.Second, log)
 		r.Programs = o.programs
+		if o.verb == "drill-tcb" {
+			return drillTCB(ctx, r, n, out)
+		}
 		return drillRestore(ctx, r, n, out)
 	}
 	r := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
@@ -116,7 +121,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "bench", "bench-survival", "bench-service", "bench-heal"}
+var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "bench", "bench-survival", "bench-service", "bench-heal"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
 func stateName(verb string) string {
@@ -316,8 +321,8 @@ func drill(ctx context.Context, r *rig.Rig, limit time.Duration, run func(contex
 	return run(bounded)
 }
 
-// drillRestore removes its cluster as drillPower does.
-func drillRestore(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+// drillLight runs a drill with the light group; each call of apply writes another release.
+func drillLight(ctx context.Context, r *rig.Rig, n *rig.Narrator, run func(ctx context.Context, apply func(context.Context) error) error) error {
 	release := 1
 	apply := func(ctx context.Context) error {
 		_, err := r.ApplyLight(ctx, r.LightFile(), strconv.Itoa(release))
@@ -329,6 +334,24 @@ func drillRestore(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) 
 		if err := r.DeployLight(ctx, apply); err != nil {
 			return err
 		}
+		return run(ctx, apply)
+	})
+}
+
+func drillTCB(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	return drillLight(ctx, r, n, func(ctx context.Context, apply func(context.Context) error) error {
+		report, err := r.FirmwareDay(ctx, n, apply)
+		if len(report.Early) > 0 {
+			report.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-tcb.json"), report))
+		}
+		return err
+	})
+}
+
+// drillRestore removes its cluster as drillPower does.
+func drillRestore(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	return drillLight(ctx, r, n, func(ctx context.Context, apply func(context.Context) error) error {
 		report, err := r.RestoredBackup(ctx, n, apply)
 		if report.Halted != "" {
 			report.Print(os.Stdout)

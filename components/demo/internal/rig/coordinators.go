@@ -33,23 +33,29 @@ func (r *Rig) Arm(coordinator, point string) error {
 	return os.WriteFile(filepath.Join(root, failpointFile), []byte(point), 0o600)
 }
 
-// coordinatorProcess is where this machine shows a coordinator's process. The image has no
-// shell that could look into it from within.
-func (r *Rig) coordinatorProcess(coordinator string) (string, error) {
+// coordinatorPID finds a coordinator's process.
+func (r *Rig) coordinatorPID(coordinator string) (int, error) {
 	cloud, err := r.Cloud()
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	all, err := tree(cloud.PID)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	for _, p := range all {
 		if isCoordinator(p.pid, coordinator) {
-			return filepath.Join("/proc", strconv.Itoa(p.pid)), nil
+			return p.pid, nil
 		}
 	}
-	return "", fmt.Errorf("no process of %s runs in the local cloud", coordinator)
+	return 0, fmt.Errorf("no process of %s runs in the local cloud", coordinator)
+}
+
+// coordinatorProcess is where this machine shows a coordinator's process. The image has no
+// shell that could look into it from within.
+func (r *Rig) coordinatorProcess(coordinator string) (string, error) {
+	pid, err := r.coordinatorPID(coordinator)
+	return filepath.Join("/proc", strconv.Itoa(pid)), err
 }
 
 // coordinatorRoot is the root of a coordinator's container as this machine sees it.
