@@ -209,21 +209,26 @@ func Explain(f Facts, now time.Time) Explanation {
 	if err := f.Decisions.Verify(); err != nil {
 		e.ChainProblem = err.Error()
 	}
-	e.Next = e.next()
+	code := e.Code
+	if code == "" && f.Admission != nil {
+		// The Boot that holds the Slot would be admitted; one that came after it was not.
+		code, _ = f.lastRefusal(f.Admission.AdmittedAt)
+	}
+	e.Next = e.next(code)
 	return e
 }
 
-// next is what an operator can do about the present problem.
-func (e Explanation) next() []string {
+// next is what an operator can do about a problem of this code.
+func (e Explanation) next(code Code) []string {
 	revision := e.Revision
 	for _, a := range slices.Backward(e.Allowed) {
-		if a.Code != "" && (revision == "" || a.Code == e.Code) {
+		if a.Code != "" && (revision == "" || a.Code == code) {
 			revision = a.Revision
 			break
 		}
 	}
 	var out []string
-	switch e.Code {
+	switch code {
 	case "":
 	case CodeRevisionNotApproved:
 		out = append(out, fmt.Sprintf("look at the revision, then `cadre admission approve %.8s`", revision))
@@ -250,7 +255,7 @@ func (e Explanation) next() []string {
 		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/reason-codes.md")
 	}
 	for _, a := range e.Allowed {
-		if a.Code == CodeRevisionNotApproved && e.Code != CodeRevisionNotApproved {
+		if a.Code == CodeRevisionNotApproved && code != CodeRevisionNotApproved {
 			out = append(out, fmt.Sprintf("revision %.8s waits: `cadre admission approve %.8s`", a.Revision, a.Revision))
 		}
 	}

@@ -82,6 +82,20 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	}
 }
 
+// TestExplainSaysWhatToDoAboutABootThatIsNotLetIn: the Boot before it holds the Slot still, and is not in question.
+func TestExplainSaysWhatToDoAboutABootThatIsNotLetIn(t *testing.T) {
+	e := admissible()
+	a := e.admitted()
+	for at, want := range map[time.Time]string{a.AdmittedAt.Add(1): "host updated", a.AdmittedAt: ""} {
+		f := e.facts(&a)
+		f.Refusal = &Refusal{Code: CodeTCBOutOfDate, Message: "m", At: at}
+		x := Explain(f, noon)
+		if x.State != StateAdmitted || x.Code != "" || (len(x.Next) > 0) != (want != "") || !strings.Contains(strings.Join(x.Next, " "), want) {
+			t.Errorf("refused at %s: %s %q, next %q", at, x.State, x.Code, x.Next)
+		}
+	}
+}
+
 // TestIDN03_AHeldSlotIsExplained: why nobody else gets in, and the way out.
 func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 	e := admissible()
