@@ -26,3 +26,14 @@ func TestATT04_ANewEvaluationInTheMiddleOfARollout(t *testing.T) {
 	}
 	t.Logf("the rollout of the day took %.1f s; usual gap %.1f s, gap of the day %.1f s", report.RolloutS, report.UsualGapS, report.DayGapS)
 }
+
+// TestATT04_AHostThatIsLateHoldsOnlyItsOwnMember is the end of `make drill-tcb`: after the grace a member that starts on a
+// host without the update is refused, with a way out, while the others run. The update brings it back.
+func TestATT04_AHostThatIsLateHoldsOnlyItsOwnMember(t *testing.T) {
+	c := ready(t)
+	report, err := c.FirmwareLate(within(t, rollTime), rig.NewNarrator(os.Stderr, false, time.Now()))
+	if err != nil {
+		t.Fatalf("%v; report %+v", err, report)
+	}
+	t.Logf("whole again %.1f s after the update: %+v", report.BackS, report)
+}

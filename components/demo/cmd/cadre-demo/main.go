@@ -41,7 +41,8 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-
   drill-restore  deploy a small cluster, back its records up, roll, restore the backup,
                  go on; writes .out/drill-restore.json
   drill-tcb      deploy a small cluster, publish a new evaluation in the middle of a rollout,
-                 update the host in time; writes .out/drill-tcb.json
+                 update the host in time; then start a member on an old host, after the
+                 grace; writes .out/drill-tcb.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   bench-survival deploy, take agents, coordinators and power away under load, and measure
                  what that costs the writes; writes .out/bench-survival.json. With
@@ -340,12 +341,21 @@ func drillLight(ctx context.Context, r *rig.Rig, n *rig.Narrator, run func(ctx c
 
 func drillTCB(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
 	return drillLight(ctx, r, n, func(ctx context.Context, apply func(context.Context) error) error {
-		report, err := r.FirmwareDay(ctx, n, apply)
-		if len(report.Early) > 0 {
-			report.Print(os.Stdout)
-			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-tcb.json"), report))
+		var report struct {
+			Day  rig.DayReport  `json:"day"`
+			Late rig.LateReport `json:"late,omitzero"`
 		}
-		return err
+		var err error
+		if report.Day, err = r.FirmwareDay(ctx, n, apply); err == nil {
+			report.Late, err = r.FirmwareLate(ctx, n)
+		}
+		if len(report.Day.Early) > 0 {
+			report.Day.Print(os.Stdout)
+		}
+		if report.Late.Refused != "" {
+			report.Late.Print(os.Stdout)
+		}
+		return errors.Join(err, rig.Write(filepath.Join(out, "drill-tcb.json"), report))
 	})
 }
 

@@ -27,8 +27,8 @@ const (
 // lightGraceDays is tcb.grace_days of clusters/light/cluster.hcl.
 const lightGraceDays = 425
 
-// TCBReport is what the drill of Intel's calendar saw, written to .out/drill-tcb.json.
-type TCBReport struct {
+// DayReport is what the drill of Intel's calendar saw until the host was updated.
+type DayReport struct {
 	// Early, Tolerated and Updated are the lines of `cadre cluster status` about the machines of the
 	// members: with the early set, after the rollout of the day, after the update of the host.
 	Early     []string `json:"early"`
@@ -58,7 +58,7 @@ const plannedBoots = 3 + 1 + 3
 const gapSlack = time.Second
 
 // Check says in which way the day harmed the cluster.
-func (r TCBReport) Check() error {
+func (r DayReport) Check() error {
 	var errs []error
 	if len(r.Lost) > 0 {
 		errs = append(errs, fmt.Errorf("members lost their CVMs: %s", strings.Join(r.Lost, ", ")))
@@ -79,7 +79,7 @@ func (r TCBReport) Check() error {
 }
 
 // Print shows the report to people.
-func (r TCBReport) Print(w io.Writer) {
+func (r DayReport) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n  new evaluation in the middle of a rollout: complete after %.1f s, %d refusals, %d members lost\n", r.RolloutS, len(r.Refusals), len(r.Lost))
 	fmt.Fprintf(w, "  longest time with more than one member away: %.1f s, in a usual rollout %.1f s; with one away: %.1f s\n", r.DayGapS, r.UsualGapS, r.AwayS)
 	for _, one := range []struct {
@@ -184,7 +184,7 @@ func (r *Rig) answersItself(ctx context.Context, coordinator string) error {
 // FirmwareDay goes through the days of a new evaluation with the light group: the early set warns, the
 // simulated root publishes the evaluation in the middle of a rollout, which goes on, and the host is updated
 // while the grace runs. apply writes the group's spec with a new release.
-func (r *Rig) FirmwareDay(ctx context.Context, n *Narrator, apply func(context.Context) error) (report TCBReport, err error) {
+func (r *Rig) FirmwareDay(ctx context.Context, n *Narrator, apply func(context.Context) error) (report DayReport, err error) {
 	now, err := r.evaluation(ctx)
 	if err != nil {
 		return report, err
@@ -262,7 +262,7 @@ type firmwareDay struct {
 }
 
 // firmwareDay goes through the day, and through the update of the host.
-func (r *Rig) firmwareDay(ctx context.Context, n *Narrator, apply func(context.Context) error, day firmwareDay, report *TCBReport) error {
+func (r *Rig) firmwareDay(ctx context.Context, n *Narrator, apply func(context.Context) error, day firmwareDay, report *DayReport) error {
 	began := time.Now()
 	if err := apply(ctx); err != nil {
 		return err

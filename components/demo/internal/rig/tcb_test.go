@@ -9,16 +9,34 @@ import (
 )
 
 func TestTheFirmwareDrillFails(t *testing.T) {
-	good := TCBReport{Boots: plannedBoots, UsualGapS: 0.4, DayGapS: 1, AwayS: 9}
+	good := DayReport{Boots: plannedBoots, UsualGapS: 0.4, DayGapS: 1, AwayS: 9}
 	if err := good.Check(); err != nil {
 		t.Fatalf("a cluster that went through the day: %v", err)
 	}
 	lost, refused, booted, away, blind := good, good, good, good, good
 	blind.AwayS = 0
 	lost.Lost, refused.Refusals, booted.Boots, away.DayGapS = []string{"light-1"}, []string{"TCB_OUT_OF_DATE"}, plannedBoots+1, 1.5
-	for want, r := range map[string]TCBReport{
+	for want, r := range map[string]DayReport{
 		"lost their CVMs: light-1": lost, "1 admissions were refused, the first one: TCB_OUT_OF_DATE": refused,
 		"booted 8 times since the day, want 7": booted, "did not answer for 1.5 s, usual are 0.4 s": away, "nothing was measured": blind,
+	} {
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error = %v, want %q", err, want)
+		}
+	}
+}
+
+func TestTheDrillOfALateHostFails(t *testing.T) {
+	good := LateReport{
+		Refused: "TCB_OUT_OF_DATE: the TCB is OutOfDate; its grace of 425 days ended on 2026-11-28", Next: []string{"give it time: `tcb.grace_days`"}, Available: 2,
+	}
+	if err := good.Check(); err != nil {
+		t.Fatalf("a host that was late: %v", err)
+	}
+	other, never, lost, down := good, good, good, good
+	other.Refused, never.Refused, lost.Next, down.Available = "BOOT_SUPERSEDED: its grace of 425 days ended on 2026-11-28", "TCB_OUT_OF_DATE", nil, 1
+	for want, r := range map[string]LateReport{
+		`does not say "TCB_OUT_OF_DATE"`: other, `does not say "its grace of 425 days`: never, "names no way out": lost, "1 members were available": down,
 	} {
 		if err := r.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want %q", err, want)
