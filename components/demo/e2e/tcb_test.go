@@ -21,6 +21,10 @@ func TestATT04_ANewEvaluationInTheMiddleOfARollout(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; report %+v", err, report)
 	}
+	// The other tests use this connection.
+	if _, err := c.api.Group(within(t, time.Minute), rig.Light); err != nil {
+		t.Error(err)
+	}
 	if len(report.Early) != 3 || len(report.Tolerated) != 3 || len(report.Updated) != 0 {
 		t.Errorf("lines about machines: %d, %d and %d; want 3, 3 and none", len(report.Early), len(report.Tolerated), len(report.Updated))
 	}

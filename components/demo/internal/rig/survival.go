@@ -163,8 +163,20 @@ func (r *Rig) backAgain(ctx context.Context, l loss, slot string, was agentProce
 	return err
 }
 
-// until tries again and again, until ctx ends.
+// until tries again and again, each time over another connection, until ctx ends.
 func (r *Rig) until(ctx context.Context, try func(context.Context) error) error {
+	return again(ctx, func(ctx context.Context) error {
+		err := try(ctx)
+		if err != nil {
+			r.hangUp() // its coordinator may be the one that is away
+		}
+		return err
+	})
+}
+
+// again tries again and again, until ctx ends. Unlike until it leaves the connection to the cluster to
+// whoever else uses it.
+func again(ctx context.Context, try func(context.Context) error) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -174,7 +186,6 @@ func (r *Rig) until(ctx context.Context, try func(context.Context) error) error 
 		if err == nil {
 			return nil
 		}
-		r.hangUp() // its coordinator may be the one that is away
 		select {
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)

@@ -153,7 +153,7 @@ func (r *Rig) RestartCoordinators(ctx context.Context) error {
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("end the process of %s: %w", name, err)
 		}
-		err = r.until(ctx, func(ctx context.Context) error {
+		err = again(ctx, func(ctx context.Context) error {
 			if now, err := r.coordinatorPID(name); err != nil || now == pid {
 				return errors.Join(fmt.Errorf("%s did not start again", name), err)
 			}
@@ -163,7 +163,6 @@ func (r *Rig) RestartCoordinators(ctx context.Context) error {
 			return fmt.Errorf("restart %s: %w", name, err)
 		}
 	}
-	r.hangUp()
 	return nil
 }
 
@@ -354,7 +353,7 @@ func (r *Rig) awaitMiddle(ctx context.Context) (first, second string, err error)
 	if err != nil {
 		return "", "", fmt.Errorf("wait for the first member at the new revision: %w", err)
 	}
-	err = r.until(ctx, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		waiting, err := r.SlowRegistry(ctx, true)
 		if err != nil || len(waiting) == 0 {
 			return errors.Join(errors.New("no second member boots"), err)
@@ -383,7 +382,7 @@ func (r *Rig) awaitMachines(ctx context.Context, want map[string]string) (lines 
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var differs error
-	err = r.until(ctx, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		text, err := r.Cadre(ctx, "cluster", "status")
 		if err != nil {
 			return err

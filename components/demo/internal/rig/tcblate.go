@@ -97,7 +97,7 @@ func (r *Rig) FirmwareLate(ctx context.Context, n *Narrator) (report LateReport,
 	if err := errors.Join(r.Kill(ctx, cvm), r.Start(ctx, cvm)); err != nil {
 		return report, err
 	}
-	err = r.until(ctx, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		c, err := r.Client()
 		if err != nil {
 			return err
@@ -125,7 +125,7 @@ func (r *Rig) bootCoordinator(ctx context.Context, name string) error {
 	if err := errors.Join(r.Kill(ctx, cvm), r.Start(ctx, cvm)); err != nil {
 		return err
 	}
-	err = r.until(ctx, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		now, err := r.CVMs(ctx)
 		if err != nil {
 			return err
@@ -135,7 +135,6 @@ func (r *Rig) bootCoordinator(ctx context.Context, name string) error {
 		}
 		return r.answersItself(ctx, name)
 	})
-	r.hangUp()
 	return err
 }
 
@@ -144,7 +143,7 @@ func (r *Rig) awaitRefusal(ctx context.Context, slot string) (report LateReport,
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var last error
-	err = r.until(ctx, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		report, last = r.refusalOf(ctx, slot)
 		return last
 	})
