@@ -17,6 +17,7 @@ type turnout struct {
 
 	mu    sync.Mutex
 	to    netip.AddrPort        // guarded by mu; zero: nobody leads
+	late  time.Duration         // guarded by mu; the way to the leader takes so long
 	conns map[net.Conn]struct{} // guarded by mu
 }
 
@@ -57,10 +58,17 @@ func (s *turnout) set(to netip.AddrPort) {
 	}
 }
 
+// far makes the way of each connection that comes from now on so long.
+func (s *turnout) far(late time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = late
+}
+
 func (s *turnout) carry(c net.Conn) {
 	defer c.Close()
 	s.mu.Lock()
-	to := s.to
+	to, late := s.to, s.late
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
@@ -71,6 +79,7 @@ func (s *turnout) carry(c net.Conn) {
 	if !to.IsValid() {
 		return
 	}
+	time.Sleep(late)
 	d, err := net.Dial("tcp", to.String())
 	if err != nil {
 		return
@@ -127,10 +136,18 @@ func handOversUnderLoad(t *testing.T, s *server) {
 		})
 	}
 	// They come when they come, also between a RESUME and the first server. Each costs
-	// PgBouncer's one thread some 5 ms, for its password.
+	// PgBouncer's one thread some 5 ms, for its password. On a machine that has less to give than
+	// that, more and more of them would keep PgBouncer from its console, so their number is bounded.
+	open := make(chan struct{}, 16)
 	clients.Go(func() {
 		for ctx.Err() == nil {
+			select {
+			case open <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
 			clients.Go(func() {
+				defer func() { <-open }()
 				began := time.Now()
 				c, err := w.connect("app")
 				if err != nil {
@@ -176,6 +193,35 @@ func handOversUnderLoad(t *testing.T, s *server) {
 	cancel()
 	clients.Wait()
 	t.Logf("%d queries in %d hand-overs, the longest took %v", queries, rounds, longest)
+}
+
+// slowLogin: a login by a long way is under way when the pause begins. A pause that broke it off
+// would give an error to each client that is new after the RESUME, until the next login is done.
+func slowLogin(t *testing.T, s *server) {
+	w, leader := s.behindTurnout(t)
+	before, during, after := w.app(), w.app(), w.app()
+	w.get(before, "SELECT 1")
+	if err := w.Reconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.sees("no server is left", func(pools []map[string]string) bool { return sum(pools, "sv_idle") == 0 })
+	leader.far(time.Second) // below quietWithin
+	first := w.asks(before, "SELECT 1")
+	w.sees("a login is under way", func(pools []map[string]string) bool { return sum(pools, "sv_login") == 1 })
+	if err := w.Pause(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	second := w.asks(during, "SELECT 1")
+	w.sees("it waits", func(pools []map[string]string) bool { return sum(pools, "cl_waiting") > 0 })
+	if _, err := w.Resume(t.Context()); err != nil {
+		t.Error(err)
+	}
+	third := w.asks(after, "SELECT 1")
+	for _, done := range []<-chan error{first, second, third} {
+		if err := <-done; err != nil {
+			t.Errorf("a client gets: %v", err)
+		}
+	}
 }
 
 // rest waits for d, or until ctx ends: what a client does between two queries.

@@ -12,8 +12,9 @@ import (
 const (
 	// pauseWithin is how long open transactions may take to end.
 	pauseWithin = 2 * time.Second
-	// quietWithin is how long a server's login that is under way is waited for.
-	quietWithin = 250 * time.Millisecond
+	// quietWithin is how long a server's login that is under way is waited for. By Envoy and the
+	// overlay a login takes some five round trips, a third of a second and more on a long way.
+	quietWithin = pauseWithin - 500*time.Millisecond
 	quietLook   = 2 * time.Millisecond
 	// insistEvery paces the tries of a RESUME that failed.
 	insistEvery = 100 * time.Millisecond

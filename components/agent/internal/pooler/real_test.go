@@ -29,6 +29,7 @@ func TestReal(t *testing.T) {
 		"a pause ends by its limit":                 limitEndsPause,
 		"a pause gets more time":                    pauseGetsMoreTime,
 		"hand-overs under load":                     handOversUnderLoad,
+		"a pause waits for a slow login":            slowLogin,
 		"killed, it is started again":               killed,
 		"killed within a pause, it is paused again": killedWhilePaused,
 		"stuck, it is ended":                        stuckWhilePaused,
