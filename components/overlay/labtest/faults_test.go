@@ -192,6 +192,7 @@ func TestRendezvousDown(t *testing.T) {
 }
 
 func TestRelayDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("other", natlab.Link{})
 	a, b := w.pair(natlab.Symmetric, natlab.Symmetric, wan)
@@ -279,6 +280,7 @@ func (n *node) bulk(p *node, d time.Duration) meshnode.Response {
 func mbps(r meshnode.Response) float64 { return float64(r.Bytes) * 8 / 1e6 / r.Took.Seconds() }
 
 func TestLossyPaths(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
 	for i, loss := range []float64{0.01, 0.1} {

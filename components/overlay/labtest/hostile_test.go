@@ -35,6 +35,7 @@ func (n *node) hostile(victim *node, shown *node, controlling bool) *meshnode.Pr
 // TestOVL07_OnlyAllowedPortsAnswer scans every port from an admitted Peer. It is
 // TestOVL08's too: services of the target's loopback are not reached.
 func TestOVL07_OnlyAllowedPortsAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
 	host, err := w.lab.Public("victim")

@@ -111,6 +111,7 @@ func TestManyReconnects(t *testing.T) {
 // TestOVL03_RestartsOfBothEndsConverge is the predecessor's flap: both ends restart at
 // the same moment, each with another Boot.
 func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
 	var worst time.Duration
@@ -169,6 +170,7 @@ func TestOVL15_RevokedPeerLosesItsSession(t *testing.T) {
 
 // TestStalledReader has one stream stand still while others go on, on both carriers.
 func TestStalledReader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rendezvousAt("rendezvous", natlab.Link{})
 	left, err := w.lab.Behind("left", natlab.PortRestricted, wan)

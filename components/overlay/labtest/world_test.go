@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/x509"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -23,7 +24,22 @@ import (
 
 func TestMain(m *testing.M) {
 	meshnode.Child()
+	atOnce("4")
 	goleak.VerifyTestMain(m)
+}
+
+// atOnce has so many scenarios run at once, unless -parallel names another number: most of the
+// time they wait, and Go's own choice is one for each processor.
+func atOnce(scenarios string) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if chosen {
+		return
+	}
+	if err := flag.Set("test.parallel", scenarios); err != nil {
+		panic(err)
+	}
 }
 
 const (
@@ -37,8 +53,8 @@ const (
 	sessionPort = 7443
 )
 
-// world is one cluster in one lab. Tests that mostly wait for a path run two at a time, each in
-// a lab of its own; those that fill the processors run alone, before them.
+// world is one cluster in one lab. Tests that mostly wait run four at a time, each in a lab of
+// its own; those that fill the processors run alone, before them.
 type world struct {
 	t          *testing.T
 	lab        *natlab.Lab
@@ -134,6 +150,21 @@ func (w *world) rendezvousAt(name string, link natlab.Link) *server {
 	}
 	w.rendezvous = append(w.rendezvous, overlay.Rendezvous{URL: fmt.Sprintf("https://%s:8443", host.Addr()), CA: b})
 	return srv
+}
+
+// pair is two nodes, each behind a NAT of its own, and a rendezvous.
+func (w *world) pair(a, b natlab.NAT, link natlab.Link) (*node, *node) {
+	w.t.Helper()
+	w.rendezvousAt("rendezvous", natlab.Link{})
+	hostA, err := w.lab.Behind("host-a", a, link)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	hostB, err := w.lab.Behind("host-b", b, link)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.place("db-0", hostA), w.place("db-1", hostB)
 }
 
 // server is a rendezvous server on a host of its own.
