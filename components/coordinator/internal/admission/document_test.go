@@ -16,6 +16,7 @@ import (
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/appcompose/appcomposetest"
 	"cadre.dev/core/policy"
+	"cadre.dev/raced"
 )
 
 // shown is what the gate says to genuine evidence of a CVM that was measured with raw,
@@ -75,8 +76,12 @@ func TestThreat_ATT_16_NoMemberIsAdmittedWithABadDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	booted := 0
-	for _, c := range cases {
+	tried, booted := 0, 0
+	for i, c := range cases {
+		if raced.Enabled && i%10 != 0 {
+			continue // each is checked by one goroutine
+		}
+		tried++
 		d, boots := shown(t, cloud, verifier, c.Raw, "")
 		if boots {
 			booted++
@@ -86,8 +91,8 @@ func TestThreat_ATT_16_NoMemberIsAdmittedWithABadDocument(t *testing.T) {
 			t.Errorf("%s: %+v", c.Name, d)
 		}
 	}
-	if booted < len(cases)*3/4 {
-		t.Errorf("only %d of %d documents were tried", booted, len(cases))
+	if booted < tried*3/4 {
+		t.Errorf("only %d of %d documents were tried", booted, tried)
 	}
 }
 

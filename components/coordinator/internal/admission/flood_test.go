@@ -17,6 +17,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/raced"
 )
 
 // slowQuoter makes one quote at a time, each in a second, as the hardware does.
@@ -123,7 +124,10 @@ func TestINP06_JunkDoesNotKeepHonestBootsOut(t *testing.T) {
 // TestINP06_AStormOfAThousandAgentsIsAbsorbed: all start at once, a quote of the
 // coordinators takes a second and one is made at a time. Nobody is refused for good.
 func TestINP06_AStormOfAThousandAgentsIsAbsorbed(t *testing.T) {
-	const agents = 1000
+	agents := 1000
+	if raced.Enabled {
+		agents = 300 // more of them meet no other code
+	}
 	s := newSmall(t, 3, agents, "demo")
 	var quoting [3]sync.Mutex
 	for i, service := range s.services {
@@ -150,8 +154,8 @@ func TestINP06_AStormOfAThousandAgentsIsAbsorbed(t *testing.T) {
 	}
 	storm.Wait()
 	t.Logf("%d agents admitted in %v with %d quotes of 3 coordinators; %.2f tries on average, %d at most",
-		agents, time.Since(began).Round(time.Millisecond), s.quotes.Load(), float64(total.Load())/agents, most.Load())
-	if got := s.quotes.Load(); got > agents/5 {
+		agents, time.Since(began).Round(time.Millisecond), s.quotes.Load(), float64(total.Load())/float64(agents), most.Load())
+	if got := s.quotes.Load(); got > int64(agents/5) {
 		t.Errorf("%d quotes for %d agents", got, agents)
 	}
 	for i := range agents {
@@ -313,7 +317,7 @@ func TestWhoGoesAwayTakesNoTurnWithIt(t *testing.T) {
 	for i := range 64 {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
-			for range 500 {
+			for range raced.Tenth(500) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(60))*time.Microsecond)
 				e := sha256.Sum256(fmt.Append(nil, i, rng.Uint64()))
 				_, _ = p.prove(ctx, statement.Exchange{Exporter: e[:], PeerNonce: e[:]})

@@ -125,7 +125,7 @@ func TestATT11_HoardedNoncesAreForTheirExchangeOnly(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	b, other := s.newcomer(0, 0), s.newcomer(0, 1)
 	key, now := s.services[0].cfg.Root.NonceKey(), s.clock()
-	hoard := make([][]byte, 0, 10_000)
+	hoard := make([][]byte, 0, raced.Tenth(10_000))
 	for range cap(hoard) {
 		n, _, err := issueNonce(key, b.exchange(workloadApp, b.instance), now)
 		if err != nil {

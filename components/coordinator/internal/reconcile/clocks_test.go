@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/raced"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )
@@ -26,7 +27,10 @@ func TestLeadersWhoseClocksAreMinutesApart(t *testing.T) {
 		10 * time.Minute:  {"rest", operate.FailDuringDrain, operate.FailAfterCall},
 		-10 * time.Minute: {reconcile.FailAfterRecorded, operate.FailAfterHandover, operate.FailBeforeMinReady},
 	} {
-		for _, at := range points {
+		for i, at := range points {
+			if raced.Enabled && i > 0 {
+				continue // the others meet no other goroutine
+			}
 			t.Run(fmt.Sprintf("%v at %s", apart, at), func(t *testing.T) { takeOver(t, apart, at) })
 		}
 	}
@@ -85,6 +89,9 @@ func takeOver(t *testing.T, apart time.Duration, at string) {
 // repeated before its effect had the time to show; nothing fails for the hour that never passed.
 func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 	for _, by := range []time.Duration{30 * time.Second, time.Hour, -30 * time.Second, -time.Hour} {
+		if raced.Enabled && by != time.Hour {
+			continue
+		}
 		t.Run(by.String(), func(t *testing.T) {
 			begin(t, func(t *testing.T, w *world) {
 				w.settle = time.Minute
