@@ -11,6 +11,7 @@ import (
 
 // TestOtherNetworks rolls a group in networks that let fewer kinds of path through than the demo's: members find
 // the path that is left, and a rollout ends well over it. Every pair of NATs is tried in overlay/labtest.
+// Both clusters run at once, each in a cloud of its own: most of the time they wait.
 func TestOtherNetworks(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
@@ -20,6 +21,7 @@ func TestOtherNetworks(t *testing.T) {
 		{"udp-blocked", "direct-tcp", rig.Net{NAT: rig.DefaultNet.NAT, BlockUDP: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			r, n := newRig(t, c.net)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
