@@ -9,12 +9,14 @@ import (
 	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
+	"cadre.dev/raced"
 	"cadre.dev/simulator"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 )
 
-// TestWhatAPlanSaysHappens: each word that a plan has for something does it.
+// TestWhatAPlanSaysHappens: each word that a plan has for something does it. Under the race detector
+// those do that end connections and sessions: one plan begins the same goroutines as another.
 func TestWhatAPlanSaysHappens(t *testing.T) {
 	const upgrade = "seed 1\ncoordinators 1\nheal 6m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 1m30s pg two 3"
 	const plain = "\ngroup pg 3 none none"
@@ -103,6 +105,9 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 			return slices.ContainsFunc(out, func(e trace.Event) bool { return e.Kind == trace.Muted && e.Slot == "pg-4" })
 		}},
 	} {
+		if raced.Enabled && name != "pause" && name != "cut-store all" && name != "revoke" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, err := plan.Parse(test.plan)
