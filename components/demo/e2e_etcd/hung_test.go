@@ -20,11 +20,10 @@ const hungLimit = 240 * time.Second
 // write: its agent restarts the service, on the same Boot and without a call to the platform,
 // and so it does once more when an operator asks.
 func TestAHungMemberIsRestartedInItsContainer(t *testing.T) {
-	s := begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hungLimit)
 	defer cancel()
-	s.deploy(ctx)
-	s.must("have boots count at once", s.ApplyEtcd(ctx, "1", "heal_delay=1"))
+	s := begin(ctx, t)
+	s.must("have boots count at once", s.ApplyEtcd(ctx, s.release(), "heal_delay=1"))
 	before := s.identities(ctx)
 	well := s.figuresUntil(ctx, func(f figures) bool { return f.of("slots_available") == 3 })
 	if began := well.of("heal_attempts_total", `action="RESTART"`); began != 0 || well.of("operations_total", `action="CREATE"`, `actor="scaling"`, `outcome="DONE"`) != 3 {

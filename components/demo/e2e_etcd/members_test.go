@@ -19,14 +19,13 @@ const membersLimit = 240 * time.Second
 // is destroyed with its disk, while clients write: the cluster has its three voters at the end
 // of each, and no acknowledged write is missing.
 func TestMembersComeAndGo(t *testing.T) {
-	s := begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), membersLimit)
 	defer cancel()
-	s.deploy(ctx)
+	s := begin(ctx, t)
 	before := s.identities(ctx)
 
 	s.n.Say("rolling to another release behind an extra member")
-	s.must("apply the next release", s.ApplyEtcd(ctx, "2", "surge=1"))
+	s.must("apply the next release", s.ApplyEtcd(ctx, s.next(), "surge=1"))
 	_, err := s.Follow(ctx, rig.Etcd, s.n.Rollout)
 	s.must("roll", err)
 	s.must("wait until the extra member is gone", s.awaitSet(ctx, "etcd-0", "etcd-0", "etcd-1", "etcd-2"))

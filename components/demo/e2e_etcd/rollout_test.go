@@ -3,87 +3,16 @@ package e2e_etcd
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"cadre.dev/core/operation"
 	"cadre.dev/demo/internal/rig"
-	"cadre.dev/demo/internal/rigtest"
 	"cadre.dev/demo/load"
 )
 
-// limit of the whole test; an idle machine needs a sixth of it; clean-up comes after it.
+// limit of the whole test; an idle machine needs a sixth of it.
 const limit = 5 * time.Minute
-
-// needs skips where the real thing cannot run, and returns the checkout's root.
-func needs(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a cloud, three coordinators and three etcd members")
-	}
-	return rigtest.Needs(t, []string{"bwrap"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator", "cadre-load"})
-}
-
-// story is one local cloud with the etcd example on it.
-type story struct {
-	*testing.T
-	*rig.Rig
-	n *rig.Narrator
-}
-
-func begin(t *testing.T) *story {
-	t.Helper()
-	root := needs(t)
-	log, err := os.Create(filepath.Join(t.TempDir(), "cadre.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rig.New(root, filepath.Join(t.TempDir(), "state"), time.Second, log)
-	r.Net = rig.DefaultNet
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if t.Failed() {
-			dump(t, log.Name())
-			services, _ := filepath.Glob(filepath.Join(r.State, "cloud/cvms/*/logs/[el]*.log")) // etcd, load
-			for _, path := range services {
-				dump(t, path)
-			}
-		}
-		if err := r.Down(ctx); err != nil {
-			t.Errorf("take the cloud down: %v", err)
-		}
-		if err := log.Close(); err != nil {
-			t.Errorf("close the log: %v", err)
-		}
-	})
-	return &story{T: t, Rig: r, n: rig.NewNarrator(t.Output(), false, time.Now())}
-}
-
-// dump shows the end of a log.
-func dump(t *testing.T, path string) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Log(err)
-		return
-	}
-	t.Logf("%s:\n%s", path, data[max(0, len(data)-3000):])
-}
-
-func (s *story) must(doing string, err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatalf("%s: %v", doing, err)
-	}
-}
-
-func (s *story) deploy(ctx context.Context) {
-	s.Helper()
-	s.must("deploy etcd", s.DeployEtcd(ctx, s.n))
-}
 
 // identities of the Slots: instance id by the API, the rest by etcd itself.
 type identity struct {
@@ -110,11 +39,10 @@ func (s *story) identities(ctx context.Context) map[string]identity {
 }
 
 func TestRolloutUnderLoadIsLinearizable(t *testing.T) {
-	s := begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	began := time.Now()
-	s.deploy(ctx)
+	s := begin(ctx, t)
 
 	for slot := range s.identities(ctx) {
 		s.must("mark the disk of "+slot, s.MarkEtcdDisk(ctx, slot, "kept "+slot))
@@ -126,7 +54,7 @@ func TestRolloutUnderLoadIsLinearizable(t *testing.T) {
 
 	from := time.Now()
 	s.n.Say("rolling to another release")
-	s.must("apply the next release", s.ApplyEtcd(ctx, "2"))
+	s.must("apply the next release", s.ApplyEtcd(ctx, s.next()))
 	_, err := s.Follow(ctx, rig.Etcd, s.n.Rollout)
 	s.must("roll", err)
 	s.must("wait for writes", s.AwaitRegisterWrites(ctx, time.Now(), 100))
