@@ -40,17 +40,26 @@ longest=(
 	./components/simulator
 	./components/overlay
 )
-# Pure functions, with long properties: the race detector finds nothing in them by themselves,
+# Pure functions, some with long properties: the race detector finds nothing in them by themselves,
 # and they take five to ten times as long with it. It does watch them where others call them.
 # scripts/sequential fails when one begins a goroutine.
 sequential=(
 	./components/core/...
+	./components/attest/statement
+	./components/bench/internal/table
+	./components/cli/internal/{diff,osimage}
 	./components/compose/lint
-	./components/demo/internal/threattests
-	./components/images/internal/bom
-	./components/overlay/internal/bbr
-	./components/overlay/internal/link
+	./components/demo/internal/{leak,threattests}
+	./components/figures
+	./components/images/internal/{bom,deb,recipe,tree,wheel}
+	./components/local/internal/{appcompose,compose,durable,envelope,images,rootfs}
+	./components/logging
+	./components/overlay/internal/{bbr,frame,identity,link,stunaddr}
 	./components/overlay/internal/underlay/paths
+	./components/simulator/plan
+	./components/simulator/cmd/core-mutants
+	./components/terraform-provider/internal/shape
+	./scripts/{arrows,declared,sequential,testreport}
 )
 # Some of their tests are in virtual time, others run real software or wait: the fast lane leaves them to the race lane.
 waiting=(
