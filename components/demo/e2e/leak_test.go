@@ -458,35 +458,29 @@ func (c *cluster) disks(t *testing.T, scanner *leak.Scanner) (hits []leak.Hit, f
 	return hits, files
 }
 
-// withCookie is the light group's file with a declared secret.
-func (c *cluster) withCookie(t *testing.T) string {
-	return c.edited(t, `  health_check "web" {`, "  secret \"cookie\" {\n    owner = \"65534:65534\"\n  }\n\n  health_check \"web\" {")
-}
+// cookie is what cookied leaves in the group's spec.
+const cookie = "a secret"
 
-// restore gives the next test the group without the secret. The test's own context
-// has ended.
-func (c *cluster) restore(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), rollTime)
-	defer cancel()
-	if _, err := c.ApplyLight(ctx, c.LightFile(), c.next()); err != nil {
-		t.Error(err)
+// cookied gives the group a declared secret, unless the test before has left it there.
+func (c *cluster) cookied(t *testing.T) {
+	t.Helper()
+	if c.left == cookie {
 		return
 	}
-	if _, err := c.Follow(ctx, rig.Light, nil); err != nil {
-		t.Error(err)
+	file := c.edited(t, `  health_check "web" {`, "  secret \"cookie\" {\n    owner = \"65534:65534\"\n  }\n\n  health_check \"web\" {")
+	c.left = cookie
+	if _, err := c.ApplyLight(within(t, rollTime), file, c.next()); err != nil {
+		t.Fatal(err)
 	}
+	c.complete(t, rig.Light)
 }
 
 // TestTOK06_TOK07_SecretsStayInMemory runs a whole cluster, rotates its secrets, and then
 // looks for every one of them, old and new, in everything that leaves the memory of
 // the CVMs.
 func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
-	c := ready(t)
-	if _, err := c.ApplyLight(within(t, rollTime), c.withCookie(t), c.next()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.restore(t) })
-	c.complete(t, rig.Light)
+	c := standing(t)
+	c.cookied(t)
 	found := map[string]leak.Canary{}
 	epochs := map[string]uint32{"light/cookie": c.epoch(t, "light/cookie"), "cluster/gossip": c.epoch(t, "cluster/gossip")}
 	for name, epoch := range epochs {
@@ -599,12 +593,8 @@ func (c *cluster) delivered(t *testing.T, name string, epoch uint32) {
 // TestTOK09_SecretReachesTheWorkloadAsAFile: owner, mode and content, and no other
 // user of the CVM reads it.
 func TestTOK09_SecretReachesTheWorkloadAsAFile(t *testing.T) {
-	c := ready(t)
-	if _, err := c.ApplyLight(within(t, rollTime), c.withCookie(t), c.next()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.restore(t) })
-	c.complete(t, rig.Light)
+	c := standing(t)
+	c.cookied(t)
 	const look = `import os; p="/run/mesh/secrets/cookie"; s=os.lstat(p); print(s.st_uid, s.st_gid, oct(s.st_mode), len(open(p).read()))`
 	values := map[string]bool{}
 	for n := range 3 {

@@ -39,6 +39,8 @@ type cluster struct {
 	logs string
 	// releases counts the releases that were applied.
 	releases int
+	// left names what a test has put into the group's spec for others to find; "" for nothing.
+	left string
 }
 
 var shared struct {
@@ -69,8 +71,20 @@ func tearDown(clean bool) error {
 	return shared.c.Halt(ctx)
 }
 
-// ready returns the shared cluster with its group whole, or skips.
+// ready returns the shared cluster with its group whole and its spec as the example has it, or skips.
 func ready(t *testing.T) *cluster {
+	t.Helper()
+	c := standing(t)
+	if c.left != "" {
+		t.Logf("the spec has %s of a test before; rolling it without", c.left)
+		c.roll(t)
+	}
+	return c
+}
+
+// standing is ready for a test that rolls a spec of its own over what a test before may have left:
+// to restore the spec between the two would be one rollout more.
+func standing(t *testing.T) *cluster {
 	t.Helper()
 	root := need(t)
 	shared.once.Do(func() { shared.c, shared.err = deploy(root) })
@@ -159,6 +173,7 @@ func (c *cluster) mend(t *testing.T) {
 // apply writes the group's spec with a new release.
 func (c *cluster) apply(t *testing.T, flags ...string) {
 	t.Helper()
+	c.left = ""
 	if _, err := c.ApplyLight(within(t, rollTime), c.LightFile(), c.next(), flags...); err != nil {
 		t.Fatal(err)
 	}
