@@ -75,6 +75,9 @@ type Heals struct {
 	Services int `json:"services,omitempty"`
 	// Replacements among them.
 	Replacements int `json:"replacements,omitempty"`
+	// Shared are those of the Attempts that started a CVM which was down while other members were ill as well. They
+	// lengthen the wait, and do not count towards max_attempts.
+	Shared int `json:"shared,omitempty"`
 	// FailedDown are the restarts that were made in this outage while the platform said that the CVM was
 	// down, and did not help. Kept here, since of Operations only the newest are kept.
 	FailedDown int `json:"failed_down,omitempty"`
@@ -82,6 +85,8 @@ type Heals struct {
 	LastAt   time.Time `json:"last_at"`
 	LastKind string    `json:"last_kind"`
 	LastWhy  string    `json:"last_why"`
+	// RatedAt is when the last one began that the limiter of repairs counts. The start of what is down is none.
+	RatedAt time.Time `json:"rated_at,omitzero"`
 }
 
 // Replaced is what an update leaves of h until its Revision is reached: the replacements, so that one

@@ -44,22 +44,8 @@ type Status struct {
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	Paused    bool             `json:"paused,omitempty"`
 	Term      uint64           `json:"term"`
-	// SharedCause is why several boots failed in the same way; nil: nothing of the kind.
-	SharedCause *SharedCause `json:"shared_cause,omitempty"`
 	// At is when it last said something new, by the clock of the leader of Term.
 	At time.Time `json:"at"`
-}
-
-// SharedCause is one cause that boots of several Slots failed by (R122).
-type SharedCause struct {
-	// Way is how they failed, Slots the first of them.
-	Way   string    `json:"way"`
-	Slots []string  `json:"slots"`
-	Since time.Time `json:"since"`
-	// SpecIndex is the KV index of the spec that was in force: an edit ends it.
-	SpecIndex uint64 `json:"spec_index"`
-	// Ended is from when on nothing waits for it; what failed before is no evidence any more.
-	Ended time.Time `json:"ended,omitzero"`
 }
 
 // Hold is one reason why the next step of a Slot waits.
@@ -180,9 +166,6 @@ type SlotRecord struct {
 	MissedSince time.Time `json:"missed_since,omitzero"`
 	// Heals are the attempts to repair the Slot by itself; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
-	// RecoveriesSec is how many seconds its last boots took from their admission until they
-	// were ready, oldest first.
-	RecoveriesSec []int `json:"recoveries_sec,omitempty"`
 	// Recovery is how far a member that recovers has come; nil: it was ready since, or reports no lag (R38).
 	Recovery *Recovery `json:"recovery,omitempty"`
 	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.

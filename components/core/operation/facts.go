@@ -171,14 +171,10 @@ type RefusalView struct {
 	At     time.Time
 }
 
-// RefusedWay is how a Boot failed that was provably its Slot's own and was refused with code: the
-// same words for each.
-func RefusedWay(code string) string { return "admission refused: " + code }
-
 // Told is the refusal for people. What proved nothing may be anybody's, and reads so.
 func (r RefusalView) Told() string {
 	if r.Proven {
-		return RefusedWay(r.Code) + ": " + r.Message
+		return "admission refused: " + r.Code + ": " + r.Message
 	}
 	return "refused a boot that did not prove to be of this CVM: " + r.Code + ": " + r.Message
 }

@@ -263,6 +263,7 @@ func TestR115_WhichRestartsCostADisk(t *testing.T) {
 		"called off":               {func(op *Operation) { op.Phase = Aborted }, 2},
 		"at work":                  {func(op *Operation) { op.Phase = Booting }, 2},
 		"of a CVM that ran":        {func(op *Operation) { op.Before.Down = false }, 2},
+		"others were ill as well":  {func(op *Operation) { op.Before.Shared = true }, 2},
 		"no call was made":         {func(op *Operation) { op.Call.Number = 0 }, 2},
 		"it was ready for a while": {func(op *Operation) { op.Entered[Settling] = start }, 2},
 		"an operator's":            {func(op *Operation) { op.Actor = ActorOperator }, 2},

@@ -89,6 +89,8 @@ type Before struct {
 	Unavailable bool `json:"unavailable,omitempty"`
 	// Down: when it was decided the platform said that no CVM of the Slot ran.
 	Down bool `json:"down,omitempty"`
+	// Shared: other members were ill as well when a step was decided that starts what is down.
+	Shared bool `json:"shared,omitempty"`
 	// Stopped: the platform said that the CVM stays down when the step's first call was made. Where it
 	// says so still after the last one, an Update starts it.
 	Stopped bool `json:"stopped,omitempty"`

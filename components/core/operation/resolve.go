@@ -83,7 +83,7 @@ func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 // ended an outage.
 func (op Operation) failedDown() bool {
 	failed := op.Phase == Failed && (op.Failure.Cause == CauseDeadline || op.Failure.Cause == CauseBootError || op.Failure.Cause == CauseTask)
-	return op.Kind == Restart && op.Before.Down && failed && op.Call.Number > 0 && op.Entered[Settling].IsZero()
+	return op.Kind == Restart && op.Before.Down && !op.Before.Shared && failed && op.Call.Number > 0 && op.Entered[Settling].IsZero()
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.

@@ -253,9 +253,6 @@ func (w *world) keepClock(m *member) {
 		}
 		return
 	}
-	if w.spec.AutoHealing != nil {
-		m.noteRecovery(w.now) // nothing else goes by it
-	}
 	boot := m.seen.Admission.BootID
 	m.dropFlap(boot)
 	switch {

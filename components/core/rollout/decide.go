@@ -162,7 +162,7 @@ func (w *world) action(c candidate) Action {
 		a.Request.ID, a.Request.Note, a.Request.By, a.Way.Service = r.ID, r.Reason, r.By, c.service
 	}
 	if c.actor == operation.ActorHealing {
-		a.Why, a.Request.Note, a.Before.Down, a.Way.Service = "heals: "+c.why, c.why, c.down, c.service
+		a.Why, a.Request.Note, a.Before.Down, a.Before.Shared, a.Way.Service = "heals: "+c.why, c.why, c.down, w.shared(c), c.service
 		if c.kind == operation.Restart && c.service == "" && !c.down && m.hangs() {
 			a.Way.Mode = operation.ModeForce
 		}

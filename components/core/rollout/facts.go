@@ -54,8 +54,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	}
 	w.addSeen(&f, m)
 	if op.Actor == operation.ActorHealing {
-		f.Limits.Healthy = m.patience(f.Limits.Healthy)
-		f.Limits.Service = min(m.patience(f.Limits.Service), f.Limits.Healthy)
+		f.Limits.Service = min(f.Limits.Service, f.Limits.Healthy)
 	}
 	f.AwaitsQuorum, f.Unjudged = w.awaitsQuorum(m), m.unjudged(op.To)
 	f.Set, f.LeavesAlive = w.inSet(m), w.leavesAlive(m)

@@ -32,19 +32,23 @@ type Fleet struct {
 	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
 	// not among them.
 	Silences []time.Time
-	// Ills are the members that are heard and not available, or healed just now, of groups that heal theirs,
-	// but for whom somebody keeps away, and who is in a step that does not heal.
+	// Ills are the members that are not available, or healed just now, of groups that heal theirs. A member whose CVM
+	// is down, that an operator keeps away, or that is in a step which does not heal, is none of them.
 	Ills []Ill
+	// RepairedAt is when the last repair of the cluster began that the limiter counts; zero: none is recorded.
+	RepairedAt time.Time
 }
 
-// Ill is a member that is not available, since when.
+// Ill is a member that is not available. Since is the beginning of that, TriedAt of the last repair of it that the
+// limiter counts.
 type Ill struct {
-	Slot  string
-	Since time.Time
+	Slot           string
+	Since, TriedAt time.Time
 }
 
+// compare is the order in which ill members are repaired: what was tried longest ago is first.
 func (i Ill) compare(other Ill) int {
-	return cmp.Or(i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
+	return cmp.Or(i.TriedAt.Compare(other.TriedAt), i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
 }
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
@@ -122,37 +126,6 @@ func WentAt(r group.SlotRecord) (at []time.Time) {
 		}
 	}
 	return at
-}
-
-const (
-	// turnEvery is how long members that fell ill together wait for each other's CVM to be restarted, one
-	// after the other (R117): what helps, or does not, shows with the first.
-	turnEvery = time.Minute
-	// togetherFor is how long nobody's CVM is restarted for an illness that has just begun: until then others
-	// that have it are not recorded yet, and each would take itself for the only one.
-	togetherFor = 10 * time.Second
-)
-
-// turn is from when on the CVM of an ill member may be restarted, and how many are ill with it. Where so
-// many fell ill at about that time that they may share the cause, each has its place among them: their CVMs
-// boot, so nothing else tells. It waits for nobody's recovery.
-// Among few there is no wave.
-func (f Fleet) turn(slot string, since time.Time) (from time.Time, ill int) {
-	at := func(i Ill) int {
-		n, _ := slices.BinarySearchFunc(f.Ills, i, Ill.compare)
-		return n
-	}
-	first, mine, after := at(Ill{Since: since.Add(-silentTogether)}), at(Ill{slot, since}), at(Ill{Since: since.Add(silentTogether + 1)})
-	if ill = after - first; mine == len(f.Ills) || f.Ills[mine].Slot != slot {
-		ill++ // its record is not there yet
-	}
-	if f.Expected >= darkFrom {
-		from = since.Add(togetherFor)
-	}
-	if ill > 1 && ill*fleetShare > f.Expected {
-		from = later(from, since.Add(time.Duration(mine-first)*turnEvery))
-	}
-	return from, ill
 }
 
 // manySilent: more than single members that failed by themselves, when one did at that time.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
 	var booted time.Time
 	if a := m.seen.Admission; m.record.AvailableBoot != a.BootID {
-		booted = a.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
+		booted = a.AdmittedAt.Add(group.InitialDelay(w.spec))
 	}
 	switch {
 	case m.record.Membership.Waits():
@@ -292,10 +293,16 @@ func (m *member) hangs() bool {
 	}
 	for _, op := range slices.Backward(m.healed) {
 		if op.Kind == operation.Restart && op.Way.Service == "" {
-			return failedWay(op) == noBoot && op.Call.Number > 0 && !m.cameAfter(op.Times.Ended) && m.inOutage(op)
+			return bootless(op) && op.Call.Number > 0 && !m.cameAfter(op.Times.Ended) && m.inOutage(op)
 		}
 	}
 	return false
+}
+
+// bootless: nothing was seen of the boot that op waited for.
+func bootless(op *operation.Operation) bool {
+	f := op.Failure
+	return op.Phase == operation.Failed && op.Entered[operation.Joining].IsZero() && f.Cause == operation.CauseDeadline && f.Refused == ""
 }
 
 // inOutage: op was recorded since m is away.
@@ -393,7 +400,13 @@ func (w *world) spent(m *member, r rung) bool {
 	if m.halted() {
 		limit *= 2 // to start what is down costs nothing, whatever was tried while it ran
 	}
-	return h.Attempts >= limit
+	return h.Attempts-h.Shared >= limit
+}
+
+// shared: a start of m takes nothing away, and others went with it: the cause may be one that they share and that ends
+// by itself. Such an attempt is not counted, or an outage of the key service would spend those of each slot (R122).
+func (w *world) shared(c candidate) bool {
+	return c.kind == operation.Restart && c.service == "" && (c.down || c.m.hangs()) && w.costly(c.m) != ""
 }
 
 // quarantined: m is ill, and everything that may be done by itself was (R118).
@@ -459,8 +472,8 @@ func (w *world) keepHeals(m *member) {
 	}
 }
 
-// holdsOfHealing bounds what is repaired by itself: how often, how many at a time, and not
-// at all where the cause is more likely something that all share (R117-R120).
+// holdsOfHealing bounds what is repaired by itself: how often, how many at a time, and at which rate where the
+// cause is more likely something that all share (R117-R120).
 func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	var holds []Hold
 	m := c.m
@@ -471,8 +484,8 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		holds = append(holds, w.holdsOfAttempts(c)...)
 		// A CVM that is down is started in addition to others: the start takes nothing away, and waits for no turn.
 		starts := c.kind == operation.Restart && c.condition == notBooted
-		if !starts {
-			holds = append(holds, w.holdsOfTurn(c)...)
+		if !starts && (c.service == "" || !w.processDown(m)) {
+			holds = append(holds, w.holdsOfRate(c, l)...)
 		}
 		limit := max(group.MaxUnavailable(w.spec), 1)
 		waits, _ := w.waitedFor(c, w.tally.open)
@@ -480,30 +493,25 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", limit))
 		}
 	}
-	if why := w.storm(c); why != "" {
+	if why := w.costly(m); why != "" && c.kind == operation.Replace {
 		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, byHand(c)))
 	}
-	holds = append(holds, w.holdsOfShared(c, l)...)
 	return holds
 }
 
-// holdsOfTurn: where members all over the cluster fell ill together, their CVMs go one after the other. The
-// followers of a leader whose CVM stopped fall ill with it, and only the start of that CVM helps them.
-func (w *world) holdsOfTurn(c candidate) []Hold {
-	m := c.m
-	if c.kind != operation.Restart || c.service != "" || m.report == nil || m.record.UnavailableSince.IsZero() {
-		return nil
+// costly is why m's disk is not given up without an operator now: another member is not well, or of the
+// cluster's members others went when m did; "": all are. A newcomer that only m keeps out of the set is not
+// ill: it would wait for healing, and healing for it.
+func (w *world) costly(m *member) string {
+	gone := candidate{m: m, kind: operation.Replace, condition: m.condition}
+	if n, _ := w.waitedFor(gone, w.tally.unavailable); n > 0 {
+		return fmt.Sprintf("%d other slots are unavailable", n)
 	}
-	from, ill := w.obs.Fleet.turn(m.slot, m.record.UnavailableSince)
-	switch wait := from.Sub(w.now); {
-	case wait <= 0:
-		return nil
-	case ill == 1:
-		return []Hold{holdUntil(from, HoldHealDeferred, "%s fell ill a moment ago; healed in %s, unless others of the cluster did too", m.slot, short(wait))}
-	default:
-		return []Hold{holdUntil(from, HoldHealDeferred, "%d of the cluster's %d members fell ill together, and their CVMs are restarted one a minute: %s in %s; heal it yourself: %s",
-			ill, w.obs.Fleet.Expected, m.slot, short(wait), byHand(c))}
+	at := WentAt(m.record)
+	if down, silent := w.obs.Fleet.downWith(at...), w.obs.Fleet.with(at...); down+silent > 1 {
+		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", down, silent)
 	}
+	return ""
 }
 
 // byHand is the command that does what healing would do, wayOut all that help m: a request to restart a
@@ -588,6 +596,12 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 		}
 		if a.Kind == operation.Replace {
 			h.Replacements++
+		}
+		if a.Before.Shared {
+			h.Shared++
+		}
+		if !a.Before.Down {
+			h.RatedAt = now
 		}
 		rec.Heals = &h
 	case a.Actor == operation.ActorOperator && a.Kind != operation.Drain:

@@ -144,8 +144,10 @@ func TestR115_WhatMayNotBeReplacedIsStartedAgain(t *testing.T) {
 	if got := executes(beside.plan()); !slices.Contains(got, "RESTART db-1") {
 		t.Errorf("beside another one that is ill: %v", got)
 	}
-	beside.rec.Slots[1].Heals.Attempts = 10
-	wantHeld(t, beside.plan(), "db-1", HoldHealStorm)
+	beside.rec.Slots[1].Heals.Attempts, beside.rec.Slots[1].Heals.Shared = 100, 95 // the cause may be one that both share, and end by itself
+	if got := executes(beside.plan()); !slices.Contains(got, "RESTART db-1") {
+		t.Errorf("the start is given up: %v", got)
+	}
 }
 
 // spent is a group whose db-1 is down and was restarted as often as it is, but for some of

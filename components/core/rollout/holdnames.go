@@ -115,10 +115,9 @@ const (
 	HoldHealDeferred = "heal_deferred"
 	// HoldHealInProgress: as many as may be at a time are healed (R117).
 	HoldHealInProgress = "heal_in_progress"
-	// HoldHealStorm: so many are ill that the cause is one that they share (R119, R120).
+	// HoldHealStorm: so many are ill that the cause may be one that they share, and repairs are made at a low rate, or
+	// a disk is not given up (R119, R120).
 	HoldHealStorm = "heal_storm"
-	// HoldSharedCause: boots of several Slots failed in the same way (R122).
-	HoldSharedCause = "shared_cause"
 	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.
 	HoldUnadopted = "unadopted"
 	// HoldOutOfSet: the set does not know the member any more, and no step is under way that would make

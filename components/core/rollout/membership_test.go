@@ -508,9 +508,6 @@ func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T)
 	for name, edit := range map[string]func(f *fixture){
 		"another process is down": func(f *fixture) { f.down(3); f.rec.Slots[3].DownSince = f.now.Add(-time.Hour) },
 		"another one is silent":   func(f *fixture) { f.silent(3, f.now.Add(-time.Minute)) },
-		"boots fail alike": func(f *fixture) {
-			f.rec.Status.SharedCause = &group.SharedCause{Way: "x", Slots: []string{"db-4", "db-9"}, Since: f.now, SpecIndex: f.rec.SpecIndex}
-		},
 	} {
 		f := beside(edit)
 		if facts := f.facts(f.rec.Operations[0]); !facts.Safe {
@@ -521,7 +518,11 @@ func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T)
 			t.Errorf("%s: its disk goes though it is in its set", name)
 		}
 	}
-	f := beside(func(f *fixture) { f.down(3); f.rec.Slots[3].DownSince = f.now.Add(-time.Hour) })
+	f := beside(func(f *fixture) {
+		f.down(3)
+		f.rec.Slots[3].DownSince = f.now.Add(-time.Hour)
+		f.rec.Slots[3].AvailableSince, f.rec.Slots[3].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+	})
 	wantExecutes(t, f.plan(), "RESTART db-3")
 	f.votes()
 	wantHeld(t, f.plan(), "db-3", HoldHealInProgress)

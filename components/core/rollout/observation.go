@@ -99,9 +99,6 @@ type Observation struct {
 	Slots []SlotObservation
 	// Fleet is how much is heard of all groups' agents.
 	Fleet Fleet
-	// Elsewhere are the boots of other groups' Slots that failed lately, and those of Slots that
-	// the group's shared cause names; none while no boot of this group failed. In any order.
-	Elsewhere []Boot
 	// Orphans are platform instances of this group that no Slot claims (R77).
 	Orphans []string
 	// Pause and Freeze are an operator's overrides on the group, in force; nil: there is none.

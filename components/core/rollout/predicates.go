@@ -110,7 +110,7 @@ var predicates = []predicate{
 		check: (*world).holdsOfScaleIn},
 	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
 		check: (*world).holdsOfReplace},
-	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm, HoldSharedCause}, from: disruptive,
+	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm}, from: disruptive,
 		only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
 		check: (*world).holdsOfHealing},
 	{names: []string{HoldNamedFollower}, from: disruptive, only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,

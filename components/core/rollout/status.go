@@ -39,9 +39,6 @@ const (
 	ConditionQuarantined = "Quarantined"
 	// ConditionFlapping: Slots that were available and not by turns, and do not count yet (R9).
 	ConditionFlapping = "Flapping"
-	// ConditionSharedCause: boots of several Slots failed in the same way, and healing waits
-	// for somebody who mends that (R122).
-	ConditionSharedCause = "SharedCause"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )
@@ -63,7 +60,6 @@ func (w *world) status(p Plan) group.Status {
 		Transfers:       w.rollout.Transfers,
 		Paused:          w.stoppedBy() != "",
 		Term:            w.rec.Status.Term,
-		SharedCause:     w.shared,
 		At:              w.now,
 	}
 	for _, m := range w.members {
@@ -251,9 +247,6 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if slots := w.flapping(); len(slots) > 0 {
 		add(ConditionFlapping, true, "ReadyByTurns", Few(slots, ", ")+": "+w.flapText())
-	}
-	if w.sharedHolds() {
-		add(ConditionSharedCause, true, "BootsFailAlike", w.sharedText())
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

@@ -36,8 +36,6 @@ type tally struct {
 	proven bool
 	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
 	heard, expected int
-	// justBack counts the members that are back only now, after a storm (R119).
-	justBack int
 	// tooHarsh are those whose update takes more than the spec allows (R132).
 	tooHarsh []*member
 	// outdated wait for their update, outdatedVoters are those of them that count.
@@ -47,7 +45,7 @@ type tally struct {
 // retally counts again what rests on the Operations of the rollout.
 func (w *world) retally() {
 	w.tally = tally{proven: w.tally.proven}
-	w.found.rungs, w.found.trial, w.found.waits = nil, once[*member]{}, once[bool]{}
+	w.found.rungs, w.found.waits, w.found.bucket = nil, once[bool]{}, once[bucket]{}
 	w.takeTally()
 }
 
@@ -62,9 +60,6 @@ func (w *world) takeTally() {
 		t.unsure += btoi(m.unsure)
 		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)
-		}
-		if w.spec.AutoHealing != nil && w.now.Before(w.backUntil(m)) {
-			t.justBack++
 		}
 		if !m.extra && !m.available {
 			t.notAvailable = append(t.notAvailable, m)

@@ -44,11 +44,9 @@ type world struct {
 	// founders are those that the workload's set is founded with, while that may go on.
 	founders []string
 	appID    string
-	// retry is the operator's word that a failed rollout, or healing, is to go on.
+	// retry is the operator's word that a failed rollout, or a refused step, is to go on.
 	retry *Request
-	// shared is why boots of several Slots failed, also one that ended lately; nil: none.
-	shared *group.SharedCause
-	found  found
+	found found
 }
 
 // found is what is asked for many members and worked out once for all of them. What rests on the
@@ -56,10 +54,8 @@ type world struct {
 type found struct {
 	// rungs are what heals a member.
 	rungs map[*member]healing
-	// trial is whose boot is tried while a shared cause stands, nil: nobody's; bootedAt is when the
-	// last boot ended that healing made.
-	trial    once[*member]
-	bootedAt once[time.Time]
+	// bucket is the limiter's, of the group.
+	bucket once[bucket]
 	// leaders counts, by Slot, the members that live and name it as their leader.
 	leaders once[map[string]int]
 	// condemned is the one that is removed first, givenUp whose disks somebody gave up.
@@ -175,7 +171,6 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.founders = w.foundersOf()
 	w.decideWanted()
 	w.takeTally()
-	w.keepShared()
 	return w
 }
 

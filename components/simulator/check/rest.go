@@ -117,7 +117,7 @@ func neverStuck(s *state, e trace.Event) []string {
 // persons are the holds that nobody but a person ends.
 var persons = []string{
 	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnadopted,
-	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldSharedCause, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
+	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
 	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderAsks,
 	rollout.HoldTransferBudget, rollout.HoldOpportunistic, rollout.ConditionOrphans,
 }

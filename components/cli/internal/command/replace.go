@@ -53,13 +53,12 @@ func (a *App) rolloutRetry() *cobra.Command {
 	var reason string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "retry GROUP", Short: "Let go on what a group gave up: a failed rollout, healing, a refused step", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "retry GROUP", Short: "Let go on what a group gave up: a failed rollout, a refused step", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `For a rollout that is FAILED and whose cause is mended: a full host, a missing image, a
 platform that was down. Its clocks begin anew, the steps that failed are forgiven, and
 it goes on to the revision that it was going to.
 
-So does healing that stands still for a shared cause (the condition SharedCause), and a step
-that the platform refused six times in a row (the hold refused), whatever the rollout's state.
+So does a step that the platform refused six times in a row (the hold refused), whatever the rollout's state.
 
 This is not ` + "`cadre rollout resume`" + `, which takes back a pause that an operator made and does
 nothing about a failure. To go to another revision, apply another spec.`,

@@ -88,7 +88,8 @@ func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 	}
 }
 
-// TestTheIllAreThoseThatAreHealed: heard, and away from service, in a group that heals.
+// TestTheIllAreThoseThatAreHealed: their CVMs run, and they are away from service, in a group that heals. A start of
+// what is down is no repair that the limiter counts.
 func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	c := newCrowd()
 	heals := c.Accepted["db"]
@@ -106,14 +107,17 @@ func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	ill(c.add(time.Second), "other")
 	drained := ill(c.add(time.Second), "db")
 	c.Overrides[store.OverrideDrain][drained] = view.Rec[store.Override]{Value: store.Override{}}
-	ill(c.silent(time.Minute), "db")
-	ill(c.down(time.Minute), "db")
+	silent := ill(c.silent(time.Minute), "db")
+	down := ill(c.down(time.Minute), "db")
+	rated := c.Slots[down]
+	rated.Value.Heals = &group.Heals{Attempts: 2, LastAt: c.now, RatedAt: since}
+	c.Slots[down] = rated
 	restarted := ill(c.silent(time.Minute), "db")
 	c.Operations[restarted] = view.Rec[operation.Operation]{Value: operation.Operation{ID: restarted, Group: "db", Slot: restarted, Actor: operation.ActorHealing, Phase: operation.Booting}}
 	f := fleet(c.View, c, c.now)
 	slices.SortFunc(f.Ills, func(a, b rollout.Ill) int { return strings.Compare(a.Slot, b.Slot) })
-	if !slices.Equal(f.Ills, []rollout.Ill{{Slot: one, Since: since}, {Slot: restarted, Since: since}}) {
-		t.Errorf("%+v", f.Ills)
+	if !slices.Equal(f.Ills, []rollout.Ill{{Slot: one, Since: since}, {Slot: silent, Since: since}, {Slot: restarted, Since: since}}) || !f.RepairedAt.Equal(since) {
+		t.Errorf("%+v, repaired at %s", f.Ills, f.RepairedAt)
 	}
 	records := []group.SlotRecord{c.Slots["db-0"].Value}
 	if asksOfOthers(heals.Value, records, rollout.Observation{}) {

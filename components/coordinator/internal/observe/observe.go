@@ -72,9 +72,6 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 		}
 	}
 	slices.Sort(seen.Now.Orphans)
-	if spec.AutoHealing != nil {
-		seen.Now.Elsewhere = elsewhere(v, spec.Name, seen.Records.Status.SharedCause, listing.At)
-	}
 	if asksOfOthers(spec, v.SlotsOf(spec.Name), seen.Now) {
 		seen.Now.Fleet = fleet(v, agents, listing.At)
 	}

@@ -32,14 +32,9 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	ops = append(begun, ops...)
-	// A retry goes with the rollout that it lets go on, and with what healing waited for, not before.
+	// A retry goes with the rollout that it lets go on, not before.
 	answered := p.answeredOps(maxAnswered)
 	ops = append(ops, answered...)
-	var told []store.Op
-	if len(answered) > 0 && p.endsShared() {
-		told, _ = p.statusOps(ctx) // what it cannot be is told by the next report
-		ops = append(ops, told...)
-	}
 	ops = append(ops, p.servedSwitch()...)
 	// One more is for the state.
 	slotOps, slots, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops)-1)
@@ -64,9 +59,6 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 			p.cfg.Failpoint(FailAfterRecorded)
 		}
 	}
-	if len(told) > 0 {
-		return true, nil // the next pass tells the rest
-	}
 	if err := p.report(ctx); err != nil {
 		return false, err
 	}
@@ -84,12 +76,6 @@ func (p *pass) count(started, over []operation.Operation, slots []group.SlotReco
 	for _, s := range slots {
 		p.cfg.Metrics.SlotWritten(p.view.Slots[s.Slot].Value, s)
 	}
-}
-
-// endsShared: the cause for which healing waits, by the stored status, is over by the plan.
-func (p *pass) endsShared() bool {
-	before, after := p.view.Statuses[p.name].Value.SharedCause, p.plan.Status.SharedCause
-	return before != nil && before.Ended.IsZero() && (after == nil || !after.Ended.IsZero())
 }
 
 // FailAfterRecorded is the failpoint between recording an Operation and

@@ -3,7 +3,6 @@ package reconcile_test
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -274,51 +273,6 @@ func TestTheLastLookStopsACall(t *testing.T) {
 		}
 		if got := w.status(); got.Available != 3 {
 			t.Errorf("%d available: %s", got.Available, got.Message)
-		}
-	})
-}
-
-// TestR122_ARetryOutlivesItsLeader, which dies right after the request is gone: healing goes on then, too.
-func TestR122_ARetryOutlivesItsLeader(t *testing.T) {
-	begin(t, func(t *testing.T, w *world) {
-		first := w.coordinator("coordinator-0")
-		s := spec("one")
-		s.AutoHealing = &group.AutoHealing{}
-		w.apply(s)
-		w.until("creation", 2*time.Minute, w.complete("one"))
-		w.mu.Lock()
-		w.fault = func(string) (bool, error) { return false, platform.ErrBusy }
-		w.mu.Unlock()
-		w.stop("pg-1")
-		w.stop("pg-2")
-		w.until("their absence", time.Minute, w.availableSlots(1))
-		status, _, err := store.Read[group.Status](t.Context(), w.store, store.GroupStatusKey("pg"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		status.SharedCause = &group.SharedCause{Way: "the registry is away", Slots: []string{"pg-1", "pg-2"}, Since: time.Now(), SpecIndex: status.ObservedIndex}
-		w.putJSON(store.GroupStatusKey("pg"), status)
-		tick(t.Context(), 10*time.Second)
-		holds := func() bool { c := w.status().SharedCause; return c != nil && c.Ended.IsZero() }
-		if !holds() {
-			t.Fatal("nothing holds healing")
-		}
-		var gone atomic.Bool
-		w.store.OnCommit(func(ops []store.Op) storetest.Fault {
-			answered := func(op store.Op) bool { return op.Kind == store.OpDeleteCAS && op.Key == store.QueueKey("retry-1") }
-			if gone.Load() || slices.ContainsFunc(ops, answered) && !gone.CompareAndSwap(false, true) {
-				return storetest.Refused
-			}
-			return storetest.None
-		})
-		w.request(store.QueueRequest{ID: "retry-1", Kind: store.RequestRetry, Group: "pg"})
-		w.until("the request is gone", time.Minute, gone.Load)
-		first.stop()
-		w.store.OnCommit(nil)
-		w.coordinator("coordinator-1")
-		tick(t.Context(), 2*time.Minute)
-		if holds() {
-			t.Error("the retry is lost")
 		}
 	})
 }

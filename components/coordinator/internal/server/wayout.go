@@ -102,11 +102,10 @@ func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutReques
 	return out, err
 }
 
-// waitsForRetry: the rollout failed, healing stands still for a shared cause, or the platform refused
+// waitsForRetry: the rollout failed, or the platform refused
 // a step so often that it is not asked again; that last also where the rollout is complete.
 func (c *caller) waitsForRetry(ctx context.Context, name string, state operation.RolloutState) (bool, error) {
-	shared := c.view.Statuses[name].Value.SharedCause
-	if state == operation.FailedState || shared != nil && shared.Ended.IsZero() {
+	if state == operation.FailedState {
 		return true, nil
 	}
 	spec, _, ok := c.view.InForce(name)

@@ -210,7 +210,7 @@ func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWaitsIsRetried: a failed rollout, healing that a shared cause stopped, and what the platform
+// TestOnlyWhatWaitsIsRetried: a failed rollout, and what the platform
 // refused too often.
 func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 	a, _, second := newAsked(t)
@@ -229,13 +229,6 @@ func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 		t.Errorf("%v, %v: %+v", out, err, q)
 	}
 	rollout(operation.Complete)
-	cause := group.SharedCause{Way: "no keys", Slots: []string{"pg-0", "pg-1"}}
-	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: "pg.1", SharedCause: &cause})
-	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "the key service is back"}); err != nil || !out.GetChanged() {
-		t.Errorf("healing that waits is not let go on: %v, %v", out, err)
-	}
-	cause.Ended = time.Now()
-	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: "pg.1", SharedCause: &cause})
 	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"}); err != nil || out.GetChanged() {
 		t.Errorf("nothing waits: %v, %v", out, err)
 	}

@@ -77,7 +77,7 @@ func TestStruckGroupsWait(t *testing.T) {
 		holds []string
 	}{
 		"silent":    {Silent(60), nil},
-		"failing":   {Failing(60), []string{rollout.HoldSharedCause}},
+		"failing":   {Failing(60), []string{rollout.HoldHealDeferred}},
 		"scaled in": {ScaledIn(60), []string{rollout.HoldDeleteDisks}},
 	} {
 		p := c.world.Decide()

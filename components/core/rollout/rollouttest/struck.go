@@ -47,13 +47,12 @@ func Silent(n int) World {
 	})
 }
 
-// Failing is one of which the CVMs of a third are stopped or gone from the platform, while healing waits
-// for what boots share that failed.
+// Failing is one of which the CVMs of a third are stopped or gone from the platform, and healing waits
+// before the next attempt.
 func Failing(n int) World {
 	b := rest(n)
-	b.Records.Status.SharedCause = &group.SharedCause{Way: "the registry is away", Slots: []string{group.SlotName(b.Spec.Name, 0)}, Since: now.Add(-away), SpecIndex: b.Records.SpecIndex}
 	return b.strike(func(record *group.SlotRecord, seen *rollout.SlotObservation) {
-		seen.Report = nil
+		seen.Report, record.Heals = nil, &group.Heals{Attempts: 1, LastAt: now, LastKind: string(operation.Restart)}
 		if seen.Instance.Status = "stopped"; record.Ordinal%2 == 0 {
 			seen.Instance, record.MissedSince = nil, record.UnavailableSince
 		}
