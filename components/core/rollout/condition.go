@@ -88,14 +88,10 @@ func (w *world) merelyLeaderless(m *member) bool {
 		return false
 	}
 	a := m.seen.Admission
-	elects := a != nil && m.record.WasAvailableAt != "" && w.now.Sub(a.AdmittedAt) < electsFor
+	elects := a != nil && m.record.WasAvailableAt != "" && w.now.Sub(a.AdmittedAt) < unwellFor
 	ready := a != nil && a.BootID != "" && m.record.AvailableBoot == a.BootID
 	return elects || ready || m.record.WasAvailableAt == m.observed
 }
-
-// electsFor is how long the Boot of a member that was well before may wait for a leader, before that is taken for its
-// own fault: the next leader may need its vote.
-const electsFor = time.Minute
 
 // lostAt is when the silence of m makes it broken; zero when it is not silent.
 func (w *world) lostAt(m *member) time.Time {

@@ -15,8 +15,9 @@ const (
 	// goneFor is how long listings lack a CVM before its Slot gets another one: a listing
 	// that lacks it once may be the platform's mistake.
 	goneFor = 30 * time.Second
-	// unwellFor is how long a member's process gives no answer before it counts as down: a slow answer
-	// passes within that, and the process's own supervisor comes first.
+	// unwellFor is how long a member may have what passes by itself before it is taken for the member's own fault. A
+	// slow answer of its process passes within that, the process's supervisor starts it again, and the others elect
+	// a leader, which may need this member's vote.
 	unwellFor = time.Minute
 	// serviceWithin is how long a restart of a service has to help: where it does not, the
 	// next rung should not wait as long as a boot may take.

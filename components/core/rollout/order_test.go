@@ -178,7 +178,7 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 		want condition
 	}{
 		"it boots":              {func(*fixture, *group.SlotRecord) {}, well},
-		"it boots for a minute": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor) }, impaired},
+		"it boots for a minute": {func(f *fixture, _ *group.SlotRecord) { f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-unwellFor) }, impaired},
 		"it was ready in this Boot": {func(f *fixture, r *group.SlotRecord) {
 			f.obs.Slots[1].Admission.AdmittedAt, r.AvailableBoot = f.now.Add(-time.Hour), "boot-db-1"
 		}, well},
@@ -218,7 +218,7 @@ func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 		}
 		report, record := f.obs.Slots[1].Report, &f.rec.Slots[1]
 		report.MemberReady, report.Health = false, Unhealthy
-		f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-electsFor + time.Second)
+		f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-unwellFor + time.Second)
 		record.WasAvailableAt, record.AvailableBoot, record.AvailableSince = revisionOf(f.spec, "A"), "boot-before", time.Time{}
 		c.edit(f, record)
 		if w := seenBy(f); w.find("db-1").condition != c.want {
