@@ -270,14 +270,16 @@ func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byt
 		}
 	}
 	// A deletion that begins at this moment would take the spec with it.
-	err = c.server.cfg.Store.Commit(ctx, append(asked,
-		store.Op{Kind: store.OpPut, Key: store.AppliedKey(name), Value: text},
-		store.Op{Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)})...)
-	switch {
-	case errors.Is(err, store.ErrConflict):
+	asked = append(asked, store.Op{Kind: store.OpPut, Key: store.AppliedKey(name), Value: text}, store.Op{Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)})
+	err = tokens.CaughtUp(ctx, func() error {
+		err := c.server.cfg.Store.Commit(ctx, asked...)
+		if errors.Is(err, store.ErrDenied) {
+			return tokens.ErrNotCaughtUp // the token is the coordinator's own
+		}
+		return err
+	})
+	if errors.Is(err, store.ErrConflict) {
 		return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": somebody changed the spec, or deletes the group, at the same time; read it again")
-	case errors.Is(err, store.ErrDenied):
-		err = tokens.ErrNotCaughtUp // the token is the coordinator's own
 	}
 	return wire(err)
 }

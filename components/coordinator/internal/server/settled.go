@@ -43,21 +43,19 @@ func (s settled) Holder(ctx context.Context) (holder string, term uint64, err er
 	return holder, term, err
 }
 
-// ask does it again, once, where the token is known after all: nothing was done the
-// first time.
+// ask does it again where the token is known after all: nothing was done the times before.
 func (s settled) ask(ctx context.Context, do func() error) error {
-	err := do()
-	if !errors.Is(err, store.ErrTokenUnknown) {
-		return err
-	}
-	switch _, who := s.tokens.Who(ctx, s.token); {
-	case errors.Is(who, tokens.ErrDenied):
-		return err
-	case who != nil:
-		return who
-	}
-	if err = do(); errors.Is(err, store.ErrTokenUnknown) {
-		return tokens.ErrNotCaughtUp // there is another leader by now
-	}
-	return err
+	return tokens.CaughtUp(ctx, func() error {
+		err := do()
+		if !errors.Is(err, store.ErrTokenUnknown) {
+			return err
+		}
+		switch _, who := s.tokens.Who(ctx, s.token); {
+		case errors.Is(who, tokens.ErrDenied):
+			return err
+		case who != nil:
+			return who
+		}
+		return tokens.ErrNotCaughtUp
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/raced/synctest"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )
@@ -34,7 +35,8 @@ type whoSays struct {
 
 func (w whoSays) Who(context.Context, string) (string, error) { return "somebody", w.err }
 
-// TestACallerIsDeniedOnlyForSure: a leader that has not read its log turns nobody away.
+// TestACallerIsDeniedOnlyForSure: a leader that has not read its log refuses no caller, and is asked again
+// for a while.
 func TestACallerIsDeniedOnlyForSure(t *testing.T) {
 	for name, c := range map[string]struct {
 		unknown int // calls that are answered so
@@ -42,16 +44,17 @@ func TestACallerIsDeniedOnlyForSure(t *testing.T) {
 		want    codes.Code
 	}{
 		"a moment":               {1, nil, codes.NotFound},
-		"two leaders in a row":   {2, nil, codes.Unavailable},
+		"two leaders in a row":   {2, nil, codes.NotFound},
+		"a leader that never is": {1 << 30, nil, codes.Unavailable},
 		"no leader to ask":       {1, fmt.Errorf("%w: no cluster leader", store.ErrUnavailable), codes.Unavailable},
 		"a token that is not":    {1, tokens.ErrDenied, codes.PermissionDenied},
 		"nothing out of the way": {0, tokens.ErrDenied, codes.NotFound},
 	} {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := settled{Store: asleep{storetest.NewMemory(), &c.unknown}, tokens: whoSays{err: c.who}, token: "t"}
 			_, err := s.Get(t.Context(), store.GroupSpecKey("pg"))
 			if got := status.Code(wire(err)); got != c.want {
-				t.Errorf("%v: %s, want %s", err, got, c.want)
+				t.Errorf("%s: %v: %s, want %s", name, err, got, c.want)
 			}
 		})
 	}

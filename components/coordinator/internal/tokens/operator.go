@@ -92,7 +92,12 @@ func groupsIn(rules string) []string {
 }
 
 // MayWrite asks Consul whether a token may write a KV key.
-func (i *Issuer) MayWrite(ctx context.Context, token, key string) (bool, error) {
+func (i *Issuer) MayWrite(ctx context.Context, token, key string) (may bool, err error) {
+	err = CaughtUp(ctx, func() error { may, err = i.mayWrite(ctx, token, key); return err })
+	return may, err
+}
+
+func (i *Issuer) mayWrite(ctx context.Context, token, key string) (bool, error) {
 	body, err := json.Marshal([]map[string]string{{"Resource": "key", "Segment": key, "Access": "write"}})
 	if err != nil {
 		return false, fmt.Errorf("encode authorization request: %w", err)

@@ -149,6 +149,32 @@ func remove(del, read func() error) error {
 // moment.
 var ErrNotCaughtUp = errors.New("consul has not read its log to the end yet")
 
+// catchUp bounds how long a call waits for a Consul server to read its log, catchUpPoll is between
+// two tries.
+const (
+	catchUp     = 5 * time.Second
+	catchUpPoll = 100 * time.Millisecond
+)
+
+// CaughtUp does something until Consul's answer to it is to be believed: do answers ErrNotCaughtUp
+// where nothing was done. A coordinator that has just booted would refuse the first call of an
+// operator otherwise, and clients repeat no call that may have changed something.
+func CaughtUp(ctx context.Context, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	for {
+		err := do()
+		if !errors.Is(err, ErrNotCaughtUp) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(catchUpPoll):
+		}
+	}
+}
+
 // issue makes a token with exactly the rights of rules. A policy that this process
 // has seen is not asked for again; when it is gone after all, it is made anew.
 func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string, ttl time.Duration) (Token, error) {
