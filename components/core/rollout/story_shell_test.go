@@ -16,6 +16,8 @@ import (
 // and the world, decides, records, and carries open Operations on. Everything but the
 // records is gone when another one leads.
 type coordinator struct {
+	// moves are the changes of Phase that it made.
+	moves moves
 	w     *world
 	check *checker
 	spec  group.Spec
@@ -290,6 +292,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	now := c.clock()
 	facts.TakenOver(op, c.took, now, c.timing.MaxCallTimeout)
 	next, effects := operation.Advance(op, facts, now)
+	c.moves.made(op.Phase, next.Phase)
 	if len(effects) == 0 && stillText(op.Reason) == stillText(next.Reason) {
 		next.Reason = op.Reason
 	}

@@ -90,6 +90,7 @@ func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) 
 		c.check.begun(a, op, rec)
 		if a.Retarget != "" {
 			old, _ := operation.Advance(s.operations[a.Retarget], operation.Facts{Term: c.term, Retargeted: true}, now)
+			c.moves.made(s.operations[a.Retarget].Phase, old.Phase)
 			c.keep(old)
 		}
 		c.keep(op)

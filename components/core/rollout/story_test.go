@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,10 +35,21 @@ func TestStories(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d stories: %v", len(files), err)
 	}
-	for _, file := range files {
+	made := make([]moves, len(files)) // each story has its own: they run at the same time
+	t.Cleanup(func() {
+		all := moves{}
+		for _, m := range made {
+			if m == nil {
+				return // -run chose others
+			}
+			maps.Copy(all, m)
+		}
+		all.isTheDiagram(t)
+	})
+	for i, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			play(t, file)
+			made[i] = play(t, file)
 		})
 	}
 }
@@ -47,13 +59,13 @@ func TestOPS02_SimulationBrokenTargetStopsAtTheFirstSlotAndACorrectedSpecRollsFo
 	play(t, "testdata/corrected_spec.txt")
 }
 
-// play plays one story and compares it with what was recorded.
-func play(t *testing.T, file string) {
+// play plays one story, compares it with what was recorded, and returns the changes of Phase.
+func play(t *testing.T, file string) moves {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := tell(t, string(text))
+	told, made := tell(t, string(text))
 	switch {
 	case told == string(text):
 	case *update:
@@ -63,10 +75,11 @@ func play(t *testing.T, file string) {
 	default:
 		t.Errorf("%s goes otherwise now; look at it, and record it with -update if it is right\n%s", file, diff(string(text), told))
 	}
+	return made
 }
 
 // tell plays a story and returns it as it went.
-func tell(t *testing.T, text string) string {
+func tell(t *testing.T, text string) (string, moves) {
 	var out []string
 	var s *story
 	body := false
@@ -97,7 +110,7 @@ func tell(t *testing.T, text string) string {
 		}
 	}
 	end()
-	return strings.Join(out, "\n") + "\n"
+	return strings.Join(out, "\n") + "\n", s.c.moves
 }
 
 // perform carries one line out. The first one makes the world.
