@@ -60,6 +60,8 @@ type Adoptable struct {
 	VIP string `json:"vip,omitempty"`
 	// Missing is why it cannot be adopted now; "": it can.
 	Missing string `json:"missing,omitempty"`
+	// Busy: a task of the platform is at work on the CVM. What is missing may be there when it ends.
+	Busy bool `json:"busy,omitempty"`
 	// Asked: the leader was asked to bind it.
 	Asked bool `json:"asked,omitempty"`
 
@@ -102,7 +104,7 @@ func Adoption(f AdoptionFacts, now time.Time) (a Adoptable, ok bool) {
 		return a, false
 	}
 	if i != nil {
-		a.VMUUID, a.PlatformStatus = i.VMUUID, i.Status
+		a.VMUUID, a.PlatformStatus, a.Busy = i.VMUUID, i.Status, i.InProgress
 	}
 	if p := f.Proof; p != nil {
 		a.AppID, a.InstanceID, a.ComposeHash, a.BootID, a.AttestedAt = p.Claims.AppID, p.Claims.InstanceID, p.Claims.ComposeHash, p.BootID, p.At

@@ -45,6 +45,10 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	all := observe.Adoptable(p.view, p.seen.Spec, p.cfg.Cluster, p.seen.Listing, p.view.Judging(p.cfg.Images), p.now)
 	for _, m := range request.Value.Members {
 		a, why := adoptable(all, m)
+		if why != "" && a.Busy {
+			left++ // the listing may also be of before the task ended; the operator saw the CVM at rest
+			continue
+		}
 		if why != "" {
 			p.log.Warn("slot not adopted", "slot", m.Slot, "instance", m.InstanceID, "by", request.Value.By, "error", why)
 			continue
@@ -62,6 +66,9 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 			given, _ = given.With(addr, a.Ordinal)
 		}
 		p.log.Info("slot adopted", "slot", m.Slot, "instance", a.InstanceID, "revision", a.Revision, "compose_hash", a.ComposeHash, "by", request.Value.By, "reason", request.Value.Reason)
+	}
+	if left > 0 && len(bound) == 0 {
+		return false, nil
 	}
 	ops = append(ops, p.moveOps(all, bound)...)
 	if len(bound) > 0 {

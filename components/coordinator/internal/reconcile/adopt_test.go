@@ -157,3 +157,30 @@ func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAdoptionWaitsForTheEndOfATask: the listing that the leader goes by may be of before the operator looked.
+func TestAnAdoptionWaitsForTheEndOfATask(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.loseRecords()
+		tick(t.Context(), time.Minute)
+		w.prove(spec("one").Template.Compose, "127.50.1.")
+		busy := func(is bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, c := range w.membersLocked() {
+				c.InProgress = is
+			}
+		}
+		busy(true)
+		w.adoptAll(nil)
+		tick(t.Context(), time.Minute)
+		if !w.asked() {
+			t.Fatal("the request is gone while the platform works on the CVMs")
+		}
+		busy(false)
+		w.until("the adoption", time.Minute, func() bool { return !w.asked() })
+		w.until("the group is available", 5*time.Minute, w.complete("one"))
+	})
+}
