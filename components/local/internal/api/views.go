@@ -36,7 +36,7 @@ func (s *Server) cvmView(v cloud.CVM) map[string]any {
 		"kms_type":  kmsID, "kms_info": map[string]any{"chain_id": nil, "encrypted_env_pubkey": envKey}, "encrypted_env_pubkey": envKey,
 		"gateway":   map[string]any{"base_domain": s.cfg.Domain, "cname": nil},
 		"endpoints": endpoints, "public_urls": endpoints, "public_logs": true, "public_sysinfo": true, "public_tcbinfo": true,
-		"gateway_enabled": true, "listed": v.Listed, "disk_size": v.DiskGB,
+		"gateway_enabled": true, "listed": v.Listed, "disk_size": v.DiskGB, "boot_error": orNil(v.BootError),
 		"workspace": workspaceRef(), "creator": userRef(),
 		"created_at": timeOrNil(v.CreatedAt), "updated_at": timeOrNil(v.UpdatedAt), "deleted_at": nil,
 	}
