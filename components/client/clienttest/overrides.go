@@ -25,7 +25,7 @@ func (s *Server) SetOverride(ctx context.Context, r *apiv1.SetOverrideRequest) (
 	if err := s.enter(ctx, "SetOverride"); err != nil {
 		return nil, err
 	}
-	if strings.TrimSpace(r.GetReason()) == "" {
+	if strings.TrimSpace(r.GetReason()) == "" && r.GetKind() != apiv1.OverrideKind_OVERRIDE_KIND_PAUSE {
 		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
 	}
 	m := &apiv1.Override{Kind: r.GetKind(), Name: r.GetName(), From: r.GetFrom(), Reason: r.GetReason(), By: "operator", At: timestamppb.New(overridesAt)}
@@ -115,7 +115,7 @@ func (s *Server) StandingOverrides() []*apiv1.Override {
 }
 
 // obeyLocked has a slot be at once what its overrides ask for, where OverridesNow says so. Like the
-// leader it holds the drain of a protected slot; one that is drained already stays so.
+// leader it holds the drain of a protected slot; a slot that is drained already stays drained.
 func (s *Server) obeyLocked(slot string) {
 	if !s.OverridesNow {
 		return

@@ -163,14 +163,14 @@ func markSimulated(data any) (json.RawMessage, error) {
 		}
 		parts := make([][]byte, len(list))
 		for i, one := range list {
-			parts[i] = overrideObject(one)
+			parts[i] = markObject(one)
 		}
 		return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]")), nil
 	}
-	return overrideObject(raw), nil
+	return markObject(raw), nil
 }
 
-func overrideObject(raw []byte) []byte {
+func markObject(raw []byte) []byte {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil || fields == nil {
 		return raw // no object
