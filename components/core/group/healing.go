@@ -85,8 +85,16 @@ type Heals struct {
 	LastAt   time.Time `json:"last_at"`
 	LastKind string    `json:"last_kind"`
 	LastWhy  string    `json:"last_why"`
-	// RatedAt is when the last one began that the limiter of repairs counts. The start of what is down is none.
+	// RatedAt is when the last repair began that the limiter counts. The limiter does not count the start of a CVM that is down.
 	RatedAt time.Time `json:"rated_at,omitzero"`
+}
+
+// Rated is when the last repair began that the limiter counts; zero: there was none, as of nil.
+func (h *Heals) Rated() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	return h.RatedAt
 }
 
 // Replaced is what an update leaves of h until its Revision is reached: the replacements, so that one

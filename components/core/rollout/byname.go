@@ -47,11 +47,10 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 	if o == nil || o.Instance == nil || r.AvailableSince.IsZero() {
 		return false
 	}
-	stands := func(m *Override) bool { return m != nil && !m.ended(w.now) }
 	switch {
-	case stands(o.Protection):
+	case o.Protection.stands(w.now):
 		return false
-	case stands(o.Drain):
+	case o.Drain.stands(w.now):
 		return true
 	}
 	m := &member{slot: r.Slot, ordinal: r.Ordinal, record: *r, seen: *o}

@@ -104,11 +104,14 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 	}
 	minReady := group.MinReady(w.spec)
-	for _, override := range w.obs.overrides() {
-		if *override != nil {
-			sooner((*override).Until)
+	ends := func(overrides []**Override) {
+		for _, override := range overrides {
+			if *override != nil {
+				sooner((*override).Until)
+			}
 		}
 	}
+	ends(w.obs.overrides())
 	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))
@@ -128,11 +131,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		if m.condemned && m.vanished() {
 			sooner(m.record.MissedSince.Add(goneFor)) // its Slot is forgotten then
 		}
-		for _, override := range m.seen.overrides() {
-			if *override != nil {
-				sooner((*override).Until)
-			}
-		}
+		ends(m.seen.overrides())
 		if w.spec.AutoHealing != nil {
 			sooner(w.backUntil(m))
 		}

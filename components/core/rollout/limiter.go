@@ -85,7 +85,7 @@ func (l limiter) next(since, ofGroup, ofCluster time.Time) (from time.Time, why 
 // limiterFor is the limiter as it is for m.
 func (w *world) limiterFor(m *member) limiter {
 	f := w.obs.Fleet
-	mine := Ill{Slot: m.slot, Since: m.record.UnavailableSince, TriedAt: m.ratedAt()}
+	mine := Ill{Slot: m.slot, Since: m.record.UnavailableSince, TriedAt: m.record.Heals.Rated()}
 	ahead, _ := slices.BinarySearchFunc(f.Ills, mine, Ill.compare)
 	return limiter{
 		group:    share{w.bucket().ill, len(w.members)},
@@ -107,7 +107,7 @@ type bucket struct {
 func (w *world) bucket() bucket {
 	return w.found.bucket.of(func() (b bucket) {
 		for _, m := range w.members {
-			b.emptied = later(b.emptied, m.ratedAt())
+			b.emptied = later(b.emptied, m.record.Heals.Rated())
 			if w.now.Before(w.backUntil(m)) {
 				b.emptied = later(b.emptied, m.record.AvailableSince)
 				b.ill++
@@ -156,12 +156,4 @@ func (w *world) holdsOfRate(c candidate, l look) []Hold {
 		return []Hold{holdUntil(from, HoldHealStorm, "%s, and a cause that they share is not mended by restarts, which go one by one: %s in %s; heal it yourself: %s",
 			why, m.slot, short(wait), byHand(c))}
 	}
-}
-
-// ratedAt is when the last repair of m began that the limiter counts; zero: there was none.
-func (m *member) ratedAt() time.Time {
-	if m.record.Heals == nil {
-		return time.Time{}
-	}
-	return m.record.Heals.RatedAt
 }

@@ -23,7 +23,7 @@ type Override struct {
 	Excludes group.Exclusion
 }
 
-// text is what is known about the override, for a message about it.
+// text is the operator, the reason and the end of the override, for a message.
 func (k Override) text() string {
 	out := ""
 	if k.By != "" {
@@ -64,7 +64,10 @@ func (k *Override) ended(now time.Time) bool {
 	return k != nil && !k.Until.IsZero() && !now.Before(k.Until)
 }
 
-// dropEnded forgets the overrides whose time is over, whoever removes their records.
+// stands: k is there and in force.
+func (k *Override) stands(now time.Time) bool { return k != nil && !k.ended(now) }
+
+// dropEnded removes the overrides whose time is over from the observation. Their records may still be there.
 func (w *world) dropEnded(overrides []**Override) {
 	for _, override := range overrides {
 		if (*override).ended(w.now) {
@@ -75,7 +78,7 @@ func (w *world) dropEnded(overrides []**Override) {
 
 // excluded is the override, in force, that leaves the Slot of an ordinal out of something; nil: there is none.
 func (w *world) excluded(ordinal int) *Override {
-	if o := w.seenAt(ordinal); o != nil && !o.Exclusion.ended(w.now) {
+	if o := w.seenAt(ordinal); o != nil && o.Exclusion.stands(w.now) {
 		return o.Exclusion
 	}
 	return nil

@@ -131,7 +131,7 @@ func (w *world) extraLost(r *group.SlotRecord) bool {
 		return false
 	}
 	heard := o.Report != nil && w.fresh(o.Report) || w.vouchedFor(r.Slot)
-	kept := w.obs.Freeze != nil || o.Protection != nil && !o.Protection.ended(w.now)
+	kept := w.obs.Freeze != nil || o.Protection.stands(w.now)
 	return !heard && !kept && !r.MissedSince.IsZero() && w.now.Sub(r.MissedSince) >= goneFor
 }
 
@@ -206,8 +206,7 @@ func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 // leftAlone: an operator's override keeps the Slot from its update.
 func (w *world) leftAlone(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
-	stands := func(m *Override) bool { return m != nil && !m.ended(w.now) }
-	return o != nil && (stands(o.Drain) || stands(o.Protection))
+	return o != nil && (o.Drain.stands(w.now) || o.Protection.stands(w.now))
 }
 
 // seenAt is what is seen of the Slot of an ordinal, nil for nothing.
