@@ -1,6 +1,11 @@
 package store
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"cadre.dev/core/group"
+)
 
 // OverrideKind is what an operator's override asks for, and the part of its key that says so.
 type OverrideKind string
@@ -19,14 +24,29 @@ const (
 )
 
 // OverrideKinds are all that there are; the first two are about a group, the others about a Slot.
-func OverrideKinds() []OverrideKind { return append(GroupOverrides(), SlotOverrides()...) }
-
-// GroupOverrides are the kinds whose scope is a group.
-func GroupOverrides() []OverrideKind { return []OverrideKind{OverridePause, OverrideFreeze} }
+func OverrideKinds() []OverrideKind {
+	return append([]OverrideKind{OverridePause, OverrideFreeze}, SlotOverrides()...)
+}
 
 // SlotOverrides are the kinds whose scope is a Slot.
 func SlotOverrides() []OverrideKind {
 	return []OverrideKind{OverrideDrain, OverrideProtect, OverrideExclude}
+}
+
+// OfSlot reports that the scope of the kind is a Slot, and not a group.
+func (k OverrideKind) OfSlot() bool { return slices.Contains(SlotOverrides(), k) }
+
+// Group is the group that an override of the kind about scope concerns; "": all groups. ok is false
+// where no Slot has the name.
+func (k OverrideKind) Group(scope string) (name string, ok bool) {
+	switch {
+	case k.OfSlot():
+		name, _, err := group.ParseSlot(scope)
+		return name, err == nil
+	case scope == Everywhere:
+		return "", true
+	}
+	return scope, true
 }
 
 // Prefix is what the keys of all overrides of the kind begin with.

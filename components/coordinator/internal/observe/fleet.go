@@ -37,14 +37,14 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	var f rollout.Fleet
 	for slot, a := range all.Admissions {
 		record := all.Slots[slot].Value
-		if at := ratedAt(record); at.After(f.RepairedAt) {
+		if at := record.Heals.Rated(); at.After(f.RepairedAt) {
 			f.RepairedAt = at
 		}
 		isDown := down(all.Instances[slot].Value)
 		r, reported := agents.Of(slot)
 		heard := !isDown && reported && r.BootID == a.Value.BootID && now.Sub(r.At) <= silentAfter
 		if since := record.UnavailableSince; !since.IsZero() && (!isDown || healed(all, slot)) && heals(all, record) && !keptAway(all, record, slot, now) {
-			f.Ills = append(f.Ills, rollout.Ill{Slot: slot, Since: since, TriedAt: ratedAt(record)})
+			f.Ills = append(f.Ills, rollout.Ill{Slot: slot, Since: since, TriedAt: record.Heals.Rated()})
 		}
 		switch {
 		case !heard && keptAway(all, record, slot, now):
@@ -67,14 +67,6 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	return f
 }
 
-// ratedAt is when the last repair of a Slot began that the limiter counts; zero: there was none.
-func ratedAt(record group.SlotRecord) time.Time {
-	if record.Heals == nil {
-		return time.Time{}
-	}
-	return record.Heals.RatedAt
-}
-
 // healed: a step heals the Slot now. One that is restarted is not heard, and ill all the same.
 func healed(all *view.View, slot string) bool {
 	open, is := all.OpenOperation(slot)
@@ -93,7 +85,7 @@ func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Tim
 	if open, is := all.OpenOperation(slot); is && open.Value.Actor != operation.ActorHealing {
 		return true
 	}
-	if drain, is := all.Overrides[store.OverrideDrain][slot]; is && all.Stands(drain.Value, now) {
+	if _, drains := all.InEffect(store.OverrideDrain, slot, now); drains {
 		return true
 	}
 	spec, _, known := all.InForce(record.Group)

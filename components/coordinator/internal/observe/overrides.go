@@ -21,8 +21,8 @@ func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Over
 	return out
 }
 
-// freeze is the one that holds the group the longest, of the two that it may have: that of all
-// groups where both end together, as it is lifted last.
+// freeze is the freeze that ends last, of the group's own and that of all groups. Where both end at
+// the same time it is that of all groups.
 func freeze(v *view.View, name string) *rollout.Override {
 	one, all := override(v, store.OverrideFreeze, name), override(v, store.OverrideFreeze, store.Everywhere)
 	if one != nil {

@@ -107,8 +107,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if p.held != nil {
 		after.Message = p.held.message
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, p.held.condition)
-		pause, paused := p.view.Overrides[store.OverridePause][p.name]
-		after.Paused = paused && p.view.Stands(pause.Value, p.now)
+		_, after.Paused = p.view.InEffect(store.OverridePause, p.name, p.now)
 	}
 	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)

@@ -70,9 +70,14 @@ var overrideKinds = map[apiv1.OverrideKind]store.OverrideKind{
 	apiv1.OverrideKind_OVERRIDE_KIND_DRAIN: store.OverrideDrain, apiv1.OverrideKind_OVERRIDE_KIND_PROTECT: store.OverrideProtect, apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE: store.OverrideExclude,
 }
 
-// ofSlot reports that the scope of a kind is a Slot, and not a group.
-func ofSlot(kind apiv1.OverrideKind) bool {
-	return slices.Contains(store.SlotOverrides(), overrideKinds[kind])
+// wireKind is the kind of a request that a record answers.
+func wireKind(stored store.OverrideKind) apiv1.OverrideKind {
+	for kind, of := range overrideKinds {
+		if of == stored {
+			return kind
+		}
+	}
+	return apiv1.OverrideKind_OVERRIDE_KIND_UNSPECIFIED
 }
 
 // checkFrom refuses what an exclusion cannot be from, and what is no exclusion.
@@ -96,7 +101,7 @@ func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
 		return "", status.Error(codes.InvalidArgument, "kind: is missing: use pause, freeze, drain, protect or exclude")
 	case !known:
 		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
-	case ofSlot(kind):
+	case stored.OfSlot():
 		if _, _, err := group.ParseSlot(name); err != nil {
 			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
 		}
@@ -118,7 +123,7 @@ func (c *caller) overridesWhatIsThere(ctx context.Context, kind apiv1.OverrideKi
 	case kind == apiv1.OverrideKind_OVERRIDE_KIND_DRAIN:
 		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
 		return err
-	case ofSlot(kind):
+	case overrideKinds[kind].OfSlot():
 		_, err := c.mayReadSlot(ctx, name)
 		return err
 	}
@@ -203,7 +208,7 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 		return nil, err
 	case changed:
 		s.cfg.Log.Info("override taken back", "kind", req.GetKind(), "name", req.GetName(), "by", c.by)
-	case ofSlot(req.GetKind()):
+	case overrideKinds[req.GetKind()].OfSlot():
 		_, err = c.mayReadSlot(ctx, req.GetName())
 	default:
 		err = c.mayReadNamed(ctx, req.GetName())
@@ -227,15 +232,9 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 		return nil, err
 	}
 	out := &apiv1.ListOverridesResponse{}
-	for kind, stored := range overrideKinds {
-		for scope, m := range c.view.Overrides[stored] {
-			owner := scope
-			if ofSlot(kind) {
-				owner, _, err = group.ParseSlot(scope)
-			}
-			if everywhere := scope == store.Everywhere; err == nil && c.stands(m.Value) && (everywhere || readable[owner]) {
-				out.Overrides = append(out.Overrides, c.wireOverride(kind, strings.TrimPrefix(scope, store.Everywhere), m.Value))
-			}
+	for _, o := range c.view.AllOverrides() {
+		if c.stands(o.Value) && (o.Group == "" || readable[o.Group]) {
+			out.Overrides = append(out.Overrides, c.wireOverride(wireKind(o.Kind), strings.TrimPrefix(o.Scope, store.Everywhere), o.Value))
 		}
 	}
 	slices.SortFunc(out.Overrides, func(a, b *apiv1.Override) int {

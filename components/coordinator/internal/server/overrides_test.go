@@ -86,7 +86,7 @@ func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
 	}
 }
 
-// A name that nothing has is misspelt, and nothing was taken back. Of what is gone an override can be.
+// A name that no Slot and no group has is misspelt, and the call is refused. The override of a Slot that is gone can be taken back.
 func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -253,5 +253,22 @@ func TestR135_WhatIsToGoIsOnlyRemoved(t *testing.T) {
 	}
 	if _, err := a.SetOverride(ctx, &apiv1.SetOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_PROTECT, Name: "pg-7", Reason: "r"}); err != nil {
 		t.Errorf("its removal cannot be held: %v", err)
+	}
+}
+
+// TestAPauseNeedsNoReasonAndIsListed, also where a record below control/ has a name that no Slot has.
+func TestAPauseNeedsNoReasonAndIsListed(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	for _, scope := range []string{"nonsense", "rubbish", "trash"} {
+		put(a, t, store.OverrideKey(store.OverrideProtect, scope), store.Override{Reason: "by hand"})
+	}
+	pause := apiv1.OverrideKind_OVERRIDE_KIND_PAUSE
+	if out, err := a.SetOverride(ctx, &apiv1.SetOverrideRequest{Kind: pause, Name: "pg"}); err != nil || !out.GetChanged() {
+		t.Fatalf("%v, %v", out, err)
+	}
+	list, err := a.ListOverrides(ctx, &apiv1.ListOverridesRequest{})
+	if got := list.GetOverrides(); err != nil || len(got) != 1 || got[0].GetKind() != pause || got[0].GetName() != "pg" {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -147,7 +147,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 
 // asked notes whom an operator's key concerns.
 func (c *Changes) asked(key string, index uint64, segments []string, before, after *View) {
-	for _, prefix := range []string{store.OverridePause.Prefix(), store.OverrideFreeze.Prefix(), store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
+	for _, prefix := range []string{store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
@@ -159,12 +159,18 @@ func (c *Changes) asked(key string, index uint64, segments []string, before, aft
 		}
 		return
 	}
-	for _, kind := range store.SlotOverrides() {
-		if slot, is := strings.CutPrefix(key, kind.Prefix()); is {
-			name, _, _ := group.ParseSlot(slot) // "" for what is no Slot: it concerns nobody
-			c.group(name, index)
-			return
+	for _, kind := range store.OverrideKinds() {
+		scope, is := strings.CutPrefix(key, kind.Prefix())
+		if !is {
+			continue
 		}
+		switch name, ok := kind.Group(scope); {
+		case ok && name == "":
+			c.All = true
+		case ok: // else it concerns no group
+			c.group(name, index)
+		}
+		return
 	}
 	id, queued := strings.CutPrefix(key, store.QueuePrefix)
 	if !queued {

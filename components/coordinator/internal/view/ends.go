@@ -24,7 +24,7 @@ func (v *View) CountLike(other *View) *View {
 // CountFrom is CountFrom of all Views to come. Call it before Run.
 func (w *Watcher) CountFrom(zero func() time.Time) { w.zero = zero }
 
-// End is when a switch ends by itself, by this process's clock; zero: when it is deleted.
+// End is when an override ends automatically, by this process's clock; zero: when it is deleted.
 func (v *View) End(m store.Override) time.Time {
 	if m.Until.IsZero() || m.EndElapsed == 0 || v.zero == nil {
 		return m.Until
@@ -32,7 +32,7 @@ func (v *View) End(m store.Override) time.Time {
 	return v.zero().Add(time.Duration(min(m.EndElapsed, store.MaxElapsed)) * time.Millisecond).UTC()
 }
 
-// Stands reports that a switch, which exists, has not ended by itself.
+// Stands reports that an override, which exists, has not ended automatically.
 func (v *View) Stands(m store.Override, now time.Time) bool {
 	end := v.End(m)
 	return end.IsZero() || now.Before(end)

@@ -105,7 +105,7 @@ var kinds = []kind{
 	{kindControl, []string{store.ControlPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Queue = collect(ctx, at, store.QueuePrefix, errs, func(q store.QueueRequest) string { return q.ID })
 		v.readWayOut(ctx, at, errs)
-		v.readSwitches(ctx, at, errs)
+		v.readOverrides(ctx, at, errs)
 		v.readRotates(ctx, at, errs)
 		v.readGate(ctx, at)
 		v.Recovery = store.Recovery{}

@@ -56,8 +56,7 @@ type View struct {
 	Boots      map[string]Boot                      // by Slot; their leases
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Queue      map[string]Rec[store.QueueRequest]   // by id
-	// Overrides by kind and Slot, Freezes by group: what operators keep from the leader, also those
-	// whose time is over.
+	// Overrides by kind and scope: what operators keep from the leader, also those whose time is over.
 	Overrides map[store.OverrideKind]map[string]Rec[store.Override]
 	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
 	Deletes     map[string]Rec[store.DeleteGroup]
@@ -210,33 +209,6 @@ func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (spec 
 		return wrong.And(validate(spec))
 	})
 	return spec, err
-}
-
-// readSwitches: a switch is on while its key exists, whatever is written there.
-// An operator who stops everything with a plain KV edit gets what was asked for.
-func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
-	v.Overrides = map[store.OverrideKind]map[string]Rec[store.Override]{}
-	for _, kind := range store.OverrideKinds() {
-		v.Overrides[kind] = switches[store.Override](ctx, at, kind.Prefix(), errs)
-	}
-}
-
-// switches are those below prefix by the rest of their keys, on whatever is written there.
-func switches[T any](ctx context.Context, at moment, prefix string, errs *[]error) map[string]Rec[T] {
-	readable, out := keyed[T](ctx, at, prefix, errs), map[string]Rec[T]{}
-	for _, e := range at.below(prefix) {
-		out[strings.TrimPrefix(e.Key, prefix)] = Rec[T]{Value: readable[e.Key].Value, Index: e.Index}
-	}
-	return out
-}
-
-// ExcludedFrom is what an operator's override leaves a Slot out of at a moment.
-func (v *View) ExcludedFrom(slot string, now time.Time) group.Exclusion {
-	m, ok := v.Overrides[store.OverrideExclude][slot]
-	if !ok || !v.Stands(m.Value, now) {
-		return group.Exclusion{}
-	}
-	return group.ExclusionOf(m.Value.From)
 }
 
 // Groups lists the names of all specs, sorted.
