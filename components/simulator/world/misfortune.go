@@ -81,7 +81,7 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Freeze:
 		w.sets(ctx, f.For, store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.Override{})
 	case plan.FreezeGroup:
-		w.sets(ctx, f.For, store.OverrideFreeze.Prefix()+f.Target, store.Override{})
+		w.sets(ctx, f.For, store.OverrideKey(store.OverrideFreeze, f.Target), store.Override{})
 	case plan.Pause:
 		w.sets(ctx, f.For, store.OverrideKey(store.OverridePause, f.Target), store.Override{})
 	case plan.Drain:

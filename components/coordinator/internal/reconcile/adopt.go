@@ -45,15 +45,14 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	all := observe.Adoptable(p.view, p.seen.Spec, p.cfg.Cluster, p.seen.Listing, p.view.Judging(p.cfg.Images), p.now)
 	for _, m := range request.Value.Members {
 		a, why := adoptable(all, m)
-		if why != "" && a.Busy {
+		switch {
+		case why != "" && a.Busy:
 			left++ // the listing may also be of before the task ended; the operator saw the CVM at rest
 			continue
-		}
-		if why != "" {
+		case why != "":
 			p.log.Warn("slot not adopted", "slot", m.Slot, "instance", m.InstanceID, "by", request.Value.By, "error", why)
 			continue
-		}
-		if len(bound) == maxAdopted {
+		case len(bound) == maxAdopted:
 			left++
 			continue
 		}

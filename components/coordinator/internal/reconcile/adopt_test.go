@@ -57,6 +57,16 @@ func (w *world) prove(text, vipOf string) {
 	}
 }
 
+// losesAGroup makes a group, takes its records away, and has its CVMs prove themselves.
+func (w *world) losesAGroup() {
+	w.t.Helper()
+	w.apply(spec("one"))
+	w.until("creation", 2*time.Minute, w.complete("one"))
+	w.loseRecords()
+	tick(w.t.Context(), time.Minute)
+	w.prove(spec("one").Template.Compose, "127.50.1.")
+}
+
 func (w *world) boots() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,11 +145,7 @@ func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 // saw is left as it is, and the request does not stay.
 func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		w.apply(spec("one"))
-		w.until("creation", 2*time.Minute, w.complete("one"))
-		w.loseRecords()
-		tick(t.Context(), time.Minute)
-		w.prove(spec("one").Template.Compose, "127.50.1.")
+		w.losesAGroup()
 		w.adoptAll(func(a *store.Adoption) {
 			a.Members[1].ComposeHash = strings.Repeat("0", 64)
 			a.Members = append(a.Members, store.Adopted{Slot: "pg-9", InstanceID: "x", ComposeHash: "y"})
@@ -161,11 +167,7 @@ func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
 // TestAnAdoptionWaitsForTheEndOfATask: the listing that the leader goes by may be of before the operator looked.
 func TestAnAdoptionWaitsForTheEndOfATask(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		w.apply(spec("one"))
-		w.until("creation", 2*time.Minute, w.complete("one"))
-		w.loseRecords()
-		tick(t.Context(), time.Minute)
-		w.prove(spec("one").Template.Compose, "127.50.1.")
+		w.losesAGroup()
 		busy := func(is bool) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -57,7 +57,7 @@ const plannedBoots = 3 + 1 + 3
 // gapSlack is what of a gap is due to how often a member is asked.
 const gapSlack = time.Second
 
-// Check says in which way the day harmed the cluster.
+// Check reports each claim of the drill that does not hold.
 func (r DayReport) Check() error {
 	var errs []error
 	if len(r.Lost) > 0 {

@@ -25,7 +25,7 @@ type LateReport struct {
 	BackS float64 `json:"back_s"`
 }
 
-// Check says what was not as it should be.
+// Check reports each claim of the drill that does not hold.
 func (r LateReport) Check() error {
 	var errs []error
 	for _, want := range []string{string(policy.CodeTCBOutOfDate), fmt.Sprintf("its grace of %d days ended on ", lightGraceDays)} {
@@ -125,7 +125,7 @@ func (r *Rig) bootCoordinator(ctx context.Context, name string) error {
 	if err := errors.Join(r.Kill(ctx, cvm), r.Start(ctx, cvm)); err != nil {
 		return err
 	}
-	err = again(ctx, func(ctx context.Context) error {
+	return again(ctx, func(ctx context.Context) error {
 		now, err := r.CVMs(ctx)
 		if err != nil {
 			return err
@@ -135,7 +135,6 @@ func (r *Rig) bootCoordinator(ctx context.Context, name string) error {
 		}
 		return r.answersItself(ctx, name)
 	})
-	return err
 }
 
 // awaitRefusal waits until a member's boot is refused, and notes what is known of that.

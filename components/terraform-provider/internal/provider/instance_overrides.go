@@ -224,7 +224,7 @@ func (k slotOverride) known(standing []client.Override, slot string) types.Objec
 	return k.block(standing[at])
 }
 
-// knownOverrides takes over how the overrides stand that are said here; nobody is asked about others.
+// knownOverrides takes over how the overrides of this configuration stand. No other override is read.
 func (m *instance) knownOverrides(ctx context.Context, cl *client.Client) error {
 	var standing []client.Override
 	if m.marked() {

@@ -33,7 +33,7 @@ const (
 // takes out of service or freezes while the override stands. Each is one key below control/,
 // written with the caller's own token.
 type ControlServiceClient interface {
-	// SetOverride sets an override, or gives one that stands another reason and time.
+	// SetOverride sets an override, or gives an override that stands another reason and time.
 	SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*SetOverrideResponse, error)
 	// ClearOverride takes an override back. Taking back what does not stand is fine.
 	ClearOverride(ctx context.Context, in *ClearOverrideRequest, opts ...grpc.CallOption) (*ClearOverrideResponse, error)
@@ -100,7 +100,7 @@ func (c *controlServiceClient) ProposeUndo(ctx context.Context, in *ProposeUndoR
 // takes out of service or freezes while the override stands. Each is one key below control/,
 // written with the caller's own token.
 type ControlServiceServer interface {
-	// SetOverride sets an override, or gives one that stands another reason and time.
+	// SetOverride sets an override, or gives an override that stands another reason and time.
 	SetOverride(context.Context, *SetOverrideRequest) (*SetOverrideResponse, error)
 	// ClearOverride takes an override back. Taking back what does not stand is fine.
 	ClearOverride(context.Context, *ClearOverrideRequest) (*ClearOverrideResponse, error)
