@@ -3,7 +3,7 @@
 #   Phala's clients and its command line, with their schemas on: the local cloud's API
 #   dstack's SDKs: the guest socket of the local cloud
 #   npm's consul: the Consul of a member
-# They are the contract that docs/platforms.md and docs/door.md list. Called by make test-clients.
+# They are the contract that docs/platforms.md and docs/consul-proxy.md list. Called by make test-clients.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -55,6 +55,6 @@ run() {
 shopt -s extglob
 export CADRE_TEST_CLIENTS=$folder
 run local ./internal/api ./internal/machine
-run doors .
+run consulproxy .
 [[ -z $left_out ]] || printf '%s\n' "$left_out"
 exit $failed

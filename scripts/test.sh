@@ -23,7 +23,7 @@ clusters=(
 	./components/demo/e2e_demo
 	./components/demo/e2e_etcd
 	./components/demo/e2e_terraform
-	./components/doors
+	./components/consulproxy
 	./components/coordinator
 	./components/local/internal/daemon
 	./components/overlay/internal/punch

@@ -49,9 +49,9 @@ variable "heal_window" {
 locals {
   cloud = jsondecode(file(var.cloud))
   # What a workload CVM trusts stands literally in its measured compose file. With the
-  # founding in it no other set of coordinators of the same app is believed.
+  # cluster ID in it no other set of coordinators of the same app is believed.
   context = jsondecode(file(var.context))
-  trust   = jsonencode(merge(local.context.trust, { founding = local.context.founding }))
+  trust   = jsonencode(merge(local.context.trust, { cluster_id = local.context.cluster_id }))
 }
 
 group "etcd" {

@@ -6,8 +6,8 @@ require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/exec v0.0.0
-	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
+	cadre.dev/overlaystatus v0.0.0
 	cadre.dev/proto v0.0.0
 	github.com/prometheus/client_golang v1.23.2
 	go.etcd.io/etcd/api/v3 v3.6.16
@@ -74,8 +74,8 @@ replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/core => ../core
 	cadre.dev/exec => ../exec
-	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
+	cadre.dev/overlaystatus => ../overlaystatus
 	cadre.dev/proto => ../../proto
 )
 

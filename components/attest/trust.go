@@ -12,7 +12,7 @@ import (
 
 	"cadre.dev/attest/dstackverifier"
 	"cadre.dev/core/appcompose"
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/strictjson"
 )
@@ -35,10 +35,10 @@ type Trust struct {
 	// whoever may upgrade that app says what the coordinators are. It cannot stand in
 	// the coordinators' own trust file: that is part of what the hash is of.
 	CoordinatorComposeHashes []string `json:"coordinator_compose_hashes,omitempty"`
-	// Founding is the only founding of the cluster whose coordinators are believed
-	// (core/founding). Empty: an agent believes the first one that admits it and no other
-	// from then on. A coordinator with it joins that founding and never makes another.
-	Founding string `json:"founding,omitempty"`
+	// ClusterID is the only cluster ID of the cluster whose coordinators are believed
+	// (core/clusterid). Empty: an agent believes the first one that admits it and no other
+	// from then on. A coordinator with it joins that cluster ID and never makes another.
+	ClusterID string `json:"cluster_id,omitempty"`
 	// RootsPEM are roots beside Intel's: another manufacturer, a simulated one.
 	RootsPEM string `json:"roots_pem"`
 	// KeyProvider is a mandatory pin (ATT-21): without it a host could run the
@@ -191,9 +191,9 @@ func (t Trust) Validate() error {
 			add("coordinator_compose_hashes[%d] %.80q is not 64 lower-case hex characters; copy it from coordinator_compose_hashes of the cluster's context", i, hash)
 		}
 	}
-	if t.Founding != "" {
-		if err := founding.Check(t.Founding); err != nil {
-			add("founding: %w; copy it from founding of the cluster's context", err)
+	if t.ClusterID != "" {
+		if err := clusterid.Check(t.ClusterID); err != nil {
+			add("cluster_id: %w; copy it from cluster_id of the cluster's context", err)
 		}
 	}
 	switch t.KeyProvider.Name {

@@ -8,8 +8,8 @@ require (
 	cadre.dev/core v0.0.0
 	cadre.dev/figures v0.0.0
 	cadre.dev/lab v0.0.0
-	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
+	cadre.dev/overlaystatus v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
 	cadre.dev/store v0.0.0
@@ -116,8 +116,8 @@ replace (
 	cadre.dev/figures => ../figures
 	cadre.dev/lab => ../lab
 	cadre.dev/logging => ../logging
-	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
+	cadre.dev/overlaystatus => ../overlaystatus
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store

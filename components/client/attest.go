@@ -22,7 +22,7 @@ import (
 	"cadre.dev/attest/collateral"
 	"cadre.dev/attest/statement"
 	"cadre.dev/core/appcompose"
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -37,8 +37,8 @@ const (
 
 // Attested is what Attest found to be proven.
 type Attested struct {
-	// CAPEM is the cluster CA to pin, Founding the one that it is of.
-	CAPEM, Founding string
+	// CAPEM is the cluster CA to pin, ClusterID the one that it is of.
+	CAPEM, ClusterID string
 	// Slot is the coordinator that answered.
 	Slot   string
 	Claims policy.Claims
@@ -107,8 +107,8 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	switch {
 	case st.Cluster != c.Cluster:
 		return Attested{}, fmt.Errorf("it belongs to cluster %q, wanted %q", st.Cluster, c.Cluster)
-	case st.Founding != founding.OfPEM(r.GetCaBundlePem()):
-		return Attested{}, fmt.Errorf("it states founding %s, and its CA is of founding %q", st.Founding, founding.OfPEM(r.GetCaBundlePem()))
+	case st.ClusterID != clusterid.OfPEM(r.GetCaBundlePem()):
+		return Attested{}, fmt.Errorf("it states cluster ID %s, and its CA is of cluster ID %q", st.ClusterID, clusterid.OfPEM(r.GetCaBundlePem()))
 	case st.AppID != c.CoordinatorAppID:
 		return Attested{}, fmt.Errorf("its statement names app %q, wanted %q", st.AppID, c.CoordinatorAppID)
 	case subtle.ConstantTimeCompare(st.PeerNonce, ch.nonce) != 1:
@@ -130,13 +130,13 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	if !x509.NewCertPool().AppendCertsFromPEM(r.GetCaBundlePem()) {
 		return Attested{}, errors.New("the cluster CA is not a PEM certificate")
 	}
-	for _, pin := range []struct{ founding, where string }{{c.Founding, "the context"}, {c.Trust.Founding, "the context's trust"}} {
-		if pin.founding != "" && st.Founding != pin.founding {
-			return Attested{}, &founding.MismatchError{Who: st.Slot, Got: st.Founding, Pinned: pin.founding, Where: pin.where,
+	for _, pin := range []struct{ clusterID, where string }{{c.ClusterID, "the context"}, {c.Trust.ClusterID, "the context's trust"}} {
+		if pin.clusterID != "" && st.ClusterID != pin.clusterID {
+			return Attested{}, &clusterid.MismatchError{Who: st.Slot, Got: st.ClusterID, Pinned: pin.clusterID, Where: pin.where,
 				WayOut: "if the coordinators were made anew on purpose, accept them with `cadre cluster connect --reattest`"}
 		}
 	}
-	return Attested{CAPEM: string(r.GetCaBundlePem()), Founding: st.Founding, Slot: st.Slot, Claims: claims}, nil
+	return Attested{CAPEM: string(r.GetCaBundlePem()), ClusterID: st.ClusterID, Slot: st.Slot, Claims: claims}, nil
 }
 
 // accept compares genuine claims with the context. An absent list accepts nothing, and

@@ -23,7 +23,7 @@ func newBench(t *testing.T, faults attestsim.Faults) *bench {
 	b := &bench{server: clienttest.New(t)}
 	b.Evidence = b.server.ProveItself(t, faults)
 	b.ctx = b.server.Start(t)
-	b.ctx.CAPEM, b.ctx.Founding, b.ctx.Trust = "", "", b.Trust
+	b.ctx.CAPEM, b.ctx.ClusterID, b.ctx.Trust = "", "", b.Trust
 	return b
 }
 
@@ -33,11 +33,11 @@ func TestAttestPinsTheCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.CAPEM != string(b.server.CAPEM()) || got.Founding != clienttest.Founding || got.Slot != "coordinator-0" || !got.Claims.Simulated {
+	if got.CAPEM != string(b.server.CAPEM()) || got.ClusterID != clienttest.ClusterID || got.Slot != "coordinator-0" || !got.Claims.Simulated {
 		t.Errorf("Attest = %+v", got)
 	}
 	c := b.ctx
-	c.CAPEM, c.Founding = got.CAPEM, got.Founding
+	c.CAPEM, c.ClusterID = got.CAPEM, got.ClusterID
 	if _, err := dial(t, c).Groups(t.Context()); err != nil {
 		t.Errorf("call after the pin: %v", err)
 	}
@@ -47,8 +47,8 @@ func TestAttestPinsTheCA(t *testing.T) {
 	}
 }
 
-// otherFounding is that of a second set of coordinators.
-const otherFounding = "fedcba9876543210fedcba9876543210"
+// otherClusterID is that of a second set of coordinators.
+const otherClusterID = "fedcba9876543210fedcba9876543210"
 
 // Everything that a man in the middle, another app or another cloud could show is refused.
 func TestATT30_GEN02_AttestRefuses(t *testing.T) {
@@ -61,9 +61,9 @@ func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 		want   string
 	}{
 		{"other cluster", func(s *st, _ *reply) { s.Cluster = "prod" }, nil, `cluster "prod"`},
-		{"ATT-23 a founding that is not its CA's", func(s *st, _ *reply) { s.Founding = otherFounding }, nil, "its CA is of founding"},
-		{"other founding pinned", nil, func(c *client.Context) { c.Founding = otherFounding }, "CLUSTER_MISMATCH: coordinator-0 proves founding " + clienttest.Founding + ", but the context pins founding " + otherFounding},
-		{"other founding in the trust", nil, func(c *client.Context) { c.Trust.Founding = otherFounding }, "CLUSTER_MISMATCH"},
+		{"ATT-23 a cluster ID that is not its CA's", func(s *st, _ *reply) { s.ClusterID = otherClusterID }, nil, "its CA is of cluster ID"},
+		{"other cluster ID pinned", nil, func(c *client.Context) { c.ClusterID = otherClusterID }, "CLUSTER_MISMATCH: coordinator-0 proves cluster ID " + clienttest.ClusterID + ", but the context pins cluster ID " + otherClusterID},
+		{"other cluster ID in the trust", nil, func(c *client.Context) { c.Trust.ClusterID = otherClusterID }, "CLUSTER_MISMATCH"},
 		{"other app named", func(s *st, _ *reply) { s.AppID = strings.Repeat("ab", 20) }, nil, "names app"},
 		{"old nonce", func(s *st, _ *reply) { s.PeerNonce = make([]byte, 32) }, nil, "replay"},
 		{"other TLS key", func(s *st, _ *reply) { s.TLSPublicKey = append([]byte{0}, s.TLSPublicKey...) }, nil, "TLS key"},

@@ -99,7 +99,7 @@ func TestGEN02_OnlyThePinnedClusterIsTalkedTo(t *testing.T) {
 		t.Errorf("other CA: %v", err)
 	}
 	if strings.Contains(err.Error(), "CLUSTER_MISMATCH") {
-		t.Errorf("another CA of the same founding is called another founding: %v", err)
+		t.Errorf("another CA of the same cluster ID is called another cluster ID: %v", err)
 	}
 	renamed := mine.Context()
 	renamed.Cluster = "prod"
@@ -108,36 +108,36 @@ func TestGEN02_OnlyThePinnedClusterIsTalkedTo(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_AContextIsOfOneFounding: a second set of coordinators of the same app, by
-// the same name, gets no call and no token, and the refusal names both foundings and the
+// TestGEN02_IDN08_AContextIsOfOneClusterID: a second set of coordinators of the same app, by
+// the same name, gets no call and no token, and the refusal names both cluster IDs and the
 // way out.
-func TestGEN02_IDN08_AContextIsOfOneFounding(t *testing.T) {
-	mine, second := clienttest.New(t), clienttest.NewOf(t, otherFounding)
+func TestGEN02_IDN08_AContextIsOfOneClusterID(t *testing.T) {
+	mine, second := clienttest.New(t), clienttest.NewOf(t, otherClusterID)
 	c := mine.Start(t)
 	c.Gateway.Address = second.Start(t).Gateway.Address
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err := dial(t, c).Groups(ctx)
-	for _, want := range []string{"CLUSTER_MISMATCH", clienttest.Founding, otherFounding, "--reattest"} {
+	for _, want := range []string{"CLUSTER_MISMATCH", clienttest.ClusterID, otherClusterID, "--reattest"} {
 		if client.KindOf(err) != client.Untrusted || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	for name, change := range map[string]func(*client.Context){
-		"no founding":                     func(c *client.Context) { c.Founding = "" },
-		"a founding that is not the CA's": func(c *client.Context) { c.Founding = otherFounding },
-		"a CA that is not the founding's": func(c *client.Context) { c.CAPEM = string(second.CAPEM()) },
+		"no cluster ID":                     func(c *client.Context) { c.ClusterID = "" },
+		"a cluster ID that is not the CA's": func(c *client.Context) { c.ClusterID = otherClusterID },
+		"a CA that is not the cluster ID's": func(c *client.Context) { c.CAPEM = string(second.CAPEM()) },
 	} {
 		changed := mine.Context()
 		change(&changed)
-		if _, err := client.Dial(changed, client.Options{}); client.KindOf(err) != client.Untrusted || !strings.Contains(err.Error(), "founding") {
+		if _, err := client.Dial(changed, client.Options{}); client.KindOf(err) != client.Untrusted || !strings.Contains(err.Error(), "cluster ID") {
 			t.Errorf("a context with %s: %v", name, err)
 		}
 	}
 	bad := mine.Context()
-	bad.Founding = "the first one"
-	if err := bad.Save(filepath.Join(t.TempDir(), "demo.json")); err == nil || !strings.Contains(err.Error(), "founding") {
-		t.Errorf("a context with a founding that is none: %v", err)
+	bad.ClusterID = "the first one"
+	if err := bad.Save(filepath.Join(t.TempDir(), "demo.json")); err == nil || !strings.Contains(err.Error(), "cluster_id") {
+		t.Errorf("a context with a cluster ID that is none: %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"cadre.dev/attest"
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 )
 
 // Context is what an operator's machine keeps about one cluster. It holds the
@@ -31,10 +31,10 @@ type Context struct {
 	CoordinatorComposeHashes []string `json:"coordinator_compose_hashes,omitempty"`
 	// Token is the operator's Consul ACL token.
 	Token string `json:"token"`
-	// CAPEM is the pinned cluster CA and Founding the pinned founding (core/founding), which
+	// CAPEM is the pinned cluster CA and ClusterID the pinned cluster ID (core/clusterid), which
 	// its subject names; both empty before the first Attest.
-	CAPEM    string `json:"ca_pem,omitempty"`
-	Founding string `json:"founding,omitempty"`
+	CAPEM     string `json:"ca_pem,omitempty"`
+	ClusterID string `json:"cluster_id,omitempty"`
 	// Trust says which evidence proves a coordinator of this cluster.
 	Trust    attest.Trust `json:"trust"`
 	Platform Platform     `json:"platform,omitzero"`
@@ -182,9 +182,9 @@ func (c Context) check(path string) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("context %s: empty: %s", path, strings.Join(missing, ", "))
 	}
-	if c.Founding != "" {
-		if err := founding.Check(c.Founding); err != nil {
-			return fmt.Errorf("context %s: %w; remove founding and ca_pem, and prove the coordinators with `cadre cluster connect`", path, err)
+	if c.ClusterID != "" {
+		if err := clusterid.Check(c.ClusterID); err != nil {
+			return fmt.Errorf("context %s: %w; remove cluster_id and ca_pem, and prove the coordinators with `cadre cluster connect`", path, err)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -36,7 +36,7 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.ClusterService","method":"ListInstances"},
     {"service":"cadre.api.v1.ClusterService","method":"DescribeInstance"},
     {"service":"cadre.api.v1.ClusterService","method":"GetCluster"},
-    {"service":"cadre.api.v1.ClusterService","method":"GetMesh"},
+    {"service":"cadre.api.v1.ClusterService","method":"GetOverlay"},
     {"service":"cadre.api.v1.ClusterService","method":"PingPeer"},
     {"service":"cadre.api.v1.ControlService"},
     {"service":"cadre.api.v1.PolicyService"}],
@@ -67,7 +67,7 @@ type Client struct {
 }
 
 // Dial prepares a Client; it connects at the first call. The Context must have
-// a pinned CA and founding: Attest gives them.
+// a pinned CA and cluster ID: Attest gives them.
 func Dial(c Context, opts Options) (*Client, error) {
 	if c.CAPEM == "" {
 		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster, Message: "no cluster CA is pinned yet",
@@ -77,12 +77,12 @@ func Dial(c Context, opts Options) (*Client, error) {
 	if !pool.AppendCertsFromPEM([]byte(c.CAPEM)) {
 		return nil, fmt.Errorf("connect to %s: ca_pem in the context is not a PEM certificate", c.Cluster)
 	}
-	if got := founding.OfPEM([]byte(c.CAPEM)); c.Founding == "" || got != c.Founding {
+	if got := clusterid.OfPEM([]byte(c.CAPEM)); c.ClusterID == "" || got != c.ClusterID {
 		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster,
-			Message: fmt.Sprintf("the context pins founding %q, and a CA of founding %q", c.Founding, got),
+			Message: fmt.Sprintf("the context pins cluster ID %q, and a CA of cluster ID %q", c.ClusterID, got),
 			Hint:    "prove the coordinators again: `cadre cluster connect --reattest`"}
 	}
-	l := &link{roots: pool, dnsName: c.CoordinatorDNSName(), founding: c.Founding}
+	l := &link{roots: pool, dnsName: c.CoordinatorDNSName(), clusterID: c.ClusterID}
 	conn, err := newConn(c, opts, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// The name that is dialled is the gateway's; the certificate is checked
@@ -143,9 +143,9 @@ func (t token) RequireTransportSecurity() bool { return true }
 // link checks connections and remembers the last one that failed the check:
 // gRPC reports it as one more unreachable server.
 type link struct {
-	roots    *x509.CertPool
-	dnsName  string
-	founding string
+	roots     *x509.CertPool
+	dnsName   string
+	clusterID string
 
 	mu  sync.Mutex // guards bad
 	bad *untrusted
@@ -159,8 +159,8 @@ func (u *untrusted) Error() string {
 
 func (l *link) verify(state tls.ConnectionState) error {
 	err := verifyChain(state, l.roots, l.dnsName)
-	if got := founding.OfChain(state.PeerCertificates); err != nil && got != "" && got != l.founding {
-		err = fmt.Errorf("CLUSTER_MISMATCH: its certificates are of founding %s, the context pins founding %s: another set of coordinators of the same name", got, l.founding)
+	if got := clusterid.OfChain(state.PeerCertificates); err != nil && got != "" && got != l.clusterID {
+		err = fmt.Errorf("CLUSTER_MISMATCH: its certificates are of cluster ID %s, the context pins cluster ID %s: another set of coordinators of the same name", got, l.clusterID)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -118,7 +118,7 @@ func (c *Client) wrap(doing string, err error) error {
 	return e
 }
 
-const reattestHint = "if the coordinators were made anew on purpose, prove them again with `cadre cluster connect --reattest`; agents keep to the founding that they know until their trust file names the new one"
+const reattestHint = "if the coordinators were made anew on purpose, prove them again with `cadre cluster connect --reattest`; agents keep to the cluster ID that they know until their trust file names the new one"
 
 // dialText drops the layers that gRPC puts around a failed dial.
 func dialText(s string) string {

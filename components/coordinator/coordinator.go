@@ -14,37 +14,37 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
+	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/catalog"
+	"cadre.dev/coordinator/internal/collateralcache"
+	"cadre.dev/coordinator/internal/consulproxy"
 	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/control"
-	"cadre.dev/coordinator/internal/door"
-	"cadre.dev/coordinator/internal/founding"
-	"cadre.dev/coordinator/internal/kept"
+	"cadre.dev/coordinator/internal/highwater"
 	"cadre.dev/coordinator/internal/keys"
-	"cadre.dev/coordinator/internal/marks"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/peering"
-	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/routes"
 	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/server"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/status"
-	"cadre.dev/coordinator/internal/succession"
 	"cadre.dev/coordinator/internal/supervise"
+	"cadre.dev/coordinator/internal/takeover"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/tolerance"
-	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/coordinator/internal/xds"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/secret"
-	"cadre.dev/mesh"
 	"cadre.dev/overlay"
+	"cadre.dev/overlaystatus"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
 )
@@ -68,45 +68,45 @@ type Coordinator struct {
 	log  *slog.Logger
 
 	// Made by identify and settle, constant afterwards.
-	info     attest.Info
-	boot     tls.Certificate
-	finder   Verifier
-	judging  attest.VerifierConfig // of both verifiers: one cache of collateral
-	keep     *kept.Kept
-	quoter   admission.Quoter
-	peers    *peering.Coordinators
-	founding founding.Kept
+	info      attest.Info
+	boot      tls.Certificate
+	finder    Verifier
+	judging   attest.VerifierConfig // of both verifiers: one cache of collateral
+	keep      *collateralcache.Kept
+	quoter    admission.Quoter
+	peers     *peering.Coordinators
+	clusterID bootstrap.Kept
 
 	// Made by assemble, constant afterwards.
-	root      *keys.Root
-	identity  *keys.Identity
-	store     *store.Consul
-	consul    *supervise.Consul
-	issuer    *tokens.Issuer
-	secrets   *secrets.Service
-	keeper    *secrets.Keeper
-	rotator   *secrets.Rotator
-	routes    *routes.Writer
-	verifier  Verifier
-	second    Verifier // nil: the trust file names none
-	node      *overlay.Node
-	views     *view.Watcher
-	reports   *reports.Reports
-	directory *control.Directory
-	control   *control.Service
-	admission *admission.Service
-	door      *door.Door
-	xds       *xds.Relay
-	catalog   *catalog.Writer
-	platform  *observe.Platform
-	reconcile *reconcile.Reconciler
-	successor *succession.Watch
-	server    *server.Server
-	ratchet   *ratchet.Ratchet
-	metrics   *status.Metrics
-	panics    *contain.Panics
-	relocated chan struct{} // capacity 1: the coordinators' places changed
-	confirmed chan struct{} // closed: the records are of this coordinator's founding
+	root        *keys.Root
+	identity    *keys.Identity
+	store       *store.Consul
+	consul      *supervise.Consul
+	issuer      *tokens.Issuer
+	secrets     *secrets.Service
+	keeper      *secrets.Keeper
+	rotator     *secrets.Rotator
+	routes      *routes.Writer
+	verifier    Verifier
+	second      Verifier // nil: the trust file names none
+	node        *overlay.Node
+	views       *view.Watcher
+	reports     *reports.Reports
+	directory   *control.Directory
+	control     *control.Service
+	admission   *admission.Service
+	consulProxy *consulproxy.Proxy
+	xds         *xds.Relay
+	catalog     *catalog.Writer
+	platform    *observe.Platform
+	reconcile   *reconcile.Reconciler
+	successor   *takeover.Watch
+	server      *server.Server
+	ratchet     *watermark.Ratchet
+	metrics     *status.Metrics
+	panics      *contain.Panics
+	relocated   chan struct{} // capacity 1: the coordinators' places changed
+	confirmed   chan struct{} // closed: the records are of this coordinator's cluster ID
 
 	mu   sync.Mutex
 	cert tls.Certificate // guarded by mu
@@ -162,7 +162,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	base.run("overlay", c.node.Run)
 	base.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, c.relocate) })
 
-	base.run("door", c.door.Run)
+	base.run("Consul proxy", c.consulProxy.Run)
 
 	work := newTasks(ctx)
 	defer work.stop()
@@ -182,8 +182,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("reconcile", c.afterConfirmed(c.reconcile.Run))
 	work.run("succession", c.afterConfirmed(c.kept("succession", c.successor.Run)))
 	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
-	if !c.founding.Recorded {
-		// Before the founding stands in the records nothing else may.
+	if !c.clusterID.Recorded {
+		// Before the cluster ID stands in the records nothing else may.
 		serve = c.afterConfirmed(serve)
 	}
 	work.run("api", serve)
@@ -227,17 +227,17 @@ func (c *Coordinator) identify(ctx context.Context) error {
 		// Without it no spec that asks for CVMs of this app could be told and refused.
 		return errors.New("the guest agent names no app: the coordinators cannot tell which one is their own")
 	}
-	if c.boot, err = founding.NewBoot(); err != nil {
+	if c.boot, err = bootstrap.NewBoot(); err != nil {
 		return err
 	}
 	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
 	return c.assembleQuoter()
 }
 
-// assemble makes every part, from the keys of the founding up.
+// assemble makes every part, from the keys of the cluster ID up.
 func (c *Coordinator) assemble(ctx context.Context) error {
 	var err error
-	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster, c.founding.Founding); err != nil {
+	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster, c.clusterID.ClusterID); err != nil {
 		return err
 	}
 	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot, c.cfg.Trust.AllowSimulated); err != nil {
@@ -262,13 +262,13 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.secrets = secrets.New(c.root, c.store)
-	if err := c.assembleVerifier(marks.New(c.store)); err != nil {
+	if err := c.assembleVerifier(highwater.New(c.store)); err != nil {
 		return err
 	}
 	c.metrics = status.NewMetrics()
 	c.panics = contain.New(c.log, c.metrics.Panicked)
 	c.reports = reports.New(c.deps.Now)
-	c.ratchet = ratchet.New(c.store, c.reports, c.deps.Now)
+	c.ratchet = watermark.New(c.store, c.reports, c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
 	c.views.Contain(c.panics)
 	c.views.CountFrom(c.ratchet.Zero)
@@ -289,7 +289,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
-	if c.successor, err = succession.New(succession.Config{
+	if c.successor, err = takeover.New(takeover.Config{
 		Slot: c.cfg.Slot, Address: consul.Address(), Token: c.root.ManagementToken().RevealString(), Views: c.views, Store: c.store, Log: c.log,
 	}); err != nil {
 		return err
@@ -298,7 +298,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
-	c.assembleDoor(consul.Address())
+	c.assembleConsulProxy(consul.Address())
 	c.assembleXDS(consul.XDSAddress())
 	return c.assembleOverlay()
 }
@@ -314,9 +314,9 @@ func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: c.consulRunDir(),
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
 		GossipKey: gossip, ManagementToken: c.root.ManagementToken(), CAPEM: c.root.CA().PEM(),
-		// Members come from one address, that of the door.
-		Clients: door.Connections() + ownConnections,
-		Mesh:    supervise.MeshCA{ClusterID: c.root.Connect().ClusterID(), Root: c.root.Connect().RootPEM()},
+		// Members come from one address, that of the Consul proxy.
+		Clients:     consulproxy.Connections() + ownConnections,
+		ServiceMesh: supervise.MeshCA{ClusterID: c.root.Connect().ClusterID(), Root: c.root.Connect().RootPEM()},
 	}
 	for _, vip := range c.cfg.otherVIPs() {
 		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))
@@ -343,7 +343,7 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 // assembleServices makes what answers members and operators, and what leads.
 func (c *Coordinator) assembleServices(consulAddress string) {
 	c.assembleAdmission()
-	judge := vet.New(c.info.AppID, c.cfg.Trust.Images)
+	judge := specvalidate.New(c.info.AppID, c.cfg.Trust.Images)
 	measured := measure.New(c.cfg.Cluster, c.cfg.Trust.DocumentRules())
 	c.assembleReconciler(judge, measured)
 	c.assembleServer(judge, measured, consulAddress)
@@ -360,8 +360,8 @@ func (c *Coordinator) assembleAdmission() {
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(), Store: c.store, Views: c.views,
 		Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
-		Founding: founding.NewProver(c.ownFounding(c.identity.PublicKey()), c.quoter, c.log),
-		Catalog:  c.catalog,
+		ClusterID: bootstrap.NewProver(c.ownClusterID(c.identity.PublicKey()), c.quoter, c.log),
+		Catalog:   c.catalog,
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
@@ -373,7 +373,7 @@ func (c *Coordinator) assembleAdmission() {
 }
 
 // assembleReconciler makes what plans and acts while this coordinator leads.
-func (c *Coordinator) assembleReconciler(judge *vet.Vet, measured measure.Measure) {
+func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measure.Measure) {
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Look:    observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Look,
@@ -393,7 +393,7 @@ func (c *Coordinator) assembleReconciler(judge *vet.Vet, measured measure.Measur
 }
 
 // assembleServer makes the API.
-func (c *Coordinator) assembleServer(judge *vet.Vet, measured measure.Measure, consulAddress string) {
+func (c *Coordinator) assembleServer(judge *specvalidate.Vet, measured measure.Measure, consulAddress string) {
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
@@ -404,7 +404,7 @@ func (c *Coordinator) assembleServer(judge *vet.Vet, measured measure.Measure, c
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
-		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh, Ratchet: c.ratchet,
+		Overlay: overlaystatus.Server{Node: func() overlaystatus.Node { return c.node }}, Agents: c.control.Overlay, Ratchet: c.ratchet,
 		Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 }
@@ -470,9 +470,9 @@ func (c *Coordinator) assembleRoutes(consulAddress string) error {
 	return err
 }
 
-// assembleDoor makes the way of members to Consul.
-func (c *Coordinator) assembleDoor(consulAddress string) {
-	c.door = door.New(door.Config{
+// assembleConsulProxy makes the way of members to Consul.
+func (c *Coordinator) assembleConsulProxy(consulAddress string) {
+	c.consulProxy = consulproxy.New(consulproxy.Config{
 		Consul: consulAddress, Datacenter: c.cfg.Datacenter, Tokens: c.issuer, Holds: c.holds, Now: c.deps.Now, Log: c.log,
 	})
 }
@@ -499,17 +499,17 @@ func (c *Coordinator) proxies(name string) []xds.Identity {
 	if v == nil {
 		return nil
 	}
-	return xds.Identities(c.directory.Mesh(v, name))
+	return xds.Identities(c.directory.ServiceMesh(v, name))
 }
 
-// serveDoor serves one connection of a member at the door. Coordinators have a Consul of
+// serveConsulProxy serves one connection of a member at the Consul proxy. Coordinators have a Consul of
 // their own.
-func (c *Coordinator) serveDoor(ctx context.Context, peer overlay.Peer, conn net.Conn) {
+func (c *Coordinator) serveConsulProxy(ctx context.Context, peer overlay.Peer, conn net.Conn) {
 	if peer.ID.Group == peering.CoordinatorGroup {
 		_ = conn.Close()
 		return
 	}
-	c.door.Serve(ctx, door.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
+	c.consulProxy.Serve(ctx, consulproxy.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
 }
 
 // serveXDS serves one connection of a member's proxies. Coordinators have none.
@@ -528,13 +528,13 @@ func (c *Coordinator) assembleOverlay() error {
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
 		Private:        group.PrivatePorts(c.cfg.APIListen, c.cfg.StatusListen, c.cfg.SessionListen),
 		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
-		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){group.ConsulHTTPPort: c.serveDoor, group.ConsulXDSPort: c.serveXDS},
+		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){group.ConsulHTTPPort: c.serveConsulProxy, group.ConsulXDSPort: c.serveXDS},
 	})
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)
 	}
 	c.node = node
-	c.metrics.Add(mesh.NewCollector(func() mesh.Node { return node }))
+	c.metrics.Add(overlaystatus.NewCollector(func() overlaystatus.Node { return node }))
 	if err := c.renew(); err != nil {
 		return err
 	}

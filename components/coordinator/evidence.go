@@ -9,7 +9,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/collateral"
-	"cadre.dev/coordinator/internal/kept"
+	"cadre.dev/coordinator/internal/collateralcache"
 )
 
 // keptCollateral is the folder of package kept inside the state directory.
@@ -40,7 +40,7 @@ func (c *Coordinator) assembleQuoter() error {
 // source for all: what one verifier finds newer also goes with this coordinator's own evidence.
 func (c *Coordinator) readTrust() (err error) {
 	cfg := c.cfg.Trust.VerifierConfig()
-	c.keep = kept.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
+	c.keep = collateralcache.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
 		_, _, err := attest.OpenBundle(b, cfg.RootsPEM)
 		return err
 	}, c.deps.Now, c.log)

@@ -6,8 +6,8 @@ require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/compose v0.0.0
 	cadre.dev/core v0.0.0
-	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
+	cadre.dev/overlaystatus v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
 	cadre.dev/store v0.0.0
@@ -96,8 +96,8 @@ replace (
 	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
 	cadre.dev/exec => ../exec
-	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
+	cadre.dev/overlaystatus => ../overlaystatus
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	apiv1 "cadre.dev/proto/cadre/api/v1"
-	meshv1 "cadre.dev/proto/cadre/mesh/v1"
+	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
 )
 
 // mesh asks for what operators see of the overlay, from both ends of the one Link.
 func (h *harness) mesh(api *operator) {
 	h.t.Helper()
 	for slot, peer := range map[string]string{"": "web-0", "coordinator-0": "web-0", "web-0": "coordinator-0"} {
-		got, err := api.GetMesh(api.ctx, &apiv1.GetMeshRequest{Slot: slot})
+		got, err := api.GetOverlay(api.ctx, &apiv1.GetOverlayRequest{Slot: slot})
 		if err != nil || len(got.GetLinks()) != 1 {
 			h.t.Errorf("mesh of %q: %v, %v", slot, got, err)
 			continue
@@ -29,7 +29,7 @@ func (h *harness) mesh(api *operator) {
 		if err != nil || len(ping.GetPing().GetSamples()) != 1 || ping.GetPing().GetSamples()[0].GetRtt().AsDuration() <= 0 {
 			h.t.Errorf("ping from %q: %v, %v", slot, ping, err)
 		}
-		for _, way := range []meshv1.Direction{meshv1.Direction_DIRECTION_SEND, meshv1.Direction_DIRECTION_RECEIVE} {
+		for _, way := range []overlayv1.Direction{overlayv1.Direction_DIRECTION_SEND, overlayv1.Direction_DIRECTION_RECEIVE} {
 			bench, err := api.BenchPeer(api.ctx, &apiv1.BenchPeerRequest{Slot: slot, Peer: peer, Direction: way, Duration: durationpb.New(50 * time.Millisecond)})
 			if err != nil || bench.GetBench().GetBytes() == 0 || bench.GetBench().GetDirection() != way {
 				h.t.Errorf("bench from %q: %v, %v", slot, bench, err)
@@ -43,7 +43,7 @@ func (h *harness) mesh(api *operator) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if want := `cadre_mesh_path_info{carrier="tls",path="gateway",peer="web-0"} 1`; err != nil || !strings.Contains(string(body), want) {
+	if want := `cadre_overlay_path_info{carrier="tls",path="gateway",peer="web-0"} 1`; err != nil || !strings.Contains(string(body), want) {
 		h.t.Errorf("metrics: %v; %q is missing", err, want)
 	}
 }

@@ -34,7 +34,7 @@ func TestProxiesOfARecordThatCannotBeRead(t *testing.T) {
 			{`{"group":"web","proxies":[{"id":"other-sidecar-proxy","service":"other"}]}`, "other-sidecar-proxy"},
 			{"", ""},
 		} {
-			op := store.Op{Kind: store.OpPut, Key: store.MeshKey("web"), Value: []byte(step.record)}
+			op := store.Op{Kind: store.OpPut, Key: store.ServiceMeshKey("web"), Value: []byte(step.record)}
 			if step.record == "" {
 				op = store.Op{Kind: store.OpDelete, Key: op.Key}
 			}

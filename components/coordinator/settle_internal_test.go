@@ -15,7 +15,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
-	"cadre.dev/coordinator/internal/founding"
+	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/core/appcompose"
@@ -99,7 +99,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // settleAll starts three coordinators on these disks, up to where their keys can be
-// derived, and gives the founding of each.
+// derived, and gives the cluster ID of each.
 func (s *site) settleAll(dirs [3]string, seeds byte) (out [3]string) {
 	s.t.Helper()
 	gateway, list := overlaytest.NewGateway(s.t), &listing{}
@@ -136,7 +136,7 @@ func (s *site) settleAll(dirs [3]string, seeds byte) (out [3]string) {
 				s.t.Errorf("%s: %v", c.cfg.Slot, err)
 				return
 			}
-			out[n] = c.founding.Founding
+			out[n] = c.clusterID.ClusterID
 			// Its admission would answer from here on.
 			work := newTasks(ctx)
 			if err := c.answerUnsettled(ctx, work); err != nil {
@@ -167,7 +167,7 @@ func (q withCollateral) GetQuote(ctx context.Context, data []byte) (attest.Evide
 }
 
 // TestGEN01_GEN02_TwoSetsOfCoordinatorsOfOneApp: three that start at once are of one
-// founding, by evidence over real first contacts;
+// cluster ID, by evidence over real first contacts;
 // a second set on empty disks is of another, with another CA.
 func TestGEN01_GEN02_TwoSetsOfCoordinatorsOfOneApp(t *testing.T) {
 	s := newSite(t)
@@ -177,7 +177,7 @@ func TestGEN01_GEN02_TwoSetsOfCoordinatorsOfOneApp(t *testing.T) {
 		t.Fatalf("the first start: %v", first)
 	}
 	for n := range dirs {
-		if kept, err := founding.Load(dirs[n]); err != nil || kept.Founding != first[0] || kept.Recorded {
+		if kept, err := bootstrap.Load(dirs[n]); err != nil || kept.ClusterID != first[0] || kept.Recorded {
 			t.Errorf("disk %d: %+v, %v", n, kept, err)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"time"
 
+	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/control"
-	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/supervise"
@@ -32,7 +32,7 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 		name string
 		do   func(context.Context) error
 	}{
-		{"founding", c.confirm},
+		{"cluster_id", c.confirm},
 		{"agent token", c.giveConsulToken},
 		{"autopilot", func(ctx context.Context) error { return c.issuer.EnsureMinQuorum(ctx, uint(c.cfg.Replicas)) }},
 	}
@@ -56,7 +56,7 @@ func (c *Coordinator) insist(ctx context.Context, name string, do func(context.C
 		if err == nil {
 			return true, nil
 		}
-		if _, final := errors.AsType[*founding.HaltError](err); final {
+		if _, final := errors.AsType[*bootstrap.HaltError](err); final {
 			return false, err
 		}
 		// The same complaint at each retry would say nothing new.
@@ -76,7 +76,7 @@ func (c *Coordinator) insist(ctx context.Context, name string, do func(context.C
 func (c *Coordinator) giveMeshCA(ctx context.Context) error {
 	mesh := c.consulConfig(secret.Value{})
 	_, err := c.insist(ctx, "service mesh", func(ctx context.Context) error {
-		return supervise.EnsureMeshCA(ctx, mesh.Address(), c.root.ManagementToken(), mesh.Mesh, c.root.Connect().Key())
+		return supervise.EnsureMeshCA(ctx, mesh.Address(), c.root.ManagementToken(), mesh.ServiceMesh, c.root.Connect().Key())
 	})
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/overlay/internal/accept"
 	"cadre.dev/overlay/internal/admission"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/mailbox"
@@ -20,7 +21,6 @@ import (
 	"cadre.dev/overlay/internal/recertify"
 	"cadre.dev/overlay/internal/search"
 	"cadre.dev/overlay/internal/session"
-	"cadre.dev/overlay/internal/tally"
 )
 
 // Node has Sessions with the Peers of its map and forwards their ports. Make it with
@@ -33,7 +33,7 @@ type Node struct {
 	maker    *session.Maker
 	acceptor *accept.Server
 	first    *admission.Server // of first contacts
-	tally    tally.Tally
+	tally    counters.Tally
 	benches  *measure.Place
 	epochs   peer.Epochs
 	changes  chan PathChange // for OnPathChange

@@ -17,8 +17,8 @@ require (
 	cadre.dev/attest v0.0.0 // indirect
 	cadre.dev/compose v0.0.0 // indirect
 	cadre.dev/exec v0.0.0 // indirect
-	cadre.dev/mesh v0.0.0 // indirect
 	cadre.dev/overlay v0.0.0 // indirect
+	cadre.dev/overlaystatus v0.0.0 // indirect
 	cadre.dev/raced v0.0.0
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
@@ -103,8 +103,8 @@ replace (
 	cadre.dev/exec => ../exec
 	cadre.dev/figures => ../figures
 	cadre.dev/logging => ../logging
-	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
+	cadre.dev/overlaystatus => ../overlaystatus
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store

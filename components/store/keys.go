@@ -9,21 +9,21 @@ import (
 
 // Prefixes of the records, for List, ReadAll and Watch.
 const (
-	GroupsPrefix     = "groups/"
-	RevisionsPrefix  = "revisions/"
-	AppComposePrefix = "app-compose/"
-	SlotsPrefix      = "slots/"
-	AddressesPrefix  = "addresses/"
-	RoutesPrefix     = "routes/"
-	MeshPrefix       = "mesh/"
-	OperationsPrefix = "operations/"
-	RolloutsPrefix   = "rollouts/"
-	PolicyPrefix     = "policy/slots/"
-	AdmissionsPrefix = "admissions/"
-	RefusalsPrefix   = "refusals/"
-	ProofsPrefix     = "proofs/"
-	NoncesPrefix     = "admission/nonces/"
-	CollateralPrefix = "collateral/"
+	GroupsPrefix      = "groups/"
+	RevisionsPrefix   = "revisions/"
+	AppComposePrefix  = "app-compose/"
+	SlotsPrefix       = "slots/"
+	AddressesPrefix   = "addresses/"
+	RoutesPrefix      = "routes/"
+	ServiceMeshPrefix = "servicemesh/"
+	OperationsPrefix  = "operations/"
+	RolloutsPrefix    = "rollouts/"
+	PolicyPrefix      = "policy/slots/"
+	AdmissionsPrefix  = "admissions/"
+	RefusalsPrefix    = "refusals/"
+	ProofsPrefix      = "proofs/"
+	NoncesPrefix      = "admission/nonces/"
+	CollateralPrefix  = "collateral/"
 	// GroupPolicyPrefix is where the leader keeps what it accepted for each group.
 	GroupPolicyPrefix = "policy/groups/"
 	ControlPrefix     = "control/"
@@ -47,8 +47,8 @@ const (
 )
 
 const (
-	// FoundingKey says which founding these records are of. It is written once.
-	FoundingKey = "founding"
+	// ClusterIDKey says which cluster ID these records are of. It is written once.
+	ClusterIDKey = "cluster_id"
 	// LeaseKey is locked by the leader's session. It is never deleted.
 	LeaseKey = "lease/coordinator"
 	// TermKey carries the Term; its modify index is the fence.
@@ -99,7 +99,7 @@ func AddressesKey(g string) string { return key("addresses", name(g)) }
 func RouteKey(r string) string { return key("routes", name(r)) }
 
 // MeshKey is the part that group g has in the service layer.
-func MeshKey(g string) string { return key("mesh", name(g)) }
+func ServiceMeshKey(g string) string { return key("servicemesh", name(g)) }
 
 // OperationKey is one Action being carried out.
 func OperationKey(op string) string { return key("operations", id(op)) }

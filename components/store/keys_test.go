@@ -18,7 +18,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"app-compose/<hash>":           store.AppComposeKey(strings.Repeat("0f", 32)),
 		"slots/<group>/<slot>":         store.SlotKey("pg", "pg-0"),
 		"routes/<route>":               store.RouteKey("pg-master"),
-		"mesh/<group>":                 store.MeshKey("pg"),
+		"servicemesh/<group>":          store.ServiceMeshKey("pg"),
 		"addresses/<group>":            store.AddressesKey("pg"),
 		"operations/<id>":              store.OperationKey("01J8Z3-pg-0"),
 		"rollouts/<id>":                store.RolloutKey("pg.7"),

@@ -51,8 +51,8 @@ const kib = 1 << 10
 
 // Records is the table of all records. docs/kv.md is generated from it.
 var Records = []Kind{
-	{FoundingKey, typeOf[FoundingRecord](), Founder, 1 * kib,
-		"Which founding of the cluster these records are of. Created once, by check-and-set, while there is no other record; never changed or deleted. Coordinators halt when it is not the one on their disks, or is gone while others are there."},
+	{ClusterIDKey, typeOf[ClusterIDRecord](), Founder, 1 * kib,
+		"Which cluster ID of the cluster these records are of. Created once, by check-and-set, while there is no other record; never changed or deleted. Coordinators halt when it is not the one on their disks, or is gone while others are there."},
 	{"groups/<group>/spec", typeOf[group.Spec](), Operator, group.MaxSpecBytes,
 		"What the operator wants the group to be. Editing it starts a rollout; a spec that does not validate becomes a condition in the status and changes nothing."},
 	{"groups/<group>/accepted", typeOf[AcceptedSpec](), Leader, group.MaxSpecBytes + 32*kib,
@@ -73,7 +73,7 @@ var Records = []Kind{
 		"The blocks of virtual addresses that the group's Slots have theirs from. None is taken back while the group is there; the record goes a day after nothing of the group is left, and until then nobody else is given its addresses."},
 	{"routes/<route>", typeOf[route.Record](), Leader, 1 * kib,
 		"The virtual address of a route. It is given once and never removed or given to another route: an address that an application remembers leads to that route or nowhere. `group` declares the route, or did last."},
-	{"mesh/<group>", typeOf[group.Mesh](), Leader, 128 * kib,
+	{"servicemesh/<group>", typeOf[group.ServiceMesh](), Leader, 128 * kib,
 		"The group's part in the service layer, as all accepted specs make it: the proxies of each member and their ports, and the routes that members may dial. Agents, the catalog and the peer maps go by it. Empty while the group has no part; removed with the group."},
 	{"operations/<id>", typeOf[operation.Operation](), Leader, 32 * kib,
 		"One Action being carried out. Written before the first effect; a successor continues from it."},

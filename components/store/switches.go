@@ -209,11 +209,11 @@ type StateRecord struct {
 // MaxElapsed is some 270 years in milliseconds, which a time.Duration holds.
 const MaxElapsed = 1 << 43
 
-// FoundingRecord says which founding of the cluster the records are of.
-type FoundingRecord struct {
-	// Founding in the one form of core/founding.
-	Founding string    `json:"founding"`
-	At       time.Time `json:"at"`
+// ClusterIDRecord says which cluster ID of the cluster the records are of.
+type ClusterIDRecord struct {
+	// ClusterID in the one form of core/clusterid.
+	ClusterID string    `json:"cluster_id"`
+	At        time.Time `json:"at"`
 	// By is the coordinator that wrote it.
 	By string `json:"by"`
 }

@@ -21,8 +21,8 @@ require (
 require (
 	cadre.dev/attest v0.0.0 // indirect
 	cadre.dev/exec v0.0.0 // indirect
-	cadre.dev/mesh v0.0.0 // indirect
 	cadre.dev/overlay v0.0.0 // indirect
+	cadre.dev/overlaystatus v0.0.0 // indirect
 	cadre.dev/raced v0.0.0
 	cadre.dev/store v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
@@ -140,8 +140,8 @@ replace (
 	cadre.dev/core => ../core
 	cadre.dev/exec => ../exec
 	cadre.dev/logging => ../logging
-	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
+	cadre.dev/overlaystatus => ../overlaystatus
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store

@@ -11,8 +11,8 @@ output "token" {
 }
 
 output "trust" {
-  description = "What a workload CVM trusts, as JSON, literally in its measured compose file. With the founding in it no other set of coordinators of the same app is believed."
-  value       = jsonencode(merge(jsondecode(cadre_cluster.this.context_json).trust, { founding = cadre_cluster.this.founding }))
+  description = "What a workload CVM trusts, as JSON, literally in its measured compose file. With the cluster ID in it no other set of coordinators of the same app is believed."
+  value       = jsonencode(merge(jsondecode(cadre_cluster.this.context_json).trust, { cluster_id = cadre_cluster.this.cluster_id }))
 }
 
 output "ca_pem" {

@@ -11,11 +11,11 @@ import (
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/health"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/agent/internal/report"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -96,7 +96,7 @@ type Agent struct {
 	hub     *control.Hub
 	builder *report.Builder
 	set     *member.SetChanger
-	changed latest.Value[struct{}]
+	changed latestvalue.Value[struct{}]
 	config  desired.InForce
 }
 
@@ -113,8 +113,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.builder = report.NewBuilder(report.Sources{
-		Conduct: a.config.Conduct, Member: a.member.State, Checks: a.checker.Results, Results: a.exec.Results,
-		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
+		AgentSpec: a.config.AgentSpec, Member: a.member.State, Checks: a.checker.Results, Results: a.exec.Results,
+		Epochs: func() map[string]uint32 { return nil }, Backends: func() []selfreport.State { return nil },
 		Faults:  func() []string { return report.Faults(disk.Faults(), a.config.Fault(), a.set.Fault()) },
 		Version: "simulated", BootAt: cfg.BootAt,
 	})

@@ -42,10 +42,10 @@ type Exchange struct {
 // its path and checks its own Exchange, made of what it knows itself.
 type Batch struct {
 	Cluster string
-	// Founding is the one that the coordinator serves (core/founding).
-	Founding string
-	AppID    string
-	Slot     string
+	// ClusterID is the one that the coordinator serves (core/clusterid).
+	ClusterID string
+	AppID     string
+	Slot      string
 	// TLSPublicKey is the DER SubjectPublicKeyInfo of its certificate on all these
 	// connections.
 	TLSPublicKey []byte
@@ -76,7 +76,7 @@ func DecodeBatch(b []byte) (Batch, error) {
 
 func (s *Batch) fields() []field {
 	return []field{
-		name("cluster", &s.Cluster), foundingText("founding", &s.Founding),
+		name("cluster", &s.Cluster), clusterIDText("cluster_id", &s.ClusterID),
 		hexText("app_id", &s.AppID, 40), name("slot", &s.Slot),
 		octets("tls_public_key", &s.TLSPublicKey, minKey, maxKey),
 		octets("root", &s.Root, sha256.Size, sha256.Size),

@@ -30,7 +30,7 @@ func batchOf(t *testing.T, n int) (Batch, [][][]byte) {
 		t.Fatal(err)
 	}
 	return Batch{
-		Cluster: "test", Founding: strings.Repeat("0f", 16), AppID: strings.Repeat("01", 20), Slot: "coordinator-0",
+		Cluster: "test", ClusterID: strings.Repeat("0f", 16), AppID: strings.Repeat("01", 20), Slot: "coordinator-0",
 		TLSPublicKey: bytes.Repeat([]byte{0x30}, 91), Root: root, CABundleSHA256: bytes.Repeat([]byte{9}, 32),
 	}, paths
 }

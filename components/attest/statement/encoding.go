@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 )
 
 // Version is the encoding's version, the only one that Decode reads.
@@ -136,18 +136,18 @@ func hexText(name string, p *string, size int) field {
 	})
 }
 
-func foundingText(name string, p *string) field {
+func clusterIDText(name string, p *string) field {
 	return text(name, p, func(b []byte) string {
-		if founding.Check(string(b)) != nil {
-			return "must be a founding"
+		if clusterid.Check(string(b)) != nil {
+			return "must be a cluster ID"
 		}
 		return ""
 	})
 }
 
-// foundingOrNone is as foundingText, and empty.
-func foundingOrNone(name string, p *string) field {
-	f := foundingText(name, p)
+// clusterIDOrNone is as clusterIDText, and empty.
+func clusterIDOrNone(name string, p *string) field {
+	f := clusterIDText(name, p)
 	check := f.check
 	f.check = func(b []byte) string {
 		if len(b) == 0 {

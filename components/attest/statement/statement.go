@@ -22,8 +22,8 @@ type Agent struct {
 	// Cluster, Group and Slot are names: lower-case letters, digits and '-',
 	// 1 to 63 bytes, starting and ending with a letter or digit.
 	Cluster, Group, Slot string
-	// Founding is the one that the coordinator proved (core/founding).
-	Founding string
+	// ClusterID is the one that the coordinator proved (core/clusterid).
+	ClusterID string
 	// AppID and InstanceID, 40 lower-case hex characters each.
 	AppID, InstanceID string
 	// ComposeHash, 64 lower-case hex characters.
@@ -40,10 +40,10 @@ type Agent struct {
 // it anything.
 type Coordinator struct {
 	Cluster string
-	// Founding is the one that the coordinator serves (core/founding).
-	Founding string
-	AppID    string
-	Slot     string
+	// ClusterID is the one that the coordinator serves (core/clusterid).
+	ClusterID string
+	AppID     string
+	Slot      string
 	// TLSPublicKey is the DER SubjectPublicKeyInfo of its certificate on this connection.
 	TLSPublicKey []byte
 	Exporter     []byte
@@ -86,7 +86,7 @@ func DecodeAgent(b []byte) (Agent, error) {
 // fields lists the fields in the order of the encoding.
 func (s *Agent) fields() []field {
 	return []field{
-		name("cluster", &s.Cluster), foundingText("founding", &s.Founding), name("group", &s.Group), name("slot", &s.Slot),
+		name("cluster", &s.Cluster), clusterIDText("cluster_id", &s.ClusterID), name("group", &s.Group), name("slot", &s.Slot),
 		hexText("app_id", &s.AppID, 40), hexText("instance_id", &s.InstanceID, 40),
 		hexText("compose_hash", &s.ComposeHash, 64),
 		octets("boot_public_key", &s.BootPublicKey, minKey, maxKey),
@@ -116,7 +116,7 @@ func DecodeCoordinator(b []byte) (Coordinator, error) {
 
 func (s *Coordinator) fields() []field {
 	return []field{
-		name("cluster", &s.Cluster), foundingText("founding", &s.Founding),
+		name("cluster", &s.Cluster), clusterIDText("cluster_id", &s.ClusterID),
 		hexText("app_id", &s.AppID, 40), name("slot", &s.Slot),
 		octets("tls_public_key", &s.TLSPublicKey, minKey, maxKey),
 		octets("exporter", &s.Exporter, exporterSize, exporterSize),

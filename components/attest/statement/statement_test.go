@@ -16,7 +16,7 @@ import (
 
 func goodAgent() Agent {
 	return Agent{
-		Cluster: "test", Founding: strings.Repeat("0f", 16), Group: "web", Slot: "web-0",
+		Cluster: "test", ClusterID: strings.Repeat("0f", 16), Group: "web", Slot: "web-0",
 		AppID: strings.Repeat("01", 20), InstanceID: strings.Repeat("03", 20), ComposeHash: strings.Repeat("02", 32),
 		BootPublicKey: bytes.Repeat([]byte{0x30}, 91), Nonce: bytes.Repeat([]byte{7}, 88), Exporter: bytes.Repeat([]byte{8}, 32),
 	}
@@ -24,7 +24,7 @@ func goodAgent() Agent {
 
 func goodCoordinator() Coordinator {
 	return Coordinator{
-		Cluster: "test", Founding: strings.Repeat("0f", 16), AppID: strings.Repeat("01", 20), Slot: "coordinator-0",
+		Cluster: "test", ClusterID: strings.Repeat("0f", 16), AppID: strings.Repeat("01", 20), Slot: "coordinator-0",
 		TLSPublicKey: bytes.Repeat([]byte{0x30}, 91), Exporter: bytes.Repeat([]byte{8}, 32),
 		PeerNonce: bytes.Repeat([]byte{7}, 32), CABundleSHA256: bytes.Repeat([]byte{9}, 32),
 	}
@@ -68,7 +68,7 @@ func TestReportDataFollowsItsDefinition(t *testing.T) {
 		enc = append(enc, b...)
 	}
 	s := goodAgent()
-	for _, b := range []string{"cadre-agent-statement", s.Cluster, s.Founding, s.Group, s.Slot, s.AppID, s.InstanceID, s.ComposeHash, string(s.BootPublicKey), string(s.Nonce), string(s.Exporter)} {
+	for _, b := range []string{"cadre-agent-statement", s.Cluster, s.ClusterID, s.Group, s.Slot, s.AppID, s.InstanceID, s.ComposeHash, string(s.BootPublicKey), string(s.Nonce), string(s.Exporter)} {
 		part(b)
 	}
 	if want := sha512.Sum512(append([]byte("cadre-agent-statement\x00"), enc...)); s.ReportData() != want {

@@ -173,7 +173,7 @@ func Slot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 // CVMName is what the platform calls it.
 func CVMName(cluster string, n int) string { return cluster + "-" + Slot(n) }
 
-// Pin has a coordinator prove itself and saves its CA and founding in the context. It waits
+// Pin has a coordinator prove itself and saves its CA and cluster ID in the context. It waits
 // for one that answers, and gives up at once on one that cannot prove itself.
 func Pin(ctx context.Context, o Options, c client.Context) (client.Context, error) {
 	o.Say("waiting for a coordinator to answer and prove itself")
@@ -183,11 +183,11 @@ func Pin(ctx context.Context, o Options, c client.Context) (client.Context, erro
 		got, err := client.Attest(attempt, c, o.Dial)
 		cancel()
 		if err == nil {
-			o.Say(fmt.Sprintf("%s is proven: founding %s, app %s, compose hash %s", got.Slot, got.Founding, got.Claims.AppID, got.Claims.ComposeHash))
+			o.Say(fmt.Sprintf("%s is proven: cluster ID %s, app %s, compose hash %s", got.Slot, got.ClusterID, got.Claims.AppID, got.Claims.ComposeHash))
 			if got.Claims.Simulated {
 				o.Say("the evidence is simulated, as this cluster's trust allows: it proves nothing about hardware")
 			}
-			c.CAPEM, c.Founding = got.CAPEM, got.Founding
+			c.CAPEM, c.ClusterID = got.CAPEM, got.ClusterID
 			return c, c.Save(o.ContextPath)
 		}
 		if k := client.KindOf(err); k != client.Unavailable && k != client.Timeout {

@@ -75,7 +75,7 @@ func (s *Server) ProveItself(t testing.TB, faults attestsim.Faults) *Evidence {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
 		ca := sha256.Sum256(s.caPEM)
-		st := statement.Coordinator{Cluster: "demo", Founding: s.founding, AppID: AppID, Slot: "coordinator-0",
+		st := statement.Coordinator{Cluster: "demo", ClusterID: s.clusterID, AppID: AppID, Slot: "coordinator-0",
 			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: r.GetNonce(), CABundleSHA256: ca[:]}
 		bundle, err := cloud.Collateral(time.Now(), e.Posture)
 		if err != nil {

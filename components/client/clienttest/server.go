@@ -84,9 +84,9 @@ type Server struct {
 	// RevisionOf names a spec's Revision; nil: as this program does. Set it before Start.
 	RevisionOf func(group.Spec) string
 
-	founding string
-	caPEM    []byte
-	cert     tls.Certificate
+	clusterID string
+	caPEM     []byte
+	cert      tls.Certificate
 	// watching gets a value when a watcher waits for a change; never blocks.
 	watching chan struct{}
 
@@ -100,7 +100,7 @@ type Server struct {
 	updates   []string
 	wayOut    WayOut
 	requests  map[string]string // guarded like restarts; what an id stands for
-	mesh      Mesh
+	overlay   Overlay
 	secrets   []*apiv1.Secret
 	overrides []*apiv1.Override
 	recovery  *apiv1.RecoverResponse // nil: zero
@@ -114,21 +114,21 @@ type Server struct {
 	decided   []string
 }
 
-// Founding is that of New's cluster.
-const Founding = "0123456789abcdef0123456789abcdef"
+// ClusterID is that of New's cluster.
+const ClusterID = "0123456789abcdef0123456789abcdef"
 
 // New makes a Server for the cluster "demo"; Start serves it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	return NewOf(t, Founding)
+	return NewOf(t, ClusterID)
 }
 
-// NewOf is New of another founding, with a CA of its own.
-func NewOf(t testing.TB, founding string) *Server {
+// NewOf is New of another cluster ID, with a CA of its own.
+func NewOf(t testing.TB, clusterID string) *Server {
 	t.Helper()
-	s := &Server{founding: founding, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
+	s := &Server{clusterID: clusterID, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
 	var err error
-	if s.caPEM, s.cert, err = issue("coordinator.demo.cadre", founding); err != nil {
+	if s.caPEM, s.cert, err = issue("coordinator.demo.cadre", clusterID); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -179,7 +179,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 func (s *Server) Context() client.Context {
 	return client.Context{
 		Cluster: "demo", Gateway: client.Gateway{Domain: "gw.test", Address: s.address}, CoordinatorAppID: AppID,
-		Token: Token, CAPEM: string(s.caPEM), Founding: s.founding, Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID, AllowSimulated: true},
+		Token: Token, CAPEM: string(s.caPEM), ClusterID: s.clusterID, Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID, AllowSimulated: true},
 	}
 }
 
@@ -264,12 +264,12 @@ func encode(v any) []byte {
 }
 
 // issue makes a CA and a server certificate for name.
-func issue(name, founding string) (caPEM []byte, cert tls.Certificate, err error) {
+func issue(name, clusterID string) (caPEM []byte, cert tls.Certificate, err error) {
 	caPublic, caKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, cert, err
 	}
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: founding}, IsCA: true, BasicConstraintsValid: true,
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: clusterID}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caPublic, caKey)
 	if err != nil {

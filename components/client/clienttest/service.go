@@ -268,5 +268,5 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 	if err := s.enter(ctx, "GetCluster"); err != nil {
 		return nil, err
 	}
-	return &apiv1.GetClusterResponse{Cluster: "demo", Version: "test", Leader: "coordinator-1", Term: 7, Self: "coordinator-0", Simulated: true, Founding: s.founding}, nil
+	return &apiv1.GetClusterResponse{Cluster: "demo", Version: "test", Leader: "coordinator-1", Term: 7, Self: "coordinator-0", Simulated: true, ClusterId: s.clusterID}, nil
 }

@@ -20,7 +20,7 @@ type Cluster struct {
 	Platform ClusterPlatform `json:"platform"`
 	Gateway  ClusterGateway  `json:"gateway"`
 	// Trust lacks what creation adds (Cluster, CoordinatorAppID, OperatorTokenSHA256)
-	// and CoordinatorComposeHashes and Founding, which are for workloads' trust files.
+	// and CoordinatorComposeHashes and ClusterID, which are for workloads' trust files.
 	Trust attest.Trust `json:"trust"`
 
 	coordinator func(Facts) (Coordinator, error)
@@ -97,9 +97,9 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 		into(d, g, &out.Gateway) // the domain is optional: the platform names one
 	}
 	if t := blocks["trust"]; t != nil {
-		// What creation adds; and what cannot be known before it: the founding, and the
+		// What creation adds; and what cannot be known before it: the cluster ID, and the
 		// coordinators' hash, which cannot stand in what it is of.
-		into(d, t, &out.Trust, "cluster", "coordinator_app_id", "operator_token_sha256", "coordinator_compose_hashes", "founding")
+		into(d, t, &out.Trust, "cluster", "coordinator_app_id", "operator_token_sha256", "coordinator_compose_hashes", "cluster_id")
 		out.Trust.Cluster = out.Name
 		if out.Trust.KeyProvider.Name == "" || out.Trust.KeyProvider.ID == "" {
 			l.add(t.DefRange(), "Key provider is not pinned", "add key_provider { name = ... id = ... }: without it a host can run the same compose under its own keys")

@@ -5,9 +5,9 @@ import "cadre.dev/core/policy"
 // Config of a cluster's coordinators.
 type Config struct {
 	Cluster string
-	// Founding is the one of all coordinators, AppID their application, Domain what their
+	// ClusterID is the one of all coordinators, AppID their application, Domain what their
 	// gateway routes by.
-	Founding, AppID, Domain string
+	ClusterID, AppID, Domain string
 	// Consul is the address of its API, Token its management token.
 	Consul, Token string
 	// PCCS is where collateral is fetched, RootPEM what quotes must lead to.

@@ -96,7 +96,7 @@ func (c *Coordinator) Close() {
 func (c *Coordinator) Address() string { return c.node.ListenAddr().String() }
 
 func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
-	root, err := keys.Derive(ctx, c.guest, cfg.Cluster, cfg.Founding)
+	root, err := keys.Derive(ctx, c.guest, cfg.Cluster, cfg.ClusterID)
 	if err != nil {
 		return err
 	}

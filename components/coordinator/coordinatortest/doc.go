@@ -6,6 +6,6 @@
 //	guest agent (unix socket) ◄── quotes, keys; PCCS ◄── collateral
 //
 // Left out are the reconciler, the API, the forwarding of Consul's own ports between
-// machines, and Consul, which is a process of its own. The door of members stands beside
-// it, by itself (NewDoor), and so does what the service layer needs (NewLayer).
+// machines, and Consul, which is a process of its own. The Consul proxy of members stands beside
+// it, by itself (NewConsulProxy), and so does what the service layer needs (NewLayer).
 package coordinatortest

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"cadre.dev/attest"
-	"cadre.dev/coordinator/internal/marks"
+	"cadre.dev/coordinator/internal/highwater"
 	"cadre.dev/store"
 )
 
@@ -13,7 +13,7 @@ func newVerifier(cfg Config, records store.Store) (*attest.Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return attest.NewVerifier(attest.VerifierConfig{RootsPEM: cfg.RootPEM, Collateral: source, Highest: marks.New(records)})
+	return attest.NewVerifier(attest.VerifierConfig{RootsPEM: cfg.RootPEM, Collateral: source, Highest: highwater.New(records)})
 }
 
 // ownEvidence adds collateral to a coordinator's evidence, as package coordinator does.

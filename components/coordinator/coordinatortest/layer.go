@@ -19,8 +19,8 @@ import (
 
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/catalog"
+	"cadre.dev/coordinator/internal/consulproxy"
 	"cadre.dev/coordinator/internal/control"
-	"cadre.dev/coordinator/internal/door"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/reports"
@@ -50,28 +50,28 @@ type LayerConfig struct {
 }
 
 // Layer is what a coordinator has for members of a service layer: records, control sessions,
-// leases of Boots, catalog, routes, intentions, the mesh's CA, the door, configuration of
+// leases of Boots, catalog, routes, intentions, the mesh's CA, the Consul proxy, configuration of
 // proxies, and eviction. Nobody is admitted: who is says a record. Its methods may be called
 // concurrently.
 type Layer struct {
-	cfg       LayerConfig
-	slot      string
-	all       []peering.Member
-	root      *keys.Root
-	identity  *keys.Identity
-	store     *store.Consul
-	issuer    *tokens.Issuer
-	views     *view.Watcher
-	reports   *reports.Reports
-	directory *control.Directory
-	control   *control.Service
-	admission *admission.Service
-	catalog   *catalog.Writer
-	routes    *routes.Writer
-	door      *door.Door
-	xds       *xds.Relay
-	node      *overlay.Node
-	certified chan struct{} // closed: Consul has the mesh's CA
+	cfg         LayerConfig
+	slot        string
+	all         []peering.Member
+	root        *keys.Root
+	identity    *keys.Identity
+	store       *store.Consul
+	issuer      *tokens.Issuer
+	views       *view.Watcher
+	reports     *reports.Reports
+	directory   *control.Directory
+	control     *control.Service
+	admission   *admission.Service
+	catalog     *catalog.Writer
+	routes      *routes.Writer
+	consulProxy *consulproxy.Proxy
+	xds         *xds.Relay
+	node        *overlay.Node
+	certified   chan struct{} // closed: Consul has the mesh's CA
 }
 
 // seed is the guest agent of all coordinators.
@@ -84,8 +84,8 @@ func (s seed) GetKey(_ context.Context, path, purpose string) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// foundingOf all layers.
-const foundingOf = "0123456789abcdef0123456789abcdef"
+// clusterIDOf all layers.
+const clusterIDOf = "0123456789abcdef0123456789abcdef"
 
 // NewLayer makes one; nothing is served before Run.
 func NewLayer(ctx context.Context, cfg LayerConfig) (*Layer, error) {
@@ -106,7 +106,7 @@ func NewLayer(ctx context.Context, cfg LayerConfig) (*Layer, error) {
 }
 
 func (l *Layer) assembleKeys(ctx context.Context) (err error) {
-	if l.root, err = keys.Derive(ctx, seed("coordinators"), l.cfg.Cluster, foundingOf); err != nil {
+	if l.root, err = keys.Derive(ctx, seed("coordinators"), l.cfg.Cluster, clusterIDOf); err != nil {
 		return err
 	}
 	l.identity, err = keys.NewIdentity(l.root.CA(), l.slot, true)
@@ -146,7 +146,7 @@ func (l *Layer) assembleServices(context.Context) error {
 		Cluster: cfg.Cluster, Slot: l.slot, Root: l.root, Identity: l.identity, Store: l.store, Views: l.views, Issuer: l.issuer,
 		Sessions: l.reports, Directory: l.directory, Metrics: &metrics{}, Catalog: l.catalog, Coordinators: coordinators, Now: time.Now, Log: cfg.Log,
 	})
-	l.door = door.New(door.Config{Consul: cfg.Consul, Datacenter: "dc1", Tokens: l.issuer, Holds: l.holds, Now: time.Now, Log: cfg.Log})
+	l.consulProxy = consulproxy.New(consulproxy.Config{Consul: cfg.Consul, Datacenter: "dc1", Tokens: l.issuer, Holds: l.holds, Now: time.Now, Log: cfg.Log})
 	l.xds = xds.New(xds.Config{
 		Consul: cfg.XDS, Coordinator: l.slot, BootID: l.identity.BootID(), Simulated: true,
 		Tokens: l.issuer, Proxies: l.proxies, Holds: l.holds, Now: time.Now, Log: cfg.Log,
@@ -160,7 +160,7 @@ func (l *Layer) assembleOverlay(context.Context) (err error) {
 		Listen: "127.0.0.1:0", Gateway: l.cfg.Gateway, Paths: []overlay.PathKind{overlay.PathGateway}, Log: l.cfg.Log, OnControl: l.control.OnControl,
 		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){
 			group.ConsulHTTPPort: func(ctx context.Context, peer overlay.Peer, conn net.Conn) {
-				l.door.Serve(ctx, door.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
+				l.consulProxy.Serve(ctx, consulproxy.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
 			},
 			group.ConsulXDSPort: func(ctx context.Context, peer overlay.Peer, conn net.Conn) {
 				l.xds.Serve(ctx, xds.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
@@ -188,7 +188,7 @@ func (l *Layer) proxies(name string) []xds.Identity {
 	if v == nil {
 		return nil
 	}
-	return xds.Identities(l.directory.Mesh(v, name))
+	return xds.Identities(l.directory.ServiceMesh(v, name))
 }
 
 // Run serves until ctx ends.
@@ -197,7 +197,7 @@ func (l *Layer) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for name, part := range map[string]func(context.Context) error{
-		"overlay": l.node.Run, "door": l.door.Run, "xds": l.xds.Run, "records": l.views.Run, "catalog": l.catalog.Run, "orders": l.control.Follow,
+		"overlay": l.node.Run, "Consul proxy": l.consulProxy.Run, "xds": l.xds.Run, "records": l.views.Run, "catalog": l.catalog.Run, "orders": l.control.Follow,
 		"leases": l.admission.KeepLeases, "peers": l.followPeers, "mesh's CA": l.certify, "duties": l.campaign,
 	} {
 		all.Go(func() {

@@ -5,21 +5,21 @@ import (
 	"errors"
 
 	"cadre.dev/attest"
-	"cadre.dev/coordinator/internal/founding"
+	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/keys"
 )
 
 // ManagementToken is what may do everything in the Consul of the coordinator whose state is
-// in stateDir and whose guest agent is guest, once it knows its founding.
+// in stateDir and whose guest agent is guest, once it knows its cluster ID.
 func ManagementToken(ctx context.Context, guest *attest.GuestClient, cluster, stateDir string) (string, error) {
-	known, err := founding.Load(stateDir)
+	known, err := bootstrap.Load(stateDir)
 	if err != nil {
 		return "", err
 	}
-	if known.Founding == "" {
-		return "", errors.New("the coordinator knows no founding yet")
+	if known.ClusterID == "" {
+		return "", errors.New("the coordinator knows no cluster ID yet")
 	}
-	root, err := keys.Derive(ctx, guest, cluster, known.Founding)
+	root, err := keys.Derive(ctx, guest, cluster, known.ClusterID)
 	if err != nil {
 		return "", err
 	}

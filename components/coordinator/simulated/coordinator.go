@@ -12,13 +12,13 @@ import (
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
-	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -79,7 +79,7 @@ type Coordinator struct {
 	cfg     Config
 	views   *view.Watcher
 	reports *reports.Reports
-	ratchet *ratchet.Ratchet
+	ratchet *watermark.Ratchet
 	loop    *reconcile.Reconciler
 }
 
@@ -92,7 +92,7 @@ func New(cfg Config) *Coordinator {
 	c.reports.FollowClock() // its wall clock is the bubble's, and off
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
-	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
+	turns := watermark.New(cfg.Store, c.reports, cfg.Now)
 	c.ratchet = turns
 	c.views.CountFrom(turns.Zero)
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
@@ -120,9 +120,9 @@ func New(cfg Config) *Coordinator {
 // at a compose text costs more than all else at the start of a process.
 var judges sync.Map
 
-func judgeOf(ownApp string) *vet.Vet {
-	judge, _ := judges.LoadOrStore(ownApp, vet.New(ownApp, nil))
-	return judge.(*vet.Vet) //nolint:forcetypeassert // nothing else is stored
+func judgeOf(ownApp string) *specvalidate.Vet {
+	judge, _ := judges.LoadOrStore(ownApp, specvalidate.New(ownApp, nil))
+	return judge.(*specvalidate.Vet) //nolint:forcetypeassert // nothing else is stored
 }
 
 // Run reads the records, and leads while it has the Lease, until ctx ends.
@@ -148,7 +148,7 @@ func (c *Coordinator) Altered() []string {
 }
 
 // Standing is how far the records have come, as far as this process knows.
-func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
+func (c *Coordinator) Standing(ctx context.Context) (watermark.Standing, error) {
 	return c.ratchet.Standing(ctx)
 }
 

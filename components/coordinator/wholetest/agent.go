@@ -26,10 +26,10 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
 	"cadre.dev/core/group"
-	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
+	"cadre.dev/overlaystatus"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
@@ -89,7 +89,7 @@ func (h *Whole) admit(ctx context.Context, client *attest.GuestClient, instance,
 		return nil, nil, err
 	}
 	said := statement.Agent{
-		Cluster: c.GetCluster(), Founding: proved.Founding, Group: c.GetGroup(), Slot: c.GetSlot(), AppID: app, InstanceID: instance, ComposeHash: info.ComposeHash,
+		Cluster: c.GetCluster(), ClusterID: proved.ClusterID, Group: c.GetGroup(), Slot: c.GetSlot(), AppID: app, InstanceID: instance, ComposeHash: info.ComposeHash,
 		BootPublicKey: leaf.RawSubjectPublicKeyInfo, Nonce: c.GetNonce(), Exporter: exporter,
 	}
 	data := said.ReportData()
@@ -119,7 +119,7 @@ func (h *Whole) session(ctx context.Context, key *ecdsa.PrivateKey, creds *admis
 		Self:    overlay.ID{Cluster: creds.GetCluster(), Group: creds.GetGroup(), Slot: creds.GetSlot()},
 		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.Config.Gateway,
 		OnControl: func(ctx context.Context, peer overlay.Peer, c overlay.ControlConns) {
-			h.reportLoop(ctx, creds.GetSlot(), c, mesh.Server{Node: func() mesh.Node { return node }}, func(channel *grpc.ClientConn) {
+			h.reportLoop(ctx, creds.GetSlot(), c, overlaystatus.Server{Node: func() overlaystatus.Node { return node }}, func(channel *grpc.ClientConn) {
 				h.Renewals.Store(renewOnce(ctx, channel, creds))
 				h.Proxy.Store(proxyOnce(ctx, node, peer.ID, creds))
 			})
@@ -142,19 +142,19 @@ func (h *Whole) session(ctx context.Context, key *ecdsa.PrivateKey, creds *admis
 
 type wakeSink struct {
 	controlv1.UnimplementedAgentServiceServer
-	mesh mesh.Server
+	mesh overlaystatus.Server
 }
 
-func (w wakeSink) MeshStatus(ctx context.Context, r *controlv1.MeshStatusRequest) (*controlv1.MeshStatusResponse, error) {
-	return w.mesh.MeshStatus(ctx, r)
+func (w wakeSink) OverlayStatus(ctx context.Context, r *controlv1.OverlayStatusRequest) (*controlv1.OverlayStatusResponse, error) {
+	return w.mesh.OverlayStatus(ctx, r)
 }
 
-func (w wakeSink) MeshPing(ctx context.Context, r *controlv1.MeshPingRequest) (*controlv1.MeshPingResponse, error) {
-	return w.mesh.MeshPing(ctx, r)
+func (w wakeSink) OverlayPing(ctx context.Context, r *controlv1.OverlayPingRequest) (*controlv1.OverlayPingResponse, error) {
+	return w.mesh.OverlayPing(ctx, r)
 }
 
-func (w wakeSink) MeshBench(ctx context.Context, r *controlv1.MeshBenchRequest) (*controlv1.MeshBenchResponse, error) {
-	return w.mesh.MeshBench(ctx, r)
+func (w wakeSink) OverlayBench(ctx context.Context, r *controlv1.OverlayBenchRequest) (*controlv1.OverlayBenchResponse, error) {
+	return w.mesh.OverlayBench(ctx, r)
 }
 
 func (wakeSink) Wake(context.Context, *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
@@ -213,7 +213,7 @@ func proxyOnce(ctx context.Context, node *overlay.Node, coordinator overlay.ID, 
 	return status.Convert(stream.RecvMsg(&emptypb.Empty{})).String()
 }
 
-func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlConns, asked mesh.Server, once func(*grpc.ClientConn)) {
+func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlConns, asked overlaystatus.Server, once func(*grpc.ClientConn)) {
 	channel, err := grpcconn.Client(c.First)
 	if err != nil {
 		return
@@ -263,7 +263,7 @@ func envoys(desired *controlv1.Desired) (out []*controlv1.CheckResult) {
 	if json.Unmarshal(desired.GetConfigJson(), &config) != nil {
 		return nil // none was told yet
 	}
-	for _, p := range config.Mesh.Proxies {
+	for _, p := range config.ServiceMesh.Proxies {
 		out = append(out, &controlv1.CheckResult{Name: group.ProxyCheck(p.ID), Health: controlv1.Health_HEALTH_HEALTHY, Informative: p.Calls()})
 	}
 	return out

@@ -5,7 +5,7 @@ import "testing"
 func TestR103_GoingBackTakesTheWholeRevisionAndNothingElse(t *testing.T) {
 	old := goodSpec()
 	old.Normalize()
-	record := RevisionRecord{Digest: old.Revision(), Group: old.Name, Template: old.Template, Conduct: old.Conduct(), RestartToken: old.RestartToken}
+	record := RevisionRecord{Digest: old.Revision(), Group: old.Name, Template: old.Template, AgentSpec: old.AgentSpec(), RestartToken: old.RestartToken}
 	now := goodSpec()
 	now.Template.Compose += "# two\n"
 	now.RestartToken = "again"

@@ -24,7 +24,7 @@ const (
 	defaultPlatform           = "phala"
 )
 
-// Normalize fills every absent field that has a default, and sorts the blocks of the Conduct whose order means
+// Normalize fills every absent field that has a default, and sorts the blocks of the AgentSpec whose order means
 // nothing, since a Revision is made of them.
 // It changes no field that is set, so Normalize twice is Normalize once, and it never moves the Revision.
 func (s *Spec) Normalize() {

@@ -24,8 +24,8 @@ func (s Spec) Revision() string {
 		parts = append(parts, name, t.Env[name])
 	}
 	// Plain data with fixed field order and sorted keys: it always encodes, and one way.
-	conduct, _ := json.Marshal(s.Conduct())
-	parts = append(parts, t.InstanceType, t.OSImage, strconv.Itoa(t.DiskGB), s.RestartToken, string(conduct))
+	agentSpec, _ := json.Marshal(s.AgentSpec())
+	parts = append(parts, t.InstanceType, t.OSImage, strconv.Itoa(t.DiskGB), s.RestartToken, string(agentSpec))
 	return sumOf(revisionHexLen, parts...)
 }
 

@@ -87,8 +87,8 @@ func TestR3_DefaultsWrittenOutAreNoChange(t *testing.T) {
 	if short.LifecycleHooks[0].MaxDuration != 0 || short.LifecycleHooks[0].HTTP.Method != "" {
 		t.Error("naming the revision changes the spec")
 	}
-	if one := short.With(long.Conduct()); one.Revision() != long.Revision() || one.LifecycleHooks[0].MaxDuration == 0 {
-		t.Error("a conduct that is put back is not the same")
+	if one := short.With(long.AgentSpec()); one.Revision() != long.Revision() || one.LifecycleHooks[0].MaxDuration == 0 {
+		t.Error("a agent spec that is put back is not the same")
 	}
 }
 

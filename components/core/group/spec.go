@@ -295,16 +295,16 @@ type AgentConfig struct {
 	Meta           map[string]string `json:"meta,omitempty"`
 	// Members are the group's Slot names in ordinal order.
 	Members []string `json:"members"`
-	// Mesh is the group's part in the service layer. It is not part of the Revision: routes
+	// ServiceMesh is the group's part in the service layer. It is not part of the Revision: routes
 	// change without a rollout.
-	Mesh Mesh `json:"mesh,omitzero"`
+	ServiceMesh ServiceMesh `json:"service_mesh,omitzero"`
 	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
 	Membership *Membership `json:"membership,omitempty"`
 	// Revision assigned to this Slot.
 	Revision string `json:"revision"`
-	// Conduct is the Revision that the workload's driver, the hooks and the checks are of: the
+	// AgentSpec is the Revision that the workload's driver, the hooks and the checks are of: the
 	// one at which the Boot was admitted. Empty: of a coordinator that does not say.
-	Conduct string `json:"conduct,omitempty"`
+	AgentSpec string `json:"agent_spec,omitempty"`
 	// MustUnderstand names fields and values of this text that an agent which does not know
 	// them may not ignore. Agents ignore all other unknown fields, since they are upgraded
 	// after the coordinators. One that finds a name here that it does not know keeps the

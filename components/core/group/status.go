@@ -214,8 +214,8 @@ type RevisionRecord struct {
 	Digest   string   `json:"digest"`
 	Group    string   `json:"group"`
 	Template Template `json:"template"`
-	// Conduct of the agents in Slots that run this Revision.
-	Conduct Conduct `json:"conduct,omitzero"`
+	// AgentSpec of the agents in Slots that run this Revision.
+	AgentSpec AgentSpec `json:"agent_spec,omitzero"`
 	// Number is the place in the group's order, shown as #7: by first use, so that
 	// content that comes back keeps it. 0: recorded before there were numbers.
 	Number uint64 `json:"number,omitempty"`

@@ -144,28 +144,28 @@ func TestIDN09_PermissionsReachNoOtherGroupsKeys(t *testing.T) {
 }
 
 func TestMeshCheck(t *testing.T) {
-	good := func() Mesh {
-		return Mesh{Group: "pg", Proxies: []Proxy{
+	good := func() ServiceMesh {
+		return ServiceMesh{Group: "pg", Proxies: []Proxy{
 			{ID: "pg-pg-sidecar-proxy", Service: "pg-pg", Backend: "pg", Port: FirstProxyPort, LocalPort: 5432}, {ID: "pg-sidecar-proxy", Service: "pg"},
 		}}
 	}
 	if err := good().Check("pg"); err != nil {
 		t.Error(err)
 	}
-	for name, change := range map[string]func(*Mesh){
-		"another group":      func(m *Mesh) { m.Group = "web" },
-		"another id":         func(m *Mesh) { m.Proxies[0].ID = "pg" },
-		"twice":              func(m *Mesh) { m.Proxies[1] = m.Proxies[0] },
-		"no port":            func(m *Mesh) { m.Proxies[0].Port = 0 },
-		"a port of others":   func(m *Mesh) { m.Proxies[0].Port = 8300 },
-		"the callers' port":  func(m *Mesh) { m.Proxies[0].Port = CallerPort },
-		"a caller at a port": func(m *Mesh) { m.Proxies[1].Port = FirstProxyPort + 1 },
-		"no local port":      func(m *Mesh) { m.Proxies[0].LocalPort = 0 },
-		"no service":         func(m *Mesh) { m.Proxies[0].Service, m.Proxies[0].ID = "", "-sidecar-proxy" },
-		"a port twice": func(m *Mesh) {
+	for name, change := range map[string]func(*ServiceMesh){
+		"another group":      func(m *ServiceMesh) { m.Group = "web" },
+		"another id":         func(m *ServiceMesh) { m.Proxies[0].ID = "pg" },
+		"twice":              func(m *ServiceMesh) { m.Proxies[1] = m.Proxies[0] },
+		"no port":            func(m *ServiceMesh) { m.Proxies[0].Port = 0 },
+		"a port of others":   func(m *ServiceMesh) { m.Proxies[0].Port = 8300 },
+		"the callers' port":  func(m *ServiceMesh) { m.Proxies[0].Port = CallerPort },
+		"a caller at a port": func(m *ServiceMesh) { m.Proxies[1].Port = FirstProxyPort + 1 },
+		"no local port":      func(m *ServiceMesh) { m.Proxies[0].LocalPort = 0 },
+		"no service":         func(m *ServiceMesh) { m.Proxies[0].Service, m.Proxies[0].ID = "", "-sidecar-proxy" },
+		"a port twice": func(m *ServiceMesh) {
 			m.Proxies = append(m.Proxies, Proxy{ID: "x-sidecar-proxy", Service: "x", Backend: "x", Port: FirstProxyPort, LocalPort: 1})
 		},
-		"a route to nowhere": func(m *Mesh) { m.Routes = []RouteTo{{Name: "r", Port: 80}} },
+		"a route to nowhere": func(m *ServiceMesh) { m.Routes = []RouteTo{{Name: "r", Port: 80}} },
 	} {
 		m := good()
 		change(&m)

@@ -20,10 +20,10 @@ func refreshed() (f *fixture, before string) {
 	return f, before
 }
 
-// noteRevision records the spec's Revision with its conduct.
+// noteRevision records the spec's Revision with its agent spec.
 func (f *fixture) noteRevision() {
 	digest := f.spec.Revision()
-	f.rec.Revisions[digest] = group.RevisionRecord{Digest: digest, ComposeHash: hashOf("A"), Template: f.spec.Template, Conduct: f.spec.Conduct()}
+	f.rec.Revisions[digest] = group.RevisionRecord{Digest: digest, ComposeHash: hashOf("A"), Template: f.spec.Template, AgentSpec: f.spec.AgentSpec()}
 }
 
 // TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway: the step was called off, or late, a moment

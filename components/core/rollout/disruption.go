@@ -44,7 +44,7 @@ func (w *world) contentOf(revision string) (group.Spec, bool) {
 	if !ok || r.Template.Compose == "" {
 		return group.Spec{}, false
 	}
-	s := w.spec.With(r.Conduct)
+	s := w.spec.With(r.AgentSpec)
 	s.Template, s.RestartToken = r.Template, r.RestartToken
 	return s, true
 }

@@ -13,7 +13,7 @@ func (f *fixture) recorded() *fixture {
 	for digest, r := range f.rec.Revisions {
 		for _, name := range []string{"A", "B", "C"} {
 			if digest == revisionOf(f.spec, name) {
-				r.Template, r.Conduct = f.spec.Template, f.spec.Conduct()
+				r.Template, r.AgentSpec = f.spec.Template, f.spec.AgentSpec()
 				r.Template.Compose = compose(name)
 				f.rec.Revisions[digest] = r
 			}

@@ -121,7 +121,7 @@ func (m *member) unjudged(revision string) string {
 	switch r := m.report; {
 	case r == nil:
 		return ""
-	case r.Conduct != "" && r.Conduct != revision:
+	case r.AgentSpec != "" && r.AgentSpec != revision:
 		return "its agent does not go by the revision's hooks and checks yet"
 	case len(r.Pending) > 0:
 		return "check " + r.Pending[0] + " was not judged yet"
@@ -129,11 +129,11 @@ func (m *member) unjudged(revision string) string {
 	return ""
 }
 
-// specAt is the spec with the conduct of a Revision: the Boot that runs it goes by that
+// specAt is the spec with the agent spec of a Revision: the Boot that runs it goes by that
 // one, whatever the spec says by now. Without its record the spec's own is all there is.
 func (w *world) specAt(revision string) group.Spec {
 	if r, ok := w.rec.Revisions[revision]; ok && revision != w.target {
-		return w.spec.With(r.Conduct)
+		return w.spec.With(r.AgentSpec)
 	}
 	return w.spec
 }

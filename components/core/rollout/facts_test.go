@@ -180,7 +180,7 @@ func TestFactsCarryTheObservation(t *testing.T) {
 		op.From: {Name: "drain", Transition: group.PreTerminate, Wait: &group.WaitAction{}, MaxDuration: group.Duration(time.Minute)},
 	} {
 		record := f.rec.Revisions[revision]
-		record.Conduct.LifecycleHooks = []group.LifecycleHook{hook}
+		record.AgentSpec.LifecycleHooks = []group.LifecycleHook{hook}
 		f.rec.Revisions[revision] = record
 	}
 	f.obs.Slots[2].Report.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: 1, State: StepDone}}
@@ -332,9 +332,9 @@ func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
 	to := f.spec.Revision()
 	op := operation.Operation{Slot: "db-0", Kind: operation.Update, Way: operation.Way{Mode: operation.ModeRefresh}, To: to}
 	for name, c := range map[string]struct {
-		conduct string
-		pending []string
-		want    string
+		agentSpec string
+		pending   []string
+		want      string
 	}{
 		"an older agent":         {"", nil, ""},
 		"those of before":        {"another", nil, "its agent does not go by the revision's hooks and checks yet"},
@@ -342,7 +342,7 @@ func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
 		"all have their verdict": {to, nil, ""},
 	} {
 		r := f.obs.Slots[0].Report
-		r.Conduct, r.Pending = c.conduct, c.pending
+		r.AgentSpec, r.Pending = c.agentSpec, c.pending
 		got := f.facts(op)
 		if got.Unjudged != c.want || got.ReadySince.IsZero() {
 			t.Errorf("%s: %q, want %q; available since %s", name, got.Unjudged, c.want, got.ReadySince)

@@ -191,11 +191,11 @@ func (w *world) updateHeld(m *member) bool {
 // what it runs, and refreshed then.
 func (w *world) healedFirst(m *member) bool {
 	i := m.seen.Instance
-	return m.report == nil && i.Running() && i.BootError == "" && w.onlyConduct(m)
+	return m.report == nil && i.Running() && i.BootError == "" && w.onlyAgentSpec(m)
 }
 
 // onlyConduct: what m is outdated by takes a refresh of a Boot that is well.
-func (w *world) onlyConduct(m *member) bool {
+func (w *world) onlyAgentSpec(m *member) bool {
 	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
 }
 

@@ -198,11 +198,11 @@ func TestR15a_APinMovesBehindAnExtraSlot(t *testing.T) {
 // hooks changes what no Boot measures: the members prove it as they run.
 func (f *fixture) hooks() *fixture {
 	r := f.rec.Revisions[f.spec.Revision()]
-	r.Conduct, r.Template = f.spec.Conduct(), f.spec.Template
+	r.AgentSpec, r.Template = f.spec.AgentSpec(), f.spec.Template
 	f.rec.Revisions[f.spec.Revision()] = r
 	f.spec.HealthChecks = append(slices.Clone(f.spec.HealthChecks), group.HealthCheck{Name: "more", TCP: &group.TCPCheck{Port: 81}})
 	f.spec.Normalize()
-	f.rec.Revisions[f.spec.Revision()] = group.RevisionRecord{Digest: f.spec.Revision(), ComposeHash: hashOf("A"), Template: f.spec.Template, Conduct: f.spec.Conduct()}
+	f.rec.Revisions[f.spec.Revision()] = group.RevisionRecord{Digest: f.spec.Revision(), ComposeHash: hashOf("A"), Template: f.spec.Template, AgentSpec: f.spec.AgentSpec()}
 	return f
 }
 

@@ -178,9 +178,9 @@ type Report struct {
 	// Pending are those that came while the Boot ran and have no verdict yet: Health does not go
 	// by them.
 	Pending []string
-	// Conduct is the Revision whose driver, hooks and checks the agent goes by; empty: it does
+	// AgentSpec is the Revision whose driver, hooks and checks the agent goes by; empty: it does
 	// not tell.
-	Conduct string
+	AgentSpec string
 	// HealthyFor is the uninterrupted healthy interval that the agent proves.
 	HealthyFor time.Duration
 	BootAt     time.Time

@@ -146,7 +146,7 @@ func (w *world) retargetable(m *member) bool {
 // refreshedAfter: what m is still to be brought to once its step is done takes a refresh of the Boot that the step
 // leads to, so that nobody stops it for that. A refresh is followed by the next one at once.
 func (w *world) refreshedAfter(m *member) bool {
-	return !m.open.Way.Refreshes() && w.onlyConduct(m) && !w.correctsHook(m)
+	return !m.open.Way.Refreshes() && w.onlyAgentSpec(m) && !w.correctsHook(m)
 }
 
 // waitsForEdit: the step of m has booted what it leads to, and its member is not ready: a check of a newer spec, or

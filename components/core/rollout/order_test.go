@@ -380,7 +380,7 @@ func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
 		f := heals(3, "none")
 		a := f.spec.Revision()
 		r := f.rec.Revisions[a]
-		r.Conduct = f.spec.Conduct()
+		r.AgentSpec = f.spec.AgentSpec()
 		f.rec.Revisions[a] = r
 		f.op(1, c.phase, func(op *operation.Operation) {
 			op.ID, op.Rollout, op.Kind, op.Actor, op.From, op.To = "db-0-old.1.db-1", "", operation.Restart, c.actor, a, a
@@ -401,7 +401,7 @@ func TestR132_ARefreshHandsNothingOver(t *testing.T) {
 	f := heals(3, "patroni")
 	a := f.spec.Revision()
 	r := f.rec.Revisions[a]
-	r.Conduct = f.spec.Conduct()
+	r.AgentSpec = f.spec.AgentSpec()
 	f.rec.Revisions[a] = r
 	f.spec.HealthChecks = []group.HealthCheck{{Name: "live", TCP: &group.TCPCheck{Port: 81}}}
 	f.spec.AutoHealing.HealthCheck = "live"
@@ -450,7 +450,7 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 		f := newFixture(3, "none").want("B")
 		b := f.spec.Revision()
 		r := f.rec.Revisions[b]
-		r.Template, r.Conduct = f.spec.Template, f.spec.Conduct()
+		r.Template, r.AgentSpec = f.spec.Template, f.spec.AgentSpec()
 		f.rec.Revisions[b] = r
 		f.rolling().at(1, "B").op(1, c.phase, func(op *operation.Operation) { op.Kind = c.kind; c.change(f, op) })
 		f.spec.HealthChecks = []group.HealthCheck{{Name: "live", TCP: &group.TCPCheck{Port: 81}}}
@@ -478,7 +478,7 @@ func (f *fixture) pending(i int) *fixture {
 // hooked says that what op leads to has a POST_LAUNCH hook, and where it is.
 func (f *fixture) hooked(op *operation.Operation, state operation.StepState) *fixture {
 	r := f.rec.Revisions[op.To]
-	r.Conduct.LifecycleHooks = []group.LifecycleHook{{Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}}}
+	r.AgentSpec.LifecycleHooks = []group.LifecycleHook{{Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}}}
 	f.rec.Revisions[op.To] = r
 	f.obs.Slots[1].Report.Steps = []StepReport{{Operation: op.ID, Verb: VerbPostLaunch, State: state}}
 	return f

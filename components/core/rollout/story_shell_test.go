@@ -224,7 +224,7 @@ func (c *coordinator) ensureRevision() bool {
 		return false
 	}
 	c.store.revisions[revision] = group.RevisionRecord{Digest: revision, Group: c.spec.Name, Template: c.spec.Template,
-		Conduct: c.spec.Conduct(), ComposeHash: c.w.hashOf(c.spec.Template)}
+		AgentSpec: c.spec.AgentSpec(), ComposeHash: c.w.hashOf(c.spec.Template)}
 	c.store.commits++
 	return true
 }

@@ -200,8 +200,8 @@ func TestR39_WhatASlotWasGiven(t *testing.T) {
 			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), f.rec.Status.Target
 		}, true},
 		"the target's hash, which that has that it was given": {func(f *fixture) {
-			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), "conduct"
-			f.rec.Revisions["conduct"] = f.rec.Revisions[f.rec.Status.Target]
+			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), "agent spec"
+			f.rec.Revisions["agent spec"] = f.rec.Revisions[f.rec.Status.Target]
 		}, true},
 		"the target's hash, and nothing is assigned": {func(f *fixture) {
 			f.obs.Slots[2].Instance.ComposeHash, f.rec.Slots[2].Assigned = hashOf("B"), ""

@@ -20,13 +20,13 @@ type Known struct {
 	// Routes are all records routes/<route>, by route.
 	Routes map[string]Record
 	// Meshes are the records mesh/<group>, by group: ports stay that they give.
-	Meshes map[string]group.Mesh
+	ServiceMeshes map[string]group.ServiceMesh
 }
 
 // Decided is what the service layer should be.
 type Decided struct {
 	// Meshes by group; only of groups that have any part in it.
-	Meshes map[string]group.Mesh
+	ServiceMeshes map[string]group.ServiceMesh
 	// Routes that have no record yet, or whose record names another group.
 	Routes map[string]Record
 	// Config of Consul.
@@ -37,7 +37,7 @@ type Decided struct {
 // rest is decided all the same. Known is not changed, and the answer shares nothing with it
 // that is written to.
 func Decide(k Known) (Decided, error) {
-	d := decider{Known: k, out: Decided{Meshes: map[string]group.Mesh{}, Routes: map[string]Record{}}, taken: map[netip.Addr]bool{}}
+	d := decider{Known: k, out: Decided{ServiceMeshes: map[string]group.ServiceMesh{}, Routes: map[string]Record{}}, taken: map[netip.Addr]bool{}}
 	for _, r := range k.Routes {
 		d.taken[r.VIP] = true
 	}
@@ -49,10 +49,10 @@ func Decide(k Known) (Decided, error) {
 			d.route(spec, r)
 		}
 	}
-	for name, mesh := range d.out.Meshes {
+	for name, mesh := range d.out.ServiceMeshes {
 		slices.SortFunc(mesh.Proxies, func(a, b group.Proxy) int { return cmp.Compare(a.ID, b.ID) })
 		slices.SortFunc(mesh.Routes, func(a, b group.RouteTo) int { return cmp.Compare(a.Name, b.Name) })
-		d.out.Meshes[name] = mesh
+		d.out.ServiceMeshes[name] = mesh
 	}
 	return d.out, errors.Join(d.errs...)
 }
@@ -68,7 +68,7 @@ type decider struct {
 
 // backends has each backend that a route leads to stand behind a proxy.
 func (d *decider) backends(spec group.Spec) {
-	ports := ports(d.Meshes[spec.Name])
+	ports := ports(d.ServiceMeshes[spec.Name])
 	for _, b := range sorted(spec.Backends, func(b group.Backend) string { return b.Name }) {
 		if !routed(spec, b) {
 			continue
@@ -124,7 +124,7 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	if at < 0 {
 		return // Validate says so
 	}
-	if !proxied(d.out.Meshes[spec.Name], spec.Service(spec.Backends[at])) {
+	if !proxied(d.out.ServiceMeshes[spec.Name], spec.Service(spec.Backends[at])) {
 		return // it was told already
 	}
 	record, has := d.Routes[r.Name]
@@ -146,14 +146,14 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	d.out.Config.route(r.Name, service, r.Role)
 	for _, caller := range d.callers(b) {
 		d.add(caller, group.Proxy{ID: group.ProxyOf(caller), Service: caller})
-		mesh := d.out.Meshes[caller]
+		mesh := d.out.ServiceMeshes[caller]
 		let, refused := poolerUsers(d.Specs[caller], r)
 		mesh.Routes = append(mesh.Routes, group.RouteTo{
 			Name: r.Name, Group: spec.Name, Backend: b.Name, Service: service, Role: r.Role, VIP: record.VIP, Port: b.Port,
 			Hold: group.Duration(r.HoldLimit()), Pooler: r.Pooler,
 			PoolerUsers: let, PoolerRefused: refused,
 		})
-		d.out.Meshes[caller] = mesh
+		d.out.ServiceMeshes[caller] = mesh
 	}
 }
 
@@ -177,18 +177,18 @@ func poolerUsers(caller group.Spec, r group.Route) (let, refused map[string]stri
 
 // add has the members of a group run a proxy.
 func (d *decider) add(name string, p group.Proxy) {
-	mesh := d.out.Meshes[name]
+	mesh := d.out.ServiceMeshes[name]
 	mesh.Group = name
 	if !slices.ContainsFunc(mesh.Proxies, func(q group.Proxy) bool { return q.ID == p.ID }) {
 		mesh.Proxies = append(mesh.Proxies, p)
 	}
-	d.out.Meshes[name] = mesh
+	d.out.ServiceMeshes[name] = mesh
 }
 
 // portBook is which proxy ports of one group's members are given, by service.
 type portBook map[string]int
 
-func ports(before group.Mesh) portBook {
+func ports(before group.ServiceMesh) portBook {
 	out := portBook{}
 	for _, p := range before.Proxies {
 		if p.Port != 0 {

@@ -26,7 +26,7 @@ func holders(k Known) map[string]string {
 	for _, name := range groups {
 		spec := k.Specs[name]
 		for _, claim := range claims(spec) {
-			if proxied(k.Meshes[name], claim) || k.Routes[claim].Group == name && declares(spec, claim) {
+			if proxied(k.ServiceMeshes[name], claim) || k.Routes[claim].Group == name && declares(spec, claim) {
 				take(claim, name)
 			}
 		}
@@ -61,7 +61,7 @@ func declares(spec group.Spec, name string) bool {
 	return slices.ContainsFunc(spec.Routes, func(r group.Route) bool { return r.Name == name })
 }
 
-func proxied(mesh group.Mesh, service string) bool {
+func proxied(mesh group.ServiceMesh, service string) bool {
 	return slices.ContainsFunc(mesh.Proxies, func(p group.Proxy) bool { return !p.Calls() && p.Service == service })
 }
 

@@ -30,7 +30,7 @@ func TestANameHasOneHolder(t *testing.T) {
 		known  route.Known
 		master string
 	}{
-		"by record, accepted last":  {route.Known{Specs: cluster(), Routes: standing.Routes, Meshes: standing.Meshes, Accepted: map[string]uint64{"a-rival": 1, "postgres": 9}}, "postgres-postgres"},
+		"by record, accepted last":  {route.Known{Specs: cluster(), Routes: standing.Routes, ServiceMeshes: standing.ServiceMeshes, Accepted: map[string]uint64{"a-rival": 1, "postgres": 9}}, "postgres-postgres"},
 		"new, accepted first":       {route.Known{Specs: cluster(), Accepted: map[string]uint64{"a-rival": 9, "postgres": 1}}, "postgres-postgres"},
 		"new, the rival was first":  {route.Known{Specs: cluster(), Accepted: map[string]uint64{"a-rival": 1, "postgres": 9}}, "a-rival-x"},
 		"the record is the rival's": {route.Known{Specs: cluster(), Routes: map[string]route.Record{"postgres-master": {Route: "postgres-master", VIP: netip.MustParseAddr("127.10.0.1"), Group: "a-rival"}}, Accepted: map[string]uint64{"a-rival": 9, "postgres": 1}}, "a-rival-x"},
@@ -69,7 +69,7 @@ func TestOnlyGroupsThatExistAreCallers(t *testing.T) {
 			t.Errorf("callers %v", s.Callers)
 		}
 	}
-	if p := got.Meshes["postgres"].Proxies[0]; strings.Join(p.Callers, " ") != "app" {
+	if p := got.ServiceMeshes["postgres"].Proxies[0]; strings.Join(p.Callers, " ") != "app" {
 		t.Errorf("proxy %+v", p)
 	}
 }

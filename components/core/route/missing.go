@@ -13,7 +13,7 @@ import (
 // Missing are the records that exist and cannot be read, by the names in their keys: the
 // accepted specs and meshes of groups, and the addresses of routes.
 type Missing struct {
-	Specs, Routes, Meshes map[string]bool
+	Specs, Routes, ServiceMeshes map[string]bool
 }
 
 // Partly is what the service layer should be, as far as the records tell that can be read.
@@ -44,18 +44,18 @@ func (p Partly) Leaves(name string) bool {
 //	a mesh     no port is given to its group, so no new service of it has a route
 //	a route    no address is given, which may be that one's; it goes by the one that callers have
 func DecidePartly(k Known, m Missing) (Partly, error) {
-	if len(m.Specs)+len(m.Routes)+len(m.Meshes) == 0 {
+	if len(m.Specs)+len(m.Routes)+len(m.ServiceMeshes) == 0 {
 		decided, err := Decide(k)
 		return Partly{Decided: decided}, err
 	}
-	known := Known{Specs: maps.Clone(k.Specs), Accepted: k.Accepted, Routes: maps.Clone(k.Routes), Meshes: maps.Clone(k.Meshes)}
+	known := Known{Specs: maps.Clone(k.Specs), Accepted: k.Accepted, Routes: maps.Clone(k.Routes), ServiceMeshes: maps.Clone(k.ServiceMeshes)}
 	s := standing{Known: known, missing: m, out: Partly{left: map[string]bool{}}}
 	s.addresses()
 	for _, name := range slices.Sorted(maps.Keys(k.Specs)) {
 		s.Specs[name] = s.putOff(k.Specs[name])
 	}
-	for name := range m.Meshes {
-		s.Meshes[name] = s.holding(name)
+	for name := range m.ServiceMeshes {
+		s.ServiceMeshes[name] = s.holding(name)
 	}
 	for name := range m.Specs {
 		s.Specs[name] = group.Spec{Name: name} // it is there, so others may allow it
@@ -70,7 +70,7 @@ func DecidePartly(k Known, m Missing) (Partly, error) {
 // the parts of others go on naming what they name of groups without a spec.
 func (s *standing) keep(k Known) {
 	for name := range s.missing.Specs {
-		s.out.dark = s.out.dark || s.missing.Meshes[name]
+		s.out.dark = s.out.dark || s.missing.ServiceMeshes[name]
 	}
 	for name, r := range k.Routes {
 		if s.missing.Specs[r.Group] {
@@ -78,7 +78,7 @@ func (s *standing) keep(k Known) {
 		}
 	}
 	for name := range s.Specs { // who is gone has no part any more
-		before, mesh := k.Meshes[name], s.out.Meshes[name]
+		before, mesh := k.ServiceMeshes[name], s.out.ServiceMeshes[name]
 		mesh.Group = name
 		// An address that nobody has yet is not known: such a route leads nowhere.
 		mesh.Routes = slices.DeleteFunc(mesh.Routes, func(r group.RouteTo) bool { return !r.VIP.IsValid() })
@@ -94,9 +94,9 @@ func (s *standing) keep(k Known) {
 		mesh.Proxies = s.proxies(name, before, mesh)
 		s.put(name, mesh)
 	}
-	for name := range s.out.Meshes {
-		if s.missing.Meshes[name] {
-			delete(s.out.Meshes, name)
+	for name := range s.out.ServiceMeshes {
+		if s.missing.ServiceMeshes[name] {
+			delete(s.out.ServiceMeshes, name)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func letAsBefore(routes, before []group.RouteTo) {
 
 // proxies of a group: those before its own services as they stand while its spec is missing,
 // and the one that carries calls if it has any route.
-func (s *standing) proxies(name string, before, mesh group.Mesh) []group.Proxy {
+func (s *standing) proxies(name string, before, mesh group.ServiceMesh) []group.Proxy {
 	out := slices.DeleteFunc(mesh.Proxies, group.Proxy.Calls)
 	if s.missing.Specs[name] {
 		for _, p := range before.Proxies {
@@ -143,14 +143,14 @@ func (s *standing) proxies(name string, before, mesh group.Mesh) []group.Proxy {
 	return out
 }
 
-func (s *standing) put(name string, mesh group.Mesh) {
+func (s *standing) put(name string, mesh group.ServiceMesh) {
 	if len(mesh.Proxies)+len(mesh.Routes) == 0 {
-		delete(s.out.Meshes, name)
+		delete(s.out.ServiceMeshes, name)
 		return
 	}
 	slices.SortFunc(mesh.Proxies, func(a, b group.Proxy) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(mesh.Routes, func(a, b group.RouteTo) int { return cmp.Compare(a.Name, b.Name) })
-	s.out.Meshes[name] = mesh
+	s.out.ServiceMeshes[name] = mesh
 }
 
 // addresses completes the missing routes with the addresses that their callers have. Where
@@ -158,7 +158,7 @@ func (s *standing) put(name string, mesh group.Mesh) {
 func (s *standing) addresses() {
 	for name := range s.missing.Routes {
 		var found []Record
-		for _, mesh := range s.Meshes {
+		for _, mesh := range s.ServiceMeshes {
 			for _, r := range mesh.Routes {
 				if r.Name == name {
 					found = append(found, Record{Route: name, VIP: r.VIP, Group: r.Group})

@@ -18,13 +18,13 @@ import (
 func settled(t testing.TB, specs map[string]group.Spec) route.Known {
 	t.Helper()
 	got := decide(t, route.Known{Specs: specs})
-	return route.Known{Specs: specs, Accepted: map[string]uint64{}, Routes: got.Routes, Meshes: got.Meshes}
+	return route.Known{Specs: specs, Accepted: map[string]uint64{}, Routes: got.Routes, ServiceMeshes: got.ServiceMeshes}
 }
 
 // without is k with records that cannot be read.
 func without(k route.Known, specs, routes, meshes []string) (route.Known, route.Missing) {
-	m := route.Missing{Specs: map[string]bool{}, Routes: map[string]bool{}, Meshes: map[string]bool{}}
-	k.Specs, k.Routes, k.Meshes = maps.Clone(k.Specs), maps.Clone(k.Routes), maps.Clone(k.Meshes)
+	m := route.Missing{Specs: map[string]bool{}, Routes: map[string]bool{}, ServiceMeshes: map[string]bool{}}
+	k.Specs, k.Routes, k.ServiceMeshes = maps.Clone(k.Specs), maps.Clone(k.Routes), maps.Clone(k.ServiceMeshes)
 	for _, name := range specs {
 		m.Specs[name] = true
 		delete(k.Specs, name)
@@ -34,8 +34,8 @@ func without(k route.Known, specs, routes, meshes []string) (route.Known, route.
 		delete(k.Routes, name)
 	}
 	for _, name := range meshes {
-		m.Meshes[name] = true
-		delete(k.Meshes, name)
+		m.ServiceMeshes[name] = true
+		delete(k.ServiceMeshes, name)
 	}
 	return k, m
 }
@@ -57,7 +57,7 @@ func redirects(c route.Config) (out []string) {
 	return out
 }
 
-func names(m group.Mesh) (out []string) {
+func names(m group.ServiceMesh) (out []string) {
 	for _, r := range m.Routes {
 		out = append(out, r.Name)
 	}
@@ -95,15 +95,15 @@ func TestWhoIsNotAllowedGoesWhateverCannotBeRead(t *testing.T) {
 			if has := callersOf(got.Config, "postgres-postgres"); !slices.Equal(has, c.callers) || got.Leaves("postgres-postgres") {
 				t.Errorf("callers %v, want %v", has, c.callers)
 			}
-			if p := got.Meshes["postgres"].Proxies; !m.Meshes["postgres"] && (len(p) != 1 || !slices.Equal(p[0].Callers, c.callers)) {
+			if p := got.ServiceMeshes["postgres"].Proxies; !m.ServiceMeshes["postgres"] && (len(p) != 1 || !slices.Equal(p[0].Callers, c.callers)) {
 				t.Errorf("the part names %+v", p)
 			}
-			if r := names(got.Meshes["app"]); len(r) != 0 {
+			if r := names(got.ServiceMeshes["app"]); len(r) != 0 {
 				t.Errorf("app has %v", r)
 			}
 			for _, other := range []string{"webdemo", "idle"} {
-				if want := all.Meshes[other]; !m.Meshes[other] && !reflect.DeepEqual(got.Meshes[other], want) {
-					t.Errorf("%s has %+v, want %+v", other, got.Meshes[other], want)
+				if want := all.ServiceMeshes[other]; !m.ServiceMeshes[other] && !reflect.DeepEqual(got.ServiceMeshes[other], want) {
+					t.Errorf("%s has %+v, want %+v", other, got.ServiceMeshes[other], want)
 				}
 			}
 			for _, r := range []string{"postgres-master", "postgres-replica", "webdemo", "lonely"} {
@@ -112,7 +112,7 @@ func TestWhoIsNotAllowedGoesWhateverCannotBeRead(t *testing.T) {
 				}
 			}
 			for _, group := range c.meshes {
-				if _, has := got.Meshes[group]; has {
+				if _, has := got.ServiceMeshes[group]; has {
 					t.Errorf("the part of %s is written over", group)
 				}
 			}
@@ -164,12 +164,12 @@ func TestNothingNewIsGivenThatAMissingRecordMayHave(t *testing.T) {
 				t.Errorf("told: %v", err)
 			}
 			for _, r := range c.off {
-				if slices.Contains(redirects(got.Config), r) || got.Routes[r].Route != "" || slices.Contains(names(got.Meshes["webdemo"]), r) {
+				if slices.Contains(redirects(got.Config), r) || got.Routes[r].Route != "" || slices.Contains(names(got.ServiceMeshes["webdemo"]), r) {
 					t.Errorf("%s is given: %+v", r, got.Decided)
 				}
 			}
 			for _, r := range c.given {
-				if !slices.Contains(redirects(got.Config), r) || !got.Routes[r].VIP.IsValid() || !slices.Contains(names(got.Meshes["webdemo"]), r) {
+				if !slices.Contains(redirects(got.Config), r) || !got.Routes[r].VIP.IsValid() || !slices.Contains(names(got.ServiceMeshes["webdemo"]), r) {
 					t.Errorf("%s is not given: %+v", r, got.Decided)
 				}
 			}
@@ -191,8 +191,8 @@ func TestASpecThatCannotBeReadTakesNothing(t *testing.T) {
 	all.Specs["webdemo"].Backends[0].Allow = []string{"webdemo", "app", "postgres"} // not readable
 	k, m := without(all, []string{"webdemo"}, nil, nil)
 	got, err := route.DecidePartly(k, m)
-	if err != nil || !reflect.DeepEqual(got.Meshes, all.Meshes) {
-		t.Errorf("%+v, want %+v: %v", got.Meshes, all.Meshes, err)
+	if err != nil || !reflect.DeepEqual(got.ServiceMeshes, all.ServiceMeshes) {
+		t.Errorf("%+v, want %+v: %v", got.ServiceMeshes, all.ServiceMeshes, err)
 	}
 	if !got.Leaves("webdemo") || !got.Leaves("webdemo-web") || got.Leaves("postgres-postgres") || got.Leaves("old") {
 		t.Error("what stays is not what the group has")
@@ -217,7 +217,7 @@ func TestAnAddressThatCannotBeReadIsTheOneThatCallersHave(t *testing.T) {
 	}
 	vip := all.Routes["postgres-master"].VIP
 	for _, name := range []string{"webdemo", "app", "idle"} {
-		if r := got.Meshes[name].Routes; !slices.ContainsFunc(r, func(r group.RouteTo) bool { return r.Name == "postgres-master" && r.VIP == vip }) {
+		if r := got.ServiceMeshes[name].Routes; !slices.ContainsFunc(r, func(r group.RouteTo) bool { return r.Name == "postgres-master" && r.VIP == vip }) {
 			t.Errorf("%s has %+v", name, r)
 		}
 	}
@@ -226,7 +226,7 @@ func TestAnAddressThatCannotBeReadIsTheOneThatCallersHave(t *testing.T) {
 	all.Specs["idle"].Backends[0].Allow = []string{"app"}
 	k, m = without(all, nil, []string{"lonely"}, nil)
 	got, err = route.DecidePartly(k, m)
-	if err != nil || slices.Contains(names(got.Meshes["app"]), "lonely") || !slices.Equal(callersOf(got.Config, "idle-x"), []string{"app"}) {
+	if err != nil || slices.Contains(names(got.ServiceMeshes["app"]), "lonely") || !slices.Equal(callersOf(got.Config, "idle-x"), []string{"app"}) {
 		t.Errorf("%+v: %v", got.Decided, err)
 	}
 }
@@ -244,7 +244,7 @@ func TestPartlyNeverWidens(t *testing.T) {
 				after.Specs[name] = spec
 			}
 		}
-		k, m := without(after, some(rt, "specs", after.Specs), some(rt, "routes", before.Routes), some(rt, "meshes", before.Meshes))
+		k, m := without(after, some(rt, "specs", after.Specs), some(rt, "routes", before.Routes), some(rt, "meshes", before.ServiceMeshes))
 		got, err := route.DecidePartly(k, m)
 		if err != nil && !errors.Is(err, route.ErrPutOff) {
 			rt.Fatal(err)
@@ -259,20 +259,20 @@ func TestPartlyNeverWidens(t *testing.T) {
 			}
 			vips[r.VIP] = name
 		}
-		for name, mesh := range got.Meshes {
-			if m.Meshes[name] || mesh.Check(name) != nil {
+		for name, mesh := range got.ServiceMeshes {
+			if m.ServiceMeshes[name] || mesh.Check(name) != nil {
 				rt.Fatalf("part of %s: %+v", name, mesh)
 			}
 			for _, r := range mesh.Routes {
 				if vips[r.VIP] != r.Name {
 					rt.Fatalf("%s has %s at %s", name, r.Name, r.VIP)
 				}
-				if !m.Specs[r.Group] && !allows(k.Specs[r.Group], r.Backend, name) || m.Specs[r.Group] && !slices.Contains(names(before.Meshes[name]), r.Name) {
+				if !m.Specs[r.Group] && !allows(k.Specs[r.Group], r.Backend, name) || m.Specs[r.Group] && !slices.Contains(names(before.ServiceMeshes[name]), r.Name) {
 					rt.Fatalf("%s may call %s", name, r.Name)
 				}
 			}
 			for _, p := range mesh.Proxies {
-				if m.Specs[name] && !p.Calls() && !slices.ContainsFunc(before.Meshes[name].Proxies, func(q group.Proxy) bool { return reflect.DeepEqual(p, q) }) {
+				if m.Specs[name] && !p.Calls() && !slices.ContainsFunc(before.ServiceMeshes[name].Proxies, func(q group.Proxy) bool { return reflect.DeepEqual(p, q) }) {
 					rt.Fatalf("the unreadable %s has %+v", name, p)
 				}
 			}
@@ -286,7 +286,7 @@ func TestPartlyNeverWidens(t *testing.T) {
 				}
 			}
 		}
-		for name, mesh := range before.Meshes {
+		for name, mesh := range before.ServiceMeshes {
 			for _, p := range mesh.Proxies {
 				has := slices.ContainsFunc(got.Config.Services, func(s route.Service) bool { return s.Name == p.Service })
 				if m.Specs[name] && !p.Calls() && (has || !got.Leaves(p.Service)) {
@@ -321,11 +321,11 @@ func TestAnUnreadableSpecKeepsItsSecretsWhereTheyWere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := got.Meshes["app"].Routes[0]
+	r := got.ServiceMeshes["app"].Routes[0]
 	if !maps.Equal(r.PoolerUsers, map[string]string{"app": "app-password"}) || !maps.Equal(r.PoolerRefused, map[string]string{"report": "report-password"}) {
 		t.Errorf("let %v, refused %v", r.PoolerUsers, r.PoolerRefused)
 	}
-	if !reflect.DeepEqual(got.Meshes["app"], k.Meshes["app"]) {
-		t.Errorf("its part is written anew: %+v", got.Meshes["app"])
+	if !reflect.DeepEqual(got.ServiceMeshes["app"], k.ServiceMeshes["app"]) {
+		t.Errorf("its part is written anew: %+v", got.ServiceMeshes["app"])
 	}
 }

@@ -47,7 +47,7 @@ func decide(t testing.TB, k route.Known) route.Decided {
 func TestDecide(t *testing.T) {
 	got := decide(t, route.Known{Specs: cluster()})
 	proxies := func(name string) (out []string) {
-		for _, p := range got.Meshes[name].Proxies {
+		for _, p := range got.ServiceMeshes[name].Proxies {
 			out = append(out, p.ID)
 		}
 		return out
@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 			t.Errorf("proxies of %s: %v, want %v", name, proxies(name), want)
 		}
 	}
-	routes := got.Meshes["app"].Routes
+	routes := got.ServiceMeshes["app"].Routes
 	if len(routes) != 2 || routes[0].Name != "postgres-master" || routes[1].Name != "postgres-replica" {
 		t.Fatalf("routes of app: %+v", routes)
 	}
@@ -101,7 +101,7 @@ func TestCallers(t *testing.T) {
 			}
 		}
 	}
-	if len(got.Meshes["idle"].Routes)+len(got.Meshes["postgres"].Routes) != 0 {
+	if len(got.ServiceMeshes["idle"].Routes)+len(got.ServiceMeshes["postgres"].Routes) != 0 {
 		t.Error("who is not named by allow has routes")
 	}
 	if want := (route.Redirect{Route: "postgres-master", Service: "postgres-postgres", Subset: "leader"}); !slices.Contains(got.Config.Routes, want) {
@@ -123,7 +123,7 @@ func TestPoolerUsersNeedTheCallersWord(t *testing.T) {
 		"app":     {{"app": "app-password", "anyone": ""}, {"report": "report-password"}},
 		"webdemo": {{"anyone": ""}, {"app": "app-password", "report": "report-password"}},
 	} {
-		r := got.Meshes[caller].Routes[0]
+		r := got.ServiceMeshes[caller].Routes[0]
 		if !maps.Equal(r.PoolerUsers, want[0]) || !maps.Equal(r.PoolerRefused, want[1]) {
 			t.Errorf("%s: %v, refused %v", caller, r.PoolerUsers, r.PoolerRefused)
 		}
@@ -134,7 +134,7 @@ func TestPoolerUsersNeedTheCallersWord(t *testing.T) {
 // and an address also when its route is gone.
 func TestWhatIsGivenStays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		k := route.Known{Specs: map[string]group.Spec{}, Routes: map[string]route.Record{}, Meshes: map[string]group.Mesh{}}
+		k := route.Known{Specs: map[string]group.Spec{}, Routes: map[string]route.Record{}, ServiceMeshes: map[string]group.ServiceMesh{}}
 		vips, ports := map[string]netip.Addr{}, map[string]int{}
 		for range rapid.IntRange(1, 6).Draw(rt, "edits") {
 			k.Specs = drawSpecs(rt)
@@ -161,7 +161,7 @@ func TestWhatIsGivenStays(t *testing.T) {
 				vips[name], used[r.VIP] = r.VIP, name
 			}
 			next := map[string]int{}
-			for g, mesh := range got.Meshes {
+			for g, mesh := range got.ServiceMeshes {
 				seen := map[int]bool{}
 				for _, p := range mesh.Proxies {
 					if p.Calls() {
@@ -177,9 +177,9 @@ func TestWhatIsGivenStays(t *testing.T) {
 					seen[p.Port], next[key] = true, p.Port
 				}
 			}
-			k.Meshes, ports = got.Meshes, next
+			k.ServiceMeshes, ports = got.ServiceMeshes, next
 			settled, err := route.Decide(k)
-			if err != nil || len(settled.Routes) != 0 || !reflect.DeepEqual(settled.Meshes, got.Meshes) {
+			if err != nil || len(settled.Routes) != 0 || !reflect.DeepEqual(settled.ServiceMeshes, got.ServiceMeshes) {
 				rt.Fatal("what was written is to be written again")
 			}
 		}

@@ -52,23 +52,23 @@ func (s *standing) mayHave(name, route, service string) bool {
 		if len(s.missing.Specs) > 0 || s.missing.Routes[route] {
 			return false // the one that had it may have it still
 		}
-	case len(s.missing.Routes)+len(s.missing.Specs) > 0 || s.missing.Meshes[name]:
+	case len(s.missing.Routes)+len(s.missing.Specs) > 0 || s.missing.ServiceMeshes[name]:
 		return false
 	}
-	if s.missing.Meshes[name] {
+	if s.missing.ServiceMeshes[name] {
 		return !s.others(name, service)
 	}
-	return len(s.missing.Specs) == 0 || proxied(s.Meshes[name], service) || s.led(name, service)
+	return len(s.missing.Specs) == 0 || proxied(s.ServiceMeshes[name], service) || s.led(name, service)
 }
 
 // others reports whether members of another group have a proxy for the service, or may have.
 func (s *standing) others(name, service string) bool {
-	for other, mesh := range s.Meshes {
+	for other, mesh := range s.ServiceMeshes {
 		if other != name && proxied(mesh, service) {
 			return true
 		}
 	}
-	for other := range s.missing.Meshes {
+	for other := range s.missing.ServiceMeshes {
 		if other != name && slices.Contains(claims(s.Specs[other]), service) {
 			return true
 		}
@@ -78,7 +78,7 @@ func (s *standing) others(name, service string) bool {
 
 // led reports whether somebody's route leads to the service, as one of the group.
 func (s *standing) led(name, service string) bool {
-	for _, mesh := range s.Meshes {
+	for _, mesh := range s.ServiceMeshes {
 		if slices.ContainsFunc(mesh.Routes, func(r group.RouteTo) bool { return r.Group == name && r.Service == service }) {
 			return true
 		}
@@ -89,7 +89,7 @@ func (s *standing) led(name, service string) bool {
 // holding is a part that has a proxy for each service of the group that stands, in place of
 // one that cannot be read: it has their names before others that claim them. The ports mean
 // nothing, and are written nowhere.
-func (s *standing) holding(name string) (out group.Mesh) {
+func (s *standing) holding(name string) (out group.ServiceMesh) {
 	spec := s.Specs[name]
 	ports := portBook{}
 	services := map[string]string{}

@@ -251,7 +251,7 @@ func inMemory(t *testing.T, p process, look func(text []byte)) {
 	}
 }
 
-// derivedCanaries are what coordinators derive for their founding and keep in no file: the
+// derivedCanaries are what coordinators derive for their cluster ID and keep in no file: the
 // guest agent gives the same to whoever asks from that app. Of each CA it checks that its key is
 // the one that is looked for: another path would give values that stand nowhere.
 func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
@@ -262,7 +262,7 @@ func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []by
 	}
 	guest := attest.NewGuestClient(p.path("run/dstack.sock"))
 	derive := func(purpose string, size int) []byte {
-		path := "cadre/v1/" + known.Cluster + "/" + known.Founding + "/" + purpose
+		path := "cadre/v1/" + known.Cluster + "/" + known.ClusterID + "/" + purpose
 		ikm, err := guest.GetKey(t.Context(), path, "cadre")
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ func TestRevokedInstanceLosesItsPeers(t *testing.T) {
 func (c *cluster) linked(t *testing.T, slot, peer string, limit time.Duration, want bool) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("link of %q with %s: %t", slot, peer, want), limit, func(ctx context.Context) error {
-		mesh, err := c.api.Mesh(ctx, slot, "")
+		mesh, err := c.api.Overlay(ctx, slot, "")
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (w Web) hello(ctx context.Context) Hello {
 
 const (
 	// agentTimeout bounds one question to the agent, and agentPause is the time between two
-	// that failed: it is next door, and no answer may wait for it.
+	// that failed: it is next Consul proxy, and no answer may wait for it.
 	agentTimeout = 250 * time.Millisecond
 	agentPause   = 2 * time.Second
 	mostAnswer   = 64 << 10

@@ -102,7 +102,7 @@ func (w Web) Handler() http.Handler {
 	return mux
 }
 
-// offer serves what asks others, some at a time: a crowd at the public door must not become
+// offer serves what asks others, some at a time: a crowd at the public Consul proxy must not become
 // a larger one inside. An error makes it 503; the answer names the reason by itself.
 func offer(mux *http.ServeMux, path string, is bool, missing string, ask func(context.Context) (any, error)) {
 	turns := make(chan struct{}, 4)

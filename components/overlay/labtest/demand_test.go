@@ -6,7 +6,7 @@ import (
 
 	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
-	"cadre.dev/overlay/labtest/meshnode"
+	"cadre.dev/overlay/labtest/overlaynode"
 )
 
 // Without a gateway a Session on demand is made through the rendezvous, whoever of two
@@ -26,7 +26,7 @@ func TestOnDemandThroughTwoNATs(t *testing.T) {
 				return i.State == overlay.SessionIdle && len(i.Candidates) == 0 && !i.Searching
 			})
 		}
-		got := way[0].ask(meshnode.Request{Verb: meshnode.Dial, Addr: way[0].echo(way[1]), For: 30 * time.Second})
+		got := way[0].ask(overlaynode.Request{Verb: overlaynode.Dial, Addr: way[0].echo(way[1]), For: 30 * time.Second})
 		t.Logf("%s calls %s: first echo in %v, %d lost connections", way[0].slot, way[1].slot, got.RTT, got.Reconnects)
 		if s := way[0].session(way[1]); !isDirect(s.Path) {
 			t.Errorf("%s to %s: path %s, want a direct one", way[0].slot, way[1].slot, s.Path)

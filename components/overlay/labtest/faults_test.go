@@ -8,7 +8,7 @@ import (
 
 	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
-	"cadre.dev/overlay/labtest/meshnode"
+	"cadre.dev/overlay/labtest/overlaynode"
 )
 
 // wan is a short way.
@@ -23,14 +23,14 @@ func (w *world) udpPair() (*node, *node) {
 }
 
 // watching echoes from a to b while a fault is made, on one connection.
-func watching(a, b *node, d time.Duration) func() meshnode.Response {
-	return a.begin(meshnode.Request{Verb: meshnode.Watch, Addr: a.echo(b), For: d, Every: 10 * time.Millisecond, Bytes: 200})
+func watching(a, b *node, d time.Duration) func() overlaynode.Response {
+	return a.begin(overlaynode.Request{Verb: overlaynode.Watch, Addr: a.echo(b), For: d, Every: 10 * time.Millisecond, Bytes: 200})
 }
 
 // redialing echoes each time on a new connection.
-func redialing(a, b *node, d time.Duration) func() meshnode.Response {
-	return a.begin(meshnode.Request{
-		Verb: meshnode.Watch, Addr: a.echo(b), For: d, Every: 20 * time.Millisecond, Limit: 500 * time.Millisecond, Fresh: true, Bytes: 200,
+func redialing(a, b *node, d time.Duration) func() overlaynode.Response {
+	return a.begin(overlaynode.Request{
+		Verb: overlaynode.Watch, Addr: a.echo(b), For: d, Every: 20 * time.Millisecond, Limit: 500 * time.Millisecond, Fresh: true, Bytes: 200,
 	})
 }
 
@@ -38,7 +38,7 @@ func redialing(a, b *node, d time.Duration) func() meshnode.Response {
 func works(a, b *node) {
 	a.w.t.Helper()
 	for _, way := range [][2]*node{{a, b}, {b, a}} {
-		way[0].ask(meshnode.Request{Verb: meshnode.Dial, Addr: way[0].echo(way[1]), For: 20 * time.Second, Limit: time.Second})
+		way[0].ask(overlaynode.Request{Verb: overlaynode.Dial, Addr: way[0].echo(way[1]), For: 20 * time.Second, Limit: time.Second})
 	}
 }
 
@@ -46,7 +46,7 @@ func works(a, b *node) {
 // reached is far below, and measured by the benchmark.
 const helpless = 5 * time.Second
 
-func report(t *testing.T, what string, r meshnode.Response) {
+func report(t *testing.T, what string, r overlaynode.Response) {
 	t.Helper()
 	if r.Gap >= helpless {
 		t.Errorf("%s: a gap of %v: no other path took over", what, r.Gap)
@@ -127,7 +127,7 @@ func TestPeerRestarts(t *testing.T) {
 			b.Kill()
 			if newBoot {
 				b.renew()
-				a.ask(meshnode.Request{Verb: meshnode.SetPeers, Peers: a.peers()})
+				a.ask(overlaynode.Request{Verb: overlaynode.SetPeers, Peers: a.peers()})
 			}
 			b.run()
 			begin := time.Now()
@@ -177,7 +177,7 @@ func TestRendezvousDown(t *testing.T) {
 	host, err := w.lab.Behind("host-c", natlab.PortRestricted, wan)
 	w.must(err)
 	c := w.place("db-2", host).run()
-	a.ask(meshnode.Request{Verb: meshnode.SetPeers, Peers: a.peers()})
+	a.ask(overlaynode.Request{Verb: overlaynode.SetPeers, Peers: a.peers()})
 	w.pause(time.Second)
 	if s := a.session(c); s.Path != overlay.PathNone {
 		t.Errorf("%s to %s: path %s without a rendezvous", a.slot, c.slot, s.Path)
@@ -249,14 +249,14 @@ func TestMTUBlackHole(t *testing.T) {
 			watch := redialing(a, b, 10*time.Second)
 			// The stream that meets the hole may die; a later one must not.
 			at := netip.AddrPortFrom(b.vip, sinkPort)
-			if _, err := a.Ask(meshnode.Request{Verb: meshnode.Bulk, Addr: at, For: time.Second, Limit: 8 * time.Second}); err != nil {
+			if _, err := a.Ask(overlaynode.Request{Verb: overlaynode.Bulk, Addr: at, For: time.Second, Limit: 8 * time.Second}); err != nil {
 				t.Logf("the stream that met the hole: %v", err)
 			}
 			begin := time.Now()
-			var r meshnode.Response
+			var r overlaynode.Response
 			var err error
 			for tries := time.NewTicker(200 * time.Millisecond); ; <-tries.C {
-				r, err = a.Ask(meshnode.Request{Verb: meshnode.Bulk, Addr: at, For: time.Second, Limit: 8 * time.Second})
+				r, err = a.Ask(overlaynode.Request{Verb: overlaynode.Bulk, Addr: at, For: time.Second, Limit: 8 * time.Second})
 				if err == nil || time.Since(begin) > 40*time.Second {
 					tries.Stop()
 					break
@@ -271,13 +271,13 @@ func TestMTUBlackHole(t *testing.T) {
 }
 
 // bulk sends to p's sink.
-func (n *node) bulk(p *node, d time.Duration) meshnode.Response {
+func (n *node) bulk(p *node, d time.Duration) overlaynode.Response {
 	n.w.t.Helper()
 	at := n.echo(p).Addr()
-	return n.ask(meshnode.Request{Verb: meshnode.Bulk, Addr: netip.AddrPortFrom(at, sinkPort), For: d})
+	return n.ask(overlaynode.Request{Verb: overlaynode.Bulk, Addr: netip.AddrPortFrom(at, sinkPort), For: d})
 }
 
-func mbps(r meshnode.Response) float64 { return float64(r.Bytes) * 8 / 1e6 / r.Took.Seconds() }
+func mbps(r overlaynode.Response) float64 { return float64(r.Bytes) * 8 / 1e6 / r.Took.Seconds() }
 
 func TestLossyPaths(t *testing.T) {
 	t.Parallel()

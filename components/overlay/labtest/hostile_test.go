@@ -9,22 +9,22 @@ import (
 
 	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
-	"cadre.dev/overlay/labtest/meshnode"
+	"cadre.dev/overlay/labtest/overlaynode"
 )
 
 // canaryPort is a service of every victim's machine, on 127.0.0.1 alone.
 const canaryPort = 8500
 
 // hostile makes n's place in the cluster a hostile member's, which is after victim.
-func (n *node) hostile(victim *node, shown *node, controlling bool) *meshnode.Process {
+func (n *node) hostile(victim *node, shown *node, controlling bool) *overlaynode.Process {
 	n.w.t.Helper()
-	c := meshnode.Hostile{Victim: victim.id(), Controlling: controlling, Config: meshnode.Config{
+	c := overlaynode.Hostile{Victim: victim.id(), Controlling: controlling, Config: overlaynode.Config{
 		Self: n.id(), VIP: n.vip, Cert: n.cert, Key: n.key, CA: n.w.ca.PEM, Rendezvous: n.w.rendezvous,
 	}}
 	if shown != nil {
 		c.ShownCert, c.ShownKey = shown.cert, shown.key
 	}
-	p, err := meshnode.StartHostile(n.host, n.w.dir, n.slot+"-hostile", c)
+	p, err := overlaynode.StartHostile(n.host, n.w.dir, n.slot+"-hostile", c)
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
@@ -45,8 +45,8 @@ func TestOVL07_OnlyAllowedPortsAnswer(t *testing.T) {
 	hostile, victim := w.place("db-0", other), w.place("db-1", host)
 	victim.canaries, victim.quiet = []uint16{22, 80, canaryPort, 2019}, true
 	victim.run()
-	r, err := hostile.hostile(victim, nil, true).Ask(meshnode.Request{
-		Verb: meshnode.Scan, Addr: netip.AddrPortFrom(host.Addr(), uint16(victim.listen)), For: 2 * time.Minute,
+	r, err := hostile.hostile(victim, nil, true).Ask(overlaynode.Request{
+		Verb: overlaynode.Scan, Addr: netip.AddrPortFrom(host.Addr(), uint16(victim.listen)), For: 2 * time.Minute,
 	})
 	w.must(err)
 	t.Logf("%d TCP ports refused, %v answered, UDP %v answered, in %v", r.Refused, r.TCP, r.UDP, r.Took.Round(time.Millisecond))
@@ -70,7 +70,7 @@ func TestOVL08_LoopbackServicesAreNotReached(t *testing.T) {
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
 	b.canaries = []uint16{closedPort}
 	w.both(a, b, overlay.PathDirectTCP)
-	if _, err := a.Ask(meshnode.Request{Verb: meshnode.Dial, Addr: netip.AddrPortFrom(b.vip, closedPort), For: time.Second}); err == nil {
+	if _, err := a.Ask(overlaynode.Request{Verb: overlaynode.Dial, Addr: netip.AddrPortFrom(b.vip, closedPort), For: time.Second}); err == nil {
 		t.Error("a port that the target does not accept answered")
 	}
 	b.untouched()
@@ -80,7 +80,7 @@ func TestOVL08_LoopbackServicesAreNotReached(t *testing.T) {
 // untouched fails when something reached what nobody may reach.
 func (n *node) untouched() {
 	n.w.t.Helper()
-	if got := n.ask(meshnode.Request{Verb: meshnode.Stats}).Canaries; got != 0 {
+	if got := n.ask(overlaynode.Request{Verb: overlaynode.Stats}).Canaries; got != 0 {
 		n.w.t.Errorf("services of %s's loopback were reached %d times", n.slot, got)
 	}
 }
@@ -113,7 +113,7 @@ func TestOVL05_ForeignCertificatesOnDirectPaths(t *testing.T) {
 		{"another boot's, as dialer", below, func(as *node) *node { n := *as; n.renew(); return &n }, false},
 	} {
 		p := c.as.hostile(victim, c.shown(c.as), c.as == below)
-		r, err := p.Ask(meshnode.Request{Verb: meshnode.Impostor})
+		r, err := p.Ask(overlaynode.Request{Verb: overlaynode.Impostor})
 		p.Kill()
 		switch {
 		case err != nil:
@@ -146,7 +146,7 @@ func TestOVL10_InjectedCandidatesAreRefused(t *testing.T) {
 		targets = append(targets, netip.AddrPortFrom(netip.MustParseAddr(a), canaryPort))
 	}
 	p := hostile.hostile(victim, nil, true)
-	_, err = p.Ask(meshnode.Request{Verb: meshnode.Inject, Targets: targets})
+	_, err = p.Ask(overlaynode.Request{Verb: overlaynode.Inject, Targets: targets})
 	w.must(err)
 	logged := func() int {
 		n := 0

@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
-	"cadre.dev/overlay/labtest/meshnode"
+	"cadre.dev/overlay/labtest/overlaynode"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "write the matrix into docs/overlay.md")
@@ -130,10 +130,10 @@ func (d duo) settled() (overlay.SessionInfo, error) {
 // carries echoes both ways over TCP and UDP.
 func (d duo) carries() error {
 	for _, way := range [][2]*node{{d.a, d.b}, {d.b, d.a}} {
-		for _, r := range []meshnode.Request{
-			{Verb: meshnode.Dial, For: 20 * time.Second, Bytes: 3000},
-			{Verb: meshnode.Datagram, For: 20 * time.Second, Bytes: 1000},
-			{Verb: meshnode.Datagram, For: 20 * time.Second, Bytes: 20000},
+		for _, r := range []overlaynode.Request{
+			{Verb: overlaynode.Dial, For: 20 * time.Second, Bytes: 3000},
+			{Verb: overlaynode.Datagram, For: 20 * time.Second, Bytes: 1000},
+			{Verb: overlaynode.Datagram, For: 20 * time.Second, Bytes: 20000},
 		} {
 			r.Addr = way[0].echo(way[1])
 			if _, err := way[0].Ask(r); err != nil {

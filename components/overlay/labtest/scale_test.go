@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
-	"cadre.dev/overlay/labtest/meshnode"
+	"cadre.dev/overlay/labtest/overlaynode"
 )
 
 // number is that of an environment variable, or less.
@@ -49,7 +49,7 @@ func TestManyPeersAtOnce(t *testing.T) {
 		p.run()
 	}
 	hub.run()
-	alone := hub.ask(meshnode.Request{Verb: meshnode.Stats})
+	alone := hub.ask(overlaynode.Request{Verb: overlaynode.Stats})
 	begin := time.Now()
 	for _, p := range all {
 		hub.await(p, "direct TCP", time.Minute, func(s overlay.SessionInfo) bool { return s.Path == overlay.PathDirectTCP })
@@ -62,7 +62,7 @@ func TestManyPeersAtOnce(t *testing.T) {
 		hub.await(p, "rest", time.Minute, func(s overlay.SessionInfo) bool { return !s.Searching })
 	}
 	w.pause(time.Second)
-	r := hub.ask(meshnode.Request{Verb: meshnode.Stats})
+	r := hub.ask(overlaynode.Request{Verb: overlaynode.Stats})
 	t.Logf("%d peers direct in %v; per peer %d KiB and %d goroutines", count, took.Round(time.Millisecond),
 		int64(r.HeapBytes-min(alone.HeapBytes, r.HeapBytes))/int64(count)/1024, (r.Goroutines-alone.Goroutines)/count)
 }
@@ -76,14 +76,14 @@ func TestManyReconnects(t *testing.T) {
 	a.quiet, b.quiet = true, true
 	w.both(a, b, overlay.PathDirectTCP)
 	cycle := func() {
-		a.ask(meshnode.Request{Verb: meshnode.SetPeers})
+		a.ask(overlaynode.Request{Verb: overlaynode.SetPeers})
 		b.awaitPath(a, overlay.PathNone)
-		a.ask(meshnode.Request{Verb: meshnode.SetPeers, Peers: a.peers()})
+		a.ask(overlaynode.Request{Verb: overlaynode.SetPeers, Peers: a.peers()})
 		a.awaitPath(b, overlay.PathDirectTCP)
-		a.ask(meshnode.Request{Verb: meshnode.Dial, Addr: a.echo(b), For: 10 * time.Second, Limit: time.Second})
+		a.ask(overlaynode.Request{Verb: overlaynode.Dial, Addr: a.echo(b), For: 10 * time.Second, Limit: time.Second})
 	}
 	stats := func() (int, uint64) {
-		r, s := a.ask(meshnode.Request{Verb: meshnode.Stats}), b.ask(meshnode.Request{Verb: meshnode.Stats})
+		r, s := a.ask(overlaynode.Request{Verb: overlaynode.Stats}), b.ask(overlaynode.Request{Verb: overlaynode.Stats})
 		return r.Goroutines + s.Goroutines, r.HeapBytes + s.HeapBytes
 	}
 	for range 3 {
@@ -148,13 +148,13 @@ func TestOVL15_RevokedPeerLosesItsSession(t *testing.T) {
 				kind = overlay.PathDirectUDP
 			}
 			w.both(a, b, kind)
-			busy := b.begin(meshnode.Request{Verb: meshnode.Watch, Addr: b.echo(a), For: 6 * time.Second, Every: time.Millisecond, Limit: time.Second})
+			busy := b.begin(overlaynode.Request{Verb: overlaynode.Watch, Addr: b.echo(a), For: 6 * time.Second, Every: time.Millisecond, Limit: time.Second})
 			w.pause(200 * time.Millisecond)
 			begin := time.Now()
-			a.ask(meshnode.Request{Verb: meshnode.SetPeers})
+			a.ask(overlaynode.Request{Verb: overlaynode.SetPeers})
 			b.await(a, "end of the session", 20*time.Second, func(s overlay.SessionInfo) bool { return s.State != overlay.SessionUp })
 			t.Logf("over %v after the revocation", time.Since(begin).Round(time.Millisecond))
-			again := meshnode.Request{Verb: meshnode.Watch, Addr: b.echo(a), For: 2 * time.Second, Every: time.Millisecond, Limit: time.Second}
+			again := overlaynode.Request{Verb: overlaynode.Watch, Addr: b.echo(a), For: 2 * time.Second, Every: time.Millisecond, Limit: time.Second}
 			if r, err := b.Ask(again); err == nil {
 				t.Errorf("%d echoes after the end of the session", r.Echoes)
 			}
@@ -184,7 +184,7 @@ func TestStalledReader(t *testing.T) {
 			kind = overlay.PathDirectUDP
 		}
 		w.both(d.a, d.b, kind)
-		clog := d.a.begin(meshnode.Request{Verb: meshnode.Clog, Addr: netip.AddrPortFrom(d.b.vip, stallPort), For: 4 * time.Second})
+		clog := d.a.begin(overlaynode.Request{Verb: overlaynode.Clog, Addr: netip.AddrPortFrom(d.b.vip, stallPort), For: 4 * time.Second})
 		w.pause(500 * time.Millisecond)
 		watch := watching(d.a, d.b, 2*time.Second)
 		bulk := d.a.bulk(d.b, time.Second)

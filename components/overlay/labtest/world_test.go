@@ -19,11 +19,11 @@ import (
 	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/internal/identity/identitytest"
-	"cadre.dev/overlay/labtest/meshnode"
+	"cadre.dev/overlay/labtest/overlaynode"
 )
 
 func TestMain(m *testing.M) {
-	meshnode.Child()
+	overlaynode.Child()
 	atOnce("4")
 	goleak.VerifyTestMain(m)
 }
@@ -68,7 +68,7 @@ type world struct {
 
 // node is one overlay node on a host of the lab.
 type node struct {
-	*meshnode.Process
+	*overlaynode.Process
 	w         *world
 	host      *natlab.Host
 	slot      string
@@ -169,7 +169,7 @@ func (w *world) pair(a, b natlab.NAT, link natlab.Link) (*node, *node) {
 
 // server is a rendezvous server on a host of its own.
 type server struct {
-	*meshnode.Process
+	*overlaynode.Process
 	w    *world
 	host *natlab.Host
 	name string
@@ -183,7 +183,7 @@ func (s *server) run() {
 	state := filepath.Join(s.w.dir, s.name+".state")
 	err := os.MkdirAll(state, 0o700)
 	if err == nil {
-		s.Process, err = meshnode.StartRendezvous(s.host, s.w.dir, s.name, meshnode.Rendezvous{
+		s.Process, err = overlaynode.StartRendezvous(s.host, s.w.dir, s.name, overlaynode.Rendezvous{
 			Listen: s.host.Addr().String() + ":8443", RelayIP: s.host.Addr().String(),
 			Roots: filepath.Join(s.w.dir, "roots"), CAFile: s.ca(), StateDir: state,
 		})
@@ -222,15 +222,15 @@ func (n *node) id() string {
 }
 
 // peers is the map of everybody but n.
-func (n *node) peers() []meshnode.Peer {
+func (n *node) peers() []overlaynode.Peer {
 	known := n.knows
 	if known == nil {
 		known = slices.Collect(maps.Values(n.w.nodes))
 	}
-	var out []meshnode.Peer
+	var out []overlaynode.Peer
 	for _, p := range known {
 		if p != n {
-			out = append(out, meshnode.Peer{
+			out = append(out, overlaynode.Peer{
 				ID: p.id(), BootID: p.boot, InstanceID: p.slot, VIP: p.vip,
 				Ports: []uint16{echoPort, sinkPort, stallPort}, Refused: []uint16{closedPort},
 			})
@@ -242,7 +242,7 @@ func (n *node) peers() []meshnode.Peer {
 // run starts the node's process.
 func (n *node) run() *node {
 	n.w.t.Helper()
-	p, err := meshnode.StartNode(n.host, n.w.dir, n.slot, meshnode.Config{
+	p, err := overlaynode.StartNode(n.host, n.w.dir, n.slot, overlaynode.Config{
 		Self: n.id(), VIP: n.vip, Cert: n.cert, Key: n.key, CA: n.w.ca.PEM, Peers: n.peers(),
 		Rendezvous: n.w.rendezvous, Gateway: n.w.gateway, Paths: n.paths,
 		Listen: fmt.Sprintf(":%d", n.listen), Canaries: n.canaries,
@@ -256,7 +256,7 @@ func (n *node) run() *node {
 	return n
 }
 
-func (n *node) ask(r meshnode.Request) meshnode.Response {
+func (n *node) ask(r overlaynode.Request) overlaynode.Response {
 	n.w.t.Helper()
 	res, err := n.Ask(r)
 	if err != nil {
@@ -281,7 +281,7 @@ func (n *node) session(p *node) overlay.SessionInfo {
 // find is session for a node that may have started just now and have no links yet.
 func (n *node) find(p *node) (overlay.SessionInfo, bool) {
 	n.w.t.Helper()
-	for _, s := range n.ask(meshnode.Request{Verb: meshnode.Sessions}).Sessions {
+	for _, s := range n.ask(overlaynode.Request{Verb: overlaynode.Sessions}).Sessions {
 		if s.Peer.String() == p.id() {
 			return s, true
 		}
@@ -347,9 +347,9 @@ func (n *node) text() string {
 }
 
 // begin asks in the background; what it gives waits for the answer.
-func (n *node) begin(r meshnode.Request) func() meshnode.Response {
+func (n *node) begin(r overlaynode.Request) func() overlaynode.Response {
 	type answer struct {
-		res meshnode.Response
+		res overlaynode.Response
 		err error
 	}
 	done := make(chan answer, 1)
@@ -357,7 +357,7 @@ func (n *node) begin(r meshnode.Request) func() meshnode.Response {
 		res, err := n.Ask(r)
 		done <- answer{res, err}
 	}()
-	return func() meshnode.Response {
+	return func() overlaynode.Response {
 		n.w.t.Helper()
 		a := <-done
 		if a.err != nil {

@@ -241,17 +241,17 @@ func Draw(seed uint64) Plan {
 	p := Plan{
 		Seed: seed, Coordinators: 1 + 2*r.IntN(2), HealAt: Horizon, Rest: 2 * time.Hour, Still: 40 * time.Minute,
 	}
-	conduct := Source(seed, "conduct", 0)
+	agentSpec := Source(seed, "agent spec", 0)
 	for _, name := range []string{"pg", "app", "kv"}[:1+max(r.IntN(5)-2, 0)] {
 		g := Group{
 			Name: name, Replicas: 1 + r.IntN(5), Workload: workloads[r.IntN(len(workloads))],
 			Healing: healings[r.IntN(len(healings))], Surge: max(r.IntN(5)-2, 0),
 		}
-		g.Service = g.Healing != Unhealed && conduct.IntN(2) == 0
-		if conduct.IntN(3) == 0 {
-			g.Hook = hooks[conduct.IntN(len(hooks))]
+		g.Service = g.Healing != Unhealed && agentSpec.IntN(2) == 0
+		if agentSpec.IntN(3) == 0 {
+			g.Hook = hooks[agentSpec.IntN(len(hooks))]
 		}
-		if g.Surge == 0 && conduct.IntN(4) == 0 {
+		if g.Surge == 0 && agentSpec.IntN(4) == 0 {
 			g.Percent = 40
 		}
 		p.Groups = append(p.Groups, g)

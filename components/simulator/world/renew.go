@@ -73,7 +73,7 @@ func (k *control) heard(r *controlv1.Report) {
 	}
 	about := trace.Event{By: k.p.slot, Group: k.c.group(), Slot: k.c.slot, Boot: k.r.boot}
 	if r != nil {
-		goesBy := r.GetConduct()
+		goesBy := r.GetAgentSpec()
 		for _, check := range r.GetChecks() {
 			if check.GetPending() {
 				goesBy = ""

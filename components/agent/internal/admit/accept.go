@@ -12,7 +12,7 @@ import (
 
 	"cadre.dev/agent/internal/peers"
 	"cadre.dev/attest/statement"
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 	"cadre.dev/overlay"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
@@ -35,8 +35,8 @@ func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent
 	if !equal(bundle[:], proved.CABundleSHA256) {
 		return Admitted{}, errors.New("read credentials: SVID_UNTRUSTED: the CA bundle is not the one that the coordinator proved")
 	}
-	if got := founding.OfPEM(grant.GetCaBundlePem()); got != proved.Founding {
-		return Admitted{}, fmt.Errorf("read credentials: SVID_UNTRUSTED: the CA is of founding %q, the coordinator proved %s", got, proved.Founding)
+	if got := clusterid.OfPEM(grant.GetCaBundlePem()); got != proved.ClusterID {
+		return Admitted{}, fmt.Errorf("read credentials: SVID_UNTRUSTED: the CA is of cluster ID %q, the coordinator proved %s", got, proved.ClusterID)
 	}
 	certificate, roots, err := c.readSVID(grant, id)
 	if err != nil {

@@ -39,7 +39,7 @@ type Config struct {
 	Guest    attest.Guest
 	Verifier verifier
 	Trust    attest.Trust
-	// Pin is the founding that this CVM belongs to; nil: kept in memory alone.
+	// Pin is the cluster ID that this CVM belongs to; nil: kept in memory alone.
 	Pin *Pin
 	// Dial opens a first contact with any coordinator.
 	Dial func(ctx context.Context) (Conn, error)
@@ -58,7 +58,7 @@ func New(cfg Config) *Client {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Pin == nil {
-		cfg.Pin = &Pin{named: cfg.Trust.Founding}
+		cfg.Pin = &Pin{named: cfg.Trust.ClusterID}
 	}
 	return &Client{cfg: cfg}
 }
@@ -135,7 +135,7 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 		return Admitted{}, fmt.Errorf("check coordinator: %w", err)
 	}
 	claim := statement.Agent{
-		Cluster: challenge.GetCluster(), Founding: proved.Founding, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
+		Cluster: challenge.GetCluster(), ClusterID: proved.ClusterID, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
 		AppID: info.AppID, InstanceID: info.InstanceID, ComposeHash: info.ComposeHash,
 		BootPublicKey: c.cfg.Boot.PublicKey, Nonce: challenge.GetNonce(), Exporter: exporter,
 	}
@@ -165,7 +165,7 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 	}
 	out, err := c.accept(answer, claim, proved)
 	if err == nil {
-		err = c.cfg.Pin.take(proved.Founding)
+		err = c.cfg.Pin.take(proved.ClusterID)
 	}
 	if err != nil {
 		return Admitted{}, err
@@ -238,7 +238,7 @@ func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.Challenge
 	if err := trusted(trust, claims, time.Now()); err != nil {
 		return said, err
 	}
-	return said, c.cfg.Pin.Check(said.Founding)
+	return said, c.cfg.Pin.Check(said.ClusterID)
 }
 
 // trusted compares a coordinator's claims with the measured trust file.

@@ -95,14 +95,14 @@ func TestATT30_GEN02_TOK20_AdmitRefuses(t *testing.T) {
 		"statement for another key": {coordinator: func(c *agenttest.Coordinator) {
 			c.Tamper = func(s *statement.Coordinator) { s.TLSPublicKey = append([]byte{1}, s.TLSPublicKey[1:]...) }
 		}, want: "CHANNEL_BINDING_MISMATCH"},
-		"quote under a foreign root":      {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
-		"quote of a debug TD":             {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
-		"replayed quote is not ours":      {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
-		"foreign key provider":            {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
-		"simulated root is not allowed":   {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
-		"ATT-30 another founding is ours": {trust: func(tr *attest.Trust) { tr.Founding = agenttest.SecondFounding }, want: "CLUSTER_MISMATCH: the coordinator proves founding " + agenttest.Founding},
-		"ATT-23 a CA of another founding": {late: true, want: "SVID_UNTRUSTED: the CA is of founding", coordinator: func(c *agenttest.Coordinator) {
-			c.Tamper = func(s *statement.Coordinator) { s.Founding = agenttest.SecondFounding }
+		"quote under a foreign root":        {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
+		"quote of a debug TD":               {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
+		"replayed quote is not ours":        {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
+		"foreign key provider":              {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
+		"simulated root is not allowed":     {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
+		"ATT-30 another cluster ID is ours": {trust: func(tr *attest.Trust) { tr.ClusterID = agenttest.SecondClusterID }, want: "CLUSTER_MISMATCH: the coordinator proves cluster ID " + agenttest.ClusterID},
+		"ATT-23 a CA of another cluster ID": {late: true, want: "SVID_UNTRUSTED: the CA is of cluster ID", coordinator: func(c *agenttest.Coordinator) {
+			c.Tamper = func(s *statement.Coordinator) { s.ClusterID = agenttest.SecondClusterID }
 		}},
 		"another cluster is ours":          {trust: func(tr *attest.Trust) { tr.Cluster = "prod" }, want: "CLUSTER_MISMATCH"},
 		"ATT-30 no collateral":             {coordinator: func(c *agenttest.Coordinator) { c.NoCollateral = true }, want: "BROKER_UNTRUSTED: the coordinator's machine: COLLATERAL_UNAVAILABLE"},

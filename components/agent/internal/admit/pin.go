@@ -5,15 +5,15 @@ import (
 	"sync"
 
 	"cadre.dev/agent/internal/durable"
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 )
 
 const (
-	pinFile  = "founding.json"
+	pinFile  = "cluster-id.json"
 	pinLimit = 1 << 10
 )
 
-// Pin is the founding of the cluster that this CVM belongs to, for good: the one that the
+// Pin is the cluster ID of the cluster that this CVM belongs to, for good: the one that the
 // measured trust file names, else the first one that admitted it, kept on the preserved
 // disk. Any other is another set of coordinators of the same app (GEN-02). Safe for
 // concurrent use.
@@ -26,11 +26,11 @@ type Pin struct {
 }
 
 type pinned struct {
-	Founding string `json:"founding"`
+	ClusterID string `json:"cluster_id"`
 }
 
 // OpenPin reads what disk keeps; with nil it is kept in memory alone. named is the trust
-// file's founding or "": what it names counts, whatever the disk says.
+// file's cluster ID or "": what it names counts, whatever the disk says.
 func OpenPin(disk *durable.Disk, named string) (*Pin, error) {
 	p := &Pin{disk: disk, named: named}
 	if disk == nil {
@@ -39,36 +39,36 @@ func OpenPin(disk *durable.Disk, named string) (*Pin, error) {
 	var file pinned
 	found, err := disk.Read(pinFile, pinLimit, &file)
 	if err == nil && found {
-		err = founding.Check(file.Founding)
+		err = clusterid.Check(file.ClusterID)
 	}
 	switch {
 	case err == nil:
-		p.kept = file.Founding
+		p.kept = file.ClusterID
 	case named == "":
 		// Taken for none it would let anybody in.
-		return nil, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s does not tell which founding of the cluster this CVM belongs to: %w; name it in the measured trust file: \"founding\" of the cluster's context", disk.Path(pinFile), err)
+		return nil, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s does not tell which cluster ID of the cluster this CVM belongs to: %w; name it in the measured trust file: \"cluster_id\" of the cluster's context", disk.Path(pinFile), err)
 	}
 	return p, nil
 }
 
-// Check refuses what a coordinator proved if it is not the pinned founding.
+// Check refuses what a coordinator proved if it is not the pinned cluster ID.
 func (p *Pin) Check(proved string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &founding.MismatchError{Who: "the coordinator", Got: proved, Pinned: p.named, Where: "the measured trust file"}
+	out := &clusterid.MismatchError{Who: "the coordinator", Got: proved, Pinned: p.named, Where: "the measured trust file"}
 	if p.named == "" {
 		out.Pinned, out.Where = p.kept, "this CVM's disk"
 	}
 	if out.Pinned == "" || out.Pinned == proved {
 		return nil
 	}
-	out.WayOut = fmt.Sprintf("if this CVM is to belong to the other one, roll out a trust file with \"founding\": %q", proved)
+	out.WayOut = fmt.Sprintf("if this CVM is to belong to the other one, roll out a trust file with \"cluster_id\": %q", proved)
 	return out
 }
 
-// take pins a founding that admitted this CVM. Without a disk that keeps it the next boot
+// take pins a cluster ID that admitted this CVM. Without a disk that keeps it the next boot
 // would be anybody's, so nothing goes on from memory alone unless the trust file names the
-// founding.
+// cluster ID.
 func (p *Pin) take(proved string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,8 +76,8 @@ func (p *Pin) take(proved string) error {
 		return nil
 	}
 	if p.disk != nil {
-		if err := p.disk.Put(pinFile, pinned{Founding: proved}); err != nil && p.named == "" {
-			return fmt.Errorf("pin the founding: %w; make room on the disk, or name it in the measured trust file", err)
+		if err := p.disk.Put(pinFile, pinned{ClusterID: proved}); err != nil && p.named == "" {
+			return fmt.Errorf("pin the cluster ID: %w; make room on the disk, or name it in the measured trust file", err)
 		}
 	}
 	p.kept = proved

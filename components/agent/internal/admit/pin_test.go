@@ -20,15 +20,15 @@ func boot(t *testing.T, w *agenttest.World, dir, named string) (*admit.Client, e
 		return nil, err
 	}
 	trust := w.Trust()
-	trust.Founding = named
+	trust.ClusterID = named
 	client, _ := newPinned(t, w, trust, pin)
 	return client, nil
 }
 
-// TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstFoundingThatAdmittedIt: a second set of
+// TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstClusterIDThatAdmittedIt: a second set of
 // coordinators of the same app, with the same trust file and genuine evidence, gets nothing
 // from it at any later boot, and the refusal names both and the way out.
-func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstFoundingThatAdmittedIt(t *testing.T) {
+func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstClusterIDThatAdmittedIt(t *testing.T) {
 	w, dir := agenttest.NewWorld(t), t.TempDir()
 	first := agenttest.NewCoordinator(w)
 	first.Start(t)
@@ -45,7 +45,7 @@ func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstFoundingThatAdmittedIt(t *tes
 	refused := func(client *admit.Client, what string) {
 		t.Helper()
 		_, err := client.Admit(t.Context())
-		for _, want := range []string{"CLUSTER_MISMATCH", agenttest.Founding, agenttest.SecondFounding, `roll out a trust file with "founding": "` + agenttest.SecondFounding} {
+		for _, want := range []string{"CLUSTER_MISMATCH", agenttest.ClusterID, agenttest.SecondClusterID, `roll out a trust file with "cluster_id": "` + agenttest.SecondClusterID} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", what, err, want)
 			}
@@ -59,33 +59,33 @@ func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstFoundingThatAdmittedIt(t *tes
 		t.Fatal(err)
 	}
 	refused(client, "the next boot on its disk")
-	if client, err = boot(t, other, t.TempDir(), agenttest.Founding); err != nil {
+	if client, err = boot(t, other, t.TempDir(), agenttest.ClusterID); err != nil {
 		t.Fatal(err)
 	}
-	refused(client, "an empty disk, and a trust file that names the first founding")
+	refused(client, "an empty disk, and a trust file that names the first cluster ID")
 
 	// On purpose: the measured trust file names the other one, and that counts from then on.
-	for _, named := range []string{agenttest.SecondFounding, ""} {
+	for _, named := range []string{agenttest.SecondClusterID, ""} {
 		if client, err = boot(t, other, dir, named); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := client.Admit(t.Context()); err != nil {
-			t.Errorf("with the trust file's founding %q: %v", named, err)
+			t.Errorf("with the trust file's cluster ID %q: %v", named, err)
 		}
 	}
 }
 
 // TestGEN02_ADamagedPinIsNotNone: the agent does not start, unless the trust file says it.
 func TestGEN02_ADamagedPinIsNotNone(t *testing.T) {
-	for _, text := range []string{"", "{}", `{"founding":"x"}`, strings.Repeat(" ", 1<<20)} {
+	for _, text := range []string{"", "{}", `{"cluster_id":"x"}`, strings.Repeat(" ", 1<<20)} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "founding.json"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cluster-id.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), ""); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), `"founding"`) {
+		if _, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), ""); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), `"cluster_id"`) {
 			t.Errorf("%.20q: %v", text, err)
 		}
-		if _, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), agenttest.Founding); err != nil {
+		if _, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), agenttest.ClusterID); err != nil {
 			t.Errorf("%.20q, named by the trust file: %v", text, err)
 		}
 	}

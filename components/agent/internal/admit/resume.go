@@ -7,26 +7,26 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cadre.dev/agent/internal/held"
-	"cadre.dev/core/founding"
+	"cadre.dev/agent/internal/credcache"
+	"cadre.dev/core/clusterid"
 	"cadre.dev/overlay"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
 // State is what the next worker of this Boot needs to go on with a.
-func (a Admitted) State() (held.State, error) {
+func (a Admitted) State() (credcache.State, error) {
 	grant, err := proto.Marshal(a.Grant)
 	if err != nil {
-		return held.State{}, fmt.Errorf("encode credentials: %w", err)
+		return credcache.State{}, fmt.Errorf("encode credentials: %w", err)
 	}
-	return held.State{AppID: a.AppID, InstanceID: a.InstanceID, Since: a.Since, Grant: grant, Peers: a.Peers}, nil
+	return credcache.State{AppID: a.AppID, InstanceID: a.InstanceID, Since: a.Since, Grant: grant, Peers: a.Peers}, nil
 }
 
 // Resume goes on with what an earlier process of this Boot was admitted with: what was
 // checked then is checked once more, but for the coordinator's evidence, which nobody keeps.
 // A certificate that has ended is refused; tokens that have are not, since only the
 // coordinators whose absence let them end could do with them anything.
-func (c *Client) Resume(state held.State) (Admitted, error) {
+func (c *Client) Resume(state credcache.State) (Admitted, error) {
 	none := Admitted{}
 	grant := &admissionv1.Credentials{}
 	if err := proto.Unmarshal(state.Grant, grant); err != nil {
@@ -44,7 +44,7 @@ func (c *Client) Resume(state held.State) (Admitted, error) {
 	case len(state.Peers) == 0:
 		return none, errors.New("resume: the peer map is empty")
 	}
-	if err := c.cfg.Pin.Check(founding.OfPEM(grant.GetCaBundlePem())); err != nil {
+	if err := c.cfg.Pin.Check(clusterid.OfPEM(grant.GetCaBundlePem())); err != nil {
 		return none, fmt.Errorf("resume: %w", err)
 	}
 	out := Admitted{

@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/agenttest"
-	"cadre.dev/agent/internal/held"
+	"cadre.dev/agent/internal/credcache"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
@@ -31,23 +31,23 @@ func TestTOK20_ResumedCredentials(t *testing.T) {
 	ofAnotherCluster := admit.New(admit.Config{Boot: bootOf(t), Trust: elsewhere})
 	for name, tc := range map[string]struct {
 		client *admit.Client
-		change func(*held.State, *admissionv1.Credentials)
+		change func(*credcache.State, *admissionv1.Credentials)
 		want   string
 	}{
-		"honest":               {client, func(*held.State, *admissionv1.Credentials) {}, ""},
-		"by another boot":      {other, func(*held.State, *admissionv1.Credentials) {}, "another key"},
-		"with another cluster": {ofAnotherCluster, func(*held.State, *admissionv1.Credentials) {}, "another key"},
-		"for another boot":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.BootId = "00" }, "another boot"},
-		"for another slot":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.Slot = "web-1" }, "SVID_ID_INVALID"},
-		"under another CA":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.CaBundlePem = agenttest.NewWorld(t).CAPEM }, "svid"},
-		"ended": {client, func(_ *held.State, g *admissionv1.Credentials) {
+		"honest":               {client, func(*credcache.State, *admissionv1.Credentials) {}, ""},
+		"by another boot":      {other, func(*credcache.State, *admissionv1.Credentials) {}, "another key"},
+		"with another cluster": {ofAnotherCluster, func(*credcache.State, *admissionv1.Credentials) {}, "another key"},
+		"for another boot":     {client, func(_ *credcache.State, g *admissionv1.Credentials) { g.BootId = "00" }, "another boot"},
+		"for another slot":     {client, func(_ *credcache.State, g *admissionv1.Credentials) { g.Slot = "web-1" }, "SVID_ID_INVALID"},
+		"under another CA":     {client, func(_ *credcache.State, g *admissionv1.Credentials) { g.CaBundlePem = agenttest.NewWorld(t).CAPEM }, "svid"},
+		"ended": {client, func(_ *credcache.State, g *admissionv1.Credentials) {
 			g.ExpiresAt = timestamppb.New(time.Now().Add(-time.Second))
 		}, "SVID_EXPIRED"},
-		"tokens have ended": {client, func(_ *held.State, g *admissionv1.Credentials) {
+		"tokens have ended": {client, func(_ *credcache.State, g *admissionv1.Credentials) {
 			g.Consul = &admissionv1.ConsulCredentials{TokensExpireAt: timestamppb.New(time.Now().Add(-time.Second))}
 		}, ""},
-		"no peers":       {client, func(s *held.State, _ *admissionv1.Credentials) { s.Peers = nil }, "peer map is empty"},
-		"no credentials": {client, func(_ *held.State, g *admissionv1.Credentials) { proto.Reset(g) }, "CA bundle"},
+		"no peers":       {client, func(s *credcache.State, _ *admissionv1.Credentials) { s.Peers = nil }, "peer map is empty"},
+		"no credentials": {client, func(_ *credcache.State, g *admissionv1.Credentials) { proto.Reset(g) }, "CA bundle"},
 	} {
 		state, err := first.State()
 		if err != nil {
@@ -66,7 +66,7 @@ func TestTOK20_ResumedCredentials(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, first)
 		}
 	}
-	if _, err := client.Resume(held.State{Grant: []byte("nonsense")}); err == nil {
+	if _, err := client.Resume(credcache.State{Grant: []byte("nonsense")}); err == nil {
 		t.Error("nonsense is resumed")
 	}
 }

@@ -55,7 +55,7 @@ func waitsFor(code string) string {
 	case policy.CodeRevisionNotAllowed, policy.CodeRevisionNotApproved, policy.CodeRevisionBelowFloor:
 		return "the slot's policy to allow what this CVM runs"
 	case policy.CodeClusterMismatch:
-		return "a coordinator of the founding that this CVM belongs to"
+		return "a coordinator of the cluster ID that this CVM belongs to"
 	case policy.CodeOverloaded, policy.CodeRateLimited:
 		return "a coordinator with less to do"
 	case policy.CodeGateUnreadable, policy.CodeVerifierUnavailable, policy.CodeCollateralUnavailable:

@@ -12,19 +12,19 @@ import (
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/api"
 	"cadre.dev/agent/internal/command"
+	"cadre.dev/agent/internal/consulproxy"
 	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/credcache"
 	"cadre.dev/agent/internal/desired"
-	"cadre.dev/agent/internal/door"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/health"
-	"cadre.dev/agent/internal/held"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
-	"cadre.dev/agent/internal/mesh"
 	"cadre.dev/agent/internal/report"
 	"cadre.dev/agent/internal/sds"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
+	"cadre.dev/agent/internal/workloadfiles"
 	"cadre.dev/attest"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"
@@ -38,7 +38,7 @@ type Agent struct {
 	trustFile []byte
 	boot      *admit.Boot
 	bootAt    time.Time
-	held      *held.Store
+	held      *credcache.Store
 	// resumed is what the last worker of this Boot held; nil: there was none.
 	resumed *resumed
 	guest   attest.Guest
@@ -47,22 +47,22 @@ type Agent struct {
 	// tokenLost: Consul did not know the token that a coordinator said stays. Of the
 	// renewals' goroutine alone.
 	tokenLost bool
-	mesh      *mesh.Folder
+	mesh      *workloadfiles.Folder
 	svid      *sds.Folder // nil unless asked for
 
 	// Parts that need no name.
-	member  *member.Watcher
-	checker *health.Checker
-	command *command.Runner
-	hub     *control.Hub
-	door    *door.Door
-	builder *report.Builder
-	set     *member.SetChanger
+	member      *member.Watcher
+	checker     *health.Checker
+	command     *command.Runner
+	hub         *control.Hub
+	consulProxy *consulproxy.Proxy
+	builder     *report.Builder
+	set         *member.SetChanger
 	// backends are those that the workload speaks for, told the checks that it answers.
-	backends, told *words.Registry
+	backends, told *selfreport.Registry
 	// service is nil without --xds.
 	service *service
-	changed latest.Value[struct{}]
+	changed latestvalue.Value[struct{}]
 
 	// Set once, after the first admission.
 	node      atomic.Pointer[overlay.Node]
@@ -76,9 +76,9 @@ type Agent struct {
 	forgotten chan struct{}
 
 	// Replaced as a whole.
-	admitted latest.Value[*admit.Admitted]
+	admitted latestvalue.Value[*admit.Admitted]
 	config   desired.InForce
-	peers    latest.Value[[]overlay.Peer]
+	peers    latestvalue.Value[[]overlay.Peer]
 }
 
 // New checks cfg and prepares the parts; nothing runs yet.
@@ -86,7 +86,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := mesh.InMemory(cfg.RunDir); err != nil {
+	if err := workloadfiles.InMemory(cfg.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
 	trust, trustFile, err := attest.LoadTrust(cfg.TrustFile)
@@ -98,7 +98,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
 	}
 	disk := durable.OpenDisk(cfg.StateDir, cfg.Log)
-	pin, err := admit.OpenPin(disk, trust.Founding)
+	pin, err := admit.OpenPin(disk, trust.ClusterID)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	keeper, err := held.Open(cfg.RunDir, boot)
+	keeper, err := credcache.Open(cfg.RunDir, boot)
 	if err != nil {
 		return nil, err
 	}
@@ -117,18 +117,18 @@ func New(cfg Config) (*Agent, error) {
 		}
 	}
 	commands := command.New(cfg.ExecDir, cfg.Log)
-	told := words.Open(filepath.Join(cfg.RunDir, "checks"), boot.ID, cfg.Log)
+	told := selfreport.Open(filepath.Join(cfg.RunDir, "checks"), boot.ID, cfg.Log)
 	a := &Agent{
 		forgotten: make(chan struct{}, 1), svid: svid,
 		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), held: keeper,
-		guest:    attest.NewGuestClient(cfg.DstackSocket),
-		disk:     disk,
-		member:   member.NewWatcher(cfg.Log),
-		checker:  health.NewChecker(commands, told, cfg.Log),
-		command:  commands,
-		told:     told,
-		backends: words.Open(filepath.Join(cfg.RunDir, "words"), boot.ID, cfg.Log),
-		door:     door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
+		guest:       attest.NewGuestClient(cfg.DstackSocket),
+		disk:        disk,
+		member:      member.NewWatcher(cfg.Log),
+		checker:     health.NewChecker(commands, told, cfg.Log),
+		command:     commands,
+		told:        told,
+		backends:    selfreport.Open(filepath.Join(cfg.RunDir, "words"), boot.ID, cfg.Log),
+		consulProxy: consulproxy.New(consulproxy.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
 	a.config = desired.InForce{Slot: func() string { return a.self().Slot }, Apply: a.apply, Applied: a.route, Log: cfg.Log}
 	a.admit = admit.New(admit.Config{
@@ -146,13 +146,13 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.builder = report.NewBuilder(report.Sources{
-		Conduct: a.config.Conduct, Member: a.member.State, Checks: a.checks, Results: a.results,
+		AgentSpec: a.config.AgentSpec, Member: a.member.State, Checks: a.checks, Results: a.results,
 		Epochs: a.epochs, Backends: a.backends.States, Version: cfg.Version, BootAt: a.bootAt,
 		Faults: func() []string { return report.Faults(a.disk.Faults(), a.config.Fault(), a.set.Fault()) },
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
-		Mesh: a.meshServer(), Holder: holder{a}, Run: run,
+		Overlay: a.overlayServer(), Holder: holder{a}, Run: run,
 	})
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.checker.Run,
 		a.backends.Run,
 		a.told.Run,
-		a.runDoor,
+		a.runConsulProxy,
 		func(ctx context.Context) error { return a.service.run(ctx, a) },
 		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },
 	)
@@ -226,7 +226,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	a.lifecycle.Store(exec)
 	a.peers.Set(first.Peers)
 	a.take(first)
-	a.openDoor(first.ID.Slot)
+	a.openConsulProxy(first.ID.Slot)
 	a.service.open(a, first.ID.Slot)
 	a.reconfigure()
 	return a.untilFarewell(ctx, whole,

@@ -7,7 +7,7 @@ import (
 	"reflect"
 
 	"cadre.dev/agent/internal/driver"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"
 )
@@ -31,18 +31,18 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	a.checker.SetChecks(next.HealthChecks)
 	// After the checks: one that is taken away would fail, for it is not spoken for any more, and the
 	// new ones would count at once beside it.
-	a.told.Set(words.OfChecks(next.HealthChecks))
+	a.told.Set(selfreport.OfChecks(next.HealthChecks))
 	if d != nil {
 		a.member.SetDriver(d)
 	}
-	a.backends.Set(words.OfBackends(next.Mesh))
+	a.backends.Set(selfreport.OfBackends(next.ServiceMesh))
 	return nil
 }
 
 // route has the service layer do what the configuration says that is in force now: its routes are
 // looked up there.
 func (a *Agent) route(now *group.AgentConfig) {
-	if err := a.service.set(a, now.Slot, now.Mesh); err != nil {
+	if err := a.service.set(a, now.Slot, now.ServiceMesh); err != nil {
 		// The rest of the configuration is in force, and routes with nothing wrong are served.
 		a.cfg.Log.Error("not all routes are served", "error", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/agent/internal/parent"
 	"cadre.dev/agent/internal/report"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/raced/synctest"
 )
 
@@ -56,8 +56,8 @@ func TestWhatHangsDoesNotBeat(t *testing.T) {
 		disk := durable.OpenDisk(t.TempDir(), log)
 		a := &Agent{cfg: Config{Parent: h, Log: log}, member: watcher, disk: disk}
 		a.builder = report.NewBuilder(report.Sources{
-			Conduct: a.config.Conduct, Member: watcher.State, Checks: func() []health.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
-			Backends: func() []words.State { return nil }, Faults: func() []string { return nil },
+			AgentSpec: a.config.AgentSpec, Member: watcher.State, Checks: func() []health.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
+			Backends: func() []selfreport.State { return nil }, Faults: func() []string { return nil },
 			Results: func() []lifecycle.Result { lock <- struct{}{}; <-lock; return nil },
 		})
 		hub, err := control.New(control.Config{Disk: disk, Log: log})

@@ -128,7 +128,7 @@ func TestGEN02_AFirstAdmissionNeedsADiskThatKeepsIt(t *testing.T) {
 	a.start()
 	agenttest.Eventually(t, soon, "two admissions that were not taken", func() bool { return len(c.Boots()) >= 2 })
 	if code, _ := a.call("GET", "/readyz", ""); code != http.StatusServiceUnavailable {
-		t.Errorf("readyz = %d without a disk that keeps the founding", code)
+		t.Errorf("readyz = %d without a disk that keeps the cluster ID", code)
 	}
 	free()
 	agenttest.Eventually(t, 3*soon, "admission once the disk has room", func() bool {

@@ -3,7 +3,7 @@
 //	guest agent ─► admit ─► overlay Node ─► control sessions ─┬─► desired state
 //	                  │                                       │      │
 //	                  ▼                                       ▼      ▼
-//	              door (Consul),                            report ◄─ lifecycle,
+//	              Consul proxy (Consul),                            report ◄─ lifecycle,
 //	              mesh files                                          health, member
 //
 // Nothing disruptive starts without an order; a lost coordinator changes nothing.

@@ -68,7 +68,7 @@ func (a *Agent) withdraw(why *admit.EndedError) error {
 		node.SetPeers(nil)
 	}
 	a.service.shut()
-	a.door.Shut("this boot lost its slot: " + why.Error())
+	a.consulProxy.Shut("this boot lost its slot: " + why.Error())
 	if err := a.mesh.Withdraw(); err != nil {
 		a.cfg.Log.Error("mesh files not withdrawn", "error", err)
 	}

@@ -6,16 +6,16 @@ import (
 	"maps"
 	"slices"
 
-	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/agent/internal/workloadfiles"
 	"cadre.dev/core/secret"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-func secretsOf(grant *admissionv1.Credentials) map[string]mesh.Secret {
-	out := map[string]mesh.Secret{}
+func secretsOf(grant *admissionv1.Credentials) map[string]workloadfiles.Secret {
+	out := map[string]workloadfiles.Secret{}
 	for _, s := range grant.GetSecrets() {
-		out[s.GetName()] = mesh.Secret{
+		out[s.GetName()] = workloadfiles.Secret{
 			Value: secret.New(s.GetValue()), Epoch: s.GetEpoch(), Mode: fs.FileMode(s.GetMode()), UID: s.GetUid(), GID: s.GetGid(),
 		}
 	}

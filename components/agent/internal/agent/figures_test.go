@@ -28,7 +28,7 @@ func TestFiguresOfTheServiceLayer(t *testing.T) {
 	}
 	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: config(t, group.AgentConfig{
 		Workload: group.Workload{Kind: "none"},
-		Mesh: group.Mesh{
+		ServiceMesh: group.ServiceMesh{
 			Proxies: []group.Proxy{{ID: "web-sidecar-proxy", Service: "web"}},
 			Routes: []group.RouteTo{{
 				Name: "master", Group: "db", Role: "leader", VIP: netip.MustParseAddr("127.10.251.1"), Port: port, Hold: group.Duration(time.Second),

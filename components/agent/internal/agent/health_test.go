@@ -17,7 +17,7 @@ func TestTheEnvoyThatCarriesCallsIsOnlyTold(t *testing.T) {
 	c.Start(t)
 	order := func(version uint64, proxies ...group.Proxy) {
 		c.Order(&controlv1.Desired{Version: version, Term: 3, ConfigJson: config(t, group.AgentConfig{
-			Workload: group.Workload{Kind: "none"}, Mesh: group.Mesh{Group: "web", Proxies: proxies},
+			Workload: group.Workload{Kind: "none"}, ServiceMesh: group.ServiceMesh{Group: "web", Proxies: proxies},
 		})})
 	}
 	calls := group.Proxy{ID: "web-sidecar-proxy", Service: "web"}

@@ -152,7 +152,7 @@ func TestATokenThatConsulDoesNotKnowIsReplaced(t *testing.T) {
 	}
 	c.Start(t)
 	a := newTestAgent(t, w)
-	a.cfg.Consul = "127.0.0.1:0" // a door, behind which nobody knows any token
+	a.cfg.Consul = "127.0.0.1:0" // a Consul proxy, behind which nobody knows any token
 	a.start()
 	for n, want := range []bool{true, false} {
 		order(uint32(n) + 2) // of which each has the agent renew

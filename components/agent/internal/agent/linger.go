@@ -22,7 +22,7 @@ func (a *Agent) lingering(ctx context.Context) (longer context.Context, stop con
 		}
 		limited, done := context.WithTimeout(longer, lingerLimit)
 		defer done()
-		a.door.Unused(limited)
+		a.consulProxy.Unused(limited)
 	})
 	return longer, stop
 }

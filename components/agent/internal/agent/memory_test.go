@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"cadre.dev/agent/internal/agenttest"
-	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/agent/internal/workloadfiles"
 )
 
 // TOK-16: no agent starts that would write keys to a disk.
 func TestTOK16_RunFolderOnADiskIsRefused(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()
-	if err := mesh.InMemory(disk); err == nil {
+	if err := workloadfiles.InMemory(disk); err == nil {
 		t.Skip("the temporary folder is in memory here")
 	}
 	a := newTestAgent(t, agenttest.NewWorld(t))

@@ -8,7 +8,7 @@ import (
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/core/rollout"
-	"cadre.dev/mesh"
+	"cadre.dev/overlaystatus"
 )
 
 // collector reads all figures when it is asked, so that none can be stale.
@@ -33,7 +33,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func (a *Agent) metricsHandler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{a}, mesh.NewCollector(a.meshNode))
+	registry.MustRegister(collector{a}, overlaystatus.NewCollector(a.overlayNode))
 	all := prometheus.Gatherers{registry}
 	if a.service != nil {
 		registry.MustRegister(a.service.routes.Collector())
@@ -42,15 +42,17 @@ func (a *Agent) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-// meshNode is the overlay's node once this Boot is admitted, nil before.
-func (a *Agent) meshNode() mesh.Node {
+// overlayNode is the overlay's node once this Boot is admitted, nil before.
+func (a *Agent) overlayNode() overlaystatus.Node {
 	if node := a.node.Load(); node != nil {
 		return node
 	}
 	return nil
 }
 
-func (a *Agent) meshServer() mesh.Server { return mesh.Server{Node: a.meshNode} }
+func (a *Agent) overlayServer() overlaystatus.Server {
+	return overlaystatus.Server{Node: a.overlayNode}
+}
 
 // Describe sends nothing: labels vary, the collector is unchecked.
 func (c collector) Describe(chan<- *prometheus.Desc) {}

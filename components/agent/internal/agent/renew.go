@@ -142,11 +142,11 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 }
 
 // proveTokens waits until Consul knows the workload's new token, as it is asked through the
-// door (TOK-13). Where there is no door nobody uses it.
+// Consul proxy (TOK-13). Where there is no Consul proxy nobody uses it.
 func (a *Agent) proveTokens(ctx context.Context, next admit.Admitted) error {
 	token := next.Grant.GetConsul().GetWorkloadToken()
 	if token == "" || a.cfg.Consul == "" {
 		return nil
 	}
-	return a.door.Knows(ctx, token)
+	return a.consulProxy.Knows(ctx, token)
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"cadre.dev/agent/internal/admit"
-	"cadre.dev/agent/internal/latest"
-	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/agent/internal/latestvalue"
+	"cadre.dev/agent/internal/workloadfiles"
 )
 
 // resumed is what an earlier process of this Boot left, read and checked.
@@ -33,11 +33,11 @@ func (a *Agent) resume() *resumed {
 	return &resumed{admitted: admitted, config: state.Config}
 }
 
-func (a *Agent) openMesh() (*mesh.Folder, error) {
+func (a *Agent) openMesh() (*workloadfiles.Folder, error) {
 	if a.resumed != nil {
-		return mesh.OpenAgain(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
+		return workloadfiles.OpenAgain(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
 	}
-	return mesh.Open(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
+	return workloadfiles.Open(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
 }
 
 // first is what this process begins with: what the Boot holds, or admission.
@@ -62,7 +62,7 @@ func (a *Agent) reconfigure() {
 
 // keepHeld keeps what the next process of this Boot needs up to date.
 func (a *Agent) keepHeld(ctx context.Context) error {
-	latest.Each(ctx, a.saveHeld, a.admitted.Next, a.peers.Next, a.config.Next)
+	latestvalue.Each(ctx, a.saveHeld, a.admitted.Next, a.peers.Next, a.config.Next)
 	return nil
 }
 

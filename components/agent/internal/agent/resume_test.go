@@ -94,8 +94,8 @@ func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	c.Order(&controlv1.Desired{Version: 11, Term: 3, SecretEpochs: map[string]uint32{"password": 1}, ConfigJson: config(t, group.AgentConfig{
-		Workload: group.Workload{Kind: "none"},
-		Mesh:     group.Mesh{Proxies: []group.Proxy{{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(time.Minute)}}},
+		Workload:    group.Workload{Kind: "none"},
+		ServiceMesh: group.ServiceMesh{Proxies: []group.Proxy{{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(time.Minute)}}},
 	})})
 	told := func() bool {
 		got := c.Last().GetBackends()

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/consulproxy"
 	"cadre.dev/agent/internal/control"
-	"cadre.dev/agent/internal/door"
 	"cadre.dev/agent/internal/envoy"
 	"cadre.dev/agent/internal/handover"
 	"cadre.dev/agent/internal/health"
@@ -114,7 +114,7 @@ func (s *service) open(a *Agent, slot string) {
 		return
 	}
 	node := a.node.Load()
-	s.relay.Open(door.Way{
+	s.relay.Open(consulproxy.Way{
 		Self: slot, Coordinators: a.coordinators,
 		Dial: func(ctx context.Context, id overlay.ID) (net.Conn, error) {
 			return node.DialService(ctx, id, group.ConsulXDSPort)
@@ -133,7 +133,7 @@ func (s *service) shut() {
 }
 
 // set has the parts do what the group's mesh says.
-func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
+func (s *service) set(a *Agent, slot string, mesh group.ServiceMesh) error {
 	if s == nil {
 		if len(mesh.Proxies) > 0 {
 			return errors.New("mesh: this agent was started without --xds, so it runs no proxies and no routes")
@@ -172,7 +172,7 @@ func (a *Agent) endpoints(ctx context.Context, name string, age time.Duration) (
 	if config == nil {
 		return nil, errors.New("there is no configuration yet")
 	}
-	for _, r := range config.Mesh.Routes {
+	for _, r := range config.ServiceMesh.Routes {
 		if r.Name != name {
 			continue
 		}

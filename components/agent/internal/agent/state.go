@@ -5,9 +5,9 @@ import (
 	"net/netip"
 
 	"cadre.dev/agent/internal/api"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
-	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/agent/internal/workloadfiles"
 	"cadre.dev/core/secret"
 )
 
@@ -28,7 +28,7 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 		}
 	}
 	// Not the hub's peers: they may be newer than what updateMesh would read.
-	latest.Each(ctx, func() {
+	latestvalue.Each(ctx, func() {
 		if err := a.updateMesh(&announced); err != nil {
 			a.cfg.Log.Error("mesh files are not up to date", "error", err)
 		}
@@ -46,7 +46,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	if err != nil {
 		return err
 	}
-	info := mesh.Info{
+	info := workloadfiles.Info{
 		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot, VIP: vip,
 		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta, Routes: map[string]netip.Addr{},
 		Secrets: secretsOf(current.Grant), ConsulToken: secret.FromString(current.Grant.GetConsul().GetWorkloadToken()),
@@ -54,7 +54,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	}
 	var waits bool
 	info.JoinMembers, waits = joins(config)
-	for _, r := range config.Mesh.Routes {
+	for _, r := range config.ServiceMesh.Routes {
 		info.Routes[r.Name] = r.VIP
 	}
 	list, _ := a.peers.Get()

@@ -223,7 +223,7 @@ type admission struct {
 func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeRequest) (*admissionv1.ChallengeResponse, error) {
 	bundle := sha256.Sum256(a.c.World.CAPEM)
 	said := statement.Coordinator{
-		Cluster: a.c.id.Cluster, Founding: a.c.World.Founding, AppID: a.c.AppID, Slot: a.c.id.Slot, TLSPublicKey: a.c.tlsKey,
+		Cluster: a.c.id.Cluster, ClusterID: a.c.World.ClusterID, AppID: a.c.AppID, Slot: a.c.id.Slot, TLSPublicKey: a.c.tlsKey,
 		Exporter: a.exporter, PeerNonce: r.GetBootNonce(), CABundleSHA256: bundle[:],
 	}
 	if a.c.Tamper != nil {
@@ -234,7 +234,7 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 		return nil, err
 	}
 	batch := statement.Batch{
-		Cluster: said.Cluster, Founding: said.Founding, AppID: said.AppID, Slot: said.Slot, TLSPublicKey: said.TLSPublicKey, Root: root, CABundleSHA256: said.CABundleSHA256,
+		Cluster: said.Cluster, ClusterID: said.ClusterID, AppID: said.AppID, Slot: said.Slot, TLSPublicKey: said.TLSPublicKey, Root: root, CABundleSHA256: said.CABundleSHA256,
 	}
 	data := batch.ReportData()
 	ev, err := a.c.guest.GetQuote(ctx, data[:])

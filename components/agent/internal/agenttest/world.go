@@ -68,10 +68,10 @@ func (w *World) Collateral() ([]byte, error) {
 	return bundle.Encode()
 }
 
-// Founding is the one of NewWorld, SecondFounding that of Second.
+// ClusterID is the one of NewWorld, SecondClusterID that of Second.
 const (
-	Founding       = "0123456789abcdef0123456789abcdef"
-	SecondFounding = "fedcba9876543210fedcba9876543210"
+	ClusterID       = "0123456789abcdef0123456789abcdef"
+	SecondClusterID = "fedcba9876543210fedcba9876543210"
 )
 
 // World is one cloud with one cluster's CA.
@@ -82,12 +82,12 @@ type World struct {
 	Gateway *Gateway
 	// Services is the text of the services in every CVM's compose file; "": there are none.
 	Services string
-	// Founding of the cluster.
-	Founding string
-	CA       *x509.Certificate
-	CAPEM    []byte
-	Roots    *x509.CertPool
-	caKey    ed25519.PrivateKey
+	// ClusterID of the cluster.
+	ClusterID string
+	CA        *x509.Certificate
+	CAPEM     []byte
+	Roots     *x509.CertPool
+	caKey     ed25519.PrivateKey
 }
 
 // NewWorld makes a fresh one.
@@ -98,29 +98,29 @@ func NewWorld(t testing.TB) *World {
 		t.Fatal(err)
 	}
 	w := &World{Cloud: cloud, Gateway: NewGateway(t)}
-	w.found(t, Founding)
+	w.found(t, ClusterID)
 	return w
 }
 
 // Second is what the same app's coordinators are on empty disks: the same cluster by name,
-// of another founding.
+// of another cluster ID.
 func (w *World) Second(t testing.TB) *World {
 	t.Helper()
 	second := *w
-	second.found(t, SecondFounding)
+	second.found(t, SecondClusterID)
 	return &second
 }
 
-func (w *World) found(t testing.TB, founding string) {
+func (w *World) found(t testing.TB, clusterID string) {
 	t.Helper()
 	var err error
-	w.Founding, w.Roots = founding, x509.NewCertPool()
+	w.ClusterID, w.Roots = clusterID, x509.NewCertPool()
 	_, w.caKey, err = ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: founding},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: clusterID},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}

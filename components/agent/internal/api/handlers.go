@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/lifecycle"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 )
 
@@ -74,14 +74,14 @@ type completeRequest struct {
 }
 
 type backendRequest struct {
-	Status words.Status `json:"status"`
-	Tags   []string     `json:"tags"`
-	Output string       `json:"output"`
+	Status selfreport.Status `json:"status"`
+	Tags   []string          `json:"tags"`
+	Output string            `json:"output"`
 }
 
 type checkRequest struct {
-	Status words.Status `json:"status"`
-	Output string       `json:"output"`
+	Status selfreport.Status `json:"status"`
+	Output string            `json:"output"`
 }
 
 // wordAnswer says for how long the word holds.
@@ -191,7 +191,7 @@ func (s *Server) putBackend(w http.ResponseWriter, req *http.Request) {
 	if !readBody(w, req, &body) {
 		return
 	}
-	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), words.Word(body))
+	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), selfreport.Word(body))
 	answerWord(w, ttl, err, "BACKEND_UNKNOWN", `; a backend needs registration { owner = "workload" } in the group's spec, and a route`)
 }
 
@@ -200,13 +200,13 @@ func (s *Server) putCheck(w http.ResponseWriter, req *http.Request) {
 	if !readBody(w, req, &body) {
 		return
 	}
-	ttl, err := s.cfg.Checks.Put(req.PathValue("check"), words.Word{Status: body.Status, Output: body.Output})
+	ttl, err := s.cfg.Checks.Put(req.PathValue("check"), selfreport.Word{Status: body.Status, Output: body.Output})
 	answerWord(w, ttl, err, "CHECK_UNKNOWN", "; a health_check needs ttl { } in the revision that this boot runs")
 }
 
 func answerWord(w http.ResponseWriter, ttl time.Duration, err error, unknown, wayOut string) {
 	switch {
-	case errors.Is(err, words.ErrUnknown):
+	case errors.Is(err, selfreport.ErrUnknown):
 		writeError(w, http.StatusNotFound, unknown, err.Error()+wayOut)
 	case err != nil:
 		writeError(w, http.StatusBadRequest, "BODY_INVALID", err.Error())

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/lifecycle"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 )
 
@@ -36,7 +36,7 @@ type Config struct {
 	// NotReady says what is missing; empty when ready.
 	NotReady func() string
 	// Backends are those whose registration workloads own, Checks those that they answer.
-	Backends, Checks *words.Registry
+	Backends, Checks *selfreport.Registry
 	Metrics          http.Handler
 	Log              *slog.Logger
 }

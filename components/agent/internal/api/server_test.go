@@ -18,16 +18,16 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 	"cadre.dev/raced/synctest"
 )
 
 // fakeLifecycle has one open hook, "flush" with token "t0k".
 type fakeLifecycle struct {
-	status latest.Value[lifecycle.Status]
+	status latestvalue.Value[lifecycle.Status]
 	did    []string
 }
 
@@ -358,8 +358,8 @@ func (c *watchedConn) Close() error {
 }
 
 // ownedBackends has one backend, "queue".
-func ownedBackends() *words.Registry {
-	r := words.New()
+func ownedBackends() *selfreport.Registry {
+	r := selfreport.New()
 	r.Set(map[string]time.Duration{"queue": 30 * time.Second})
 	return r
 }
@@ -389,8 +389,8 @@ func TestACheckOfTheWorkload(t *testing.T) {
 }
 
 // answeredChecks has one check, "alive".
-func answeredChecks() *words.Registry {
-	r := words.New()
+func answeredChecks() *selfreport.Registry {
+	r := selfreport.New()
 	r.Set(map[string]time.Duration{"alive": 20 * time.Second})
 	return r
 }

@@ -3,7 +3,7 @@ package control
 import (
 	"strings"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"google.golang.org/grpc/codes"
@@ -18,7 +18,7 @@ type Ended struct {
 }
 
 // Ended is set once, when a coordinator says so; nil before.
-func (h *Hub) Ended() *latest.Value[*Ended] { return &h.ended }
+func (h *Hub) Ended() *latestvalue.Value[*Ended] { return &h.ended }
 
 func (h *Hub) end(from overlay.ID, code, message string) {
 	if already, _ := h.ended.Get(); already == nil && !h.leaving.Load() {

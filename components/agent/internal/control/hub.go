@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 
 	"cadre.dev/agent/internal/durable"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/peers"
-	"cadre.dev/mesh"
 	"cadre.dev/overlay"
+	"cadre.dev/overlaystatus"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -27,9 +27,9 @@ type Config struct {
 	// Report builds the whole current report, without sequence, term, state and version.
 	Report func() *controlv1.Report
 	// ReportChanged has a channel ready whenever Report would differ from before.
-	ReportChanged *latest.Value[struct{}]
-	// Mesh answers what coordinators ask about the overlay; the zero one has no node.
-	Mesh mesh.Server
+	ReportChanged *latestvalue.Value[struct{}]
+	// Overlay answers what coordinators ask about the overlay; the zero one has no node.
+	Overlay overlaystatus.Server
 	// Holder is told of other groups' hand-overs; nil: nothing is held here.
 	Holder Holder
 	// Run is how many processes this Boot had before: reports are numbered on from theirs.
@@ -41,12 +41,12 @@ type Config struct {
 type Hub struct {
 	cfg     Config
 	term    *termKeeper
-	desired latest.Value[*controlv1.Desired]
-	peers   latest.Value[[]overlay.Peer]
-	reports latest.Value[told]
-	ended   latest.Value[*Ended]
+	desired latestvalue.Value[*controlv1.Desired]
+	peers   latestvalue.Value[[]overlay.Peer]
+	reports latestvalue.Value[told]
+	ended   latestvalue.Value[*Ended]
 	// sessions counts live ones.
-	sessions latest.Value[int]
+	sessions latestvalue.Value[int]
 	// leaving: this Boot said farewell.
 	leaving atomic.Bool
 
@@ -73,13 +73,13 @@ func New(cfg Config) (*Hub, error) {
 }
 
 // Desired is the newest desired state that may be obeyed; nil before the first.
-func (h *Hub) Desired() *latest.Value[*controlv1.Desired] { return &h.desired }
+func (h *Hub) Desired() *latestvalue.Value[*controlv1.Desired] { return &h.desired }
 
 // Peers is the newest peer map that coordinators gave.
-func (h *Hub) Peers() *latest.Value[[]overlay.Peer] { return &h.peers }
+func (h *Hub) Peers() *latestvalue.Value[[]overlay.Peer] { return &h.peers }
 
 // Sessions is the number of coordinators we are connected to.
-func (h *Hub) Sessions() *latest.Value[int] { return &h.sessions }
+func (h *Hub) Sessions() *latestvalue.Value[int] { return &h.sessions }
 
 // Connected reports that a coordinator is.
 func (h *Hub) Connected() bool {

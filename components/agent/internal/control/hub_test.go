@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cadre.dev/agent/internal/durable"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
@@ -18,7 +18,7 @@ func newHub(t *testing.T, dir string) *Hub {
 	t.Helper()
 	h, err := New(Config{
 		Disk: durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), Report: func() *controlv1.Report { return &controlv1.Report{} },
-		ReportChanged: &latest.Value[struct{}]{}, Log: slog.New(slog.DiscardHandler),
+		ReportChanged: &latestvalue.Value[struct{}]{}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

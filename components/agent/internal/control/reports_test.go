@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/raced/synctest"
 )
@@ -88,7 +88,7 @@ type member struct {
 	mu      sync.Mutex
 	report  *controlv1.Report // guarded by mu
 	since   time.Time
-	changed latest.Value[struct{}]
+	changed latestvalue.Value[struct{}]
 }
 
 func (m *member) now() *controlv1.Report {

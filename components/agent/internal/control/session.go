@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
+	"cadre.dev/overlaystatus/peermap"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"

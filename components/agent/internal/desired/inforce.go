@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/core/group"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -17,7 +17,7 @@ import (
 // exported fields are required, and are not changed once it is in use. One goroutine at a time
 // configures; else it is safe for concurrent use.
 type InForce struct {
-	latest.Value[*group.AgentConfig]
+	latestvalue.Value[*group.AgentConfig]
 
 	// Slot that a configuration must be for.
 	Slot func() string
@@ -29,7 +29,7 @@ type InForce struct {
 	Log     *slog.Logger
 
 	text    atomic.Pointer[[]byte]
-	refused latest.Value[error]
+	refused latestvalue.Value[error]
 }
 
 // Configure puts what a text says in force. An error leaves the old one, and so does no text: the
@@ -65,7 +65,7 @@ func (f *InForce) Configure(text []byte) error {
 
 // Follow hands each newest desired state on, idempotently, until ctx ends: its configuration is put in
 // force, and order is called with what is ordered, nil where nothing is, which may be repeated.
-func (f *InForce) Follow(ctx context.Context, wanted *latest.Value[*controlv1.Desired], order func(*lifecycle.Order)) error {
+func (f *InForce) Follow(ctx context.Context, wanted *latestvalue.Value[*controlv1.Desired], order func(*lifecycle.Order)) error {
 	var index uint64
 	for {
 		d, now, err := wanted.Wait(ctx, index)
@@ -114,10 +114,10 @@ func (f *InForce) Hooks() []group.LifecycleHook {
 	return nil
 }
 
-// Conduct is the Revision that the configuration is of; empty: not known.
-func (f *InForce) Conduct() string {
+// AgentSpec is the Revision that the configuration is of; empty: not known.
+func (f *InForce) AgentSpec() string {
 	if c, _ := f.Get(); c != nil {
-		return c.Conduct
+		return c.AgentSpec
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/core/group"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -21,7 +21,7 @@ func TestWhatIsRefusedLeavesTheOldConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			did    []string
-			wanted latest.Value[*controlv1.Desired]
+			wanted latestvalue.Value[*controlv1.Desired]
 			fails  error
 		)
 		f := InForce{Slot: func() string { return "web-0" }, Log: slog.New(slog.DiscardHandler)}

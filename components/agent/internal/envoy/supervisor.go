@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 )
 
 // Version is the Envoy that this package is tested with.
@@ -93,8 +93,8 @@ func (c *Config) leaves(cause error) bool { return c.Leaves != nil && c.Leaves(c
 // Supervisor keeps one Envoy for each proxy. Make it with [New]; safe for concurrent use.
 type Supervisor struct {
 	cfg     Config
-	wanted  latest.Value[map[string]Proxy] // nil: not told yet
-	status  latest.Value[[]Status]
+	wanted  latestvalue.Value[map[string]Proxy] // nil: not told yet
+	status  latestvalue.Value[[]Status]
 	publish sync.Mutex
 
 	mu      sync.Mutex
@@ -150,7 +150,7 @@ func (s *Supervisor) Status() []Status {
 }
 
 // Statuses changes whenever one of them does.
-func (s *Supervisor) Statuses() *latest.Value[[]Status] { return &s.status }
+func (s *Supervisor) Statuses() *latestvalue.Value[[]Status] { return &s.status }
 
 // Run keeps the Envoys until ctx ends, and then drains and ends them, within
 // Config.StopWithin and what the kernel takes, unless Config.Leaves. It returns an error when

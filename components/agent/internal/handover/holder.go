@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"cadre.dev/agent/internal/gate"
+	"cadre.dev/agent/internal/connpause"
 	"cadre.dev/agent/internal/pooler"
 )
 
@@ -30,7 +30,7 @@ type holder interface {
 
 func newHolder(r Route, cfg Config) (holder, error) {
 	if r.Pooler == "" {
-		return gated{gate.New(gate.Config{
+		return gated{connpause.New(connpause.Config{
 			Route: r.Name, Address: r.address().String(), Target: r.behind().String(), Listen: cfg.Listen, Log: cfg.Log,
 		})}, nil
 	}
@@ -42,7 +42,7 @@ func newHolder(r Route, cfg Config) (holder, error) {
 }
 
 // gated is a route without a pooler.
-type gated struct{ *gate.Gate }
+type gated struct{ *connpause.Gate }
 
 func (g gated) run(ctx context.Context) error { return g.Run(ctx) }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
-	"cadre.dev/agent/internal/gate"
+	"cadre.dev/agent/internal/connpause"
 	"cadre.dev/agent/internal/pooler"
 )
 
@@ -15,7 +15,7 @@ func TestFigures(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector{func() []Stats {
 		return []Stats{
-			{Route: "master", Group: "db", Held: true, Gate: &gate.Counters{
+			{Route: "master", Group: "db", Held: true, Gate: &connpause.Counters{
 				OpenNow: 9, HeldNow: 2, Held: 20, Released: 15, Expired: 1, Left: 2, Refused: 3, Failed: 4,
 			}},
 			{Route: "pooled", Group: "db", Problem: "it does not answer", Pooler: &pooler.Stats{

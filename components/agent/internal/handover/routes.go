@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/agent/internal/gate"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/connpause"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/pooler"
 )
 
@@ -110,8 +110,8 @@ type Stats struct {
 	Held bool
 	// Problem is why the route's address is not served, or served badly; "": it is well.
 	Problem string
-	Gate    *gate.Counters // nil: it has none
-	Pooler  *pooler.Stats  // nil: it has none
+	Gate    *connpause.Counters // nil: it has none
+	Pooler  *pooler.Stats       // nil: it has none
 }
 
 // Routes are all of a CVM that something stands in front of. Make it with [New]; safe for
@@ -120,7 +120,7 @@ type Routes struct {
 	cfg       Config
 	log       *slog.Logger
 	newHolder func(Route, Config) (holder, error)
-	wanted    latest.Value[[]Route]
+	wanted    latestvalue.Value[[]Route]
 
 	mu    sync.Mutex
 	units map[string]*unit // guarded by mu; by route

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -18,9 +18,9 @@ type Checker struct {
 	commands Commands
 	told     Told
 	log      *slog.Logger
-	changes  latest.Value[struct{}]
+	changes  latestvalue.Value[struct{}]
 	// set wakes Run: the checks are others.
-	set latest.Value[struct{}]
+	set latestvalue.Value[struct{}]
 
 	mu     sync.Mutex
 	checks []*check // guarded by mu; in the spec's order
@@ -112,7 +112,7 @@ func (c *Checker) Results() []Result {
 }
 
 // Changes wakes whoever reports judgements.
-func (c *Checker) Changes() *latest.Value[struct{}] { return &c.changes }
+func (c *Checker) Changes() *latestvalue.Value[struct{}] { return &c.changes }
 
 // Run checks until ctx ends: a goroutine for each check, for as long as it is in force.
 func (c *Checker) Run(ctx context.Context) error {

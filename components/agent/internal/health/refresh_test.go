@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/raced/synctest"
@@ -50,7 +50,7 @@ type running struct {
 	*Checker
 	*workload
 
-	told  *words.Registry
+	told  *selfreport.Registry
 	mu    sync.Mutex
 	lapse []Result // what counted against the member since it was asked last
 }
@@ -59,7 +59,7 @@ type running struct {
 func bubble(t *testing.T, f func(t *testing.T, r *running)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &running{workload: &workload{ill: map[string]bool{}, asked: map[string]int{}}, told: words.New()}
+		r := &running{workload: &workload{ill: map[string]bool{}, asked: map[string]int{}}, told: selfreport.New()}
 		r.Checker = NewChecker(r.workload, r.told, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -90,7 +90,7 @@ func bubble(t *testing.T, f func(t *testing.T, r *running)) {
 
 func (r *running) set(checks ...group.HealthCheck) {
 	r.SetChecks(checks) // in the order of the agent
-	r.told.Set(words.OfChecks(checks))
+	r.told.Set(selfreport.OfChecks(checks))
 }
 
 // lapsed is what counted against the member since it was called last.
@@ -264,24 +264,24 @@ func TestTheWordOfAWorkloadOutlivesARefresh(t *testing.T) {
 		ttl := func(name string, sec int) group.HealthCheck {
 			return group.HealthCheck{Name: name, TTL: &group.TTLCheck{TTLSec: sec}}
 		}
-		say := func(name string, status words.Status) {
+		say := func(name string, status selfreport.Status) {
 			t.Helper()
-			if _, err := r.told.Put(name, words.Word{Status: status}); err != nil {
+			if _, err := r.told.Put(name, selfreport.Word{Status: status}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		r.set(ttl("a", 10))
 		r.wants(t, "a fresh boot", unknown("a"))
-		say("a", words.Passing)
+		say("a", selfreport.Passing)
 		r.wants(t, "its word", well("a"))
 		r.lapsed()
 		r.set(ttl("a", 5), ttl("b", 5))
 		r.wants(t, "another time, and another check", well("a"), pending("b"))
-		say("b", words.Passing)
+		say("b", selfreport.Passing)
 		r.wants(t, "its first word", well("a"), well("b"))
 		time.Sleep(4 * time.Second)
-		say("a", words.Passing)
-		say("b", words.Passing)
+		say("a", selfreport.Passing)
+		say("b", selfreport.Passing)
 		if lapsed := r.lapsed(); len(lapsed) > 0 {
 			t.Errorf("it counted against the member: %+v", lapsed)
 		}

@@ -5,15 +5,15 @@ import (
 	"slices"
 	"time"
 
-	"cadre.dev/agent/internal/latest"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/latestvalue"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/rollout"
 )
 
-// Told is what workloads say of their checks; *words.Registry is it.
+// Told is what workloads say of their checks; *selfreport.Registry is it.
 type Told interface {
-	States() []words.State
-	Changes() *latest.Value[struct{}]
+	States() []selfreport.State
+	Changes() *latestvalue.Value[struct{}]
 }
 
 // runTold judges by the workload's own word, without thresholds. Silence is a failure once a
@@ -53,7 +53,7 @@ func (c *Checker) runTold(ctx context.Context, one *check) {
 // wordOf is what the workload says of a check, with the text of a word that is no plain yes.
 func (c *Checker) wordOf(check string) (rollout.Health, string) {
 	all := c.told.States()
-	i := slices.IndexFunc(all, func(s words.State) bool { return s.Name == check })
+	i := slices.IndexFunc(all, func(s selfreport.State) bool { return s.Name == check })
 	if i < 0 {
 		return rollout.Unknown, ""
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/raced/synctest"
@@ -26,8 +26,8 @@ func httpPort(t *testing.T) int {
 func TestTheWorkloadAnswersItsCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checks := []group.HealthCheck{{Name: "alive", TTL: &group.TTLCheck{TTLSec: 10}}}
-		told := words.New()
-		told.Set(words.OfChecks(checks))
+		told := selfreport.New()
+		told.Set(selfreport.OfChecks(checks))
 		c := NewChecker(nil, told, slog.New(slog.DiscardHandler))
 		c.SetChecks(checks)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -42,9 +42,9 @@ func TestTheWorkloadAnswersItsCheck(t *testing.T) {
 				t.Errorf("%s: %+v, want %s %q", when, got, health, message)
 			}
 		}
-		say := func(status words.Status, output string) {
+		say := func(status selfreport.Status, output string) {
 			t.Helper()
-			if _, err := told.Put("alive", words.Word{Status: status, Output: output}); err != nil {
+			if _, err := told.Put("alive", selfreport.Word{Status: status, Output: output}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,21 +54,21 @@ func TestTheWorkloadAnswersItsCheck(t *testing.T) {
 		wants("as long as a word holds", rollout.Unknown, nothing)
 		time.Sleep(time.Nanosecond)
 		wants("silent", rollout.Unhealthy, silent)
-		say(words.Passing, "")
+		say(selfreport.Passing, "")
 		wants("a word", rollout.Healthy, "")
 		time.Sleep(9 * time.Second)
-		say(words.Warning, "slow")
+		say(selfreport.Warning, "slow")
 		wants("a warning is no failure", rollout.Healthy, "slow")
 		since := c.Results()[0].Since
-		say(words.Critical, "no disk")
+		say(selfreport.Critical, "no disk")
 		wants("critical at once", rollout.Unhealthy, "no disk")
 		time.Sleep(time.Second)
-		say(words.Critical, "still no disk")
+		say(selfreport.Critical, "still no disk")
 		wants("another text", rollout.Unhealthy, "still no disk")
 		if got := c.Results()[0].Since; got.Equal(since) || time.Since(got) != time.Second {
 			t.Errorf("unhealthy since %s", got)
 		}
-		say(words.Passing, "")
+		say(selfreport.Passing, "")
 		time.Sleep(10 * time.Second)
 		wants("silent again", rollout.Unhealthy, silent)
 	})

@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/durable"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -53,8 +53,8 @@ type Commands interface {
 // Executor carries out one order at a time. Safe for concurrent use.
 type Executor struct {
 	cfg    Config
-	orders latest.Value[*Order]
-	status latest.Value[Status]
+	orders latestvalue.Value[*Order]
+	status latestvalue.Value[Status]
 
 	mu      sync.Mutex
 	results *results  // guarded by mu

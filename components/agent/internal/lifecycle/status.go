@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -52,7 +52,7 @@ func (e *Executor) WaitStatus(ctx context.Context, index uint64) (Status, uint64
 }
 
 // Changes wakes whoever reports results.
-func (e *Executor) Changes() *latest.Value[Status] { return &e.status }
+func (e *Executor) Changes() *latestvalue.Value[Status] { return &e.status }
 
 // Complete ends the open hook whose token it is. A late, repeated or foreign token
 // is accepted without effect (R81), which the result tells; ErrNoToken without one.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/driver"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/core/group"
 )
 
@@ -20,12 +20,12 @@ const setRetry = time.Second
 type SetChanger struct {
 	Watcher *Watcher
 	// Config is the newest configuration; nil: there is none.
-	Config *latest.Value[*group.AgentConfig]
+	Config *latestvalue.Value[*group.AgentConfig]
 	// Connected reports that a coordinator is connected, Ended that this Boot is its Slot no more.
 	Connected, Ended func() bool
 	Log              *slog.Logger
 
-	fault latest.Value[error]
+	fault latestvalue.Value[error]
 }
 
 // Fault is why the change that is due is not made; nil: none is due, or it is.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/driver"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 )
 
 const (
@@ -38,7 +38,7 @@ type State struct {
 type Watcher struct {
 	log     *slog.Logger
 	state   atomic.Pointer[State]
-	changes latest.Value[struct{}]
+	changes latestvalue.Value[struct{}]
 	active  atomic.Bool
 	// began is when the observation under way began, in ns since started; 0: there is none.
 	began   atomic.Int64
@@ -108,7 +108,7 @@ func (w *Watcher) TellNext() {
 }
 
 // Changes wakes whoever waits for another state; small moves of the lag do not count.
-func (w *Watcher) Changes() *latest.Value[struct{}] { return &w.changes }
+func (w *Watcher) Changes() *latestvalue.Value[struct{}] { return &w.changes }
 
 // SetActive asks for more frequent observations while an order is carried out.
 func (w *Watcher) SetActive(active bool) {

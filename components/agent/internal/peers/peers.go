@@ -6,8 +6,8 @@ import (
 	"math"
 	"net/netip"
 
-	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
+	"cadre.dev/overlaystatus/peermap"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 

@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"cadre.dev/agent/internal/durable"
-	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/agent/internal/workloadfiles"
 )
 
 const (
@@ -57,7 +57,7 @@ func (c Config) prepare() error {
 	}
 	err := os.MkdirAll(c.Dir, 0o711) //nolint:gosec // its files have modes of their own
 	if err == nil {
-		err = mesh.InMemory(c.Dir)
+		err = workloadfiles.InMemory(c.Dir)
 	}
 	for _, dir := range []string{string(f), f.run()} {
 		if err == nil {

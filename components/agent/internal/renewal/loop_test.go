@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/agent/internal/control"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/raced/synctest"
 )
 
@@ -20,8 +20,8 @@ const life = 15 * time.Minute
 
 // cluster is what all coordinators together do, in virtual time.
 type cluster struct {
-	sessions latest.Value[int]
-	epoch    latest.Value[uint64]
+	sessions latestvalue.Value[int]
+	epoch    latestvalue.Value[uint64]
 
 	mu      sync.Mutex
 	err     error // of every call; nil: granted

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/raced/synctest"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestTOK15_EveryRotationIsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			epoch latest.Value[uint64] // of the secret
+			epoch latestvalue.Value[uint64] // of the secret
 			mu    sync.Mutex
 			came  = map[time.Time]int{}
 			wg    sync.WaitGroup

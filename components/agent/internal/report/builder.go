@@ -7,10 +7,10 @@ import (
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/health"
-	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/rollout"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -19,16 +19,16 @@ import (
 
 // Sources are what a report is made of.
 type Sources struct {
-	// Conduct is the Revision whose driver, hooks and checks are in force; empty: not known. It is
+	// AgentSpec is the Revision whose driver, hooks and checks are in force; empty: not known. It is
 	// asked first: of what it names, Checks are in force by then.
-	Conduct func() string
-	Member  func() member.State
-	Checks  func() []health.Result
-	Results func() []lifecycle.Result
+	AgentSpec func() string
+	Member    func() member.State
+	Checks    func() []health.Result
+	Results   func() []lifecycle.Result
 	// Epochs of the secrets that this Boot has.
 	Epochs func() map[string]uint32
 	// Backends are those whose registration workloads own.
-	Backends func() []words.State
+	Backends func() []selfreport.State
 	// Faults are what the agent cannot do as it should, for people.
 	Faults  func() []string
 	Version string
@@ -50,9 +50,9 @@ func (b *Builder) Note() {
 }
 
 // Follow notes, and has changed tell of it, at once and after a change of any source, until ctx
-// ends; sources are as latest.Each wants them.
-func (b *Builder) Follow(ctx context.Context, changed *latest.Value[struct{}], sources ...func() <-chan struct{}) {
-	latest.Each(ctx, func() {
+// ends; sources are as latestvalue.Each wants them.
+func (b *Builder) Follow(ctx context.Context, changed *latestvalue.Value[struct{}], sources ...func() <-chan struct{}) {
+	latestvalue.Each(ctx, func() {
 		b.Note()
 		changed.Set(struct{}{})
 	}, sources...)
@@ -70,11 +70,11 @@ func Faults(disk []string, errs ...error) []string {
 
 // Build makes the whole current report, without sequence, time, term, state and version.
 func (b *Builder) Build() *controlv1.Report {
-	conduct := b.src.Conduct()
+	agentSpec := b.src.AgentSpec()
 	state, checks := b.src.Member(), b.src.Checks()
 	lasting := b.streak.add(b.verdict(state, checks), time.Now())
 	r := &controlv1.Report{
-		Conduct: conduct, MemberKnown: state.Known, Member: memberView(state),
+		AgentSpec: agentSpec, MemberKnown: state.Known, Member: memberView(state),
 		HealthyFor:   durationpb.New(lasting),
 		AgentVersion: b.src.Version, BootAt: timestamppb.New(b.src.BootAt),
 	}

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
-	"cadre.dev/agent/internal/words"
+	"cadre.dev/agent/internal/selfreport"
 	"cadre.dev/core/rollout"
 	"google.golang.org/protobuf/proto"
 )
@@ -80,10 +80,10 @@ func TestStreak(t *testing.T) {
 func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	bad := string([]byte{0xff, 0xfe}) + string(make([]byte, 511)) + "é"
 	b := NewBuilder(Sources{
-		Conduct:  func() string { return "rev" },
-		Faults:   func() []string { return []string{bad} },
-		Epochs:   func() map[string]uint32 { return map[string]uint32{"password": 2} },
-		Backends: func() []words.State { return nil },
+		AgentSpec: func() string { return "rev" },
+		Faults:    func() []string { return []string{bad} },
+		Epochs:    func() map[string]uint32 { return map[string]uint32{"password": 2} },
+		Backends:  func() []selfreport.State { return nil },
 		Member: func() member.State {
 			return member.State{Known: true, View: driver.View{Message: bad, MayDisruptReason: bad}}
 		},
@@ -100,8 +100,8 @@ func TestReportWithHostileTextIsEncodable(t *testing.T) {
 func TestAMemberThatRefusesWritesIsHealthyAndSaysSo(t *testing.T) {
 	s := member.State{Known: true, View: driver.View{Liveness: driver.LivenessAlive, Ready: true, CaughtUp: yes(), MayDisrupt: true, Fault: "it refuses every write"}}
 	b := NewBuilder(Sources{
-		Conduct: func() string { return "rev" }, Faults: func() []string { return []string{"the disk is full"} },
-		Epochs: func() map[string]uint32 { return nil }, Backends: func() []words.State { return nil },
+		AgentSpec: func() string { return "rev" }, Faults: func() []string { return []string{"the disk is full"} },
+		Epochs: func() map[string]uint32 { return nil }, Backends: func() []selfreport.State { return nil },
 		Member: func() member.State { return s }, Checks: func() []health.Result { return nil }, Results: func() []lifecycle.Result { return nil },
 	})
 	if got := b.Build(); !slices.Equal(got.GetFaults(), []string{"the disk is full", "it refuses every write"}) || !got.GetMember().GetReady() || !got.GetMember().GetMayDisrupt() {

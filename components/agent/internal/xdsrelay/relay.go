@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cadre.dev/agent/internal/door"
+	"cadre.dev/agent/internal/consulproxy"
 	"cadre.dev/overlay"
 )
 
@@ -65,7 +65,7 @@ type Relay struct {
 
 // state is from one Open to the next, or to Shut.
 type state struct {
-	way  door.Way
+	way  consulproxy.Way
 	over chan struct{}
 }
 
@@ -79,7 +79,7 @@ func New(cfg Config) *Relay {
 
 // Open has connections carried to coordinators from now on; way.Dial opens a stream to the
 // xDS service of one. Connections of an Open before end.
-func (r *Relay) Open(way door.Way) { r.turn(&state{way: way, over: make(chan struct{})}) }
+func (r *Relay) Open(way consulproxy.Way) { r.turn(&state{way: way, over: make(chan struct{})}) }
 
 // Shut ends all connections, and those that come from now on.
 func (r *Relay) Shut() { r.turn(nil) }
@@ -180,7 +180,7 @@ func (r *Relay) carry(ctx context.Context, near net.Conn, s *state) {
 }
 
 // connect opens a stream to the first coordinator that takes one, in their order.
-func (r *Relay) connect(ctx context.Context, way door.Way) (overlay.ID, net.Conn, error) {
+func (r *Relay) connect(ctx context.Context, way consulproxy.Way) (overlay.ID, net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, connectFor, fmt.Errorf("%w within %v", errNone, connectFor))
 	defer cancel()
 	errs := errNone
@@ -201,13 +201,13 @@ func (r *Relay) connect(ctx context.Context, way door.Way) (overlay.ID, net.Conn
 	return overlay.ID{}, nil, errs
 }
 
-func try(ctx context.Context, way door.Way, id overlay.ID) (net.Conn, error) {
+func try(ctx context.Context, way consulproxy.Way, id overlay.ID) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	return way.Dial(ctx, id)
 }
 
-func (r *Relay) order(way door.Way) []overlay.ID {
+func (r *Relay) order(way consulproxy.Way) []overlay.ID {
 	all := way.Coordinators()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,11 +216,11 @@ func (r *Relay) order(way door.Way) []overlay.ID {
 		named[c.ID] = true
 	}
 	maps.DeleteFunc(r.failed, func(id overlay.ID, _ time.Time) bool { return !named[id] })
-	return door.Order(way.Self, all, r.failed, time.Now())
+	return consulproxy.Order(way.Self, all, r.failed, time.Now())
 }
 
 // first is the coordinator that a connection would be carried to now.
-func (r *Relay) first(way door.Way) overlay.ID {
+func (r *Relay) first(way consulproxy.Way) overlay.ID {
 	if all := r.order(way); len(all) > 0 {
 		return all[0]
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/door"
+	"cadre.dev/agent/internal/consulproxy"
 	"cadre.dev/overlay"
 	"cadre.dev/raced/synctest"
 )
@@ -61,12 +61,12 @@ func newWorld(t *testing.T, n int) *world {
 	return w
 }
 
-func (w *world) way() door.Way {
-	return door.Way{Self: "web-0", Coordinators: func() []door.Coordinator {
-		var out []door.Coordinator
+func (w *world) way() consulproxy.Way {
+	return consulproxy.Way{Self: "web-0", Coordinators: func() []consulproxy.Coordinator {
+		var out []consulproxy.Coordinator
 		for _, s := range w.servers {
 			s.mu.Lock()
-			out = append(out, door.Coordinator{ID: s.id, Up: !s.down})
+			out = append(out, consulproxy.Coordinator{ID: s.id, Up: !s.down})
 			s.mu.Unlock()
 		}
 		return out
@@ -82,10 +82,10 @@ func (w *world) way() door.Way {
 
 func (w *world) open() { w.relay.Open(w.way()) }
 
-// preferred are the servers in the order of the HTTP door.
+// preferred are the servers in the order of the Consul proxy.
 func (w *world) preferred() []*server {
 	var out []*server
-	for _, id := range door.Order("web-0", w.way().Coordinators(), nil, time.Time{}) {
+	for _, id := range consulproxy.Order("web-0", w.way().Coordinators(), nil, time.Time{}) {
 		for _, s := range w.servers {
 			if s.id == id {
 				out = append(out, s)
@@ -342,8 +342,8 @@ func TestHalves(t *testing.T) {
 		return l, err
 	}})
 	id := overlay.ID{Cluster: "test", Group: overlay.CoordinatorGroup, Slot: "coordinator-0"}
-	r.Open(door.Way{
-		Self: "web-0", Coordinators: func() []door.Coordinator { return []door.Coordinator{{ID: id, Up: true}} },
+	r.Open(consulproxy.Way{
+		Self: "web-0", Coordinators: func() []consulproxy.Coordinator { return []consulproxy.Coordinator{{ID: id, Up: true}} },
 		Dial: func(ctx context.Context, _ overlay.ID) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", behind.Addr().String())
 		},

@@ -126,12 +126,12 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	a.Nonces = append(a.Nonces, challenge.GetNonce())
-	founding, err := checkCoordinator(ctx, challenge, state, own, judge)
+	clusterID, err := checkCoordinator(ctx, challenge, state, own, judge)
 	if err != nil {
 		return fmt.Errorf("check coordinator: %w", err)
 	}
 	claim := statement.Agent{
-		Cluster: challenge.GetCluster(), Founding: founding, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
+		Cluster: challenge.GetCluster(), ClusterID: clusterID, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
 		AppID: a.Slot.AppID, InstanceID: a.InstanceID(), ComposeHash: a.guest.ComposeHash(),
 		BootPublicKey: a.spki, Nonce: challenge.GetNonce(), Exporter: exporter,
 	}
@@ -157,8 +157,8 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 // No agent goes on after it, and so no benchmark.
 var errEvidence = errors.New("the coordinator's evidence is not good")
 
-// checkCoordinator gives the founding that the coordinator is of.
-func checkCoordinator(ctx context.Context, c *admissionv1.ChallengeResponse, state tls.ConnectionState, own statement.Exchange, judge Judge) (founding string, err error) {
+// checkCoordinator gives the cluster ID that the coordinator is of.
+func checkCoordinator(ctx context.Context, c *admissionv1.ChallengeResponse, state tls.ConnectionState, own statement.Exchange, judge Judge) (clusterID string, err error) {
 	said, err := statement.DecodeBatch(c.GetCoordinatorStatement())
 	switch {
 	case err != nil:
@@ -168,7 +168,7 @@ func checkCoordinator(ctx context.Context, c *admissionv1.ChallengeResponse, sta
 	case !said.Commits(own, c.GetCoordinatorLeaf(), c.GetCoordinatorPath()):
 		return "", fmt.Errorf("%w: another connection", errEvidence)
 	case judge == nil:
-		return said.Founding, nil
+		return said.ClusterID, nil
 	}
 	ev := c.GetCoordinatorEvidence()
 	if err := judge(ctx, attest.Evidence{
@@ -176,5 +176,5 @@ func checkCoordinator(ctx context.Context, c *admissionv1.ChallengeResponse, sta
 	}, said.ReportData()); err != nil {
 		return "", fmt.Errorf("%w: %w", errEvidence, err)
 	}
-	return said.Founding, nil
+	return said.ClusterID, nil
 }

@@ -20,9 +20,9 @@ import (
 const (
 	// Cluster is the name of the cluster, and Domain what its gateway routes by.
 	Cluster = "bench"
-	// Founding is the one of all coordinators.
-	Founding = "0123456789abcdef0123456789abcdef"
-	Domain   = "gw.bench"
+	// ClusterID is the one of all coordinators.
+	ClusterID = "0123456789abcdef0123456789abcdef"
+	Domain    = "gw.bench"
 	// CoordinatorApp is the application of the coordinators.
 	CoordinatorApp = "cccccccccccccccccccccccccccccccccccccccc"
 	// OSImage is what all machines run.

@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/policy"
 )
 
@@ -347,7 +347,7 @@ func (a *App) completeTarget(cmd *cobra.Command, args []string, _ string) ([]str
 		targets := []string{}
 		for _, g := range groups {
 			if g.GetTargetRevision() != "" {
-				targets = append(targets, tell.Short(g.GetTargetRevision())+"\tof "+g.GetGroup())
+				targets = append(targets, format.Short(g.GetTargetRevision())+"\tof "+g.GetGroup())
 			}
 		}
 		return targets, err

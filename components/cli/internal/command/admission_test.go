@@ -158,7 +158,7 @@ func TestSimulatedStandsEverywhere(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", midRollout)
 	b.SetAdmission(shutOut())
-	b.SetMesh(clienttest.Mesh{Links: nil})
+	b.SetOverlay(clienttest.Overlay{Links: nil})
 	commands := [][]string{
 		{"cluster", "status"}, {"group", "list"}, {"group", "get", "worker"}, {"rollout", "status", "worker"}, {"rollout", "plan", "worker"},
 		{"rollout", "history", "worker"}, {"instance", "list"}, {"instance", "describe", "worker-1"},

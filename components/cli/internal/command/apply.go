@@ -13,8 +13,8 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 	"cadre.dev/client/groupfile"
-	"cadre.dev/client/tell"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -212,7 +212,7 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 	switch {
 	case err == nil:
 		one.Waited = "complete"
-		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, tell.Short(one.To)))
+		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, format.Short(one.To)))
 	case errors.Is(err, context.DeadlineExceeded):
 		one.Waited = "timeout"
 		return latef("group %s: not complete after %s; the rollout goes on, see `cadre rollout status %s`", one.Group, timeout, one.Group)

@@ -15,8 +15,8 @@ import (
 	"cadre.dev/cli/genesis"
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 	"cadre.dev/client/groupfile"
-	"cadre.dev/client/tell"
 	"cadre.dev/core/policy"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -64,7 +64,7 @@ Run again after an interruption: it continues.`,
 			if a.output == "json" {
 				return a.json(map[string]string{"cluster": made.Cluster, "context": path, "coordinator_app_id": made.CoordinatorAppID})
 			}
-			a.say(fmt.Sprintf("cluster %s is ready; next: `cadre --context %s group apply FILE`", made.Cluster, tell.Word(name)))
+			a.say(fmt.Sprintf("cluster %s is ready; next: `cadre --context %s group apply FILE`", made.Cluster, format.Word(name)))
 			return nil
 		},
 	}
@@ -93,9 +93,9 @@ func readCluster(path string, f fileFlags) (groupfile.Cluster, error) {
 func (a *App) clusterConnect() *cobra.Command {
 	var again bool
 	c := &cobra.Command{
-		Use: "connect [FILE]", Short: "Prove the coordinators and pin their CA and founding", Args: cobra.MaximumNArgs(1),
+		Use: "connect [FILE]", Short: "Prove the coordinators and pin their CA and cluster ID", Args: cobra.MaximumNArgs(1),
 		Long: `Has a coordinator of a known cluster prove itself by attestation and pins the CA
-and the founding that it proves: from then on another set of coordinators of the same
+and the cluster ID that it proves: from then on another set of coordinators of the same
 app is refused. FILE is a context file from another machine; it is checked first and
 then kept here.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,7 +106,7 @@ then kept here.`,
 			old := c.CAPEM
 			if old == "" || again || len(args) > 0 {
 				if again {
-					c.Founding = ""
+					c.ClusterID = ""
 				}
 				got, err := client.Attest(cmd.Context(), c, a.Dial)
 				if err != nil {
@@ -116,8 +116,8 @@ then kept here.`,
 					return &client.Error{Kind: client.Untrusted, Doing: "connect to " + c.Cluster, Message: "the coordinators prove another CA than the one in the context",
 						Hint: "if they were made anew, accept it with --reattest"}
 				}
-				c.CAPEM, c.Founding = got.CAPEM, got.Founding
-				a.say(fmt.Sprintf("%s is proven: founding %s, compose hash %s", got.Slot, got.Founding, got.Claims.ComposeHash))
+				c.CAPEM, c.ClusterID = got.CAPEM, got.ClusterID
+				a.say(fmt.Sprintf("%s is proven: cluster ID %s, compose hash %s", got.Slot, got.ClusterID, got.Claims.ComposeHash))
 				if err := c.Save(path); err != nil {
 					return err
 				}
@@ -135,7 +135,7 @@ then kept here.`,
 			return a.show(info, func(s render.Style) string { return render.Cluster(s, c, info, nil) })
 		},
 	}
-	c.Flags().BoolVar(&again, "reattest", false, "prove again and accept another CA and founding")
+	c.Flags().BoolVar(&again, "reattest", false, "prove again and accept another CA and cluster ID")
 	return c
 }
 

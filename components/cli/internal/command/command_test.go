@@ -395,9 +395,9 @@ func TestRestartAndPause(t *testing.T) {
 	}
 }
 
-// TestGEN02_ACommandReachesTheContextsFoundingOnly: where another set of coordinators of the
-// same app answers, every command ends with both foundings and the way out.
-func TestGEN02_ACommandReachesTheContextsFoundingOnly(t *testing.T) {
+// TestGEN02_ACommandReachesTheContextsClusterIDOnly: where another set of coordinators of the
+// same app answers, every command ends with both cluster IDs and the way out.
+func TestGEN02_ACommandReachesTheContextsClusterIDOnly(t *testing.T) {
 	b := newBench(t)
 	const other = "fedcba9876543210fedcba9876543210"
 	c, err := client.LoadContext(b.context)
@@ -413,7 +413,7 @@ func TestGEN02_ACommandReachesTheContextsFoundingOnly(t *testing.T) {
 		if code == ExitOK {
 			t.Errorf("%v succeeds", args)
 		}
-		for _, want := range []string{"CLUSTER_MISMATCH", clienttest.Founding, other, "cadre cluster connect --reattest"} {
+		for _, want := range []string{"CLUSTER_MISMATCH", clienttest.ClusterID, other, "cadre cluster connect --reattest"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%v does not say %s:\n%s", args, want, out)
 			}

@@ -33,7 +33,7 @@ func TestATT16_ReadyExamplesPassLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	context, err := json.Marshal(map[string]any{"trust": trust, "founding": strings.Repeat("0f", 16)})
+	context, err := json.Marshal(map[string]any{"trust": trust, "cluster_id": strings.Repeat("0f", 16)})
 	if err != nil {
 		t.Fatal(err)
 	}

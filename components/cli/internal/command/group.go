@@ -10,8 +10,8 @@ import (
 	"cadre.dev/cli/internal/diff"
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 	"cadre.dev/client/groupfile"
-	"cadre.dev/client/tell"
 	"cadre.dev/compose/lint"
 	"cadre.dev/core/group"
 )
@@ -125,7 +125,7 @@ func (a *App) groupValidate() *cobra.Command {
 				text := ""
 				for _, spec := range specs {
 					spec.Normalize()
-					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, tell.Short(spec.Revision()))
+					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, format.Short(spec.Revision()))
 					text += render.Warnings(s, lint.Advice(spec))
 				}
 				return text
@@ -177,13 +177,13 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 func (c change) picture(s render.Style) string {
 	switch {
 	case c.New:
-		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, tell.Short(c.To)) + render.Diff(s, c.Fields)
+		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, format.Short(c.To)) + render.Diff(s, c.Fields)
 	case len(c.Fields) == 0:
-		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, tell.Short(c.To))
+		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, format.Short(c.To))
 	case c.From == c.To:
-		return fmt.Sprintf("group %s changes, revision stays %s\n", c.Group, tell.Short(c.To)) + render.Diff(s, c.Fields)
+		return fmt.Sprintf("group %s changes, revision stays %s\n", c.Group, format.Short(c.To)) + render.Diff(s, c.Fields)
 	}
-	return fmt.Sprintf("group %s changes, revision %s\n", c.Group, tell.Arrow(c.From, c.To)) + render.Diff(s, c.Fields)
+	return fmt.Sprintf("group %s changes, revision %s\n", c.Group, format.Arrow(c.From, c.To)) + render.Diff(s, c.Fields)
 }
 
 func (a *App) groupDiff() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 )
 
@@ -114,7 +114,7 @@ func (a *App) updateInstance(ctx context.Context, cl *client.Client, slot string
 	if a.output == "json" {
 		return a.json(out)
 	}
-	a.say(fmt.Sprintf("%s runs revision %s and is available", slot, tell.Short(out.Revision)))
+	a.say(fmt.Sprintf("%s runs revision %s and is available", slot, format.Short(out.Revision)))
 	return nil
 }
 

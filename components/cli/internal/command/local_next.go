@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"cadre.dev/cli/internal/localcloud"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // started is what `cadre local up` has to tell.
@@ -148,7 +148,7 @@ func (s *started) text() string {
 	line("  CVMs      %d", s.cvms)
 	line("  facts     %s", cloud)
 	line("  log       %s", localcloud.LogFile(s.dir))
-	at, program := localcloud.At(s.dir), tell.Word(self())
+	at, program := localcloud.At(s.dir), format.Word(self())
 	for _, path := range s.moved {
 		line("context %s names its new addresses now", path)
 	}
@@ -165,14 +165,14 @@ func (s *started) text() string {
 		for _, name := range localcloud.Clusters(s.checkout) {
 			line("  %s local up%s %s   # says how to make that cluster", program, at, name)
 		}
-		line("  %s cluster create FILE --var %s", program, tell.Word("cloud="+cloud))
+		line("  %s cluster create FILE --var %s", program, format.Word("cloud="+cloud))
 	}
 	line("  %s local status%s", program, at)
 	if s.info.GatewayCAFile != "" {
 		_, port, _ := strings.Cut(s.info.GatewayAddress, ":")
 		name := "APP-PORT." + s.info.GatewayDomain
 		line("  curl --cacert %s --resolve %s:%s:%s https://%s:%s/   # a CVM's plain port by HTTPS",
-			tell.Word(s.info.GatewayCAFile), name, port, strings.TrimSuffix(s.info.GatewayAddress, ":"+port), name, port)
+			format.Word(s.info.GatewayCAFile), name, port, strings.TrimSuffix(s.info.GatewayAddress, ":"+port), name, port)
 	}
 	return out.String()
 }

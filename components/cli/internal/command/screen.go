@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // screen shows views as they come: redrawn in place on a terminal, as lines of
@@ -51,7 +51,7 @@ func (s *screen) see(v client.View) {
 		if s.last == nil && s.app.simulated {
 			s.line(render.SimulatedBanner)
 		}
-		for _, line := range tell.Changes(s.last, v) {
+		for _, line := range format.Changes(s.last, v) {
 			s.line(line)
 		}
 	}

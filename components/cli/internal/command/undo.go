@@ -8,8 +8,8 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 	"cadre.dev/client/groupfile"
-	"cadre.dev/client/tell"
 )
 
 func (a *App) rolloutUndo() *cobra.Command {
@@ -40,7 +40,7 @@ The group's file still says the later one: change it too, or its next apply brin
 				meant := sure.sure(args[0])
 				f.dryRun, f.index, f.verb = !meant, undo.Index, "undo"
 				if a.output != "json" {
-					a.print(fmt.Sprintf("back from revision %s to %s\n", tell.Short(undo.From), tell.Short(undo.To)) + render.Warnings(a.style(), undo.Warnings))
+					a.print(fmt.Sprintf("back from revision %s to %s\n", format.Short(undo.From), format.Short(undo.To)) + render.Warnings(a.style(), undo.Warnings))
 				}
 				if err := a.apply(cmd, cl, f, []groupfile.Group{{Spec: undo.Spec}}); err != nil || meant {
 					return err

@@ -10,7 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 func (a *App) versionCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func (a *App) version() string {
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			return tell.Short(s.Value)
+			return format.Short(s.Value)
 		}
 	}
 	return info.Main.Version

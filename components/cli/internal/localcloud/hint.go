@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // DefaultDir is the state folder of a command that is given none.
@@ -31,5 +31,5 @@ func At(dir string) string {
 	if err == nil && errUsual == nil && asked == usual {
 		return ""
 	}
-	return " --state " + tell.Word(dir)
+	return " --state " + format.Word(dir)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // Cluster is a folder of a checkout with the files of a cluster.
@@ -130,7 +130,7 @@ func (c Cluster) Commands(f Facts) (lines []string, problems []error) {
 		}
 		vars, errs := f.variables(file, context)
 		problems = append(problems, errs...)
-		lines = append(lines, strings.Join(slices.Concat([]string{tell.Word(f.Program) + " " + verb}, vars, []string{tell.Word(near(file))}), " \\\n    "))
+		lines = append(lines, strings.Join(slices.Concat([]string{format.Word(f.Program) + " " + verb}, vars, []string{format.Word(near(file))}), " \\\n    "))
 	}
 	return lines, problems
 }
@@ -151,7 +151,7 @@ func (f Facts) variables(file, context string) (flags []string, problems []error
 			problems = append(problems, fmt.Errorf("%s: %s: %w", near(file), name, err))
 			value = "..."
 		}
-		flags = append(flags, "--var "+tell.Word(name+"="+value))
+		flags = append(flags, "--var "+format.Word(name+"="+value))
 	}
 	return flags, problems
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/policy"
 )
 
@@ -28,11 +28,11 @@ func Number(revision string, n uint64) string {
 	case revision == "" && n == 0:
 		return ""
 	case n == 0:
-		return tell.Short(revision)
+		return format.Short(revision)
 	case revision == "":
 		return fmt.Sprintf("#%d", n)
 	}
-	return fmt.Sprintf("%s #%d", tell.Short(revision), n)
+	return fmt.Sprintf("%s #%d", format.Short(revision), n)
 }
 
 // Admissions is one line per Slot: who holds it, on what evidence, until when.
@@ -50,7 +50,7 @@ func Admissions(s Style, list []policy.Standing, now time.Time) string {
 			root = C("")
 		}
 		rows = append(rows, []Cell{
-			T(a.Slot, Bold), T(string(a.State), admissionTone(a.State)), C(tell.Short(a.BootID)), C(Number(a.Revision, a.Number)),
+			T(a.Slot, Bold), T(string(a.State), admissionTone(a.State)), C(format.Short(a.BootID)), C(Number(a.Revision, a.Number)),
 			C(ago(a.AdmittedAt, now)), C(ago(a.AttestedAt, now)), C(left(a.ReattestBy, now)), C(left(a.ExpiresAt, now)),
 			tcb(a, now), root, C(lastDecision(a.Last, now)), C(problem(a.Code, a.Why)),
 		})
@@ -147,7 +147,7 @@ func left(at, now time.Time) string {
 	case !at.After(now):
 		return "past"
 	}
-	return "in " + tell.Ago(at.Sub(now))
+	return "in " + format.Ago(at.Sub(now))
 }
 
 func lastDecision(d *policy.DecisionEntry, now time.Time) string {
@@ -225,7 +225,7 @@ func (s Style) lastChecks(e policy.Explanation, now time.Time) string {
 		tone := map[policy.Outcome]Tone{policy.CheckOK: Good, policy.CheckFailed: Bad, policy.CheckNotReached: Dim}[c.Outcome]
 		rows = append(rows, []Cell{C(string(c.Name)), T(string(c.Outcome), tone), C(strings.Trim(string(c.Code)+" "+c.Detail, " "))})
 	}
-	head := fmt.Sprintf("checks of the last decision, of boot %s, %s", tell.Short(e.ChecksBootID), ago(e.ChecksAt, now))
+	head := fmt.Sprintf("checks of the last decision, of boot %s, %s", format.Short(e.ChecksBootID), ago(e.ChecksAt, now))
 	return "\n" + s.Paint(head, Bold) + "\n" + s.Table([]string{"CHECK", "OUTCOME", "DETAIL"}, rows)
 }
 
@@ -240,7 +240,7 @@ func (s Style) findings(list []policy.Finding) string {
 		if f.Code != "" {
 			verdict = Cell{"no", Bad}
 		}
-		rows = append(rows, []Cell{C(f.Name), verdict, C(tell.Short(f.Found)), C(problem(f.Code, f.Message))})
+		rows = append(rows, []Cell{C(f.Name), verdict, C(format.Short(f.Found)), C(problem(f.Code, f.Message))})
 	}
 	return "\n" + s.Paint("the boot's evidence under the policy of now", Bold) + "\n" + s.Table([]string{"QUESTION", "NOW", "EVIDENCE", "WHY"}, rows)
 }
@@ -252,7 +252,7 @@ func (s Style) allowed(e policy.Explanation) string {
 	}
 	rows := [][]Cell{}
 	for _, a := range e.Allowed {
-		verdict, why := Cell{"yes", Good}, "for instance "+tell.Short(e.BoundInstance)
+		verdict, why := Cell{"yes", Good}, "for instance "+format.Short(e.BoundInstance)
 		if a.Code != "" {
 			verdict, why = Cell{"no", Bad}, problem(a.Code, a.Message)
 		}
@@ -260,7 +260,7 @@ func (s Style) allowed(e policy.Explanation) string {
 		if a.Approval != nil {
 			approved = "by " + a.Approval.By
 		}
-		rows = append(rows, []Cell{C(Number(a.Revision, a.Own)), verdict, C(tell.Short(a.ComposeHash)), C(a.OSImage), C(approved), C(why)})
+		rows = append(rows, []Cell{C(Number(a.Revision, a.Own)), verdict, C(format.Short(a.ComposeHash)), C(a.OSImage), C(approved), C(why)})
 	}
 	return head + s.Table([]string{"REVISION", "ADMITTED", "COMPOSE", "IMAGE", "APPROVED", "WHY"}, rows)
 }
@@ -290,7 +290,7 @@ func (s Style) asked(e policy.Explanation) string {
 		if a.Note != "" {
 			note = ": " + a.Note
 		}
-		text += s.Line(fmt.Sprintf("  approved: %s by %s at %s%s", tell.Short(a.Revision), a.By, clock(a.At), note), Plain)
+		text += s.Line(fmt.Sprintf("  approved: %s by %s at %s%s", format.Short(a.Revision), a.By, clock(a.At), note), Plain)
 	}
 	return text
 }
@@ -298,7 +298,7 @@ func (s Style) asked(e policy.Explanation) string {
 func (s Style) decisions(e policy.Explanation, now time.Time) string {
 	text := ""
 	if e.Refusal != nil {
-		text += "\n" + s.Line(fmt.Sprintf("last refusal, %s, of boot %s: %s", ago(e.Refusal.At, now), tell.Short(e.Refusal.BootID), problem(e.Refusal.Code, e.Refusal.Message)), Warn)
+		text += "\n" + s.Line(fmt.Sprintf("last refusal, %s, of boot %s: %s", ago(e.Refusal.At, now), format.Short(e.Refusal.BootID), problem(e.Refusal.Code, e.Refusal.Message)), Warn)
 	}
 	if e.ChainProblem != "" {
 		text += "\n" + s.Line("the record of decisions was tampered with: "+e.ChainProblem, Bad)
@@ -313,7 +313,7 @@ func (s Style) decisions(e policy.Explanation, now time.Time) string {
 			tone = Good
 		}
 		rows = append(rows, []Cell{
-			C(fmt.Sprint(d.Number)), C(clock(d.At)), T(string(d.What), tone), C(fmt.Sprint(max(d.Times, 1))), C(tell.Short(d.BootID)), C(tell.Short(d.Revision)), C(d.By), C(problem(d.Code, d.Message)),
+			C(fmt.Sprint(d.Number)), C(clock(d.At)), T(string(d.What), tone), C(fmt.Sprint(max(d.Times, 1))), C(format.Short(d.BootID)), C(format.Short(d.Revision)), C(d.By), C(problem(d.Code, d.Message)),
 		})
 	}
 	return text + "\n" + s.Paint("decisions, newest first", Bold) + "\n" + s.Table([]string{"NO", "AT", "DECISION", "TIMES", "BOOT", "REVISION", "BY", "WHY"}, rows)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/compose/lint"
 )
 
@@ -18,9 +18,9 @@ func Findings(s Style, findings []lint.Finding, files int) string {
 			tone = Bad
 			errs++
 		}
-		b.WriteString(tell.OneLine(f.Place()) + s.Paint(string(f.Severity), tone) + ": " + tell.OneLine(f.Subject()) + " " + s.Paint("["+string(f.Rule)+"]", Dim) + "\n")
+		b.WriteString(format.OneLine(f.Place()) + s.Paint(string(f.Severity), tone) + ": " + format.OneLine(f.Subject()) + " " + s.Paint("["+string(f.Rule)+"]", Dim) + "\n")
 		if f.Fix != "" {
-			b.WriteString("    " + tell.OneLine(f.Fix) + "\n")
+			b.WriteString("    " + format.OneLine(f.Fix) + "\n")
 		}
 	}
 	switch {
@@ -74,7 +74,7 @@ func Pins(s Style, file string, pins []Pinned, lines []string) string {
 		case '-':
 			tone = Bad
 		}
-		b.WriteString(s.Paint(tell.OneLine(line), tone) + "\n")
+		b.WriteString(s.Paint(format.OneLine(line), tone) + "\n")
 	}
 	return b.String()
 }

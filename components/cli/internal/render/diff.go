@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"cadre.dev/cli/internal/diff"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // Diff shows the changed fields of a spec.
@@ -35,7 +35,7 @@ func Diff(s Style, changes []diff.Change) string {
 				case '-':
 					t = Bad
 				}
-				b.WriteString(s.Paint("      "+tell.OneLine(line), t) + "\n")
+				b.WriteString(s.Paint("      "+format.OneLine(line), t) + "\n")
 			}
 		case c.Kind == diff.Changed:
 			b.WriteString(s.Paint(fmt.Sprintf("  ~ %s: %s -> %s", path, value(c.Old), value(c.New)), tone) + "\n")
@@ -55,5 +55,5 @@ func value(text string) string {
 	if text == "" {
 		return `""`
 	}
-	return cut(tell.OneLine(text), 80)
+	return cut(format.OneLine(text), 80)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -20,7 +20,7 @@ func Groups(s Style, groups []*apiv1.GroupSummary) string {
 	for _, g := range groups {
 		rows = append(rows, []Cell{
 			C(g.GetGroup()), ratio(int(g.GetAvailable()), int(g.GetReplicas())), ratio(int(g.GetUpdated()), int(g.GetReplicas())),
-			C(tell.Short(g.GetTargetRevision())), C(tell.Short(g.GetStableRevision())), T(g.GetRolloutState(), rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
+			C(format.Short(g.GetTargetRevision())), C(format.Short(g.GetStableRevision())), T(g.GetRolloutState(), rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
 		})
 	}
 	return s.Table([]string{"GROUP", "AVAILABLE", "UPDATED", "TARGET", "STABLE", "ROLLOUT", "MESSAGE"}, rows)
@@ -107,8 +107,8 @@ func Instances(s Style, list []group.InstanceStatus, now time.Time) string {
 			age = since(*i.Since, now)
 		}
 		rows = append(rows, []Cell{
-			T(tell.Slot(i.Slot, i.Extra), Bold), C(tell.Role(i)), T(i.Health, healthTone(i.Health)), T(string(i.State), stateTone(i.State)),
-			C(tell.Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(tell.Why(i)),
+			T(format.Slot(i.Slot, i.Extra), Bold), C(format.Role(i)), T(i.Health, healthTone(i.Health)), T(string(i.State), stateTone(i.State)),
+			C(format.Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(format.Why(i)),
 		})
 	}
 	return s.Table([]string{"SLOT", "ROLE", "HEALTH", "STATE", "REVISION", "PHASE", "FOR", "WHY"}, rows)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/platform"
@@ -22,13 +22,13 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 	}
 	var b strings.Builder
 	b.WriteString(s.Fields(
-		Field{"slot", Cell{tell.Slot(st.Slot, st.Extra), Bold}},
+		Field{"slot", Cell{format.Slot(st.Slot, st.Extra), Bold}},
 		Field{"group", Cell{st.Group, Plain}},
 		Field{"state", Cell{string(st.State) + age, stateTone(st.State)}},
 		Field{"health", Cell{st.Health, healthTone(st.Health)}},
-		Field{"why", Cell{tell.Why(st), Plain}},
+		Field{"why", Cell{format.Why(st), Plain}},
 		Field{"held by", heldField(st.Holds)},
-		Field{"role", Cell{tell.Role(st), Plain}},
+		Field{"role", Cell{format.Role(st), Plain}},
 		Field{"observed revision", Cell{st.Observed, Plain}},
 		Field{"assigned revision", Cell{st.Assigned, Plain}},
 		Field{"phase", Cell{st.Phase, Plain}},
@@ -61,7 +61,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 func lineage(s Style, list []group.Past) string {
 	rows := [][]Cell{}
 	for _, p := range list {
-		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(tell.Short(p.InstanceID)), C(p.Why)})
+		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(format.Short(p.InstanceID)), C(p.Why)})
 	}
 	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
 }
@@ -85,7 +85,7 @@ func overrideField(m *group.Override) Cell {
 		until = "until " + clock(m.Until)
 	}
 	if m.LeftSeconds > 0 {
-		until += " (" + tell.Ago(time.Duration(m.LeftSeconds)*time.Second) + " left)"
+		until += " (" + format.Ago(time.Duration(m.LeftSeconds)*time.Second) + " left)"
 	}
 	if len(m.From) > 0 {
 		until = "from " + strings.Join(m.From, " and ") + " " + until
@@ -126,11 +126,11 @@ func operations(s Style, list []operation.Operation, now time.Time) string {
 			if until.IsZero() {
 				until = end
 			}
-			away = tell.Ago(until.Sub(o.Outage.From))
+			away = format.Ago(until.Sub(o.Outage.From))
 		}
 		rows = append(rows, []Cell{
-			C(tell.Short(o.ID)), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(tell.Arrow(o.From, o.To)),
-			C(fmt.Sprint(o.Call.Number)), C(clock(o.Times.Created)), C(tell.Ago(end.Sub(o.Times.Created))), C(away), C(o.Reason),
+			C(format.Short(o.ID)), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(format.Arrow(o.From, o.To)),
+			C(fmt.Sprint(o.Call.Number)), C(clock(o.Times.Created)), C(format.Ago(end.Sub(o.Times.Created))), C(away), C(o.Reason),
 		})
 	}
 	return s.Table([]string{"OPERATION", "ACTION", "PHASE", "REVISION", "CALLS", "STARTED", "TOOK", "AWAY", "REASON"}, rows)
@@ -152,14 +152,14 @@ func phaseTone(p operation.Phase) Tone {
 func admissions(s Style, list []client.Decision) string {
 	rows := [][]Cell{}
 	for _, d := range list {
-		verdict, at, text := Cell{"admitted", Good}, clock(d.AdmittedAt), "revision "+tell.Short(d.Revision)
+		verdict, at, text := Cell{"admitted", Good}, clock(d.AdmittedAt), "revision "+format.Short(d.Revision)
 		if d.Code != "" {
 			verdict, text = Cell{"refused", Bad}, string(d.Code)+": "+d.Message
 			if t, err := time.Parse(time.RFC3339Nano, d.At); err == nil {
 				at = clock(t)
 			}
 		}
-		rows = append(rows, []Cell{C(at), verdict, C(tell.Short(d.BootID)), C(tell.Short(d.InstanceID)), C(d.By), C(text)})
+		rows = append(rows, []Cell{C(at), verdict, C(format.Short(d.BootID)), C(format.Short(d.InstanceID)), C(d.By), C(text)})
 	}
 	return s.Table([]string{"AT", "VERDICT", "BOOT", "INSTANCE", "BY", "WHAT"}, rows)
 }
@@ -181,7 +181,7 @@ func Cluster(s Style, c client.Context, info *apiv1.GetClusterResponse, cvms []p
 	} else {
 		fields = append(fields, Field{"leader", Cell{"unknown: no coordinator answers", Bad}})
 	}
-	fields = append(fields, Field{"founding", Cell{c.Founding, Plain}}, Field{"app id", Cell{c.CoordinatorAppID, Plain}}, Field{"gateway", Cell{c.Gateway.Domain, Plain}})
+	fields = append(fields, Field{"cluster ID", Cell{c.ClusterID, Plain}}, Field{"app id", Cell{c.CoordinatorAppID, Plain}}, Field{"gateway", Cell{c.Gateway.Domain, Plain}})
 	text := s.Fields(fields...)
 	if cvms != nil {
 		text += "\n" + CVMs(s, cvms)
@@ -206,7 +206,7 @@ func CVMs(s Style, list []platform.Instance) string {
 		if i.BootError != "" {
 			tone = Bad
 		}
-		rows = append(rows, []Cell{C(i.Name), T(status, tone), C(tell.Short(i.ComposeHash)), C(tell.Short(i.InstanceID)), C(i.OSImage), C(i.Node), C(i.VMUUID), C(i.BootError)})
+		rows = append(rows, []Cell{C(i.Name), T(status, tone), C(format.Short(i.ComposeHash)), C(format.Short(i.InstanceID)), C(i.OSImage), C(i.Node), C(i.VMUUID), C(i.BootError)})
 	}
 	return s.Table([]string{"CVM", "STATUS", "COMPOSE", "INSTANCE", "IMAGE", "NODE", "VM UUID", "BOOT ERROR"}, rows)
 }

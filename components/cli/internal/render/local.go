@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"cadre.dev/cli/internal/localcloud"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // LocalCVMs lists a local cloud's CVMs with their services.
@@ -34,7 +34,7 @@ func LocalCVMs(s Style, list []localcloud.CVM) string {
 			tone = Bad
 			services = append(services, c.BootError)
 		}
-		rows = append(rows, []Cell{T(c.Name, Bold), T(c.Status, tone), C(c.Address), C(fmt.Sprint(c.Boots)), C(tell.Short(c.InstanceID)), C(strings.Join(services, "; "))})
+		rows = append(rows, []Cell{T(c.Name, Bold), T(c.Status, tone), C(c.Address), C(fmt.Sprint(c.Boots)), C(format.Short(c.InstanceID)), C(strings.Join(services, "; "))})
 	}
 	return s.Table([]string{"CVM", "STATUS", "ADDRESS", "BOOTS", "INSTANCE", "SERVICES"}, rows)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -22,7 +22,7 @@ func Operations(s Style, list []operation.Operation, now time.Time) string {
 	for _, o := range list {
 		rows = append(rows, []Cell{
 			C(o.ID), T(o.Slot, Bold), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(string(o.Actor)),
-			C(tell.Ago(ended(o, now).Sub(o.Times.Created))), C(deadline(o, now)), C(o.Reason),
+			C(format.Ago(ended(o, now).Sub(o.Times.Created))), C(deadline(o, now)), C(o.Reason),
 		})
 	}
 	return s.Table([]string{"OPERATION", "SLOT", "ACTION", "PHASE", "FOR", "TOOK", "UNTIL", "REASON"}, rows)
@@ -36,7 +36,7 @@ func Requests(s Style, list []client.Asked, now time.Time) string {
 	rows := [][]Cell{}
 	for _, q := range list {
 		rows = append(rows, []Cell{
-			C(q.ID), C(q.Kind), T(cmp.Or(q.Slot, q.Operation, q.Group), Bold), C(tell.Ago(now.Sub(q.At))), C(q.By), C(q.Reason),
+			C(q.ID), C(q.Kind), T(cmp.Or(q.Slot, q.Operation, q.Group), Bold), C(format.Ago(now.Sub(q.At))), C(q.By), C(q.Reason),
 		})
 	}
 	return s.Table([]string{"REQUEST", "KIND", "ABOUT", "WAITS", "BY", "REASON"}, rows)
@@ -65,7 +65,7 @@ func deadline(o operation.Operation, now time.Time) string {
 	case at.Before(now):
 		return "overdue"
 	}
-	return "in " + tell.Ago(at.Sub(now))
+	return "in " + format.Ago(at.Sub(now))
 }
 
 // Operation is everything about one Operation, or about the request that waits for one.
@@ -93,7 +93,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 		Field{"by", Cell{op.Request.By, Plain}},
 		Field{"reason given", Cell{op.Request.Note, Plain}},
 		Field{"rollout", Cell{op.Rollout, Plain}},
-		Field{"revision", Cell{tell.Arrow(op.From, op.To), Plain}},
+		Field{"revision", Cell{format.Arrow(op.From, op.To), Plain}},
 		Field{"vm uuid", Cell{op.CVM.VMUUID, Plain}},
 		Field{"instance id", Cell{op.CVM.InstanceID, Plain}},
 		Field{"platform calls", Cell{calls(op), Plain}},
@@ -117,7 +117,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 	})
 	rows := [][]Cell{}
 	for _, e := range entries {
-		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(tell.Ago(e.at.Sub(op.Times.Created)))})
+		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(format.Ago(e.at.Sub(op.Times.Created)))})
 	}
 	if len(rows) > 0 {
 		text += "\n" + s.Table([]string{"PHASE", "ENTERED", "AFTER"}, rows)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // Overrides is what operators keep from the leader.
@@ -28,7 +28,7 @@ func overrideLeft(m client.Override) string {
 	if m.Until.IsZero() {
 		return ""
 	}
-	return tell.Ago(time.Duration(m.LeftSeconds) * time.Second)
+	return format.Ago(time.Duration(m.LeftSeconds) * time.Second)
 }
 
 // overrideText is what an override asks for: an exclusion says from what, unless it is from all that there is.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -54,12 +54,12 @@ func actions(s Style, p rollout.Plan, now time.Time) string {
 	rows := [][]Cell{}
 	for n, a := range p.Actions {
 		rows = append(rows, []Cell{
-			C(fmt.Sprint(n + 1)), T(tell.Slot(a.Slot, a.Extra), Bold), C(strings.ToLower(string(a.Kind))), C(tell.Class(a.Class)), C(tell.Arrow(a.From, a.To)),
-			when(a), C(tell.Because(a, now)),
+			C(fmt.Sprint(n + 1)), T(format.Slot(a.Slot, a.Extra), Bold), C(strings.ToLower(string(a.Kind))), C(format.Class(a.Class)), C(format.Arrow(a.From, a.To)),
+			when(a), C(format.Because(a, now)),
 		})
 	}
 	out := s.Table([]string{"#", "SLOT", "ACTION", "CLASS", "REVISION", "WHEN", "WHY"}, rows)
-	for _, move := range tell.Moves(p) {
+	for _, move := range format.Moves(p) {
 		out += s.Line(move, Plain)
 	}
 	return out
@@ -67,9 +67,9 @@ func actions(s Style, p rollout.Plan, now time.Time) string {
 
 func when(a rollout.Action) Cell {
 	if a.Operation == "" && a.Execute {
-		return Cell{tell.When(a), Good}
+		return Cell{format.When(a), Good}
 	}
-	return Cell{tell.When(a), Warn}
+	return Cell{format.When(a), Warn}
 }
 
 // Status is a group's rollout at one moment: progress, Slots, what waits.
@@ -79,7 +79,7 @@ func Status(s Style, v client.View, now time.Time) string {
 	head := []Field{
 		{"group", Cell{st.Group, Plain}},
 		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
-		{"revision", Cell{target(st, tell.Arrow(st.Stable, st.Target)), Plain}},
+		{"revision", Cell{target(st, format.Arrow(st.Stable, st.Target)), Plain}},
 		{"updated", Cell{progress(st.Updated, st.Replicas), ratio(st.Updated, st.Replicas).Tone}},
 		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},
 	}
@@ -132,7 +132,7 @@ func took(r operation.Rollout, now time.Time) string {
 	if r.StartedAt.IsZero() {
 		return ""
 	}
-	return tell.Ago(end.Sub(r.StartedAt))
+	return format.Ago(end.Sub(r.StartedAt))
 }
 
 // History lists rollouts, newest first.
@@ -143,7 +143,7 @@ func History(s Style, list []operation.Rollout, now time.Time) string {
 	rows := [][]Cell{}
 	for _, r := range list {
 		rows = append(rows, []Cell{
-			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(tell.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
+			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(format.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
 			C(clock(r.StartedAt)), C(took(r, now)), C(callers(r)), C(r.Reason),
 		})
 	}
@@ -160,5 +160,5 @@ func callers(r operation.Rollout) string {
 }
 
 func caller(by, request string) string {
-	return strings.TrimSuffix(tell.ShortCaller(by)+", "+tell.ShortRequest(request), ", ")
+	return strings.TrimSuffix(format.ShortCaller(by)+", "+format.ShortRequest(request), ", ")
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // Secrets is one line for each secret: which epoch, since when, why, and who has it.
@@ -49,7 +49,7 @@ func nextRotation(one client.Secret, now time.Time) Cell {
 	case !one.NextRotation.After(now):
 		return T("due", Warn)
 	}
-	return C("in " + tell.Ago(one.NextRotation.Sub(now)))
+	return C("in " + format.Ago(one.NextRotation.Sub(now)))
 }
 
 func delivered(one client.Secret) Cell {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // Tone is the colour of a piece of text, by meaning.
@@ -83,7 +83,7 @@ func (s Style) Table(header []string, rows [][]Cell) string {
 		used := 0
 		for i, c := range row {
 			last := i == len(row)-1
-			text := tell.OneLine(c.Text)
+			text := format.OneLine(c.Text)
 			if s.Width > 0 {
 				text = cut(text, s.Width-used)
 			}
@@ -115,7 +115,7 @@ func cut(text string, n int) string {
 
 // Line is one painted line, cut at the style's width.
 func (s Style) Line(text string, tone Tone) string {
-	text = tell.OneLine(text)
+	text = format.OneLine(text)
 	if s.Width > 0 {
 		text = cut(text, s.Width)
 	}
@@ -135,7 +135,7 @@ func (s Style) Fields(pairs ...Field) string {
 		if p.Value.Text == "" {
 			continue
 		}
-		text := tell.OneLine(p.Value.Text)
+		text := format.OneLine(p.Value.Text)
 		if s.Width > 0 {
 			text = cut(text, s.Width-width-gap)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -15,7 +15,7 @@ func since(at, now time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return tell.Ago(now.Sub(at))
+	return format.Ago(now.Sub(at))
 }
 
 func clock(at time.Time) string {

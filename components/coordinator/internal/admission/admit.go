@@ -206,8 +206,8 @@ func (a *attempt) readStatement(ctx context.Context, req *admissionv1.AdmitReque
 		return refuse(codeChannel, "the statement was made for another connection")
 	case stated.Cluster != a.cfg.Cluster:
 		return refuse("CLUSTER_MISMATCH", "the statement names another cluster")
-	case stated.Founding != a.cfg.Root.Founding():
-		return refuse("CLUSTER_MISMATCH", "the statement names founding %s, this is %s", stated.Founding, a.cfg.Root.Founding())
+	case stated.ClusterID != a.cfg.Root.ClusterID():
+		return refuse("CLUSTER_MISMATCH", "the statement names cluster ID %s, this is %s", stated.ClusterID, a.cfg.Root.ClusterID())
 	case stated.Group == group.Coordinators && groupName != group.Coordinators:
 		// What a Boot may be follows from its Revision's group, never from its word (IDN-07).
 		return refuse(policy.CodeIdentityForbidden, "the statement asks for the identity of a coordinator")

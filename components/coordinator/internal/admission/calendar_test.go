@@ -13,7 +13,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/attest/collateral"
-	"cadre.dev/coordinator/internal/marks"
+	"cadre.dev/coordinator/internal/highwater"
 	"cadre.dev/coordinator/internal/tolerance"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
@@ -38,7 +38,7 @@ func newCalendar(t *testing.T, tcb policy.TCBPolicy) *calendar {
 		t.Fatal(err)
 	}
 	t.Cleanup(source.Close)
-	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: c.cloud.RootPEM(), Collateral: source, Highest: marks.New(c.store), Now: c.now})
+	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: c.cloud.RootPEM(), Collateral: source, Highest: highwater.New(c.store), Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func (g *gate) GetQuote(context.Context, []byte) (attest.Evidence, error) {
 // finds itself in the statement, and one who goes away costs the others nothing.
 func TestOneQuoteServesAllWhoWait(t *testing.T) {
 	g := &gate{entered: make(chan int), open: make(chan error)}
-	p := &prover{quoter: g, own: statement.Batch{Cluster: "demo", Founding: "0123456789abcdef0123456789abcdef", AppID: coordinatorApp, Slot: "coordinator-0", TLSPublicKey: make([]byte, 91), CABundleSHA256: make([]byte, 32)}}
+	p := &prover{quoter: g, own: statement.Batch{Cluster: "demo", ClusterID: "0123456789abcdef0123456789abcdef", AppID: coordinatorApp, Slot: "coordinator-0", TLSPublicKey: make([]byte, 91), CABundleSHA256: make([]byte, 32)}}
 	exchangeOf := func(i byte) statement.Exchange {
 		e := sha256.Sum256([]byte{i})
 		return statement.Exchange{Exporter: e[:], PeerNonce: e[:]}

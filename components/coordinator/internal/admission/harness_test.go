@@ -297,7 +297,7 @@ func (b *boot) challenge() (*admissionv1.ChallengeResponse, error) {
 func (b *boot) request(c *admissionv1.ChallengeResponse, change func(*statement.Agent)) *admissionv1.AdmitRequest {
 	b.h.t.Helper()
 	said := statement.Agent{
-		Cluster: c.GetCluster(), Founding: b.h.root.Founding(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: b.info.AppID, InstanceID: b.info.InstanceID,
+		Cluster: c.GetCluster(), ClusterID: b.h.root.ClusterID(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: b.info.AppID, InstanceID: b.info.InstanceID,
 		ComposeHash: b.info.ComposeHash, BootPublicKey: b.spki, Nonce: c.GetNonce(), Exporter: b.channel,
 	}
 	if change != nil {

@@ -148,11 +148,11 @@ func newSmall(t testing.TB, coordinators, slots int, cluster string) *small {
 	return newSmallOf(t, coordinators, slots, cluster, "0123456789abcdef0123456789abcdef")
 }
 
-// newSmallOf is newSmall of a founding of that cluster.
-func newSmallOf(t testing.TB, coordinators, slots int, cluster, founding string) *small {
+// newSmallOf is newSmall of a cluster ID of that cluster.
+func newSmallOf(t testing.TB, coordinators, slots int, cluster, clusterID string) *small {
 	t.Helper()
 	s := &small{t: t, store: storetest.NewMemory(), slots: slots, live: map[string]bool{}}
-	root, err := keys.Derive(context.Background(), fakeGuest{cluster}, cluster, founding)
+	root, err := keys.Derive(context.Background(), fakeGuest{cluster}, cluster, clusterID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func (n *newcomer) challenge(ctx context.Context) (*admissionv1.ChallengeRespons
 // request is an honest one; change spoils the statement before it is quoted.
 func (n *newcomer) request(c *admissionv1.ChallengeResponse, change func(*statement.Agent)) *admissionv1.AdmitRequest {
 	said := statement.Agent{
-		Cluster: c.GetCluster(), Founding: n.cfg.Root.Founding(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: workloadApp, InstanceID: n.instance,
+		Cluster: c.GetCluster(), ClusterID: n.cfg.Root.ClusterID(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: workloadApp, InstanceID: n.instance,
 		ComposeHash: strings.Repeat("c", 64), BootPublicKey: n.bootKey, Nonce: c.GetNonce(), Exporter: n.channel,
 	}
 	if change != nil {

@@ -18,8 +18,8 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/contain"
-	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -75,8 +75,8 @@ type Config struct {
 	// must agree. nil: nobody is.
 	Second Verifier
 	Quoter Quoter
-	// Founding is served beside admission, to other coordinators; nil: it is not.
-	Founding  *founding.Prover
+	// ClusterID is served beside admission, to other coordinators; nil: it is not.
+	ClusterID *bootstrap.Prover
 	Issuer    Issuer
 	Secrets   Secrets
 	Sessions  Sessions
@@ -173,7 +173,7 @@ func New(cfg Config) *Service {
 		asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits), lookups: make(chan struct{}, 1),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
-			Cluster: cfg.Cluster, Founding: cfg.Root.Founding(), AppID: cfg.AppID, Slot: cfg.Slot,
+			Cluster: cfg.Cluster, ClusterID: cfg.Root.ClusterID(), AppID: cfg.AppID, Slot: cfg.Slot,
 			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
 		}},
 		noted: map[string]noted{}, issued: map[string]issued{}, contested: map[string]claimed{},
@@ -193,8 +193,8 @@ func (s *Service) Serve(ctx context.Context, conn net.Conn, state tls.Connection
 	}
 	err = grpcconn.Serve(ctx, conn, func(server *grpc.Server) {
 		admissionv1.RegisterAdmissionServiceServer(server, one)
-		if s.cfg.Founding != nil {
-			s.cfg.Founding.Register(server, one.channel)
+		if s.cfg.ClusterID != nil {
+			s.cfg.ClusterID.Register(server, one.channel)
 		}
 	}, grpcserver.Limits{Message: maxRequest, Calls: maxCalls, Contain: s.cfg.Panics.In("admission")})
 	if err != nil {

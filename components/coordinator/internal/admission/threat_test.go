@@ -75,7 +75,7 @@ func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
 		change func(*statement.Agent)
 		want   policy.Code
 	}{
-		"founding":     {func(s *statement.Agent) { s.Founding = strings.Repeat("ab", 16) }, codeRejected},
+		"cluster_id":   {func(s *statement.Agent) { s.ClusterID = strings.Repeat("ab", 16) }, codeRejected},
 		"cluster":      {func(s *statement.Agent) { s.Cluster = "other" }, codeRejected},
 		"group":        {func(s *statement.Agent) { s.Group = "web" }, codeRejected},
 		"slot":         {func(s *statement.Agent) { s.Slot = "pg-1" }, codeRejected},
@@ -249,9 +249,9 @@ func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless: same app with the same keys, same
+// TestGEN02_IDN08_MaterialOfAnotherClusterIDIsWorthless: same app with the same keys, same
 // names, coordinators that were started on empty disks.
-func TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless(t *testing.T) {
+func TestGEN02_IDN08_MaterialOfAnotherClusterIDIsWorthless(t *testing.T) {
 	const first, second = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 	a, b := newSmallOf(t, 1, 1, "demo", first), newSmallOf(t, 1, 1, "demo", second)
 	boot := a.newcomer(0, 0)
@@ -261,7 +261,7 @@ func TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless(t *testing.T) {
 	}
 	there := &newcomer{slot: 0, instance: boot.instance, bootID: boot.bootID, contact: &contact{Service: b.services[0], bootKey: boot.bootKey, channel: boot.channel}}
 	if _, err := there.Admit(t.Context(), boot.request(c, nil)); code(err) != codeNonce {
-		t.Errorf("a nonce of the other founding: %v", err)
+		t.Errorf("a nonce of the other cluster ID: %v", err)
 	}
 	if got := b.admission(0); got.BootID != "" {
 		t.Errorf("admitted: %+v", got)
@@ -272,11 +272,11 @@ func TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless(t *testing.T) {
 	}
 	ours, err := statement.DecodeBatch(c.GetCoordinatorStatement())
 	theirs, err2 := statement.DecodeBatch(c2.GetCoordinatorStatement())
-	if err != nil || err2 != nil || ours.Founding != first || theirs.Founding != second || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
-		t.Errorf("the coordinators' statements do not tell the foundings apart: %+v, %+v", ours, theirs)
+	if err != nil || err2 != nil || ours.ClusterID != first || theirs.ClusterID != second || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
+		t.Errorf("the coordinators' statements do not tell the cluster IDs apart: %+v, %+v", ours, theirs)
 	}
-	if _, err := there.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.Founding = first })); code(err) != codeRejected {
-		t.Errorf("a statement for the other founding: %v", err)
+	if _, err := there.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.ClusterID = first })); code(err) != codeRejected {
+		t.Errorf("a statement for the other cluster ID: %v", err)
 	}
 	if got := b.admission(0); got.BootID != "" {
 		t.Errorf("admitted: %+v", got)

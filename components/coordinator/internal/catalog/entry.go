@@ -22,15 +22,15 @@ type Records struct {
 	Draining, HandsOver bool
 	// MeshAt is the index of the record of its group's part in the service layer; MeshUnknown:
 	// that record cannot be read, and what it said before is not known here.
-	MeshAt      uint64
-	MeshUnknown bool
+	MeshAt             uint64
+	ServiceMeshUnknown bool
 }
 
 // Member is everything that an entry rests on.
 type Member struct {
 	Records
-	// Mesh is its group's part in the service layer.
-	Mesh group.Mesh
+	// ServiceMesh is its group's part in the service layer.
+	ServiceMesh group.ServiceMesh
 	// Report is the last one of this Boot here, with its Sequence; nil: there is none. Its
 	// Health is for rollouts: the catalog goes by Workload, the health of what runs in the
 	// member without its Envoys.
@@ -50,7 +50,7 @@ type Member struct {
 func (m *Member) hear(got reports.Received) {
 	m.Report, m.Sequence, m.Backends = got.Observed(), got.Report.GetSequence(), got.Backends()
 	m.Workload, m.Live = got.Workload(), map[string]bool{}
-	for _, p := range m.Mesh.Proxies {
+	for _, p := range m.ServiceMesh.Proxies {
 		m.Live[p.ID] = got.Live(p.ID)
 	}
 }
@@ -88,7 +88,7 @@ const (
 
 // Want is what the entry of an admitted Boot should be.
 func Want(m Member) Entry {
-	out := Entry{Group: m.Group, Slot: m.Slot, Boot: m.Boot, VIP: m.VIP, Port: m.Port, Sequence: m.Sequence, Partial: m.MeshUnknown}
+	out := Entry{Group: m.Group, Slot: m.Slot, Boot: m.Boot, VIP: m.VIP, Port: m.Port, Sequence: m.Sequence, Partial: m.ServiceMeshUnknown}
 	out.judge(m)
 	if !out.Partial {
 		out.Services = services(m, out)

@@ -61,7 +61,7 @@ func TestACallerOfABootThatIsGoneIsTakenBack(t *testing.T) {
 	if got := w.services(); !slices.Equal(got, []string{"pg"}) {
 		t.Errorf("on the next boot's node: %v", got)
 	}
-	put(w, store.MeshKey("pg"), mesh(func(m *group.Mesh) { m.Proxies = m.Proxies[2:] }))
+	put(w, store.ServiceMeshKey("pg"), mesh(func(m *group.ServiceMesh) { m.Proxies = m.Proxies[2:] }))
 	w.reach("it calls", callerID, false, ofBoot("b1"))
 	c.settled(w)
 	if err := c.writer.RegisterCaller(t.Context(), "pg", slot, "b0", vip); err == nil {
@@ -76,7 +76,7 @@ func TestACallerOfABootThatIsGoneIsTakenBack(t *testing.T) {
 // TestTheNextLookRemovesStrays of a Boot before, whether or not the next one has such a service.
 func TestTheNextLookRemovesStrays(t *testing.T) {
 	w := newWorld(t)
-	put(w, store.MeshKey("pg"), mesh(func(m *group.Mesh) { m.Proxies = m.Proxies[2:] }))
+	put(w, store.ServiceMeshKey("pg"), mesh(func(m *group.ServiceMesh) { m.Proxies = m.Proxies[2:] }))
 	w.admit("b1")
 	c := w.coordinator(true)
 	c.say(1, controlv1.Role_ROLE_LEADER)

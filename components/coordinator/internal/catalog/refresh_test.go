@@ -60,7 +60,7 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 		heard := reports.New(time.Now)
 		heard.Put(slot, "b1", &controlv1.Report{
 			Sequence: 1, MemberKnown: true, Member: &controlv1.MemberView{Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, Role: controlv1.Role_ROLE_LEADER},
-			Checks: c.checks, Conduct: "new",
+			Checks: c.checks, AgentSpec: "new",
 		})
 		got, _ := heard.Of(slot)
 		m := catalog.Member{Records: catalog.Records{Group: "pg", Slot: slot, Boot: "b1", VIP: vip, Held: true}}
@@ -68,8 +68,8 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 		if e := catalog.Want(m); e.Ready != c.ready || e.Role != "leader" {
 			t.Errorf("%s: the entry is ready %t, %s, role %q", name, e.Ready, e.Why, e.Role)
 		}
-		if seen := got.Observed(); seen.Health != c.health || !slices.Equal(seen.Pending, c.names) || seen.Conduct != "new" {
-			t.Errorf("%s: rollouts see %s, not judged %v, by %q", name, seen.Health, seen.Pending, seen.Conduct)
+		if seen := got.Observed(); seen.Health != c.health || !slices.Equal(seen.Pending, c.names) || seen.AgentSpec != "new" {
+			t.Errorf("%s: rollouts see %s, not judged %v, by %q", name, seen.Health, seen.Pending, seen.AgentSpec)
 		}
 	}
 }
@@ -77,9 +77,9 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 // What a refresh waits for is news: the verdict of a check, and that its agent took it over.
 func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
 	heard := reports.New(time.Now)
-	put := func(sequence uint64, conduct string, pending bool) (news bool) {
+	put := func(sequence uint64, agentSpec string, pending bool) (news bool) {
 		changed := heard.Changed()
-		heard.Put(slot, "b1", &controlv1.Report{Sequence: sequence, Conduct: conduct, Checks: []*controlv1.CheckResult{{Name: "a", Pending: pending}}})
+		heard.Put(slot, "b1", &controlv1.Report{Sequence: sequence, AgentSpec: agentSpec, Checks: []*controlv1.CheckResult{{Name: "a", Pending: pending}}})
 		select {
 		case <-changed:
 			return true
@@ -89,12 +89,12 @@ func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
 	}
 	put(1, "old", false)
 	for sequence, c := range []struct {
-		conduct string
-		pending bool
-		news    bool
+		agentSpec string
+		pending   bool
+		news      bool
 	}{{"old", false, false}, {"new", false, true}, {"new", true, true}, {"new", true, false}, {"new", false, true}} {
-		if got := put(uint64(2+sequence), c.conduct, c.pending); got != c.news {
-			t.Errorf("report %d of %q, pending %t, is news: %t", 2+sequence, c.conduct, c.pending, got)
+		if got := put(uint64(2+sequence), c.agentSpec, c.pending); got != c.news {
+			t.Errorf("report %d of %q, pending %t, is news: %t", 2+sequence, c.agentSpec, c.pending, got)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // mesh is a part with a backend of each owner and one route to call.
-func mesh(change func(*group.Mesh)) group.Mesh {
-	m := group.Mesh{
+func mesh(change func(*group.ServiceMesh)) group.ServiceMesh {
+	m := group.ServiceMesh{
 		Group: "pg",
 		Proxies: []group.Proxy{
 			{ID: "pg-api-sidecar-proxy", Service: "pg-api", Backend: "api", Owner: group.OwnerWorkload, Port: 20001, LocalPort: 8080, Loopback: true},
@@ -96,7 +96,7 @@ func (c *one) sayOf(live []string, sequence uint64, role controlv1.Role, backend
 // role, in the write that tells it; a route that goes takes its own along and no session.
 func TestWhatRoutesFind(t *testing.T) {
 	w := newWorld(t)
-	put(w, store.MeshKey("pg"), mesh(nil))
+	put(w, store.ServiceMeshKey("pg"), mesh(nil))
 	w.admit("b1")
 	c := w.coordinator(true)
 	if err := c.writer.Register(t.Context(), "pg", slot, "b1", vip); err != nil {
@@ -156,7 +156,7 @@ func TestWhatRoutesFind(t *testing.T) {
 	if got := calls(); len(got) != 1 || got[0].DestinationName != "queue" || got[0].LocalBindAddress != "127.10.0.2" || got[0].LocalBindPort != 9090 {
 		t.Errorf("upstreams %+v", got)
 	}
-	put(w, store.MeshKey("pg"), mesh(func(m *group.Mesh) {
+	put(w, store.ServiceMeshKey("pg"), mesh(func(m *group.ServiceMesh) {
 		m.Routes = append(m.Routes, group.RouteTo{Name: "store", Group: "store", Backend: "s", Service: "store-s", VIP: netip.MustParseAddr("127.10.0.3"), Port: 9091, Hold: group.Duration(time.Second), Role: "leader"})
 	}))
 	w.reach("another route", "pg-sidecar-proxy", false, func([]*consul.ServiceEntry) bool {
@@ -164,13 +164,13 @@ func TestWhatRoutesFind(t *testing.T) {
 		return len(got) == 2 && got[1].DestinationName == "store" && got[1].LocalBindAddress == "127.11.0.3"
 	})
 
-	put(w, store.MeshKey("pg"), mesh(func(m *group.Mesh) { m.Proxies, m.Routes = m.Proxies[1:2], nil }))
+	put(w, store.ServiceMeshKey("pg"), mesh(func(m *group.ServiceMesh) { m.Proxies, m.Routes = m.Proxies[1:2], nil }))
 	w.reach("routes went", "pg-api", true, func(list []*consul.ServiceEntry) bool { return len(list) == 0 })
 	c.settled(w)
 	if got := w.services(); !slices.Equal(got, []string{"pg", "pg-pg", "pg-pg-sidecar-proxy"}) || !w.alive(session) {
 		t.Errorf("services %v, session lives: %v", got, w.alive(session))
 	}
-	if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.MeshKey("pg"), Value: []byte(`{"odd":1}`)}); err != nil {
+	if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.ServiceMeshKey("pg"), Value: []byte(`{"odd":1}`)}); err != nil {
 		t.Fatal(err)
 	}
 	c.say(5, controlv1.Role_ROLE_FOLLOWER)
@@ -187,7 +187,7 @@ func TestWhatRoutesFind(t *testing.T) {
 // TestNothingIsWrittenWhileNothingChanges of the proxies either.
 func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	w := newWorld(t)
-	put(w, store.MeshKey("pg"), mesh(nil))
+	put(w, store.ServiceMeshKey("pg"), mesh(nil))
 	w.admit("b1")
 	a, b := w.coordinator(true), w.coordinator(false)
 	for _, c := range []*one{a, b} {
@@ -244,12 +244,12 @@ func TestServicesOfOthersOnANode(t *testing.T) {
 // TestMoreThanOneTransactionTakes: all of it is there in the end.
 func TestMoreThanOneTransactionTakes(t *testing.T) {
 	w := newWorld(t)
-	big := group.Mesh{Group: "pg"}
+	big := group.ServiceMesh{Group: "pg"}
 	for n := range 70 {
 		service := fmt.Sprintf("pg-b%02d", n)
 		big.Proxies = append(big.Proxies, group.Proxy{ID: group.ProxyOf(service), Service: service, Backend: fmt.Sprintf("b%02d", n), Owner: group.OwnerPlatform, Port: 20000 + n, LocalPort: 1000 + n})
 	}
-	put(w, store.MeshKey("pg"), big)
+	put(w, store.ServiceMeshKey("pg"), big)
 	w.admit("b1")
 	c := w.coordinator(true)
 	c.sayOf([]string{"pg-b69"}, 1, controlv1.Role_ROLE_LEADER)
@@ -258,7 +258,7 @@ func TestMoreThanOneTransactionTakes(t *testing.T) {
 	if got := w.services(); len(got) != 141 {
 		t.Errorf("%d services", len(got))
 	}
-	put(w, store.MeshKey("pg"), group.Mesh{Group: "pg"})
+	put(w, store.ServiceMeshKey("pg"), group.ServiceMesh{Group: "pg"})
 	w.reach("all gone", "pg-b69", false, func(list []*consul.ServiceEntry) bool { return len(list) == 0 })
 	c.settled(w)
 	if got := w.services(); !slices.Equal(got, []string{"pg"}) {

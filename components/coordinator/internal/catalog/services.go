@@ -44,7 +44,7 @@ func (s Service) equal(o Service) bool {
 // services are those of a member that is as e says.
 func services(m Member, e Entry) []Service {
 	var out []Service
-	for _, p := range m.Mesh.Proxies {
+	for _, p := range m.ServiceMesh.Proxies {
 		if p.Calls() {
 			if caller := caller(m, p); caller.Calls() {
 				out = append(out, caller)
@@ -93,7 +93,7 @@ func said(m Member, e Entry, backend string) (tags []string, how string) {
 // is on loopback, where no Peer comes.
 func caller(m Member, p group.Proxy) Service {
 	out := Service{ID: p.ID, Address: group.LoopbackAddress, Port: group.CallerPort, Destination: p.Service}
-	for _, r := range m.Mesh.Routes {
+	for _, r := range m.ServiceMesh.Routes {
 		out.Upstreams = append(out.Upstreams, Upstream{Route: r.Name, Address: r.Behind().String(), Port: r.Port})
 	}
 	slices.SortFunc(out.Upstreams, func(a, b Upstream) int { return cmp.Compare(a.Route, b.Route) })

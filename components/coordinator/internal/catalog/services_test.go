@@ -12,7 +12,7 @@ import (
 
 // part is what the group offers and calls: a backend of each owner, and two routes.
 func part(m *Member) {
-	m.Mesh = group.Mesh{
+	m.ServiceMesh = group.ServiceMesh{
 		Group: "pg",
 		Proxies: []group.Proxy{
 			{ID: "pg-api-sidecar-proxy", Service: "pg-api", Backend: "api", Owner: group.OwnerWorkload, Port: 20001, LocalPort: 8080, Loopback: true},
@@ -113,7 +113,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 		return out
 	}
 	leads := func(m *Member) { m.Report.Role, m.Sequence = rollout.RoleLeader, 8 }
-	fewer := func(m *Member) { m.Mesh.Proxies = m.Mesh.Proxies[1:2] }
+	fewer := func(m *Member) { m.ServiceMesh.Proxies = m.ServiceMesh.Proxies[1:2] }
 	for name, c := range map[string]struct {
 		found              Found
 		want               Entry
@@ -125,12 +125,12 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 		"nothing is there":   {Found{}, with(nil), Update, true, []string{"pg-api", "pg-api-sidecar-proxy", "pg-pg", "pg-pg-sidecar-proxy"}, nil, []string{"pg-sidecar-proxy"}},
 		"it leads":           {found(with(nil)), with(leads), Update, true, []string{"pg-pg", "pg-pg-sidecar-proxy"}, nil, nil},
 		"routes went":        {found(with(nil)), with(fewer), Update, false, nil, []string{"pg-api", "pg-api-sidecar-proxy", "pg-sidecar-proxy"}, nil},
-		"another route":      {found(with(nil)), with(func(m *Member) { m.Mesh.Routes = m.Mesh.Routes[:1] }), Update, false, nil, nil, []string{"pg-sidecar-proxy"}},
+		"another route":      {found(with(nil)), with(func(m *Member) { m.ServiceMesh.Routes = m.ServiceMesh.Routes[:1] }), Update, false, nil, nil, []string{"pg-sidecar-proxy"}},
 		"an older report":    {found(with(leads)), with(nil), Keep, false, nil, nil, nil},
 		"another boot":       {found(with(func(m *Member) { m.Boot = "b0" })), with(fewer), Replace, true, []string{"pg-pg", "pg-pg-sidecar-proxy"}, nil, nil},
 		"silent":             {found(with(leads)), with(func(m *Member) { m.Held = false }), Update, true, []string{"pg-api", "pg-api-sidecar-proxy", "pg-pg", "pg-pg-sidecar-proxy"}, nil, nil},
-		"the part is lost":   {found(with(nil)), with(func(m *Member) { fewer(m); m.MeshUnknown = true }), Keep, false, nil, nil, nil},
-		"lost, and it leads": {found(with(nil)), with(func(m *Member) { leads(m); m.MeshUnknown = true }), Update, true, nil, nil, nil},
+		"the part is lost":   {found(with(nil)), with(func(m *Member) { fewer(m); m.ServiceMeshUnknown = true }), Keep, false, nil, nil, nil},
+		"lost, and it leads": {found(with(nil)), with(func(m *Member) { leads(m); m.ServiceMeshUnknown = true }), Update, true, nil, nil, nil},
 	} {
 		got := Decide(c.found, c.want)
 		if got.Step != c.step || got.Own != c.own && got.Step != Keep || !slices.Equal(ids(got.Put), c.put) || !slices.Equal(got.Drop, c.drop) || !slices.Equal(ids(got.Callers), c.callers) {

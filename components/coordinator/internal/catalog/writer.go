@@ -87,7 +87,7 @@ type Writer struct {
 }
 
 type meshAt struct {
-	mesh  group.Mesh
+	mesh  group.ServiceMesh
 	index uint64
 }
 
@@ -111,9 +111,9 @@ func New(cfg Config) (*Writer, error) {
 // sessions. What another Boot of the Slot had ends with its node. It is called again with
 // each renewal, and then does nothing.
 func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string) error {
-	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true, MeshUnknown: true}}
+	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true, ServiceMeshUnknown: true}}
 	if v, _ := w.cfg.Views.Latest(); v != nil {
-		m.MeshUnknown, m.Port = false, servicePort(v, groupName)
+		m.ServiceMeshUnknown, m.Port = false, servicePort(v, groupName)
 		w.takeMesh(v, &m)
 	}
 	if s, ok := w.recall(slot); ok && s.entry.Boot == boot && s.entry.VIP == vip {
@@ -288,7 +288,7 @@ func servicePort(v *view.View, groupName string) int {
 
 // takeMesh gives m its group's part in the service layer: the last one that could be read.
 func (w *Writer) takeMesh(v *view.View, m *Member) {
-	mesh, index, ok := v.MeshOf(m.Group)
+	mesh, index, ok := v.ServiceMeshOf(m.Group)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -298,9 +298,9 @@ func (w *Writer) takeMesh(v *view.View, m *Member) {
 		w.meshes[m.Group] = meshAt{mesh, index}
 	default:
 		last, known := w.meshes[m.Group]
-		mesh, index, m.MeshUnknown = last.mesh, last.index, !known
+		mesh, index, m.ServiceMeshUnknown = last.mesh, last.index, !known
 	}
-	m.Mesh, m.MeshAt = mesh, index
+	m.ServiceMesh, m.MeshAt = mesh, index
 }
 
 // pause is how long nothing is due.

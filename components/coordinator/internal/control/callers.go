@@ -15,7 +15,7 @@ import (
 
 // callersOf are the groups that dial routes to server which move with a role, each with those
 // routes, in order.
-func callersOf(meshes map[string]group.Mesh, server string) map[string][]string {
+func callersOf(meshes map[string]group.ServiceMesh, server string) map[string][]string {
 	out := map[string][]string{}
 	for name, mesh := range meshes {
 		for _, r := range mesh.Routes {

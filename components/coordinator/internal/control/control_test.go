@@ -273,15 +273,15 @@ func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Its agent says in each report whose checks those are.
-		if of := map[string]string{"/old": running.Revision(), "/new": wanted.Revision()}[config.HealthChecks[0].HTTP.RequestPath]; config.Conduct != of {
-			t.Errorf("it is said to be the conduct of %.8s, and is of %.8s", config.Conduct, of)
+		if of := map[string]string{"/old": running.Revision(), "/new": wanted.Revision()}[config.HealthChecks[0].HTTP.RequestPath]; config.AgentSpec != of {
+			t.Errorf("it is said to be the agent spec of %.8s, and is of %.8s", config.AgentSpec, of)
 		}
 		return config.HealthChecks[0].HTTP.RequestPath, nil
 	}
 	if path, err := paths(); err != nil || path != "none" {
 		t.Errorf("without the record of what runs the agent gets %s, %v", path, err)
 	}
-	v.Revisions = map[string]view.Rec[group.RevisionRecord]{running.Revision(): {Value: group.RevisionRecord{Digest: running.Revision(), Conduct: running.Conduct()}}}
+	v.Revisions = map[string]view.Rec[group.RevisionRecord]{running.Revision(): {Value: group.RevisionRecord{Digest: running.Revision(), AgentSpec: running.AgentSpec()}}}
 	if path, err := paths(); err != nil || path != "/old" {
 		t.Errorf("before the step: %s, %v", path, err)
 	}

@@ -24,11 +24,11 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		return nil, fmt.Errorf("slot %s has no record", slot)
 	}
 	var config []byte // none: the agent keeps what it has
-	conduct, of, known := conductOf(v, spec, slot, record.Value.Assigned)
-	mesh, _, readable := v.MeshOf(record.Value.Group)
+	agentSpec, of, known := agentSpecOf(v, spec, slot, record.Value.Assigned)
+	mesh, _, readable := v.ServiceMeshOf(record.Value.Group)
 	if known && readable {
-		next := spec.With(conduct).AgentConfig(slot, record.Value.Assigned)
-		next.Conduct, next.Mesh = of, mesh
+		next := spec.With(agentSpec).AgentConfig(slot, record.Value.Assigned)
+		next.AgentSpec, next.ServiceMesh = of, mesh
 		next.Join(record.Value.Membership)
 		var err error
 		if config, err = json.Marshal(next); err != nil {
@@ -67,18 +67,18 @@ func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *con
 	return &controlv1.Desired{Version: now.version, Term: v.Term, State: v.State, IndexSum: now.sum}
 }
 
-// conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
+// agentSpecOf is the agent spec of the Revision at which the Slot's Boot was admitted, or else
 // of the assigned one, and that Revision; ok is false when the record of that one cannot be
 // read. A Boot then keeps what it has, and is ordered about all the same.
-func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct group.Conduct, revision string, ok bool) {
+func agentSpecOf(v *view.View, spec group.Spec, slot, assigned string) (agentSpec group.AgentSpec, revision string, ok bool) {
 	revision = cmp.Or(v.Admissions[slot].Value.Revision, assigned)
 	if record, ok := v.Revisions[revision]; ok {
-		return record.Value.Conduct, revision, true
+		return record.Value.AgentSpec, revision, true
 	}
 	if revision != "" && revision != spec.Revision() {
-		return group.Conduct{}, revision, false
+		return group.AgentSpec{}, revision, false
 	}
-	return spec.Conduct(), revision, true
+	return spec.AgentSpec(), revision, true
 }
 
 // Version of the desired state of slot by v; 0: v has no record of the Slot. It is the
@@ -106,7 +106,7 @@ func stampOf(v *view.View, slot string) (out stamp) {
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
 	// The record of the mesh stays while the group is there, an empty one too.
-	_, mesh, _ := v.MeshOf(groupName)
+	_, mesh, _ := v.ServiceMeshOf(groupName)
 	var step uint64
 	for _, o := range v.OperationsOf(slot) {
 		step = max(step, o.Index)

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
-	"cadre.dev/mesh/peermap"
+	"cadre.dev/overlaystatus/peermap"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
 )
@@ -44,13 +44,13 @@ type Directory struct {
 	known   known // guarded by updates; last readable records of each Slot
 
 	mu           sync.RWMutex
-	coordinators []peering.Member            // guarded by mu
-	members      map[string][]peering.Member // guarded by mu; by group, sorted by Slot
-	specs        map[string]group.Spec       // guarded by mu; last valid spec of each group
-	meshes       map[string]group.Mesh       // guarded by mu; last readable part of each group in the service layer
-	related      relations                   // guarded by mu
-	maps         map[string]*peermap.Map     // guarded by mu; by group of workloads, made when asked for
-	version      uint64                      // guarded by mu; highest of any map so far
+	coordinators []peering.Member             // guarded by mu
+	members      map[string][]peering.Member  // guarded by mu; by group, sorted by Slot
+	specs        map[string]group.Spec        // guarded by mu; last valid spec of each group
+	meshes       map[string]group.ServiceMesh // guarded by mu; last readable part of each group in the service layer
+	related      relations                    // guarded by mu
+	maps         map[string]*peermap.Map      // guarded by mu; by group of workloads, made when asked for
+	version      uint64                       // guarded by mu; highest of any map so far
 }
 
 // Update takes a View, of which at most the groups of scope changed, and the coordinators.
@@ -67,7 +67,7 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Sc
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.maps == nil {
-		d.members, d.specs, d.meshes, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]group.Mesh{}, map[string]*peermap.Map{}
+		d.members, d.specs, d.meshes, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]group.ServiceMesh{}, map[string]*peermap.Map{}
 	}
 	touched := Scope{}
 	d.takeMembersLocked(members, scope, touched)
@@ -144,7 +144,7 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 // what it was.
 func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (changed bool) {
 	take := func(name string) {
-		mesh, _, ok := v.MeshOf(name)
+		mesh, _, ok := v.ServiceMeshOf(name)
 		if !ok {
 			return
 		}
@@ -156,23 +156,23 @@ func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (change
 			delete(d.meshes, name)
 		}
 	}
-	for name := range v.Meshes {
+	for name := range v.ServiceMeshes {
 		if scope.has(name) {
 			take(name)
 		}
 	}
 	for name := range d.meshes {
-		if _, left := v.Meshes[name]; !left && scope.has(name) {
+		if _, left := v.ServiceMeshes[name]; !left && scope.has(name) {
 			take(name)
 		}
 	}
 	return changed
 }
 
-// Mesh is the part of a group in the service layer by v, or while its record cannot be read,
+// ServiceMesh is the part of a group in the service layer by v, or while its record cannot be read,
 // the last one that could be. Zero while there is none.
-func (d *Directory) Mesh(v *view.View, name string) group.Mesh {
-	if mesh, _, ok := v.MeshOf(name); ok {
+func (d *Directory) ServiceMesh(v *view.View, name string) group.ServiceMesh {
+	if mesh, _, ok := v.ServiceMeshOf(name); ok {
 		return mesh
 	}
 	d.mu.RLock()
@@ -180,27 +180,27 @@ func (d *Directory) Mesh(v *view.View, name string) group.Mesh {
 	return d.meshes[name]
 }
 
-// Meshes are the parts of all groups, each as [Directory.Mesh] has it.
-func (d *Directory) Meshes(v *view.View) map[string]group.Mesh {
+// Meshes are the parts of all groups, each as [Directory.ServiceMesh] has it.
+func (d *Directory) ServiceMeshes(v *view.View) map[string]group.ServiceMesh {
 	d.mu.RLock()
-	names := slices.AppendSeq(slices.Collect(maps.Keys(d.meshes)), maps.Keys(v.Meshes))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(d.meshes)), maps.Keys(v.ServiceMeshes))
 	d.mu.RUnlock()
-	out := map[string]group.Mesh{}
+	out := map[string]group.ServiceMesh{}
 	for _, name := range names {
-		out[name] = d.Mesh(v, name)
+		out[name] = d.ServiceMesh(v, name)
 	}
 	return out
 }
 
 // sameProxies reports whether two parts of a group give the same peer maps.
-func sameProxies(a, b group.Mesh) bool {
+func sameProxies(a, b group.ServiceMesh) bool {
 	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {
 		return p.Port == q.Port && p.Backend == q.Backend && slices.Equal(p.Callers, q.Callers)
 	})
 }
 
 func (d *Directory) rulesLocked() peering.Rules {
-	return peering.Rules{Specs: d.specs, Meshes: d.meshes}
+	return peering.Rules{Specs: d.specs, ServiceMeshes: d.meshes}
 }
 
 // inForce are the specs in force of the groups of scope.

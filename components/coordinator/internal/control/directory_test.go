@@ -13,7 +13,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
-	"cadre.dev/mesh/peermap"
+	"cadre.dev/overlaystatus/peermap"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -28,7 +28,7 @@ type town struct {
 func newTown(seed uint64) *town {
 	c := &town{rng: rand.New(rand.NewPCG(seed, 2)), v: &view.View{
 		Specs: map[string]view.Spec{}, Slots: map[string]view.Rec[group.SlotRecord]{}, Admissions: map[string]view.Rec[policy.Admission]{},
-		Policies: map[string]view.Rec[policy.SlotPolicy]{}, Meshes: map[string]view.Rec[group.Mesh]{},
+		Policies: map[string]view.Rec[policy.SlotPolicy]{}, ServiceMeshes: map[string]view.Rec[group.ServiceMesh]{},
 	}}
 	for n := range 3 {
 		c.coordinators = append(c.coordinators, peering.Member{Group: peering.CoordinatorGroup, Slot: peering.CoordinatorSlot(n), Coordinator: true})
@@ -60,13 +60,13 @@ func (c *town) change() {
 		}
 		c.v.Specs[name] = view.Spec{Value: spec, Index: c.v.Index}
 	case 7:
-		delete(c.v.Meshes, name)
+		delete(c.v.ServiceMeshes, name)
 	case 8:
 		p := group.Proxy{ID: "x-sidecar-proxy", Service: "x", Backend: []string{"b", "x"}[c.rng.IntN(2)], Port: 20000 + c.rng.IntN(2)}
 		for range c.rng.IntN(3) {
 			p.Callers = append(p.Callers, c.group())
 		}
-		c.v.Meshes[name] = view.Rec[group.Mesh]{Value: group.Mesh{Group: name, Proxies: []group.Proxy{p}}, Index: c.v.Index}
+		c.v.ServiceMeshes[name] = view.Rec[group.ServiceMesh]{Value: group.ServiceMesh{Group: name, Proxies: []group.Proxy{p}}, Index: c.v.Index}
 	case 3:
 		if c.rng.IntN(4) == 0 {
 			c.coordinators[c.rng.IntN(3)].InstanceID = fmt.Sprint("i", c.v.Index)
@@ -90,9 +90,9 @@ func (c *town) want(name, slot string) []*controlv1.Peer {
 }
 
 func (c *town) rules() peering.Rules {
-	out := peering.Rules{Specs: c.v.SpecsInForce(), Meshes: map[string]group.Mesh{}}
-	for name, m := range c.v.Meshes {
-		out.Meshes[name] = m.Value
+	out := peering.Rules{Specs: c.v.SpecsInForce(), ServiceMeshes: map[string]group.ServiceMesh{}}
+	for name, m := range c.v.ServiceMeshes {
+		out.ServiceMeshes[name] = m.Value
 	}
 	return out
 }
@@ -121,7 +121,7 @@ func TestMapsFollowTheRecords(t *testing.T) {
 				c.change()
 			}
 			next := *c.v // a View is immutable
-			next.Specs, next.Admissions, next.Slots, next.Meshes = maps.Clone(c.v.Specs), maps.Clone(c.v.Admissions), maps.Clone(c.v.Slots), maps.Clone(c.v.Meshes)
+			next.Specs, next.Admissions, next.Slots, next.ServiceMeshes = maps.Clone(c.v.Specs), maps.Clone(c.v.Admissions), maps.Clone(c.v.Slots), maps.Clone(c.v.ServiceMeshes)
 			changed := d.Update(&next, c.coordinators, c.touched)
 			for name, was := range before {
 				now := d.Map(name)

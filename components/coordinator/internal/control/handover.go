@@ -37,7 +37,7 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 	var (
 		mu     sync.Mutex
 		out    = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
-		routes = callersOf(s.directory.Meshes(v), id.Group)
+		routes = callersOf(s.directory.ServiceMeshes(v), id.Group)
 		to     = s.newestOf(scopeOf(routes))
 		hold   = &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
 	)
@@ -86,7 +86,7 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 		}
 	}
 	// Callers wait for what the new leader's agent says of it, which looks once a second.
-	callers := s.newestOf(scopeOf(callersOf(s.directory.Meshes(v), id.Group)))
+	callers := s.newestOf(scopeOf(callersOf(s.directory.ServiceMeshes(v), id.Group)))
 	s.tell(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), releaseLimit, tell)
 	return &controlv1.EndHandoverResponse{}, nil
 }

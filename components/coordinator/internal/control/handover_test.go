@@ -65,10 +65,10 @@ func (a *holdingAgent) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRout
 // that follows the leader, page one that any member answers, and other one of another group.
 func handover(phase operation.Phase) *view.View {
 	v := records(step("op", phase, time.Unix(1000, 0), 40))
-	to := func(caller, server, role string) view.Rec[group.Mesh] {
-		return view.Rec[group.Mesh]{Value: group.Mesh{Group: caller, Routes: []group.RouteTo{{Name: "r", Group: server, Role: role, VIP: netip.MustParseAddr("127.10.0.1"), Hold: group.Duration(time.Second)}}}}
+	to := func(caller, server, role string) view.Rec[group.ServiceMesh] {
+		return view.Rec[group.ServiceMesh]{Value: group.ServiceMesh{Group: caller, Routes: []group.RouteTo{{Name: "r", Group: server, Role: role, VIP: netip.MustParseAddr("127.10.0.1"), Hold: group.Duration(time.Second)}}}}
 	}
-	v.Meshes = map[string]view.Rec[group.Mesh]{"app": to("app", "pg", "leader"), "page": to("page", "pg", ""), "other": to("other", "web", "leader")}
+	v.ServiceMeshes = map[string]view.Rec[group.ServiceMesh]{"app": to("app", "pg", "leader"), "page": to("page", "pg", ""), "other": to("other", "web", "leader")}
 	for _, slot := range []string{"app-0", "app-1", "page-0"} {
 		name, _, _ := strings.Cut(slot, "-")
 		v.Admissions[slot] = view.Rec[policy.Admission]{Value: policy.Admission{Group: name, Slot: slot, BootID: "boot"}}
@@ -176,8 +176,8 @@ func TestCallersOutOfSight(t *testing.T) {
 	s := serving(v)
 	s.directory.Update(v, nil, nil)
 	unreadable := *v
-	unreadable.Meshes = map[string]view.Rec[group.Mesh]{}
-	unreadable.Bad = []*store.RecordError{{Key: store.MeshKey("app"), Index: 300, Err: errors.New("odd")}}
+	unreadable.ServiceMeshes = map[string]view.Rec[group.ServiceMesh]{}
+	unreadable.Bad = []*store.RecordError{{Key: store.ServiceMeshKey("app"), Index: 300, Err: errors.New("odd")}}
 	joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "another", Held: true}}})
 	for name, v := range map[string]*view.View{"readable": v, "unreadable": &unreadable} {
 		s.views = fixed{v: v}
@@ -231,13 +231,13 @@ func TestASilentCallerStopsNoHandover(t *testing.T) {
 // agents, and no other Revision.
 func TestDesiredCarriesTheMesh(t *testing.T) {
 	v := records()
-	v.Meshes = map[string]view.Rec[group.Mesh]{"pg": {Index: 200, Value: group.Mesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-sidecar-proxy", Service: "pg"}}}}}
+	v.ServiceMeshes = map[string]view.Rec[group.ServiceMesh]{"pg": {Index: 200, Value: group.ServiceMesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-sidecar-proxy", Service: "pg"}}}}}
 	got := desired(t, v, "boot")
 	var config group.AgentConfig
 	if err := json.Unmarshal(got.GetConfigJson(), &config); err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Mesh.Proxies) != 1 || got.GetVersion() < 200 || config.Revision != v.Slots["pg-0"].Value.Assigned {
+	if len(config.ServiceMesh.Proxies) != 1 || got.GetVersion() < 200 || config.Revision != v.Slots["pg-0"].Value.Assigned {
 		t.Errorf("version %d, %+v", got.GetVersion(), config)
 	}
 }

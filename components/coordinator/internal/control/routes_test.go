@@ -15,12 +15,12 @@ import (
 	"cadre.dev/store"
 )
 
-func meshRecord(index uint64, routes ...string) map[string]view.Rec[group.Mesh] {
-	m := group.Mesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-pg-sidecar-proxy", Service: "pg-pg", Backend: "pg", Port: 20000, LocalPort: 5432, Callers: []string{"web"}}}}
+func meshRecord(index uint64, routes ...string) map[string]view.Rec[group.ServiceMesh] {
+	m := group.ServiceMesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-pg-sidecar-proxy", Service: "pg-pg", Backend: "pg", Port: 20000, LocalPort: 5432, Callers: []string{"web"}}}}
 	for _, name := range routes {
 		m.Routes = append(m.Routes, group.RouteTo{Name: name, VIP: netip.MustParseAddr("127.10.0.1"), Port: 80})
 	}
-	return map[string]view.Rec[group.Mesh]{"pg": {Value: m, Index: index}}
+	return map[string]view.Rec[group.ServiceMesh]{"pg": {Value: m, Index: index}}
 }
 
 // allowing is a spec of pg whose backend itself is another port, so that the proxy's tells.
@@ -42,25 +42,25 @@ func configOf(t *testing.T, d *controlv1.Desired) group.AgentConfig {
 func TestARouteReachesTheAgentsWithoutARollout(t *testing.T) {
 	v := records()
 	none := desired(t, v, "boot")
-	v.Meshes = meshRecord(30, "a")
+	v.ServiceMeshes = meshRecord(30, "a")
 	one := desired(t, v, "boot")
-	v.Meshes = meshRecord(40, "a", "b")
+	v.ServiceMeshes = meshRecord(40, "a", "b")
 	two := desired(t, v, "boot")
 	if none.GetVersion() >= one.GetVersion() || one.GetVersion() >= two.GetVersion() {
 		t.Errorf("versions %d, %d, %d", none.GetVersion(), one.GetVersion(), two.GetVersion())
 	}
-	if a, b := configOf(t, one), configOf(t, two); len(a.Mesh.Routes) != 1 || len(b.Mesh.Routes) != 2 || len(b.Mesh.Proxies) != 1 || a.Revision != b.Revision {
+	if a, b := configOf(t, one), configOf(t, two); len(a.ServiceMesh.Routes) != 1 || len(b.ServiceMesh.Routes) != 2 || len(b.ServiceMesh.Proxies) != 1 || a.Revision != b.Revision {
 		t.Errorf("%+v, then %+v", a, b)
 	}
-	if got := configOf(t, none).Mesh; got.Group != "" {
+	if got := configOf(t, none).ServiceMesh; got.Group != "" {
 		t.Errorf("without a part it is told of %+v", got)
 	}
-	v.Meshes = nil
-	v.Bad = []*store.RecordError{{Key: store.MeshKey("pg"), Index: 50, Err: errors.New("odd")}}
+	v.ServiceMeshes = nil
+	v.Bad = []*store.RecordError{{Key: store.ServiceMeshKey("pg"), Index: 50, Err: errors.New("odd")}}
 	if lost := desired(t, v, "boot"); lost.GetConfigJson() != nil || lost.GetVersion() != 50 {
 		t.Errorf("unreadable: version %d, configuration %s", lost.GetVersion(), lost.GetConfigJson())
 	}
-	v.Bad[0].Key = store.MeshKey("pg-2")
+	v.Bad[0].Key = store.ServiceMeshKey("pg-2")
 	if other := desired(t, v, "boot"); other.GetConfigJson() == nil {
 		t.Error("another group's record that cannot be read keeps the configuration back")
 	}
@@ -89,18 +89,18 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 		t.Errorf("without a part: %v", got)
 	}
 	with := *v
-	with.Index, with.Meshes = v.Index+1, meshRecord(30)
+	with.Index, with.ServiceMeshes = v.Index+1, meshRecord(30)
 	if changed := d.Update(&with, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || !slices.Contains(changed, peering.CoordinatorGroup) || !slices.Equal(offers(), []uint32{20000}) {
 		t.Errorf("changed %v, offers %v", changed, offers())
 	}
 	lost := *v
-	lost.Index, lost.Bad = v.Index+2, []*store.RecordError{{Key: store.MeshKey("pg"), Index: 50, Err: errors.New("odd")}}
+	lost.Index, lost.Bad = v.Index+2, []*store.RecordError{{Key: store.ServiceMeshKey("pg"), Index: 50, Err: errors.New("odd")}}
 	if changed := d.Update(&lost, nil, nil); len(changed) != 0 || !slices.Equal(offers(), []uint32{20000}) {
 		t.Errorf("unreadable: changed %v, offers %v", changed, offers())
 	}
 	moved := with
-	moved.Index, moved.Meshes = v.Index+2, meshRecord(40)
-	moved.Meshes["pg"].Value.Proxies[0].Backend = "other" // which nobody may call
+	moved.Index, moved.ServiceMeshes = v.Index+2, meshRecord(40)
+	moved.ServiceMeshes["pg"].Value.Proxies[0].Backend = "other" // which nobody may call
 	if changed := d.Update(&moved, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
 		t.Errorf("another backend's: changed %v, offers %v", changed, offers())
 	}

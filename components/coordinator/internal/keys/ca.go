@@ -66,8 +66,8 @@ type CA struct {
 }
 
 // newCA makes the CA of a seed. Ed25519 signatures have no randomness, so equal
-// seeds give equal bytes. The subject names the founding, for whoever is to tell two
-// sets of coordinators of one app apart; with another founding the seed differs as well.
+// seeds give equal bytes. The subject names the cluster ID, for whoever is to tell two
+// sets of coordinators of one app apart; with another cluster ID the seed differs as well.
 func newCA(cluster, id string, seed []byte) (*CA, error) {
 	key := ed25519.NewKeyFromSeed(seed)
 	public := key.Public().(ed25519.PublicKey)

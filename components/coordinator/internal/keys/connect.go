@@ -32,7 +32,7 @@ type ConnectCA struct {
 // newConnectCA makes the CA of a seed of connectSize bytes. Consul takes keys of P-256 and no
 // Ed25519. Its root is signed by RFC 6979, which has no randomness, so that equal seeds give equal
 // bytes here as well.
-func newConnectCA(cluster, founding string, seed []byte) (*ConnectCA, error) {
+func newConnectCA(cluster, clusterID string, seed []byte) (*ConnectCA, error) {
 	// 1 to n-1, as P-256 wants it.
 	most := new(big.Int).Sub(elliptic.P256().Params().N, big.NewInt(1))
 	d := new(big.Int).SetBytes(seed[:connectScalar])
@@ -50,7 +50,7 @@ func newConnectCA(cluster, founding string, seed []byte) (*ConnectCA, error) {
 	out := &ConnectCA{clusterID: uuidFrom(seed[connectScalar:])}
 	template := &x509.Certificate{
 		SerialNumber:          new(big.Int).SetBytes(id[:8]),
-		Subject:               pkix.Name{CommonName: "cadre " + cluster + " service mesh CA", SerialNumber: founding},
+		Subject:               pkix.Name{CommonName: "cadre " + cluster + " service mesh CA", SerialNumber: clusterID},
 		NotBefore:             caNotBefore,
 		NotAfter:              caNotAfter,
 		IsCA:                  true,

@@ -38,7 +38,7 @@ func meshRoot(t *testing.T, r *keys.Root) (*x509.Certificate, *ecdsa.PrivateKey)
 }
 
 // TestTheMeshsRootIsTheSameBytesEverywhere: on every coordinator and at every start, and for
-// another founding another one. The digest stands here so that a change of Go or of the
+// another cluster ID another one. The digest stands here so that a change of Go or of the
 // template cannot give coordinators of one cluster two roots without a trace.
 func TestTheMeshsRootIsTheSameBytesEverywhere(t *testing.T) {
 	a := derive(t, "app", "demo").Connect()
@@ -52,7 +52,7 @@ func TestTheMeshsRootIsTheSameBytesEverywhere(t *testing.T) {
 	if got, want := hex.EncodeToString(sum[:8]), "f3274e4e962c291c"; got != want {
 		t.Errorf("the root is another one than before: %s, was %s", got, want)
 	}
-	for what, b := range map[string]*keys.Root{"app": derive(t, "other", "demo"), "cluster": derive(t, "app", "prod"), "founding": deriveOf(t, "app", "demo", another)} {
+	for what, b := range map[string]*keys.Root{"app": derive(t, "other", "demo"), "cluster": derive(t, "app", "prod"), "cluster_id": deriveOf(t, "app", "demo", another)} {
 		if bytes.Equal(a.RootPEM(), b.Connect().RootPEM()) || a.Key().Equal(b.Connect().Key()) || a.ClusterID() == b.Connect().ClusterID() {
 			t.Errorf("another %s shares the mesh's root", what)
 		}

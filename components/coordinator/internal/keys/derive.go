@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"cadre.dev/core/founding"
+	"cadre.dev/core/clusterid"
 	"cadre.dev/core/secret"
 )
 
@@ -47,7 +47,7 @@ const FirstEpoch uint32 = 1
 // kept remembers, and safe for concurrent use.
 type Root struct {
 	cluster    string
-	founding   string
+	clusterID  string
 	guest      Guest
 	ca         *CA
 	connect    *ConnectCA
@@ -77,14 +77,14 @@ func (k *kept) put(p Purpose, d derived) {
 // guestPurpose names our use in the guest agent's own key derivation.
 const guestPurpose = "cadre"
 
-// Derive asks the guest agent for the keys of one founding of the cluster that have one
-// epoch. Another founding by the same app has other keys. Errors name the key that could
-// not be had, or say what is wrong with the founding.
+// Derive asks the guest agent for the keys of one cluster ID of the cluster that have one
+// epoch. Another cluster ID by the same app has other keys. Errors name the key that could
+// not be had, or say what is wrong with the cluster ID.
 func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error) {
-	if err := founding.Check(id); err != nil {
+	if err := clusterid.Check(id); err != nil {
 		return nil, fmt.Errorf("derive the cluster's keys: %w", err)
 	}
-	r := &Root{cluster: cluster, founding: id, guest: guest, kept: &kept{last: map[Purpose]derived{}}}
+	r := &Root{cluster: cluster, clusterID: id, guest: guest, kept: &kept{last: map[Purpose]derived{}}}
 	seed, err := r.deriveAnew(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
@@ -109,8 +109,8 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 	return r, nil
 }
 
-// Founding is the one that all of this is derived for.
-func (r *Root) Founding() string { return r.founding }
+// ClusterID is the one that all of this is derived for.
+func (r *Root) ClusterID() string { return r.clusterID }
 
 // CA is the cluster's certificate authority.
 func (r *Root) CA() *CA { return r.ca }
@@ -140,7 +140,7 @@ func (r *Root) Secret(ctx context.Context, group, name string, epoch uint32, siz
 	return r.derive(ctx, purposeSecret+Purpose("/"+group+"/"+name), epoch, size)
 }
 
-// Path is what the guest agent is asked for: cadre/v1/<cluster>/<founding>/<purpose>/<epoch>.
+// Path is what the guest agent is asked for: cadre/v1/<cluster>/<cluster ID>/<purpose>/<epoch>.
 func Path(cluster, id string, purpose Purpose, epoch uint32) string {
 	return "cadre/v1/" + cluster + "/" + id + "/" + string(purpose) + "/" + strconv.FormatUint(uint64(epoch), 10)
 }
@@ -170,7 +170,7 @@ func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size i
 // deriveAnew takes the guest's key for one path and expands it, so that the raw
 // platform key is used for nothing else.
 func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
-	path := Path(r.cluster, r.founding, purpose, epoch)
+	path := Path(r.cluster, r.clusterID, purpose, epoch)
 	if epoch < FirstEpoch {
 		return secret.Value{}, fmt.Errorf("derive key %s: epochs begin at %d", path, FirstEpoch)
 	}

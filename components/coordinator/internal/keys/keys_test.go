@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"cadre.dev/coordinator/internal/keys"
-	corefounding "cadre.dev/core/founding"
+	clusterid "cadre.dev/core/clusterid"
 	"cadre.dev/core/secret"
 )
 
@@ -34,13 +34,13 @@ func (g guest) GetKey(_ context.Context, path, purpose string) ([]byte, error) {
 
 func derive(t *testing.T, g guest, cluster string) *keys.Root {
 	t.Helper()
-	return deriveOf(t, g, cluster, founding)
+	return deriveOf(t, g, cluster, clusterID)
 }
 
-// founding is one, and another is another.
+// cluster ID is one, and another is another.
 const (
-	founding = "0123456789abcdef0123456789abcdef"
-	another  = "fedcba9876543210fedcba9876543210"
+	clusterID = "0123456789abcdef0123456789abcdef"
+	another   = "fedcba9876543210fedcba9876543210"
 )
 
 func deriveOf(t *testing.T, g guest, cluster, id string) *keys.Root {
@@ -87,9 +87,9 @@ func TestCoordinatorsOfOneAppShareEverything(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_AnotherAppClusterOrFoundingSharesNothing: a second set of coordinators of the same
+// TestGEN02_IDN08_AnotherAppClusterOrClusterIDSharesNothing: a second set of coordinators of the same
 // app and cluster has no key of the first.
-func TestGEN02_IDN08_AnotherAppClusterOrFoundingSharesNothing(t *testing.T) {
+func TestGEN02_IDN08_AnotherAppClusterOrClusterIDSharesNothing(t *testing.T) {
 	a := derive(t, "app", "demo")
 	for _, b := range []*keys.Root{derive(t, "other", "demo"), derive(t, "app", "prod"), deriveOf(t, "app", "demo", another)} {
 		if bytes.Equal(a.NonceKey(), b.NonceKey()) || workload(t, a, "pg", "superuser", 1).Equal(workload(t, b, "pg", "superuser", 1)) {
@@ -121,7 +121,7 @@ func TestTOK10_PurposesAndEpochsAreIndependent(t *testing.T) {
 	if _, err := r.Gossip(t.Context(), 0); err == nil {
 		t.Error("there is a key of epoch 0")
 	}
-	if got := keys.Path("demo", founding, keys.PurposeGossip, 7); got != "cadre/v1/demo/"+founding+"/gossip/7" {
+	if got := keys.Path("demo", clusterID, keys.PurposeGossip, 7); got != "cadre/v1/demo/"+clusterID+"/gossip/7" {
 		t.Errorf("path = %s", got)
 	}
 }
@@ -202,7 +202,7 @@ func (c *counting) GetKey(ctx context.Context, path, purpose string) ([]byte, er
 // epoch or size.
 func TestKeysInUseAreAskedForOnce(t *testing.T) {
 	g := &counting{guest: "app"}
-	r, err := keys.Derive(t.Context(), g, "demo", founding)
+	r, err := keys.Derive(t.Context(), g, "demo", clusterID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,25 +219,25 @@ func TestKeysInUseAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestGEN02_TheCAsSubjectNamesTheFounding, so that whoever is refused by it can be told
+// TestGEN02_TheCAsSubjectNamesTheClusterID, so that whoever is refused by it can be told
 // why.
-func TestGEN02_TheCAsSubjectNamesTheFounding(t *testing.T) {
-	for _, id := range []string{founding, another} {
+func TestGEN02_TheCAsSubjectNamesTheClusterID(t *testing.T) {
+	for _, id := range []string{clusterID, another} {
 		block, _ := pem.Decode(deriveOf(t, "app", "demo", id).CA().PEM())
 		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil || corefounding.Of(cert) != id {
+		if err != nil || clusterid.Of(cert) != id {
 			t.Errorf("subject %v, %v", cert.Subject, err)
 		}
 	}
 	for _, bad := range []string{"", strings.Repeat("0", 32), strings.ToUpper(another), another + "/", "../" + another} {
 		if _, err := keys.Derive(t.Context(), guest("app"), "demo", bad); err == nil {
-			t.Errorf("keys were derived for founding %q", bad)
+			t.Errorf("keys were derived for cluster ID %q", bad)
 		}
 	}
 }
 
-// TestGEN02_IDN08_SVIDsOfAnotherFoundingAreRefused by whoever believes the first one's CA.
-func TestGEN02_IDN08_SVIDsOfAnotherFoundingAreRefused(t *testing.T) {
+// TestGEN02_IDN08_SVIDsOfAnotherClusterIDAreRefused by whoever believes the first one's CA.
+func TestGEN02_IDN08_SVIDsOfAnotherClusterIDAreRefused(t *testing.T) {
 	a, b := derive(t, "app", "demo"), deriveOf(t, "app", "demo", another)
 	for _, c := range []struct {
 		issuer *keys.Root
@@ -256,7 +256,7 @@ func TestGEN02_IDN08_SVIDsOfAnotherFoundingAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := cert.Verify(x509.VerifyOptions{Roots: a.CA().Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); (err == nil) != c.good {
-			t.Errorf("of founding %s: %v", c.issuer.Founding(), err)
+			t.Errorf("of cluster ID %s: %v", c.issuer.ClusterID(), err)
 		}
 	}
 }

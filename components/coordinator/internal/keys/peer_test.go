@@ -33,10 +33,10 @@ func svid(t *testing.T, root *keys.Root, group, slot string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// TestGEN02_IDN08_CredentialsOfAnotherFoundingOpenNoSession, neither with a coordinator nor
+// TestGEN02_IDN08_CredentialsOfAnotherClusterIDOpenNoSession, neither with a coordinator nor
 // with a Peer, though they have the very name and Boot that the peer map wants; nor do those
-// of another founding's coordinator.
-func TestGEN02_IDN08_CredentialsOfAnotherFoundingOpenNoSession(t *testing.T) {
+// of another cluster ID's coordinator.
+func TestGEN02_IDN08_CredentialsOfAnotherClusterIDOpenNoSession(t *testing.T) {
 	first, second := derive(t, "app", "demo"), deriveOf(t, "app", "demo", another)
 	for _, server := range []overlay.ID{{Cluster: "demo", Group: keys.CoordinatorGroup, Slot: "coordinator-0"}, {Cluster: "demo", Group: "pg", Slot: "pg-1"}} {
 		node, err := overlay.New(overlay.Config{Self: server, SelfVIP: netip.MustParseAddr("127.50.0.1"), Listen: "127.0.0.1:0", Gateway: overlay.Gateway{Domain: "gw.test"}})
@@ -56,7 +56,7 @@ func TestGEN02_IDN08_CredentialsOfAnotherFoundingOpenNoSession(t *testing.T) {
 				node.SetPeers([]overlay.Peer{{ID: caller, BootID: overlay.BootID(own.Leaf), VIP: netip.MustParseAddr("127.50.1.1"), Coordinator: caller.Group == keys.CoordinatorGroup}})
 				err := greeted(t, node.ListenAddr().String(), own)
 				if good := issuer == first; (err == nil) != good {
-					t.Errorf("%s of founding %s at %s of founding %s: %v", caller, issuer.Founding(), server, first.Founding(), err)
+					t.Errorf("%s of cluster ID %s at %s of cluster ID %s: %v", caller, issuer.ClusterID(), server, first.ClusterID(), err)
 				}
 			}
 		}

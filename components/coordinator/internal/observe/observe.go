@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -196,7 +196,7 @@ func instances(record group.SlotRecord, listing Listing) (*rollout.Instance, []r
 		}
 		same = append(same, rollout.Instance{
 			VMUUID: cmp.Or(i.VMUUID, i.ID), InstanceID: i.InstanceID, AppID: i.AppID, Name: i.Name, Status: i.Status,
-			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: clip.Line(i.BootError), UpdatedAt: i.UpdatedAt,
+			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: truncate.Line(i.BootError), UpdatedAt: i.UpdatedAt,
 			Shape: operation.Shape{InstanceType: i.InstanceType, OSImage: i.OSImage, DiskGB: i.DiskGB},
 		})
 	}

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/coordinator/internal/dedup"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
-	"cadre.dev/coordinator/internal/quiet"
-	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/specvalidate"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -44,7 +44,7 @@ type Config struct {
 	Store    store.Store
 	Platform platform.Platform
 	// Vet knows the coordinators' own app, of which no CVM is made or changed.
-	Vet *vet.Vet
+	Vet *specvalidate.Vet
 	// Measure renders and judges what CVMs are measured with.
 	Measure measure.Measure
 	// Ratchet writes with a higher state.
@@ -131,8 +131,8 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	facts.TakenOver(op.Value, o.tookAt(now), now, o.cfg.Timing.MaxCallTimeout)
 
 	next, effects := operation.Advance(op.Value, facts, now)
-	next = clip.Operation(next)
-	if len(effects) == 0 && quiet.Same(op.Value.Reason, next.Reason) {
+	next = truncate.Operation(next)
+	if len(effects) == 0 && dedup.Same(op.Value.Reason, next.Reason) {
 		// Every write wakes every coordinator and the agent.
 		next.Reason = op.Value.Reason
 	}

@@ -211,7 +211,7 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 			return false, fmt.Errorf("the spec moved on from revision %.8s before its content was recorded", digest)
 		}
 		after = group.RevisionRecord{
-			Digest: digest, Group: groupName, Template: spec.Template, Conduct: spec.Conduct(), RestartToken: spec.RestartToken, CreatedAt: o.cfg.Now().UTC(),
+			Digest: digest, Group: groupName, Template: spec.Template, AgentSpec: spec.AgentSpec(), RestartToken: spec.RestartToken, CreatedAt: o.cfg.Now().UTC(),
 			Number: v.Gate.Groups[groupName].Value.Number(digest),
 		}
 	}

@@ -17,7 +17,7 @@ type Port struct {
 	Loopback bool
 }
 
-// Consul's ports, which are among coordinators: others reach Consul through their door.
+// Consul's ports, which are among coordinators: others reach Consul through their Consul proxy.
 var (
 	gossip = []Port{{Protocol: "tcp", Number: group.ConsulGossipPort}, {Protocol: "udp", Number: group.ConsulGossipPort}}
 	rpc    = Port{Protocol: "tcp", Number: group.ConsulRPCPort}
@@ -48,7 +48,7 @@ type Rules struct {
 	// Specs in force.
 	Specs map[string]group.Spec
 	// Meshes are the groups' parts in the service layer.
-	Meshes map[string]group.Mesh
+	ServiceMeshes map[string]group.ServiceMesh
 }
 
 // Sees reports whether the members of two groups of workloads are each other's Peers: of
@@ -72,7 +72,7 @@ func (r Rules) Clients(server string) (out []string) {
 	for _, b := range spec.Backends {
 		out = append(out, b.Allow...)
 	}
-	for _, p := range r.Meshes[server].Proxies {
+	for _, p := range r.ServiceMeshes[server].Proxies {
 		out = append(out, callers(spec, p)...)
 	}
 	return out
@@ -126,7 +126,7 @@ func Reach(client, server Member, rules Rules) []Port {
 			ports = append(ports, backendPort(b, driven))
 		}
 	}
-	for _, p := range rules.Meshes[server.Group].Proxies {
+	for _, p := range rules.ServiceMeshes[server.Group].Proxies {
 		// Its own members too only where they are callers: what is not allowed to call is let
 		// through to no proxy.
 		if slices.Contains(callers(spec, p), client.Group) {

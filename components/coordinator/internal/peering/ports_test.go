@@ -142,7 +142,7 @@ func TestAProxyIsForItsCallers(t *testing.T) {
 			"web": {Name: "web"}, "batch": {Name: "batch"},
 			"alone": {Name: "alone", Backends: []group.Backend{{Name: "x", Protocol: "udp", Port: 1, Allow: []string{"alone"}}}},
 		},
-		Meshes: map[string]group.Mesh{
+		ServiceMeshes: map[string]group.ServiceMesh{
 			"db":    {Group: "db", Proxies: []group.Proxy{{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Loopback: true, Callers: []string{"web"}}}},
 			"web":   {Group: "web", Proxies: []group.Proxy{{ID: "web-sidecar-proxy", Service: "web"}}},
 			"alone": {Group: "alone", Proxies: []group.Proxy{{ID: "alone-x-sidecar-proxy", Service: "alone-x", Backend: "x", Port: 20000, LocalPort: 1, Callers: []string{"alone"}}}},
@@ -167,7 +167,7 @@ func TestAProxyIsForItsCallers(t *testing.T) {
 // TestAProxyIsForThoseWhomTheSpecStillAllows: the part in the service layer names web and batch,
 // and the spec in force has the last word, also where the part is not written anew.
 func TestAProxyIsForThoseWhomTheSpecStillAllows(t *testing.T) {
-	meshes := map[string]group.Mesh{"db": {Group: "db", Proxies: []group.Proxy{
+	meshes := map[string]group.ServiceMesh{"db": {Group: "db", Proxies: []group.Proxy{
 		{ID: "db-sidecar-proxy", Service: "db", Callers: []string{"web"}},
 		{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Callers: []string{"web", "batch"}},
 	}}}
@@ -186,7 +186,7 @@ func TestAProxyIsForThoseWhomTheSpecStillAllows(t *testing.T) {
 		"the backend is gone":        {nil, nil},
 		"another backend allows web": {append(sql("batch"), group.Backend{Name: "other", Protocol: "udp", Port: 1, Allow: []string{"web"}}), []string{"batch"}},
 	} {
-		rules := Rules{Specs: map[string]group.Spec{"db": {Name: "db", Backends: c.backends}}, Meshes: meshes}
+		rules := Rules{Specs: map[string]group.Spec{"db": {Name: "db", Backends: c.backends}}, ServiceMeshes: meshes}
 		for _, client := range []string{"web", "batch", "new"} {
 			reach := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: "db", Slot: "db-0"}, rules)
 			if got := slices.Contains(reach, Port{Protocol: "tcp", Number: 20000}); got != slices.Contains(c.want, client) {

@@ -1,7 +1,7 @@
 package reconcile
 
 import (
-	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
@@ -20,7 +20,7 @@ func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err
 		if !ok {
 			continue
 		}
-		op = clip.Operation(op)
+		op = truncate.Operation(op)
 		put, err := store.Put(store.OperationKey(op.ID), op, 0)
 		if err != nil {
 			return nil, nil, nil, err
@@ -30,7 +30,7 @@ func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err
 		if a.Retarget != "" {
 			old := p.view.Operations[a.Retarget]
 			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
-			put, err := store.Put(store.OperationKey(a.Retarget), clip.Operation(ended), old.Index)
+			put, err := store.Put(store.OperationKey(a.Retarget), truncate.Operation(ended), old.Index)
 			if err != nil {
 				return nil, nil, nil, err
 			}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
@@ -115,7 +115,7 @@ func (p *pass) counts(op operation.Operation) bool {
 // move on, which ends at now; after it where they move back.
 func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
 	status := p.view.Statuses[p.name]
-	after := clip.Status(status.Value)
+	after := truncate.Status(status.Value)
 	after.Term, after.At = p.lease.Term(), p.now
 	put, err := store.Put(store.GroupStatusKey(p.name), after, status.Index)
 	if err != nil {
@@ -158,14 +158,14 @@ func (p *pass) counting(by time.Duration) ([]store.Op, error) {
 	var w puts
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
 		if o := p.view.Operations[id]; o.Value.Group == p.name && p.counts(o.Value) {
-			w.add(store.Put(store.OperationKey(id), clip.Operation(movedOperation(o.Value, by, p.now)), o.Index))
+			w.add(store.Put(store.OperationKey(id), truncate.Operation(movedOperation(o.Value, by, p.now)), o.Index))
 		}
 	}
 	if all := p.view.RolloutsOf(p.name); len(all) > 0 {
 		r := all[0]
 		move(&r.Value.ProgressAt, by, p.now)
 		move(&r.Value.PausedAt, by, p.now)
-		w.add(store.Put(store.RolloutKey(r.Value.ID), clip.Rollout(r.Value), r.Index))
+		w.add(store.Put(store.RolloutKey(r.Value.ID), truncate.Rollout(r.Value), r.Index))
 	}
 	for _, record := range p.view.SlotsOf(p.name) {
 		if record.UnavailableSince.IsZero() {
@@ -231,13 +231,13 @@ func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 		// The newest one alone counts: an open one, or the one after which a Slot rests.
 		if last := p.view.OperationsOf(record.Slot); len(last) > 0 {
 			if o := last[0].Value; pulledOperation(limit, p.now, &o) {
-				w.add(store.Put(store.OperationKey(o.ID), clip.Operation(o), last[0].Index))
+				w.add(store.Put(store.OperationKey(o.ID), truncate.Operation(o), last[0].Index))
 			}
 		}
 	}
 	if all := p.view.RolloutsOf(p.name); len(all) > 0 {
 		if r := all[0].Value; pulled(limit, p.now, &r.StartedAt, &r.ProgressAt, &r.PausedAt, &r.EndedAt) {
-			w.add(store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index))
+			w.add(store.Put(store.RolloutKey(r.ID), truncate.Rollout(r), all[0].Index))
 		}
 	}
 	if w.err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
@@ -20,7 +20,7 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	}
 	ops := []store.Op{{Kind: store.OpCheckIndex, Key: store.DeleteGroupKey(p.name), Index: p.view.Deletes[p.name].Index}}
 	for _, key := range []string{
-		store.GroupSpecKey(p.name), store.AppliedKey(p.name), store.GroupAcceptedKey(p.name), store.GroupStatusKey(p.name), store.GroupPolicyKey(p.name), store.MeshKey(p.name),
+		store.GroupSpecKey(p.name), store.AppliedKey(p.name), store.GroupAcceptedKey(p.name), store.GroupStatusKey(p.name), store.GroupPolicyKey(p.name), store.ServiceMeshKey(p.name),
 		store.OverrideKey(store.OverridePause, p.name), store.OverrideKey(store.OverrideFreeze, p.name), store.DeleteDisksKey(p.name), store.AdoptKey(p.name), store.DeleteGroupKey(p.name),
 	} {
 		ops = append(ops, store.Op{Kind: store.OpDelete, Key: key})
@@ -52,7 +52,7 @@ func (p *pass) endRollout() ([]store.Op, error) {
 		return nil, nil
 	}
 	r.State, r.Reason, r.EndedAt, r.Term = operation.SupersededState, "the group was deleted", p.now, p.lease.Term()
-	op, err := store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index)
+	op, err := store.Put(store.RolloutKey(r.ID), truncate.Rollout(r), all[0].Index)
 	if err != nil {
 		return nil, fmt.Errorf("end the rollout: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"cadre.dev/coordinator/internal/contain"
-	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
@@ -39,7 +39,7 @@ func (p *pass) whyHeld() *held {
 	case exists && err == nil:
 		return nil
 	case exists:
-		condition.Reason, condition.Message = string(vet.Code(err)), bounded(err.Error())
+		condition.Reason, condition.Message = string(specvalidate.Code(err)), bounded(err.Error())
 		return &held{condition: condition, message: "the spec is not valid and changes nothing: " + firstLine(err)}
 	}
 	condition.Reason = "SPEC_REMOVED"

@@ -8,11 +8,11 @@ import (
 
 	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/observe"
-	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -124,11 +124,11 @@ type Config struct {
 	// then nothing is planned unless most of them are. Zero: it does not wait.
 	Warmup time.Duration
 	// Ratchet tells how far the records have come.
-	Ratchet  *ratchet.Ratchet
+	Ratchet  *watermark.Ratchet
 	Operator Operator
 	Tokens   Tokens
 	// Vet judges stored specs before they come into force.
-	Vet *vet.Vet
+	Vet *specvalidate.Vet
 	// Images are what this cluster takes; adoptions are judged by them.
 	Images policy.ImagePolicy
 	// Guard takes Slots away from Boots that may not hold them any more, beside the loop

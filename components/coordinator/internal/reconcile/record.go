@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"cadre.dev/coordinator/internal/clip"
-	"cadre.dev/coordinator/internal/quiet"
+	"cadre.dev/coordinator/internal/dedup"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
@@ -135,10 +135,10 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 			continue
 		}
 		before := p.view.Rollouts[r.ID]
-		after := clip.Rollout(*r)
+		after := truncate.Rollout(*r)
 		if before.Index != 0 {
 			after.Term = before.Value.Term
-			if quiet.Same(before.Value.Reason, after.Reason) {
+			if dedup.Same(before.Value.Reason, after.Reason) {
 				after.Reason = before.Value.Reason
 			}
 			if same(before.Value, after) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/coordinator/internal/ratchet"
+	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )
@@ -26,7 +26,7 @@ func (w *world) restart(slot string) {
 }
 
 // standing is what the coordinator that began last knows.
-func (w *world) standing() (ratchet.Standing, error) {
+func (w *world) standing() (watermark.Standing, error) {
 	w.mu.Lock()
 	last := w.coordinators[len(w.coordinators)-1]
 	w.mu.Unlock()

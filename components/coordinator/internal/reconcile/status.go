@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"cadre.dev/coordinator/internal/clip"
-	"cadre.dev/coordinator/internal/quiet"
+	"cadre.dev/coordinator/internal/dedup"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/core/group"
 	"cadre.dev/store"
 )
@@ -76,7 +76,7 @@ func (p *pass) unreported(ctx context.Context, err error) error {
 	}
 	text := ""
 	if p.untold = err; err != nil {
-		text = clip.Line(err.Error())
+		text = truncate.Line(err.Error())
 	}
 	p.mu.Lock()
 	before := p.silent[p.name]
@@ -125,7 +125,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 			Type: ConditionReported, Reason: "RECORD_NOT_WRITTEN", Message: silent, Since: p.now,
 		})
 	}
-	after = clip.Status(after)
+	after = truncate.Status(after)
 	after.Term, after.At = before.Value.Term, before.Value.At
 	if before.Index != 0 && before.Value.Term == p.lease.Term() {
 		// A time ahead of this clock is not young: another clock wrote it, or this one was set.
@@ -153,7 +153,7 @@ func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 		key := store.SlotStatusKey(p.name, s.Slot)
 		kept[key] = true
 		s.Holds = holds[s.Slot]
-		after := clip.Instance(s)
+		after := truncate.Instance(s)
 		before, known := p.view.Instances[s.Slot]
 		if known && same(before.Value, after) {
 			continue
@@ -223,13 +223,13 @@ func stilledSlot(before, after group.InstanceStatus) group.InstanceStatus {
 }
 
 func still(old string, text *string) {
-	if quiet.Same(old, *text) {
+	if dedup.Same(old, *text) {
 		*text = old
 	}
 }
 
 func (p *pass) putStatus(ctx context.Context, status group.Status, index uint64) error {
-	op, err := store.Put(store.GroupStatusKey(p.name), clip.Status(status), index)
+	op, err := store.Put(store.GroupStatusKey(p.name), truncate.Status(status), index)
 	if err != nil {
 		return err
 	}
@@ -303,4 +303,4 @@ func firstLine(err error) string {
 }
 
 // bounded is text as a message about a group may be.
-func bounded(text string) string { return clip.Page(text) }
+func bounded(text string) string { return truncate.Page(text) }

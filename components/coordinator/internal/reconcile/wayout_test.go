@@ -155,7 +155,7 @@ func TestAGroupIsDeleted(t *testing.T) {
 				s.PreservedState.Disk = "data"
 				w.apply(s)
 				w.until("creation", 2*time.Minute, w.availableSlots(3))
-				w.putJSON(store.MeshKey("pg"), group.Mesh{Group: "pg"})
+				w.putJSON(store.ServiceMeshKey("pg"), group.ServiceMesh{Group: "pg"})
 				w.putJSON(store.RouteKey("pg-master"), route.Record{Route: "pg-master", VIP: netip.MustParseAddr("127.10.0.1"), Group: "pg"})
 				w.putJSON(store.DeleteGroupKey("pg"), store.DeleteGroup{Group: "pg", KeepCVMs: keep, DeleteDisks: !keep, Reason: "over", By: "somebody", At: time.Now()})
 				w.until("the end", 10*time.Minute, func() bool {
@@ -173,8 +173,8 @@ func TestAGroupIsDeleted(t *testing.T) {
 					t.Errorf("%d CVMs are left, want %d", left, want)
 				}
 				v := w.view()
-				if len(v.Meshes) != 0 || len(v.Routes) != 1 {
-					t.Errorf("%d meshes and %d addresses are left, want the address alone", len(v.Meshes), len(v.Routes))
+				if len(v.ServiceMeshes) != 0 || len(v.Routes) != 1 {
+					t.Errorf("%d meshes and %d addresses are left, want the address alone", len(v.ServiceMeshes), len(v.Routes))
 				}
 				if len(v.Policies) != 0 || len(v.Admissions) != 0 || len(v.Statuses) != 0 || len(v.Accepted) != 0 {
 					t.Errorf("left behind: %d policies, %d admissions, %d statuses, %d accepted", len(v.Policies), len(v.Admissions), len(v.Statuses), len(v.Accepted))

@@ -20,7 +20,7 @@ func relevant(a, b *controlv1.Report) bool {
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
 		!slices.Equal(ma.GetLearners(), mb.GetLearners()), !maps.Equal(ma.GetMemberIds(), mb.GetMemberIds()),
 		!slices.Equal(ma.GetFollowers(), mb.GetFollowers()), !slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
-		!slices.Equal(a.GetFaults(), b.GetFaults()), a.GetConduct() != b.GetConduct(), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
+		!slices.Equal(a.GetFaults(), b.GetFaults()), a.GetAgentSpec() != b.GetAgentSpec(), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
 		(a.GetHealthyFor().AsDuration() == 0) != (b.GetHealthyFor().AsDuration() == 0):
 		return true
 	}
@@ -50,7 +50,7 @@ func (r Received) Observed() *rollout.Report {
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(), Followers: member.GetFollowers(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
-		Message: member.GetMessage(), Faults: faultsOf(report), Conduct: report.GetConduct(),
+		Message: member.GetMessage(), Faults: faultsOf(report), AgentSpec: report.GetAgentSpec(),
 	}
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes

@@ -5,7 +5,7 @@
 //	                           └── Consul's config entries        by check-and-set
 //
 // Addresses are recorded before anything leads to them. Agents, the catalog, the peer maps
-// and the door go by the records; Consul's own proxies by the config entries: a
+// and the Consul proxy go by the records; Consul's own proxies by the config entries: a
 // service-resolver for each backend that a route leads to, one for each route, which
 // redirects there, and the intentions that say who may call.
 //

@@ -50,7 +50,7 @@ func (w *Writer) record(ctx context.Context, lease store.Lease, v *view.View, d 
 			errs = append(errs, fmt.Errorf("record the part of group %s: %w", name, err))
 		case differs:
 			wrote = true
-			w.log.Info("group has another part in the service layer", "group", name, "proxies", len(d.Meshes[name].Proxies), "routes", len(d.Meshes[name].Routes))
+			w.log.Info("group has another part in the service layer", "group", name, "proxies", len(d.ServiceMeshes[name].Proxies), "routes", len(d.ServiceMeshes[name].Routes))
 		}
 	}
 	return wrote, errors.Join(errs...)
@@ -59,10 +59,10 @@ func (w *Writer) record(ctx context.Context, lease store.Lease, v *view.View, d 
 // meshNames are the groups that have a part in the service layer, or had one.
 func meshNames(v *view.View, d route.Decided) []string {
 	names := map[string]bool{}
-	for name := range d.Meshes {
+	for name := range d.ServiceMeshes {
 		names[name] = true
 	}
-	for name := range v.Meshes {
+	for name := range v.ServiceMeshes {
 		names[name] = true
 	}
 	return slices.Sorted(maps.Keys(names))
@@ -71,7 +71,7 @@ func meshNames(v *view.View, d route.Decided) []string {
 // mesh is the write of one group's part. The guard has it fail when the group is gone, or is
 // there after all: its records may be newer in v than the part is.
 func mesh(lease store.Lease, v *view.View, d route.Decided, name string) (op store.Op, guard []store.Op, differs bool, err error) {
-	before, had := v.Meshes[name]
+	before, had := v.ServiceMeshes[name]
 	// Also of an accepted spec that cannot be read: its group is there.
 	accepted, stored := v.IndexOf(store.GroupAcceptedKey(name), v.Accepted[name].Index), v.Specs[name]
 	switch {
@@ -80,21 +80,21 @@ func mesh(lease store.Lease, v *view.View, d route.Decided, name string) (op sto
 	case stored.Index != 0:
 		guard = []store.Op{{Kind: store.OpCheckIndex, Key: store.GroupSpecKey(name), Index: stored.Index}}
 	default:
-		return store.Op{Kind: store.OpDeleteCAS, Key: store.MeshKey(name), Index: before.Index}, []store.Op{
+		return store.Op{Kind: store.OpDeleteCAS, Key: store.ServiceMeshKey(name), Index: before.Index}, []store.Op{
 			{Kind: store.OpCheckAbsent, Key: store.GroupAcceptedKey(name)}, {Kind: store.OpCheckAbsent, Key: store.GroupSpecKey(name)},
 		}, true, nil
 	}
-	next := d.Meshes[name]
+	next := d.ServiceMeshes[name]
 	next.Group, next.Term = name, before.Value.Term
 	if had && alike(before.Value, next) {
 		return store.Op{}, nil, false, nil
 	}
 	next.Term = lease.Term()
-	op, err = store.Put(store.MeshKey(name), next, before.Index)
+	op, err = store.Put(store.ServiceMeshKey(name), next, before.Index)
 	return op, guard, true, err
 }
 
-func alike(a, b group.Mesh) bool {
+func alike(a, b group.ServiceMesh) bool {
 	one, _ := json.Marshal(a) // plain data: it always encodes
 	other, _ := json.Marshal(b)
 	return string(one) == string(other)

@@ -187,7 +187,7 @@ func inputsOf(v *view.View) inputs {
 	for name, r := range v.Routes {
 		out.routes[name] = r.Index
 	}
-	for name, m := range v.Meshes {
+	for name, m := range v.ServiceMeshes {
 		out.meshes[name] = m.Index
 	}
 	for _, b := range v.Bad {

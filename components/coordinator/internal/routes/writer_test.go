@@ -176,9 +176,9 @@ func (w *world) has(entries ...string) func() bool {
 	return func() bool { return slices.Equal(w.entries(), entries) }
 }
 
-func (w *world) mesh(name string) (group.Mesh, bool) {
+func (w *world) mesh(name string) (group.ServiceMesh, bool) {
 	w.t.Helper()
-	m, _, err := store.Read[group.Mesh](w.t.Context(), w.store, store.MeshKey(name))
+	m, _, err := store.Read[group.ServiceMesh](w.t.Context(), w.store, store.ServiceMeshKey(name))
 	return m, err == nil
 }
 
@@ -273,7 +273,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 	// The group goes with its records, but for the route's address.
 	w.accept(database(nil))
 	w.await("again", w.has(standing...))
-	w.remove(store.GroupAcceptedKey("pg"), store.MeshKey("pg"))
+	w.remove(store.GroupAcceptedKey("pg"), store.ServiceMeshKey("pg"))
 	w.await("group gone", w.has())
 	if again, _, err := store.Read[route.Record](t.Context(), w.store, store.RouteKey("pg-master")); err != nil || again.VIP != record.VIP {
 		t.Errorf("address %+v, was %+v, %v", again, record, err)
@@ -372,7 +372,7 @@ func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 	}{
 		"a route that nobody declares": {store.RouteKey("odd"), nil},
 		"another route's address":      {store.RouteKey("pg-master"), nil},
-		"another group's part":         {store.MeshKey("pg"), nil},
+		"another group's part":         {store.ServiceMeshKey("pg"), nil},
 		"another group's spec":         {store.GroupAcceptedKey("pg"), func(w *world) { w.accept(database(nil)) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func (p *pool) server(ctx context.Context, n int) *supervise.Consul {
 		Binary: p.binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
 		Node: fmt.Sprintf("coordinator-%d", n), VIP: p.vips[n], Servers: 3, HTTPPort: firstPort + n, GRPCPort: firstPort + 100 + n, GossipKey: gossip,
 		ManagementToken: p.root.ManagementToken(), CAPEM: p.root.CA().PEM(),
-		Mesh: supervise.MeshCA{ClusterID: p.root.Connect().ClusterID(), Root: p.root.Connect().RootPEM()},
+		ServiceMesh: supervise.MeshCA{ClusterID: p.root.Connect().ClusterID(), Root: p.root.Connect().RootPEM()},
 	}
 	for _, other := range p.vips {
 		if other != cfg.VIP {

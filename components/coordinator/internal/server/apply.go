@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/compose/lint"
-	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/contain"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -100,7 +100,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
-	applied := store.Applied{Group: spec.Name, By: clip.Text(c.by, store.MaxBy), Request: request, At: c.now()}
+	applied := store.Applied{Group: spec.Name, By: truncate.Text(c.by, store.MaxBy), Request: request, At: c.now()}
 	if err := c.writeSpec(ctx, applied, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func refused(err error) error {
 	if crash, is := errors.AsType[*contain.Error](err); is {
 		return crash // the reader's fault and not the caller's: whoever contains the call logs it
 	}
-	return status.Error(codes.InvalidArgument, string(vet.Code(err))+": "+err.Error())
+	return status.Error(codes.InvalidArgument, string(specvalidate.Code(err))+": "+err.Error())
 }
 
 // writeSpec writes a spec and the record of the call that it is from, in one transaction with the Ops. An operator

@@ -49,7 +49,7 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 	}
 	bundle := s.cfg.Root.CA().BundleSHA256()
 	own := statement.Coordinator{
-		Cluster: s.cfg.Cluster, Founding: s.cfg.Root.Founding(), AppID: s.cfg.AppID, Slot: s.cfg.Slot, TLSPublicKey: s.cfg.Identity.PublicKey(),
+		Cluster: s.cfg.Cluster, ClusterID: s.cfg.Root.ClusterID(), AppID: s.cfg.AppID, Slot: s.cfg.Slot, TLSPublicKey: s.cfg.Identity.PublicKey(),
 		Exporter: channel, PeerNonce: req.GetNonce(), CABundleSHA256: bundle[:],
 	}
 	reportData := own.ReportData()

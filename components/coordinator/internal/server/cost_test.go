@@ -33,7 +33,7 @@ func TestACallAboutOneGroupReadsThatGroup(t *testing.T) {
 	a.cfg.Store = counted
 	one := []string{
 		"ApplyGroup", "ApplyGroup, dry run", "GetGroup", "PlanRollout", "PlanRollout with a spec", "WatchGroup", "ListRollouts",
-		"ListSecrets of a group", "RotateSecret", "GetMesh of a slot", "PingPeer from a slot", "BenchPeer from a slot",
+		"ListSecrets of a group", "RotateSecret", "GetOverlay of a slot", "PingPeer from a slot", "BenchPeer from a slot",
 		"DescribeInstance", "ExplainAdmission", "GetCluster", "ListAdoptable",
 	}
 	calls := a.every(t)

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/observe"
-	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -70,7 +70,7 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 		return rollout.Plan{}, status.Error(codes.NotFound, "no such group: "+name)
 	default:
 		if err := s.cfg.Vet.Stored(v, name); err != nil {
-			return rollout.Plan{}, status.Error(codes.FailedPrecondition, string(vet.Code(err))+": "+err.Error())
+			return rollout.Plan{}, status.Error(codes.FailedPrecondition, string(specvalidate.Code(err))+": "+err.Error())
 		}
 	}
 	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, spec.Name, listAge), s.cfg.Reports)

@@ -228,7 +228,7 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 	}
 	out := &apiv1.GetClusterResponse{
 		Cluster: s.cfg.Cluster, Version: s.cfg.Version, Leader: leader, Term: term, Self: s.cfg.Slot, Simulated: s.cfg.Simulated,
-		Founding: s.cfg.Root.Founding(),
+		ClusterId: s.cfg.Root.ClusterID(),
 	}
 	if now, err := s.cfg.Ratchet.Standing(ctx); err == nil && now.Halted != nil {
 		out.Halted = now.Halted.Error()

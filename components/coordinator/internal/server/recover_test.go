@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"cadre.dev/coordinator/internal/ratchet"
+	"cadre.dev/coordinator/internal/watermark"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -25,7 +25,7 @@ func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 	defer func() { _ = lease.Release(context.WithoutCancel(t.Context())) }()
 	grow := func() {
 		t.Helper()
-		if err := a.cfg.Ratchet.(*ratchet.Ratchet).Grow(t.Context(), lease); err != nil {
+		if err := a.cfg.Ratchet.(*watermark.Ratchet).Grow(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,14 +18,14 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
-	"cadre.dev/coordinator/internal/ratchet"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
-	"cadre.dev/mesh"
 	"cadre.dev/overlay/grpcserver"
+	"cadre.dev/overlaystatus"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -51,7 +51,7 @@ type Quoter interface {
 
 // Standing tells how far the records have come, and what was seen of them.
 type Standing interface {
-	Standing(ctx context.Context) (ratchet.Standing, error)
+	Standing(ctx context.Context) (watermark.Standing, error)
 }
 
 // Config of a Server. All fields are required but OperatorTokenSHA256,
@@ -64,7 +64,7 @@ type Config struct {
 	// Images are what this cluster takes; explanations judge by them.
 	Images policy.ImagePolicy
 	// Vet judges specs, as the leader does.
-	Vet *vet.Vet
+	Vet *specvalidate.Vet
 	// Measure renders what CVMs are measured with, as the leader does.
 	Measure  measure.Measure
 	Root     *keys.Root
@@ -81,10 +81,10 @@ type Config struct {
 	Quoter   Quoter
 	// StoreFor gives the store as seen with a caller's token.
 	StoreFor func(token string) (store.Store, error)
-	// Mesh is this coordinator's own view of the overlay; Agents gives those of
+	// Overlay is this coordinator's own view of the overlay; Agents gives those of
 	// agents that are connected here.
-	Mesh   mesh.Asked
-	Agents func(slot string) (mesh.Asked, bool)
+	Overlay overlaystatus.Asked
+	Agents  func(slot string) (overlaystatus.Asked, bool)
 	// Ratchet tells how far the records have come.
 	Ratchet Standing
 	Now     func() time.Time

@@ -22,15 +22,15 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
-	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
-	"cadre.dev/mesh"
+	"cadre.dev/overlaystatus"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
@@ -94,11 +94,11 @@ func newAPI(t testing.TB) *api {
 	sum := sha256.Sum256([]byte(operatorToken))
 	agents := reports.New(time.Now)
 	a.Server = New(Config{
-		Ratchet: ratchet.New(own, agents, time.Now),
+		Ratchet: watermark.New(own, agents, time.Now),
 		Cluster: "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: agents, Timing: rollout.DefaultTiming(),
-		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
-		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
+		Tokens: a.issuer, Now: a.now, Log: log, Vet: specvalidate.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
+		Overlay: &fakeOverlay{}, Agents: func(string) (overlaystatus.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})
 		},
@@ -276,8 +276,8 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.GetCluster(ctx, &apiv1.GetClusterRequest{})
 			return err
 		},
-		"GetMesh": func(ctx context.Context) error {
-			_, err := a.GetMesh(ctx, &apiv1.GetMeshRequest{})
+		"GetOverlay": func(ctx context.Context) error {
+			_, err := a.GetOverlay(ctx, &apiv1.GetOverlayRequest{})
 			return err
 		},
 		"PingPeer": func(ctx context.Context) error {
@@ -304,8 +304,8 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.RotateSecret(ctx, &apiv1.RotateSecretRequest{Group: "cluster", Name: "gossip"})
 			return err
 		},
-		"GetMesh of a slot": func(ctx context.Context) error {
-			_, err := a.GetMesh(ctx, &apiv1.GetMeshRequest{Slot: "pg-0"})
+		"GetOverlay of a slot": func(ctx context.Context) error {
+			_, err := a.GetOverlay(ctx, &apiv1.GetOverlayRequest{Slot: "pg-0"})
 			return absent(err)
 		},
 		"PingPeer from a slot": func(ctx context.Context) error {

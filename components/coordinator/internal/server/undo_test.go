@@ -27,14 +27,14 @@ func TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow(t *testing.T) {
 	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Target: second, Stable: first})
 	put(a, t, store.RolloutKey("pg-1"), operation.Rollout{ID: "pg-1", Group: "pg", Generation: 1, To: first, State: operation.Complete})
 	if _, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "comes out as") {
-		t.Errorf("a record without its conduct: %v", err)
+		t.Errorf("a record without its agent spec: %v", err)
 	}
 	one := spec(t)
 	record, index, err := store.Read[group.RevisionRecord](t.Context(), a.cfg.Store, store.RevisionKey(first))
 	if err != nil {
 		t.Fatal(err)
 	}
-	record.Conduct = one.Conduct()
+	record.AgentSpec = one.AgentSpec()
 	op, err := store.Put(store.RevisionKey(first), record, index)
 	if err == nil {
 		err = a.cfg.Store.Commit(t.Context(), op)
@@ -44,7 +44,7 @@ func TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow(t *testing.T) {
 	}
 	for end := time.Now().Add(10 * time.Second); ; {
 		v, changed := a.cfg.Views.Latest()
-		if v.Revisions[first].Value.Conduct.Workload.Kind != "" {
+		if v.Revisions[first].Value.AgentSpec.Workload.Kind != "" {
 			break
 		}
 		select {

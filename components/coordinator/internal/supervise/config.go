@@ -34,8 +34,8 @@ type Config struct {
 	// with it and given to it with SetAgentToken.
 	ManagementToken secret.Value
 	CAPEM           []byte
-	// Mesh is the CA that the service mesh begins with; EnsureMeshCA gives Consul its key.
-	Mesh MeshCA
+	// ServiceMesh is the CA that the service mesh begins with; EnsureMeshCA gives Consul its key.
+	ServiceMesh MeshCA
 }
 
 func (c Config) httpPort() int {
@@ -118,7 +118,7 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 			"down_policy": "deny", "token_ttl": aclCache, "policy_ttl": aclCache, "role_ttl": aclCache,
 			"tokens": tokens,
 		},
-		"connect":                  map[string]any{"enabled": true, "ca_provider": "consul", "ca_config": c.Mesh.config()},
+		"connect":                  map[string]any{"enabled": true, "ca_provider": "consul", "ca_config": c.ServiceMesh.config()},
 		"default_intention_policy": "deny",
 		// It would answer at the gRPC port as well.
 		"peering": map[string]any{"enabled": false},

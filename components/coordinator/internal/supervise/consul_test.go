@@ -112,7 +112,7 @@ func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.A
 	cfg := supervise.Config{
 		Binary: binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
 		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n, GRPCPort: 18600 + n,
-		GossipKey: gossip, ManagementToken: root.ManagementToken(), CAPEM: root.CA().PEM(), Mesh: mesh(root),
+		GossipKey: gossip, ManagementToken: root.ManagementToken(), CAPEM: root.CA().PEM(), ServiceMesh: mesh(root),
 	}
 	for _, other := range vips {
 		if other != vip {

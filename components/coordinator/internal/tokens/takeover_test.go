@@ -71,7 +71,7 @@ func (s *stage) as(address, token string) *consul.Client {
 	return c
 }
 
-// workloadSession makes a member's session as the door does: on its node, which has no ID.
+// workloadSession makes a member's session as the Consul proxy does: on its node, which has no ID.
 func (s *stage) workloadSession(node string, token tokens.Token) string {
 	s.t.Helper()
 	if _, err := s.consul.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.1",
@@ -125,7 +125,7 @@ func (s *stage) nodes() map[string]string {
 }
 
 // TestThreat_IDN09_CTL05_NoMemberEndsTheSessionsOfOthers tries with a member's token, at a
-// server that no door stands before, everything that ends a node or a session in Consul:
+// server that no Consul proxy stands before, everything that ends a node or a session in Consul:
 // to take the ID or the name of another node, to remove one, to end a session by its id.
 // Neither the leader's lock nor a Boot's lease nor another member's session ends.
 func TestThreat_IDN09_CTL05_NoMemberEndsTheSessionsOfOthers(t *testing.T) {

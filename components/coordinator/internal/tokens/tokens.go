@@ -19,7 +19,7 @@ import (
 // Bounds of the life of a token (TOK-02). Consul knows no shorter one than a minute.
 const (
 	// TTL is how long the tokens of workloads live at most. What a member may do is not bound
-	// by it: a token is of use at the door alone, to a Session of the Slot that it was made for,
+	// by it: a token is of use at the Consul proxy alone, to a Session of the Slot that it was made for,
 	// and is deleted when its Boot is not the Slot any more. To make another one costs
 	// Consul three writes, which with thousands of members would be all that it does.
 	TTL = 24 * time.Hour

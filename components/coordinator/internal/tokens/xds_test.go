@@ -21,7 +21,7 @@ func (w *world) streams(groupName, coordinator string, services ...string) token
 }
 
 // TestTOK05_TokensOfStreamsHaveTheirServicesAlone, they end, and they are taken for nobody's: not
-// a Slot's, so that neither the door nor the audit does anything with them, and not an operator's.
+// a Slot's, so that neither the Consul proxy nor the audit does anything with them, and not an operator's.
 func TestTOK05_TokensOfStreamsHaveTheirServicesAlone(t *testing.T) {
 	w := newWorld(t)
 	token := w.streams("pg", "coordinator-1", "pg-api", "pg", "pg")

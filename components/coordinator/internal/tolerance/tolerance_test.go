@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/attest/collateral"
-	"cadre.dev/coordinator/internal/marks"
+	"cadre.dev/coordinator/internal/highwater"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
@@ -186,7 +186,7 @@ func TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce(t *testing.T) {
 	const family = "b0c06f000000"
 	kept := policy.CollateralMark{FMSPC: family, TCBEvaluation: 20, QEEvaluation: 20, TCBUntil: o.now.Add(20 * day), QEUntil: o.now.Add(25 * day), IssuedAt: o.now.Add(-time.Hour)}
 	write(o, store.CollateralKey(family), kept)
-	highest := marks.New(o.store)
+	highest := highwater.New(o.store)
 	usable := func(number uint32) bool {
 		mark, err := highest.Get(t.Context(), family)
 		if err != nil {

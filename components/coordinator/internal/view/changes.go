@@ -118,7 +118,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 		}
 	}
 	switch prefix := segments[0] + "/"; {
-	case slices.Contains([]string{store.GroupsPrefix, store.SlotsPrefix, store.AddressesPrefix, store.MeshPrefix, store.SecretsPrefix}, prefix) && len(segments) > 1:
+	case slices.Contains([]string{store.GroupsPrefix, store.SlotsPrefix, store.AddressesPrefix, store.ServiceMeshPrefix, store.SecretsPrefix}, prefix) && len(segments) > 1:
 		if prefix == store.SecretsPrefix && segments[1] == store.ClusterSecrets {
 			c.All = true
 		}

@@ -76,7 +76,7 @@ var kinds = []kind{
 	}},
 	{kindAddresses, []string{store.AddressesPrefix}, true, (*View).readAddresses},
 	// One transaction writes what belongs together of both.
-	{kindRoutes, []string{store.RoutesPrefix, store.MeshPrefix}, true, (*View).readRoutes},
+	{kindRoutes, []string{store.RoutesPrefix, store.ServiceMeshPrefix}, true, (*View).readRoutes},
 	{kindOperations, []string{store.OperationsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Operations = collect(ctx, at, store.OperationsPrefix, errs, func(o operation.Operation) string { return o.ID })
 		v.bySlot = bySlot(v.Operations)

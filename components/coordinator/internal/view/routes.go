@@ -29,27 +29,27 @@ func (v *View) readRoutes(ctx context.Context, at moment, errs *[]error) {
 		}
 		v.Routes[name] = rec
 	}
-	v.Meshes = map[string]Rec[group.Mesh]{}
-	for key, rec := range keyed[group.Mesh](ctx, at, store.MeshPrefix, errs) {
-		name := strings.TrimPrefix(key, store.MeshPrefix)
+	v.ServiceMeshes = map[string]Rec[group.ServiceMesh]{}
+	for key, rec := range keyed[group.ServiceMesh](ctx, at, store.ServiceMeshPrefix, errs) {
+		name := strings.TrimPrefix(key, store.ServiceMeshPrefix)
 		if err := rec.Value.Check(name); err != nil {
 			refuse(key, rec.Index, err)
 			continue
 		}
-		v.Meshes[name] = rec
+		v.ServiceMeshes[name] = rec
 	}
 }
 
 // MeshOf is the part of a group in the service layer, zero while it has none. index grows
 // with each change of the record, also with one that makes it unreadable; then ok is false,
 // and whoever has the part that it was before keeps it.
-func (v *View) MeshOf(name string) (mesh group.Mesh, index uint64, ok bool) {
+func (v *View) ServiceMeshOf(name string) (mesh group.ServiceMesh, index uint64, ok bool) {
 	for _, bad := range v.Bad {
-		if bad.Key == store.MeshKey(name) {
-			return group.Mesh{}, bad.Index, false
+		if bad.Key == store.ServiceMeshKey(name) {
+			return group.ServiceMesh{}, bad.Index, false
 		}
 	}
-	rec := v.Meshes[name]
+	rec := v.ServiceMeshes[name]
 	return rec.Value, rec.Index, true
 }
 
@@ -60,12 +60,12 @@ func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread e
 	missing, unread = v.routesMissing()
 	known = route.Known{
 		Specs: make(map[string]group.Spec, len(v.Accepted)), Accepted: make(map[string]uint64, len(v.Accepted)),
-		Routes: make(map[string]route.Record, len(v.Routes)), Meshes: make(map[string]group.Mesh, len(v.Meshes)),
+		Routes: make(map[string]route.Record, len(v.Routes)), ServiceMeshes: make(map[string]group.ServiceMesh, len(v.ServiceMeshes)),
 	}
 	for name, a := range v.Accepted {
 		known.Specs[name], known.Accepted[name] = a.Value, a.Index
 	}
-	for name := range v.Meshes {
+	for name := range v.ServiceMeshes {
 		// It was accepted once; that record is lost, and the group is still there.
 		if spec, index, ok := v.InForce(name); ok && known.Accepted[name] == 0 && !missing.Specs[name] {
 			known.Specs[name], known.Accepted[name] = spec, index
@@ -76,8 +76,8 @@ func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread e
 			known.Routes[name] = r.Value
 		}
 	}
-	for name, m := range v.Meshes {
-		known.Meshes[name] = m.Value
+	for name, m := range v.ServiceMeshes {
+		known.ServiceMeshes[name] = m.Value
 	}
 	return known, missing, unread
 }
@@ -85,7 +85,7 @@ func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread e
 // routesMissing are the records of the service layer that cannot be read. Of routes that have
 // one address none is believed.
 func (v *View) routesMissing() (out route.Missing, err error) {
-	out = route.Missing{Specs: map[string]bool{}, Routes: map[string]bool{}, Meshes: map[string]bool{}}
+	out = route.Missing{Specs: map[string]bool{}, Routes: map[string]bool{}, ServiceMeshes: map[string]bool{}}
 	var errs []error
 	for _, bad := range v.Bad {
 		if note(&out, bad.Key) {
@@ -106,7 +106,7 @@ func (v *View) routesMissing() (out route.Missing, err error) {
 
 // note has the record at key among those that are missing; false when it is none of routes.
 func note(m *route.Missing, key string) bool {
-	for prefix, of := range map[string]map[string]bool{store.MeshPrefix: m.Meshes, store.RoutesPrefix: m.Routes} {
+	for prefix, of := range map[string]map[string]bool{store.ServiceMeshPrefix: m.ServiceMeshes, store.RoutesPrefix: m.Routes} {
 		if name, is := strings.CutPrefix(key, prefix); is {
 			of[name] = true
 			return true

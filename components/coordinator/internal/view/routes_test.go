@@ -20,10 +20,10 @@ const (
 // there; the rest is known.
 func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 	good := func() map[string]string {
-		return map[string]string{store.RouteKey("pg-master"): goodRoute, store.MeshKey("pg"): goodMesh, store.GroupAcceptedKey("pg"): accepted(t, "pg")}
+		return map[string]string{store.RouteKey("pg-master"): goodRoute, store.ServiceMeshKey("pg"): goodMesh, store.GroupAcceptedKey("pg"): accepted(t, "pg")}
 	}
 	missing := func(m route.Missing) (out []string) {
-		for what, of := range map[string]map[string]bool{"spec ": m.Specs, "route ": m.Routes, "mesh ": m.Meshes} {
+		for what, of := range map[string]map[string]bool{"spec ": m.Specs, "route ": m.Routes, "mesh ": m.ServiceMeshes} {
 			for name := range of {
 				out = append(out, what+name)
 			}
@@ -32,7 +32,7 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 		return out
 	}
 	whole := func(k route.Known) bool {
-		return k.Routes["pg-master"].VIP.String() == "127.10.1.2" && k.Meshes["pg"].Proxies[0].Port == 20003 && k.Specs["pg"].Name == "pg" && k.Accepted["pg"] != 0
+		return k.Routes["pg-master"].VIP.String() == "127.10.1.2" && k.ServiceMeshes["pg"].Proxies[0].Port == 20003 && k.Specs["pg"].Name == "pg" && k.Accepted["pg"] != 0
 	}
 	if _, m, err := read(t, map[string]string{}).RoutesKnown(); err != nil || missing(m) != nil {
 		t.Error(m, err)
@@ -44,9 +44,9 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 		store.RouteKey("other"):        {`{"route":"pg-master","vip":"127.10.1.3","group":"pg"}`, "route other"},
 		store.RouteKey("outside"):      {`{"route":"outside","vip":"127.11.1.3","group":"pg"}`, "route outside"},
 		store.RoutesPrefix + "a/b":     {goodRoute, "route a/b"},
-		store.MeshKey("web"):           {goodMesh, "mesh web"},
-		store.MeshKey("a"):             {`{"group":"a","odd":1}`, "mesh a"},
-		store.MeshKey("b"):             {strings.ReplaceAll(strings.ReplaceAll(goodMesh, `"pg",`, `"b",`), "20003", "21003"), "mesh b"},
+		store.ServiceMeshKey("web"):    {goodMesh, "mesh web"},
+		store.ServiceMeshKey("a"):      {`{"group":"a","odd":1}`, "mesh a"},
+		store.ServiceMeshKey("b"):      {strings.ReplaceAll(strings.ReplaceAll(goodMesh, `"pg",`, `"b",`), "20003", "21003"), "mesh b"},
 		store.GroupAcceptedKey("lost"): {`{}`, "spec lost"},
 	} {
 		entries := good()
@@ -79,13 +79,13 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 // TestMeshOf: a record that cannot be read is not one that is gone.
 func TestMeshOf(t *testing.T) {
 	of := func(entries map[string]string) *view.View { return read(t, entries) }
-	if mesh, index, ok := of(map[string]string{store.MeshKey("pg"): goodMesh, store.MeshKey("pg-2"): `{}`}).MeshOf("pg"); !ok || index == 0 || len(mesh.Proxies) != 1 {
+	if mesh, index, ok := of(map[string]string{store.ServiceMeshKey("pg"): goodMesh, store.ServiceMeshKey("pg-2"): `{}`}).ServiceMeshOf("pg"); !ok || index == 0 || len(mesh.Proxies) != 1 {
 		t.Errorf("%+v at %d, %v", mesh, index, ok)
 	}
-	if _, index, ok := of(map[string]string{store.MeshKey("pg"): `{}`}).MeshOf("pg"); ok || index == 0 {
+	if _, index, ok := of(map[string]string{store.ServiceMeshKey("pg"): `{}`}).ServiceMeshOf("pg"); ok || index == 0 {
 		t.Errorf("unreadable: at %d, %v", index, ok)
 	}
-	if mesh, index, ok := of(nil).MeshOf("pg"); !ok || index != 0 || mesh.Group != "" {
+	if mesh, index, ok := of(nil).ServiceMeshOf("pg"); !ok || index != 0 || mesh.Group != "" {
 		t.Errorf("none: %+v at %d, %v", mesh, index, ok)
 	}
 }
@@ -93,7 +93,7 @@ func TestMeshOf(t *testing.T) {
 // TestBeforeIsOfAllGroups: a View of one group knows whose names others have.
 func TestBeforeIsOfAllGroups(t *testing.T) {
 	s := storetest.NewMemory()
-	for key, text := range map[string]string{store.GroupAcceptedKey("pg"): accepted(t, "pg"), store.MeshKey("pg"): goodMesh} {
+	for key, text := range map[string]string{store.GroupAcceptedKey("pg"): accepted(t, "pg"), store.ServiceMeshKey("pg"): goodMesh} {
 		if err := s.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: key, Value: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}

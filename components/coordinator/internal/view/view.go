@@ -38,24 +38,24 @@ type Rec[T any] struct {
 // read-only: what did not change is shared with the one before.
 type View struct {
 	// Index grows with each change of anything.
-	Index      uint64
-	Specs      map[string]Spec                      // by group
-	Accepted   map[string]Accepted                  // by group; last spec that the leader accepted
-	Statuses   map[string]Rec[group.Status]         // by group; with the Instances
-	Instances  map[string]Rec[group.InstanceStatus] // by Slot
-	Revisions  map[string]Rec[group.RevisionRecord] // by digest
-	Slots      map[string]Rec[group.SlotRecord]     // by Slot
-	Addresses  map[string]Rec[address.Given]        // by group
-	Routes     map[string]Rec[route.Record]         // by route; their addresses
-	Meshes     map[string]Rec[group.Mesh]           // by group; not in a View of one group
-	Operations map[string]Rec[operation.Operation]  // by id
-	Rollouts   map[string]Rec[operation.Rollout]    // by id
-	Policies   map[string]Rec[policy.SlotPolicy]    // by Slot
-	Admissions map[string]Rec[policy.Admission]     // by Slot
-	Refusals   map[string]Rec[policy.Refusal]       // by Slot
-	Boots      map[string]Boot                      // by Slot; their leases
-	Nonces     map[string]Rec[store.SpentNonce]     // by key
-	Queue      map[string]Rec[store.QueueRequest]   // by id
+	Index         uint64
+	Specs         map[string]Spec                      // by group
+	Accepted      map[string]Accepted                  // by group; last spec that the leader accepted
+	Statuses      map[string]Rec[group.Status]         // by group; with the Instances
+	Instances     map[string]Rec[group.InstanceStatus] // by Slot
+	Revisions     map[string]Rec[group.RevisionRecord] // by digest
+	Slots         map[string]Rec[group.SlotRecord]     // by Slot
+	Addresses     map[string]Rec[address.Given]        // by group
+	Routes        map[string]Rec[route.Record]         // by route; their addresses
+	ServiceMeshes map[string]Rec[group.ServiceMesh]    // by group; not in a View of one group
+	Operations    map[string]Rec[operation.Operation]  // by id
+	Rollouts      map[string]Rec[operation.Rollout]    // by id
+	Policies      map[string]Rec[policy.SlotPolicy]    // by Slot
+	Admissions    map[string]Rec[policy.Admission]     // by Slot
+	Refusals      map[string]Rec[policy.Refusal]       // by Slot
+	Boots         map[string]Boot                      // by Slot; their leases
+	Nonces        map[string]Rec[store.SpentNonce]     // by key
+	Queue         map[string]Rec[store.QueueRequest]   // by id
 	// Overrides by kind and scope: what operators keep from the leader, also those whose time is over.
 	Overrides map[store.OverrideKind]map[string]Rec[store.Override]
 	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.

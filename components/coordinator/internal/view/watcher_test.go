@@ -51,7 +51,7 @@ func samples(name string, n int) map[string]string {
 		store.QueueKey(text("q-%s-%d", name, n)):                  text(`{"id":"q-%s-%d","kind":"restart","slot":%q}`, name, n, slot),
 		store.RevisionKey(text("r-%s-%d", name, n)):               text(`{"digest":"r-%s-%d","group":%q}`, name, n, name),
 		store.RouteKey(text("%s-r%d", name, n)):                   text(`{"route":"%s-r%d","vip":"127.10.1.%d","group":%q}`, name, n, 2*n+len(name), name),
-		store.MeshKey(name):                                       text(`{"group":%q,"proxies":[{"id":"x-sidecar-proxy","service":"x","backend":"x","port":2000%d,"local_port":80}]}`, name, n),
+		store.ServiceMeshKey(name):                                text(`{"group":%q,"proxies":[{"id":"x-sidecar-proxy","service":"x","backend":"x","port":2000%d,"local_port":80}]}`, name, n),
 		store.SecretKey(name, "key"):                              text(`{"group":%q,"name":"key","epoch":%d}`, name, n+1),
 	}
 }

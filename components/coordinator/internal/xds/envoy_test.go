@@ -72,7 +72,7 @@ func TestDOR08_ARealEnvoyIsConfigured(t *testing.T) {
 		"Proxy":{"DestinationServiceName":"web","DestinationServiceID":"web","LocalServiceAddress":"127.0.0.1","LocalServicePort":8080}}}`, freePort(t)))
 	admin := filepath.Join(t.TempDir(), "admin")
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, bootstrap, admin, w.door(m.caller)), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, bootstrap, admin, w.consulProxy(m.caller)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log := &strings.Builder{}
@@ -100,9 +100,9 @@ func TestDOR08_ARealEnvoyIsConfigured(t *testing.T) {
 	}
 }
 
-// door is a port of this machine whose connections the relay is handed over with the caller's
+// Consul proxy is a port of this machine whose connections the relay is handed over with the caller's
 // name.
-func (w *world) door(c xds.Caller) int {
+func (w *world) consulProxy(c xds.Caller) int {
 	w.t.Helper()
 	listener, err := new(net.ListenConfig).Listen(w.t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

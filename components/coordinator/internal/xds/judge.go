@@ -18,7 +18,7 @@ type Identity struct {
 }
 
 // Identities are those that a group's part in the service layer gives each of its members.
-func Identities(mesh group.Mesh) []Identity {
+func Identities(mesh group.ServiceMesh) []Identity {
 	var out []Identity
 	for _, p := range mesh.Proxies {
 		out = append(out, Identity{ID: p.ID, Service: p.Service})

@@ -83,7 +83,7 @@ func New(cfg Config) *Relay {
 	}
 }
 
-// source is the address that connections to a Consul on loopback come from, as the door's come
+// source is the address that connections to a Consul on loopback come from, as the Consul proxy's come
 // from one of their own.
 var source = net.IPv4(127, 0, 0, 9)
 

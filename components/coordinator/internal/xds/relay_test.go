@@ -227,7 +227,7 @@ func TestDOR09_ATokenThatEndsEndsTheStream(t *testing.T) {
 }
 
 // TestThreat_DOR09_NoMemberHasTheRightOfAProxy: with the token that a member has, were it to reach
-// Consul past the door, it gets neither its service's certificate nor its service off a node.
+// Consul past the Consul proxy, it gets neither its service's certificate nor its service off a node.
 func TestThreat_DOR09_NoMemberHasTheRightOfAProxy(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	w.member("web", "web-0", "127.50.1.1")

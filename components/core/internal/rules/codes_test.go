@@ -25,7 +25,7 @@ var (
 	declared = regexp.MustCompile(`(?m)^\t(Code\w+) +Code = "([A-Z_]+)"`)
 	codeWord = regexp.MustCompile(`\b(?:Code\w+|[A-Z]{2,}(?:_[A-Z]+)*)\b`)
 	// otherwise are names in the form of codes that no list has: reasons of conditions and of problems,
-	// answers of the door, and what stands in front of a text.
+	// answers of the Consul proxy, and what stands in front of a text.
 	otherwise = []*regexp.Regexp{
 		regexp.MustCompile(`\b(?:Reason|Rule)(?::| =) +"([A-Z]+(?:_[A-Z]+)+)"`),
 		regexp.MustCompile(`(?m)^\tProblem\w+ += "([A-Z_]+)"`),

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/term"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/demo/internal/rig"
 	"cadre.dev/figures"
 )
@@ -398,7 +398,7 @@ The cluster runs. Look around:
   bin/cadre instance restart postgres-2
 
 make up brings it back when the machine was off; make down removes it.
-`, tell.Word(r.ContextFile()), tell.Word(filepath.Dir(r.CloudFile())))
+`, format.Word(r.ContextFile()), format.Word(filepath.Dir(r.CloudFile())))
 	return nil
 }
 

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/demo/internal/rig"
 )
 
@@ -128,20 +128,20 @@ func (s *Stand) writeSettings() error {
 		return err
 	}
 	text := "# . this file: cadre and tofu then know the cluster " + s.Name + ".\n"
-	text += "export PATH=" + tell.Word(filepath.Join(s.Root, "bin")+":"+filepath.Dir(s.Program)) + ":\"$PATH\"\n"
+	text += "export PATH=" + format.Word(filepath.Join(s.Root, "bin")+":"+filepath.Dir(s.Program)) + ":\"$PATH\"\n"
 	env := s.environment()
 	// Terraform takes these apart as a shell does.
-	given := "-state=" + tell.Word(s.StateFile()) + " -var-file=" + tell.Word(s.VarFile())
+	given := "-state=" + format.Word(s.StateFile()) + " -var-file=" + format.Word(s.VarFile())
 	for _, verb := range []string{"plan", "apply", "destroy"} {
 		env = append(env, "TF_CLI_ARGS_"+verb+"="+given)
 	}
 	for _, verb := range []string{"output", "show"} {
-		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+tell.Word(s.StateFile()))
+		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+format.Word(s.StateFile()))
 	}
 	env = append(env, "CADRE_LOCAL_STATE="+filepath.Dir(s.CloudFile()))
 	for _, line := range env {
 		name, value, _ := strings.Cut(line, "=")
-		text += "export " + name + "=" + tell.Word(value) + "\n"
+		text += "export " + name + "=" + format.Word(value) + "\n"
 	}
 	return os.WriteFile(s.file("env"), []byte(text), 0o600)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/demo/internal/rig"
 )
 
@@ -41,7 +41,7 @@ func TestTheEnvFileIsForAShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(out), "\n")
-	if lines[0] != s.ContextFile() || lines[1] != "-state="+tell.Word(s.StateFile()) || !strings.HasPrefix(lines[2], filepath.Join(dir, "bin")+":/opt:") || lines[3] != filepath.Join(dir, "cloud") {
+	if lines[0] != s.ContextFile() || lines[1] != "-state="+format.Word(s.StateFile()) || !strings.HasPrefix(lines[2], filepath.Join(dir, "bin")+":/opt:") || lines[3] != filepath.Join(dir, "cloud") {
 		t.Errorf("the shell has\n%s", out)
 	}
 }

@@ -70,6 +70,6 @@ func run(args []string) int {
 		fmt.Fprintln(os.Stderr, "cadre-exec:", err)
 		return container.ExitUsage
 	}
-	cfg.Mesh = filepath.Dir(own)
+	cfg.ServiceMesh = filepath.Dir(own)
 	return container.Init(cfg, args[1:])
 }

@@ -30,9 +30,9 @@ func follow(cfg Config) {
 	if cfg.Hosts == "" {
 		return
 	}
-	f := &follower{from: filepath.Join(cfg.Mesh, "hosts"), to: cfg.Hosts}
+	f := &follower{from: filepath.Join(cfg.ServiceMesh, "hosts"), to: cfg.Hosts}
 	// Before the first look, so that no change is missed between the two.
-	changes := watch(cfg.Mesh)
+	changes := watch(cfg.ServiceMesh)
 	f.update()
 	go func() {
 		for {

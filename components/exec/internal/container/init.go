@@ -16,8 +16,8 @@ import (
 
 // Config says where things are.
 type Config struct {
-	// Mesh is the folder that the agent writes: ready, env and hosts are read.
-	Mesh string
+	// ServiceMesh is the folder that the agent writes: ready, env and hosts are read.
+	ServiceMesh string
 	// Commands is the folder that the agent and this service alone share; commands are
 	// taken there if it exists.
 	Commands string
@@ -71,13 +71,13 @@ func Init(cfg Config, argv []string) int {
 	keepDescriptors()
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
-	if sig := awaitReady(cfg.Mesh, signals); sig != 0 {
+	if sig := awaitReady(cfg.ServiceMesh, signals); sig != 0 {
 		return exitSignalBase + int(sig)
 	}
 	if err := checkMark(cfg); err != nil {
 		return fail(exitFailed, err)
 	}
-	env := &meshEnv{mesh: cfg.Mesh}
+	env := &meshEnv{mesh: cfg.ServiceMesh}
 	if err := env.take(); err != nil {
 		return fail(exitFailed, err)
 	}
@@ -118,7 +118,7 @@ func checkMark(cfg Config) error {
 	if cfg.Mark == "" {
 		return nil
 	}
-	measured, err := readFile(filepath.Join(cfg.Mesh, "revision-mark"))
+	measured, err := readFile(filepath.Join(cfg.ServiceMesh, "revision-mark"))
 	if err != nil {
 		return fmt.Errorf("the agent says no revision mark to compare --revision-mark with: give the agent's service the same argument: %w", err)
 	}

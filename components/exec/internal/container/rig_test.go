@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 7 && os.Args[0] == initRole {
 		uid, _ := strconv.Atoi(os.Args[3])
-		os.Exit(Init(Config{Mesh: os.Args[1], Commands: os.Args[2], AgentUID: uid, Hosts: os.Args[4], User: os.Args[5], Mark: os.Args[6]}, os.Args[7:]))
+		os.Exit(Init(Config{ServiceMesh: os.Args[1], Commands: os.Args[2], AgentUID: uid, Hosts: os.Args[4], User: os.Args[5], Mark: os.Args[6]}, os.Args[7:]))
 	}
 	os.Exit(m.Run())
 }

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
-	"cadre.dev/overlay/internal/door"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/limit"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/session"
-	"cadre.dev/overlay/internal/tally"
 )
 
 // Config makes a [Server].
@@ -31,19 +31,19 @@ type Config struct {
 	Maker          *session.Maker
 	// FirstContact serves a stranger's connection and closes it; nil where none is taken.
 	FirstContact func(context.Context, *tls.Conn)
-	Tally        *tally.Tally
+	Tally        *counters.Tally
 	Log          *slog.Logger
 }
 
 // Server takes connections. Make it with [New].
 type Server struct {
 	cfg        Config
-	handshakes *door.Door
+	handshakes *limit.Limiter
 }
 
 // New takes none before [Server.Run].
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, handshakes: door.New(cfg.Handshakes, 0, 0)}
+	return &Server{cfg: cfg, handshakes: limit.New(cfg.Handshakes, 0, 0)}
 }
 
 // Inside is how many connections are short of a known Peer.
@@ -91,7 +91,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 
 // welcome takes a connection through its handshake to what its ALPN asks for.
 // It holds a place among the handshakes until the far side is known.
-func (s *Server) welcome(ctx context.Context, conn net.Conn, place *door.Place) {
+func (s *Server) welcome(ctx context.Context, conn net.Conn, place *limit.Place) {
 	carrier.Tune(conn)
 	tc, hs, stop, give, err := s.cfg.Maker.Handshake(ctx, conn)
 	if err != nil {

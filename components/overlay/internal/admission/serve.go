@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/yamux"
 
-	"cadre.dev/overlay/internal/door"
-	"cadre.dev/overlay/internal/tally"
+	"cadre.dev/overlay/internal/counters"
+	"cadre.dev/overlay/internal/limit"
 )
 
 // linger is how long the caller has to read the last answer.
@@ -31,23 +31,23 @@ type Config struct {
 	// Serve serves the stream of one. conn closes when it returns, and ctx ends when the
 	// contact's time is up.
 	Serve func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
-	Tally *tally.Tally
+	Tally *counters.Tally
 	Log   *slog.Logger
 }
 
 // Server takes first contacts. Make it with [NewServer]; safe for concurrent use.
 type Server struct {
-	cfg  Config
-	door *door.Door
+	cfg     Config
+	limiter *limit.Limiter
 }
 
 // NewServer serves nobody yet.
 func NewServer(cfg Config) *Server {
-	return &Server{cfg: cfg, door: door.New(cfg.Places, cfg.Line, cfg.LineTime)}
+	return &Server{cfg: cfg, limiter: limit.New(cfg.Places, cfg.Line, cfg.LineTime)}
 }
 
 // Waiting is how many first contacts stand in line.
-func (s *Server) Waiting() int { return s.door.Waiting() }
+func (s *Server) Waiting() int { return s.limiter.Waiting() }
 
 // Take serves a first contact: one stream, to one place, for a limited time
 // (OVL-06). A thousand Boots that start together wait in line and cost one handshake
@@ -55,7 +55,7 @@ func (s *Server) Waiting() int { return s.door.Waiting() }
 func (s *Server) Take(ctx context.Context, conn *tls.Conn) {
 	raw := conn.NetConn()
 	defer raw.Close()
-	place, ok := s.door.Enter(ctx, s.cfg.Silent, func() { raw.Close() })
+	place, ok := s.limiter.Enter(ctx, s.cfg.Silent, func() { raw.Close() })
 	if !ok {
 		s.cfg.Tally.Overloaded.Add(1)
 		return
@@ -94,7 +94,7 @@ func (s *Server) Take(ctx context.Context, conn *tls.Conn) {
 // spoken keeps a caller's place for longer once it has said something.
 type spoken struct {
 	net.Conn
-	place    *door.Place
+	place    *limit.Place
 	patience time.Duration
 	once     sync.Once
 }

@@ -13,11 +13,11 @@ import (
 
 	"cadre.dev/overlay/internal/bbr"
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/datagram"
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/identity/identitytest"
-	"cadre.dev/overlay/internal/tally"
 )
 
 // datagramSessions gives both ends of a Session over UDP, without a node.
@@ -88,7 +88,7 @@ func newBBR() congestion.CongestionControlEx { return bbr.New(bbr.InitialDatagra
 
 func TestBenchOverDatagrams(t *testing.T) {
 	near, far := datagramSessions(t)
-	part := &Part{Place: NewPlace(), Tally: &tally.Tally{}}
+	part := &Part{Place: NewPlace(), Tally: &counters.Tally{}}
 	for _, direction := range []frame.BenchDirection{frame.BenchSend, frame.BenchReceive} {
 		var serving sync.WaitGroup
 		serving.Go(func() {

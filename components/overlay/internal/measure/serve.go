@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/frame"
-	"cadre.dev/overlay/internal/tally"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // Part is how a node takes part in the benches that its Peers begin. Constant.
 type Part struct {
 	Place *Place
-	Tally *tally.Tally
+	Tally *counters.Tally
 }
 
 // Serve takes part in a bench that a Peer began on st, within the bounds that every

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/control"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/measure"
 	"cadre.dev/overlay/internal/peermap"
 	"cadre.dev/overlay/internal/recertify"
 	"cadre.dev/overlay/internal/search"
 	"cadre.dev/overlay/internal/session"
-	"cadre.dev/overlay/internal/tally"
 )
 
 // Shared is what all Peers of a node have in common. Constant; fields without a note are
@@ -27,7 +27,7 @@ type Shared struct {
 	SelfVIP  netip.Addr
 	Listener forward.Listener
 	Log      *slog.Logger
-	Tally    *tally.Tally
+	Tally    *counters.Tally
 	// Maker makes Sessions, Datagrams those over UDP. Field is what paths are looked for
 	// with. The latter two are nil where none are.
 	Maker     *session.Maker

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/session"
-	"cadre.dev/overlay/internal/tally"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 type Desk struct {
 	// Credentials are the newest ones.
 	Credentials func() *session.Credentials
-	Tally       *tally.Tally
+	Tally       *counters.Tally
 }
 
 // Show brings the Peer the newest certificate. A Peer that does not take it closes

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/counters"
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/gateway"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/peermap"
-	"cadre.dev/overlay/internal/tally"
 )
 
 var (
@@ -50,7 +50,7 @@ type Config struct {
 	Authorize func(context.Context, identity.Verified) error
 	// Deliver is given each Session that a Peer opened, and closes what nobody takes.
 	Deliver func(*Session)
-	Tally   *tally.Tally
+	Tally   *counters.Tally
 	Log     *slog.Logger
 }
 

@@ -41,7 +41,7 @@ func (m coordinators) planProven(ctx context.Context, before coordinators, resp 
 	platform := known.Platform
 	platform.Driver, platform.APIURL, platform.APIKeyEnv = cluster.Platform.Driver, cluster.Platform.APIURL, cluster.Platform.APIKeyEnv
 	changes := known.Gateway != client.Gateway(cluster.Gateway) || known.Platform != platform
-	for name, was := range map[string]types.String{"ca_pem": before.CAPEM, "founding": before.Founding, "context_json": before.ContextJSON} {
+	for name, was := range map[string]types.String{"ca_pem": before.CAPEM, "cluster_id": before.ClusterID, "context_json": before.ContextJSON} {
 		if changes {
 			was = types.StringUnknown()
 		}

@@ -45,7 +45,7 @@ type coordinators struct {
 	Protected   types.Bool     `tfsdk:"deletion_protection"`
 	AppID       types.String   `tfsdk:"coordinator_app_id"`
 	CAPEM       types.String   `tfsdk:"ca_pem"`
-	Founding    types.String   `tfsdk:"founding"`
+	ClusterID   types.String   `tfsdk:"cluster ID"`
 	ContextJSON types.String   `tfsdk:"context_json"`
 	Timeouts    timeouts.Value `tfsdk:"timeouts"`
 }
@@ -71,7 +71,7 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				MarkdownDescription: "Refuse to destroy the coordinators: every record of the cluster is lost with them. Default `true`."},
 			"coordinator_app_id": schema.StringAttribute{Computed: true, MarkdownDescription: "The coordinators' application on the platform.", PlanModifiers: kept},
 			"ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster CA that the coordinators proved, PEM."},
-			"founding":           schema.StringAttribute{Computed: true, MarkdownDescription: "The founding that they proved."},
+			"cluster_id":         schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster ID that they proved."},
 			"context_json":       schema.StringAttribute{Computed: true, MarkdownDescription: "The context without the token and the platform's key, for a provider's `context_json`."},
 		},
 		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})},
@@ -235,7 +235,7 @@ func (m *coordinators) create(ctx context.Context, diags *diag.Diagnostics) bool
 // fill takes what may be known by all from a context.
 func (m *coordinators) fill(c client.Context, diags *diag.Diagnostics) bool {
 	m.ID, m.AppID = types.StringValue(c.Cluster), types.StringValue(c.CoordinatorAppID)
-	m.CAPEM, m.Founding = types.StringValue(c.CAPEM), types.StringValue(c.Founding)
+	m.CAPEM, m.ClusterID = types.StringValue(c.CAPEM), types.StringValue(c.ClusterID)
 	c.Token, c.Platform.APIKey, c.CoordinatorAppNonce = "", "", ""
 	text, err := json.Marshal(c)
 	if err != nil {

@@ -33,7 +33,7 @@ output "token" {
   value     = jsondecode(local.context).token
   ephemeral = true
 }
-output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { founding = jsondecode(local.context).founding })) }
+output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { cluster_id = jsondecode(local.context).founding })) }
 `
 
 // The folders that have both forms say the same in them: what Terraform writes is what

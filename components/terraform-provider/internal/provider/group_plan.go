@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // ModifyPlan fills in what follows from the spec and asks the coordinators what they would
@@ -90,7 +90,7 @@ func (r *groupResource) tellDrift(ctx context.Context, w written, diags *diag.Di
 	}
 	for _, i := range v.Status.Instances {
 		if i.State != client.StateAvailable {
-			diags.AddWarning(fmt.Sprintf("Slot %s is %s", i.Slot, i.State), lines(updateText(v, i), tell.Why(i)))
+			diags.AddWarning(fmt.Sprintf("Slot %s is %s", i.Slot, i.State), lines(updateText(v, i), format.Why(i)))
 		}
 	}
 }
@@ -160,5 +160,5 @@ func planSummary(name, target, stable string, steps int) string {
 	if steps == 1 {
 		word = "step"
 	}
-	return fmt.Sprintf("Group %s: %d %s to revision %s", name, steps, word, tell.Arrow(stable, target))
+	return fmt.Sprintf("Group %s: %d %s to revision %s", name, steps, word, format.Arrow(stable, target))
 }

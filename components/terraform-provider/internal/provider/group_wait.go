@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -56,7 +56,7 @@ func addHolds(diags *diag.Diagnostics, w written, p rollout.Plan, now time.Time)
 	for _, a := range p.Actions {
 		for _, h := range a.Holds {
 			summary := fmt.Sprintf("Slot %s waits: %s", a.Slot, h.Predicate)
-			detail := tell.Step(a, now)
+			detail := format.Step(a, now)
 			if field := heldBy(w, h.Predicate); field != "" {
 				if at, ok := w.at(field); ok {
 					diags.AddAttributeWarning(at, summary, detail)
@@ -66,7 +66,7 @@ func addHolds(diags *diag.Diagnostics, w written, p rollout.Plan, now time.Time)
 			diags.AddWarning(summary, detail)
 		}
 		if a.Operation != "" {
-			diags.AddWarning(fmt.Sprintf("Slot %s is in a step", a.Slot), tell.Step(a, now))
+			diags.AddWarning(fmt.Sprintf("Slot %s is in a step", a.Slot), format.Step(a, now))
 		}
 	}
 }
@@ -110,5 +110,5 @@ func heldBy(w written, predicate string) string {
 
 // stepsText is a plan in lines, "" when there is nothing to do.
 func stepsText(p rollout.Plan, now time.Time) string {
-	return strings.Join(append(tell.Steps(p, now), tell.Moves(p)...), "\n")
+	return strings.Join(append(format.Steps(p, now), format.Moves(p)...), "\n")
 }

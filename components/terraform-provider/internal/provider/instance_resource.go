@@ -19,7 +19,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -170,7 +170,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	if want.Revision.IsUnknown() || want.Revision.ValueString() == i.Observed {
 		return
 	}
-	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, tell.Arrow(i.Observed, want.Revision.ValueString())), updateText(asked(v, i.Slot), i))
+	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, format.Arrow(i.Observed, want.Revision.ValueString())), updateText(asked(v, i.Slot), i))
 }
 
 // asked is v as it is once the slot's update is asked for, which applying does: that nobody did is no
@@ -191,10 +191,10 @@ func asked(v client.View, slot string) client.View {
 func updateText(v client.View, i group.InstanceStatus) string {
 	for _, a := range v.Plan.Actions {
 		if a.Slot == i.Slot {
-			return tell.Step(a, time.Now())
+			return format.Step(a, time.Now())
 		}
 	}
-	return tell.OneLine(fmt.Sprintf("%s: %s, %s", i.Slot, i.State, i.Health))
+	return format.OneLine(fmt.Sprintf("%s: %s, %s", i.Slot, i.State, i.Health))
 }
 
 func slotOf(s group.Status, slot string) (group.InstanceStatus, bool) {

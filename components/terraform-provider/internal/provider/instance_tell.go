@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 )
 
@@ -50,7 +50,7 @@ func (m instance) tellOfSteps(had instance, target string, i group.InstanceStatu
 	m.tellOfEnv(had, diags)
 	m.tellOfPin(had, i, diags)
 	if had.Excluded.ValueBool() && !m.Excluded.IsUnknown() && !m.Excluded.ValueBool() && m.Pinned.IsNull() && target != i.Observed {
-		diags.AddAttributeWarning(path.Root("exclude_from_rollout"), "Slot "+m.slot()+" goes with its group again: revision "+tell.Arrow(i.Observed, target), "The rollout that it was kept from takes it, by all its rules.")
+		diags.AddAttributeWarning(path.Root("exclude_from_rollout"), "Slot "+m.slot()+" goes with its group again: revision "+format.Arrow(i.Observed, target), "The rollout that it was kept from takes it, by all its rules.")
 	}
 }
 
@@ -74,7 +74,7 @@ func (m instance) tellOfPin(had instance, i group.InstanceStatus, diags *diag.Di
 		diags.AddAttributeWarning(at, "Slot "+m.slot()+" is moved to a revision of its own", "Which one is known when it is applied. It is moved by the rules of an update of this slot alone, and stays there.")
 	case pin == i.Observed:
 	default:
-		diags.AddAttributeWarning(at, "Slot "+m.slot()+" is moved to a revision of its own: "+tell.Arrow(i.Observed, pin), "By the rules of an update of this slot alone, and it stays there: its group's rollout is not complete without it.")
+		diags.AddAttributeWarning(at, "Slot "+m.slot()+" is moved to a revision of its own: "+format.Arrow(i.Observed, pin), "By the rules of an update of this slot alone, and it stays there: its group's rollout is not complete without it.")
 	}
 }
 

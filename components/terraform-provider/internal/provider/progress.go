@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 )
 
 // progress tells in the log how a wait gets on, each thing once. The zero value is ready;
@@ -21,7 +21,7 @@ type progress struct {
 // see tells of each change.
 func (p *progress) see(ctx context.Context) func(client.View) {
 	return func(v client.View) {
-		for _, line := range tell.Changes(p.last, v) {
+		for _, line := range format.Changes(p.last, v) {
 			tflog.Info(ctx, line)
 		}
 		p.last, p.said = &v, ""

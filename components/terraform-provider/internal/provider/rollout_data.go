@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"cadre.dev/client"
-	"cadre.dev/client/tell"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -123,7 +123,7 @@ func newPlanData() datasource.DataSource {
 func planOf(name string, p rollout.Plan) planData {
 	out := planData{Group: name, Target: p.Target, Stable: p.Stable, Message: p.Message, Warnings: append([]string{}, p.Warnings...), Actions: []planStep{}}
 	for _, a := range p.Actions {
-		s := planStep{Slot: a.Slot, Ordinal: int64(a.Ordinal), Extra: a.Extra, Kind: string(a.Kind), From: a.From, To: a.To, Execute: a.Execute, When: tell.When(a), Text: tell.Step(a, time.Now()), Holds: []planHold{}}
+		s := planStep{Slot: a.Slot, Ordinal: int64(a.Ordinal), Extra: a.Extra, Kind: string(a.Kind), From: a.From, To: a.To, Execute: a.Execute, When: format.When(a), Text: format.Step(a, time.Now()), Holds: []planHold{}}
 		for _, h := range a.Holds {
 			s.Holds = append(s.Holds, planHold{Predicate: h.Predicate, Message: h.Message})
 		}
@@ -216,5 +216,5 @@ func newInstancesData() datasource.DataSource {
 
 func instanceOfStatus(i group.InstanceStatus) instanceOf {
 	return instanceOf{Slot: i.Slot, Ordinal: int64(i.Ordinal), Extra: i.Extra, InstanceID: i.InstanceID, AppID: i.AppID, VIP: i.VIP, State: string(i.State), Health: i.Health, Role: i.Role,
-		Revision: i.Observed, Assigned: i.Assigned, Reason: tell.Why(i)}
+		Revision: i.Observed, Assigned: i.Assigned, Reason: format.Why(i)}
 }

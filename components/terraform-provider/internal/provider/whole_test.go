@@ -69,7 +69,7 @@ func startCluster(t *testing.T, change func(*wholetest.Whole)) *cluster {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		proven, err := client.Attest(ctx, known, client.Options{})
-		known.CAPEM, known.Founding = proven.CAPEM, proven.Founding
+		known.CAPEM, known.ClusterID = proven.CAPEM, proven.ClusterID
 		return err
 	})
 	c := &cluster{Whole: w, file: filepath.Join(t.TempDir(), "demo.json")}

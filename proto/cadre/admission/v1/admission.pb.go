@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type ProveFoundingRequest struct {
+type ProveClusterIDRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 32 random bytes that the evidence must commit to.
 	Nonce         []byte `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -35,20 +35,20 @@ type ProveFoundingRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ProveFoundingRequest) Reset() {
-	*x = ProveFoundingRequest{}
+func (x *ProveClusterIDRequest) Reset() {
+	*x = ProveClusterIDRequest{}
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ProveFoundingRequest) String() string {
+func (x *ProveClusterIDRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ProveFoundingRequest) ProtoMessage() {}
+func (*ProveClusterIDRequest) ProtoMessage() {}
 
-func (x *ProveFoundingRequest) ProtoReflect() protoreflect.Message {
+func (x *ProveClusterIDRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -60,41 +60,41 @@ func (x *ProveFoundingRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ProveFoundingRequest.ProtoReflect.Descriptor instead.
-func (*ProveFoundingRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProveClusterIDRequest.ProtoReflect.Descriptor instead.
+func (*ProveClusterIDRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ProveFoundingRequest) GetNonce() []byte {
+func (x *ProveClusterIDRequest) GetNonce() []byte {
 	if x != nil {
 		return x.Nonce
 	}
 	return nil
 }
 
-type ProveFoundingResponse struct {
+type ProveClusterIDResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Canonical statement that evidence commits to: attest/statement.Founding.
+	// Canonical statement that evidence commits to: attest/statement.ClusterID.
 	Statement     []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
 	Evidence      *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ProveFoundingResponse) Reset() {
-	*x = ProveFoundingResponse{}
+func (x *ProveClusterIDResponse) Reset() {
+	*x = ProveClusterIDResponse{}
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ProveFoundingResponse) String() string {
+func (x *ProveClusterIDResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ProveFoundingResponse) ProtoMessage() {}
+func (*ProveClusterIDResponse) ProtoMessage() {}
 
-func (x *ProveFoundingResponse) ProtoReflect() protoreflect.Message {
+func (x *ProveClusterIDResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -106,19 +106,19 @@ func (x *ProveFoundingResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ProveFoundingResponse.ProtoReflect.Descriptor instead.
-func (*ProveFoundingResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProveClusterIDResponse.ProtoReflect.Descriptor instead.
+func (*ProveClusterIDResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *ProveFoundingResponse) GetStatement() []byte {
+func (x *ProveClusterIDResponse) GetStatement() []byte {
 	if x != nil {
 		return x.Statement
 	}
 	return nil
 }
 
-func (x *ProveFoundingResponse) GetEvidence() *Evidence {
+func (x *ProveClusterIDResponse) GetEvidence() *Evidence {
 	if x != nil {
 		return x.Evidence
 	}
@@ -1169,10 +1169,10 @@ var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
-	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n" +
-	"\x14ProveFoundingRequest\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"o\n" +
-	"\x15ProveFoundingResponse\x12\x1c\n" +
+	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"-\n" +
+	"\x15ProveClusterIDRequest\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"p\n" +
+	"\x16ProveClusterIDResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
@@ -1273,9 +1273,9 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
 	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
-	"\bStanding\x12#.cadre.admission.v1.StandingRequest\x1a$.cadre.admission.v1.StandingResponse2w\n" +
-	"\x0fFoundingService\x12d\n" +
-	"\rProveFounding\x12(.cadre.admission.v1.ProveFoundingRequest\x1a).cadre.admission.v1.ProveFoundingResponse2a\n" +
+	"\bStanding\x12#.cadre.admission.v1.StandingRequest\x1a$.cadre.admission.v1.StandingResponse2{\n" +
+	"\x10BootstrapService\x12g\n" +
+	"\x0eProveClusterID\x12).cadre.admission.v1.ProveClusterIDRequest\x1a*.cadre.admission.v1.ProveClusterIDResponse2a\n" +
 	"\x11CredentialService\x12L\n" +
 	"\x05Renew\x12 .cadre.admission.v1.RenewRequest\x1a!.cadre.admission.v1.RenewResponseB0Z.cadre.dev/proto/cadre/admission/v1;admissionv1b\x06proto3"
 
@@ -1293,26 +1293,26 @@ func file_cadre_admission_v1_admission_proto_rawDescGZIP() []byte {
 
 var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_cadre_admission_v1_admission_proto_goTypes = []any{
-	(*ProveFoundingRequest)(nil),  // 0: cadre.admission.v1.ProveFoundingRequest
-	(*ProveFoundingResponse)(nil), // 1: cadre.admission.v1.ProveFoundingResponse
-	(*RenewRequest)(nil),          // 2: cadre.admission.v1.RenewRequest
-	(*Held)(nil),                  // 3: cadre.admission.v1.Held
-	(*RenewResponse)(nil),         // 4: cadre.admission.v1.RenewResponse
-	(*StandingRequest)(nil),       // 5: cadre.admission.v1.StandingRequest
-	(*StandingResponse)(nil),      // 6: cadre.admission.v1.StandingResponse
-	(*ChallengeRequest)(nil),      // 7: cadre.admission.v1.ChallengeRequest
-	(*ChallengeResponse)(nil),     // 8: cadre.admission.v1.ChallengeResponse
-	(*Evidence)(nil),              // 9: cadre.admission.v1.Evidence
-	(*AdmitRequest)(nil),          // 10: cadre.admission.v1.AdmitRequest
-	(*AdmitResponse)(nil),         // 11: cadre.admission.v1.AdmitResponse
-	(*Credentials)(nil),           // 12: cadre.admission.v1.Credentials
-	(*Secret)(nil),                // 13: cadre.admission.v1.Secret
-	(*ConsulCredentials)(nil),     // 14: cadre.admission.v1.ConsulCredentials
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*v1.Peer)(nil),               // 16: cadre.control.v1.Peer
+	(*ProveClusterIDRequest)(nil),  // 0: cadre.admission.v1.ProveClusterIDRequest
+	(*ProveClusterIDResponse)(nil), // 1: cadre.admission.v1.ProveClusterIDResponse
+	(*RenewRequest)(nil),           // 2: cadre.admission.v1.RenewRequest
+	(*Held)(nil),                   // 3: cadre.admission.v1.Held
+	(*RenewResponse)(nil),          // 4: cadre.admission.v1.RenewResponse
+	(*StandingRequest)(nil),        // 5: cadre.admission.v1.StandingRequest
+	(*StandingResponse)(nil),       // 6: cadre.admission.v1.StandingResponse
+	(*ChallengeRequest)(nil),       // 7: cadre.admission.v1.ChallengeRequest
+	(*ChallengeResponse)(nil),      // 8: cadre.admission.v1.ChallengeResponse
+	(*Evidence)(nil),               // 9: cadre.admission.v1.Evidence
+	(*AdmitRequest)(nil),           // 10: cadre.admission.v1.AdmitRequest
+	(*AdmitResponse)(nil),          // 11: cadre.admission.v1.AdmitResponse
+	(*Credentials)(nil),            // 12: cadre.admission.v1.Credentials
+	(*Secret)(nil),                 // 13: cadre.admission.v1.Secret
+	(*ConsulCredentials)(nil),      // 14: cadre.admission.v1.ConsulCredentials
+	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
+	(*v1.Peer)(nil),                // 16: cadre.control.v1.Peer
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
-	9,  // 0: cadre.admission.v1.ProveFoundingResponse.evidence:type_name -> cadre.admission.v1.Evidence
+	9,  // 0: cadre.admission.v1.ProveClusterIDResponse.evidence:type_name -> cadre.admission.v1.Evidence
 	3,  // 1: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
 	12, // 2: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
 	15, // 3: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
@@ -1329,12 +1329,12 @@ var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
 	7,  // 14: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
 	10, // 15: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
 	5,  // 16: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
-	0,  // 17: cadre.admission.v1.FoundingService.ProveFounding:input_type -> cadre.admission.v1.ProveFoundingRequest
+	0,  // 17: cadre.admission.v1.BootstrapService.ProveClusterID:input_type -> cadre.admission.v1.ProveClusterIDRequest
 	2,  // 18: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
 	8,  // 19: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
 	11, // 20: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
 	6,  // 21: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
-	1,  // 22: cadre.admission.v1.FoundingService.ProveFounding:output_type -> cadre.admission.v1.ProveFoundingResponse
+	1,  // 22: cadre.admission.v1.BootstrapService.ProveClusterID:output_type -> cadre.admission.v1.ProveClusterIDResponse
 	4,  // 23: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
 	19, // [19:24] is the sub-list for method output_type
 	14, // [14:19] is the sub-list for method input_type

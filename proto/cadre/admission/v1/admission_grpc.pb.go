@@ -217,109 +217,109 @@ var AdmissionService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	FoundingService_ProveFounding_FullMethodName = "/cadre.admission.v1.FoundingService/ProveFounding"
+	BootstrapService_ProveClusterID_FullMethodName = "/cadre.admission.v1.BootstrapService/ProveClusterID"
 )
 
-// FoundingServiceClient is the client API for FoundingService service.
+// BootstrapServiceClient is the client API for BootstrapService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// FoundingService is served beside AdmissionService, to coordinators that know no
-// founding of the cluster yet. By it they find the one to join, or that there is none.
-type FoundingServiceClient interface {
-	// ProveFounding tells which founding the answering coordinator knows, with evidence.
-	ProveFounding(ctx context.Context, in *ProveFoundingRequest, opts ...grpc.CallOption) (*ProveFoundingResponse, error)
+// BootstrapService is served beside AdmissionService, to coordinators that know no
+// cluster ID of the cluster yet. By it they find the one to join, or that there is none.
+type BootstrapServiceClient interface {
+	// ProveClusterID tells which cluster ID the answering coordinator knows, with evidence.
+	ProveClusterID(ctx context.Context, in *ProveClusterIDRequest, opts ...grpc.CallOption) (*ProveClusterIDResponse, error)
 }
 
-type foundingServiceClient struct {
+type bootstrapServiceClient struct {
 	cc grpc.ClientConnInterface
 }
 
-func NewFoundingServiceClient(cc grpc.ClientConnInterface) FoundingServiceClient {
-	return &foundingServiceClient{cc}
+func NewBootstrapServiceClient(cc grpc.ClientConnInterface) BootstrapServiceClient {
+	return &bootstrapServiceClient{cc}
 }
 
-func (c *foundingServiceClient) ProveFounding(ctx context.Context, in *ProveFoundingRequest, opts ...grpc.CallOption) (*ProveFoundingResponse, error) {
+func (c *bootstrapServiceClient) ProveClusterID(ctx context.Context, in *ProveClusterIDRequest, opts ...grpc.CallOption) (*ProveClusterIDResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ProveFoundingResponse)
-	err := c.cc.Invoke(ctx, FoundingService_ProveFounding_FullMethodName, in, out, cOpts...)
+	out := new(ProveClusterIDResponse)
+	err := c.cc.Invoke(ctx, BootstrapService_ProveClusterID_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// FoundingServiceServer is the server API for FoundingService service.
-// All implementations must embed UnimplementedFoundingServiceServer
+// BootstrapServiceServer is the server API for BootstrapService service.
+// All implementations must embed UnimplementedBootstrapServiceServer
 // for forward compatibility.
 //
-// FoundingService is served beside AdmissionService, to coordinators that know no
-// founding of the cluster yet. By it they find the one to join, or that there is none.
-type FoundingServiceServer interface {
-	// ProveFounding tells which founding the answering coordinator knows, with evidence.
-	ProveFounding(context.Context, *ProveFoundingRequest) (*ProveFoundingResponse, error)
-	mustEmbedUnimplementedFoundingServiceServer()
+// BootstrapService is served beside AdmissionService, to coordinators that know no
+// cluster ID of the cluster yet. By it they find the one to join, or that there is none.
+type BootstrapServiceServer interface {
+	// ProveClusterID tells which cluster ID the answering coordinator knows, with evidence.
+	ProveClusterID(context.Context, *ProveClusterIDRequest) (*ProveClusterIDResponse, error)
+	mustEmbedUnimplementedBootstrapServiceServer()
 }
 
-// UnimplementedFoundingServiceServer must be embedded to have
+// UnimplementedBootstrapServiceServer must be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
 // pointer dereference when methods are called.
-type UnimplementedFoundingServiceServer struct{}
+type UnimplementedBootstrapServiceServer struct{}
 
-func (UnimplementedFoundingServiceServer) ProveFounding(context.Context, *ProveFoundingRequest) (*ProveFoundingResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method ProveFounding not implemented")
+func (UnimplementedBootstrapServiceServer) ProveClusterID(context.Context, *ProveClusterIDRequest) (*ProveClusterIDResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ProveClusterID not implemented")
 }
-func (UnimplementedFoundingServiceServer) mustEmbedUnimplementedFoundingServiceServer() {}
-func (UnimplementedFoundingServiceServer) testEmbeddedByValue()                         {}
+func (UnimplementedBootstrapServiceServer) mustEmbedUnimplementedBootstrapServiceServer() {}
+func (UnimplementedBootstrapServiceServer) testEmbeddedByValue()                          {}
 
-// UnsafeFoundingServiceServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to FoundingServiceServer will
+// UnsafeBootstrapServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to BootstrapServiceServer will
 // result in compilation errors.
-type UnsafeFoundingServiceServer interface {
-	mustEmbedUnimplementedFoundingServiceServer()
+type UnsafeBootstrapServiceServer interface {
+	mustEmbedUnimplementedBootstrapServiceServer()
 }
 
-func RegisterFoundingServiceServer(s grpc.ServiceRegistrar, srv FoundingServiceServer) {
-	// If the following call pancis, it indicates UnimplementedFoundingServiceServer was
+func RegisterBootstrapServiceServer(s grpc.ServiceRegistrar, srv BootstrapServiceServer) {
+	// If the following call pancis, it indicates UnimplementedBootstrapServiceServer was
 	// embedded by pointer and is nil.  This will cause panics if an
 	// unimplemented method is ever invoked, so we test this at initialization
 	// time to prevent it from happening at runtime later due to I/O.
 	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
 		t.testEmbeddedByValue()
 	}
-	s.RegisterService(&FoundingService_ServiceDesc, srv)
+	s.RegisterService(&BootstrapService_ServiceDesc, srv)
 }
 
-func _FoundingService_ProveFounding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ProveFoundingRequest)
+func _BootstrapService_ProveClusterID_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProveClusterIDRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(FoundingServiceServer).ProveFounding(ctx, in)
+		return srv.(BootstrapServiceServer).ProveClusterID(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: FoundingService_ProveFounding_FullMethodName,
+		FullMethod: BootstrapService_ProveClusterID_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(FoundingServiceServer).ProveFounding(ctx, req.(*ProveFoundingRequest))
+		return srv.(BootstrapServiceServer).ProveClusterID(ctx, req.(*ProveClusterIDRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-// FoundingService_ServiceDesc is the grpc.ServiceDesc for FoundingService service.
+// BootstrapService_ServiceDesc is the grpc.ServiceDesc for BootstrapService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
-var FoundingService_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "cadre.admission.v1.FoundingService",
-	HandlerType: (*FoundingServiceServer)(nil),
+var BootstrapService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "cadre.admission.v1.BootstrapService",
+	HandlerType: (*BootstrapServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "ProveFounding",
-			Handler:    _FoundingService_ProveFounding_Handler,
+			MethodName: "ProveClusterID",
+			Handler:    _BootstrapService_ProveClusterID_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -11,7 +11,7 @@
 package apiv1
 
 import (
-	v1 "cadre.dev/proto/cadre/mesh/v1"
+	v1 "cadre.dev/proto/cadre/overlay/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1465,8 +1465,8 @@ type GetClusterResponse struct {
 	Self string `protobuf:"bytes,5,opt,name=self,proto3" json:"self,omitempty"`
 	// True when the root of trust is not Intel's.
 	Simulated bool `protobuf:"varint,6,opt,name=simulated,proto3" json:"simulated,omitempty"`
-	// Founding that the answering coordinator serves.
-	Founding string `protobuf:"bytes,7,opt,name=founding,proto3" json:"founding,omitempty"`
+	// Cluster ID that the answering coordinator serves.
+	ClusterId string `protobuf:"bytes,7,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// Why no coordinator can lead until an operator does something, and what; empty
 	// while one could.
 	Halted        string `protobuf:"bytes,8,opt,name=halted,proto3" json:"halted,omitempty"`
@@ -1546,9 +1546,9 @@ func (x *GetClusterResponse) GetSimulated() bool {
 	return false
 }
 
-func (x *GetClusterResponse) GetFounding() string {
+func (x *GetClusterResponse) GetClusterId() string {
 	if x != nil {
-		return x.Founding
+		return x.ClusterId
 	}
 	return ""
 }
@@ -1560,7 +1560,7 @@ func (x *GetClusterResponse) GetHalted() string {
 	return ""
 }
 
-type GetMeshRequest struct {
+type GetOverlayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Slot whose view it is; empty for the answering coordinator's.
 	Slot string `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
@@ -1570,20 +1570,20 @@ type GetMeshRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *GetMeshRequest) Reset() {
-	*x = GetMeshRequest{}
+func (x *GetOverlayRequest) Reset() {
+	*x = GetOverlayRequest{}
 	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GetMeshRequest) String() string {
+func (x *GetOverlayRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GetMeshRequest) ProtoMessage() {}
+func (*GetOverlayRequest) ProtoMessage() {}
 
-func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
+func (x *GetOverlayRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1595,26 +1595,26 @@ func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GetMeshRequest.ProtoReflect.Descriptor instead.
-func (*GetMeshRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use GetOverlayRequest.ProtoReflect.Descriptor instead.
+func (*GetOverlayRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *GetMeshRequest) GetSlot() string {
+func (x *GetOverlayRequest) GetSlot() string {
 	if x != nil {
 		return x.Slot
 	}
 	return ""
 }
 
-func (x *GetMeshRequest) GetPeer() string {
+func (x *GetOverlayRequest) GetPeer() string {
 	if x != nil {
 		return x.Peer
 	}
 	return ""
 }
 
-type GetMeshResponse struct {
+type GetOverlayResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Slot whose view it is.
 	Slot string `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
@@ -1625,20 +1625,20 @@ type GetMeshResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *GetMeshResponse) Reset() {
-	*x = GetMeshResponse{}
+func (x *GetOverlayResponse) Reset() {
+	*x = GetOverlayResponse{}
 	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GetMeshResponse) String() string {
+func (x *GetOverlayResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GetMeshResponse) ProtoMessage() {}
+func (*GetOverlayResponse) ProtoMessage() {}
 
-func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
+func (x *GetOverlayResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1650,19 +1650,19 @@ func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GetMeshResponse.ProtoReflect.Descriptor instead.
-func (*GetMeshResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use GetOverlayResponse.ProtoReflect.Descriptor instead.
+func (*GetOverlayResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *GetMeshResponse) GetSlot() string {
+func (x *GetOverlayResponse) GetSlot() string {
 	if x != nil {
 		return x.Slot
 	}
 	return ""
 }
 
-func (x *GetMeshResponse) GetLinks() []*v1.Link {
+func (x *GetOverlayResponse) GetLinks() []*v1.Link {
 	if x != nil {
 		return x.Links
 	}
@@ -1788,7 +1788,7 @@ type BenchPeerRequest struct {
 	// Slot that asks; empty for the answering coordinator.
 	Slot      string       `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
 	Peer      string       `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
-	Direction v1.Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=cadre.mesh.v1.Direction" json:"direction,omitempty"`
+	Direction v1.Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=cadre.overlay.v1.Direction" json:"direction,omitempty"`
 	// At most 10 s.
 	Duration      *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2253,7 +2253,7 @@ var File_cadre_api_v1_api_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\n" +
-	"\x16cadre/api/v1/api.proto\x12\fcadre.api.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
+	"\x16cadre/api/v1/api.proto\x12\fcadre.api.v1\x1a\x1ecadre/overlay/v1/overlay.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\x18AttestCoordinatorRequest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"\xd1\x01\n" +
 	"\x19AttestCoordinatorResponse\x12\x1c\n" +
@@ -2357,37 +2357,38 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x16UpdateInstanceResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"\x13\n" +
-	"\x11GetClusterRequest\"\xda\x01\n" +
+	"\x11GetClusterRequest\"\xdd\x01\n" +
 	"\x12GetClusterResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04self\x18\x05 \x01(\tR\x04self\x12\x1c\n" +
-	"\tsimulated\x18\x06 \x01(\bR\tsimulated\x12\x1a\n" +
-	"\bfounding\x18\a \x01(\tR\bfounding\x12\x16\n" +
-	"\x06halted\x18\b \x01(\tR\x06halted\"8\n" +
-	"\x0eGetMeshRequest\x12\x12\n" +
+	"\tsimulated\x18\x06 \x01(\bR\tsimulated\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\a \x01(\tR\tclusterId\x12\x16\n" +
+	"\x06halted\x18\b \x01(\tR\x06halted\";\n" +
+	"\x11GetOverlayRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
-	"\x04peer\x18\x02 \x01(\tR\x04peer\"P\n" +
-	"\x0fGetMeshResponse\x12\x12\n" +
-	"\x04slot\x18\x01 \x01(\tR\x04slot\x12)\n" +
-	"\x05links\x18\x02 \x03(\v2\x13.cadre.mesh.v1.LinkR\x05links\"O\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\"V\n" +
+	"\x12GetOverlayResponse\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12,\n" +
+	"\x05links\x18\x02 \x03(\v2\x16.cadre.overlay.v1.LinkR\x05links\"O\n" +
 	"\x0fPingPeerRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\rR\x05count\"O\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\"R\n" +
 	"\x10PingPeerResponse\x12\x12\n" +
-	"\x04slot\x18\x01 \x01(\tR\x04slot\x12'\n" +
-	"\x04ping\x18\x02 \x01(\v2\x13.cadre.mesh.v1.PingR\x04ping\"\xa9\x01\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12*\n" +
+	"\x04ping\x18\x02 \x01(\v2\x16.cadre.overlay.v1.PingR\x04ping\"\xac\x01\n" +
 	"\x10BenchPeerRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
-	"\x04peer\x18\x02 \x01(\tR\x04peer\x126\n" +
-	"\tdirection\x18\x03 \x01(\x0e2\x18.cadre.mesh.v1.DirectionR\tdirection\x125\n" +
-	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"S\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\x129\n" +
+	"\tdirection\x18\x03 \x01(\x0e2\x1b.cadre.overlay.v1.DirectionR\tdirection\x125\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"V\n" +
 	"\x11BenchPeerResponse\x12\x12\n" +
-	"\x04slot\x18\x01 \x01(\tR\x04slot\x12*\n" +
-	"\x05bench\x18\x02 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench\"*\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12-\n" +
+	"\x05bench\x18\x02 \x01(\v2\x17.cadre.overlay.v1.BenchR\x05bench\"*\n" +
 	"\x12ListSecretsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"E\n" +
 	"\x13ListSecretsResponse\x12.\n" +
@@ -2413,7 +2414,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\",\n" +
 	"\x14RotateSecretResponse\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\xb8\v\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\xc1\v\n" +
 	"\x0eClusterService\x12d\n" +
 	"\x11AttestCoordinator\x12&.cadre.api.v1.AttestCoordinatorRequest\x1a'.cadre.api.v1.AttestCoordinatorResponse\x12O\n" +
 	"\n" +
@@ -2430,8 +2431,9 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x0fRestartInstance\x12$.cadre.api.v1.RestartInstanceRequest\x1a%.cadre.api.v1.RestartInstanceResponse\x12[\n" +
 	"\x0eUpdateInstance\x12#.cadre.api.v1.UpdateInstanceRequest\x1a$.cadre.api.v1.UpdateInstanceResponse\x12O\n" +
 	"\n" +
-	"GetCluster\x12\x1f.cadre.api.v1.GetClusterRequest\x1a .cadre.api.v1.GetClusterResponse\x12F\n" +
-	"\aGetMesh\x12\x1c.cadre.api.v1.GetMeshRequest\x1a\x1d.cadre.api.v1.GetMeshResponse\x12I\n" +
+	"GetCluster\x12\x1f.cadre.api.v1.GetClusterRequest\x1a .cadre.api.v1.GetClusterResponse\x12O\n" +
+	"\n" +
+	"GetOverlay\x12\x1f.cadre.api.v1.GetOverlayRequest\x1a .cadre.api.v1.GetOverlayResponse\x12I\n" +
 	"\bPingPeer\x12\x1d.cadre.api.v1.PingPeerRequest\x1a\x1e.cadre.api.v1.PingPeerResponse\x12L\n" +
 	"\tBenchPeer\x12\x1e.cadre.api.v1.BenchPeerRequest\x1a\x1f.cadre.api.v1.BenchPeerResponse\x12R\n" +
 	"\vListSecrets\x12 .cadre.api.v1.ListSecretsRequest\x1a!.cadre.api.v1.ListSecretsResponse\x12U\n" +
@@ -2476,8 +2478,8 @@ var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*UpdateInstanceResponse)(nil),    // 22: cadre.api.v1.UpdateInstanceResponse
 	(*GetClusterRequest)(nil),         // 23: cadre.api.v1.GetClusterRequest
 	(*GetClusterResponse)(nil),        // 24: cadre.api.v1.GetClusterResponse
-	(*GetMeshRequest)(nil),            // 25: cadre.api.v1.GetMeshRequest
-	(*GetMeshResponse)(nil),           // 26: cadre.api.v1.GetMeshResponse
+	(*GetOverlayRequest)(nil),         // 25: cadre.api.v1.GetOverlayRequest
+	(*GetOverlayResponse)(nil),        // 26: cadre.api.v1.GetOverlayResponse
 	(*PingPeerRequest)(nil),           // 27: cadre.api.v1.PingPeerRequest
 	(*PingPeerResponse)(nil),          // 28: cadre.api.v1.PingPeerResponse
 	(*BenchPeerRequest)(nil),          // 29: cadre.api.v1.BenchPeerRequest
@@ -2488,20 +2490,20 @@ var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*RotateSecretRequest)(nil),       // 34: cadre.api.v1.RotateSecretRequest
 	(*RotateSecretResponse)(nil),      // 35: cadre.api.v1.RotateSecretResponse
 	(*timestamppb.Timestamp)(nil),     // 36: google.protobuf.Timestamp
-	(*v1.Link)(nil),                   // 37: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                   // 38: cadre.mesh.v1.Ping
-	(v1.Direction)(0),                 // 39: cadre.mesh.v1.Direction
+	(*v1.Link)(nil),                   // 37: cadre.overlay.v1.Link
+	(*v1.Ping)(nil),                   // 38: cadre.overlay.v1.Ping
+	(v1.Direction)(0),                 // 39: cadre.overlay.v1.Direction
 	(*durationpb.Duration)(nil),       // 40: google.protobuf.Duration
-	(*v1.Bench)(nil),                  // 41: cadre.mesh.v1.Bench
+	(*v1.Bench)(nil),                  // 41: cadre.overlay.v1.Bench
 }
 var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	8,  // 0: cadre.api.v1.ListGroupsResponse.groups:type_name -> cadre.api.v1.GroupSummary
 	36, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
-	37, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
-	38, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
-	39, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
+	37, // 2: cadre.api.v1.GetOverlayResponse.links:type_name -> cadre.overlay.v1.Link
+	38, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.overlay.v1.Ping
+	39, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.overlay.v1.Direction
 	40, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
-	41, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
+	41, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.overlay.v1.Bench
 	33, // 7: cadre.api.v1.ListSecretsResponse.secrets:type_name -> cadre.api.v1.Secret
 	36, // 8: cadre.api.v1.Secret.rotated_at:type_name -> google.protobuf.Timestamp
 	36, // 9: cadre.api.v1.Secret.next_rotation:type_name -> google.protobuf.Timestamp
@@ -2517,7 +2519,7 @@ var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	19, // 19: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
 	21, // 20: cadre.api.v1.ClusterService.UpdateInstance:input_type -> cadre.api.v1.UpdateInstanceRequest
 	23, // 21: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
-	25, // 22: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
+	25, // 22: cadre.api.v1.ClusterService.GetOverlay:input_type -> cadre.api.v1.GetOverlayRequest
 	27, // 23: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
 	29, // 24: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
 	31, // 25: cadre.api.v1.ClusterService.ListSecrets:input_type -> cadre.api.v1.ListSecretsRequest
@@ -2534,7 +2536,7 @@ var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	20, // 36: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
 	22, // 37: cadre.api.v1.ClusterService.UpdateInstance:output_type -> cadre.api.v1.UpdateInstanceResponse
 	24, // 38: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
-	26, // 39: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
+	26, // 39: cadre.api.v1.ClusterService.GetOverlay:output_type -> cadre.api.v1.GetOverlayResponse
 	28, // 40: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
 	30, // 41: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
 	32, // 42: cadre.api.v1.ClusterService.ListSecrets:output_type -> cadre.api.v1.ListSecretsResponse

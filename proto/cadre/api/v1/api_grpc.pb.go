@@ -35,7 +35,7 @@ const (
 	ClusterService_RestartInstance_FullMethodName   = "/cadre.api.v1.ClusterService/RestartInstance"
 	ClusterService_UpdateInstance_FullMethodName    = "/cadre.api.v1.ClusterService/UpdateInstance"
 	ClusterService_GetCluster_FullMethodName        = "/cadre.api.v1.ClusterService/GetCluster"
-	ClusterService_GetMesh_FullMethodName           = "/cadre.api.v1.ClusterService/GetMesh"
+	ClusterService_GetOverlay_FullMethodName        = "/cadre.api.v1.ClusterService/GetOverlay"
 	ClusterService_PingPeer_FullMethodName          = "/cadre.api.v1.ClusterService/PingPeer"
 	ClusterService_BenchPeer_FullMethodName         = "/cadre.api.v1.ClusterService/BenchPeer"
 	ClusterService_ListSecrets_FullMethodName       = "/cadre.api.v1.ClusterService/ListSecrets"
@@ -67,8 +67,8 @@ type ClusterServiceClient interface {
 	UpdateInstance(ctx context.Context, in *UpdateInstanceRequest, opts ...grpc.CallOption) (*UpdateInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
-	// GetMesh describes the overlay as one node sees it.
-	GetMesh(ctx context.Context, in *GetMeshRequest, opts ...grpc.CallOption) (*GetMeshResponse, error)
+	// GetOverlay describes the overlay as one node sees it.
+	GetOverlay(ctx context.Context, in *GetOverlayRequest, opts ...grpc.CallOption) (*GetOverlayResponse, error)
 	// PingPeer measures round trips between two nodes.
 	PingPeer(ctx context.Context, in *PingPeerRequest, opts ...grpc.CallOption) (*PingPeerResponse, error)
 	// BenchPeer measures throughput between two nodes. It loads the network, so the
@@ -217,10 +217,10 @@ func (c *clusterServiceClient) GetCluster(ctx context.Context, in *GetClusterReq
 	return out, nil
 }
 
-func (c *clusterServiceClient) GetMesh(ctx context.Context, in *GetMeshRequest, opts ...grpc.CallOption) (*GetMeshResponse, error) {
+func (c *clusterServiceClient) GetOverlay(ctx context.Context, in *GetOverlayRequest, opts ...grpc.CallOption) (*GetOverlayResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetMeshResponse)
-	err := c.cc.Invoke(ctx, ClusterService_GetMesh_FullMethodName, in, out, cOpts...)
+	out := new(GetOverlayResponse)
+	err := c.cc.Invoke(ctx, ClusterService_GetOverlay_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -292,8 +292,8 @@ type ClusterServiceServer interface {
 	UpdateInstance(context.Context, *UpdateInstanceRequest) (*UpdateInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)
-	// GetMesh describes the overlay as one node sees it.
-	GetMesh(context.Context, *GetMeshRequest) (*GetMeshResponse, error)
+	// GetOverlay describes the overlay as one node sees it.
+	GetOverlay(context.Context, *GetOverlayRequest) (*GetOverlayResponse, error)
 	// PingPeer measures round trips between two nodes.
 	PingPeer(context.Context, *PingPeerRequest) (*PingPeerResponse, error)
 	// BenchPeer measures throughput between two nodes. It loads the network, so the
@@ -349,8 +349,8 @@ func (UnimplementedClusterServiceServer) UpdateInstance(context.Context, *Update
 func (UnimplementedClusterServiceServer) GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetCluster not implemented")
 }
-func (UnimplementedClusterServiceServer) GetMesh(context.Context, *GetMeshRequest) (*GetMeshResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method GetMesh not implemented")
+func (UnimplementedClusterServiceServer) GetOverlay(context.Context, *GetOverlayRequest) (*GetOverlayResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GetOverlay not implemented")
 }
 func (UnimplementedClusterServiceServer) PingPeer(context.Context, *PingPeerRequest) (*PingPeerResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method PingPeer not implemented")
@@ -594,20 +594,20 @@ func _ClusterService_GetCluster_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ClusterService_GetMesh_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetMeshRequest)
+func _ClusterService_GetOverlay_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetOverlayRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ClusterServiceServer).GetMesh(ctx, in)
+		return srv.(ClusterServiceServer).GetOverlay(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ClusterService_GetMesh_FullMethodName,
+		FullMethod: ClusterService_GetOverlay_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ClusterServiceServer).GetMesh(ctx, req.(*GetMeshRequest))
+		return srv.(ClusterServiceServer).GetOverlay(ctx, req.(*GetOverlayRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -736,8 +736,8 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ClusterService_GetCluster_Handler,
 		},
 		{
-			MethodName: "GetMesh",
-			Handler:    _ClusterService_GetMesh_Handler,
+			MethodName: "GetOverlay",
+			Handler:    _ClusterService_GetOverlay_Handler,
 		},
 		{
 			MethodName: "PingPeer",

@@ -11,7 +11,7 @@
 package controlv1
 
 import (
-	v1 "cadre.dev/proto/cadre/mesh/v1"
+	v1 "cadre.dev/proto/cadre/overlay/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -2042,7 +2042,7 @@ type Report struct {
 	Faults []string `protobuf:"bytes,23,rep,name=faults,proto3" json:"faults,omitempty"`
 	// Revision whose driver, hooks and checks are in force; the checks are those of it. Empty: not
 	// known, as from an agent that is older than this field.
-	Conduct       string `protobuf:"bytes,25,opt,name=conduct,proto3" json:"conduct,omitempty"`
+	AgentSpec     string `protobuf:"bytes,25,opt,name=agent_spec,json=agentSpec,proto3" json:"agent_spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2182,9 +2182,9 @@ func (x *Report) GetFaults() []string {
 	return nil
 }
 
-func (x *Report) GetConduct() string {
+func (x *Report) GetAgentSpec() string {
 	if x != nil {
-		return x.Conduct
+		return x.AgentSpec
 	}
 	return ""
 }
@@ -2576,7 +2576,7 @@ func (x *Port) GetLoopback() bool {
 	return false
 }
 
-type MeshStatusRequest struct {
+type OverlayStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Slot of one Peer; empty for all.
 	Peer          string `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
@@ -2584,20 +2584,20 @@ type MeshStatusRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshStatusRequest) Reset() {
-	*x = MeshStatusRequest{}
+func (x *OverlayStatusRequest) Reset() {
+	*x = OverlayStatusRequest{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshStatusRequest) String() string {
+func (x *OverlayStatusRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshStatusRequest) ProtoMessage() {}
+func (*OverlayStatusRequest) ProtoMessage() {}
 
-func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
+func (x *OverlayStatusRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2609,39 +2609,39 @@ func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshStatusRequest.ProtoReflect.Descriptor instead.
-func (*MeshStatusRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayStatusRequest.ProtoReflect.Descriptor instead.
+func (*OverlayStatusRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *MeshStatusRequest) GetPeer() string {
+func (x *OverlayStatusRequest) GetPeer() string {
 	if x != nil {
 		return x.Peer
 	}
 	return ""
 }
 
-type MeshStatusResponse struct {
+type OverlayStatusResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Links         []*v1.Link             `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshStatusResponse) Reset() {
-	*x = MeshStatusResponse{}
+func (x *OverlayStatusResponse) Reset() {
+	*x = OverlayStatusResponse{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshStatusResponse) String() string {
+func (x *OverlayStatusResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshStatusResponse) ProtoMessage() {}
+func (*OverlayStatusResponse) ProtoMessage() {}
 
-func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
+func (x *OverlayStatusResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2653,19 +2653,19 @@ func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshStatusResponse.ProtoReflect.Descriptor instead.
-func (*MeshStatusResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayStatusResponse.ProtoReflect.Descriptor instead.
+func (*OverlayStatusResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *MeshStatusResponse) GetLinks() []*v1.Link {
+func (x *OverlayStatusResponse) GetLinks() []*v1.Link {
 	if x != nil {
 		return x.Links
 	}
 	return nil
 }
 
-type MeshPingRequest struct {
+type OverlayPingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
 	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
@@ -2673,20 +2673,20 @@ type MeshPingRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshPingRequest) Reset() {
-	*x = MeshPingRequest{}
+func (x *OverlayPingRequest) Reset() {
+	*x = OverlayPingRequest{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshPingRequest) String() string {
+func (x *OverlayPingRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshPingRequest) ProtoMessage() {}
+func (*OverlayPingRequest) ProtoMessage() {}
 
-func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
+func (x *OverlayPingRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2698,46 +2698,46 @@ func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshPingRequest.ProtoReflect.Descriptor instead.
-func (*MeshPingRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayPingRequest.ProtoReflect.Descriptor instead.
+func (*OverlayPingRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
-func (x *MeshPingRequest) GetPeer() string {
+func (x *OverlayPingRequest) GetPeer() string {
 	if x != nil {
 		return x.Peer
 	}
 	return ""
 }
 
-func (x *MeshPingRequest) GetCount() uint32 {
+func (x *OverlayPingRequest) GetCount() uint32 {
 	if x != nil {
 		return x.Count
 	}
 	return 0
 }
 
-type MeshPingResponse struct {
+type OverlayPingResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ping          *v1.Ping               `protobuf:"bytes,1,opt,name=ping,proto3" json:"ping,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshPingResponse) Reset() {
-	*x = MeshPingResponse{}
+func (x *OverlayPingResponse) Reset() {
+	*x = OverlayPingResponse{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshPingResponse) String() string {
+func (x *OverlayPingResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshPingResponse) ProtoMessage() {}
+func (*OverlayPingResponse) ProtoMessage() {}
 
-func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
+func (x *OverlayPingResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2749,39 +2749,39 @@ func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshPingResponse.ProtoReflect.Descriptor instead.
-func (*MeshPingResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayPingResponse.ProtoReflect.Descriptor instead.
+func (*OverlayPingResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
-func (x *MeshPingResponse) GetPing() *v1.Ping {
+func (x *OverlayPingResponse) GetPing() *v1.Ping {
 	if x != nil {
 		return x.Ping
 	}
 	return nil
 }
 
-type MeshAllowBenchRequest struct {
+type OverlayAllowBenchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshAllowBenchRequest) Reset() {
-	*x = MeshAllowBenchRequest{}
+func (x *OverlayAllowBenchRequest) Reset() {
+	*x = OverlayAllowBenchRequest{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshAllowBenchRequest) String() string {
+func (x *OverlayAllowBenchRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshAllowBenchRequest) ProtoMessage() {}
+func (*OverlayAllowBenchRequest) ProtoMessage() {}
 
-func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
+func (x *OverlayAllowBenchRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2793,38 +2793,38 @@ func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshAllowBenchRequest.ProtoReflect.Descriptor instead.
-func (*MeshAllowBenchRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayAllowBenchRequest.ProtoReflect.Descriptor instead.
+func (*OverlayAllowBenchRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
-func (x *MeshAllowBenchRequest) GetPeer() string {
+func (x *OverlayAllowBenchRequest) GetPeer() string {
 	if x != nil {
 		return x.Peer
 	}
 	return ""
 }
 
-type MeshAllowBenchResponse struct {
+type OverlayAllowBenchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshAllowBenchResponse) Reset() {
-	*x = MeshAllowBenchResponse{}
+func (x *OverlayAllowBenchResponse) Reset() {
+	*x = OverlayAllowBenchResponse{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshAllowBenchResponse) String() string {
+func (x *OverlayAllowBenchResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshAllowBenchResponse) ProtoMessage() {}
+func (*OverlayAllowBenchResponse) ProtoMessage() {}
 
-func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
+func (x *OverlayAllowBenchResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2836,34 +2836,34 @@ func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshAllowBenchResponse.ProtoReflect.Descriptor instead.
-func (*MeshAllowBenchResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayAllowBenchResponse.ProtoReflect.Descriptor instead.
+func (*OverlayAllowBenchResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
-type MeshBenchRequest struct {
+type OverlayBenchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
-	Direction     v1.Direction           `protobuf:"varint,2,opt,name=direction,proto3,enum=cadre.mesh.v1.Direction" json:"direction,omitempty"`
+	Direction     v1.Direction           `protobuf:"varint,2,opt,name=direction,proto3,enum=cadre.overlay.v1.Direction" json:"direction,omitempty"`
 	Duration      *durationpb.Duration   `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshBenchRequest) Reset() {
-	*x = MeshBenchRequest{}
+func (x *OverlayBenchRequest) Reset() {
+	*x = OverlayBenchRequest{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshBenchRequest) String() string {
+func (x *OverlayBenchRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshBenchRequest) ProtoMessage() {}
+func (*OverlayBenchRequest) ProtoMessage() {}
 
-func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
+func (x *OverlayBenchRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2875,53 +2875,53 @@ func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshBenchRequest.ProtoReflect.Descriptor instead.
-func (*MeshBenchRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayBenchRequest.ProtoReflect.Descriptor instead.
+func (*OverlayBenchRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
-func (x *MeshBenchRequest) GetPeer() string {
+func (x *OverlayBenchRequest) GetPeer() string {
 	if x != nil {
 		return x.Peer
 	}
 	return ""
 }
 
-func (x *MeshBenchRequest) GetDirection() v1.Direction {
+func (x *OverlayBenchRequest) GetDirection() v1.Direction {
 	if x != nil {
 		return x.Direction
 	}
 	return v1.Direction(0)
 }
 
-func (x *MeshBenchRequest) GetDuration() *durationpb.Duration {
+func (x *OverlayBenchRequest) GetDuration() *durationpb.Duration {
 	if x != nil {
 		return x.Duration
 	}
 	return nil
 }
 
-type MeshBenchResponse struct {
+type OverlayBenchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bench         *v1.Bench              `protobuf:"bytes,1,opt,name=bench,proto3" json:"bench,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MeshBenchResponse) Reset() {
-	*x = MeshBenchResponse{}
+func (x *OverlayBenchResponse) Reset() {
+	*x = OverlayBenchResponse{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MeshBenchResponse) String() string {
+func (x *OverlayBenchResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MeshBenchResponse) ProtoMessage() {}
+func (*OverlayBenchResponse) ProtoMessage() {}
 
-func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
+func (x *OverlayBenchResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2933,12 +2933,12 @@ func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MeshBenchResponse.ProtoReflect.Descriptor instead.
-func (*MeshBenchResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use OverlayBenchResponse.ProtoReflect.Descriptor instead.
+func (*OverlayBenchResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
-func (x *MeshBenchResponse) GetBench() *v1.Bench {
+func (x *OverlayBenchResponse) GetBench() *v1.Bench {
 	if x != nil {
 		return x.Bench
 	}
@@ -2949,7 +2949,7 @@ var File_cadre_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x1ecadre/overlay/v1/overlay.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
 	"\x10GetEpochsRequest\"Q\n" +
 	"\x11GetEpochsResponse\x12!\n" +
 	"\fgossip_epoch\x18\x01 \x01(\rR\vgossipEpoch\x12\x19\n" +
@@ -3084,7 +3084,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\x12\x1d\n" +
 	"\n" +
-	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xa5\x06\n" +
+	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xaa\x06\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -3101,8 +3101,9 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
 	"\x05state\x18\x16 \x01(\x04R\x05state\x12:\n" +
 	"\bbackends\x18\x18 \x03(\v2\x1e.cadre.control.v1.BackendStateR\bbackends\x12\x16\n" +
-	"\x06faults\x18\x17 \x03(\tR\x06faults\x12\x18\n" +
-	"\aconduct\x18\x19 \x01(\tR\aconduct\x1a?\n" +
+	"\x06faults\x18\x17 \x03(\tR\x06faults\x12\x1d\n" +
+	"\n" +
+	"agent_spec\x18\x19 \x01(\tR\tagentSpec\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +
@@ -3138,25 +3139,25 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x04Port\x126\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x1a.cadre.control.v1.ProtocolR\bprotocol\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1a\n" +
-	"\bloopback\x18\x03 \x01(\bR\bloopback\"'\n" +
-	"\x11MeshStatusRequest\x12\x12\n" +
-	"\x04peer\x18\x01 \x01(\tR\x04peer\"?\n" +
-	"\x12MeshStatusResponse\x12)\n" +
-	"\x05links\x18\x01 \x03(\v2\x13.cadre.mesh.v1.LinkR\x05links\";\n" +
-	"\x0fMeshPingRequest\x12\x12\n" +
+	"\bloopback\x18\x03 \x01(\bR\bloopback\"*\n" +
+	"\x14OverlayStatusRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\"E\n" +
+	"\x15OverlayStatusResponse\x12,\n" +
+	"\x05links\x18\x01 \x03(\v2\x16.cadre.overlay.v1.LinkR\x05links\">\n" +
+	"\x12OverlayPingRequest\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\";\n" +
-	"\x10MeshPingResponse\x12'\n" +
-	"\x04ping\x18\x01 \x01(\v2\x13.cadre.mesh.v1.PingR\x04ping\"+\n" +
-	"\x15MeshAllowBenchRequest\x12\x12\n" +
-	"\x04peer\x18\x01 \x01(\tR\x04peer\"\x18\n" +
-	"\x16MeshAllowBenchResponse\"\x95\x01\n" +
-	"\x10MeshBenchRequest\x12\x12\n" +
-	"\x04peer\x18\x01 \x01(\tR\x04peer\x126\n" +
-	"\tdirection\x18\x02 \x01(\x0e2\x18.cadre.mesh.v1.DirectionR\tdirection\x125\n" +
-	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"?\n" +
-	"\x11MeshBenchResponse\x12*\n" +
-	"\x05bench\x18\x01 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench*s\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"A\n" +
+	"\x13OverlayPingResponse\x12*\n" +
+	"\x04ping\x18\x01 \x01(\v2\x16.cadre.overlay.v1.PingR\x04ping\".\n" +
+	"\x18OverlayAllowBenchRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\"\x1b\n" +
+	"\x19OverlayAllowBenchResponse\"\x9b\x01\n" +
+	"\x13OverlayBenchRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\x129\n" +
+	"\tdirection\x18\x02 \x01(\x0e2\x1b.cadre.overlay.v1.DirectionR\tdirection\x125\n" +
+	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"E\n" +
+	"\x14OverlayBenchResponse\x12-\n" +
+	"\x05bench\x18\x01 \x01(\v2\x17.cadre.overlay.v1.BenchR\x05bench*s\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3198,14 +3199,13 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse\x12Q\n" +
 	"\bFarewell\x12!.cadre.control.v1.FarewellRequest\x1a\".cadre.control.v1.FarewellResponse\x12`\n" +
 	"\rBeginHandover\x12&.cadre.control.v1.BeginHandoverRequest\x1a'.cadre.control.v1.BeginHandoverResponse\x12Z\n" +
-	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\xf7\x04\n" +
+	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\x9b\x05\n" +
 	"\fAgentService\x12E\n" +
-	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12W\n" +
-	"\n" +
-	"MeshStatus\x12#.cadre.control.v1.MeshStatusRequest\x1a$.cadre.control.v1.MeshStatusResponse\x12Q\n" +
-	"\bMeshPing\x12!.cadre.control.v1.MeshPingRequest\x1a\".cadre.control.v1.MeshPingResponse\x12c\n" +
-	"\x0eMeshAllowBench\x12'.cadre.control.v1.MeshAllowBenchRequest\x1a(.cadre.control.v1.MeshAllowBenchResponse\x12T\n" +
-	"\tMeshBench\x12\".cadre.control.v1.MeshBenchRequest\x1a#.cadre.control.v1.MeshBenchResponse\x12W\n" +
+	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12`\n" +
+	"\rOverlayStatus\x12&.cadre.control.v1.OverlayStatusRequest\x1a'.cadre.control.v1.OverlayStatusResponse\x12Z\n" +
+	"\vOverlayPing\x12$.cadre.control.v1.OverlayPingRequest\x1a%.cadre.control.v1.OverlayPingResponse\x12l\n" +
+	"\x11OverlayAllowBench\x12*.cadre.control.v1.OverlayAllowBenchRequest\x1a+.cadre.control.v1.OverlayAllowBenchResponse\x12]\n" +
+	"\fOverlayBench\x12%.cadre.control.v1.OverlayBenchRequest\x1a&.cadre.control.v1.OverlayBenchResponse\x12W\n" +
 	"\n" +
 	"HoldRoutes\x12#.cadre.control.v1.HoldRoutesRequest\x1a$.cadre.control.v1.HoldRoutesResponse\x12`\n" +
 	"\rReleaseRoutes\x12&.cadre.control.v1.ReleaseRoutesRequest\x1a'.cadre.control.v1.ReleaseRoutesResponse2c\n" +
@@ -3227,61 +3227,61 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_cadre_control_v1_control_proto_goTypes = []any{
-	(Verb)(0),                      // 0: cadre.control.v1.Verb
-	(StepState)(0),                 // 1: cadre.control.v1.StepState
-	(Health)(0),                    // 2: cadre.control.v1.Health
-	(Role)(0),                      // 3: cadre.control.v1.Role
-	(Liveness)(0),                  // 4: cadre.control.v1.Liveness
-	(Protocol)(0),                  // 5: cadre.control.v1.Protocol
-	(*GetEpochsRequest)(nil),       // 6: cadre.control.v1.GetEpochsRequest
-	(*GetEpochsResponse)(nil),      // 7: cadre.control.v1.GetEpochsResponse
-	(*WakeRequest)(nil),            // 8: cadre.control.v1.WakeRequest
-	(*WakeResponse)(nil),           // 9: cadre.control.v1.WakeResponse
-	(*BeginHandoverRequest)(nil),   // 10: cadre.control.v1.BeginHandoverRequest
-	(*BeginHandoverResponse)(nil),  // 11: cadre.control.v1.BeginHandoverResponse
-	(*EndHandoverRequest)(nil),     // 12: cadre.control.v1.EndHandoverRequest
-	(*EndHandoverResponse)(nil),    // 13: cadre.control.v1.EndHandoverResponse
-	(*HoldRoutesRequest)(nil),      // 14: cadre.control.v1.HoldRoutesRequest
-	(*HeldRoute)(nil),              // 15: cadre.control.v1.HeldRoute
-	(*HoldRoutesResponse)(nil),     // 16: cadre.control.v1.HoldRoutesResponse
-	(*ReleaseRoutesRequest)(nil),   // 17: cadre.control.v1.ReleaseRoutesRequest
-	(*ReleaseRoutesResponse)(nil),  // 18: cadre.control.v1.ReleaseRoutesResponse
-	(*FarewellRequest)(nil),        // 19: cadre.control.v1.FarewellRequest
-	(*FarewellResponse)(nil),       // 20: cadre.control.v1.FarewellResponse
-	(*GetDesiredRequest)(nil),      // 21: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),     // 22: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),                // 23: cadre.control.v1.Desired
-	(*OperationOrder)(nil),         // 24: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),             // 25: cadre.control.v1.StepResult
-	(*CheckResult)(nil),            // 26: cadre.control.v1.CheckResult
-	(*MemberView)(nil),             // 27: cadre.control.v1.MemberView
-	(*BackendState)(nil),           // 28: cadre.control.v1.BackendState
-	(*ReportRequest)(nil),          // 29: cadre.control.v1.ReportRequest
-	(*Heartbeat)(nil),              // 30: cadre.control.v1.Heartbeat
-	(*Report)(nil),                 // 31: cadre.control.v1.Report
-	(*ReportResponse)(nil),         // 32: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),        // 33: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),       // 34: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                   // 35: cadre.control.v1.Peer
-	(*Port)(nil),                   // 36: cadre.control.v1.Port
-	(*MeshStatusRequest)(nil),      // 37: cadre.control.v1.MeshStatusRequest
-	(*MeshStatusResponse)(nil),     // 38: cadre.control.v1.MeshStatusResponse
-	(*MeshPingRequest)(nil),        // 39: cadre.control.v1.MeshPingRequest
-	(*MeshPingResponse)(nil),       // 40: cadre.control.v1.MeshPingResponse
-	(*MeshAllowBenchRequest)(nil),  // 41: cadre.control.v1.MeshAllowBenchRequest
-	(*MeshAllowBenchResponse)(nil), // 42: cadre.control.v1.MeshAllowBenchResponse
-	(*MeshBenchRequest)(nil),       // 43: cadre.control.v1.MeshBenchRequest
-	(*MeshBenchResponse)(nil),      // 44: cadre.control.v1.MeshBenchResponse
-	nil,                            // 45: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
-	nil,                            // 46: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                            // 47: cadre.control.v1.MemberView.MemberIdsEntry
-	nil,                            // 48: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),  // 49: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 50: google.protobuf.Duration
-	(*v1.Link)(nil),                // 51: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                // 52: cadre.mesh.v1.Ping
-	(v1.Direction)(0),              // 53: cadre.mesh.v1.Direction
-	(*v1.Bench)(nil),               // 54: cadre.mesh.v1.Bench
+	(Verb)(0),                         // 0: cadre.control.v1.Verb
+	(StepState)(0),                    // 1: cadre.control.v1.StepState
+	(Health)(0),                       // 2: cadre.control.v1.Health
+	(Role)(0),                         // 3: cadre.control.v1.Role
+	(Liveness)(0),                     // 4: cadre.control.v1.Liveness
+	(Protocol)(0),                     // 5: cadre.control.v1.Protocol
+	(*GetEpochsRequest)(nil),          // 6: cadre.control.v1.GetEpochsRequest
+	(*GetEpochsResponse)(nil),         // 7: cadre.control.v1.GetEpochsResponse
+	(*WakeRequest)(nil),               // 8: cadre.control.v1.WakeRequest
+	(*WakeResponse)(nil),              // 9: cadre.control.v1.WakeResponse
+	(*BeginHandoverRequest)(nil),      // 10: cadre.control.v1.BeginHandoverRequest
+	(*BeginHandoverResponse)(nil),     // 11: cadre.control.v1.BeginHandoverResponse
+	(*EndHandoverRequest)(nil),        // 12: cadre.control.v1.EndHandoverRequest
+	(*EndHandoverResponse)(nil),       // 13: cadre.control.v1.EndHandoverResponse
+	(*HoldRoutesRequest)(nil),         // 14: cadre.control.v1.HoldRoutesRequest
+	(*HeldRoute)(nil),                 // 15: cadre.control.v1.HeldRoute
+	(*HoldRoutesResponse)(nil),        // 16: cadre.control.v1.HoldRoutesResponse
+	(*ReleaseRoutesRequest)(nil),      // 17: cadre.control.v1.ReleaseRoutesRequest
+	(*ReleaseRoutesResponse)(nil),     // 18: cadre.control.v1.ReleaseRoutesResponse
+	(*FarewellRequest)(nil),           // 19: cadre.control.v1.FarewellRequest
+	(*FarewellResponse)(nil),          // 20: cadre.control.v1.FarewellResponse
+	(*GetDesiredRequest)(nil),         // 21: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),        // 22: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                   // 23: cadre.control.v1.Desired
+	(*OperationOrder)(nil),            // 24: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),                // 25: cadre.control.v1.StepResult
+	(*CheckResult)(nil),               // 26: cadre.control.v1.CheckResult
+	(*MemberView)(nil),                // 27: cadre.control.v1.MemberView
+	(*BackendState)(nil),              // 28: cadre.control.v1.BackendState
+	(*ReportRequest)(nil),             // 29: cadre.control.v1.ReportRequest
+	(*Heartbeat)(nil),                 // 30: cadre.control.v1.Heartbeat
+	(*Report)(nil),                    // 31: cadre.control.v1.Report
+	(*ReportResponse)(nil),            // 32: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),           // 33: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),          // 34: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                      // 35: cadre.control.v1.Peer
+	(*Port)(nil),                      // 36: cadre.control.v1.Port
+	(*OverlayStatusRequest)(nil),      // 37: cadre.control.v1.OverlayStatusRequest
+	(*OverlayStatusResponse)(nil),     // 38: cadre.control.v1.OverlayStatusResponse
+	(*OverlayPingRequest)(nil),        // 39: cadre.control.v1.OverlayPingRequest
+	(*OverlayPingResponse)(nil),       // 40: cadre.control.v1.OverlayPingResponse
+	(*OverlayAllowBenchRequest)(nil),  // 41: cadre.control.v1.OverlayAllowBenchRequest
+	(*OverlayAllowBenchResponse)(nil), // 42: cadre.control.v1.OverlayAllowBenchResponse
+	(*OverlayBenchRequest)(nil),       // 43: cadre.control.v1.OverlayBenchRequest
+	(*OverlayBenchResponse)(nil),      // 44: cadre.control.v1.OverlayBenchResponse
+	nil,                               // 45: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
+	nil,                               // 46: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                               // 47: cadre.control.v1.MemberView.MemberIdsEntry
+	nil,                               // 48: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),     // 49: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 50: google.protobuf.Duration
+	(*v1.Link)(nil),                   // 51: cadre.overlay.v1.Link
+	(*v1.Ping)(nil),                   // 52: cadre.overlay.v1.Ping
+	(v1.Direction)(0),                 // 53: cadre.overlay.v1.Direction
+	(*v1.Bench)(nil),                  // 54: cadre.overlay.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	45, // 0: cadre.control.v1.BeginHandoverResponse.not_holding:type_name -> cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
@@ -3315,11 +3315,11 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	36, // 28: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
 	36, // 29: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
 	5,  // 30: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	51, // 31: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	52, // 32: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	53, // 33: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	50, // 34: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	54, // 35: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	51, // 31: cadre.control.v1.OverlayStatusResponse.links:type_name -> cadre.overlay.v1.Link
+	52, // 32: cadre.control.v1.OverlayPingResponse.ping:type_name -> cadre.overlay.v1.Ping
+	53, // 33: cadre.control.v1.OverlayBenchRequest.direction:type_name -> cadre.overlay.v1.Direction
+	50, // 34: cadre.control.v1.OverlayBenchRequest.duration:type_name -> google.protobuf.Duration
+	54, // 35: cadre.control.v1.OverlayBenchResponse.bench:type_name -> cadre.overlay.v1.Bench
 	21, // 36: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
 	29, // 37: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
 	33, // 38: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
@@ -3327,10 +3327,10 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	10, // 40: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
 	12, // 41: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
 	8,  // 42: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	37, // 43: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	39, // 44: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	41, // 45: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	43, // 46: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	37, // 43: cadre.control.v1.AgentService.OverlayStatus:input_type -> cadre.control.v1.OverlayStatusRequest
+	39, // 44: cadre.control.v1.AgentService.OverlayPing:input_type -> cadre.control.v1.OverlayPingRequest
+	41, // 45: cadre.control.v1.AgentService.OverlayAllowBench:input_type -> cadre.control.v1.OverlayAllowBenchRequest
+	43, // 46: cadre.control.v1.AgentService.OverlayBench:input_type -> cadre.control.v1.OverlayBenchRequest
 	14, // 47: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
 	17, // 48: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
 	6,  // 49: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
@@ -3341,10 +3341,10 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	11, // 54: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
 	13, // 55: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
 	9,  // 56: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	38, // 57: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	40, // 58: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	42, // 59: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	44, // 60: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	38, // 57: cadre.control.v1.AgentService.OverlayStatus:output_type -> cadre.control.v1.OverlayStatusResponse
+	40, // 58: cadre.control.v1.AgentService.OverlayPing:output_type -> cadre.control.v1.OverlayPingResponse
+	42, // 59: cadre.control.v1.AgentService.OverlayAllowBench:output_type -> cadre.control.v1.OverlayAllowBenchResponse
+	44, // 60: cadre.control.v1.AgentService.OverlayBench:output_type -> cadre.control.v1.OverlayBenchResponse
 	16, // 61: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
 	18, // 62: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
 	7,  // 63: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse

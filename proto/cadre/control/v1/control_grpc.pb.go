@@ -345,13 +345,13 @@ var CoordinatorService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	AgentService_Wake_FullMethodName           = "/cadre.control.v1.AgentService/Wake"
-	AgentService_MeshStatus_FullMethodName     = "/cadre.control.v1.AgentService/MeshStatus"
-	AgentService_MeshPing_FullMethodName       = "/cadre.control.v1.AgentService/MeshPing"
-	AgentService_MeshAllowBench_FullMethodName = "/cadre.control.v1.AgentService/MeshAllowBench"
-	AgentService_MeshBench_FullMethodName      = "/cadre.control.v1.AgentService/MeshBench"
-	AgentService_HoldRoutes_FullMethodName     = "/cadre.control.v1.AgentService/HoldRoutes"
-	AgentService_ReleaseRoutes_FullMethodName  = "/cadre.control.v1.AgentService/ReleaseRoutes"
+	AgentService_Wake_FullMethodName              = "/cadre.control.v1.AgentService/Wake"
+	AgentService_OverlayStatus_FullMethodName     = "/cadre.control.v1.AgentService/OverlayStatus"
+	AgentService_OverlayPing_FullMethodName       = "/cadre.control.v1.AgentService/OverlayPing"
+	AgentService_OverlayAllowBench_FullMethodName = "/cadre.control.v1.AgentService/OverlayAllowBench"
+	AgentService_OverlayBench_FullMethodName      = "/cadre.control.v1.AgentService/OverlayBench"
+	AgentService_HoldRoutes_FullMethodName        = "/cadre.control.v1.AgentService/HoldRoutes"
+	AgentService_ReleaseRoutes_FullMethodName     = "/cadre.control.v1.AgentService/ReleaseRoutes"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -362,15 +362,15 @@ const (
 type AgentServiceClient interface {
 	// Wake tells the agent that its desired state or peer map changed.
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
-	// MeshStatus describes the agent's Links.
-	MeshStatus(ctx context.Context, in *MeshStatusRequest, opts ...grpc.CallOption) (*MeshStatusResponse, error)
-	// MeshPing measures round trips to a Peer.
-	MeshPing(ctx context.Context, in *MeshPingRequest, opts ...grpc.CallOption) (*MeshPingResponse, error)
-	// MeshAllowBench lets a Peer begin one bench with the agent soon. A coordinator
-	// asks so before it asks the Peer for MeshBench.
-	MeshAllowBench(ctx context.Context, in *MeshAllowBenchRequest, opts ...grpc.CallOption) (*MeshAllowBenchResponse, error)
-	// MeshBench measures throughput with a Peer, which takes part only if it is allowed to.
-	MeshBench(ctx context.Context, in *MeshBenchRequest, opts ...grpc.CallOption) (*MeshBenchResponse, error)
+	// OverlayStatus describes the agent's Links.
+	OverlayStatus(ctx context.Context, in *OverlayStatusRequest, opts ...grpc.CallOption) (*OverlayStatusResponse, error)
+	// OverlayPing measures round trips to a Peer.
+	OverlayPing(ctx context.Context, in *OverlayPingRequest, opts ...grpc.CallOption) (*OverlayPingResponse, error)
+	// OverlayAllowBench lets a Peer begin one bench with the agent soon. A coordinator
+	// asks so before it asks the Peer for OverlayBench.
+	OverlayAllowBench(ctx context.Context, in *OverlayAllowBenchRequest, opts ...grpc.CallOption) (*OverlayAllowBenchResponse, error)
+	// OverlayBench measures throughput with a Peer, which takes part only if it is allowed to.
+	OverlayBench(ctx context.Context, in *OverlayBenchRequest, opts ...grpc.CallOption) (*OverlayBenchResponse, error)
 	// HoldRoutes has new connections to the routes to a group held, and poolers paused. It
 	// answers when they are, or says which could not be. Asked again for the same Operation it
 	// says how it is.
@@ -397,40 +397,40 @@ func (c *agentServiceClient) Wake(ctx context.Context, in *WakeRequest, opts ...
 	return out, nil
 }
 
-func (c *agentServiceClient) MeshStatus(ctx context.Context, in *MeshStatusRequest, opts ...grpc.CallOption) (*MeshStatusResponse, error) {
+func (c *agentServiceClient) OverlayStatus(ctx context.Context, in *OverlayStatusRequest, opts ...grpc.CallOption) (*OverlayStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MeshStatusResponse)
-	err := c.cc.Invoke(ctx, AgentService_MeshStatus_FullMethodName, in, out, cOpts...)
+	out := new(OverlayStatusResponse)
+	err := c.cc.Invoke(ctx, AgentService_OverlayStatus_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *agentServiceClient) MeshPing(ctx context.Context, in *MeshPingRequest, opts ...grpc.CallOption) (*MeshPingResponse, error) {
+func (c *agentServiceClient) OverlayPing(ctx context.Context, in *OverlayPingRequest, opts ...grpc.CallOption) (*OverlayPingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MeshPingResponse)
-	err := c.cc.Invoke(ctx, AgentService_MeshPing_FullMethodName, in, out, cOpts...)
+	out := new(OverlayPingResponse)
+	err := c.cc.Invoke(ctx, AgentService_OverlayPing_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *agentServiceClient) MeshAllowBench(ctx context.Context, in *MeshAllowBenchRequest, opts ...grpc.CallOption) (*MeshAllowBenchResponse, error) {
+func (c *agentServiceClient) OverlayAllowBench(ctx context.Context, in *OverlayAllowBenchRequest, opts ...grpc.CallOption) (*OverlayAllowBenchResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MeshAllowBenchResponse)
-	err := c.cc.Invoke(ctx, AgentService_MeshAllowBench_FullMethodName, in, out, cOpts...)
+	out := new(OverlayAllowBenchResponse)
+	err := c.cc.Invoke(ctx, AgentService_OverlayAllowBench_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *agentServiceClient) MeshBench(ctx context.Context, in *MeshBenchRequest, opts ...grpc.CallOption) (*MeshBenchResponse, error) {
+func (c *agentServiceClient) OverlayBench(ctx context.Context, in *OverlayBenchRequest, opts ...grpc.CallOption) (*OverlayBenchResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MeshBenchResponse)
-	err := c.cc.Invoke(ctx, AgentService_MeshBench_FullMethodName, in, out, cOpts...)
+	out := new(OverlayBenchResponse)
+	err := c.cc.Invoke(ctx, AgentService_OverlayBench_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -465,15 +465,15 @@ func (c *agentServiceClient) ReleaseRoutes(ctx context.Context, in *ReleaseRoute
 type AgentServiceServer interface {
 	// Wake tells the agent that its desired state or peer map changed.
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
-	// MeshStatus describes the agent's Links.
-	MeshStatus(context.Context, *MeshStatusRequest) (*MeshStatusResponse, error)
-	// MeshPing measures round trips to a Peer.
-	MeshPing(context.Context, *MeshPingRequest) (*MeshPingResponse, error)
-	// MeshAllowBench lets a Peer begin one bench with the agent soon. A coordinator
-	// asks so before it asks the Peer for MeshBench.
-	MeshAllowBench(context.Context, *MeshAllowBenchRequest) (*MeshAllowBenchResponse, error)
-	// MeshBench measures throughput with a Peer, which takes part only if it is allowed to.
-	MeshBench(context.Context, *MeshBenchRequest) (*MeshBenchResponse, error)
+	// OverlayStatus describes the agent's Links.
+	OverlayStatus(context.Context, *OverlayStatusRequest) (*OverlayStatusResponse, error)
+	// OverlayPing measures round trips to a Peer.
+	OverlayPing(context.Context, *OverlayPingRequest) (*OverlayPingResponse, error)
+	// OverlayAllowBench lets a Peer begin one bench with the agent soon. A coordinator
+	// asks so before it asks the Peer for OverlayBench.
+	OverlayAllowBench(context.Context, *OverlayAllowBenchRequest) (*OverlayAllowBenchResponse, error)
+	// OverlayBench measures throughput with a Peer, which takes part only if it is allowed to.
+	OverlayBench(context.Context, *OverlayBenchRequest) (*OverlayBenchResponse, error)
 	// HoldRoutes has new connections to the routes to a group held, and poolers paused. It
 	// answers when they are, or says which could not be. Asked again for the same Operation it
 	// says how it is.
@@ -493,17 +493,17 @@ type UnimplementedAgentServiceServer struct{}
 func (UnimplementedAgentServiceServer) Wake(context.Context, *WakeRequest) (*WakeResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Wake not implemented")
 }
-func (UnimplementedAgentServiceServer) MeshStatus(context.Context, *MeshStatusRequest) (*MeshStatusResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method MeshStatus not implemented")
+func (UnimplementedAgentServiceServer) OverlayStatus(context.Context, *OverlayStatusRequest) (*OverlayStatusResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method OverlayStatus not implemented")
 }
-func (UnimplementedAgentServiceServer) MeshPing(context.Context, *MeshPingRequest) (*MeshPingResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method MeshPing not implemented")
+func (UnimplementedAgentServiceServer) OverlayPing(context.Context, *OverlayPingRequest) (*OverlayPingResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method OverlayPing not implemented")
 }
-func (UnimplementedAgentServiceServer) MeshAllowBench(context.Context, *MeshAllowBenchRequest) (*MeshAllowBenchResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method MeshAllowBench not implemented")
+func (UnimplementedAgentServiceServer) OverlayAllowBench(context.Context, *OverlayAllowBenchRequest) (*OverlayAllowBenchResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method OverlayAllowBench not implemented")
 }
-func (UnimplementedAgentServiceServer) MeshBench(context.Context, *MeshBenchRequest) (*MeshBenchResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method MeshBench not implemented")
+func (UnimplementedAgentServiceServer) OverlayBench(context.Context, *OverlayBenchRequest) (*OverlayBenchResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method OverlayBench not implemented")
 }
 func (UnimplementedAgentServiceServer) HoldRoutes(context.Context, *HoldRoutesRequest) (*HoldRoutesResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method HoldRoutes not implemented")
@@ -550,74 +550,74 @@ func _AgentService_Wake_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AgentService_MeshStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MeshStatusRequest)
+func _AgentService_OverlayStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OverlayStatusRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AgentServiceServer).MeshStatus(ctx, in)
+		return srv.(AgentServiceServer).OverlayStatus(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AgentService_MeshStatus_FullMethodName,
+		FullMethod: AgentService_OverlayStatus_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AgentServiceServer).MeshStatus(ctx, req.(*MeshStatusRequest))
+		return srv.(AgentServiceServer).OverlayStatus(ctx, req.(*OverlayStatusRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AgentService_MeshPing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MeshPingRequest)
+func _AgentService_OverlayPing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OverlayPingRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AgentServiceServer).MeshPing(ctx, in)
+		return srv.(AgentServiceServer).OverlayPing(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AgentService_MeshPing_FullMethodName,
+		FullMethod: AgentService_OverlayPing_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AgentServiceServer).MeshPing(ctx, req.(*MeshPingRequest))
+		return srv.(AgentServiceServer).OverlayPing(ctx, req.(*OverlayPingRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AgentService_MeshAllowBench_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MeshAllowBenchRequest)
+func _AgentService_OverlayAllowBench_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OverlayAllowBenchRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AgentServiceServer).MeshAllowBench(ctx, in)
+		return srv.(AgentServiceServer).OverlayAllowBench(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AgentService_MeshAllowBench_FullMethodName,
+		FullMethod: AgentService_OverlayAllowBench_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AgentServiceServer).MeshAllowBench(ctx, req.(*MeshAllowBenchRequest))
+		return srv.(AgentServiceServer).OverlayAllowBench(ctx, req.(*OverlayAllowBenchRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AgentService_MeshBench_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MeshBenchRequest)
+func _AgentService_OverlayBench_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OverlayBenchRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AgentServiceServer).MeshBench(ctx, in)
+		return srv.(AgentServiceServer).OverlayBench(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AgentService_MeshBench_FullMethodName,
+		FullMethod: AgentService_OverlayBench_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AgentServiceServer).MeshBench(ctx, req.(*MeshBenchRequest))
+		return srv.(AgentServiceServer).OverlayBench(ctx, req.(*OverlayBenchRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -670,20 +670,20 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AgentService_Wake_Handler,
 		},
 		{
-			MethodName: "MeshStatus",
-			Handler:    _AgentService_MeshStatus_Handler,
+			MethodName: "OverlayStatus",
+			Handler:    _AgentService_OverlayStatus_Handler,
 		},
 		{
-			MethodName: "MeshPing",
-			Handler:    _AgentService_MeshPing_Handler,
+			MethodName: "OverlayPing",
+			Handler:    _AgentService_OverlayPing_Handler,
 		},
 		{
-			MethodName: "MeshAllowBench",
-			Handler:    _AgentService_MeshAllowBench_Handler,
+			MethodName: "OverlayAllowBench",
+			Handler:    _AgentService_OverlayAllowBench_Handler,
 		},
 		{
-			MethodName: "MeshBench",
-			Handler:    _AgentService_MeshBench_Handler,
+			MethodName: "OverlayBench",
+			Handler:    _AgentService_OverlayBench_Handler,
 		},
 		{
 			MethodName: "HoldRoutes",

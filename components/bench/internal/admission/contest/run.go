@@ -140,7 +140,7 @@ func newLab(ctx context.Context, options Options, dir string) (l *lab, err error
 		return nil, err
 	}
 	l.role = coordinatortest.Config{
-		Cluster: world.Cluster, Founding: world.Founding, AppID: world.CoordinatorApp, Domain: world.Domain,
+		Cluster: world.Cluster, ClusterID: world.ClusterID, AppID: world.CoordinatorApp, Domain: world.Domain,
 		Consul: l.consul.Address, Token: l.consul.Token, PCCS: l.machines.PCCS, RootPEM: l.cloud.RootPEM(), Guests: l.machines.Sockets,
 		Images: policy.ImagePolicy{Images: l.cloud.Images(world.OSImage), KeyProviderName: "kms", KeyProviderID: l.cloud.KeyProviderID(), AllowSimulated: true},
 	}

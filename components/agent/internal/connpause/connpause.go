@@ -1,0 +1,320 @@
+package connpause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// maxHeld bounds the connections that wait, and maxOpen all of one Gate: each carried
+	// one costs this process two descriptors and a pipe for each direction in use.
+	maxHeld = 1000
+	maxOpen = 4096
+	// dialFor bounds one try to reach the target, and retryEvery paces them after a hold.
+	dialFor    = 5 * time.Second
+	retryEvery = 20 * time.Millisecond
+	// maxDials bounds how many are dialled at once: a target's queue holds 128, as a rule,
+	// and who is dropped from it is tried again by the kernel after a whole second.
+	maxDials = 64
+	// acceptAgain is how long a listener rests that had no descriptor left.
+	acceptAgain = 50 * time.Millisecond
+)
+
+// Config makes a Gate. All fields are required.
+type Config struct {
+	// Route is for the log.
+	Route string
+	// Address is host:port for the applications, Target where their connections go.
+	Address, Target string
+	// Listen opens the socket; a net.ListenConfig's does. What it accepts is TCP.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	Log    *slog.Logger
+}
+
+// Counters are of one Gate since it was made, but for those that say now.
+type Counters struct {
+	// OpenNow counts all connections, HeldNow those of them that wait.
+	OpenNow, HeldNow int
+	// Held waited. Of them Released were carried on when the hold was over, Expired went on
+	// because its limit ended first, and Left went away by themselves.
+	Held, Released, Expired, Left uint64
+	// Refused found no place: too many waited, or were open.
+	Refused uint64
+	// Failed reached no target.
+	Failed uint64
+}
+
+// Gate forwards one address. Make it with [New]; safe for concurrent use.
+type Gate struct {
+	cfg   Config
+	log   *slog.Logger
+	dials chan struct{} // capacity maxDials
+
+	mu     sync.Mutex
+	hold   *hold                     // guarded by mu; nil: connections are carried at once
+	conns  map[*net.TCPConn]struct{} // guarded by mu; all of clients
+	counts Counters                  // guarded by mu
+}
+
+// hold is one time of waiting. Its fields are guarded by the Gate's mu.
+type hold struct {
+	until time.Time
+	timer *time.Timer
+	// waiting are the connections whose goroutines are in wait.
+	waiting map[*net.TCPConn]struct{}
+	ended   bool
+	expired bool
+}
+
+// New makes a Gate that carries connections once it runs.
+func New(cfg Config) *Gate {
+	return &Gate{cfg: cfg, log: cfg.Log, dials: make(chan struct{}, maxDials), conns: map[*net.TCPConn]struct{}{}}
+}
+
+// Hold has connections that come from now on wait, until [Gate.Release] or for limit. A
+// hold that is under way gets the new limit. Connections that stand are left alone.
+func (g *Gate) Hold(limit time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	until := time.Now().Add(limit)
+	if h := g.hold; h != nil {
+		h.until = until
+		h.timer.Reset(limit)
+		return
+	}
+	h := &hold{until: until, waiting: map[*net.TCPConn]struct{}{}}
+	h.timer = time.AfterFunc(limit, func() { g.expire(h) })
+	g.hold = h
+}
+
+// Release carries on what waits, and says how many that are. Without a hold it does nothing.
+func (g *Gate) Release() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hold == nil {
+		return 0
+	}
+	return g.endLocked(g.hold, false)
+}
+
+func (g *Gate) expire(h *hold) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hold != h || time.Now().Before(h.until) {
+		return // released, or it got more time
+	}
+	if n := g.endLocked(h, true); n > 0 {
+		g.log.Warn("a hold ended by its limit, connections go on as they are", "route", g.cfg.Route, "connections", n)
+	}
+}
+
+func (g *Gate) endLocked(h *hold, expired bool) int {
+	h.timer.Stop()
+	h.ended, h.expired = true, expired
+	g.hold = nil
+	for c := range h.waiting {
+		wake(c)
+	}
+	return len(h.waiting)
+}
+
+// Counters are as they are now.
+func (g *Gate) Counters() Counters {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := g.counts
+	out.OpenNow = len(g.conns)
+	return out
+}
+
+// Run serves until ctx ends, and then ends all connections. It returns an error when the
+// socket cannot be had or fails.
+func (g *Gate) Run(ctx context.Context) error {
+	l, err := g.cfg.Listen(ctx, "tcp", g.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("listen for connections to route %s: %w", g.cfg.Route, err)
+	}
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		_ = l.Close()
+		g.closeAll()
+	})
+	defer stop()
+	for {
+		c, err := l.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = c.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return fmt.Errorf("accept connections to route %s: %w", g.cfg.Route, err)
+			}
+			// Of one connection, or no descriptor is left for it.
+			g.log.Warn("a route's connection is not accepted", "route", g.cfg.Route, "error", err)
+			rest(ctx, acceptAgain)
+			continue
+		}
+		tcp, ok := c.(*net.TCPConn)
+		if !ok {
+			_ = c.Close()
+			return fmt.Errorf("accept connections to route %s: got a %T, want TCP", g.cfg.Route, c)
+		}
+		h, ok := g.enter(ctx, tcp)
+		if !ok {
+			reset(tcp)
+			continue
+		}
+		parts.Go(func() {
+			defer g.leave(tcp)
+			g.serve(ctx, tcp, h)
+		})
+	}
+}
+
+// enter gives a new connection its place, in a hold if there is one.
+func (g *Gate) enter(ctx context.Context, c *net.TCPConn) (*hold, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, false // closeAll is over, or will not see it
+	}
+	if len(g.conns) >= maxOpen {
+		g.counts.Refused++
+		return nil, false
+	}
+	h := g.hold
+	if h != nil && !g.parkLocked(c, h) {
+		return nil, false
+	}
+	g.conns[c] = struct{}{}
+	return h, true
+}
+
+func (g *Gate) parkLocked(c *net.TCPConn, h *hold) bool {
+	if g.counts.HeldNow >= maxHeld {
+		g.counts.Refused++
+		return false
+	}
+	h.waiting[c] = struct{}{}
+	g.counts.HeldNow++
+	g.counts.Held++
+	return true
+}
+
+func (g *Gate) leave(c *net.TCPConn) {
+	_ = c.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.conns, c)
+}
+
+func (g *Gate) closeAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hold != nil {
+		g.endLocked(g.hold, false)
+	}
+	for c := range g.conns {
+		_ = c.Close()
+	}
+}
+
+// serve has one connection wait while it must, reaches its target, and carries it.
+func (g *Gate) serve(ctx context.Context, c *net.TCPConn, h *hold) {
+	waits := h != nil
+	for {
+		if waits && !g.wait(c, h) {
+			return
+		}
+		target, err := g.dial(ctx)
+		if err == nil {
+			carry(ctx, c, target)
+			return
+		}
+		var again bool
+		if h, waits, again = g.after(c, h); !again || ctx.Err() != nil {
+			g.log.Debug("a route's target is not reached", "route", g.cfg.Route, "error", err)
+			reset(c)
+			return
+		}
+		if !waits {
+			rest(ctx, retryEvery)
+		}
+	}
+}
+
+// wait returns when c's hold is over, and reports whether its client is still there.
+func (g *Gate) wait(c *net.TCPConn, h *hold) (there bool) {
+	gone := clientGone(c)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(h.waiting, c)
+	g.counts.HeldNow--
+	switch {
+	case gone:
+		g.counts.Left++
+		return false
+	case h.expired:
+		g.counts.Expired++
+	default:
+		g.counts.Released++
+	}
+	return c.SetReadDeadline(time.Time{}) == nil
+}
+
+// after decides on a connection whose target was not reached: while there is a hold it
+// waits, also if it came before; until its own hold's limit it is tried again; else it gets
+// the error. Nothing of it was read yet.
+func (g *Gate) after(c *net.TCPConn, h *hold) (next *hold, waits, again bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.hold != nil && g.parkLocked(c, g.hold):
+		return g.hold, true, true
+	case h != nil && time.Now().Before(h.until):
+		return h, false, true
+	}
+	g.counts.Failed++
+	return h, false, false
+}
+
+func (g *Gate) dial(ctx context.Context) (*net.TCPConn, error) {
+	select {
+	case g.dials <- struct{}{}:
+		defer func() { <-g.dials }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	dialer := net.Dialer{Timeout: dialFor}
+	c, err := dialer.DialContext(ctx, "tcp", g.cfg.Target)
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("dial %s: got a %T, want TCP", g.cfg.Target, c)
+	}
+	return tcp, nil
+}
+
+// rest waits for d, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

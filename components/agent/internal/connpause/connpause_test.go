@@ -1,0 +1,333 @@
+package connpause
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// world is a Gate in front of a target that a test plays.
+type world struct {
+	t      *testing.T
+	gate   *Gate
+	at     string
+	target *net.TCPListener
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, target: listen(t, "127.0.0.1:0")}
+	free := listen(t, "127.0.0.1:0")
+	w.at = free.Addr().String()
+	w.gate = New(Config{
+		Route: "db", Address: w.at, Target: w.target.Addr().String(), Log: slog.New(slog.DiscardHandler),
+		Listen: func(context.Context, string, string) (net.Listener, error) { return free, nil },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.gate.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := w.gate.Counters(); got.OpenNow != 0 || got.HeldNow != 0 {
+			t.Errorf("after the end: %+v", got)
+		}
+	})
+	return w
+}
+
+func listen(t *testing.T, at string) *net.TCPListener {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.(*net.TCPListener)
+}
+
+func (w *world) dial() *net.TCPConn {
+	w.t.Helper()
+	c, err := net.Dial("tcp", w.at)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	return c.(*net.TCPConn)
+}
+
+// refused dials and wants a reset, which may come before the dial is over.
+func (w *world) refused(when string) {
+	w.t.Helper()
+	c, err := net.Dial("tcp", w.at)
+	if err == nil {
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		_, err = c.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		w.t.Errorf("%s the client sees %v, want a reset", when, err)
+	}
+}
+
+func (w *world) accept() *net.TCPConn {
+	w.t.Helper()
+	_ = w.target.SetDeadline(time.Now().Add(30 * time.Second))
+	c, err := w.target.AcceptTCP()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	return c
+}
+
+// nobody fails the test when somebody has reached the target.
+func (w *world) nobody(why string) {
+	w.t.Helper()
+	_ = w.target.SetDeadline(time.Now().Add(time.Millisecond))
+	if c, err := w.target.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		w.t.Fatalf("%s: somebody reached the target: %v %v", why, c, err)
+	}
+}
+
+// until waits for what the Gate counts.
+func (w *world) until(what string, is func(Counters) bool) {
+	w.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for !is(w.gate.Counters()) {
+		select {
+		case <-tick.C:
+		case <-late:
+			w.t.Fatalf("not within 30s: %s: %+v", what, w.gate.Counters())
+		}
+	}
+}
+
+func say(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Fatalf("heard %q, %v; want %q", got, err, want)
+	}
+}
+
+func hearEnd(t *testing.T, c net.Conn) {
+	t.Helper()
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Fatalf("got %d bytes and %v, want the end", n, err)
+	}
+}
+
+func TestCarriesBothWaysWithHalfClose(t *testing.T) {
+	w := newWorld(t)
+	app := w.dial()
+	srv := w.accept()
+	say(t, app, "question")
+	hear(t, srv, "question")
+	if err := app.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	hearEnd(t, srv)
+	say(t, srv, "answer")
+	_ = srv.Close()
+	hear(t, app, "answer")
+	hearEnd(t, app)
+	w.until("the connection's end", func(c Counters) bool { return c.OpenNow == 0 })
+}
+
+func TestAResetTravelsThrough(t *testing.T) {
+	w := newWorld(t)
+	app := w.dial()
+	srv := w.accept()
+	say(t, app, "x")
+	hear(t, srv, "x")
+	reset(srv)
+	if _, err := app.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client sees %v, want a reset", err)
+	}
+}
+
+func TestHoldsNewConnectionsAndLeavesOldOnes(t *testing.T) {
+	w := newWorld(t)
+	old := w.dial()
+	oldAt := w.accept()
+	w.gate.Hold(time.Hour)
+	a, b := w.dial(), w.dial()
+	say(t, a, "early")
+	w.until("two held", func(c Counters) bool { return c.HeldNow == 2 })
+	w.nobody("while held")
+	say(t, old, "still")
+	hear(t, oldAt, "still")
+
+	if n := w.gate.Release(); n != 2 {
+		t.Errorf("released %d, want 2", n)
+	}
+	say(t, b, "after") // both may now speak, in any order
+	var heard []string
+	for range 2 {
+		c := w.accept()
+		text := make([]byte, 5)
+		if _, err := io.ReadFull(c, text); err != nil {
+			t.Fatal(err)
+		}
+		heard = append(heard, string(text))
+		say(t, c, "+"+string(text))
+	}
+	slices.Sort(heard)
+	if !slices.Equal(heard, []string{"after", "early"}) {
+		t.Errorf("the target heard %q", heard)
+	}
+	hear(t, a, "+early")
+	hear(t, b, "+after")
+	if got := w.gate.Counters(); got.Held != 2 || got.Released != 2 || got.Expired != 0 || got.HeldNow != 0 {
+		t.Errorf("%+v", got)
+	}
+	if n := w.gate.Release(); n != 0 {
+		t.Errorf("a second release found %d", n)
+	}
+	w.dial()
+	w.accept() // at once
+}
+
+func TestAHoldEndsByItsLimit(t *testing.T) {
+	w := newWorld(t)
+	w.gate.Hold(time.Hour)
+	app := w.dial()
+	say(t, app, "x")
+	w.until("one held", func(c Counters) bool { return c.HeldNow == 1 })
+	w.gate.Hold(10 * time.Millisecond) // the same hold, with less time
+	hear(t, w.accept(), "x")
+	if got := w.gate.Counters(); got.Expired != 1 || got.Released != 0 {
+		t.Errorf("%+v", got)
+	}
+	if n := w.gate.Release(); n != 0 {
+		t.Errorf("a release after the limit found %d", n)
+	}
+}
+
+func TestTooManyAreRefusedAndAPlaceIsFreeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.gate.Hold(time.Hour)
+	first := w.dial()
+	var rest sync.WaitGroup
+	for range 8 {
+		rest.Go(func() {
+			for range (maxHeld - 1) / 8 {
+				w.dial()
+			}
+		})
+	}
+	rest.Wait()
+	for range (maxHeld - 1) % 8 {
+		w.dial()
+	}
+	w.until("all places taken", func(c Counters) bool { return c.HeldNow == maxHeld })
+	w.refused("as one too many")
+	_ = first.Close() // it has sent nothing
+	w.until("a place free", func(c Counters) bool { return c.HeldNow == maxHeld-1 && c.Left == 1 })
+	w.dial()
+	w.until("it is taken", func(c Counters) bool { return c.HeldNow == maxHeld })
+	if got := w.gate.Counters(); got.Refused != 1 || got.Held != maxHeld+1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
+	w := newWorld(t)
+	w.gate.Hold(time.Hour)
+	for name, tc := range map[string]struct {
+		leave func(*net.TCPConn)
+		left  bool
+	}{
+		"closes with nothing sent": {func(c *net.TCPConn) { _ = c.Close() }, true},
+		"is reset":                 {func(c *net.TCPConn) { say(t, c, "x"); reset(c) }, true},
+		// It may only be done with sending, as HTTP clients of the simple kind are.
+		"has sent, and ends its side": {func(c *net.TCPConn) { say(t, c, "x"); _ = c.CloseWrite() }, false},
+	} {
+		before := w.gate.Counters()
+		c := w.dial()
+		w.until(name, func(c Counters) bool { return c.Held == before.Held+1 })
+		tc.leave(c)
+		if tc.left {
+			w.until(name, func(c Counters) bool { return c.Left == before.Left+1 && c.HeldNow == before.HeldNow })
+		}
+	}
+	w.gate.Release()
+	c := w.accept() // the one that is half closed
+	hear(t, c, "x")
+	hearEnd(t, c)
+	w.nobody("those that left")
+}
+
+// TestADialThatFailsIsTriedAgainInsideTheHold: also that of a connection which came before.
+func TestADialThatFailsIsTriedAgainInsideTheHold(t *testing.T) {
+	w := newWorld(t)
+	at := w.target.Addr().String()
+	_ = w.target.Close()
+	w.refused("without a hold")
+	w.gate.Hold(time.Hour)
+	app := w.dial()
+	say(t, app, "once")
+	w.until("one held", func(c Counters) bool { return c.HeldNow == 1 })
+	w.gate.Release() // and nobody is there
+	w.gate.Hold(time.Hour)
+	w.until("held again, by the next hold", func(c Counters) bool { return c.HeldNow == 1 && c.Held == 2 })
+	w.gate.Release()
+	w.target = listen(t, at) // still inside the first hold's limit
+	srv := w.accept()
+	hear(t, srv, "once")
+	_ = app.CloseWrite()
+	hearEnd(t, srv) // said once, not twice
+	if got := w.gate.Counters(); got.Failed != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAfterTheLimitADialThatFailsIsAnError(t *testing.T) {
+	w := newWorld(t)
+	_ = w.target.Close()
+	w.gate.Hold(10 * time.Millisecond)
+	w.refused("after the limit")
+}
+
+func TestTheEndEndsEverything(t *testing.T) {
+	w := newWorld(t)
+	w.dial()
+	w.accept()
+	w.gate.Hold(time.Hour)
+	w.dial()
+	w.until("one carried, one held", func(c Counters) bool { return c.OpenNow == 2 && c.HeldNow == 1 })
+	// newWorld's cleanup waits for Run.
+}
+
+func TestASocketThatCannotBeHad(t *testing.T) {
+	taken := listen(t, "127.0.0.1:0")
+	g := New(Config{
+		Route: "db", Address: taken.Addr().String(), Target: "127.0.0.1:1",
+		Listen: (&net.ListenConfig{}).Listen, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := g.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("got %v, want that the address is in use", err)
+	}
+}

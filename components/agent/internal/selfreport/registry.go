@@ -1,0 +1,259 @@
+package selfreport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cadre.dev/agent/internal/latestvalue"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// Bounds of what a workload may say.
+const (
+	MaxTags   = 8
+	MaxTag    = 40
+	MaxOutput = 512
+)
+
+// Status is the workload's word.
+type Status string
+
+// The words, which are Consul's.
+const (
+	Passing  Status = "passing"
+	Warning  Status = "warning"
+	Critical Status = "critical"
+)
+
+// Word is what a workload says of one backend, or one check.
+type Word struct {
+	Status Status `json:"status"`
+	// Tags are lower-case names; one of them may be the role of a route.
+	Tags   []string `json:"tags,omitempty"`
+	Output string   `json:"output,omitempty"`
+}
+
+// State is how something is by its workload's word.
+type State struct {
+	Name string
+	// Health is unknown while there is no word that holds. A warning is healthy.
+	Health rollout.Health
+	Tags   []string
+	Output string
+}
+
+var (
+	// ErrUnknown: workloads speak for nothing of that name.
+	ErrUnknown = errors.New("is nothing that the workload speaks for")
+	// ErrInvalid: the word breaks a bound.
+	ErrInvalid = errors.New("not taken")
+)
+
+// Registry has what workloads of this CVM said. Safe for concurrent use.
+type Registry struct {
+	changed latestvalue.Value[struct{}]
+	keep    keep
+
+	mu    sync.Mutex
+	ttls  map[string]time.Duration // guarded by mu; of all that workloads speak for
+	words map[string]said          // guarded by mu
+	// before is what an earlier process of the Boot was told, until the first Set. Guarded by mu.
+	before map[string]kept
+}
+
+type said struct {
+	Word
+
+	at, until time.Time
+}
+
+// New returns a Registry that keeps nothing.
+func New() *Registry { return newRegistry(keep{}) }
+
+// Open returns a Registry that keeps what is said in the file at path, whose folder must be in
+// memory, and goes on with what an earlier process of the same Boot was told. What it cannot
+// read it does not know.
+func Open(path, boot string, log *slog.Logger) *Registry {
+	r := newRegistry(keep{path: path, boot: boot, log: log})
+	r.before = r.keep.load()
+	return r
+}
+
+func newRegistry(k keep) *Registry {
+	return &Registry{keep: k, ttls: map[string]time.Duration{}, words: map[string]said{}}
+}
+
+// Changes tells of each change of States.
+func (r *Registry) Changes() *latestvalue.Value[struct{}] { return &r.changed }
+
+// OfBackends are the backends that workloads speak for, as the group's mesh has them, with
+// how long a word holds.
+func OfBackends(mesh group.ServiceMesh) map[string]time.Duration {
+	ttls := map[string]time.Duration{}
+	for _, p := range mesh.Proxies {
+		if p.Owner == group.OwnerWorkload {
+			ttls[p.Backend] = p.TTL.D()
+		}
+	}
+	return ttls
+}
+
+// OfChecks are the checks that workloads answer.
+func OfChecks(checks []group.HealthCheck) map[string]time.Duration {
+	ttls := map[string]time.Duration{}
+	for _, c := range checks {
+		if c.TTL != nil {
+			ttls[c.Name] = time.Duration(c.TTL.TTLSec) * time.Second
+		}
+	}
+	return ttls
+}
+
+// Set names what workloads speak for, and how long a word holds. What was said of one that stays
+// holds as long from when it was said.
+func (r *Registry) Set(ttls map[string]time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.before == nil && maps.Equal(r.ttls, ttls) {
+		return
+	}
+	r.ttls = ttls
+	now := time.Now()
+	for name, w := range r.words {
+		ttl, still := ttls[name]
+		if w.until = w.at.Add(ttl); still && now.Before(w.until) {
+			r.words[name] = w
+		} else {
+			delete(r.words, name)
+		}
+	}
+	r.takeLocked(r.before, now)
+	r.before = nil
+	r.saveLocked()
+	r.changed.Set(struct{}{})
+}
+
+// takeLocked takes words that an earlier process was told. One that was said later than now
+// counts from now: a clock that was set back gives no word more than its time.
+func (r *Registry) takeLocked(before map[string]kept, now time.Time) {
+	for name, k := range before {
+		at := k.At
+		if at.After(now) {
+			at = now
+		}
+		if left := r.ttls[name] - now.Sub(at); left > 0 {
+			r.words[name] = said{k.Word, at, now.Add(left)}
+		}
+	}
+}
+
+// Put takes a word: ErrUnknown, ErrInvalid. It holds until the next one, for ttl at most.
+func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
+	if err := w.check(); err != nil {
+		return 0, err
+	}
+	w.Tags = slices.Compact(slices.Sorted(slices.Values(w.Tags)))
+	w.Output = strings.ToValidUTF8(w.Output, "?")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ttl, ok := r.ttls[name]
+	if !ok {
+		return 0, fmt.Errorf("%.60q %w (here: %s)", name, ErrUnknown, strings.Join(slices.Sorted(maps.Keys(r.ttls)), ", "))
+	}
+	before, had := r.words[name]
+	now := time.Now()
+	r.words[name] = said{w, now, now.Add(ttl)}
+	r.saveLocked()
+	if !had || before.Status != w.Status || before.Output != w.Output || !slices.Equal(before.Tags, w.Tags) {
+		r.changed.Set(struct{}{})
+	}
+	return ttl, nil
+}
+
+func (w Word) check() error {
+	var errs []error
+	if w.Status != Passing && w.Status != Warning && w.Status != Critical {
+		errs = append(errs, fmt.Errorf("status: %w: %.40q is unknown: use %s, %s or %s", ErrInvalid, string(w.Status), Passing, Warning, Critical))
+	}
+	if len(w.Tags) > MaxTags {
+		errs = append(errs, fmt.Errorf("tags: %w: there are %d, at most %d are allowed", ErrInvalid, len(w.Tags), MaxTags))
+	}
+	for i, tag := range w.Tags {
+		if p := group.NameProblem(tag); p != "" || len(tag) > MaxTag {
+			errs = append(errs, fmt.Errorf("tags[%d]: %w: %.60q %s", i, ErrInvalid, tag, p))
+		}
+	}
+	if len(w.Output) > MaxOutput {
+		errs = append(errs, fmt.Errorf("output: %w: has %d bytes, at most %d are allowed", ErrInvalid, len(w.Output), MaxOutput))
+	}
+	return errors.Join(errs...)
+}
+
+// States are all that workloads speak for, sorted by name.
+func (r *Registry) States() []State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []State
+	for _, name := range slices.Sorted(maps.Keys(r.ttls)) {
+		w, has := r.words[name]
+		s := State{Name: name, Health: rollout.Unknown, Output: "the workload said nothing yet"}
+		if has {
+			s.Health, s.Tags, s.Output = health(w.Status), w.Tags, w.Output
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func health(s Status) rollout.Health {
+	if s == Critical {
+		return rollout.Unhealthy
+	}
+	return rollout.Healthy
+}
+
+// Run takes back the words whose time is over, until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	for {
+		_, index := r.changed.Get()
+		next := r.expire(time.Now())
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-r.changed.Changed(index):
+		}
+		timer.Stop()
+	}
+}
+
+// expire drops what holds no longer, and says when to look again.
+func (r *Registry) expire(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next, over := time.Hour, false
+	for name, w := range r.words {
+		left := w.until.Sub(now)
+		if left <= 0 {
+			delete(r.words, name)
+			over = true
+			continue
+		}
+		next = min(next, left)
+	}
+	if over {
+		r.saveLocked()
+		r.changed.Set(struct{}{})
+	}
+	return next
+}

@@ -1,0 +1,49 @@
+package statement
+
+import "fmt"
+
+const clusterIDTag = "cadre-cluster-id-statement"
+
+// ClusterID is what a coordinator asserts to another one that asks which cluster ID of the
+// cluster it knows.
+type ClusterID struct {
+	Cluster string
+	// ClusterID that it knows (core/clusterid); "" while it knows none.
+	ClusterID string
+	AppID     string
+	Slot      string
+	// TLSPublicKey is the DER SubjectPublicKeyInfo of its certificate on this connection.
+	TLSPublicKey []byte
+	Exporter     []byte
+	// PeerNonce is the asking coordinator's, 16 to 256 bytes.
+	PeerNonce []byte
+}
+
+// Encode returns the one encoding, as Agent.Encode does.
+func (s ClusterID) Encode() []byte { return encode(clusterIDTag, s.fields()) }
+
+// ReportData is what a quote for this statement must carry.
+func (s ClusterID) ReportData() [64]byte { return digest(clusterIDTag, s.Encode()) }
+
+// Validate says which fields are out of bounds; all problems at once.
+func (s ClusterID) Validate() error { return validate(s.fields()) }
+
+// DecodeClusterID reads an encoding that Encode could have made, and nothing else.
+// The error wraps ErrNoncanonical or ErrVersion.
+func DecodeClusterID(b []byte) (ClusterID, error) {
+	var s ClusterID
+	if err := decode(clusterIDTag, b, s.fields()); err != nil {
+		return ClusterID{}, fmt.Errorf("cluster ID statement: %w", err)
+	}
+	return s, nil
+}
+
+func (s *ClusterID) fields() []field {
+	return []field{
+		name("cluster", &s.Cluster), clusterIDOrNone("cluster_id", &s.ClusterID),
+		hexText("app_id", &s.AppID, 40), name("slot", &s.Slot),
+		octets("tls_public_key", &s.TLSPublicKey, minKey, maxKey),
+		octets("exporter", &s.Exporter, exporterSize, exporterSize),
+		octets("peer_nonce", &s.PeerNonce, minNonce, maxNonce),
+	}
+}

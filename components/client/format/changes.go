@@ -1,0 +1,69 @@
+package format
+
+import (
+	"fmt"
+	"strings"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+)
+
+// Changes tells what is new in next, one plain line each, for logs and pipes.
+// prev is nil for the first view.
+func Changes(prev *client.View, next client.View) []string {
+	out := []string{}
+	old := group.Status{}
+	if prev != nil {
+		old = prev.Status
+	}
+	now := next.Status
+	if prev == nil || old.RolloutState != now.RolloutState || old.Target != now.Target || old.Updated != now.Updated || old.Available != now.Available {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s revision %s, %d/%d updated, %d/%d available",
+			now.Group, orWord(now.RolloutState, "no rollout"), orWord(Arrow(now.Stable, now.Target), "none"), now.Updated, now.Replicas, now.Available, now.Replicas)))
+	}
+	said := false // the message is about a Slot whose line says it already
+	before := map[string]group.InstanceStatus{}
+	for _, i := range old.Instances {
+		before[i.Slot] = i
+	}
+	for _, i := range now.Instances {
+		was, known := before[i.Slot]
+		if known && was.State == i.State && was.Phase == i.Phase && was.Health == i.Health && was.Role == i.Role &&
+			was.Observed == i.Observed && was.LastRefusal == i.LastRefusal {
+			continue
+		}
+		out = append(out, slotLine(i))
+		said = said || strings.Contains(now.Message, i.Slot)
+	}
+	// A message that only counts seconds down is not news.
+	if now.Message != "" && !said && (prev == nil || withoutDigits(old.Message) != withoutDigits(now.Message)) {
+		out = append(out, now.Group+": "+OneLine(now.Message))
+	}
+	return out
+}
+
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+func slotLine(i group.InstanceStatus) string {
+	text := fmt.Sprintf("%s: %s, %s", Slot(i.Slot, i.Extra), i.State, i.Health)
+	if r := Role(i); r != "" {
+		text += ", " + r
+	}
+	if rev := Arrow(i.Observed, i.Assigned); rev != "" {
+		text += ", revision " + rev
+	}
+	if i.Phase != "" {
+		text += ", " + strings.ToLower(i.Phase)
+	}
+	if w := Why(i); w != "" {
+		text += ": " + w
+	}
+	return OneLine(text)
+}

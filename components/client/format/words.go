@@ -1,0 +1,169 @@
+package format
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// Short is a revision or hash as people say it: 8 digits. Names that only
+// contain one stay whole.
+func Short(digest string) string {
+	if len(digest) <= 8 || strings.Trim(digest, "0123456789abcdef") != "" {
+		return digest
+	}
+	return digest[:8]
+}
+
+// Arrow is "old -> new", or the one of them when they are equal or one is missing.
+func Arrow(from, to string) string {
+	switch {
+	case from == to || from == "":
+		return Short(to)
+	case to == "":
+		return Short(from)
+	}
+	return Short(from) + " -> " + Short(to)
+}
+
+// Ago is a duration in at most two units: 42s, 3m10s, 2h05m, 4d03h.
+func Ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// Bytes is an amount in at most one unit, such as "1.5 MiB".
+func Bytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// Word is text as one word of a shell's line: quoted, where it holds what a shell takes apart.
+func Word(text string) string {
+	plain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-+=./,:@%", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// OneLine is text without line ends and control characters.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r == '\r' {
+			return ' '
+		}
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// Class is R31's class in words, "" for a step that has none.
+func Class(c rollout.Class) string {
+	switch c {
+	case rollout.ClassMarked:
+		return "marked next"
+	case rollout.ClassBroken:
+		return "broken"
+	case rollout.ClassAtFailed:
+		return "at failed revision"
+	case rollout.ClassNonVoter:
+		return "non-voter"
+	case rollout.ClassFollower:
+		return "follower"
+	case rollout.ClassLeader:
+		return "leader"
+	}
+	return ""
+}
+
+// Role of a member, and how far behind it is; "" for one that has none.
+func Role(i group.InstanceStatus) string {
+	if i.LagBytes != nil && *i.LagBytes > 0 {
+		return fmt.Sprintf("%s, %s behind", i.Role, Bytes(*i.LagBytes))
+	}
+	if i.Role == "none" {
+		return ""
+	}
+	return i.Role
+}
+
+// Slot is a Slot's name, marked where it is there for the time of a rollout only: "web-3 (extra)".
+func Slot(slot string, extra bool) string {
+	if extra {
+		return slot + " (extra)"
+	}
+	return slot
+}
+
+// Excluded tells of an exclusion: "excluded from rollout until 2026-05-04 14:00:00 (ann): a crash is looked into".
+func Excluded(m *group.Override) string {
+	text := "excluded from " + strings.Join(m.From, " and ")
+	if !m.Until.IsZero() {
+		text += " until " + m.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	if m.By != "" {
+		text += " (" + m.By + ")"
+	}
+	return text + ": " + m.Reason
+}
+
+// Why a Slot is as it is; "" when nothing is the matter.
+func Why(i group.InstanceStatus) string {
+	parts := []string{}
+	if i.LastRefusal != "" {
+		parts = append(parts, "refused: "+i.LastRefusal)
+	}
+	if i.Reason != "" {
+		parts = append(parts, i.Reason)
+	}
+	if i.PlatformStatus != "" && i.PlatformStatus != "running" && !strings.Contains(i.Reason, "the platform says "+i.PlatformStatus) {
+		parts = append(parts, "platform says "+i.PlatformStatus)
+	}
+	if i.Exclusion != nil {
+		parts = append(parts, Excluded(i.Exclusion))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func orWord(s, word string) string {
+	if s == "" {
+		return word
+	}
+	return s
+}
+
+var (
+	accessor = regexp.MustCompile(`(\([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\)$`)
+	madeID   = regexp.MustCompile(`^([a-z]+-[0-9a-f]{8})[0-9a-f-]{24,28}$`)
+)
+
+// ShortCaller is a token's name for a table: its description and the first digits of its accessor.
+func ShortCaller(by string) string { return accessor.ReplaceAllString(by, "$1)") }
+
+// ShortRequest is a request's id for a table: the first digits of one that a program made, any other in full.
+func ShortRequest(id string) string { return madeID.ReplaceAllString(id, "$1") }

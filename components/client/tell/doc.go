@@ -1,3 +1,0 @@
-// Package tell says in words what a rollout does and what it waits for, the same ones on a
-// terminal, in a log and in Terraform's diagnostics.
-package tell

@@ -1,0 +1,55 @@
+package coordinatortest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"cadre.dev/coordinator/internal/consulproxy"
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/core/group"
+	"cadre.dev/overlay"
+)
+
+// ConsulProxyConfig is one of a coordinator without anything else of it. All fields are required.
+type ConsulProxyConfig struct {
+	// Consul is the address of the coordinator's own server, Token its management token.
+	Consul, Token string
+	// Holds tells whether a Boot is the Slot now; each request asks.
+	Holds func(slot, boot string) bool
+	Log   *slog.Logger
+}
+
+// ConsulProxy is a coordinator's, before a Consul server, with the usual limits. Its methods may be
+// called concurrently.
+type ConsulProxy struct {
+	consulProxy *consulproxy.Proxy
+	issuer      *tokens.Issuer
+}
+
+// NewConsulProxy makes one that serves nobody before Run.
+func NewConsulProxy(cfg ConsulProxyConfig) (*ConsulProxy, error) {
+	issuer, err := tokens.New(cfg.Consul, cfg.Token, tokens.TTL)
+	if err != nil {
+		return nil, fmt.Errorf("make a Consul proxy: %w", err)
+	}
+	return &ConsulProxy{issuer: issuer, consulProxy: consulproxy.New(consulproxy.Config{
+		Consul: cfg.Consul, Datacenter: "dc1", Tokens: issuer, Holds: cfg.Holds, Now: time.Now, Log: cfg.Log,
+	})}, nil
+}
+
+// Run serves until ctx ends.
+func (d *ConsulProxy) Run(ctx context.Context) error { return d.consulProxy.Run(ctx) }
+
+// Serve serves one connection of a Peer as package coordinator does. It owns conn.
+func (d *ConsulProxy) Serve(ctx context.Context, peer overlay.Peer, conn net.Conn) {
+	d.consulProxy.Serve(ctx, consulproxy.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
+}
+
+// Token is what the workload of an admitted Boot gets.
+func (d *ConsulProxy) Token(ctx context.Context, spec group.Spec, slot, boot string) (secret string, err error) {
+	token, err := d.issuer.Slot(ctx, tokens.Holder{Spec: spec, Slot: slot, BootID: boot})
+	return token.Secret, err
+}

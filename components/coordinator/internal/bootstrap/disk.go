@@ -1,0 +1,68 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"cadre.dev/coordinator/internal/durable"
+	"cadre.dev/core/clusterid"
+)
+
+const (
+	fileName = "cluster-id.json"
+	maxFile  = 1 << 10
+)
+
+// Kept is what this coordinator's disk knows of its cluster ID. The zero Kept: nothing.
+type Kept struct {
+	ClusterID string `json:"cluster_id"`
+	// Recorded: it was seen in the records. If it is not there later, they are lost.
+	Recorded bool `json:"recorded"`
+}
+
+// Load reads what the state directory knows. A file that no coordinator writes is an
+// error: taking it for none could found a second cluster.
+func Load(stateDir string) (Kept, error) {
+	path := filepath.Join(stateDir, fileName)
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Kept{}, nil
+	}
+	if err != nil {
+		return Kept{}, fmt.Errorf("read the cluster ID: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	text, err := io.ReadAll(io.LimitReader(file, maxFile))
+	if err != nil {
+		return Kept{}, fmt.Errorf("read the cluster ID: %w", err)
+	}
+	var kept Kept
+	err = json.Unmarshal(text, &kept)
+	if err == nil {
+		err = clusterid.Check(kept.ClusterID)
+	}
+	if err != nil {
+		return Kept{}, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s is not what a coordinator writes: %w; give this coordinator an empty disk, and it joins the others", path, err)
+	}
+	return kept, nil
+}
+
+// save writes it so that it survives a loss of power.
+func (k Kept) save(stateDir string) error {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("encode the cluster ID: %w", err)
+	}
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return fmt.Errorf("keep the cluster ID: %w", err)
+	}
+	if err := durable.WriteFile(filepath.Join(stateDir, fileName), append(text, '\n')); err != nil {
+		return fmt.Errorf("keep the cluster ID: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+const (
+	one     = "0123456789abcdef0123456789abcdef"
+	another = "fedcba9876543210fedcba9876543210"
+)
+
+func record(t *testing.T, s store.Store, dir string, kept Kept) error {
+	t.Helper()
+	return Record(t.Context(), s, dir, kept, "coordinator-0", time.Unix(1, 0))
+}
+
+func written(t *testing.T, s store.Store) string {
+	t.Helper()
+	rec, _, err := store.Read[store.ClusterIDRecord](t.Context(), s, store.ClusterIDKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec.ClusterID
+}
+
+// TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt: coordinators that start at
+// once write one record, and each remembers that it was there.
+func TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt(t *testing.T) {
+	s := storetest.NewMemory()
+	var all sync.WaitGroup
+	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	for _, dir := range dirs {
+		all.Go(func() {
+			for {
+				err := Record(context.Background(), s, dir, Kept{ClusterID: one}, dir, time.Unix(1, 0))
+				if err == nil {
+					return
+				}
+				if _, halted := errors.AsType[*HaltError](err); halted {
+					t.Errorf("a start at the same time halts: %v", err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	_, first, err := store.Read[store.ClusterIDRecord](t.Context(), s, store.ClusterIDKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		kept, err := Load(dir)
+		if err != nil || kept != (Kept{ClusterID: one, Recorded: true}) {
+			t.Errorf("disk: %+v, %v", kept, err)
+		}
+		if err := record(t, s, dir, kept); err != nil {
+			t.Errorf("at the next start: %v", err)
+		}
+	}
+	if _, again, _ := store.Read[store.ClusterIDRecord](t.Context(), s, store.ClusterIDKey); again != first {
+		t.Errorf("the record was written again: index %d, then %d", first, again)
+	}
+}
+
+// TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt, whichever of the two is there.
+func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
+	other, err := store.Put(store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.Override{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := store.Op{Kind: store.OpPut, Key: store.ClusterIDKey, Value: []byte(`{"cluster_id":`)}
+	foreign, err := store.Put(store.ClusterIDKey, store.ClusterIDRecord{ClusterID: "none of ours"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := store.Put(store.ClusterIDKey, store.ClusterIDRecord{ClusterID: another}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		there []store.Op
+		kept  Kept
+		want  string
+	}{
+		"a disk of one, records of another":          {[]store.Op{own, other}, Kept{ClusterID: one, Recorded: true}, "GENESIS_CONFLICT: the records are of cluster ID " + another},
+		"the same at the first start":                {[]store.Op{own}, Kept{ClusterID: one}, "disk is of cluster ID " + one},
+		"records that are gone":                      {nil, Kept{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
+		"records of a cluster that lost its own":     {[]store.Op{other}, Kept{ClusterID: one}, "STATE_TAMPERED: there are 1 records, control/freeze/_all among them"},
+		"the same on a disk that saw it":             {[]store.Op{other}, Kept{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
+		"a record that cannot be read":               {[]store.Op{damaged}, Kept{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
+		"a record with a cluster ID that is no such": {[]store.Op{foreign}, Kept{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
+	} {
+		s, dir := storetest.NewMemory(), t.TempDir()
+		if len(c.there) > 0 {
+			if err := s.Commit(t.Context(), c.there...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, _, err := s.List(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = record(t, s, dir, c.kept)
+		if _, halted := errors.AsType[*HaltError](err); !halted || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a halt with %s", name, err, c.want)
+		}
+		after, _, err := s.List(t.Context(), "")
+		if err != nil || len(after) != len(before) || len(after) > 0 && after[0].Index != before[0].Index {
+			t.Errorf("%s: something was written: %v, %v", name, after, err)
+		}
+	}
+}
+
+// TestGEN01_AStoreThatDoesNotAnswerIsNoHalt: it is asked again.
+func TestGEN01_AStoreThatDoesNotAnswerIsNoHalt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Record(ctx, storetest.NewMemory(), t.TempDir(), Kept{ClusterID: one}, "coordinator-0", time.Unix(1, 0))
+	if _, halted := errors.AsType[*HaltError](err); err == nil || halted {
+		t.Errorf("%v", err)
+	}
+	s := storetest.NewMemory()
+	if err := record(t, s, t.TempDir(), Kept{ClusterID: one}); err != nil || written(t, s) != one {
+		t.Errorf("%q, %v", written(t, s), err)
+	}
+}
+
+// TestGEN01_ADamagedFileIsNotAnEmptyDisk: none is founded over it.
+func TestGEN01_ADamagedFileIsNotAnEmptyDisk(t *testing.T) {
+	for _, text := range []string{"", "{", `{"cluster_id":"","recorded":true}`, `{"cluster_id":"` + strings.ToUpper(another) + `"}`, strings.Repeat("x", 1<<20)} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, fileName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := Load(dir); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), fileName) {
+			t.Errorf("%.40q: %+v, %v", text, kept, err)
+		}
+	}
+	if kept, err := Load(t.TempDir()); err != nil || kept != (Kept{}) {
+		t.Errorf("an empty disk: %+v, %v", kept, err)
+	}
+}

@@ -1,0 +1,145 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"cadre.dev/core/clusterid"
+)
+
+const (
+	// askEvery paces the rounds of questions.
+	askEvery = time.Second
+	// askTime bounds one question: a quote takes about a second on real hardware.
+	askTime = 20 * time.Second
+)
+
+// Config of Settle and Disagree. All fields are required but Pinned.
+type Config struct {
+	Ordinal, Replicas int
+	// Pinned is the trust file's cluster ID; "" for none.
+	Pinned   string
+	StateDir string
+	// Ask has another coordinator prove which cluster ID it knows; "" for none. An error
+	// means that it said nothing.
+	Ask func(ctx context.Context, ordinal int) (string, error)
+	Log *slog.Logger
+}
+
+// Settle gives the cluster ID of this coordinator: what its disk knows, else what the other
+// coordinators prove, else, on the founder alone, a new one. It is on the disk when it
+// returns. Without an answer it waits until ctx ends; an error otherwise is final.
+func Settle(ctx context.Context, cfg Config) (Kept, error) {
+	kept, err := Load(cfg.StateDir)
+	if err != nil {
+		return Kept{}, err
+	}
+	if kept.ClusterID != "" {
+		if cfg.Pinned != "" && cfg.Pinned != kept.ClusterID {
+			return Kept{}, &clusterid.MismatchError{Who: "this coordinator's disk", Got: kept.ClusterID, Pinned: cfg.Pinned, Where: "the measured trust file",
+				WayOut: "name the right one there, or give this coordinator an empty disk"}
+		}
+		return kept, nil
+	}
+	last := ""
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		step, err := clusterid.Settle(cfg.Ordinal, cfg.Replicas, cfg.Pinned, askAll(ctx, cfg))
+		if ctx.Err() != nil {
+			return Kept{}, ctx.Err()
+		}
+		switch {
+		case err == nil && step.Join != "":
+			kept.ClusterID = step.Join
+			cfg.Log.Info("this coordinator joins the cluster that exists", "cluster_id", kept.ClusterID)
+			return kept, kept.save(cfg.StateDir)
+		case err == nil && step.Found:
+			if kept.ClusterID, err = draw(cfg.StateDir); err != nil {
+				return Kept{}, err
+			}
+			cfg.Log.Info("this coordinator founds the cluster", "cluster_id", kept.ClusterID)
+			return kept, kept.save(cfg.StateDir)
+		case err != nil && err.Error() != last:
+			last = err.Error()
+			cfg.Log.Error("the cluster's cluster ID is not settled, nothing is started", "error", err)
+		case err == nil && step.Wait != last:
+			last = step.Wait
+			cfg.Log.Info("the cluster's cluster ID is not settled yet", "missing", step.Wait)
+		}
+		select {
+		case <-ctx.Done():
+			return Kept{}, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// draw makes a new cluster ID, on a disk that has seen no cluster.
+func draw(stateDir string) (string, error) {
+	old, err := os.ReadDir(filepath.Join(stateDir, "consul"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("found the cluster: %w", err)
+	}
+	if len(old) > 0 {
+		return "", errors.New("DISK_IDENTITY_MISMATCH: this disk has Consul's records but names no cluster ID, and no other coordinator knows one: nothing is founded over old records; start the coordinators whose disks are whole, or give this one an empty disk")
+	}
+	var random [clusterid.Size]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", fmt.Errorf("found the cluster: %w", err)
+	}
+	return clusterid.Encode(random), nil
+}
+
+// askAll asks every other coordinator once, at the same time.
+func askAll(ctx context.Context, cfg Config) clusterid.Answers {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var (
+		mu      sync.Mutex
+		answers = clusterid.Answers{}
+		all     sync.WaitGroup
+	)
+	for n := range cfg.Replicas {
+		if n == cfg.Ordinal {
+			continue
+		}
+		all.Go(func() {
+			id, err := cfg.Ask(ctx, n)
+			if err != nil {
+				cfg.Log.Debug("coordinator did not prove its cluster ID", "ordinal", n, "error", err)
+				return
+			}
+			mu.Lock()
+			answers[n] = id
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// Disagree asks the other coordinators once whether they are of own as well. The error
+// (GENESIS_CONFLICT) names those that prove another cluster ID.
+func Disagree(ctx context.Context, cfg Config, own string) error {
+	said := map[string][]string{own: {slot(cfg.Ordinal)}}
+	for n, id := range askAll(ctx, cfg) {
+		if id != "" {
+			said[id] = append(said[id], slot(n))
+		}
+	}
+	if len(said) > 1 {
+		return clusterid.Conflict(said)
+	}
+	return nil
+}
+
+func slot(n int) string { return fmt.Sprintf("coordinator-%d", n) }

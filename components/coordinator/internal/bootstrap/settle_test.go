@@ -1,0 +1,214 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cadre.dev/core/clusterid"
+	"cadre.dev/raced/synctest"
+)
+
+// set are coordinators that ask each other's disks, as far as these can be reached.
+type set struct {
+	t    *testing.T
+	dirs []string
+
+	mu  sync.Mutex
+	cut map[int]bool // guarded by mu; who answers nobody
+}
+
+func newSet(t *testing.T, n int) *set {
+	s := &set{t: t, cut: map[int]bool{}}
+	for range n {
+		s.dirs = append(s.dirs, t.TempDir())
+	}
+	return s
+}
+
+func (s *set) config(ordinal int) Config {
+	return Config{
+		Ordinal: ordinal, Replicas: len(s.dirs), StateDir: s.dirs[ordinal], Log: slog.New(slog.DiscardHandler),
+		Ask: func(_ context.Context, other int) (string, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.cut[other] || s.cut[ordinal] {
+				return "", errors.New("unreachable")
+			}
+			kept, err := Load(s.dirs[other])
+			return kept.ClusterID, err
+		},
+	}
+}
+
+func (s *set) isolate(cut bool, who ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range who {
+		s.cut[n] = cut
+	}
+}
+
+func (s *set) knows(ordinal int) string {
+	s.t.Helper()
+	kept, err := Load(s.dirs[ordinal])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return kept.ClusterID
+}
+
+// start settles those coordinators in the background.
+func (s *set) start(ctx context.Context, who ...int) (wait func()) {
+	var all sync.WaitGroup
+	for _, n := range who {
+		all.Go(func() {
+			if kept, err := Settle(ctx, s.config(n)); err == nil && kept.ClusterID != s.knows(n) {
+				s.t.Errorf("coordinator-%d has %q, its disk %q", n, kept.ClusterID, s.knows(n))
+			}
+		})
+	}
+	return all.Wait
+}
+
+// TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID, whatever their number.
+func TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID(t *testing.T) {
+	seen := map[string]bool{}
+	for _, n := range []int{1, 3, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSet(t, n)
+			var who []int
+			for i := range n {
+				who = append(who, i)
+			}
+			s.start(t.Context(), who...)()
+			first := s.knows(0)
+			if err := clusterid.Check(first); err != nil || seen[first] {
+				t.Errorf("%d coordinators: cluster ID %q: %v", n, first, err)
+			}
+			seen[first] = true
+			for i := range n {
+				if s.knows(i) != first {
+					t.Errorf("coordinator-%d of %d is of %q, coordinator-0 of %q", i, n, s.knows(i), first)
+				}
+			}
+		})
+	}
+}
+
+// TestGEN01_APartOfTheCoordinatorsFoundsNothing: whoever is silent may know a cluster ID.
+// Once all are there, there is one.
+func TestGEN01_APartOfTheCoordinatorsFoundsNothing(t *testing.T) {
+	for name, away := range map[string][]int{"the founder": {0}, "one other": {2}, "both others": {1, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSet(t, 3)
+			s.isolate(true, away...)
+			wait := s.start(t.Context(), 0, 1, 2)
+			time.Sleep(time.Hour)
+			for n := range 3 {
+				if id := s.knows(n); id != "" {
+					t.Errorf("without %s coordinator-%d is of cluster ID %s", name, n, id)
+				}
+			}
+			s.isolate(false, away...)
+			wait()
+			if first := s.knows(0); first == "" || s.knows(1) != first || s.knows(2) != first {
+				t.Errorf("after %s came back: %q, %q, %q", name, first, s.knows(1), s.knows(2))
+			}
+		})
+	}
+}
+
+// TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow: the founder too founds nothing beside
+// it, and waits for those that may know.
+func TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow(t *testing.T) {
+	for lost := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSet(t, 3)
+			for n := range 3 {
+				if n != lost {
+					if err := (Kept{ClusterID: one, Recorded: true}).save(s.dirs[n]); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			s.isolate(true, (lost+1)%3, (lost+2)%3)
+			wait := s.start(t.Context(), lost)
+			time.Sleep(time.Hour)
+			if id := s.knows(lost); id != "" {
+				t.Fatalf("coordinator-%d is of %s while the others are away", lost, id)
+			}
+			s.isolate(false, (lost+1)%3)
+			wait()
+			if id := s.knows(lost); id != one {
+				t.Errorf("coordinator-%d is of %q", lost, id)
+			}
+		})
+	}
+}
+
+// TestGEN01_TwoClusterIDsAreNotChosenFrom: a coordinator with an empty disk starts nothing.
+func TestGEN01_TwoClusterIDsAreNotChosenFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t, 3)
+		if err := errors.Join((Kept{ClusterID: one}).save(s.dirs[1]), (Kept{ClusterID: another}).save(s.dirs[2])); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := s.start(ctx, 0)
+		time.Sleep(time.Hour)
+		cancel()
+		wait()
+		if id := s.knows(0); id != "" {
+			t.Errorf("it chose %s", id)
+		}
+		err := Disagree(t.Context(), s.config(1), one)
+		if err == nil || !strings.Contains(err.Error(), "GENESIS_CONFLICT") || !strings.Contains(err.Error(), one) || !strings.Contains(err.Error(), another) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestGEN02_APinnedClusterIDIsJoinedAndNeverMade: with its name in the measured trust file
+// no empty disks make a second set of coordinators.
+func TestGEN02_APinnedClusterIDIsJoinedAndNeverMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t, 1)
+		cfg := s.config(0)
+		cfg.Pinned = one
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if kept, err := Settle(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) || s.knows(0) != "" {
+			t.Errorf("an empty disk: %+v, %v", kept, err)
+		}
+		if err := (Kept{ClusterID: another}).save(cfg.StateDir); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Settle(t.Context(), cfg)
+		if _, other := errors.AsType[*clusterid.MismatchError](err); !other || !strings.Contains(err.Error(), one) || !strings.Contains(err.Error(), another) {
+			t.Errorf("a disk of another: %v", err)
+		}
+		cfg.Pinned = another
+		if kept, err := Settle(t.Context(), cfg); err != nil || kept.ClusterID != another {
+			t.Errorf("a disk of that one: %+v, %v", kept, err)
+		}
+	})
+}
+
+// TestGEN01_NothingIsFoundedOverOldRecords: a disk with Consul's records and no cluster ID
+// has lost it.
+func TestGEN01_NothingIsFoundedOverOldRecords(t *testing.T) {
+	s := newSet(t, 1)
+	if err := os.MkdirAll(filepath.Join(s.dirs[0], "consul", "raft"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := Settle(t.Context(), s.config(0)); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") {
+		t.Errorf("%+v, %v", kept, err)
+	}
+}

@@ -1,0 +1,380 @@
+package consulproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Config of a Proxy. Fields without a note are required.
+type Config struct {
+	// Consul is the address (host:port) of the coordinator's own server.
+	Consul     string
+	Datacenter string
+	Tokens     Tokens
+	// Holds tells whether a Boot is the Slot now. Concurrent, and quick: each request asks.
+	Holds  func(slot, boot string) bool
+	Limits Limits
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Proxy serves members. Make it with New, run it once.
+type Proxy struct {
+	cfg    Config
+	shares *shares
+	owners *owners
+	stocks *stocks
+	consul *http.Transport
+	conns  chan *memberConn
+	ended  chan struct{} // closed when Run returns
+}
+
+// New makes a Proxy that serves nobody yet.
+func New(cfg Config) *Proxy {
+	return &Proxy{
+		cfg: cfg, shares: newShares(cfg.Limits, cfg.Now), owners: newOwners(cfg.Tokens, cfg.Now), stocks: newStocks(cfg.Limits, cfg.Now),
+		// Of its own: nothing in the environment names a proxy for it, and no redirect is
+		// followed by a transport.
+		consul: &http.Transport{
+			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
+			DialContext: dialer(cfg.Consul).DialContext, MaxResponseHeaderBytes: 64 << 10,
+		},
+		conns: make(chan *memberConn), ended: make(chan struct{}),
+	}
+}
+
+// source is the address that the Consul proxy's connections to a Consul on loopback come from.
+// Consul bounds the connections of each address: members use up the Consul proxy's alone, and never
+// those of the coordinator itself.
+var source = net.IPv4(127, 0, 0, 8)
+
+func dialer(consul string) *net.Dialer {
+	d := &net.Dialer{Timeout: dialLimit}
+	if at, err := netip.ParseAddrPort(consul); err == nil && at.Addr().Is4() && at.Addr().IsLoopback() {
+		d.LocalAddr = &net.TCPAddr{IP: source}
+	}
+	return d
+}
+
+const (
+	dialLimit = 3 * time.Second
+	// bodyLimit bounds the sending of a request's body, answerLimit the answer of what does
+	// not block or was waited for, writeLimit the taking of an answer.
+	bodyLimit   = 15 * time.Second
+	answerLimit = 20 * time.Second
+	writeLimit  = time.Minute
+)
+
+// serve answers one request of a member.
+func (d *Proxy) serve(w http.ResponseWriter, r *http.Request, c Caller) {
+	mayWrite(w)
+	if refused := d.answer(w, r, c); refused != nil {
+		d.cfg.Log.Debug("request of a member refused", "slot", c.Slot, "code", refused.Code, "error", refused.Text)
+		if refused.Status == http.StatusTooManyRequests {
+			d.hold(r.Context())
+		}
+		refuse(w, refused)
+	}
+}
+
+// overloadedPause is how long an answer is kept back that says that there are too many: with
+// its connections and their streams bounded, a Peer that asks on and on is refused so often
+// in a second and no more often, whatever it does.
+const overloadedPause = 500 * time.Millisecond
+
+func (d *Proxy) hold(ctx context.Context) {
+	pause := time.NewTimer(overloadedPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	case <-d.ended:
+	}
+}
+
+// mayWrite has what is written from now on fail if nobody takes it.
+func mayWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
+}
+
+// refuse writes a refusal as Consul writes its own: plain text.
+func refuse(w http.ResponseWriter, r *Refusal) {
+	mayWrite(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.Status == http.StatusTooManyRequests {
+		h.Set("Retry-After", "1")
+	}
+	w.WriteHeader(r.Status)
+	_, _ = io.WriteString(w, r.Error())
+}
+
+// answer judges everything that costs nothing first, and what asks Consul last. A refusal
+// means that nothing is written yet.
+func (d *Proxy) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusal {
+	v, refused := Judge(c, d.cfg.Datacenter, r.Method, r.URL)
+	if tooMany := d.shares.take(c.Slot, v.Cost, r.ContentLength != 0); tooMany != nil {
+		return tooMany
+	}
+	if refused != nil {
+		return refused
+	}
+	if !d.cfg.Holds(c.Slot, c.Boot) {
+		return &Refusal{http.StatusForbidden, CodeNotAdmitted, fmt.Sprintf("this boot is not %s now", c.Slot)}
+	}
+	if r.ContentLength > v.Rule.MaxBody {
+		return tooLarge(v.Rule)
+	}
+	done, refused := d.shares.request(c.Slot, v.Blocks)
+	if refused != nil {
+		return refused
+	}
+	defer done()
+	body, refused := readBody(w, r, v.Rule)
+	if refused != nil {
+		return refused
+	}
+	d.shares.sent(c.Slot, len(body))
+	answered, refused := d.consulted(r, c, v, body)
+	if refused != nil {
+		return refused
+	}
+	defer answered.release()
+	answered.write(w)
+	return nil
+}
+
+// consulted is what the caller is to get: of Consul, for all that Consul is asked about one
+// request is asked here.
+func (d *Proxy) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*answered, *Refusal) {
+	at := d.shares.place(v.Blocks)
+	if refused := at.take(); refused != nil {
+		return nil, refused
+	}
+	defer at.leave()
+	token, refused := d.checkToken(r, c, v)
+	if refused != nil {
+		return nil, refused
+	}
+	if v.Rule.Check == CheckAnswered {
+		return d.self(c), nil
+	}
+	ready, refused := d.prepare(r, c, v, token, body, at)
+	if refused != nil {
+		return nil, refused
+	}
+	defer ready.over()
+	return d.forward(r, c, v, token, ready)
+}
+
+func overloaded(format string, args ...any) *Refusal {
+	return &Refusal{http.StatusTooManyRequests, CodeOverloaded, fmt.Sprintf(format, args...)}
+}
+
+func unavailable(what string, err error) *Refusal {
+	return &Refusal{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf("%s: %s", what, clip(err.Error()))}
+}
+
+const statusTooLarge = http.StatusRequestEntityTooLarge
+
+func tooLarge(rule *Rule) *Refusal {
+	return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("body: at most %d bytes are allowed for %s %s", rule.MaxBody, rule.Method, rule.Path)}
+}
+
+// checkToken is about whose the token is; what it may do is Consul's to say. Its answers have fewer than 80 bytes:
+// npm's consul shows no longer text, and says "forbidden" instead.
+func (d *Proxy) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refusal) {
+	token, err := tokenOf(r.Header, v.Token)
+	if err != nil {
+		return "", invalid("%v", err)
+	}
+	if token == "" && v.Rule.Open {
+		return "", nil
+	}
+	if token == "" {
+		return "", &Refusal{http.StatusForbidden, CodeTokenMissing, "the request has no token; it is in /run/mesh/consul-token"}
+	}
+	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "the token is not this member's; read /run/mesh/consul-token"}
+	ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
+	defer cancel()
+	owner, err := d.owners.of(ctx, token)
+	switch {
+	case err != nil:
+		return "", unavailable("whose the token is could not be found out", err)
+	case owner != c.Slot:
+		return "", foreign
+	}
+	return token, nil
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, rule *Rule) ([]byte, *Refusal) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyLimit))
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	body, err := io.ReadAll(io.LimitReader(r.Body, rule.MaxBody+1))
+	switch {
+	case int64(len(body)) > rule.MaxBody:
+		return nil, tooLarge(rule)
+	case err != nil:
+		return nil, invalid("body: it did not arrive: %s", clip(err.Error()))
+	}
+	return body, nil
+}
+
+// prepared is what Consul gets. over is to be called when Consul has answered.
+type prepared struct {
+	body []byte
+	over func()
+	// effect tells that the answer is about something that is done then.
+	effect bool
+}
+
+func (d *Proxy) prepare(r *http.Request, c Caller, v Verdict, token string, body []byte, at *place) (out prepared, refused *Refusal) {
+	out = prepared{body: body, over: func() {}, effect: r.Method != http.MethodGet}
+	switch v.Rule.Check { //nolint:exhaustive // the others leave bodies as they are
+	case CheckCreate:
+		if out.body, refused = sessionBody(c, body); refused == nil {
+			out.over, refused = d.roomForSession(r.Context(), c, token)
+		}
+	case CheckTxn:
+		var t txn
+		if t, refused = txnBody(c, body); refused != nil {
+			return out, refused
+		}
+		out.body, out.effect = t.body, t.effect
+		if refused = d.roomFor(r.Context(), c, token, t.added, at); refused == nil && t.effect && t.reads {
+			// What it reads cannot be refused when it is known how much that is.
+			out.over, refused = d.shares.reserve(c.Slot)
+		}
+	case CheckKey:
+		if v.Rule.Method == http.MethodPut {
+			refused = d.roomFor(r.Context(), c, token, stored(v.Path, len(body)), at)
+		}
+	}
+	return out, refused
+}
+
+// ask asks Consul for something about the caller, with its token.
+func (d *Proxy) ask(ctx context.Context, path string, query url.Values, token string) (*http.Response, *Refusal) {
+	req, err := d.request(ctx, http.MethodGet, path, query, token, nil)
+	if err != nil {
+		return nil, unavailable("make a request", err)
+	}
+	resp, err := d.consul.RoundTrip(req)
+	if err != nil {
+		return nil, unavailable("consul does not answer here", err)
+	}
+	return resp, nil
+}
+
+// roomForSession refuses a session of a Slot that has as many as it may. over lets the next
+// one be made: one at a time, or the count would be of before.
+func (d *Proxy) roomForSession(ctx context.Context, c Caller, token string) (over func(), refused *Refusal) {
+	over, ok := d.stocks.alone(c.Slot)
+	if !ok {
+		return func() {}, overloaded("%s makes a session already; one at a time", c.Slot)
+	}
+	if refused = d.countSessions(ctx, c, token); refused != nil {
+		over()
+		over = func() {}
+	}
+	return over, refused
+}
+
+func (d *Proxy) countSessions(ctx context.Context, c Caller, token string) *Refusal {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	resp, refused := d.ask(ctx, "/v1/session/node/"+c.Slot, nil, token)
+	if refused != nil {
+		return refused
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch {
+	case resp.StatusCode == http.StatusForbidden:
+		return nil // nor may it make one, and Consul says so in its own words
+	case resp.StatusCode != http.StatusOK:
+		return unavailable("consul's sessions", errors.New(resp.Status))
+	}
+	var have []struct{}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxValue)).Decode(&have); err != nil {
+		return unavailable("consul's sessions", err)
+	}
+	if len(have) >= d.shares.limits.Sessions {
+		return overloaded("%s has %d sessions; end some", c.Slot, len(have))
+	}
+	return nil
+}
+
+// self is what a member is told of its agent, which is none.
+func (d *Proxy) self(c Caller) *answered {
+	out := &answered{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
+	_ = json.NewEncoder(&out.body).Encode(map[string]any{
+		"Config": map[string]any{"Datacenter": d.cfg.Datacenter, "NodeName": c.Slot, "Server": false, "SessionTTLMin": LeastTTL.Nanoseconds()},
+		"Member": map[string]any{"Name": c.Slot},
+	})
+	return out
+}
+
+// request makes one for Consul with nothing of the caller's but what was judged.
+func (d *Proxy) request(ctx context.Context, method, path string, query url.Values, token string, body []byte) (*http.Request, error) {
+	target := url.URL{Scheme: "http", Host: d.cfg.Consul, Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("X-Consul-Token", token)
+	}
+	if len(body) == 0 {
+		req.Body = http.NoBody
+	}
+	return req, nil
+}
+
+// forward asks Consul, and has its answer and errors as they are.
+func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, ready prepared) (*answered, *Refusal) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), v.Wait+answerLimit, errors.New("consul did not answer in time"))
+	defer cancel()
+	req, err := d.request(ctx, r.Method, v.Path, v.Query, token, ready.body)
+	if err != nil {
+		return nil, unavailable("make a request", err)
+	}
+	resp, err := d.consul.RoundTrip(req)
+	if err != nil {
+		return nil, unavailable("consul does not answer here", errors.Join(err, context.Cause(ctx)))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, unavailable("consul answered", errors.New(resp.Status))
+	}
+	out := &answered{proxy: d, slot: c.Slot, must: ready.effect, status: resp.StatusCode, header: http.Header{}}
+	for name, values := range resp.Header {
+		if strings.HasPrefix(name, "X-Consul-") || passed[name] {
+			out.header[name] = values
+		}
+	}
+	if _, err := io.Copy(out, resp.Body); err != nil {
+		out.release()
+		if refused, is := errors.AsType[*Refusal](err); is {
+			return nil, refused
+		}
+		// The caller must not take half an answer for a whole one.
+		return nil, unavailable("consul's answer broke off", err)
+	}
+	return out, nil
+}
+
+// passed are the headers of an answer that are for the caller, beside Consul's own.
+var passed = map[string]bool{"Content-Type": true, "Content-Security-Policy": true, "X-Content-Type-Options": true}

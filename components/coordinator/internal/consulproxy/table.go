@@ -1,0 +1,94 @@
+package consulproxy
+
+import "net/http"
+
+// Rule lets one kind of request through.
+type Rule struct {
+	Method string
+	// Path of segments: {name} stands for one segment, {key} at the end for the rest.
+	Path string
+	// Query are the parameters that may be there, beside those that may always be (Common).
+	Query []string
+	// MaxBody in bytes; 0: none may be sent.
+	MaxBody int64
+	// Check is what of the request is looked at beyond its form.
+	Check Check
+	// Open to callers without a token.
+	Open bool
+	// Walks: Consul looks at what there is of all members, whatever it answers.
+	Walks bool
+	// Why it is let through, for people.
+	Why string
+}
+
+// Check is what of a request is judged, or changed, beyond its form.
+type Check string
+
+const (
+	// CheckNone leaves the rest to Consul's ACL.
+	CheckNone Check = ""
+	// CheckKey: the key lies in the caller's own scope.
+	CheckKey Check = "the key begins with `service/<own group>/`; with `recurse` or `keys`, `service/<own group>` is read as that folder"
+	// CheckSession: the segment is a UUID.
+	CheckSession Check = "the id is a UUID"
+	// CheckOwnNode: the segment is the caller's Slot.
+	CheckOwnNode Check = "the node is the caller's Slot"
+	// CheckCreate rewrites the body of a new session.
+	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body says; `TTL` is needed"
+	// CheckTxn judges each operation of a transaction.
+	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; the tree `service/<own group>` is read as that folder; each key is read once, and one tree"
+	// CheckOwnSessions asks for those of the caller's node instead.
+	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
+	// CheckAnswered never reaches Consul.
+	CheckAnswered Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the least TTL of sessions"
+)
+
+// Common parameters may be on every request. The token is taken off and sent as a header.
+var Common = []string{"dc", "token", "pretty"}
+
+var (
+	// reads are the parameters of what can be read with a chosen consistency.
+	reads = []string{"consistent", "stale", "leader"}
+	// blocking are those of what can be waited for, and filtered what a filter may narrow.
+	blocking = []string{"consistent", "stale", "leader", "index", "wait"}
+	filtered = []string{"consistent", "stale", "leader", "index", "wait", "filter"}
+)
+
+func with(some []string, more ...string) []string {
+	return append(append([]string{}, some...), more...)
+}
+
+const (
+	// maxValue is Consul's own bound on a value, and on a transaction.
+	maxValue       = 512 << 10
+	maxSessionBody = 4 << 10
+)
+
+// Rules are all requests that are let through. What is not here is refused.
+var Rules = []Rule{
+	{Method: http.MethodGet, Path: "/v1/kv/{key}", Query: with(blocking, "recurse", "keys", "separator", "raw"), Check: CheckKey, Why: "state of the workload, blocking"},
+	{Method: http.MethodPut, Path: "/v1/kv/{key}", Query: []string{"acquire", "release", "cas", "flags"}, MaxBody: maxValue, Check: CheckKey, Why: "state and locks of the workload"},
+	{Method: http.MethodDelete, Path: "/v1/kv/{key}", Query: []string{"cas", "recurse"}, Check: CheckKey, Why: "state and locks of the workload"},
+	{Method: http.MethodPut, Path: "/v1/txn", Query: reads, MaxBody: maxValue, Check: CheckTxn, Why: "several keys at once"},
+	{Method: http.MethodPut, Path: "/v1/session/create", MaxBody: maxSessionBody, Check: CheckCreate, Why: "what holds locks"},
+	{Method: http.MethodPut, Path: "/v1/session/renew/{session}", Check: CheckSession, Why: "Consul lets only those of the own node be renewed"},
+	{Method: http.MethodPut, Path: "/v1/session/destroy/{session}", Check: CheckSession, Why: "Consul lets only those of the own node be ended"},
+	{Method: http.MethodGet, Path: "/v1/session/info/{session}", Query: blocking, Check: CheckSession, Why: "Consul shows only those of the own node"},
+	{Method: http.MethodGet, Path: "/v1/session/node/{node}", Query: blocking, Check: CheckOwnNode, Why: "the own sessions"},
+	{Method: http.MethodGet, Path: "/v1/session/list", Query: blocking, Check: CheckOwnSessions, Why: "the own sessions, without a walk over those of all"},
+	{Method: http.MethodGet, Path: "/v1/health/service/{service}", Query: with(filtered, "passing", "tag"), Why: "where a service is, and whether it is well"},
+	{Method: http.MethodGet, Path: "/v1/health/checks/{service}", Query: filtered, Why: "why a service is not well"},
+	{Method: http.MethodGet, Path: "/v1/health/node/{node}", Query: filtered, Why: "why a member is not well"},
+	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Walks: true, Why: "who is not well"},
+	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Walks: true, Why: "which services there are"},
+	{Method: http.MethodGet, Path: "/v1/catalog/service/{service}", Query: with(filtered, "tag"), Why: "where a service is"},
+	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Walks: true, Why: "which members there are"},
+	{Method: http.MethodGet, Path: "/v1/catalog/node/{node}", Query: filtered, Why: "what a member offers"},
+	{Method: http.MethodGet, Path: "/v1/catalog/node-services/{node}", Query: filtered, Why: "what a member offers"},
+	{Method: http.MethodGet, Path: "/v1/catalog/datacenters", Why: "tools ask for it"},
+	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true, Why: "how services are configured, as far as the token may read them"},
+	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking, Why: "how a service is configured"},
+	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads, Why: "what the own token is"},
+	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckAnswered, Why: "Patroni asks it for the least TTL; Consul's answer holds the server's configuration"},
+	{Method: http.MethodGet, Path: "/v1/status/leader", Open: true, Why: "whether Consul has a leader"},
+}

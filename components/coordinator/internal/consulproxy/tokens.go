@@ -1,0 +1,129 @@
+package consulproxy
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Tokens knows whose a token is.
+type Tokens interface {
+	// Owner is the Slot that the token was issued for; "": it is of no Slot, or there is no
+	// such token. An error means that it could not be found out.
+	Owner(ctx context.Context, secret string) (slot string, err error)
+}
+
+// Bounds of what is remembered about tokens. Whose a token is never changes, and whether it
+// still may do anything Consul says at each request; so the answer is good for its life.
+// A token that is not known may be so in a moment, when this server has read its log.
+const (
+	knownFor   = 15 * time.Minute
+	unknownFor = 2 * time.Second
+	maxKnown   = 65536
+	// maxToken bounds a token; Consul's are UUIDs.
+	maxToken = 128
+)
+
+// owners remembers whose tokens are, by their digests. Safe for concurrent use.
+type owners struct {
+	tokens Tokens
+	now    func() time.Time
+
+	mu     sync.Mutex
+	known  map[digest]*list.Element // guarded by mu; of recent
+	recent *list.List               // guarded by mu; of *owned, last used first
+	most   int
+}
+
+type digest [sha256.Size]byte
+
+type owned struct {
+	token digest
+	slot  string
+	until time.Time
+}
+
+func newOwners(tokens Tokens, now func() time.Time) *owners {
+	return &owners{tokens: tokens, now: now, known: map[digest]*list.Element{}, recent: list.New(), most: maxKnown}
+}
+
+// of is the Slot that a token is of, "" when of none.
+func (o *owners) of(ctx context.Context, secret string) (string, error) {
+	token := digest(sha256.Sum256([]byte(secret)))
+	if slot, ok := o.recall(token); ok {
+		return slot, nil
+	}
+	slot, err := o.tokens.Owner(ctx, secret)
+	if err != nil {
+		return "", err
+	}
+	o.note(token, slot)
+	return slot, nil
+}
+
+func (o *owners) recall(token digest) (string, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at, ok := o.known[token]
+	if !ok {
+		return "", false
+	}
+	one := at.Value.(*owned)
+	if o.now().After(one.until) {
+		o.recent.Remove(at)
+		delete(o.known, token)
+		return "", false
+	}
+	o.recent.MoveToFront(at)
+	return one.slot, true
+}
+
+func (o *owners) note(token digest, slot string) {
+	life := knownFor
+	if slot == "" {
+		life = unknownFor
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at, ok := o.known[token]; ok {
+		o.recent.Remove(at)
+	}
+	o.known[token] = o.recent.PushFront(&owned{token, slot, o.now().Add(life)})
+	for o.recent.Len() > o.most {
+		oldest := o.recent.Back()
+		o.recent.Remove(oldest)
+		delete(o.known, oldest.Value.(*owned).token)
+	}
+}
+
+var errSeveralTokens = errors.New("the request brings different tokens; send one, as X-Consul-Token")
+
+// tokenOf is the one token of a request, wherever it stands; "" when there is none.
+func tokenOf(header http.Header, parameter string) (string, error) {
+	found := append([]string{parameter}, header.Values("X-Consul-Token")...)
+	for _, value := range header.Values("Authorization") {
+		scheme, token, _ := strings.Cut(value, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return "", errors.New("the request brings an Authorization that is no Bearer token")
+		}
+		found = append(found, strings.TrimSpace(token))
+	}
+	out := ""
+	for _, token := range found {
+		switch {
+		case token == "" || token == out:
+		case out != "":
+			return "", errSeveralTokens
+		case len(token) > maxToken:
+			return "", errors.New("the token is longer than any")
+		default:
+			out = token
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,71 @@
+// Package highwater remembers the newest collateral in KV, one record per family of
+// machines, so that every coordinator refuses what is older (ATT-05, ATT-29).
+package highwater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// Marks implements collateral.Highest. Safe for concurrent use.
+type Marks struct{ store store.Store }
+
+// New keeps marks in s.
+func New(s store.Store) *Marks { return &Marks{s} }
+
+// raiseAttempts bounds how often another coordinator may come first.
+const raiseAttempts = 5
+
+// Get implements collateral.Highest. A record of any family that cannot be read is an error: it
+// may have the newest time.
+func (m *Marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
+	key := store.CollateralKey(fmspc)
+	entries, _, err := m.store.List(ctx, store.CollateralPrefix)
+	if err != nil {
+		return policy.CollateralMark{}, err
+	}
+	var own, all policy.CollateralMark
+	for _, entry := range entries {
+		mark, err := store.Decode[policy.CollateralMark](entry)
+		if err != nil {
+			return policy.CollateralMark{}, err
+		}
+		if all = all.Raised(mark); entry.Key == key {
+			own = mark
+		}
+	}
+	own.IssuedAt = all.IssuedAt
+	return own, nil
+}
+
+// Raise implements collateral.Highest.
+func (m *Marks) Raise(ctx context.Context, mark policy.CollateralMark) error {
+	key := store.CollateralKey(mark.FMSPC)
+	var err error
+	for range raiseAttempts {
+		var (
+			before policy.CollateralMark
+			index  uint64
+			op     store.Op
+		)
+		before, index, err = store.Read[policy.CollateralMark](ctx, m.store, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		raised := before.Raised(mark)
+		if index != 0 && raised.Equal(before) {
+			return nil
+		}
+		if op, err = store.Put(key, raised, index); err != nil {
+			return err
+		}
+		if err = m.store.Commit(ctx, op); err == nil || !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("record the newest collateral: %w", err)
+}

@@ -1,8 +1,0 @@
-package ratchet
-
-// Waiting is how many want to grow the state.
-func (r *Ratchet) Waiting() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.waiting)
-}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/core/group"
+	"cadre.dev/overlaystatus"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
+	"cadre.dev/store"
+)
+
+// defaultPings is how many round trips a call asks for that names no number.
+const defaultPings = 5
+
+// asked is a node that the caller may ask about its Links.
+type asked struct {
+	slot string
+	node overlaystatus.Asked
+	// caller sees of a coordinator's Links those with groups that it may read. Nil for
+	// an agent: who may read a group may see what its members see.
+	caller *caller
+}
+
+// GetOverlay implements ClusterService.
+func (s *Server) GetOverlay(ctx context.Context, req *apiv1.GetOverlayRequest) (*apiv1.GetOverlayResponse, error) {
+	a, _, err := s.askedFor(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	links, err := a.links(ctx, req.GetPeer())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.GetOverlayResponse{Slot: a.slot, Links: links}, nil
+}
+
+// PingPeer implements ClusterService.
+func (s *Server) PingPeer(ctx context.Context, req *apiv1.PingPeerRequest) (*apiv1.PingPeerResponse, error) {
+	a, _, err := s.askedFor(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.has(ctx, req.GetPeer()); err != nil {
+		return nil, err
+	}
+	out, err := a.node.OverlayPing(ctx, &controlv1.OverlayPingRequest{Peer: req.GetPeer(), Count: cmp.Or(req.GetCount(), defaultPings)})
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.PingPeerResponse{Slot: a.slot, Ping: out.GetPing()}, nil
+}
+
+// BenchPeer implements ClusterService.
+func (s *Server) BenchPeer(ctx context.Context, req *apiv1.BenchPeerRequest) (*apiv1.BenchPeerResponse, error) {
+	a, c, err := s.askedFor(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	if err := overlaystatus.CheckBench(req.GetDuration().AsDuration()); err != nil {
+		return nil, err
+	}
+	if err := c.mayLoad(ctx, a.slot, req.GetPeer()); err != nil {
+		return nil, err
+	}
+	if err := a.has(ctx, req.GetPeer()); err != nil {
+		return nil, err
+	}
+	if err := s.allowBench(ctx, a.slot, req.GetPeer()); err != nil {
+		return nil, err
+	}
+	s.cfg.Log.Info("bench asked for", "slot", a.slot, "peer", req.GetPeer(), "direction", req.GetDirection().String())
+	out, err := a.node.OverlayBench(ctx, &controlv1.OverlayBenchRequest{
+		Peer: req.GetPeer(), Direction: req.GetDirection(), Duration: req.GetDuration(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.BenchPeerResponse{Slot: a.slot, Bench: out.GetBench()}, nil
+}
+
+// askedFor finds the node of a Slot, or this coordinator's own for "", after it has
+// found the caller to have a right to ask.
+func (s *Server) askedFor(ctx context.Context, slot string) (asked, *caller, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return asked{}, nil, err
+	}
+	if slot != "" && !isCoordinator(slot) {
+		if _, err := c.mayReadSlot(ctx, slot); err != nil {
+			return asked{}, nil, err
+		}
+		node, err := s.agent(slot)
+		return asked{slot: slot, node: node}, c, err
+	}
+	// As for GetCluster, any read right on Cadre's records is enough to ask; Links
+	// are shown by group.
+	if _, _, err := c.store.Holder(ctx); err != nil {
+		return asked{}, nil, wire(err)
+	}
+	if slot != "" && slot != s.cfg.Slot {
+		return asked{}, nil, status.Errorf(codes.FailedPrecondition,
+			"OTHER_COORDINATOR: %s answered and cannot ask %.100s: coordinators speak for themselves; leave the slot out to ask whichever answers", s.cfg.Slot, slot)
+	}
+	return asked{slot: s.cfg.Slot, node: s.cfg.Overlay, caller: c}, c, nil
+}
+
+// agent finds the control session of a Slot.
+func (s *Server) agent(slot string) (overlaystatus.Asked, error) {
+	node, ok := s.cfg.Agents(slot)
+	if !ok {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"AGENT_NOT_CONNECTED: the agent of %s has no control session with %s; `cadre instance describe %s` tells whether it is admitted", slot, s.cfg.Slot, slot)
+	}
+	return node, nil
+}
+
+// links are the node's, of one Peer or all, as far as the caller may see them.
+func (a asked) links(ctx context.Context, peer string) ([]*overlayv1.Link, error) {
+	if a.caller == nil {
+		out, err := a.node.OverlayStatus(ctx, &controlv1.OverlayStatusRequest{Peer: peer})
+		return out.GetLinks(), err
+	}
+	out, err := a.node.OverlayStatus(ctx, &controlv1.OverlayStatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	links, err := a.caller.visible(ctx, out.GetLinks())
+	if err != nil {
+		return nil, err
+	}
+	if peer == "" {
+		return links, nil
+	}
+	names := make([]string, 0, len(links))
+	for _, l := range links {
+		if l.GetPeer() == peer {
+			return []*overlayv1.Link{l}, nil
+		}
+		names = append(names, l.GetPeer())
+	}
+	return nil, overlaystatus.Unknown(peer, names)
+}
+
+// visible leaves out Links with groups that Consul does not let the caller read.
+func (c *caller) visible(ctx context.Context, links []*overlayv1.Link) ([]*overlayv1.Link, error) {
+	readable := map[string]bool{peering.CoordinatorGroup: true}
+	for _, l := range links {
+		name := l.GetGroup()
+		if _, known := readable[name]; known {
+			continue
+		}
+		_, err := c.store.Get(ctx, store.GroupSpecKey(name))
+		switch {
+		case err == nil, errors.Is(err, store.ErrNotFound):
+			readable[name] = true
+		case errors.Is(err, store.ErrDenied):
+			readable[name] = false
+		default:
+			return nil, wire(err)
+		}
+	}
+	return slices.DeleteFunc(links, func(l *overlayv1.Link) bool { return !readable[l.GetGroup()] }), nil
+}
+
+// has refuses Peers that the caller may not know of. An agent tells by itself which
+// Peers it has.
+func (a asked) has(ctx context.Context, peer string) error {
+	if peer == "" {
+		return status.Error(codes.InvalidArgument, "peer: is missing")
+	}
+	if a.caller == nil {
+		return nil
+	}
+	_, err := a.links(ctx, peer)
+	return err
+}
+
+// mayLoad asks Consul whether the caller may write the spec of each group whose
+// members would carry load, or, where only coordinators would, use the switches.
+func (c *caller) mayLoad(ctx context.Context, slots ...string) error {
+	var keys []string
+	for _, slot := range slots {
+		if isCoordinator(slot) {
+			continue
+		}
+		name, _, err := group.ParseSlot(slot)
+		if err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		keys = append(keys, store.GroupSpecKey(name))
+	}
+	if len(keys) == 0 {
+		keys = []string{store.OverrideKey(store.OverridePause, peering.CoordinatorGroup)}
+	}
+	for _, key := range keys {
+		ok, err := c.server.cfg.Tokens.MayWrite(ctx, c.token, store.DefaultPrefix+key)
+		if err != nil {
+			return wire(err)
+		}
+		if !ok {
+			return status.Errorf(codes.PermissionDenied, "a bench loads the network: it needs the right to write %s%s", store.DefaultPrefix, key)
+		}
+	}
+	return nil
+}
+
+// allowBench tells peer to take part in a bench that slot will begin. A node takes
+// part for coordinators without being told.
+func (s *Server) allowBench(ctx context.Context, slot, peer string) error {
+	if isCoordinator(slot) {
+		return nil
+	}
+	node := s.cfg.Overlay
+	switch {
+	case peer == s.cfg.Slot:
+	case isCoordinator(peer):
+		return status.Errorf(codes.FailedPrecondition,
+			"OTHER_COORDINATOR: %s answered and cannot tell %.100s to take part: name %s as the peer, or leave the slot out to begin here", s.cfg.Slot, peer, s.cfg.Slot)
+	default:
+		var err error
+		if node, err = s.agent(peer); err != nil {
+			return err
+		}
+	}
+	_, err := node.OverlayAllowBench(ctx, &controlv1.OverlayAllowBenchRequest{Peer: slot})
+	return err
+}
+
+func isCoordinator(slot string) bool {
+	_, err := peering.CoordinatorOrdinal(slot)
+	return err == nil
+}

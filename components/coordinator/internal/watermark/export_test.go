@@ -1,0 +1,8 @@
+package watermark
+
+// Waiting is how many want to grow the state.
+func (r *Ratchet) Waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting)
+}

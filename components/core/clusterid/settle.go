@@ -1,0 +1,77 @@
+package clusterid
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Founder is the ordinal of the one coordinator that may found; the others only join
+// (GEN-01).
+const Founder = 0
+
+// Answers are what the other coordinators proved in one round, by ordinal: a cluster ID,
+// or "" for none yet. Who did not answer is not in it.
+type Answers map[int]string
+
+// Step is what a coordinator without a cluster ID does after a round of questions.
+type Step struct {
+	// Join is the cluster ID to take over; "" none.
+	Join string
+	// Found: a new one may be drawn.
+	Found bool
+	// Wait says what is missing, when neither is to be done.
+	Wait string
+}
+
+// Settle decides for the coordinator with this ordinal among replicas, whose disk knows
+// no cluster ID. It joins the one that any other proves. The founder draws a new one only
+// when each of the others has proved that it knows none: whoever is silent may know one.
+// pinned is the trust file's, "" for none: such a coordinator joins that one and never
+// founds. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) is one that only people solve.
+func Settle(ordinal, replicas int, pinned string, answers Answers) (Step, error) {
+	said := map[string][]string{}
+	var silent []string
+	for n := range replicas {
+		if n == ordinal {
+			continue
+		}
+		switch id, answered := answers[n]; {
+		case !answered:
+			silent = append(silent, coordinator(n))
+		case id != "":
+			said[id] = append(said[id], coordinator(n))
+		}
+	}
+	ids := slices.Sorted(maps.Keys(said))
+	switch {
+	case len(ids) > 1:
+		return Step{}, Conflict(said)
+	case len(ids) == 1 && pinned != "" && ids[0] != pinned:
+		return Step{}, &MismatchError{Who: strings.Join(said[ids[0]], ", "), Got: ids[0], Pinned: pinned, Where: "the measured trust file",
+			WayOut: "name the right one there, or delete the coordinators that do not belong to it"}
+	case len(ids) == 1:
+		return Step{Join: ids[0]}, nil
+	case pinned != "":
+		return Step{Wait: fmt.Sprintf("a coordinator of cluster ID %s, which the measured trust file names: none that answers knows it, and with that name in it none is founded anew", pinned)}, nil
+	case ordinal != Founder:
+		return Step{Wait: "a coordinator that knows the cluster ID; at the first start " + coordinator(Founder) + " makes it"}, nil
+	case len(silent) > 0:
+		return Step{Wait: "an answer from " + strings.Join(silent, ", ") + ": one that is silent may know the cluster's cluster ID"}, nil
+	}
+	return Step{Found: true}, nil
+}
+
+// Conflict says that coordinators of one cluster are of different cluster IDs; said has
+// the coordinators by cluster ID.
+func Conflict(said map[string][]string) error {
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(said)) {
+		parts = append(parts, fmt.Sprintf("%s of cluster ID %s", strings.Join(said[id], ", "), id))
+	}
+	return fmt.Errorf("GENESIS_CONFLICT: the coordinators are not of one cluster ID: %s; keep those with the cluster's records (the context names their cluster ID) and give the others empty disks",
+		strings.Join(parts, "; "))
+}
+
+func coordinator(n int) string { return fmt.Sprintf("coordinator-%d", n) }

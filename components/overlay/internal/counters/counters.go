@@ -1,0 +1,17 @@
+// Package counters counts what a node turned down and took in, all its parts together.
+package counters
+
+import "sync/atomic"
+
+// Tally may be counted in by any goroutine.
+type Tally struct {
+	// FailedHandshakes ended before the far side showed a usable certificate; NotAdmitted
+	// showed a genuine one that the peer map does not name.
+	FailedHandshakes, NotAdmitted atomic.Uint64
+	// Overloaded found no free place for a handshake or a first contact; Admissions is the
+	// number of first contacts served.
+	Overloaded, Admissions atomic.Uint64
+	// InvalidFrames and Forbidden count streams of no known or allowed kind, LinkLimit
+	// those above a Peer's number.
+	InvalidFrames, Forbidden, LinkLimit atomic.Uint64
+}

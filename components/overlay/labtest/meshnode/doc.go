@@ -1,6 +1,0 @@
-// Package meshnode runs one overlay node, or one rendezvous server, as a process of
-// its own, so that it can live in a network namespace: whatever its libraries open is
-// opened there. The process is the caller's own program, started again.
-//
-// The parent talks to it in lines of JSON: a [Request] in, a [Response] out.
-package meshnode
