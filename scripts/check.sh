@@ -47,6 +47,11 @@ make -s generate
 after=$(git status --porcelain; git diff)
 [[ $before == "$after" ]] || die "generated code or docs are not current: commit what make generate changed"
 
+# Text that a person reads names its subject.
+step prose
+go run ./scripts/prose -examples || die "the styles of scripts/vale and scripts/prose/examples.txt differ"
+go run ./scripts/prose || die "see above; docs/testing.md says how the linter is used"
+
 step vulnerabilities
 go test -count=1 ./scripts/vulnerabilities || die "docs/dependencies.md names other versions than are pinned"
 go run ./scripts/vulnerabilities "${modules[@]}" || die "see above; docs/dependencies.md says what to do"

@@ -96,6 +96,10 @@ clients mktemp                                 coreutils           the folder th
 clients readlink                               coreutils           a virtual environment names the interpreter itself
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
+dev    gcc                                     gcc                 compiles the grammars of the prose linter
+dev    as                                      binutils            gcc calls it
+dev    ld                                      binutils            gcc calls it
+dev    /usr/include/stdlib.h                   libc6-dev           headers of the grammars
 dev    debootstrap                             debootstrap         makes the machine of scripts/fresh-machine.sh
 END
 
@@ -110,6 +114,7 @@ buf_version=1.59.0
 protoc_gen_go_version=1.36.10
 protoc_gen_go_grpc_version=1.5.1
 govulncheck_version=1.9.0
+vale_version=3.21.0
 # The day in it is how old the knowledge of make check is: raise it with each look at dependencies.
 vulndb_version=0.0.0-20261105234957-e22db6528018
 
@@ -341,6 +346,7 @@ dev)
 	go_tool protoc-gen-go "$protoc_gen_go_version" google.golang.org/protobuf/cmd/protoc-gen-go "wire contracts"
 	go_tool protoc-gen-go-grpc "$protoc_gen_go_grpc_version" google.golang.org/grpc/cmd/protoc-gen-go-grpc "wire contracts"
 	go_tool govulncheck "$govulncheck_version" golang.org/x/vuln/cmd/govulncheck "looks up known vulnerabilities"
+	go_tool vale "$vale_version" github.com/vale-cli/vale/v3/cmd/vale "lints prose; it compiles grammars in C, about 1 min on two cores"
 	install_vulndb
 	;;
 images)

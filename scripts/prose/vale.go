@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Alert is one finding of vale.
+type Alert struct {
+	Check    string
+	Message  string
+	Line     int
+	Severity string
+}
+
+// lint runs vale over files and returns the alerts of each.
+func lint(ctx context.Context, files []string) (map[string][]Alert, error) {
+	out := map[string][]Alert{}
+	// A command line has a bound, and the names of all files are longer.
+	for some := range slices.Chunk(files, 500) {
+		cmd := exec.CommandContext(ctx, "vale", append([]string{"--config", "scripts/vale/vale.ini", "--output", "JSON", "--no-exit"}, some...)...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		text, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("vale: %w: %s%s", err, text, stderr.Bytes())
+		}
+		if err := parse(text, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// parse reads vale's JSON: an object of alerts by file.
+func parse(text []byte, into map[string][]Alert) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var alerts map[string][]Alert
+		switch err := decoder.Decode(&alerts); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("vale printed no JSON: %w", err)
+		}
+		for file, list := range alerts {
+			into[file] = append(into[file], list...)
+		}
+	}
+}
+
+// readable lists the tracked files below paths that the styles are for. Generated code, data of tests
+// and the changelog of a release are not.
+func readable(ctx context.Context, paths ...string) ([]string, error) {
+	text, err := exec.CommandContext(ctx, "git", append([]string{"ls-files", "-z", "--"}, paths...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the files of the repository: %w", err)
+	}
+	var out []string
+	for file := range strings.SplitSeq(strings.TrimRight(string(text), "\x00"), "\x00") {
+		if !strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, ".md") ||
+			strings.HasSuffix(file, ".pb.go") || strings.Contains(file, "/testdata/") || file == "CHANGELOG.md" {
+			continue
+		}
+		if _, err := os.Stat(file); err == nil {
+			out = append(out, file)
+		}
+	}
+	return out, nil
+}
+
+// place is the line of unfinished.txt that a file belongs to: its folder, or the page itself.
+func place(file string) string {
+	if strings.HasSuffix(file, ".go") {
+		return path.Dir(file)
+	}
+	return file
+}
+
+// count sums the errors by place.
+func count(alerts map[string][]Alert) map[string]int {
+	out := map[string]int{}
+	for file, list := range alerts {
+		for _, a := range list {
+			if a.Severity == "error" {
+				out[place(file)]++
+			}
+		}
+	}
+	return out
+}
