@@ -13,6 +13,7 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/overlay"
+	"cadre.dev/platform"
 )
 
 // settle finds out which cluster ID this coordinator belongs to. Until that is known it
@@ -54,7 +55,7 @@ func (c *Coordinator) answerUnsettled(ctx context.Context, work *tasks) error {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
 	work.run("overlay", node.Run)
-	work.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, func() {}) })
+	work.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, func() {}, func([]platform.Instance) {}) })
 	work.run("status", func(ctx context.Context) error {
 		return status.Run(ctx, local, status.NewMetrics(), func() status.Health { return status.Health{Slot: c.cfg.Slot} })
 	})

@@ -30,6 +30,7 @@ import (
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/routes"
 	"cadre.dev/coordinator/internal/secrets"
+	"cadre.dev/coordinator/internal/selfheal"
 	"cadre.dev/coordinator/internal/server"
 	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/status"
@@ -101,6 +102,7 @@ type Coordinator struct {
 	platform    *observe.Platform
 	reconcile   *reconcile.Reconciler
 	successor   *takeover.Watch
+	healer      *selfheal.Healer
 	server      *server.Server
 	ratchet     *watermark.Ratchet
 	metrics     *status.Metrics
@@ -160,7 +162,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	defer base.stop()
 	base.run("consul", c.consul.Run)
 	base.run("overlay", c.node.Run)
-	base.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, c.relocate) })
+	base.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, c.relocate, c.healer.Note) })
 
 	base.run("Consul proxy", c.consulProxy.Run)
 
@@ -171,6 +173,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("agreement", c.agree)
 	// It ends before Consul does: it takes its tokens back.
 	work.run("xds", c.xds.Run)
+	work.run("coordinators", c.kept("coordinators", c.healer.Run))
 	work.run("records", c.views.Run)
 	work.run("state", func(ctx context.Context) error { return c.ratchet.Follow(ctx, c.views) })
 	work.run("catalog", c.afterConfirmed(c.kept("catalog", c.catalog.Run)))
@@ -534,12 +537,30 @@ func (c *Coordinator) assembleOverlay() error {
 		return fmt.Errorf("make overlay node: %w", err)
 	}
 	c.node = node
+	c.assembleHealer()
 	c.metrics.Add(overlaystatus.NewCollector(func() overlaystatus.Node { return node }))
 	if err := c.renew(); err != nil {
 		return err
 	}
 	c.setPeers()
 	return nil
+}
+
+// assembleHealer makes what starts other coordinators that the platform reports as stopped.
+func (c *Coordinator) assembleHealer() {
+	c.healer = selfheal.New(selfheal.Config{
+		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Replicas: c.cfg.Replicas,
+		Platform: c.deps.Platform, Views: c.views, Called: c.metrics.Call, Now: c.deps.Now, Log: c.log,
+		Connected: func() map[string]bool {
+			slots := map[string]bool{}
+			for _, s := range c.node.Sessions() {
+				if s.Peer.Group == peering.CoordinatorGroup && s.BootID != "" {
+					slots[s.Peer.Slot] = true
+				}
+			}
+			return slots
+		},
+	})
 }
 
 // onControl serves an agent's control session, or talks to another coordinator.

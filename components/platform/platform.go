@@ -193,6 +193,12 @@ func GatewayDomain(list []Instance) (string, error) {
 // Running reports a stable running CVM.
 func (i Instance) Running() bool { return i.Status == "running" && !i.InProgress }
 
+// StaysDown reports a CVM that is down and that the platform does not bring up: an operator, the guest
+// or a loss of power stopped it.
+func (i Instance) StaysDown() bool {
+	return (i.Status == "stopped" || i.Status == "exited") && !i.InProgress
+}
+
 // Node is a place for CVMs.
 type Node struct {
 	ID       string

@@ -156,8 +156,13 @@ func (c *cluster) at(t *testing.T, coordinator string) *client.Client {
 // one of three again.
 func (c *cluster) awaitAnswer(t *testing.T, coordinator string) {
 	t.Helper()
+	c.answersWithin(t, coordinator, time.Minute)
+}
+
+func (c *cluster) answersWithin(t *testing.T, coordinator string, limit time.Duration) {
+	t.Helper()
 	one := c.at(t, coordinator)
-	eventually(t, coordinator+" answers again", time.Minute, func(ctx context.Context) error {
+	eventually(t, coordinator+" answers again", limit, func(ctx context.Context) error {
 		info, err := one.Cluster(ctx)
 		if err == nil && info.GetSelf() != coordinator {
 			err = fmt.Errorf("%s answered", info.GetSelf())

@@ -32,7 +32,7 @@ func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.See
 	log.Info("platform call", "kind", effect.Call, "number", effect.Number)
 	result := operation.CallResult{Number: effect.Number}
 	err := o.send(under, seen, op, effect, &result) //nolint:contextcheck // the call dies with the Lease; ctx ends it too
-	result.Outcome = outcomeOf(err)
+	result.Outcome = OutcomeOf(err)
 	if err != nil {
 		result.Message = err.Error()
 	}

@@ -278,8 +278,8 @@ func (o *Operator) forget(id string, all bool) {
 	}
 }
 
-// outcomeOf reads the three outcomes out of a driver's error (R65).
-func outcomeOf(err error) operation.Outcome {
+// OutcomeOf reads the three outcomes out of a driver's error (R65).
+func OutcomeOf(err error) operation.Outcome {
 	switch {
 	case err == nil:
 		return operation.OutcomeDone

@@ -75,9 +75,9 @@ func (c *Coordinators) Members() []Member {
 	return append([]Member(nil), c.members...)
 }
 
-// Run polls the platform and calls changed after each change. It returns when
-// ctx ends.
-func (c *Coordinators) Run(ctx context.Context, changed func()) error {
+// Run polls the platform, hands each listing of the app to listed, and calls changed after each
+// change. It returns when ctx ends.
+func (c *Coordinators) Run(ctx context.Context, changed func(), listed func([]platform.Instance)) error {
 	failing := false
 	for {
 		list, err := c.lister.List(ctx, c.appID)
@@ -90,6 +90,7 @@ func (c *Coordinators) Run(ctx context.Context, changed func()) error {
 			failing = true
 		case err == nil:
 			failing = false
+			listed(list)
 			if c.learn(list) {
 				changed()
 			}

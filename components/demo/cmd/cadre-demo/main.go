@@ -23,7 +23,7 @@ import (
 	"cadre.dev/figures"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-tcb | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-tcb | drill-coordinators | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -43,6 +43,9 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-
   drill-tcb      deploy a small cluster, publish a new evaluation in the middle of a rollout,
                  update the host in time; then start a member on an old host, after the
                  grace; writes .out/drill-tcb.json
+  drill-coordinators
+                 deploy a small cluster, cut the power of two of three coordinators, wait
+                 until the third one has started them; writes .out/drill-coordinators.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   bench-survival deploy, take agents, coordinators and power away under load, and measure
                  what that costs the writes; writes .out/bench-survival.json. With
@@ -92,11 +95,14 @@ func run(ctx context.Context, args []string) error {
 		r := rig.New(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
 		r.Programs = o.programs
 		return bench(ctx, r, n, out)
-	case "drill-restore", "drill-tcb":
+	case "drill-restore", "drill-tcb", "drill-coordinators":
 		r := rig.New(root, filepath.Join(out, o.verb), time.Second, log)
 		r.Programs = o.programs
-		if o.verb == "drill-tcb" {
+		switch o.verb {
+		case "drill-tcb":
 			return drillTCB(ctx, r, n, out)
+		case "drill-coordinators":
+			return drillCoordinators(ctx, r, n, out)
 		}
 		return drillRestore(ctx, r, n, out)
 	}
@@ -122,7 +128,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "bench", "bench-survival", "bench-service", "bench-heal"}
+var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "drill-coordinators", "bench", "bench-survival", "bench-service", "bench-heal"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
 func stateName(verb string) string {
@@ -356,6 +362,17 @@ func drillTCB(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) erro
 			report.Late.Print(os.Stdout)
 		}
 		return errors.Join(err, rig.Write(filepath.Join(out, "drill-tcb.json"), report))
+	})
+}
+
+func drillCoordinators(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	return drillLight(ctx, r, n, func(ctx context.Context, _ func(context.Context) error) error {
+		report, err := r.CutCoordinators(ctx, n)
+		if report.WholeS > 0 {
+			report.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-coordinators.json"), report))
+		}
+		return err
 	})
 }
 

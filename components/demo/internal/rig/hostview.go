@@ -146,10 +146,15 @@ func (r *Rig) Fault(ctx context.Context, args ...string) error {
 	return err
 }
 
-// Start starts a CVM as the platform's API does.
+// Start starts a CVM as the platform's API does. Where the other coordinators start the CVM at the same
+// moment, the platform is busy with it for a while.
 func (r *Rig) Start(ctx context.Context, cvm string) error {
-	_, err := r.Cadre(ctx, "local", "start", "--state", filepath.Dir(r.CloudFile()), cvm)
-	return err
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return again(ctx, func(ctx context.Context) error {
+		_, err := r.Cadre(ctx, "local", "start", "--state", filepath.Dir(r.CloudFile()), cvm)
+		return err
+	})
 }
 
 // Halt stops the local cloud and leaves its state and logs.
