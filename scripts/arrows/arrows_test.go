@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,5 +59,42 @@ func TestTheTableNamesWhatModulesImport(t *testing.T) {
 	}
 	for name := range imported {
 		t.Errorf("docs/architecture.md does not have %s", name)
+	}
+}
+
+var (
+	steps  = regexp.MustCompile(`(?m)^\| [0-9]+ \| .*\| (.*) \| (.*) \|$`)
+	quoted = regexp.MustCompile("`([^`]+)`")
+)
+
+// TestTheTableOfOneChangeNamesWhatExists: each package of the table is a folder with code, and each record
+// is one of docs/kv.md, which is generated from the table of records.
+func TestTheTableOfOneChangeNamesWhatExists(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := os.ReadFile(root + "/docs/kv.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := steps.FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 10 {
+		t.Fatalf("docs/architecture.md has %d steps of one change", len(rows))
+	}
+	for _, row := range rows {
+		for _, code := range quoted.FindAllStringSubmatch(row[1], -1) {
+			if strings.HasPrefix(code[1], "consul ") {
+				continue // a command
+			}
+			if found, err := filepath.Glob(root + "/components/" + code[1] + "/*.go"); err != nil || len(found) == 0 {
+				t.Errorf("docs/architecture.md names a package %s: there is no code", code[1])
+			}
+		}
+		for _, record := range quoted.FindAllStringSubmatch(row[2], -1) {
+			if !strings.Contains(string(records), "\n| `"+record[1]+"` |") {
+				t.Errorf("docs/architecture.md names a record %s, which docs/kv.md does not have", record[1])
+			}
+		}
 	}
 }
