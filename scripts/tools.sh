@@ -97,6 +97,7 @@ clients readlink                               coreutils           a virtual env
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
 dev    gcc                                     gcc                 compiles the grammars of the prose linter
+dev    g++                                     g++                 compiles the YAML grammar of the prose linter, which is C++
 dev    as                                      binutils            gcc calls it
 dev    ld                                      binutils            gcc calls it
 dev    /usr/include/stdlib.h                   libc6-dev           headers of the grammars
@@ -346,7 +347,7 @@ dev)
 	go_tool protoc-gen-go "$protoc_gen_go_version" google.golang.org/protobuf/cmd/protoc-gen-go "wire contracts"
 	go_tool protoc-gen-go-grpc "$protoc_gen_go_grpc_version" google.golang.org/grpc/cmd/protoc-gen-go-grpc "wire contracts"
 	go_tool govulncheck "$govulncheck_version" golang.org/x/vuln/cmd/govulncheck "looks up known vulnerabilities"
-	go_tool vale "$vale_version" github.com/vale-cli/vale/v3/cmd/vale "lints prose; it compiles grammars in C, about 1 min on two cores"
+	go_tool vale "$vale_version" github.com/vale-cli/vale/v3/cmd/vale "lints prose; it compiles grammars in C, some minutes with cold caches"
 	install_vulndb
 	;;
 images)
