@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io"
 	"os"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -39,6 +40,9 @@ func printCounts(ctx context.Context, out io.Writer) error {
 	var words [2]int
 	found := make([][2]int, len(patterns))
 	for _, file := range files {
+		if path.Ext(file) != ".go" && path.Ext(file) != ".md" {
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err

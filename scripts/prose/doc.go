@@ -1,5 +1,5 @@
 // Command prose runs vale, the prose linter, with the styles of scripts/vale over everything that a
-// person reads: comments of Go files, and Markdown. It runs at the root of the repository.
+// person reads: comments of Go and proto files, Markdown, and the help of commands. It runs at the root of the repository.
 //
 //	prose            check the repository: no error outside of unfinished.txt, none above its counts
 //	prose PATH...    print every error in these files and folders

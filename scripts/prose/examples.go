@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// checkExamples has vale read each line of examples.txt, as a page and as a comment: those that begin
-// with "error " have an error, those with "good " none.
+// checkExamples has vale read each line of examples.txt, as a page, as a comment and as help. A line
+// that begins with "error " has an error, and a line with "good " none. "|" ends a line of the text.
 func checkExamples(ctx context.Context) error {
 	text, err := os.ReadFile("scripts/prose/examples.txt")
 	if err != nil {
@@ -27,7 +27,12 @@ func checkExamples(ctx context.Context) error {
 		if verdict != "error" && verdict != "good" {
 			return fmt.Errorf("examples.txt: %q: want error or good, and a sentence", line)
 		}
-		for suffix, content := range map[string]string{".md": sentence + "\n", ".go": "// " + sentence + "\npackage p\n"} {
+		for suffix, content := range map[string]string{
+			".md":    strings.ReplaceAll(sentence, "|", "\n") + "\n",
+			".go":    "// " + strings.ReplaceAll(sentence, "|", "\n// ") + "\npackage p\n",
+			".proto": "// " + strings.ReplaceAll(sentence, "|", "\n// ") + "\nmessage M {}\n",
+			".txt":   strings.ReplaceAll(sentence, "|", "\n") + "\n",
+		} {
 			file := filepath.Join(dir, fmt.Sprintf("%d%s", len(files), suffix))
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				return err

@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("no Go file and no page below %s", strings.Join(flags.Args(), " "))
+		return fmt.Errorf("no Go or proto file, no page and no help text below %s", strings.Join(flags.Args(), " "))
 	}
 	alerts, err := lint(ctx, files)
 	if err != nil {

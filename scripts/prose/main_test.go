@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -49,5 +50,44 @@ func TestOnlyErrorsCount(t *testing.T) {
 	}
 	if err := parse([]byte("no JSON"), alerts); err == nil {
 		t.Error("text that is no JSON is read")
+	}
+}
+
+func TestCodeInACommentIsNoProse(t *testing.T) {
+	for _, c := range []struct {
+		line, word string
+		want       bool
+	}{
+		{"// `told` is a field", "told", true},
+		{"\tx := 1 // `a` is told", "told", false},
+		{"`} // told", "told", false}, // the end of a text of several lines
+		{"// ü `told`", "told", true},
+	} {
+		column := 1 + len([]rune(c.line[:strings.Index(c.line, c.word)]))
+		if got := quoted(c.line, column); got != c.want {
+			t.Errorf("%q in %q: %v, want %v", c.word, c.line, got, c.want)
+		}
+	}
+}
+
+// TestWhatIsRead: the changelog, generated code and data of tests are left out, the help of commands is not.
+func TestWhatIsRead(t *testing.T) {
+	t.Chdir("../..")
+	files, err := readable(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]bool{
+		"README.md": true, "scripts/prose/main.go": true, "proto/cadre/api/v1/api.proto": true,
+		"components/cli/internal/command/testdata/group_apply_help.txt": true,
+		"components/cli/internal/command/testdata/group_list.txt":       false,
+		"proto/cadre/api/v1/api.pb.go":                                  false, "CHANGELOG.md": false,
+	} {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+		if slices.Contains(files, file) != want {
+			t.Errorf("%s is read: %v, want %v", file, !want, want)
+		}
 	}
 }

@@ -19,6 +19,7 @@ type Alert struct {
 	Check    string
 	Message  string
 	Line     int
+	Span     [2]int // first and last column, from 1
 	Severity string
 }
 
@@ -38,7 +39,29 @@ func lint(ctx context.Context, files []string) (map[string][]Alert, error) {
 			return nil, err
 		}
 	}
+	for file, alerts := range out {
+		if path.Ext(file) != ".go" && path.Ext(file) != ".proto" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		lines := strings.Split(string(text), "\n")
+		out[file] = slices.DeleteFunc(alerts, func(a Alert) bool {
+			return a.Line >= 1 && a.Line <= len(lines) && quoted(lines[a.Line-1], a.Span[0])
+		})
+	}
 	return out, nil
+}
+
+// quoted reports whether a column of a comment is inside of `code`. vale knows code spans in Markdown
+// only.
+func quoted(line string, column int) bool {
+	before := []rune(line)
+	before = before[:max(0, min(column-1, len(before)))]
+	_, comment, _ := strings.Cut(string(before), "//")
+	return strings.Count(comment, "`")%2 == 1
 }
 
 // parse reads vale's JSON: an object of alerts by file.
@@ -58,8 +81,11 @@ func parse(text []byte, into map[string][]Alert) error {
 	}
 }
 
-// readable lists the tracked files below paths that the styles are for. Generated code, data of tests
-// and the changelog of a release are not.
+// help is where the tests of the command line keep the help texts of its commands.
+const help = "components/cli/internal/command/testdata/*help.txt"
+
+// readable lists the tracked files below paths that the styles are for: comments, pages, and the help
+// of commands. Generated code, other data of tests and the changelog of a release are not.
 func readable(ctx context.Context, paths ...string) ([]string, error) {
 	text, err := exec.CommandContext(ctx, "git", append([]string{"ls-files", "-z", "--"}, paths...)...).Output()
 	if err != nil {
@@ -67,8 +93,9 @@ func readable(ctx context.Context, paths ...string) ([]string, error) {
 	}
 	var out []string
 	for file := range strings.SplitSeq(strings.TrimRight(string(text), "\x00"), "\x00") {
-		if !strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, ".md") ||
-			strings.HasSuffix(file, ".pb.go") || strings.Contains(file, "/testdata/") || file == "CHANGELOG.md" {
+		if isHelp, _ := path.Match(help, file); !isHelp &&
+			(!slices.Contains([]string{".go", ".md", ".proto"}, path.Ext(file)) ||
+				strings.HasSuffix(file, ".pb.go") || strings.Contains(file, "/testdata/") || file == "CHANGELOG.md") {
 			continue
 		}
 		if _, err := os.Stat(file); err == nil {
