@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A Peer whose process was started again is the same Boot. Its new Session counts although
-// the old one has not been found dead yet.
+// A Peer process that starts again on the same CVM is the same Boot. Its new Session
+// counts although the old one has not been found dead yet.
 func TestANewSessionOfTheSameBootTakesOver(t *testing.T) {
 	up := func(class Class) State {
 		s, _ := State{}.Step(Changed{Facts: Facts{Boot: "b"}})

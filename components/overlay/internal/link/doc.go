@@ -1,8 +1,9 @@
-// Package link decides what to do about one Peer: dial, look for better paths,
-// choose among Sessions, let them go. It is pure: events in, effects out; no
-// clock, no network, no goroutine. The loop that runs it is package peer's.
+// Package link decides for one Peer when to dial, when to look for better paths, which
+// Session to use, and which Sessions to end. The package is pure: events go in, effects
+// come out, and it has no clock, network or goroutine. Package peer runs the loop around
+// it.
 //
-// Two things go on beside each other, both only ever adding Sessions:
+// Two processes run in parallel, and both only add Sessions:
 //
 //	gate    keeps one Session through the gateway: the one path that is there at
 //	        once and needs no other party. Only the side that dials does.
@@ -16,12 +17,12 @@
 //	        are numbered by epoch, and only the side that dials begins them; the
 //	        other follows the highest epoch that it has seen of the Peer's Boot and
 //	        asks with a nudge when it wants one. So two ends that restart together
-//	        converge: there is one author per epoch, and a new Boot begins anew
+//	        converge: one side writes the epochs, and a new Boot has epochs of its own
 //	        (OVL-03).
 //
 //	        idle ──► finding ──► idle (DirectTCP) or waiting for the next try
 //
-// Of the Sessions that are there the one of the best [Class] is used; a new one of
-// a class that is there already replaces the old. One more is kept as a standby, the
-// gateway's if there is one; others are retired: they end when nothing uses them.
+// The Link uses the Session of the best [Class]. A new Session replaces an older one of
+// the same class. The Link keeps one more Session as a standby, preferably the gateway's.
+// It retires the others: a retired Session ends when nothing uses it.
 package link

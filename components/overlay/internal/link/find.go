@@ -24,7 +24,7 @@ func (s State) restartFind() (State, []Effect) {
 	if s.find.running || s.find.armed {
 		effects = append(effects, StopFind{})
 	}
-	// The numbers go on: what was begun with an old one stays stale.
+	// The numbers continue, so that a timer or a search with an old number stays stale.
 	s.find = find{epoch: s.find.epoch, boot: s.find.boot, number: s.find.number}
 	if !s.findable() {
 		return s, effects
@@ -52,7 +52,8 @@ func (s State) wishFind(patient bool) (State, []Effect) {
 	case !s.findable(), patient && best == DirectTCP:
 		return s, nil
 	case s.find.running:
-		// Another follows only where this one may have missed what is asked for.
+		// Another search follows only where this one may have missed the class that is
+		// asked for.
 		s.find.wished = s.find.wished || best != DirectTCP
 		s.find.died = s.find.died || patient
 		return s, nil
@@ -75,9 +76,9 @@ func (s State) lostPath(ev Lost) (State, []Effect) {
 	return s, append(effects, more...)
 }
 
-// redials tells whether another Session over the path of the lost one makes sense. One
-// that did not live long is tried again only where there is nothing else, and not while
-// a back-off runs: it would carry new streams to their end again and again.
+// redials reports whether another Session over the path of the lost Session makes sense.
+// After a short-lived Session, the Link redials only without an alternative and outside
+// of a back-off. Otherwise new streams would break with that path again and again.
 func (s State) redials(lived time.Duration) bool {
 	if !s.facts.Dials || !s.findable() {
 		return false

@@ -13,8 +13,8 @@ func TestEpochsBeginAfterEarlierLinksOnes_OVL03(t *testing.T) {
 	})
 }
 
-// What was found and died while the search still ran is looked for again at once,
-// and only once.
+// A path that was found and that died during the search is searched again at once, and
+// only once.
 func TestPathThatDiesDuringASearch(t *testing.T) {
 	play(t, []scriptStep{
 		{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},

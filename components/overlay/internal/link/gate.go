@@ -2,7 +2,7 @@ package link
 
 import "time"
 
-// gate is what the dialing side does about the gateway.
+// gate is the dialing side's state of the Session through the gateway.
 type gate struct {
 	dialing, waiting bool
 	// try numbers dials and timers; older ones are ignored.
@@ -11,14 +11,14 @@ type gate struct {
 	backOff time.Duration
 }
 
-// stopped neither dials nor waits; whatever was under way is stale now.
+// stopped ends dialing and waiting, and makes a dial that is under way stale.
 func (g gate) stopped() gate {
 	g.dialing, g.waiting = false, false
 	g.try++
 	return g
 }
 
-// holdsGate tells whether a Session through the gateway lives.
+// holdsGate reports whether a Session through the gateway lives.
 func (s State) holdsGate() bool {
 	for _, h := range s.held {
 		if h.class == Gateway {
@@ -28,8 +28,8 @@ func (s State) holdsGate() bool {
 	return false
 }
 
-// openGate goes after a Session through the gateway where there should be one and
-// is none; anew drops what was begun.
+// openGate dials the gateway when a Session is wanted and missing; restart drops a dial that
+// is under way.
 func (s State) openGate(anew bool) (State, []Effect) {
 	if s.holdsGate() || !anew && (s.gate.dialing || s.gate.waiting) {
 		return s, nil
@@ -46,7 +46,7 @@ func (s State) openGate(anew bool) (State, []Effect) {
 	return s, effects
 }
 
-// reopenGate follows the loss of a Session; one that flaps waits.
+// reopenGate reacts to the loss of a Session; a flapping Session waits for its back-off.
 func (s State) reopenGate(flap bool, jitter float64) (State, []Effect) {
 	if !s.reachable() {
 		return s, nil

@@ -26,7 +26,7 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// world is what the shell would know.
+// world is the state that the shell would have.
 type world struct {
 	r       *rand.Rand
 	state   State

@@ -21,7 +21,7 @@ func (c Class) Kind() Kind {
 	return [...]Kind{KindNone, KindRelay, KindGateway, KindDirectUDP, KindDirectTCP}[c]
 }
 
-// Class ranks the kind; NoClass for one that does not exist.
+// Class ranks the kind; an unknown kind has NoClass.
 func (k Kind) Class() Class {
 	for c := Relay; c <= DirectTCP; c++ {
 		if c.Kind() == k {

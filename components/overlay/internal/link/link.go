@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Phase tells where a Link stands.
+// Phase is the state of a Link.
 type Phase string
 
 const (
-	// Absent: there is nobody to reach. The zero State behaves so.
+	// Absent: the Link has no Peer to reach. The zero State behaves so.
 	Absent Phase = "absent"
 	// Awaited: the Peer dials, and has not yet.
 	Awaited Phase = "awaited"
@@ -19,13 +19,13 @@ const (
 	BackOff Phase = "back-off"
 	// Up: a Session is in use.
 	Up Phase = "up"
-	// Asleep: nobody wants a Session, and it is made when somebody does.
+	// Asleep: no connection needs a Session; the first one that does wakes the Link.
 	Asleep Phase = "idle"
 	// Over: the Link has ended, and nothing happens any more.
 	Over Phase = "over"
 )
 
-// Class ranks Sessions by what they travel on; a greater one is preferred.
+// Class ranks Sessions by their transport; the Link prefers the greater class.
 type Class int
 
 const (
@@ -44,7 +44,7 @@ const (
 // String names the class as people see it.
 func (c Class) String() string { return string(c.Kind()) }
 
-// Direct tells that nobody else forwards.
+// Direct reports whether packets reach the Peer without a forwarder.
 func (c Class) Direct() bool { return c >= DirectUDP }
 
 const (
@@ -52,10 +52,11 @@ const (
 	// the first Session of a Boot, so both are short.
 	backOffMin = 100 * time.Millisecond
 	backOffMax = 2 * time.Second
-	// refusedMax bounds it while a coordinator refuses this Boot: one that has just started
-	// knows nobody until it has read its records, and asked by thousands every two
-	// seconds it does nothing but handshakes (seen with 1,000). How long coordinators wait
-	// for live agents before they take them for gone rests on it.
+	// refusedMax bounds the wait while a coordinator refuses this Boot. A coordinator that
+	// has just started knows no Boot until it has read its records. With 1,000 members that
+	// retried every two seconds, such a coordinator did nothing except handshakes. The time
+	// that coordinators wait for live agents before they count them as gone depends on this
+	// bound.
 	refusedMax = 5 * time.Second
 	// steady is how long a Session must have lived for its loss to be answered
 	// with an immediate dial. Less is a flap and backs off.
@@ -70,8 +71,8 @@ const (
 	findMax = time.Minute
 	// findHope is the longest wait after a rendezvous has come back.
 	findHope = 2 * time.Second
-	// improveMin and improveMax bound the wait for another try at DirectTCP while
-	// DirectUDP works: most NATs that refuse once refuse for ever.
+	// improveMin and improveMax bound the wait for another try at DirectTCP while DirectUDP
+	// works: a NAT that refuses once usually refuses always.
 	improveMin = time.Minute
 	improveMax = 10 * time.Minute
 	// improveSoon is that wait after a search that was unlucky, once.
@@ -87,15 +88,15 @@ var (
 	// ErrRevoked closes the Session of a Boot that the peer map no longer names
 	// (PEER_REVOKED).
 	ErrRevoked = errors.New("boot is no longer admitted")
-	// ErrIdle closes the Sessions of a Link that nobody uses.
+	// ErrIdle closes the Sessions of an unused Link.
 	ErrIdle = errors.New("nobody uses the link")
 	// ErrMoved closes the Session of an Instance that the Peer has left.
 	ErrMoved = errors.New("peer has another instance")
 )
 
-// Facts are what the peer map says about the Peer.
+// Facts are the peer map's entry of the Peer.
 type Facts struct {
-	// Dials tells that this side opens Sessions.
+	// Dials: this side opens the Sessions.
 	Dials bool
 	// Boot is the admitted Boot; "" for none, or for any when AnyBoot.
 	Boot string
@@ -103,17 +104,18 @@ type Facts struct {
 	AnyBoot bool
 	// Instance is where to dial, "" for nowhere.
 	Instance string
-	// Finds tells that this node can look for paths.
+	// Finds: this node can search for paths.
 	Finds bool
-	// OnDemand tells that there is no Session while nobody wants one. Calls tells that the
-	// side that does not dial may, since the Peer may see this Link as one on demand.
+	// OnDemand: the Link has a Session only while a connection needs one. Calls: the side
+	// that does not dial may dial, since the Peer may see this Link as OnDemand.
 	OnDemand, Calls bool
-	// Epoch is what the epochs of this side's searches begin after. It must be above
-	// those of earlier Links of this Boot with the Peer, who ignores old ones (OVL-03).
+	// Epoch is the number after which this side's search epochs begin. Epoch must be above
+	// those of this Boot's earlier Links with the Peer, because the Peer ignores old epochs
+	// (OVL-03).
 	Epoch uint64
 }
 
-// Admits tells whether a Session of boot may be used.
+// Admits reports whether a Session of boot may be used.
 func (f Facts) Admits(boot string) bool {
 	if f.Boot == "" {
 		return f.AnyBoot && boot != ""
@@ -121,10 +123,10 @@ func (f Facts) Admits(boot string) bool {
 	return boot == f.Boot
 }
 
-// named tells whether there is a Boot to talk to.
+// named reports whether the facts name a Boot to connect to.
 func (f Facts) named() bool { return f.Boot != "" || f.AnyBoot }
 
-// findable tells whether paths can be looked for.
+// findable reports whether the node can search for paths to the Peer.
 func (f Facts) findable() bool { return f.Finds && f.named() }
 
 // Event is something that happened.
@@ -133,9 +135,8 @@ type Event interface{ event() }
 type (
 	// Changed brings new facts, or the first ones.
 	Changed struct{ Facts Facts }
-	// Connected brings a Session whose peer has been authenticated. Try is
-	// that of the Dial it came from, 0 for every other. Stray: it was made by the side
-	// that does not dial.
+	// Connected adds an authenticated Session. Try is the number of the Dial that made the
+	// Session, 0 for any other origin. Stray: the side that does not dial made the Session.
 	Connected struct {
 		Session uint64
 		Boot    string
@@ -143,13 +144,13 @@ type (
 		Stray   bool
 		Try     uint64
 	}
-	// Moved tells that a Session's datagrams travel on a path of another class.
+	// Moved reports that a Session's datagrams now travel on a path of another class.
 	Moved struct {
 		Session uint64
 		Class   Class
 	}
-	// Suspected tells that nothing comes over a Session although something should,
-	// or that it does again.
+	// Suspected reports that a Session is silent although traffic is due, or that the Session
+	// receives again.
 	Suspected struct {
 		Session uint64
 		Suspect bool
@@ -161,37 +162,37 @@ type (
 		Refused bool
 		Jitter  float64
 	}
-	// Lost tells that a Session has ended, after living for Lived.
+	// Lost reports the end of a Session that lived for Lived.
 	Lost struct {
 		Session uint64
 		Lived   time.Duration
 		Jitter  float64
 	}
-	// Timer tells that the Arm of this try has run out.
+	// Timer reports that the Arm of this try expired.
 	Timer struct{ Try uint64 }
-	// Offered tells that the Peer, as Boot, began the search of this epoch.
+	// Offered reports that the Peer, as Boot, began the search of this epoch.
 	Offered struct {
 		Epoch uint64
 		Boot  string
 	}
-	// Nudged tells that the Peer, as Boot, asks for a search. Unsaid: the running
-	// one has not reached the Peer yet, so it is what is asked for.
+	// Nudged reports that the Peer, as Boot, asks for a search. Unsaid: the running search
+	// has not reached the Peer yet, so that search is the answer.
 	Nudged struct {
 		Boot   string
 		Unsaid bool
 	}
-	// Quiet tells that a path in use carries nothing any more.
+	// Quiet reports that a path in use carries nothing any more.
 	Quiet struct{}
-	// Hoped tells that looking may go better now: a rendezvous is back.
+	// Hoped reports that a search may succeed now: a rendezvous is reachable again.
 	Hoped struct{ Jitter float64 }
-	// FindEnded ends a search, whatever it found. Unlucky: lost packets alone may be
-	// why it found no DirectTCP.
+	// FindEnded ends a search, with or without a result. Unlucky: packet loss alone may
+	// explain the missing DirectTCP.
 	FindEnded struct {
 		Epoch   uint64
 		Jitter  float64
 		Unlucky bool
 	}
-	// FindTimer tells that the ArmFind of this number has run out.
+	// FindTimer reports that the ArmFind of this number expired.
 	FindTimer struct{ Number uint64 }
 	// Ended ends the Link and its Sessions; nothing that comes after it counts.
 	Ended struct{ Reason error }
@@ -213,7 +214,7 @@ type (
 		Try   uint64
 		After time.Duration
 	}
-	// Use makes a Session the one that streams are opened on; 0 is none.
+	// Use selects the Session for new streams; 0 selects none.
 	Use struct{ Session uint64 }
 	// Close ends a Session.
 	Close struct {
@@ -222,8 +223,8 @@ type (
 	}
 	// Retire ends a Session as soon as no stream uses it.
 	Retire struct{ Session uint64 }
-	// Find begins the search of an epoch and abandons the one before. Boot is the
-	// Peer's, "" when any is meant.
+	// Find begins the search of an epoch and abandons the previous search. Boot is the
+	// Peer's; "" accepts any Boot.
 	Find struct {
 		Epoch       uint64
 		Controlling bool
@@ -238,8 +239,8 @@ type (
 	}
 	// Nudge asks the Peer for a search.
 	Nudge struct{}
-	// Redial makes a Session with Boot over a datagram path that still works, if there
-	// is one: what ended the last need not have been the path.
+	// Redial makes a Session with Boot over a datagram path that still works, if one exists:
+	// the path may have survived the last Session.
 	Redial struct{ Boot string }
 )
 

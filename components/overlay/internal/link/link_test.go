@@ -33,7 +33,7 @@ func play(t *testing.T, script []scriptStep) State {
 	return s
 }
 
-// Each case is a script: events, and what each must cause.
+// Each case is a script of events with the expected effects of each event.
 func TestGateScripts(t *testing.T) {
 	long, short := 2*steady, steady/2
 	for name, script := range map[string][]scriptStep{

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestACoordinatorThatRefusesIsAskedSeldom: who cannot be reached, and a member that refuses,
-// is asked every two seconds in the end, a coordinator that refuses every five.
+// In the long run, this side dials an unreachable Peer, or a member that refuses, every two
+// seconds. It dials a coordinator that refuses every five seconds.
 func TestACoordinatorThatRefusesIsAskedSeldom(t *testing.T) {
 	for _, c := range []struct {
 		facts   Facts

@@ -2,34 +2,34 @@ package link
 
 import "slices"
 
-// A Link on demand has no Session while nobody wants one.
+// A Link on demand has a Session only while a connection needs one.
 //
 //	asleep ──► Wanted, or the Peer: Connected, Nudged, Offered ──► awake
 //	  ▲                                                              │ Idle
 //	  │       nothing held, or Rested{Agreed: true}                  ▼
 //	  └────────────────────────────────────────────────────────── asking
 //	  ▲                                                              │ Rested{Agreed: false}
-//	  └── Asked: the Peer asks, and nobody here minds    awake ◄─────┘
+//	  └── Asked: the Peer asks, and this side agrees     awake ◄─────┘
 //
-// Who asks has taken the Sessions out of use before, and whoever agrees has too: each
-// has looked whether it opened a stream that is still there, and opens none on them
-// any more. So nothing is lost with them, whoever of the two wants a stream next: it opens
-// a new Session.
+// The side that asks has taken the Sessions out of use before, and so has the side that
+// agrees. Each side has checked for open streams, and opens no further stream on these
+// Sessions. Closing them therefore loses nothing. When either side needs a stream next, it
+// opens a new Session.
 //
-// The question names the Sessions that may end, and only who holds just those agrees: one
-// that either side has and the other has not heard of yet may be in use over there.
+// The question names the Sessions that may end. A side agrees only if it holds exactly these
+// Sessions: a Session that one side has not heard of yet may be in use at the other side.
 //
-// Either side may want one. The side that dials does so at once; the other asks for it
-// with a nudge where it can, and else, or when nothing comes of that, goes through the
-// gateway itself. Both may do so at the same moment: of two Sessions of a class the one
-// that the dialing side made is used by both, and the stray one is retired, for the
-// Peer may have opened streams on it.
+// Either side may need a Session. The dialing side dials at once. The other side asks with a
+// nudge where it can. Without a nudge, or without a result, it dials through the gateway
+// itself. Both sides may dial at the same moment. Then both use the dialing side's Session,
+// and the stray Session of that class is retired, because the Peer may have opened streams on
+// it.
 
 type (
-	// Wanted tells that somebody here waits for a Session.
+	// Wanted reports that a connection on this side waits for a Session.
 	Wanted struct{}
-	// Idle tells that nobody here has used the Link for long and no new stream gets a
-	// Session any more until the next Use.
+	// Idle reports that the Link has been unused for long on this side. No new stream gets a
+	// Session until the next Use.
 	Idle struct{}
 	// Rested brings the Peer's answer to the Rest of that number; to an older one it comes
 	// too late and is ignored.
@@ -37,15 +37,13 @@ type (
 		Question uint64
 		Agreed   bool
 	}
-	// Unheard tells that there will be no answer to the Rest of that number: the Session
-	// that it would have come over has ended, or is as good as ended. The Peer may have
-	// agreed or not.
+	// Unheard reports that the Rest of that number will get no answer: the Session for the
+	// answer has ended or is about to end. The Peer may or may not have agreed.
 	Unheard struct{ Question uint64 }
-	// Asked tells that the Peer asks for the end of all Sessions, and that this side has
-	// agreed: no new stream gets one until the next Use.
+	// Asked reports that the Peer asks for the end of all Sessions and that this side has
+	// agreed: no new stream gets a Session until the next Use.
 	Asked struct{}
-	// Making tells that so many more Sessions are being made over paths that were found, or
-	// fewer.
+	// Making changes the number of Sessions that are being made over found paths, by More.
 	Making struct{ More int }
 )
 
@@ -69,10 +67,10 @@ func (Rest) effect()   {}
 func (Yield) effect()  {}
 func (Forget) effect() {}
 
-// Awake tells whether there should be a Session.
+// Awake reports whether the Link should have a Session.
 func (s State) Awake() bool { return !s.facts.OnDemand || s.wanted }
 
-// Asking tells whether the Peer has not answered a Rest yet.
+// Asking reports whether a Rest waits for the Peer's answer.
 func (s State) Asking() bool {
 	for _, h := range s.held {
 		if h.leaving {
@@ -82,26 +80,26 @@ func (s State) Asking() bool {
 	return false
 }
 
-// Leaving tells whether the Peer is asked for the end of a Session.
+// Leaving reports whether the Peer is asked for the end of a Session.
 func (s State) Leaving(session uint64) bool {
 	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.leaving })
 }
 
-// Dialing tells whether a Session is being made, through the gateway or over a path that was
-// found. The Peer may use it already, so this side neither proposes nor agrees to rest
-// meanwhile: it would be cut.
+// Dialing reports whether a Session is being made, through the gateway or over a found path.
+// The Peer may use that Session already. So this side neither proposes nor accepts a rest
+// meanwhile, which would cut the Session.
 func (s State) Dialing() bool { return s.gate.dialing || s.making > 0 }
 
-// reachable tells whether dialing the gateway makes sense.
+// reachable reports whether dialing the gateway makes sense.
 func (s State) reachable() bool {
 	f := s.facts
 	return f.Instance != "" && f.named() && (f.Dials && s.Awake() || s.calling && s.use == 0)
 }
 
-// findable tells whether looking for paths makes sense.
+// findable reports whether searching for paths makes sense.
 func (s State) findable() bool { return s.facts.findable() && s.Awake() }
 
-// called answers the wish of somebody here.
+// called handles a local request for a Session.
 func (s State) called() (State, []Effect) {
 	callable := s.facts.OnDemand || s.facts.Calls && !s.facts.Dials
 	if !callable || s.use != 0 || s.Asking() || s.calling && !s.callsAgain() {
@@ -126,13 +124,14 @@ func (s State) called() (State, []Effect) {
 	return s, append(effects, more...)
 }
 
-// callsAgain tells whether a nudge has come to nothing, and there is no other way: the Peer
-// was away, or has given up looking, while somebody here still waits.
+// callsAgain reports whether this side has to nudge again: its connections still wait, the
+// last nudge had no result, and there is no other way. The Peer was away, or has given up its
+// search.
 func (s State) callsAgain() bool {
 	return !s.facts.Dials && s.facts.findable() && !s.gate.dialing && !s.gate.waiting && !s.find.running
 }
 
-// idle asks for rest, or rests where there is nobody to ask.
+// idle asks the Peer for rest, or rests at once if there is no Session to ask over.
 func (s State) idle() (State, []Effect) {
 	if !s.facts.OnDemand || !s.wanted || s.Asking() {
 		return s, nil
@@ -179,8 +178,8 @@ func (s State) unheard(ev Unheard) (State, []Effect) {
 	return s, append(effects, more...)
 }
 
-// unheld sleeps when no Session is left. Where the Peer has asked for one meanwhile there is
-// to be one; and what is being made goes on, for the Peer may use it already.
+// unheld sleeps when no Session is left. If the Peer has asked for a Session meanwhile, the
+// Link makes one. A Session that is being made continues, for the Peer may use it already.
 func (s State) unheld() (State, []Effect) {
 	switch {
 	case len(s.held) > 0:
@@ -194,7 +193,8 @@ func (s State) unheld() (State, []Effect) {
 	return s.sleep()
 }
 
-// rested ends what was to end, or takes it back.
+// rested ends the Sessions of the question if the Peer agreed, and takes the question back
+// otherwise.
 func (s State) rested(ev Rested) (State, []Effect) {
 	if !s.Asking() || ev.Question != s.question {
 		return s, nil
@@ -233,8 +233,8 @@ func (s State) asked() (State, []Effect) {
 	return s, append(effects, more...)
 }
 
-// sleep stops everything that would make a Session. A Link that is not on demand (any
-// more) begins anew.
+// sleep stops every process that would make a Session. A Link that is no longer on demand
+// starts from the beginning.
 func (s State) sleep() (State, []Effect) {
 	s.wanted, s.calling = false, false
 	s.gate = s.gate.stopped()

@@ -12,8 +12,8 @@ type State struct {
 	gate  gate
 	find  find
 
-	// Of a Link on demand. wanted: there should be a Session; calling: somebody here
-	// waits for one, and there is none yet.
+	// For a Link on demand. wanted: there should be a Session; calling: a local connection
+	// waits for a Session that does not exist yet.
 	wanted, calling bool
 	// question numbers the Rests; askedOver is the Session of the last. recalled: the Peer
 	// has asked for a Session since.
@@ -44,16 +44,16 @@ func (h held) rank() int {
 	return int(h.class)
 }
 
-// Facts gives what the Link last heard of its Peer.
+// Facts returns the latest facts about the Peer.
 func (s State) Facts() Facts { return s.facts }
 
 // InUse is the Session that streams are opened on, 0 for none, and its class.
 func (s State) InUse() (uint64, Class) { return s.use, s.Class(s.use) }
 
-// Finding tells whether a search runs, and the last epoch.
+// Finding reports whether a search runs, and the last epoch.
 func (s State) Finding() (bool, uint64) { return s.find.running, s.find.epoch }
 
-// Phase tells where the Link stands.
+// Phase returns the state of the Link.
 func (s State) Phase() Phase {
 	switch {
 	case s.over:
@@ -143,7 +143,7 @@ func (s State) ended(reason error) (State, []Effect) {
 	return State{over: true, known: true, facts: s.facts, find: find{epoch: s.find.epoch}}, effects
 }
 
-// changed answers new facts. What was begun under other facts is of no use.
+// changed handles new facts. Dials and searches that began under other facts are dropped.
 func (s State) changed(f Facts) (State, []Effect) {
 	old, first := s.facts, !s.known
 	s.facts, s.known = f, true
@@ -197,7 +197,7 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	case ev.Try != 0:
 		s.gate = s.gate.stopped()
 	case ev.Stray || !s.facts.Dials && s.gate.dialing:
-		// Both dial at once. What is under way may be in use over there already.
+		// Both dial at once. The Peer may already use the Session that is under way.
 	default:
 		s.gate = s.gate.stopped()
 		effects = append(effects, Cancel{})
@@ -206,7 +206,7 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	return s, append(effects, more...)
 }
 
-// moved ranks a Session anew.
+// moved updates the rank of a Session.
 func (s State) moved(ev Moved) (State, []Effect) {
 	at := slices.IndexFunc(s.held, func(h held) bool { return h.session == ev.Session })
 	if at < 0 || s.held[at].class == ev.Class {
@@ -286,22 +286,22 @@ func (s State) choose() (State, []Effect) {
 	return s, effects
 }
 
-// doubled tells whether a stray Session has a proper one of its class beside it.
+// doubled reports whether a stray Session has a proper Session of the same class.
 func (s State) doubled(stray held) bool {
 	return stray.stray && slices.ContainsFunc(s.held, func(h held) bool { return h.class == stray.class && !h.stray })
 }
 
-// Retired tells whether a Session is to end when nothing uses it.
+// Retired reports whether a Session ends as soon as nothing uses it.
 func (s State) Retired(session uint64) bool {
 	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.retired })
 }
 
-// Suspect tells whether a Session is under suspicion.
+// Suspect reports whether a Session is suspected.
 func (s State) Suspect(session uint64) bool {
 	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.suspect })
 }
 
-// Class is how a Session ranks, NoClass for one that is not held.
+// Class returns the rank of a Session, and NoClass for an unknown Session.
 func (s State) Class(session uint64) Class {
 	for _, h := range s.held {
 		if h.session == session {

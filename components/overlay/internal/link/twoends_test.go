@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Two ends of a Link on demand, under virtual time, whose Sessions, messages and apps
-// come in any order that a network allows: no stream is lost at the idle close, every wish
-// ends in a stream, and in the end both rest.
+// The test runs two ends of a Link on demand in virtual time. Their Sessions, messages and
+// apps come in any order that a network allows. No stream is lost at the idle close, every
+// request ends in a stream, and at the end both sides rest.
 func TestTwoEndsOnDemand(t *testing.T) {
 	for name, idle := range map[string]time.Duration{
 		"the network is quick":                30 * netDelay,
@@ -57,7 +57,7 @@ type net struct {
 	closed map[uint64]bool
 }
 
-// end is one end as the shell runs it: what it counts, and what it does for the machine.
+// end is one end as the shell runs it: its counters, and its work for the state machine.
 type end struct {
 	n        *net
 	side     int
@@ -74,7 +74,7 @@ type end struct {
 	carries  map[uint64]int
 	checking bool
 	due      bool // check at the end of a dial
-	search   int  // numbers the searches; what an older one makes is cut
+	search   int  // numbers the searches; the results of an older search are cut
 }
 
 func newNet(seed uint64, idle time.Duration) *net {
@@ -158,10 +158,10 @@ func (e *end) check() {
 	e.step(Idle{})
 }
 
-// giveUp is how long a dial is let go on that nobody waits for.
+// giveUp is the limit of a dial without a waiting connection.
 const giveUp = 15 * netDelay
 
-// unused tells whether nothing has been carried for at least that long.
+// unused reports whether the end has carried nothing for at least that long.
 func (e *end) unused(idle time.Duration) bool {
 	return e.streams == 0 && e.waiting == 0 && e.n.now-e.used >= idle
 }
@@ -222,7 +222,7 @@ func (e *end) dialed(d Dial) {
 	})
 }
 
-// found ends a search, or makes a Session of what it found first.
+// found ends a search, or makes a Session of the search's first result.
 func (e *end) found(f Find, search int) {
 	class := []Class{NoClass, DirectUDP, DirectTCP}[e.n.r.IntN(3)]
 	switch {
@@ -328,7 +328,7 @@ func (e *end) asked(from *end, id, question uint64, ending map[uint64]bool) {
 	})
 }
 
-// holdsJust tells whether these are the Sessions that this end holds.
+// holdsJust reports whether this end holds exactly these Sessions.
 func (e *end) holdsJust(ending map[uint64]bool) bool {
 	held := map[uint64]bool{}
 	for id := range e.live {

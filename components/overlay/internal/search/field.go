@@ -16,8 +16,8 @@ import (
 	"cadre.dev/overlay/internal/underlay"
 )
 
-// Field is what all Finders of a node look for paths with. Its fields are constant; make
-// the places for searches with [Field.Init].
+// Field holds the resources that all Finders of a node share. Its fields are constant;
+// [Field.Init] makes the places for searches.
 type Field struct {
 	// Socket is shared by ICE and by QUIC; ICE is the former's part of it.
 	Socket *underlay.Socket
@@ -26,11 +26,12 @@ type Field struct {
 	Box *mailbox.Client
 	// Roots vouch for TURN over TLS; nil means the system's.
 	Roots *x509.CertPool
-	// Allows tells whether a class of path may be used.
+	// Allows reports whether a class of path may be used.
 	Allows func(link.Class) bool
-	// PublicOnly keeps addresses of private networks out of what is offered and taken.
+	// PublicOnly excludes addresses of private networks from the sent and the accepted
+	// candidates.
 	PublicOnly bool
-	// Loopback lets candidates be loopback addresses: the only ones that tests have.
+	// Loopback permits loopback addresses as candidates, for tests.
 	Loopback bool
 	Log      *slog.Logger
 
@@ -46,7 +47,7 @@ func (f *Field) Init(searches int) {
 	f.begins, f.follows, f.nudges = newTurns(searches), newTurns(2*searches), newTurns(searches)
 }
 
-// Load is what is under way on a [Field], and what waits for a place.
+// Load counts the running and the waiting work of a [Field].
 type Load struct{ Begins, Follows, Nudges Places }
 
 // Load may be called at any time.
@@ -72,10 +73,9 @@ func (f *Field) Occupy(ctx context.Context) (release func()) {
 	}
 }
 
-// servers are those that the rendezvous offer, with or without relays. Over TCP a relay
-// is used by TLS where that is offered: it is reached like the mailbox is, through
-// firewalls that pass nothing but HTTPS, and a third allocation per search would spend
-// the quota.
+// servers returns the servers of the rendezvous, with or without relays. A TCP relay is
+// used over TLS where the rendezvous offers it: TLS passes the same firewalls as the
+// mailbox, which is HTTPS. A third allocation per search would spend the quota.
 func (f *Field) servers(relays bool) []ice.Server {
 	var out []ice.Server
 	for _, s := range f.Box.ICEServers() {
@@ -91,7 +91,7 @@ func (f *Field) servers(relays bool) []ice.Server {
 	return out
 }
 
-// Connected tells whether any rendezvous answers.
+// Connected reports whether any rendezvous answers.
 func (f *Field) Connected() bool {
 	return slices.ContainsFunc(f.Box.Status(), func(s mailbox.ServerStatus) bool { return s.Connected })
 }
@@ -124,9 +124,9 @@ func (f *Field) Warm(ctx context.Context) {
 	}
 }
 
-// Class ranks a datagram path. One that turned up at a rendezvous server's address is
-// relayed, whatever else is known about it: the Peer's relay may speak before the
-// message that names it has come.
+// Class ranks a datagram path. A path at a rendezvous server's address counts as relayed,
+// whatever its candidate says: the Peer's relay may send before the message that names
+// the relay arrives.
 func (f *Field) Class(p underlay.PathInfo) link.Class {
 	if p.Kind == underlay.Relay || f.Box.Offers(p.Remote.Addr()) {
 		return link.Relay
@@ -147,7 +147,7 @@ func (f *Field) allowCandidate() func(netip.Addr, bool) error {
 	}
 }
 
-// errNoServer: without a rendezvous there is neither a mailbox nor anybody to tell our
+// errNoServer: without a rendezvous there is no mailbox, and this side cannot send its
 // addresses.
 var errNoServer = errors.New("no rendezvous server answers")
 

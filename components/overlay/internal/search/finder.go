@@ -16,31 +16,32 @@ import (
 	pathstate "cadre.dev/overlay/internal/underlay/paths"
 )
 
-// Owner is the Link that a [Finder] finds paths for. The Finder holds no lock of its own
-// when it calls one of these, but for Launch, which must take none of the Link's.
+// Owner is the Link that a [Finder] finds paths for. The Finder holds none of its locks
+// while it calls these methods, except in Launch. Launch must take none of the Link's
+// locks.
 type Owner interface {
-	// Has tells whether a Session of a class lives, HasDatagrams whether one over UDP
-	// does. Best is the class of the one in use.
+	// Has reports whether a Session of a class lives, HasDatagrams whether a Session over
+	// UDP lives. Best is the class of the Session in use.
 	Has(link.Class) bool
 	HasDatagrams() bool
 	Best() link.Class
-	// Waiting tells that connections of apps wait for a Session.
+	// Waiting reports whether connections of apps wait for a Session.
 	Waiting() bool
 	// Launch runs f as part of the Link, until the function that it gives is called or
 	// the Link ends.
 	Launch(f func(context.Context)) context.CancelFunc
-	// DialDatagrams makes a Session over the paths that the socket has, DialDirect one
-	// over a stream that was found, and Welcome one that the Peer makes over it. Each
-	// hands it to the Link, and closes what it was given when that fails.
+	// DialDatagrams makes a Session over the socket's paths. DialDirect makes a Session
+	// over a found stream, and Welcome accepts the Peer's Session over such a stream. Each
+	// method hands the Session to the Link, and closes its argument on failure.
 	DialDatagrams(ctx context.Context, boot string) error
 	DialDirect(ctx context.Context, conn *punch.Conn, boot string) error
 	Welcome(ctx context.Context, conn *punch.Conn) error
-	// Ended tells that the search of an epoch is over. Unlucky: lost packets alone may
-	// be why it found no direct TCP.
+	// Ended reports the end of the search of an epoch. Unlucky: packet loss alone may
+	// explain the missing direct TCP.
 	Ended(epoch uint64, unlucky bool)
 }
 
-// Config is what a [Finder] belongs to.
+// Config names the owner and the Peer of a [Finder].
 type Config struct {
 	Field *Field
 	Owner Owner
@@ -48,8 +49,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Finder is what one Link has for looking for paths while it lives: its part of the
-// shared socket, the state of its searches, the relay that it keeps. Make it with [New];
+// Finder is the path search of one Link, for the Link's lifetime: its part of the shared
+// socket, the state of its searches, and the relay that it keeps. [New] makes a Finder;
 // all methods may be called concurrently.
 type Finder struct {
 	// Constant after New.
@@ -66,8 +67,8 @@ type Finder struct {
 	begun  uint64 // searches that there have been
 	timer  *time.Timer
 
-	// searching: runSearches does; next is what it runs next, nil for nothing, and
-	// stop ends what it runs now.
+	// searching: runSearches runs. next is its next search, nil for none; stop ends the
+	// running search.
 	searching bool
 	next      *wanted
 	stop      context.CancelFunc
@@ -80,12 +81,12 @@ type Finder struct {
 	nudging, nudgeDue, nudgeControl bool
 	nudgeBoot                       string
 	nudged                          context.CancelFunc // ends the sending of one; nil while none is sent
-	heard                           chan struct{}      // closed at the Peer's next message, nil while nobody waits
+	heard                           chan struct{}      // closed at the Peer's next message; nil without a waiter
 
 	// redialing ends the making of the Session that no search makes, nil while there is
 	// none.
 	redialing context.CancelFunc
-	// relay is the search whose relayed path may be in use; nil for none.
+	// relay is the search that owns the relayed path that may be in use; nil for none.
 	relay *relayOwner
 	// up is closed and renewed whenever a datagram path has come up.
 	up chan struct{}
@@ -109,15 +110,15 @@ func (f *Finder) Begun() uint64 {
 	return f.begun
 }
 
-// Unsaid tells that the search wanted last has not reached the Peer's mailbox.
+// Unsaid reports that the last wanted search has not reached the Peer's mailbox.
 func (f *Finder) Unsaid() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.unsaid
 }
 
-// Forget takes leave of the paths that there are, and gives what lets go of them: to be
-// called, once, when their Sessions have said farewell over them.
+// Forget detaches the present paths and returns a function that releases them. Call the
+// function once, after the Sessions have said farewell over these paths.
 func (f *Finder) Forget() (forget func()) {
 	f.StopRedial()
 	f.mu.Lock()
@@ -136,8 +137,8 @@ func (f *Finder) Forget() (forget func()) {
 	}
 }
 
-// Close takes no relay any more, and gives what lets go of the socket: to be called, once,
-// when the Sessions have said farewell over it. What runs must have been stopped.
+// Close refuses further relays and returns a function that releases the socket. Call the
+// function once, after the Sessions have said farewell over it. Stop all searches before.
 func (f *Finder) Close() (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +151,7 @@ func (f *Finder) Close() (release func()) {
 	}
 }
 
-// Came tells that a datagram path has come up or changed.
+// Came reports that a datagram path has come up or changed.
 func (f *Finder) Came() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +166,7 @@ func (f *Finder) Arm(after time.Duration, then func()) {
 	f.timer = time.AfterFunc(after, then)
 }
 
-// Stop ends the running search, and what is wanted or armed, and a Redial.
+// Stop ends the running search, a pending or armed search, and a Redial.
 func (f *Finder) Stop() {
 	f.StopRedial()
 	f.mu.Lock()
@@ -265,7 +266,7 @@ func (f *Finder) keepRelay(next *relayOwner) {
 	}
 }
 
-// carries tells whether a working relayed path of a search is in use at either end.
+// carries reports whether either end uses a working relayed path of a search.
 func (f *Finder) carries(search string) bool {
 	for _, p := range f.path.Paths() {
 		if p.Search == search && p.Kind == underlay.Relay && p.State == pathstate.Up && (p.InUse || p.PeerUses) {
@@ -275,7 +276,7 @@ func (f *Finder) carries(search string) bool {
 	return false
 }
 
-// jitter spreads what many Links do; nothing rests on its being secret.
+// jitter spreads the work of many Links; its secrecy does not matter.
 func jitter() float64 {
 	return rand.Float64() //nolint:gosec // spreads load, is no secret
 }

@@ -18,7 +18,7 @@ func (f *Finder) Nudge(boot string, control bool) {
 	}
 }
 
-// Nudging tells whether a nudge is due or on its way.
+// Nudging reports whether a nudge is due or on its way.
 func (f *Finder) Nudging() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,7 +26,8 @@ func (f *Finder) Nudging() bool {
 }
 
 // runNudges sends the nudges that are due, one at a time. The Peer may not be at its
-// mailbox yet: it begins by itself when it is, so one that is lost costs little.
+// mailbox yet. A lost nudge costs little, because the Peer starts a search automatically
+// when it gets there.
 func (f *Finder) runNudges(ctx context.Context) {
 	for {
 		f.mu.Lock()
@@ -58,9 +59,9 @@ func (f *Finder) sendNudge(ctx context.Context, boot string, urgent func() bool)
 	}
 }
 
-// unnudgeLocked takes a nudge back that is due or on its way: the Peer, as boot, does
-// what it asks for. Where many Links come up at once nudges wait for their turn, and one
-// that comes late would have the Peer search again for what is found.
+// unnudgeLocked withdraws a nudge that is due or on its way, because the Peer, as boot,
+// has begun the search. Where many Links come up at once, nudges wait for their turn. A
+// late nudge would make the Peer repeat a finished search.
 func (f *Finder) unnudgeLocked(boot string) {
 	if f.nudgeBoot != "" && f.nudgeBoot != boot {
 		return
@@ -71,8 +72,8 @@ func (f *Finder) unnudgeLocked(boot string) {
 	}
 }
 
-// nudgeSent notes that a nudge is at the Peer's mailbox: who asked for one meanwhile
-// asked for this one.
+// nudgeSent records that a nudge is at the Peer's mailbox. Requests for a nudge since the
+// sending began are served by this nudge.
 func (f *Finder) nudgeSent(boot string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

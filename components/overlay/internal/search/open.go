@@ -18,7 +18,8 @@ import (
 
 // Options make a [Field].
 type Options struct {
-	// Servers are the rendezvous, at least one; Identity is who the node is to them.
+	// Servers are the rendezvous, at least one; Identity is the node's identity towards
+	// them.
 	Servers  []mailbox.Server
 	Identity func() (mailbox.Identity, bool)
 	// Listen is the UDP address, which Listener opens.
@@ -26,8 +27,8 @@ type Options struct {
 	Listener interface {
 		ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
 	}
-	// Allows, PublicOnly and Loopback are those of the Field; Searches is how many this
-	// node begins at once.
+	// Allows, PublicOnly and Loopback are the Field's; Searches is the number of searches
+	// that this node begins at once.
 	Allows               func(link.Class) bool
 	PublicOnly, Loopback bool
 	Searches             int
@@ -57,8 +58,8 @@ func Open(ctx context.Context, o Options) (*Field, error) {
 // Close lets go of the socket.
 func (f *Field) Close() error { return errors.Join(f.ICE.Close(), f.Socket.Close()) }
 
-// relayRoots are what vouches for TURN over TLS: what vouches for the mailboxes, since
-// both are served with one certificate.
+// relayRoots returns the roots for TURN over TLS. They are the mailboxes' roots, since
+// one certificate serves both.
 func relayRoots(servers []mailbox.Server) *x509.CertPool {
 	var pool *x509.CertPool
 	for _, r := range servers {
@@ -76,9 +77,9 @@ func relayRoots(servers []mailbox.Server) *x509.CertPool {
 	return pool
 }
 
-// Run serves the mailboxes and keeps the mapped addresses fresh until ctx ends. heard is
-// given each message, whose sender is genuine; hope is called when a rendezvous is back
-// after none was there: what searches wait for may be had now.
+// Run serves the mailboxes and keeps the mapped addresses fresh until ctx ends. Run calls
+// heard with each message from an authenticated sender. It calls hope when a rendezvous
+// is reachable again after an outage of all: waiting searches may succeed now.
 func (f *Field) Run(ctx context.Context, heard func(mailbox.Incoming), hope func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -1,5 +1,5 @@
-// What is said to a Peer through its mailbox: the messages of a search, joined where they
-// wait for each other. Nudges are in nudge.go.
+// The outbox sends the messages of a search through the Peer's mailbox, and joins
+// messages that wait for each other. Nudges are in nudge.go.
 
 package search
 
@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// outboxLen bounds what one search has to say.
+	// outboxLen bounds the queued messages of one search.
 	outboxLen = 32
 	// flushLimit is how long the last messages of a search may take.
 	flushLimit = time.Second
 	// sendLimit bounds one message to a mailbox.
 	sendLimit = 5 * time.Second
-	// sendAgainMin and sendAgainMax bound the pause before a message is sent again that
-	// no mailbox took. Each try costs a request of those that a rendezvous allows.
+	// sendAgainMin and sendAgainMax bound the pause before a message is sent again after
+	// all mailboxes refused it. Each try costs one request of the rendezvous' quota.
 	sendAgainMin = 250 * time.Millisecond
 	sendAgainMax = 2 * time.Second
 )
 
-// errUnheard ends a search whose first message no mailbox took: the Peer asks for
-// another when it is there.
+// errUnheard ends a search when no mailbox accepts its first message: the Peer asks for
+// another search when it is there.
 var errUnheard = errors.New("no mailbox of the peer's took the first message")
 
-// tell sends a message of this search, in order and without holding up the loop.
+// tell queues a message of this search, in order and without delaying the loop.
 func (s *search) tell(m signal.Message) {
 	m.Epoch, m.Search = s.find.Epoch, s.name
 	select {
@@ -38,7 +38,7 @@ func (s *search) tell(m signal.Message) {
 	}
 }
 
-// sendAll sends what tell queues until the outbox is closed.
+// sendAll sends the queued messages until the outbox is closed.
 func (s *search) sendAll(ctx context.Context) {
 	for m := range s.outbox {
 		queue := []signal.Message{m}
@@ -62,7 +62,8 @@ func (s *search) sendAll(ctx context.Context) {
 	}
 }
 
-// takeReady takes what else waits to be sent, as few messages.
+// takeReady takes the other waiting messages and joins them into as few messages as
+// possible.
 func takeReady(queue []signal.Message, more <-chan signal.Message) []signal.Message {
 	for {
 		select {
@@ -86,7 +87,7 @@ func takeReady(queue []signal.Message, more <-chan signal.Message) []signal.Mess
 // Peer understands it the same.
 func join(a, b signal.Message) (signal.Message, bool) {
 	if b.Type == signal.Bye && a.Type == signal.Candidates {
-		return b, true // who ends a search needs no more addresses
+		return b, true // a search that ends needs no more addresses
 	}
 	opens := a.Type == signal.Offer || a.Type == signal.Answer || a.Type == signal.Candidates
 	if b.Type != signal.Candidates || !opens || len(a.Candidates)+len(b.Candidates) > signal.MaxCandidates {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestARedialMakesWay: a Session that is being made with a Boot of the past neither
-// outlives what ends the search nor holds up whoever comes after.
+// A Session that is being made with a Boot of the past ends with the search, and does not
+// delay the next caller.
 func TestARedialMakesWay(t *testing.T) {
 	ended := 0
 	f := &Finder{dialing: make(chan struct{}, 1), redialing: func() { ended++ }}

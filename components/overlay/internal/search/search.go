@@ -1,6 +1,7 @@
-// A search is one run of looking for paths to one Peer, over UDP and TCP at once: this
-// file has its course and its messages, udp.go its UDP part, tcp.go its TCP part, outbox.go what it says. When one may run is in searcher.go. Its epoch numbers a
-// search, its name is known to both ends. Package ice is narrower: the ICE agent of one search.
+// A search is one run of looking for paths to one Peer, over UDP and TCP at once. This file has its
+// course and its messages, udp.go its UDP part, tcp.go its TCP part, outbox.go its sending.
+// searcher.go decides when a search may run. Its epoch numbers a search, its name is known to both
+// ends. Package ice is narrower: the ICE agent of one search.
 
 package search
 
@@ -28,13 +29,13 @@ const (
 	// searchLimit bounds one search; lingering answers of the Peer's are served so
 	// long too.
 	searchLimit = 12 * time.Second
-	// lingerLimit is how long the side that follows goes on answering checks when it
-	// has found what it can: the other may need its answers still.
+	// lingerLimit is the time for which the following side still answers checks after it has found
+	// its paths: the other side may need these answers.
 	lingerLimit = 4 * time.Second
-	// standbyLimit is how long a search waits for a relayed path beside a direct one.
+	// standbyLimit is the time that a search waits for a relayed path in addition to a direct one.
 	standbyLimit = 3 * time.Second
-	// standbyPoll is how often it looks: the socket tells of paths that come into use,
-	// and a standby does not.
+	// standbyPoll is the interval of that wait: the socket reports paths that come into use, and
+	// does not report a standby.
 	standbyPoll = 20 * time.Millisecond
 )
 
@@ -45,7 +46,7 @@ const (
 //	offer (ICE credentials, key)  ──────►
 //	                              ◄──────  answer (ICE credentials, key)
 //	candidates (ICE), trickled    ◄─────►  candidates (ICE), trickled
-//	candidates (TCP)              ──────►  opens TCP at once, and tells its own
+//	candidates (TCP)              ──────►  opens TCP at once, and sends its own
 //	opens TCP a way later (5b)    ◄──────  candidates (TCP)
 type search struct {
 	f      *Finder
@@ -56,7 +57,7 @@ type search struct {
 	wg     sync.WaitGroup
 	giveUp context.CancelCauseFunc // ends it, from any goroutine
 
-	// What is known of the Peer's side; of the loop's goroutine alone.
+	// The known facts about the Peer's side; only the loop's goroutine uses them.
 	remoteKey []byte
 	early     []string // candidates that came before the credentials
 	remoteTCP []punch.Candidate
@@ -125,7 +126,7 @@ func (f *Finder) search(parent context.Context, w wanted) error {
 	return err
 }
 
-// attend runs the search while it may last, and puts away what it has opened.
+// attend runs the search within its time limit, and releases its resources.
 func (s *search) attend(ctx context.Context, w wanted) error {
 	limit := time.Now().Add(searchLimit)
 	if !w.Controlling {
@@ -238,8 +239,8 @@ func (s *search) awaitStandby(ctx context.Context) {
 	}
 }
 
-// hasStandby tells whether a relayed path works and we hold an allocation: one that
-// rests on the Peer's alone dies with the Peer's search.
+// hasStandby reports whether a relayed path works and this side holds an allocation: a path over
+// only the Peer's allocation dies with the Peer's search.
 func (s *search) hasStandby() bool {
 	s.f.mu.Lock()
 	kept := s.f.relay != nil
@@ -247,7 +248,7 @@ func (s *search) hasStandby() bool {
 	return (kept || s.relayed.Load()) && s.f.hasRelayedPath()
 }
 
-// hasRelayedPath tells whether a relayed path works, in use or not.
+// hasRelayedPath reports whether a relayed path works, in use or not.
 func (f *Finder) hasRelayedPath() bool {
 	for _, p := range f.path.Paths() {
 		if p.Kind == underlay.Relay && p.State == pathstate.Up {
@@ -275,7 +276,7 @@ func (s *search) linger(ctx context.Context, inbox <-chan signal.Message) {
 	}
 }
 
-// drain takes what else is ready, so that a message carries more than one.
+// drain takes all ready candidates, so that one message carries several.
 func drain(out []string, more <-chan string) []string {
 	for len(out) < signal.MaxCandidates {
 		select {
@@ -296,7 +297,7 @@ func (s *search) opening(t signal.Type) signal.Message {
 	m := signal.Message{Type: t, Key: s.key}
 	if s.ice != nil {
 		m.Ufrag, m.Pwd = s.ice.Local()
-		// What is known already goes along and spares a message.
+		// Candidates that are known already go along and spare a message.
 		m.Candidates = drain(nil, s.ice.Candidates())
 	}
 	return m
@@ -346,7 +347,7 @@ func (s *search) message(ctx context.Context, m signal.Message) (done bool, err 
 	return false, nil
 }
 
-// pathKey is the secret that authenticates the probes of what this search finds.
+// pathKey is the secret that authenticates the probes of this search's paths.
 func (s *search) pathKey() ([32]byte, error) {
 	if s.find.Controlling {
 		return signal.PathKey(s.key, s.remoteKey, s.name)
@@ -369,7 +370,7 @@ func (s *search) add(f ice.Found, key [32]byte) {
 	s.f.path.Add(p)
 }
 
-// relays are those that the Peer has named.
+// relays are the relays that the Peer has named.
 func (s *search) relays() []netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()

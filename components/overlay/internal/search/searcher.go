@@ -1,5 +1,5 @@
-// The searcher decides when a search of a Link may run: one at a time, spaced, and when
-// the node has a place for it (turns.go). What a search does is in search.go.
+// The searcher decides when a search of a Link may run: one at a time, spaced, and when the
+// node has a place for it (turns.go). search.go has the course of a search.
 
 package search
 
@@ -23,14 +23,14 @@ var errNoTurn = errors.New("too many searches at once for another")
 // wanted is a search that is to run.
 type wanted struct {
 	link.Find
-	inbox chan signal.Message // what the Peer says in it
+	inbox chan signal.Message // the Peer's messages in the search
 	since time.Time
 	// control: the Link carries control connections.
 	control bool
 }
 
-// Want has a search run instead of the one before, which ends first. control: the Link
-// carries control connections.
+// Want ends the running search and then runs this one. control: the Link carries control
+// connections.
 func (f *Finder) Want(e link.Find, control bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,8 +103,9 @@ func (f *Finder) offerTaken(epoch uint64) {
 	}
 }
 
-// awaitTurn waits until w may run, and gives what it has to call when it is over.
-// First for what takes long and costs others nothing, last for a place among them.
+// awaitTurn waits until w may run, and returns the function to call at its end. The wait
+// for the Link's own spacing comes first, since it takes long and costs other Links
+// nothing. The wait for a place among the node's searches comes last.
 func (f *Finder) awaitTurn(ctx context.Context, w wanted) (over func(), err error) {
 	f.mu.Lock()
 	gap := f.gap.wait(w, time.Now(), jitter())
@@ -135,7 +136,7 @@ func (f *Finder) awaitTurn(ctx context.Context, w wanted) (over func(), err erro
 	return func() { f.giveTurn(turn) }, nil
 }
 
-// urgency tells whether the Link goes before others: it carries control connections, or
+// urgency reports whether the Link goes before others: it carries control connections, or
 // apps wait for it.
 func (f *Finder) urgency(control bool) func() bool {
 	return func() bool { return control || f.owner.Waiting() }

@@ -20,8 +20,8 @@ func (s *search) startGather(ctx context.Context) {
 	if !field.Allows(link.DirectTCP) {
 		return
 	}
-	// Only the side that began the search may know better: ours may be a Session
-	// whose other end is gone, and the Peer waits for our addresses.
+	// A direct Session does not end the search of the following side. That Session may
+	// have lost its other end, and the Peer waits for our addresses.
 	if s.find.Controlling && s.f.owner.Has(link.DirectTCP) {
 		s.gathered <- nil
 		return
@@ -38,7 +38,7 @@ func (s *search) startGather(ctx context.Context) {
 	})
 }
 
-// closeTCP gives the port back; whatever was gathered too late goes too.
+// closeTCP releases the port and drops addresses that were gathered too late.
 func (s *search) closeTCP() {
 	select {
 	case local := <-s.gathered:
@@ -50,7 +50,7 @@ func (s *search) closeTCP() {
 	}
 }
 
-// tellTCP tells the Peer where to connect.
+// tellTCP sends the Peer our TCP addresses.
 func (s *search) tellTCP() {
 	m := signal.Message{Type: signal.Candidates, OneWayMicros: s.local.OneWay().Microseconds()}
 	for _, c := range s.local.Candidates() {
@@ -62,8 +62,8 @@ func (s *search) tellTCP() {
 // errNoPeerTCP: the Peer has nothing to connect to.
 var errNoPeerTCP = errors.New("the peer offers no direct TCP")
 
-// tellNoTCP says that this side has nothing to connect to, so that the other does not
-// wait for it. Before the search has a name there is nobody to tell.
+// tellNoTCP reports that this side has no TCP address, so that the Peer does not wait for
+// one. Before the search has a name, no Peer can be addressed.
 func (s *search) tellNoTCP() {
 	if !s.localTCP && s.name != "" {
 		s.tell(signal.Message{Type: signal.Candidates, Last: true})
@@ -79,8 +79,9 @@ func (s *search) endTCP(err error) {
 	s.ended <- part{name: partTCP, err: err}
 }
 
-// startPunch connects once both sides' addresses are known. The side that follows
-// tells its own only now, so that the other's wait begins after its first SYN.
+// startPunch connects once both sides' addresses are known. The following side sends its
+// own addresses only now, so that the other side's wait begins after the follower's first
+// SYN.
 func (s *search) startPunch(ctx context.Context) {
 	if s.local == nil || len(s.remoteTCP) == 0 || s.punching || s.tcpOver {
 		return
@@ -98,17 +99,17 @@ func (s *search) startPunch(ctx context.Context) {
 	s.wg.Go(func() { s.ended <- part{name: partTCP, err: s.connectTCP(ctx, local, remote, way)} })
 }
 
-// directTime is how long a direct stream that stands may take to become a Session. One
-// that came about late, because SYNs were lost, has TCP believe in a round trip of
-// seconds: what is lost next it sends again after 9 s. Another stream is there sooner.
+// directTime is the time within which an open direct stream has to become a Session.
+// After lost SYNs, TCP assumes a round trip of seconds, and repeats the next lost segment
+// only after 9 s. A new stream is faster.
 const directTime = 4 * time.Second
 
 // errNoDirect: a direct stream stood and did not become a Session.
 var errNoDirect = errors.New("direct stream of no use")
 
-// unlucky tells whether a search that ended with err may find direct TCP all the same,
-// since lost packets alone explain it: the stream was there, a reflector did not answer
-// here or there, or the time was over.
+// unlucky reports whether packet loss alone may explain err, so that another search may
+// find direct TCP. The stream existed, a reflector did not answer on either side, or the
+// time expired.
 func unlucky(err error) bool {
 	return errors.Is(err, errNoDirect) || errors.Is(err, punch.ErrNoCandidates) || errors.Is(err, errSlowSearch)
 }
@@ -131,9 +132,9 @@ func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []pu
 	return nil
 }
 
-// awaitWelcome lets a direct stream that stands become a Session. The Peer's bye may come
-// before the last of the handshake, which a lost packet delays; without the wait it would
-// end what the Peer uses already.
+// awaitWelcome waits until an open direct stream has become a Session. The Peer's bye may
+// come before the last handshake message, which a lost packet delays. Without the wait,
+// the bye would end a Session that the Peer already uses.
 func (s *search) awaitWelcome(ctx context.Context) {
 	if !s.welcoming.Load() {
 		return

@@ -1,4 +1,5 @@
-// How many searches run at once, in which order, and how far apart those of one Link are.
+// This file decides how many searches run at once, in which order, and how far apart the
+// searches of one Link are.
 
 package search
 
@@ -9,16 +10,16 @@ import (
 	"time"
 )
 
-// turns lets a bounded number of searches of a node run at once. Who has waited longest
-// is next; whoever is urgent counts as having waited urgentLead longer, so that nobody
-// waits for ever. Safe for concurrent use.
+// turns lets a bounded number of searches of a node run at once. The longest waiting
+// search is next. An urgent search counts as having waited urgentLead longer, so that
+// every search gets its turn. Safe for concurrent use.
 type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting []*waiter
 }
 
-// waiter is one that has no place yet.
+// waiter is a search without a place yet.
 type waiter struct {
 	since  time.Time
 	urgent func() bool
@@ -81,7 +82,8 @@ func (t *turns) nextLocked() {
 	}
 }
 
-// Places are those of one kind: how many are free, and how many wait for one.
+// Places counts the places of one kind: how many are free, and how many searches wait for
+// one.
 type Places struct{ Free, Waiting int }
 
 func (t *turns) load() Places {
@@ -92,8 +94,8 @@ func (t *turns) load() Places {
 
 const (
 	// gapMin and gapMax bound the time between the beginnings of two searches of one
-	// Link. The Link's own back-off is longer; this holds where somebody asks for more:
-	// the Peer with nudges, or a path that comes and goes.
+	// Link. The Link's own back-off is longer. This bound holds for other causes: the
+	// Peer's nudges, or a path that comes and goes.
 	gapMin = time.Second
 	gapMax = 8 * time.Second
 	// followGap is that of searches which the Peer begins, and spaces itself.
@@ -103,7 +105,7 @@ const (
 // gap spaces the searches of one Link: twice as long after each that found no direct
 // path, a random part of it at least half. It is a value.
 type gap struct {
-	boot  string // whom it counts for: a new Boot begins anew
+	boot  string // the Boot of the count; a new Boot starts at zero
 	begun time.Time
 	long  time.Duration // 0 for the least
 }

@@ -50,8 +50,8 @@ func TestSearchesAtOnceAreBounded(t *testing.T) {
 	})
 }
 
-// TestTurnsAreFair: the oldest is next, urgent ones go before, and who has waited long
-// enough goes before them.
+// The oldest search is next. Urgent searches go before it, until it has waited long
+// enough to go before them.
 func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := newTurns(1)

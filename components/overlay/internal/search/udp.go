@@ -73,7 +73,7 @@ func (s *search) connectICE(ctx context.Context, m signal.Message) error {
 	return nil
 }
 
-// addICE takes the Peer's candidates. One that is refused is its sender's loss.
+// addICE takes the Peer's candidates. A refused candidate harms only its sender.
 func (s *search) addICE(lines []string) {
 	if s.ice == nil {
 		return
@@ -91,8 +91,8 @@ func (s *search) addICE(lines []string) {
 	}
 }
 
-// noteRelay remembers the address of a candidate that is a relay of the Peer's.
-// Paths to it rank as relayed, whoever of us found them.
+// noteRelay remembers the address of a candidate that is a relay of the Peer's. Paths to
+// it rank as relayed, whichever side found them.
 func (s *search) noteRelay(line string) {
 	c, err := pion.UnmarshalCandidate(line)
 	if err != nil || c.Type() != pion.CandidateTypeRelay {
@@ -146,13 +146,13 @@ func (f *Finder) redial(ctx context.Context, boot string) {
 // errSlowDial ends the making of a Session that does not get on.
 var errSlowDial = errors.New("dial took too long")
 
-// redialLimit is how long a path that is there may take to carry a new Session. What a
-// search finds waits for it where the path has just died.
+// redialLimit is the time within which an existing path has to carry a new Session. The
+// result of a search waits for a Redial over a path that has just died.
 const redialLimit = 3 * time.Second
 
-// dialDatagrams makes a Session over UDP with the Peer as boot, on the side that dials
-// and unless there is one. Beside a direct stream the path is kept, as one to fall back
-// to at once.
+// dialDatagrams makes a Session over UDP with the Peer as boot, on the dialing side and
+// unless one exists. If a direct stream exists, the path is kept as an immediate
+// fallback.
 func (f *Finder) dialDatagrams(ctx context.Context, boot string) error {
 	select {
 	case f.dialing <- struct{}{}:
@@ -166,8 +166,9 @@ func (f *Finder) dialDatagrams(ctx context.Context, boot string) error {
 	return f.owner.DialDatagrams(ctx, boot)
 }
 
-// A search has four places at the socket: two for direct paths, one for a relay of
-// ours, without whose path nobody takes what the Peer sends there, one for the Peer's.
+// A search has four places at the socket: two for direct paths, one for our relay, and
+// one for the Peer's. Without the path of our relay, no reader takes the Peer's datagrams
+// there.
 const (
 	maxDirect    = 2
 	maxPeerRelay = 1
