@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferSize is what is asked of the kernel per direction: a burst of coalesced
-// batches overflows the usual 208 KiB. The kernel doubles it for its own needs.
+// bufferSize is the requested kernel buffer per direction: a burst of coalesced batches
+// overflows the usual 208 KiB. The kernel doubles it for its own needs.
 const bufferSize = 4 << 20
 
 // growBuffers sets the socket's buffers, past the machine's limit where the

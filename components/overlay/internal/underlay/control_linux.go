@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlMessage takes the first control message off b; false at the end. What
-// is malformed is the end.
+// controlMessage takes the first control message off b; false at the end. A malformed
+// message counts as the end.
 func controlMessage(b []byte) (level, kind int32, value, rest []byte, ok bool) {
 	head := unix.CmsgLen(0)
 	if len(b) < head {
@@ -58,8 +58,8 @@ func withoutSegmentSize(oob []byte) []byte {
 	}
 }
 
-// ecnControl is, for each value of the ECN bits, the control message that tells
-// a reader of it, as the kernel would.
+// ecnControl has, for each value of the ECN bits, the control message that reports the
+// value to a reader, as the kernel would.
 var ecnControl = func() (all [4][]byte) {
 	for bits := range all {
 		b := make([]byte, unix.CmsgSpace(1))

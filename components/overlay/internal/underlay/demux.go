@@ -2,7 +2,7 @@ package underlay
 
 import "encoding/binary"
 
-// class tells who a datagram is for.
+// class is the protocol of a datagram, which selects its reader.
 type class int
 
 const (

@@ -22,7 +22,7 @@ func (l *Link) tick(now time.Duration) time.Duration {
 	return time.Duration(l.nextTick.Load())
 }
 
-// stepLocked tells the State of the traffic and does what it says.
+// stepLocked reports the traffic to the State and executes the State's effects.
 func (l *Link) stepLocked(now time.Duration) {
 	if l.closed {
 		l.nextTick.Store(int64(now + time.Hour))
@@ -46,7 +46,7 @@ func (l *Link) stepLocked(now time.Duration) {
 	}
 }
 
-// sampleLocked tells the State what each path carried since the last look.
+// sampleLocked reports to the State the traffic of each path since the last sample.
 func (l *Link) sampleLocked(now time.Duration) bool {
 	busy := false
 	for _, p := range l.paths {

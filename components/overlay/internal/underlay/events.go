@@ -6,7 +6,7 @@ import (
 	"cadre.dev/overlay/internal/underlay/paths"
 )
 
-// EventKind tells what happened to a Link. The zero value is no Event's.
+// EventKind names a change of a Link. The zero value is no Event's.
 type EventKind string
 
 const (
@@ -17,15 +17,15 @@ const (
 	// PathQuiet: the path in use has gone quiet. Another one is in use from now
 	// on, if one works.
 	PathQuiet EventKind = "path quiet"
-	// PathsGone: no path works any more. Those that went quiet are probed on and
-	// the last one stays in use.
+	// PathsGone: no path works any more. The Link goes on probing its quiet paths, and
+	// the last path in use stays in use.
 	PathsGone EventKind = "paths gone"
 )
 
-// Event tells a Link's owner of a change.
+// Event reports a change to a Link's owner.
 type Event struct {
 	Kind EventKind
-	// Path is the one concerned; zero in PathsGone when there is none left.
+	// Path is the path concerned; zero in PathsGone when no path is left.
 	Path   PathInfo
 	Reason string
 }
@@ -33,9 +33,9 @@ type Event struct {
 // eventsKept is how many Events wait for a slow owner; then the oldest is lost.
 const eventsKept = 16
 
-// Follow has tell called with each Event, in order and one at a time: first with
-// those that wait already. An owner that is too slow loses the oldest. tell may
-// call the Link, but not Close it, which waits for tell. Call Follow once.
+// Follow calls notify with each Event, in order and one at a time, beginning with the
+// waiting Events. A slow owner loses the oldest Events. notify may call the Link, except
+// Close, which waits for notify. Call Follow once.
 func (l *Link) Follow(tell func(Event)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,8 +43,8 @@ func (l *Link) Follow(tell func(Event)) {
 	l.beginTellingLocked()
 }
 
-// beginTellingLocked has a goroutine for as long as there is something to tell: an
-// idle Link holds none, nor room for Events.
+// beginTellingLocked starts a goroutine that ends when no Event is left: an idle Link
+// holds no goroutine, and no room for Events.
 func (l *Link) beginTellingLocked() {
 	if l.tell == nil || l.telling || l.closed || len(l.events) == 0 {
 		return

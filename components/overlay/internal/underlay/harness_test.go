@@ -80,7 +80,7 @@ func join(a, b *Link, search string, toB, toA netip.AddrPort) {
 
 func up(l *Link) bool { return l.out.Load() != nil }
 
-// waitFor polls, since what is waited for happens in other goroutines.
+// waitFor polls, since the condition becomes true in other goroutines.
 func waitFor(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	deadline := time.After(20 * time.Second)
@@ -97,7 +97,7 @@ func waitFor(tb testing.TB, what string, is func() bool) {
 
 var followers sync.Map // *Link to chan Event
 
-// followed gives what a Link tells.
+// followed returns the Events of a Link.
 func followed(l *Link) <-chan Event {
 	to, begun := followers.LoadOrStore(l, make(chan Event, 1024))
 	if !begun {
@@ -201,14 +201,14 @@ func quicPair(tb testing.TB, near, far net.PacketConn, to net.Addr) (io.ReadWrit
 	return s, other.s
 }
 
-// box is a middlebox: whoever sends to its near side is b's peer, and b is sent
-// to from its far side.
+// box is a middlebox: senders to its near side are b's peers, and the box sends to b from
+// its far side.
 type box struct {
 	near  *net.UDPConn
 	far   atomic.Pointer[net.UDPConn]
 	a, b  *net.UDPAddr
 	dark  atomic.Bool // drops everything
-	mute  atomic.Bool // drops what goes from b to a
+	mute  atomic.Bool // drops datagrams from b to a
 	wg    sync.WaitGroup
 	moves []*net.UDPConn
 }

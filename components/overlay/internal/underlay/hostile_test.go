@@ -22,7 +22,7 @@ func forgeries() int {
 	return 7_000
 }
 
-// spied gives two joined Links, and what was last on the wire to one of them.
+// spied gives two joined Links, and the last datagrams on the wire to one of them.
 func spied(t *testing.T) (a, b *Link, seen func(to *Link) [][]byte) {
 	t.Helper()
 	a, b = joined(t)
@@ -36,7 +36,7 @@ func spied(t *testing.T) (a, b *Link, seen func(to *Link) [][]byte) {
 		att := from.searches["one"]
 		var raw [][]byte
 		for i := range uint64(3) {
-			// What was on the wire is what the same sealer makes of the same numbers.
+			// The same sealer makes the bytes on the wire from the same numbers.
 			for _, kind := range []probeKind{probeAsk, probeEcho} {
 				var p [probeSize]byte
 				seq := att.seq - 1 - i
@@ -72,14 +72,14 @@ func (s snapshot) same(o snapshot) bool {
 	return s.using == o.using && slices.Equal(s.ids, o.ids) && slices.Equal(s.at, o.at)
 }
 
-// Forged, replayed and strange datagrams change nothing, are answered by nothing
-// and reach nobody.
+// Forged, replayed and strange datagrams change nothing. The Link answers none of them
+// and passes none on.
 func TestOVL13_ForgedPacketsChangeNothing(t *testing.T) {
 	a, b, seen := spied(t)
 	before := snap(b)
 	attacker := udp(t)
 	defer attacker.Close()
-	// A reader of QUIC, who must not see any of it.
+	// A reader of QUIC that must see none of the datagrams.
 	gotQUIC := make(chan []byte, 1)
 	go func() {
 		buf := make([]byte, 2048)
@@ -178,9 +178,9 @@ func TestOVL13_ReplayedProbesChangeNothing(t *testing.T) {
 	}
 }
 
-// Somebody who copies a probe before it arrives makes the Link ask at his address
-// once. Since he cannot answer, nothing moves, and what he gets is no more than
-// what he sent (OVL-09).
+// An attacker that copies a probe before it arrives makes the Link ask at the attacker's
+// address once. The attacker cannot answer, so no path moves. The attacker gets no more
+// bytes than it sent (OVL-09).
 func TestOVL13_StolenProbeMovesNothing(t *testing.T) {
 	a, b := joined(t)
 	before := snap(b)

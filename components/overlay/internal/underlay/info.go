@@ -15,10 +15,10 @@ type PathInfo struct {
 	State  paths.Standing
 	// Since is for how long it has been in that State.
 	Since time.Duration
-	// InUse tells that this side sends over it, PeerUses that the Peer does. They
+	// InUse reports that this side sends over the path, PeerUses that the Peer does. They
 	// may be two paths.
 	InUse, PeerUses bool
-	// Why tells why the path is in use; "" when it is not.
+	// Why is the reason for which the path is in use; "" for an unused path.
 	Why string
 	// RTT and its mean deviation, and the least of the last half minute; 0 when
 	// never measured.

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/overlay/internal/underlay/paths"
 )
 
-// Kind tells how a path gets to the Peer.
+// Kind is the way of a path to the Peer.
 type Kind = paths.Kind
 
 const (
@@ -30,9 +30,9 @@ type Path struct {
 	Kind   Kind
 	// Remote is where to send; with a Relay it informs people only.
 	Remote netip.AddrPort
-	// Relay is a relay of ours: nil for Direct, and where only the Peer uses one,
-	// which is then at Remote. Each datagram is one Write, and what one Read gives
-	// is a datagram. The Link owns it from Add on and closes it.
+	// Relay is our relay. It is nil for Direct, and where only the Peer uses a relay,
+	// which is then at Remote. Each Write and each Read carries one datagram. The Link
+	// owns it from Add on and closes it.
 	Relay net.Conn
 	// Relays are addresses of the Peer's that are a relay's: a path that turns up at
 	// one of them is no direct one.
@@ -47,7 +47,7 @@ type Path struct {
 	Initiator bool
 }
 
-// path is one that a Link has.
+// path is one path of a Link.
 type path struct {
 	// Constant.
 	id     paths.ID
@@ -60,9 +60,9 @@ type path struct {
 	// remote is where a path without a relay of ours sends to; that of a direct one
 	// moves with the Peer's mapping.
 	remote atomic.Pointer[netip.AddrPort]
-	// accepted tells that the path has been validated and consent has not run out.
+	// accepted: the path has been validated and consent has not run out.
 	accepted atomic.Bool
-	// whole tells that the kernel cannot segment on the way out of this path.
+	// whole: the kernel cannot segment on the way out of this path.
 	whole atomic.Bool
 
 	sent, received    atomic.Uint64 // QUIC's datagrams
@@ -72,8 +72,8 @@ type path struct {
 	seenSent, seenReceived uint64
 }
 
-// search is what the paths of one search share. Guarded by the Link's mu,
-// but for the constants.
+// search is the part that the paths of one search share. The Link's mu guards all fields
+// except the constants.
 type search struct {
 	name     string
 	link     *Link
@@ -116,9 +116,9 @@ type Link struct {
 	lastID    paths.ID
 	published map[netip.AddrPort]*path // this Link's part of the sources table
 	tell      func(Event)              // nil before Follow
-	events    []Event                  // not told yet
+	events    []Event                  // not delivered yet
 	telling   bool                     // a goroutine does
-	running   sync.WaitGroup           // it, and those of the relays
+	running   sync.WaitGroup           // the goroutines of the Link and of its relays
 }
 
 // NewLink makes the Link of a Peer; name is for the log. On a closed Socket it
@@ -150,9 +150,9 @@ func (l *Link) VirtualAddr() *net.UDPAddr {
 	return &a
 }
 
-// Add adds a path, or refreshes the same path of the same search, and probes it
-// at once. A search has at most 4 paths and a Link 12: above that one that
-// does not work makes way, or else the new one is closed again.
+// Add adds a path, or refreshes the same path of the same search, and probes it at once.
+// A search has at most 4 paths and a Link at most 12. Above that, a path that does not
+// work makes way, and without such a path the new path is closed again.
 func (l *Link) Add(p Path) {
 	p.Remote = normal(p.Remote)
 	l.mu.Lock()
@@ -184,7 +184,7 @@ func (l *Link) Add(p Path) {
 	l.stepLocked(l.s.now())
 }
 
-// refuseLocked tells why a path is not even tried, "" when it is.
+// refuseLocked returns why a path is rejected before any try, "" if it is accepted.
 func (l *Link) refuseLocked(p Path) string {
 	switch {
 	case l.closed:

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segments tells whether the kernel segments on the way out.
+// segments reports whether the kernel segments on the way out.
 func segments(s *Socket) bool {
 	var err error
 	if e := s.raw.Control(func(fd uintptr) {
@@ -22,8 +22,8 @@ func segments(s *Socket) bool {
 	return err == nil
 }
 
-// plain is a UDP socket without segmentation and without coalescing, whose
-// system calls are counted.
+// plain is a UDP socket without segmentation and without coalescing; it counts its system
+// calls.
 type plain struct {
 	*net.UDPConn
 	batch   *ipv4.PacketConn
@@ -48,8 +48,8 @@ func (p *plain) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err 
 
 var _ quic.OOBCapablePacketConn = (*plain)(nil)
 
-// What it saves depends on the machine and on its other load: BenchmarkSystemCalls measures
-// that. A receiver that is late finds more in a buffer, one that is early has more calls.
+// The saving depends on the machine and on its other load, and BenchmarkSystemCalls
+// measures it. A late receiver finds more in a buffer, an early receiver makes more calls.
 func TestOffloadIsInUse(t *testing.T) {
 	const megabytes = 12
 	a, b := joined(t)
@@ -128,7 +128,7 @@ func TestSegmentSizeIsFound(t *testing.T) {
 	}
 }
 
-// segmentControl is what quic-go asks for segmentation with.
+// segmentControl is quic-go's request for segmentation.
 func segmentControl(size uint16) []byte {
 	b := make([]byte, unix.CmsgSpace(2))
 	h := (*unix.Cmsghdr)(ptr(b))

@@ -17,7 +17,7 @@ const (
 	probeSize = macked + macSize
 )
 
-// probeKind tells a question from its answer.
+// probeKind distinguishes a question from its answer.
 type probeKind byte
 
 const (
@@ -41,7 +41,8 @@ type probe struct {
 	flags probeFlags
 }
 
-// parseProbe reads what an unauthenticated stranger sent. The MAC is not checked.
+// parseProbe parses a datagram from an unauthenticated sender. It leaves the MAC
+// unchecked.
 func parseProbe(b []byte) (probe, bool) {
 	if len(b) != probeSize || b[0] != probeMark {
 		return probe{}, false
@@ -79,7 +80,7 @@ func derive(key [32]byte, label string) []byte {
 	return m.Sum(nil)
 }
 
-// keyID names a key without telling it.
+// keyID names a key without revealing it.
 func keyID(key [32]byte) uint64 { return binary.BigEndian.Uint64(derive(key, labelID)) }
 
 func newSealer(key [32]byte, fromInitiator bool) *sealer {
@@ -114,8 +115,8 @@ func (s *sealer) tag(b []byte) []byte {
 	return s.mac.Sum(s.sum[:0])[:macSize]
 }
 
-// window tells fresh sequence numbers from repeated ones. Its zero value has
-// seen none. Several paths of different length share it, hence its size.
+// window distinguishes fresh sequence numbers from repeated ones. Its zero value has seen
+// none. Several paths of different length share it, hence its size.
 type window struct {
 	seen bool
 	top  uint64
@@ -124,7 +125,7 @@ type window struct {
 
 const windowSize = 1024
 
-// fresh takes a number and tells whether it was new.
+// fresh records a number and reports whether it was new.
 func (w *window) fresh(seq uint64) bool {
 	switch {
 	case !w.seen:

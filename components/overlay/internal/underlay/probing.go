@@ -13,10 +13,9 @@ const (
 	challengeFor   = 3 * time.Second
 )
 
-// challenge is a strange address that sent a genuine probe. It may be where the
-// Peer's mapping moved to, or somebody who copied the probe: the one who can
-// answer there a question put to this address only has the secret and gets
-// packets at that address.
+// challenge is a strange address that sent a genuine probe. The Peer's mapping may have
+// moved there, or an attacker may have copied the probe. A question to this address
+// decides: only a sender with the secret that receives packets there can answer.
 type challenge struct {
 	from  netip.AddrPort
 	begin time.Duration
@@ -30,8 +29,8 @@ type challenge struct {
 	n int
 }
 
-// probed deals with a probe that came from an address or over the relay of path
-// via. Whoever is not authentic gets no answer; whoever is gets at most one
+// probed handles a probe that came from an address or over the relay of path via. An
+// unauthenticated sender gets no answer. An authenticated sender gets at most one
 // datagram of the same size (OVL-09, OVL-13).
 func (s *Socket) probed(b []byte, from netip.AddrPort, via *path, now time.Duration) {
 	p, ok := parseProbe(b)

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// quicConn is the Socket as quic-go sees it. quic-go uses its fast path for what
-// is a quic.OOBCapablePacketConn, learns from SyscallConn whether the kernel
-// segments, and reads through ReadBatch if there is one; without it, it would
-// take the file descriptor and read past this package.
+// quicConn is the Socket as quic-go sees it. quic-go uses its fast path for a
+// quic.OOBCapablePacketConn, learns from SyscallConn whether the kernel segments, and
+// reads through ReadBatch if the method exists. Without ReadBatch, quic-go would take the
+// file descriptor and read past this package.
 type quicConn struct {
 	s      *Socket
 	local  *net.UDPAddr
@@ -32,8 +32,8 @@ var (
 )
 
 func newQUICConn(s *Socket) *quicConn {
-	// QUIC lives in the world of virtual addresses. Told of an unspecified local
-	// one, it would want to know where each datagram was sent to.
+	// QUIC lives in the world of virtual addresses. Given an unspecified local address,
+	// QUIC would require the destination address of each datagram.
 	local, _ := newVirtual()
 	local.Port = s.local.Port
 	return &quicConn{s: s, local: local}
@@ -117,10 +117,10 @@ func (q *quicConn) LocalAddr() net.Addr { return q.local }
 // SyscallConn is the real socket's; quic-go sets options through it.
 func (q *quicConn) SyscallConn() (syscall.RawConn, error) { return q.s.raw, nil }
 
-// SetReadBuffer does nothing: Open has asked for what there is.
+// SetReadBuffer does nothing: Open has requested the largest buffer.
 func (q *quicConn) SetReadBuffer(int) error { return nil }
 
-// SetWriteBuffer does nothing: Open has asked for what there is.
+// SetWriteBuffer does nothing: Open has requested the largest buffer.
 func (q *quicConn) SetWriteBuffer(int) error { return nil }
 
 // SetDeadline is SetReadDeadline: writes do not wait for a Peer.
@@ -150,7 +150,7 @@ func (q *quicConn) check() error {
 	return nil
 }
 
-// closing turns the deadline that Close sets into what it means.
+// closing returns errClosed in place of the deadline error that Close causes.
 func (q *quicConn) closing(err error) error {
 	if err != nil && q.closed.Load() {
 		return errClosed

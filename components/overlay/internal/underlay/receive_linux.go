@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// groBuffers hold what the kernel coalesced; plainBuffers hold single
-	// datagrams, when it does not. Larger batches gained nothing.
+	// groBuffers hold coalesced datagrams; plainBuffers hold single datagrams, when the
+	// kernel does not coalesce. Larger batches gained nothing.
 	groBuffers, groSize     = 4, 64 << 10
 	plainBuffers, plainSize = 32, packetSize
 	controlSize             = 192 // room for ECN, packet info, segment size and more
 )
 
-// enableReceive has the kernel coalesce and tell ECN bits; false when it does
-// not coalesce.
+// enableReceive has the kernel coalesce and report ECN bits; false when it does not
+// coalesce.
 func enableReceive(raw syscall.RawConn, log *slog.Logger) bool {
 	var gro error
 	err := raw.Control(func(fd uintptr) {
@@ -85,8 +85,7 @@ func newKernelReader(_ *net.UDPConn, raw syscall.RawConn, gro bool, c *counts) k
 	return kernelReader{k}
 }
 
-// read waits for at least one buffer. What it returns is valid until the next
-// call.
+// read waits for at least one buffer. The result is valid until the next call.
 func (k kernelReader) read() ([]received, error) {
 	for i := range k.headers {
 		k.headers[i].hdr.Namelen = unix.SizeofSockaddrInet6
@@ -129,7 +128,7 @@ func (k *kernelState) recv(fd uintptr) bool {
 	}
 }
 
-// message reads what the kernel said of buffer i; false for nothing of use.
+// message reads the kernel's message for buffer i; false for an unusable one.
 func (k *kernelState) message(i int) (received, bool) {
 	h := &k.headers[i]
 	r := received{data: k.buffers[i][:h.n], segment: int(h.n), ecn: ecnUnknown}

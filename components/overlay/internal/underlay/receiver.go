@@ -16,7 +16,7 @@ type received struct {
 	data    []byte
 	segment int // size of a datagram
 	from    netip.AddrPort
-	ecn     byte // ecnUnknown when the kernel did not tell
+	ecn     byte // ecnUnknown when the kernel did not report the bits
 }
 
 const ecnUnknown = 0xff
@@ -30,8 +30,8 @@ type inbound struct {
 	owned *packet
 }
 
-// receiver takes datagrams off the socket and sorts them. Whoever holds mu
-// reads: the reader of QUIC, or standIn while there is none.
+// receiver takes datagrams off the socket and sorts them. The holder of mu reads: the
+// reader of QUIC, or standIn while there is no reader.
 type receiver struct {
 	s       *Socket
 	gro     bool
@@ -100,7 +100,7 @@ func (r *receiver) inject(p *path, b []byte) {
 	}
 }
 
-// standIn reads while nobody reads QUIC.
+// standIn reads the socket while QUIC has no reader.
 func (r *receiver) standIn() {
 	for {
 		if r.waiting.Load() {
@@ -221,7 +221,7 @@ func (r *receiver) next() (inbound, bool) {
 	return inbound{}, false
 }
 
-// validated gives the path whose validated address from is, nil when it is none.
+// validated returns the path with the validated address from, nil without one.
 func (r *receiver) validated(from netip.AddrPort) *path {
 	table := r.s.sources.Load()
 	if table == r.lastTable && from == r.lastFrom {
@@ -236,9 +236,9 @@ func (r *receiver) validated(from netip.AddrPort) *path {
 // [os.ErrDeadlineExceeded] when stop says so, and [net.ErrClosed] at the end.
 func (r *receiver) fill(stop func() bool) error {
 	for {
-		// Order matters. Who wants attention first says what for, then lets the
-		// deadline pass; here it is first lifted, then looked what there is. The
-		// worst that an unlucky order brings is one round more. A deadline that has
+		// Order matters. A caller that wants attention first records why, then lets the
+		// deadline pass. Here the deadline is lifted first, and the records are read
+		// after that. An unlucky order costs one more round at worst. A deadline that has
 		// not been met yet need not be lifted, which spares every read the trouble.
 		if r.lift {
 			r.lift = false
@@ -262,8 +262,8 @@ func (r *receiver) fill(stop func() bool) error {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.lift = true
 		default:
-			// What an earlier datagram met on its way says nothing about the socket.
-			// A socket that only ever fails is reported instead of being spun on.
+			// An error of an earlier datagram on its way says nothing about the socket. A
+			// socket that only ever fails is reported instead of being spun on.
 			r.s.counts.receiveProblem.Add(1)
 			if r.errors++; r.errors > 100 {
 				return err

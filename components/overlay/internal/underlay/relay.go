@@ -4,8 +4,8 @@ import (
 	"net"
 )
 
-// relay moves the datagrams of one relayed path. A relay may be TCP underneath
-// and stall: it has a goroutine and a queue each way, so that nobody else does.
+// relay moves the datagrams of one relayed path. A relay may run over TCP and stall. It
+// has a goroutine and a queue each way, so that a stall delays only the relay.
 type relay struct {
 	path  *path
 	conn  net.Conn
@@ -34,7 +34,7 @@ func (r *relay) stop() {
 	r.path.link.running.Go(func() { _ = r.conn.Close() })
 }
 
-// send queues datagrams of size bytes each. What does not fit is lost.
+// send queues datagrams of size bytes each. Datagrams that do not fit are lost.
 func (r *relay) send(b []byte, size int) error {
 	c := &r.path.link.s.counts
 	for len(b) > 0 {
@@ -97,7 +97,7 @@ func (r *relay) read() {
 	}
 }
 
-// relayEnded drops a path whose relay is gone.
+// relayEnded drops a path after the end of its relay.
 func (l *Link) relayEnded(p *path, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,7 +38,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	case w.out <- append([]byte(nil), b...):
 	case <-w.closed:
 		return 0, net.ErrClosed
-	case <-w.far.closed: // nobody is there: lost
+	case <-w.far.closed: // the far end is gone: lost
 	}
 	return len(b), nil
 }
@@ -107,7 +107,7 @@ func TestRelayEnds(t *testing.T) {
 	}
 }
 
-// A path's relay is the Link's from Add on, whatever becomes of the path.
+// The Link owns a path's relay from Add on, and closes it in every case.
 func TestRelaysAreClosed(t *testing.T) {
 	s := open(t)
 	l := s.NewLink("x")

@@ -9,10 +9,9 @@ import (
 	"syscall"
 )
 
-// write sends what QUIC has for a virtual address: one datagram, or several of
-// the size that the control messages name. Nothing that happens to it on the way
-// is the caller's concern: a path's failure is loss, and must not end the QUIC
-// transport of all Peers.
+// write sends QUIC's data to a virtual address: one datagram, or several of the size that
+// the control messages name. Failures on the way stay hidden from the caller: a path's
+// failure counts as loss, and must not end the QUIC transport of all Peers.
 func (s *Socket) write(b, oob []byte, key virtualKey) error {
 	l := s.quic.lookup(key)
 	if l == nil {
@@ -83,7 +82,7 @@ func (p *path) send(b, oob []byte) error {
 	return p.link.s.lost(err)
 }
 
-// sendEach does what the kernel would not: one send a datagram.
+// sendEach replaces the kernel's segmentation: one send for each datagram.
 func (p *path) sendEach(b, oob []byte, size int, to netip.AddrPort) error {
 	oob = withoutSegmentSize(oob)
 	for len(b) > 0 {
@@ -100,8 +99,8 @@ func (p *path) sendEach(b, oob []byte, size int, to netip.AddrPort) error {
 }
 
 // lost counts a send that failed. ENETUNREACH, EHOSTUNREACH, EPERM, ECONNREFUSED,
-// EMSGSIZE and whatever else a kernel may say of one destination are loss; only
-// the end of the socket itself is an error.
+// EMSGSIZE and every other error about one destination count as loss; only the end of the
+// socket itself is an error.
 func (s *Socket) lost(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return errClosed
@@ -124,9 +123,9 @@ func (s *Socket) sendProbe(b *[probeSize]byte, via *relay, to netip.AddrPort) {
 	}
 }
 
-// held keeps what was last sent while the path in use may be dead. Should
-// another path take over, that is sent again over it: QUIC would repeat it only
-// after a timeout that has doubled several times by then.
+// held keeps the last datagrams while the path in use may be dead. If another path takes
+// over, it sends these datagrams again: QUIC would repeat them only after a timeout that
+// has doubled several times by then.
 type held struct {
 	on atomic.Bool
 
@@ -183,7 +182,7 @@ func (h *held) keep(b []byte, size int) {
 	}
 }
 
-// resend sends what was kept over p, the oldest first.
+// resend sends the kept datagrams over p, the oldest first.
 func (h *held) resend(p *path) {
 	if !h.on.Load() {
 		return

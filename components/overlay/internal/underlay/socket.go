@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Config says what a Socket is.
+// Config configures a Socket.
 type Config struct {
 	// Listen is the local address; the zero value is any IPv4 address and any
 	// port. An IPv6 address takes IPv4 as well.
@@ -24,12 +24,12 @@ type Config struct {
 	Listener interface {
 		ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
 	}
-	// Log hears of path changes and of what the kernel refuses; nil for nobody.
+	// Log records path changes and the kernel's refusals; nil disables logging.
 	Log *slog.Logger
 }
 
-// errClosed is what readers get of a closed Socket. It is an end of input as
-// well, because pion's mux reports anything else as a fault.
+// errClosed is the read error of a closed Socket. It is an end of input as well, because
+// pion's mux reports anything else as a fault.
 var errClosed = fmt.Errorf("underlay socket: %w (%w)", net.ErrClosed, io.EOF)
 
 // Socket is one UDP socket and everything that shares it. All its methods may be
@@ -60,8 +60,8 @@ type Socket struct {
 	wg     sync.WaitGroup
 }
 
-// Open binds the socket and starts serving it. The context bounds the opening
-// only. A socket whose buffers the kernel clamps works, with a warning.
+// Open binds the socket and starts serving it. The context bounds the opening only. If
+// the kernel clamps the buffers, Open logs a warning and continues.
 func Open(ctx context.Context, c Config) (*Socket, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -148,7 +148,7 @@ func (s *Socket) STUN() net.PacketConn {
 	return &stunConn{s: s, queue: s.stun, closed: make(chan struct{})}
 }
 
-// now is the time that package paths is told.
+// now is the time for package paths.
 func (s *Socket) now() time.Duration { return time.Since(s.begin) }
 
 // changeTables replaces tables of the hot path.

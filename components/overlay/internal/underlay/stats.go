@@ -2,7 +2,7 @@ package underlay
 
 import "sync/atomic"
 
-// Stats counts what a Socket did since it was opened.
+// Stats counts events of a Socket since Open.
 type Stats struct {
 	// DatagramsIn and BytesIn came in over the socket or a relay, of any sort;
 	// DatagramsOut and BytesOut were handed to the kernel or a relay.
@@ -14,7 +14,7 @@ type Stats struct {
 	// Coalesced is the number of datagrams that came in a buffer with others,
 	// Segmented the number that went out so.
 	Coalesced, Segmented uint64
-	// GRO tells that the kernel coalesces what comes in.
+	// GRO: the kernel coalesces received datagrams.
 	GRO     bool
 	Dropped Dropped
 }
@@ -29,15 +29,15 @@ type Dropped struct {
 	// yet. Forged ones have a wrong MAC or came the wrong way, Replayed ones were
 	// seen before or answer nothing; Malformed ones are no probes at all.
 	UnknownKey, Forged, Replayed, Malformed uint64
-	// STUNFull found nobody reading STUN in time.
+	// STUNFull counts STUN datagrams that no reader took in time.
 	STUNFull uint64
-	// Unread came for QUIC while nobody read it; QueueFull came over a relay
-	// faster than it was read.
+	// Unread counts QUIC datagrams without a reader; QueueFull counts datagrams of a
+	// relay that is faster than its reader.
 	Unread, QueueFull uint64
 	// Oversized was longer than its reader's buffer.
 	Oversized uint64
-	// NoPath was sent to a Link without a path, or to a virtual address that is
-	// nobody's; RelayFull found a relay slower than its sender.
+	// NoPath counts sends to a Link without a path, or to an unknown virtual address;
+	// RelayFull counts sends to a relay that is slower than its sender.
 	NoPath, RelayFull uint64
 	// SendErrors were refused by the kernel. They count as lost on the way.
 	SendErrors uint64

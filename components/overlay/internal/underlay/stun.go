@@ -56,8 +56,8 @@ func (c *stunConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// WriteTo sends to a real address. Unlike QUIC's, its errors are told: they
-// concern one check, and its sender wants to know.
+// WriteTo sends to a real address. Unlike QUIC's sender, WriteTo returns the errors: they
+// concern one check, and its sender needs them.
 func (c *stunConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	to, ok := addr.(*net.UDPAddr)
 	if !ok {

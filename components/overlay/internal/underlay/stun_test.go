@@ -14,7 +14,7 @@ func stunMessage(n byte) []byte {
 	return b
 }
 
-// STUN passes both ways beside QUIC, with and without somebody reading QUIC.
+// STUN passes both ways in parallel with QUIC, with and without a reader of QUIC.
 func TestSTUNIsSorted(t *testing.T) {
 	a, b := joined(t)
 	exchange := func(n byte) {
@@ -82,7 +82,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Errors of one destination are loss for QUIC and told to STUN.
+// Errors of one destination are loss for QUIC, and STUN's sender gets them.
 func TestSendErrorsAreLoss(t *testing.T) {
 	s := open(t)
 	l := s.NewLink("x")

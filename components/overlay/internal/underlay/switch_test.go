@@ -58,8 +58,9 @@ func flow(tb testing.TB, from io.Writer, to io.Reader) (progress func() int, sto
 	}
 }
 
-// Two paths, each through a box; the one in use is black-holed under a busy QUIC
-// stream. The stream goes on over the other, and the Link says so.
+// The test has two paths, each through a box, and black-holes the path in use under a
+// busy QUIC stream. The stream goes on over the other path, and the Link reports the
+// change.
 func TestPathSwitchUnderQUIC(t *testing.T) {
 	a, b := twoLinks(t)
 	one, two := newBox(t, a.s, b.s), newBox(t, a.s, b.s)
@@ -91,7 +92,7 @@ func TestPathSwitchUnderQUIC(t *testing.T) {
 	}
 }
 
-// Only one direction dies: what comes in must not hide that nothing arrives.
+// Only one direction dies: received traffic must not hide that sent traffic is lost.
 func TestOneWayBlackHole(t *testing.T) {
 	a, b := twoLinks(t)
 	one, two := newBox(t, a.s, b.s), newBox(t, a.s, b.s)

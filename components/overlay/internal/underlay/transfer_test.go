@@ -80,7 +80,7 @@ func TestVirtualAddressesAreUnique(t *testing.T) {
 	}
 }
 
-// What quic-go needs to use its fast path, and what it must not get.
+// quic-go gets the methods of its fast path, and no method that bypasses the Socket.
 func TestFastPathIsOffered(t *testing.T) {
 	s := open(t)
 	if _, ok := s.QUIC().(*net.UDPConn); ok {
@@ -91,7 +91,7 @@ func TestFastPathIsOffered(t *testing.T) {
 	}
 }
 
-// Another transport may follow one that was closed, and meanwhile probes work.
+// A transport may follow a closed one, and probes work in between.
 func TestTransportsFollowOneAnother(t *testing.T) {
 	a, b := joined(t)
 	for range 3 {
@@ -131,7 +131,7 @@ func TestCloseEndsReaders(t *testing.T) {
 	}
 }
 
-// A socket of IPv6 takes IPv4 too, whose addresses come in mapped.
+// An IPv6 socket also receives from IPv4, with mapped addresses.
 func TestDualStack(t *testing.T) {
 	six, err := Open(t.Context(), Config{Listen: netip.AddrPortFrom(netip.IPv6Unspecified(), 0)})
 	if err != nil {
@@ -172,7 +172,7 @@ func TestAddRefreshes(t *testing.T) {
 	}
 }
 
-// An owner that is slow loses the oldest events, and holds up nobody but Close.
+// A slow owner loses the oldest events, and delays only Close.
 func TestEventsNeverBlock(t *testing.T) {
 	a, b := joined(t)
 	var told []Event // of one goroutine at a time

@@ -27,7 +27,7 @@ func newVirtual() (*net.UDPAddr, virtualKey) {
 	return addr, keyOf(addr)
 }
 
-// keyOf gives 0, nobody's key, for what is no IPv4 address.
+// keyOf returns 0, an unused key, for an address that is not IPv4.
 func keyOf(a *net.UDPAddr) virtualKey {
 	if a == nil {
 		return 0

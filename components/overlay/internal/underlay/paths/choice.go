@@ -3,8 +3,8 @@ package paths
 import "time"
 
 const (
-	// lasting is how long another path has to be clearly better before the one in
-	// use is left for it, and resting the least time between two such moves.
+	// lasting is the time for which another path has to be clearly better before traffic
+	// moves to it. resting is the least time between two such moves.
 	lasting = 3 * time.Second
 	resting = 10 * time.Second
 	// trustAfter is how long a path that once went quiet has to be up before a
@@ -13,14 +13,14 @@ const (
 	trustMost  = time.Minute
 )
 
-// clearly tells whether a is better than b by enough to move: more than 20 %
-// and more than 2 ms.
+// clearly reports whether a is better than b by enough to move: more than 20 % and more
+// than 2 ms.
 func clearly(a, b time.Duration) bool {
 	return a != 0 && b-a > 2*time.Millisecond && b-a > b/5
 }
 
-// before orders paths for choosing when the one in use does not work: those that
-// answered lately, then direct ones, then the shorter round trip, then the older.
+// before orders the candidates when the path in use does not work: recently answered
+// paths first, then direct ones, then the shorter round trip, then the older path.
 func before(a, b *path, fresh time.Duration) bool {
 	if af, bf := a.lastEcho >= fresh, b.lastEcho >= fresh; af != bf {
 		return af
@@ -62,14 +62,14 @@ func (s *State) choose(now time.Duration) {
 	s.report()
 }
 
-// best gives the path to take when the one in use does not work, nil when no
-// path is up.
+// best returns the path to take when the path in use does not work, nil when no path is
+// up.
 func (s *State) best(current *path) *path {
 	var best *path
 	fresh := time.Duration(0)
 	if current != nil && current.standing == Quiet {
-		// The others were asked when this one fell silent. The standby that
-		// answered is worth more than one that may have died with it.
+		// The others were asked when this one fell silent. A standby that answered since
+		// is worth more than a path that may have died with this one.
 		fresh = current.waiting
 	}
 	for _, p := range s.paths {
@@ -116,7 +116,7 @@ func (s *State) improve(now time.Duration, current *path) {
 	}
 }
 
-// rested is when a path that works may be left again for one that is faster.
+// rested returns the time from which traffic may leave a working path for a faster one.
 func (s *State) rested() time.Duration {
 	if s.moved == 0 {
 		return 0
@@ -150,8 +150,7 @@ func (s *State) use(p *path, why Reason) {
 	}
 }
 
-// report tells the owner when the Link gained its first path that works or lost
-// its last.
+// report notifies the owner when the Link gained its first working path or lost its last.
 func (s *State) report() {
 	p := s.find(s.inUse)
 	works := p != nil && p.standing == Up

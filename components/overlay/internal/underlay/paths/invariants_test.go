@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// For any order of facts: a path in use was answered once; while one works, one
-// that works is in use; nothing is asked to be done for a path that is unknown;
-// and the State never wants to be called again at once, forever.
+// The following holds for any order of facts. A path in use was answered once. While any
+// path works, the path in use works. No effect names an unknown path. The State never
+// asks for an endless series of immediate calls.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))

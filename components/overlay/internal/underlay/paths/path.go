@@ -5,7 +5,7 @@ import "time"
 // ID names a path of a Link; 0 is none. IDs are not used twice.
 type ID uint32
 
-// Kind tells how a path gets there. The zero Kind is not a path's.
+// Kind is the way of a path to the Peer. The zero Kind is not a path's.
 type Kind string
 
 const (
@@ -15,7 +15,7 @@ const (
 	Relay Kind = "relay"
 )
 
-// Standing tells what is known about a path. The zero Standing is not a path's.
+// Standing is the state of a path. The zero Standing is not a path's.
 type Standing string
 
 const (
@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// fast is between probes of a path that matters now: one in use with
-	// traffic, one under suspicion, or one that may have to take over.
+	// fast is the time between probes of a path that matters now: a path in use with
+	// traffic, a suspected path, or a path that may have to take over.
 	fast = 100 * time.Millisecond
 	// slow is between the probes of every other path that is up. It also keeps
 	// the mapping of an address-translating gateway alive.
@@ -53,7 +53,7 @@ const (
 	oneWay       = 800 * time.Millisecond
 	oneWayProbes = 6
 
-	// ringSize is the number of probes per path whose answers are recognised.
+	// ringSize is the number of recent probes per path for which an answer is recognised.
 	ringSize = 32
 	// lossGain is the weight of one probe in the loss estimate.
 	lossGain = 1.0 / 16
@@ -74,7 +74,7 @@ type path struct {
 	added  time.Duration
 
 	standing Standing
-	accepted bool          // the shell was told to accept what comes from it
+	accepted bool          // the shell has been asked to accept datagrams from the path
 	since    time.Duration // of the standing
 	flaps    int           // times it went quiet
 
@@ -103,22 +103,22 @@ type path struct {
 	baseSince   time.Duration
 	loss        float64
 	peerUses    bool
-	// betterSince is since when this path is clearly better than the one in use;
-	// meaningful while better.
+	// betterSince is the time since which this path is clearly better than the path in
+	// use; meaningful while better.
 	betterSince time.Duration
 	better      bool
 }
 
 const baseFor = 15 * time.Second
 
-// roundTrip is what a probe may reasonably take.
+// roundTrip is the time within which a probe's answer may reasonably arrive.
 func (p *path) roundTrip() time.Duration { return p.srtt + 3*p.variance }
 
 func (p *path) active(now time.Duration) bool {
 	return p.traffic && now-p.lastTraffic < activeFor
 }
 
-// suspect tells whether an answer is overdue.
+// suspect reports whether an answer is overdue.
 func (p *path) suspect(now time.Duration) bool {
 	return p.standing == Up && p.unanswered > 0 && now-p.first > max(fast, p.srtt+4*p.variance)
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// world runs a State over simulated paths: it lets time pass, answers probes that
-// the paths let through, and writes down what the State decides.
+// world runs a State over simulated paths: it lets time pass, answers probes that the
+// paths let through, and records the State's decisions.
 type world struct {
 	t     *testing.T
 	s     State
@@ -88,7 +88,7 @@ func (w *world) tick() {
 	}
 }
 
-// check states what must hold after every decision.
+// check verifies the invariants after every decision.
 func (w *world) check(e Effect) {
 	if p := w.s.find(w.s.InUse()); w.s.InUse() != 0 && (p == nil || p.standing == Probing) {
 		w.t.Errorf("%v: %v: path %d in use was never answered", w.now, e, w.s.InUse())
@@ -173,8 +173,8 @@ func (w *world) do(line string) {
 	w.tick()
 }
 
-// Each file of testdata is a script and, after each command, what came of it.
-// UPDATE=1 records it anew.
+// Each file of testdata is a script with the expected output after each command. UPDATE=1
+// records the output again.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -28,21 +28,20 @@ const (
 	ReasonReturned Reason = "answers again"
 )
 
-// Do is what an Effect asks for. Every value names its path.
+// Do is the request of an Effect. Every value names its path.
 type Do string
 
 const (
 	// SendProbe sends one probe and reports it with Sent.
 	SendProbe Do = "probe"
-	// Accept lets in what comes from the path.
+	// Accept lets in datagrams from the path.
 	Accept Do = "accept"
 	// Use sends traffic over the path; path 0 leaves nowhere to send to.
 	Use Do = "use"
 	// Drop forgets the path; the State has already done so.
 	Drop Do = "drop"
-	// TellUp, TellChanged, TellQuiet and TellGone inform the Link's owner: there is
-	// a path that works, another one is in use, the one in use went quiet, none
-	// that works is left.
+	// TellUp, TellChanged, TellQuiet and TellGone inform the Link's owner: a path works,
+	// another path is in use, the path in use went quiet, no working path is left.
 	TellUp      Do = "tell up"
 	TellChanged Do = "tell changed"
 	TellQuiet   Do = "tell quiet"
@@ -62,7 +61,7 @@ type State struct {
 	paths []*path // by ID
 	inUse ID
 	why   Reason
-	// working tells that the owner was last told of a path that works.
+	// working: the owner's last notification said that a path works.
 	working bool
 	// moved is when a path was last left although it worked.
 	moved   time.Duration
@@ -72,8 +71,8 @@ type State struct {
 // InUse gives the path that traffic goes over, 0 for none.
 func (s *State) InUse() ID { return s.inUse }
 
-// Room tells whether a path of search can be added, and which path has to be
-// removed for it first, 0 for none.
+// Room reports whether a path of search can be added, and which path has to be removed
+// for it first, 0 for none.
 func (s *State) Room(search string) (evict ID, ok bool) {
 	mine := 0
 	for _, p := range s.paths {
@@ -115,7 +114,7 @@ func (s *State) Remove(id ID) {
 	s.paths = slices.DeleteFunc(s.paths, func(p *path) bool { return p.id == id })
 }
 
-// Traffic tells what a path carried since it was last asked about.
+// Traffic reports the traffic of a path since the last call for that path.
 func (s *State) Traffic(now time.Duration, id ID, sent, received bool) {
 	p := s.find(id)
 	if p == nil || !sent && !received {
@@ -143,8 +142,8 @@ func (s *State) Sent(now time.Duration, id ID, seq uint64) {
 	p.recount(now)
 }
 
-// Heard reports an authentic probe of the Peer's; uses tells that the Peer sends
-// its traffic over the path.
+// Heard reports an authentic probe of the Peer's; uses: the Peer sends its traffic over
+// the path.
 func (s *State) Heard(now time.Duration, id ID, uses bool) {
 	p := s.find(id)
 	if p == nil {
@@ -180,8 +179,8 @@ func (s *State) Echo(now time.Duration, id ID, seq uint64) bool {
 	return true
 }
 
-// Proven reports that the Peer answered at an address that the path now has:
-// its round trip was rtt, and what was known of the old address is void.
+// Proven reports that the Peer answered at the path's present address, with the round
+// trip rtt. Measurements at the old address are void.
 func (s *State) Proven(now time.Duration, id ID, rtt time.Duration) {
 	p := s.find(id)
 	if p == nil {
@@ -205,9 +204,9 @@ func (s *State) up(now time.Duration, p *path) {
 	}
 }
 
-// Rebound gives the direct path of search that an address answering a challenge
-// begun at since takes the place of: one that gave no sign of life after that,
-// the one in use first.
+// Rebound returns the direct path of search that moves to an address which answered a
+// challenge begun at since. It is a path without a sign of life after since, preferably
+// the path in use.
 func (s *State) Rebound(search string, since time.Duration) (ID, bool) {
 	var found *path
 	for _, p := range s.paths {
@@ -240,7 +239,7 @@ type Info struct {
 	Standing Standing
 	Since    time.Duration // of the standing
 	InUse    bool
-	// Why tells why the path is in use; "" when it is not.
+	// Why is the reason for which the path is in use; "" for an unused path.
 	Why                 Reason
 	RTT, RTTVar, MinRTT time.Duration // 0 when never measured
 	Loss                float64       // of probes and their answers, 0 to 1
@@ -264,7 +263,7 @@ func (s *State) Info(id ID) (Info, bool) {
 	return i, true
 }
 
-// Active tells whether a path carried traffic within the last second.
+// Active reports whether a path carried traffic within the last second.
 func (s *State) Active(now time.Duration) bool {
 	return slices.ContainsFunc(s.paths, func(p *path) bool { return p.active(now) })
 }

@@ -59,21 +59,21 @@ func (s *State) Next(now time.Duration) time.Duration {
 	return max(next, now)
 }
 
-// Racing tells whether an answer on the path in use is overdue, so that other
-// paths are asked as well.
+// Racing reports whether an answer on the path in use is overdue, so that the State asks
+// other paths as well.
 func (s *State) Racing(now time.Duration) bool {
 	p := s.find(s.inUse)
 	return p != nil && (p.suspect(now) || p.standing == Up && p.isWaiting && now-p.waiting > max(fast, p.roundTrip()))
 }
 
-// Doubtful tells whether what is sent now may have to be sent again over another
-// path, or over the same one when it comes back.
+// Doubtful reports whether datagrams that are sent now may have to be sent again, over
+// another path or over the same path after its return.
 func (s *State) Doubtful(now time.Duration) bool {
 	p := s.find(s.inUse)
 	return p != nil && (p.standing == Quiet || s.Racing(now))
 }
 
-// expired tells why a path is given up, "" when it is not.
+// expired returns why a path is dropped, "" if it is kept.
 func expired(now time.Duration, p *path) Reason {
 	switch {
 	case p.standing == Probing && now-p.added > consent:
@@ -84,9 +84,9 @@ func expired(now time.Duration, p *path) Reason {
 	return ""
 }
 
-// silent tells why a path that is up counts as quiet from now on, "" when it
-// does not. Besides time it wants probes without answer, because a process
-// that was itself stopped has waited long and asked nothing.
+// silent returns why a path that is up counts as quiet from now on, "" if it does not. In
+// addition to time, the rule requires probes without an answer: a process that was
+// stopped itself has waited long without asking.
 func (s *State) silent(now time.Duration, p *path) Reason {
 	if p.standing != Up {
 		return ""
@@ -106,7 +106,7 @@ func (s *State) silent(now time.Duration, p *path) Reason {
 	return ""
 }
 
-// another tells whether some other path has answered since p was waited for.
+// another reports whether some other path has answered since the wait for p began.
 func (s *State) another(p *path) bool {
 	for _, o := range s.paths {
 		if o != p && o.standing == Up && o.lastEcho > p.waiting {
