@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// alarm wakes whoever waits for QUIC, with a context, when there is something that
-// QUIC knows nothing of. The zero alarm is ready; its methods may be called concurrently.
+// alarm wakes a goroutine that waits for QUIC with a context, when there is work that
+// QUIC does not know of. The zero alarm is ready; its methods may be called concurrently.
 type alarm struct {
 	mu  sync.Mutex
 	ctx context.Context //nolint:containedctx // its end is the alarm
 	end context.CancelFunc
 }
 
-// context ends when the alarm rings next. Who has it must look for what the alarm
-// tells of before waiting with it.
+// context ends when the alarm rings next. A caller must check for work after it got the
+// context and before it waits with it.
 func (a *alarm) context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 const benchChunk = 128 << 10
 
-// cpu is what this process has spent.
+// cpu is the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -20,23 +20,23 @@ import (
 // errSessionMade reports a second Session on one connection.
 var errSessionMade = errors.New("connection has a session already")
 
-// Conn is a connection past its handshake that is not a Session yet. Whoever
-// has it must make it one or close it.
+// Conn is a connection past its handshake that is not a Session yet. The owner must make
+// it a Session or close it.
 type Conn struct {
 	transport *Transport
 	raw       *quic.Conn
 	first     *quic.Stream
 	dialer    bool
 	sizes     *sizes // nil with the stock congestion controller
-	// spoke tells that we have written on the first stream what the far side
-	// may not have read.
+	// spoke: this side has written on the first stream, and the far side may not have
+	// read all of it.
 	spoke atomic.Bool
 
 	mu      sync.Mutex
 	session *session // guarded by mu
 }
 
-// ConnectionState describes the TLS connection: who is at the far side.
+// ConnectionState describes the TLS connection, with the far side's certificate.
 func (c *Conn) ConnectionState() tls.ConnectionState { return c.raw.ConnectionState().TLS }
 
 // RemoteAddr is where the PacketConn says that the far side is.
@@ -86,7 +86,7 @@ func (c *Conn) begin(ctx context.Context, log *slog.Logger, side muxSide) (carri
 		return nil, fmt.Errorf("make session: %w", err)
 	}
 	if err != nil {
-		c.spoke.Store(false) // nobody waits for what was said
+		c.spoke.Store(false) // no reader of the first stream is left
 		c.Close(err)
 		return nil, fmt.Errorf("make session: %w", err)
 	}
@@ -112,10 +112,10 @@ func (c *Conn) makeSession(ctx context.Context, log *slog.Logger, side muxSide) 
 	return c.session, nil
 }
 
-// Close ends the connection, and the Session if it has become one. The far side
-// is told the reason. An acceptor that has written on [Conn.First] and made no
-// Session waits up to 2 s for the dialer to read that and hang up: the end of a
-// connection overtakes what is on its way.
+// Close ends the connection, and the Session if it has become one. The far side gets the
+// reason. An acceptor that has written on [Conn.First] and made no Session waits up to 2
+// s for the dialer to read the answer and hang up: the end of a connection overtakes data
+// on its way.
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	s := c.session

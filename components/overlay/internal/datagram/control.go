@@ -12,23 +12,22 @@ import (
 	"cadre.dev/overlay/internal/frame"
 )
 
-// yamuxConn is what yamux wants of a connection.
+// yamuxConn is the connection type that yamux requires.
 type yamuxConn = io.ReadWriteCloser
 
 // maxAnswers bounds the answers that wait for the connection.
 const maxAnswers = 1024
 
-// errMux is what yamux ends with when the first stream is in order.
+// errMux is the error for an end of yamux while the first stream is in order.
 var errMux = fmt.Errorf("%w: multiplexer gave up", frame.ErrInvalid)
 
-// errTooManyAnswers ends a Session whose far side resets or pings without taking
-// answers.
+// errTooManyAnswers ends a Session when the far side sends resets or pings without
+// reading the answers.
 var errTooManyAnswers = errors.New("too many resets and pings whose answers are not taken")
 
-// frames sits between yamux and the first stream. yamux understands a reset,
-// but has no public way to send one, and to forget a stream it must be told of
-// the reset itself: so frames writes resets among yamux's frames, and answers
-// each that comes with another.
+// frames sits between yamux and the first stream. yamux understands a reset, but has no
+// public way to send one. To forget a stream, yamux must receive the reset itself. So
+// frames writes resets among yamux's frames, and answers each reset with another.
 //
 // Pings are not yamux's either: they are sent and answered here, whether there is
 // a multiplexer or not.
@@ -44,18 +43,18 @@ type frames struct {
 	end    func(error) // the multiplexer is over, and why
 	fault  atomic.Pointer[error]
 
-	turns turns // of yamux's one sending goroutine, but for its chunk
+	turns turns // of yamux's one sending goroutine, except its chunk
 
 	mu  sync.Mutex // held for the writing of whole frames
 	out []byte     // of yamux's one sending goroutine
-	// held tells that out is a header whose body comes next.
+	// held: out is a header and its body comes next.
 	held bool
 
-	in scanner // of the one goroutine that reads
+	in scanner // only the reading goroutine uses it
 }
 
-// idle reads one frame, or a part of it, while there is no multiplexer. It tells
-// whether there has to be one: then the frame is left for it.
+// idle reads one frame, or a part of it, while there is no multiplexer. idle reports
+// whether a multiplexer has to be made: then the frame is left for it.
 func (f *frames) idle() (multiplexed bool, err error) {
 	n, err := f.conn.Read(f.in.head[f.in.have:])
 	if n > 0 {
@@ -97,7 +96,7 @@ func (f *frames) Read(b []byte) (int, error) {
 	}
 }
 
-// found does what a frame asks for.
+// found executes the request of a frame.
 func (f *frames) found(h *header) {
 	switch {
 	case h.ping() && h.flags()&yamuxSYN != 0:
@@ -137,15 +136,15 @@ func (f *frames) writeFrame(b []byte) (int, error) {
 // chunk bounds the next frame.
 func (f *frames) chunk() int { return f.turns.chunk() }
 
-// note remembers what went wrong first.
+// note keeps the first error.
 func (f *frames) note(err error) {
 	if err != nil {
 		f.fault.CompareAndSwap(nil, &err)
 	}
 }
 
-// send sends a frame of ours. It may wait for the connection; an error is the end
-// of the Session, told elsewhere.
+// send sends a frame of ours. It may wait for the connection. The Session reports an
+// error itself and ends.
 func (f *frames) send(h header) { _, _ = f.writeFrame(h[:]) }
 
 // Close is called by yamux, when it is closed or gives up.
@@ -158,7 +157,7 @@ func (f *frames) Close() error {
 	return nil
 }
 
-// answer tells the far side what it waits for: that its ping came, or that it may
+// answer sends the awaited answer to the far side: that its ping arrived, or that it may
 // forget a control stream that it reset.
 func (s *session) answer(h header) {
 	if s.answers.Add(1) > maxAnswers {

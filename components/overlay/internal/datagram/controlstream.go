@@ -17,11 +17,11 @@ type controlStream struct {
 	raw *yamux.Stream
 	mux *yamux.Session
 	s   *session
-	// reset tells that we gave the stream up.
+	// reset: this side has reset the stream.
 	reset atomic.Bool
-	// wasReset tells that we have seen that the far side did.
+	// wasReset: this side has seen the far side's reset.
 	wasReset atomic.Bool
-	// readDone and writeDone tell which directions ended cleanly.
+	// readDone and writeDone: the direction ended cleanly.
 	readDone, writeDone atomic.Bool
 }
 

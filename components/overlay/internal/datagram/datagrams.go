@@ -97,7 +97,7 @@ func (s *session) openPipe() error {
 	return err
 }
 
-// receiveLarge takes what came on the stream for large datagrams.
+// receiveLarge reads the stream of large datagrams.
 func (s *session) receiveLarge() {
 	pipe, err := s.raw.AcceptUniStream(context.Background())
 	if err != nil {
@@ -136,7 +136,7 @@ func readLarge(r io.Reader, begun func(), arrived func([]byte) bool) error {
 	}
 }
 
-// keep holds a large datagram for whoever receives; false when the Session is over.
+// keep holds a large datagram for the next receiver; false when the Session is over.
 func (s *session) keep(b []byte) bool {
 	select {
 	case s.inbox <- b:

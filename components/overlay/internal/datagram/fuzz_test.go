@@ -39,7 +39,7 @@ func FuzzLarge(f *testing.F) {
 	})
 }
 
-// slowScan is what scanner does, for bytes that come all at once.
+// slowScan does scanner's work for bytes that come all at once.
 func slowScan(b []byte) (found []header, passed []byte) {
 	for len(b) >= yamuxHeader {
 		h := header(b)
@@ -79,8 +79,8 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// FuzzControl feeds any bytes to the control multiplexer, which must end
-// without leaving anything, whatever they are.
+// FuzzControl feeds arbitrary bytes to the control multiplexer, which must end and
+// release everything.
 func FuzzControl(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0})                                     // opens a stream
 	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0}) // and resets it

@@ -95,7 +95,7 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// connect makes a Session from a to b, who is reached at an address.
+// connect makes a Session from a to b at an address.
 func connect(t testing.TB, a, b *node, slot string, at net.Addr) (dialer, acceptor *session) {
 	t.Helper()
 	ctx := testContext(t)

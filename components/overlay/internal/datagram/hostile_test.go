@@ -13,7 +13,7 @@ import (
 	quic "github.com/apernet/quic-go"
 )
 
-// What no correct peer sends ends the Session, on both sides and with a reason.
+// Bytes that no correct peer sends end the Session, on both sides and with a reason.
 func TestGarbageEndsTheSession_OVL16(t *testing.T) {
 	oneWay := func(b ...byte) func(*session) error {
 		return func(s *session) error {
@@ -61,7 +61,7 @@ func TestGarbageEndsTheSession_OVL16(t *testing.T) {
 			}
 			<-hostile.Done()
 			if err := hostile.Err(); !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the far side was told %v", err) // or found out by itself
+				t.Errorf("the far side was told %v", err) // or noticed the end without a message
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestResetsOfUnknownControlStreams_OVL16(t *testing.T) {
 	other.Reset()
 }
 
-// Whatever strangers send to the socket, a Session lives.
+// Packets of strangers to the socket leave a Session alive.
 func TestJunkPacketsChangeNothing_OVL13(t *testing.T) {
 	ca := newAuthority(t)
 	a, b := newNode(t, ca, "a", limits{}), newNode(t, ca, "b", limits{})
@@ -184,7 +184,7 @@ func TestStrangersShareTheirPlaces_OVL17(t *testing.T) {
 				}
 				return dialer.Dial(testContext(t), b.addr(), dialer.clientTLS("b"))
 			}
-			for range 3 { // whom nobody accepts yet
+			for range 3 { // not accepted yet
 				conn, err := dial()
 				if err != nil {
 					t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	quic "github.com/apernet/quic-go"
 )
 
-// errHelloTime ends a connection whose dialer says nothing.
+// errHelloTime ends a connection whose dialer stays silent.
 var errHelloTime = errors.New("first stream took too long")
 
 // Listen begins to accept connections. Call it once. Whom to let in is the
@@ -33,8 +33,8 @@ func (t *Transport) Listen(tlsServer *tls.Config) error {
 	return nil
 }
 
-// Accept waits for a connection that is past its TLS handshake and whose first
-// stream has arrived.
+// Accept waits for a connection that has finished its TLS handshake and has received its
+// first stream.
 func (t *Transport) Accept(ctx context.Context) (*Conn, error) {
 	select {
 	case c := <-t.accepted:

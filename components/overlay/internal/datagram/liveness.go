@@ -7,8 +7,8 @@ import (
 	"cadre.dev/overlay/internal/carrier"
 )
 
-// hear notes that the far side lives. Only what came through the connection's
-// encryption counts: anybody can send packets to an address.
+// hear records that the far side lives. Only data that passed the connection's encryption
+// counts: any sender can send packets to an address.
 func (s *session) hear() { s.heard.Store(int64(time.Since(s.start))) }
 
 // silence is how long nothing has been heard.
@@ -18,8 +18,8 @@ func (s *session) silence() time.Duration {
 
 // beat comes every limits.ping. It is the dead-man timer: it ends the Session when
 // nothing comes from the far side for too long. Between beats it is no goroutine. The
-// ping goes over the first stream and back, so it also notices a Session whose window
-// is used up by readers that have stalled.
+// ping goes over the first stream and back. So beat also notices a Session with a window
+// that stalled readers have used up.
 func (s *session) beat() {
 	if quiet := s.silence(); quiet > s.limits.quiet {
 		s.Close(fmt.Errorf("%w for %v", carrier.ErrDead, quiet.Round(time.Millisecond)))

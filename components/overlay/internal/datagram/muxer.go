@@ -59,7 +59,8 @@ func (m *muxer) get() (*yamux.Session, error) {
 	if m.over {
 		return nil, carrier.ErrClosed
 	}
-	// Only one may read: what await has read of a frame stays in frames.
+	// Only one goroutine may read: the part of a frame that await has read stays in
+	// frames.
 	_ = m.first.SetReadDeadline(longPast)
 	<-m.gone
 	_ = m.first.SetReadDeadline(time.Time{})

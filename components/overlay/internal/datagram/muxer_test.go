@@ -93,7 +93,7 @@ func hearHello(t *testing.T, s *session) {
 	}
 }
 
-// Whoever pings without taking the answers does not make a node hold them all.
+// A sender of pings that reads no answers does not make a node hold all of them.
 func TestPingsWithoutEndAreRefused_OVL17(t *testing.T) {
 	d, _ := pair(t, limits{})
 	d.frames.mu.Lock() // no answer gets out
@@ -111,7 +111,7 @@ func TestPingsWithoutEndAreRefused_OVL17(t *testing.T) {
 	}
 }
 
-// Small and large datagrams come on two ways, and whoever receives gets both.
+// Small and large datagrams come on two ways, and a receiver gets both.
 func TestDatagramsOfBothKindsAreReceived(t *testing.T) {
 	d, a := pair(t, limits{})
 	sizes := []int{frame.MinDatagram, frame.MaxDatagram, 100, frame.MaxDatagram - 1}

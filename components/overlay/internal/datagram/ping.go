@@ -28,7 +28,7 @@ func (p *pings) ask(answered chan struct{}) header {
 	return makeHeader(yamuxPing, yamuxSYN, 0, p.last)
 }
 
-// answered takes the answer to a ping. One that nobody asked for is nobody's.
+// answered handles the answer to a ping. It ignores an answer without a question.
 func (p *pings) answered(id uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // of the smallest size with room to spare.
 const maxReason = 256
 
-// text is what a reason says; nobody has to give one.
+// text is the text of a reason; the reason is optional.
 func text(reason error) string {
 	if reason == nil {
 		return "closed"
@@ -42,8 +42,8 @@ func bounded(s string) string {
 	return s
 }
 
-// describe tells in our words why a connection ended. Reset streams and
-// deadlines are none of its business.
+// describe states in our words why a connection ended. It leaves reset streams and
+// deadlines unchanged.
 func describe(err error) error {
 	var (
 		app       *quic.ApplicationError

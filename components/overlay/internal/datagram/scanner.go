@@ -18,8 +18,8 @@ const (
 	yamuxRST = 8
 )
 
-// How the length of a reset, which yamux ignores, tells a reset from the
-// answer to one.
+// yamux ignores the length of a reset. The length distinguishes a reset from the answer
+// to one.
 const (
 	resetAsks    = 0
 	resetAnswers = 1
@@ -42,18 +42,18 @@ func (h *header) stream() uint32 { return binary.BigEndian.Uint32(h[4:]) }
 func (h *header) length() uint32 { return binary.BigEndian.Uint32(h[8:]) }
 func (h *header) ping() bool     { return h[0] == yamuxVersion && h[1] == yamuxPing }
 
-// scanner finds resets and pings in what passes by, and takes the pings out.
+// scanner finds resets and pings in the passing bytes, and removes the pings.
 type scanner struct {
 	head header
 	have int    // bytes of head, which have not been passed on
 	skip uint32 // bytes of a body
 }
 
-// scan looks at b, which begins with the bytes that it held back, and gives what is
-// to be passed on, in b's memory. It holds back the beginning of a header.
+// scan reads b, which begins with the bytes held back by the last call, and returns the
+// bytes to pass on, in b's memory. It holds back the beginning of a header.
 func (s *scanner) scan(b []byte, found func(h *header)) []byte {
 	s.have = 0
-	passed := 0 // bytes at b's beginning; what follows is moved there once a ping is gone
+	passed := 0 // bytes at b's beginning; the bytes after a removed ping move there
 	pass := func(at, n int) {
 		if passed != at {
 			copy(b[passed:], b[at:at+n])

@@ -29,7 +29,7 @@ type session struct {
 	muxer  muxer // control streams
 	pings  pings
 	outbox *backlog.Queue   // datagrams to send
-	large  *backlog.Queue   // those that no packet takes
+	large  *backlog.Queue   // datagrams that exceed a packet
 	pipe   *quic.SendStream // for large; of sendLarge
 	// inbox holds the large datagram that came last; arrived rings when there is one.
 	inbox   chan []byte
@@ -42,9 +42,9 @@ type session struct {
 	// heard is when authentic bytes last came, as a duration since start.
 	heard atomic.Int64
 	done  chan struct{}
-	// pinging tells that a ping is under way.
+	// pinging: a ping is under way.
 	pinging atomic.Bool
-	// answers counts those that wait for the connection.
+	// answers counts the answers that wait for the connection.
 	answers atomic.Int64
 	wg      sync.WaitGroup
 
@@ -125,8 +125,8 @@ func (s *session) OpenStream() (carrier.Stream, error) {
 	return nil, fmt.Errorf("open stream: %w", s.closedError(err))
 }
 
-// OpenControl opens a stream that the limit on streams does not concern, and
-// whose bytes are always taken off the connection, whoever reads them.
+// OpenControl opens a stream outside of the limit on streams. Its bytes are always read
+// off the connection, even without a reader.
 func (s *session) OpenControl() (carrier.Stream, error) {
 	mux, err := s.muxer.get()
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *session) AcceptStream() (carrier.Stream, error) {
 // awaitControl reads the first stream while there are no control streams.
 func (s *session) awaitControl() {
 	err := s.muxer.await(func() {
-		s.spawn(func() { _, _ = s.muxer.get() }) // what fails ends the Session
+		s.spawn(func() { _, _ = s.muxer.get() }) // an error ends the Session
 	})
 	if err != nil {
 		s.fail("control streams", err)
@@ -199,9 +199,9 @@ func (s *session) acceptControl(mux *yamux.Session) {
 	}
 }
 
-// fail ends a Session because something that it rests on went wrong. Often
-// that is the end of the connection, seen here first: then what ended it is the
-// reason, not what we were doing.
+// fail ends a Session after the failure of one of its parts. The failure is often the end
+// of the connection, seen here first: then the connection's error is the reason, and not
+// the operation that failed.
 func (s *session) fail(doing string, err error) {
 	if errors.Is(err, net.ErrClosed) { // which every end of a connection is
 		s.Close(describe(err))
@@ -210,8 +210,8 @@ func (s *session) fail(doing string, err error) {
 	s.Close(fmt.Errorf("%s: %w", doing, err))
 }
 
-// Stats may be called at any time. QUIC counts lost packets for its stock congestion
-// controller alone: any other is told of them.
+// Stats may be called at any time. QUIC counts lost packets only for its own congestion
+// controller, and reports them to any other controller.
 func (s *session) Stats() carrier.Stats {
 	st := s.raw.ConnectionStats()
 	if s.sizes != nil {
@@ -236,10 +236,9 @@ func (s *session) Err() error {
 	}
 }
 
-// closedError tells why the Session is over; cause is what a call on the
-// connection said, which may be the first that is heard of it. The result does
-// not wrap the reason, which may well be an io.EOF that no reader must take for
-// a clean end.
+// closedError returns why the Session is over. cause is the error of a call on the
+// connection, which may be the first sign of the end. The result does not wrap the
+// reason, which may well be an io.EOF that no reader must take for a clean end.
 func (s *session) closedError(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,8 +36,8 @@ func TestReasonReachesTheFarSide(t *testing.T) {
 	}
 }
 
-// Opening never waits: beyond what the Peer takes it is an error, until streams
-// end. Control streams do not count.
+// Opening never waits: beyond the Peer's limit it is an error, until streams end. Control
+// streams do not count.
 func TestStreamLimit_OVL17(t *testing.T) {
 	d, a := pair(t, limits{})
 	var open []carrier.Stream
@@ -137,7 +137,7 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A Session whose peer came back as another process on the same socket stays
+// The test restarts the Peer as another process on the same socket. The old Session stays
 // until it is closed, and does not disturb the new one.
 func TestRestartedPeerOnTheSameAddress(t *testing.T) {
 	ca := newAuthority(t)

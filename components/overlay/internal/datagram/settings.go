@@ -12,36 +12,35 @@ import (
 // means the same: the code is for people who look at packets.
 const (
 	codeReset  quic.StreamErrorCode      = 1 // Stream.Reset
-	codeClosed quic.ApplicationErrorCode = 1 // Session.Close, Conn.Close; the text tells why
+	codeClosed quic.ApplicationErrorCode = 1 // Session.Close, Conn.Close; the text is the reason
 	codeHello  quic.ApplicationErrorCode = 2 // no hello, or a wrong one
 )
 
 const (
-	// streamWindow and maxStreamWindow bound what one stream holds that its
-	// reader has not taken; the window grows for readers that keep up with a
-	// long path.
+	// streamWindow and maxStreamWindow bound the unread bytes of one stream. The window
+	// grows for readers that keep up with a long path.
 	streamWindow, maxStreamWindow = 1 << 20, 16 << 20
-	// sessionWindow bounds what all streams of a Session hold together, and
-	// with it what a hostile Peer can make us keep (OVL-17). It has to be far
-	// above streamWindow: QUIC counts unread bytes of all streams against it,
-	// so readers that stall together for more than this would stall the rest.
+	// sessionWindow bounds the unread bytes of all streams of a Session together, and so
+	// the memory that a hostile Peer can occupy (OVL-17). It has to be far above
+	// streamWindow: QUIC counts unread bytes of all streams against it, so readers that
+	// stall together for more than this would stall the rest.
 	sessionWindow = 128 << 20
 	// controlWindow is the window of a control stream.
 	controlWindow = 256 << 10
-	// maxStreams is how many streams a Peer may have open here: what one Peer
-	// may forward, the first stream, and some that are about to end.
+	// maxStreams is the number of streams that a Peer may have open here: the limit of
+	// forwarded streams, the first stream, and some streams that are about to end.
 	maxStreams = 1024 + 32
 	// maxOneWay is the stream for large datagrams.
 	maxOneWay = 1
-	// idleTimeout ends a connection whose Session never came to be.
+	// idleTimeout ends a connection that never becomes a Session.
 	idleTimeout = 30 * time.Second
-	// packetSize is what every path carries; path MTU discovery raises it.
+	// packetSize is the size that every path carries; path MTU discovery raises it.
 	packetSize = 1200
 	// connIDLength keeps connections of one socket apart.
 	connIDLength = 8
 )
 
-// limits bound what strangers and Peers can make a Transport spend.
+// limits bound the resources that strangers and Peers can make a Transport spend.
 type limits struct {
 	// handshakes is how many connections may be short of [Transport.Accept],
 	// sourceHandshakes how many of them from one address.

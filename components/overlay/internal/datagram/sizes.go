@@ -8,9 +8,9 @@ import (
 	"github.com/apernet/quic-go/congestion"
 )
 
-// errBlackHole ends a Session whose large packets do not arrive any more. QUIC
-// raises the size of its packets when a path is good for it and never takes that
-// back; the next connection finds out anew what passes.
+// errBlackHole ends a Session after its large packets cease to arrive. QUIC raises the
+// size of its packets when a path is good for it and never lowers the size again; the
+// next connection measures the path again.
 var errBlackHole = errors.New("packets that used to pass do so no more: the path's MTU has shrunk")
 
 const (
@@ -18,14 +18,14 @@ const (
 	// have been lost while others arrived: far more than any loss at random.
 	holeLosses = 16
 	holeTime   = time.Second
-	// holeStale is how long after a loss the next one begins to count anew.
+	// holeStale is the time after a loss, after which the next loss restarts the count.
 	holeStale = 5 * time.Second
 )
 
-// sizes looks over a congestion controller's shoulder: it counts losses, and tells
-// when packets of sizes that the path used to carry are lost without exception.
-// Smaller ones that arrive prove nothing, for a path that takes 1,400 bytes no more may
-// well take 1,300. All but lost, hole and tell is of QUIC's own goroutine.
+// sizes observes the congestion controller's events. It counts losses, and reports when
+// packets of formerly good sizes are lost without exception. Smaller packets that arrive
+// prove nothing: a path that has ceased to carry 1,400 bytes may still carry 1,300. Only
+// QUIC's own goroutine uses the fields, except lost, hole and tell.
 type sizes struct {
 	congestion.CongestionControlEx
 	lost atomic.Uint64
@@ -44,8 +44,8 @@ func watchSizes(c congestion.CongestionControlEx) *sizes {
 	return &sizes{CongestionControlEx: c, hole: make(chan struct{}, 1)}
 }
 
-// watch calls tell, which must not wait, when there is a black hole or was one; it may
-// do so twice.
+// watch calls tell, which must return at once, when there is a black hole or was one; it
+// may do so twice.
 func (s *sizes) watch(tell func()) {
 	s.tell.Store(&tell)
 	if len(s.hole) == 1 {
@@ -53,9 +53,9 @@ func (s *sizes) watch(tell func()) {
 	}
 }
 
-// OnCongestionEventEx hears of every packet's fate. A path that was dead has its
-// losses told at once when it returns: so the time counts from the first that is
-// told of to a later one.
+// OnCongestionEventEx receives every packet's fate. QUIC reports all losses of a dead
+// path at once when the path returns. So the measured time runs from the first reported
+// loss to a later one.
 func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestion.Time, acked []congestion.AckedPacketInfo, lost []congestion.LostPacketInfo) {
 	s.lost.Add(uint64(len(lost)))
 	for _, p := range acked {
@@ -76,8 +76,8 @@ func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestio
 	s.CongestionControlEx.OnCongestionEventEx(inFlight, now, acked, lost)
 }
 
-// missed counts what was lost of the sizes that used to arrive, and reports whether
-// there was something. What is larger is a try of QUIC's, which may well be lost.
+// missed counts the losses among the sizes that used to arrive, and reports whether there
+// was one. A larger packet is QUIC's probe, and its loss is normal.
 func (s *sizes) missed(now congestion.Time, lost []congestion.LostPacketInfo) bool {
 	if now.Sub(s.last) > holeStale {
 		s.run = 0

@@ -14,7 +14,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		after time.Duration
 		acked congestion.ByteCount // 0 for none
 		lost  int
-		size  congestion.ByteCount // of what is lost
+		size  congestion.ByteCount // of the lost packets
 	}
 	repeat := func(n int, f ...fate) []fate {
 		var all []fate

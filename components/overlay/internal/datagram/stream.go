@@ -14,13 +14,13 @@ import (
 	quic "github.com/apernet/quic-go"
 )
 
-// stream is a QUIC stream whose two directions are reset together.
+// stream is a QUIC stream that resets both directions together.
 type stream struct {
 	raw *quic.Stream
 	s   *session
-	// reset tells that we gave the stream up.
+	// reset: this side has reset the stream.
 	reset atomic.Bool
-	// readDone and writeDone tell which directions ended cleanly.
+	// readDone and writeDone: the direction ended cleanly.
 	readDone, writeDone atomic.Bool
 }
 
@@ -66,7 +66,7 @@ func (st *stream) CloseWrite() error {
 	return nil
 }
 
-// Reset tells the far side to stop sending and to expect nothing more. Each
+// Reset asks the far side to stop sending and announces the end of our data. Each
 // overtakes data, and each is repeated until it has arrived.
 func (st *stream) Reset() {
 	if st.readDone.Load() && st.writeDone.Load() {
@@ -77,9 +77,9 @@ func (st *stream) Reset() {
 	st.raw.CancelWrite(codeReset)
 }
 
-// dropped tells whether either side has reset the stream. The far side's reset
-// comes as two messages: its half may be at its clean end for us when the other
-// half is already reset.
+// dropped reports whether either side has reset the stream. The far side's reset comes as
+// two messages: its half may be at its clean end for us when the other half is already
+// reset.
 func (st *stream) dropped() bool {
 	if st.reset.Load() {
 		return true

@@ -37,7 +37,7 @@ type Config struct {
 	Congestion func() congestion.CongestionControlEx
 }
 
-// Stats counts what strangers did to a Transport.
+// Stats counts the events that strangers caused on a Transport.
 type Stats struct {
 	// Refused counts the packets that would have begun a connection and found no
 	// free place; one try may be several.
@@ -84,7 +84,7 @@ func newTransport(c Config, l limits) *Transport {
 	t.quic = &quic.Transport{
 		Conn:               c.Conn,
 		ConnectionIDLength: connIDLength,
-		// Both sides know the one version there is.
+		// Both sides know the single version.
 		DisableVersionNegotiationPackets: true,
 		ConnContext:                      t.places.admit,
 	}
@@ -130,8 +130,8 @@ func (t *Transport) Stats() Stats {
 	return Stats{Refused: t.places.refused.Load(), FailedHellos: t.hellos.Load()}
 }
 
-// Close ends every connection without a word to its far side: Sessions that
-// should tell a reason are to be closed before.
+// Close ends every connection without a message to its far side. Close Sessions with a
+// reason before.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.closed {

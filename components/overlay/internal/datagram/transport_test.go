@@ -44,7 +44,7 @@ func TestRefusedDialerReadsTheGreeting(t *testing.T) {
 	}
 }
 
-// A dialer that does not hang up is not waited for for ever, and is told the
+// The wait for a dialer that does not hang up has a limit. After it, the dialer gets the
 // reason once more.
 func TestRefusalHasAnEnd(t *testing.T) {
 	ca := newAuthority(t)
@@ -103,7 +103,7 @@ func TestWrongIdentitiesDoNotMeet_OVL05(t *testing.T) {
 	}
 }
 
-// tickets counts what a server gives to resume with.
+// tickets counts the tickets that a server issues for resumption.
 type tickets struct{ n atomic.Int64 }
 
 func (c *tickets) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
@@ -168,7 +168,7 @@ func TestClosedTransport(t *testing.T) {
 		_, err := b.Accept(ctx)
 		accepting <- err
 	}()
-	// Nobody accepts these.
+	// These connections are never accepted.
 	waiting, err := a.Dial(ctx, b.addr(), a.clientTLS("b"))
 	if err != nil {
 		t.Fatal(err)

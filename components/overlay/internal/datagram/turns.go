@@ -34,8 +34,8 @@ func (t *turns) chunk() int {
 	return shortChunk
 }
 
-// took tells how long QUIC took to accept a frame of n bytes. What is much smaller
-// than a short frame goes to a buffer and says nothing.
+// took records how long QUIC took to accept a frame of n bytes. A frame much smaller than
+// a short frame fits a buffer and proves nothing.
 func (t *turns) took(n int, d time.Duration) {
 	switch {
 	case d > longTurn:

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What other control streams wait for is bounded by time, not by bytes: long frames
-// are for paths that take them at once.
+// Time, and not bytes, bounds the wait of other control streams: long frames are for
+// paths that take them at once.
 func TestTurnsAreLongOnFastPathsOnly(t *testing.T) {
 	const gigabit = 8 * time.Nanosecond // a byte
 	frame := func(tr *turns, perByte time.Duration) {
@@ -43,7 +43,7 @@ func TestTurnsStayShortOnSlowPaths(t *testing.T) {
 			}
 			return shortChunk, 10 * time.Microsecond
 		},
-		// QUIC buffers what is small, however slow the path.
+		// QUIC buffers small frames, however slow the path.
 		"small frames": func(int) (int, time.Duration) { return 1000, 0 },
 	} {
 		t.Run(name, func(t *testing.T) {

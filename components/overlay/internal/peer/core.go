@@ -14,8 +14,9 @@ import (
 	"cadre.dev/overlay/internal/peermap"
 )
 
-// core is what changes about a Peer. Its own methods and fields are the loop's; those of
-// the Peer that it embeds are everybody's, and so for what it launches.
+// core is the changing state of a Peer. The loop alone uses core's own methods and
+// fields. Any goroutine may use the embedded Peer's, also the goroutines that core
+// launches.
 type core struct {
 	*Peer
 	entry    peermap.Peer
@@ -30,14 +31,14 @@ type core struct {
 	idle     *alarm             // for the next look at a Link on demand; nil while it rests
 	due      bool               // that look waits for the end of a dial
 	question *question          // that the Peer has not answered; nil for none
-	epochs   uint64             // what those of this Link's searches begin after; constant
-	class    link.Class         // what the datagram path in use is worth
+	epochs   uint64             // the number before this Link's first search epoch; constant
+	class    link.Class         // the class of the datagram path in use
 	history  history
-	ended    carrier.Stats // what the Sessions that are over have moved
+	ended    carrier.Stats // the traffic of the finished Sessions
 	benchEnd time.Time     // until when the Peer may begin a bench; zero when it may not
 }
 
-// over tells that the Link has ended.
+// over reports that the Link has ended.
 func (c *core) over() bool { return c.state.Phase() == link.Over }
 
 // all gives the Sessions by number.
@@ -50,13 +51,13 @@ func (c *core) all() []*live {
 // launch runs f as part of the Link.
 func (c *core) launch(f func(context.Context)) context.CancelFunc { return c.node.Launch(&c.wg, f) }
 
-// changed brings what the map says now.
+// changed feeds the map's present facts to the machine.
 func (c *core) changed(f link.Facts) {
 	f.Epoch = c.epochs
 	c.step(link.Changed{Facts: f})
 }
 
-// step feeds one event to the machine and carries out what it says.
+// step feeds one event to the machine and executes the effects.
 func (c *core) step(ev link.Event) {
 	before := c.state.Phase()
 	var effects []link.Effect

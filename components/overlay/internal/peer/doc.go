@@ -1,5 +1,5 @@
-// Package peer runs the Link to one Peer: what happens to it goes to the machine of
-// package link, and what that decides is done here.
+// Package peer runs the Link to one Peer: it feeds events to the machine of package link
+// and executes the machine's effects.
 //
 //	dials, Sessions, timers, searches, mailbox, apps ──► loop ──► link.State.Step
 //	  ▲                                                   │              │
@@ -10,5 +10,5 @@
 // event, or ask and wait. The loop runs only while there is something to do; a Peer that
 // rests has no goroutine.
 //
-// What is asked for seldom and from many places is in a [View], which is a copy.
+// A [View] is a copy, for values that are read seldom and from many places.
 package peer

@@ -36,7 +36,7 @@ func (h *history) last() Change {
 // kind is the path in use.
 func (h *history) kind() link.Kind { return h.last().To }
 
-// note adds a change; it tells whether there was one.
+// note adds a change and reports whether the path differs.
 func (h *history) note(at time.Time, peer identity.ID, to link.Kind, reason string) (Change, bool) {
 	from := h.kind()
 	if from == to {
@@ -48,7 +48,7 @@ func (h *history) note(at time.Time, peer identity.ID, to link.Kind, reason stri
 	return c, true
 }
 
-// note remembers and tells that another path is in use, or none.
+// note records and reports that another path is in use, or none.
 func (c *core) note(kind link.Kind, reason, remote string) {
 	change, changed := c.history.note(time.Now(), c.id, kind, reason)
 	if !changed {

@@ -29,7 +29,7 @@ type Info struct {
 	Standby []link.Kind
 	// RTT is the last measured round trip, 0 before the first.
 	RTT time.Duration
-	// BytesIn and BytesOut count what the carrier of the Session in use moved.
+	// BytesIn and BytesOut count the traffic of the carrier of the Session in use.
 	BytesIn, BytesOut uint64
 	// PacketsSent and PacketsLost are the datagram carrier's; both 0 on a byte stream.
 	PacketsSent, PacketsLost uint64
@@ -37,7 +37,7 @@ type Info struct {
 	Streams int
 	// PathChanges counts the changes of Path; Searches counts the searches for paths.
 	PathChanges, Searches uint64
-	// Searching tells that a search is under way, or waits for its turn.
+	// Searching: a search is under way, or waits for its turn.
 	Searching bool
 	// Candidates are all validated datagram paths, best first.
 	Candidates []Candidate
@@ -85,7 +85,7 @@ func (p *Peer) Info() Info {
 	return info
 }
 
-// describe adds what is known of the Session in use.
+// describe adds the facts about the Session in use.
 func (info *Info) describe(s *session.Session) {
 	st := s.Stats()
 	info.BootID, info.RTT = s.Who.BootID, st.RTT
@@ -99,8 +99,8 @@ func (info *Info) describe(s *session.Session) {
 	}
 }
 
-// candidates describes the validated datagram paths, and tells how many searches there
-// have been.
+// candidates describes the validated datagram paths, and returns the number of searches
+// so far.
 func (p *Peer) candidates() ([]Candidate, uint64) {
 	if p.finder == nil {
 		return nil, 0

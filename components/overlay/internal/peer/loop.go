@@ -2,9 +2,9 @@ package peer
 
 import "sync"
 
-// loop owns a value: functions that are given to it run one after the other, in the order
-// given, and nothing else touches the value. There is a goroutine only while there is a
-// function to run. Its zero value but for value is ready; safe for concurrent use.
+// loop owns a value. It runs functions one after the other, in the order of their posting,
+// and only these functions touch the value. There is a goroutine only while there is a
+// function to run. Set value in a zero loop to make it ready; safe for concurrent use.
 type loop[T any] struct {
 	value T // of the function that runs
 
@@ -59,7 +59,7 @@ func (l *loop[T]) run() {
 	}
 }
 
-// close takes nothing any more, and returns when what was taken has run.
+// close accepts no further function, and returns when all accepted functions have run.
 func (l *loop[T]) close() {
 	l.mu.Lock()
 	l.closed = true

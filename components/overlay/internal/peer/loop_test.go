@@ -10,7 +10,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Whoever posts and asks at once, functions run alone, and those of one goroutine in order.
+// With concurrent callers of post and ask, functions run alone, and the functions of one
+// goroutine run in order.
 func TestALoopRunsOneAtATimeInOrder(t *testing.T) {
 	const askers, each = 8, 200
 	got := make([][]int, askers)

@@ -1,5 +1,5 @@
-// What joins a Link and the finder of its paths (package search): the Link is the
-// finder's owner, makes Sessions of what it finds, and tells it what the machine wants.
+// This file joins a Link and the finder of its paths (package search). The Link is the
+// finder's owner, makes Sessions of the found paths, and passes the machine's requests on.
 
 package peer
 
@@ -27,7 +27,7 @@ func (p *Peer) VirtualAddr() netip.AddrPort {
 	return p.finder.Path().VirtualAddr().AddrPort()
 }
 
-// DatagramClass is what a Session over UDP is worth now.
+// DatagramClass is the present class of a Session over UDP.
 func (p *Peer) DatagramClass() link.Class {
 	class := link.NoClass
 	p.loop.ask(func(c *core) { class = c.class })
@@ -37,10 +37,10 @@ func (p *Peer) DatagramClass() link.Class {
 	return class
 }
 
-// find carries out what concerns the search for paths.
+// find executes the effects that concern the search for paths.
 func (c *core) find(e link.Effect) {
 	if c.finder == nil {
-		return // the machine was told that this node finds none
+		return // the machine knows that this node has no finder
 	}
 	switch e := e.(type) {
 	case link.StopFind:
@@ -80,7 +80,7 @@ func awaitFarewells(sessions []*live) {
 	}
 }
 
-// pathEvent tells the machine what happens to the datagram paths.
+// pathEvent reports events of the datagram paths to the machine.
 func (p *Peer) pathEvent(ev underlay.Event) {
 	p.loop.post(func(c *core) { c.pathEvent(ev) })
 }
@@ -135,8 +135,8 @@ func (c *core) heard(who identity.Verified, m signal.Message) {
 	}
 }
 
-// hoped tells the machine that a rendezvous is back, unless the search that runs waits
-// for just that.
+// hoped reports to the machine that a rendezvous is reachable again, unless the running search
+// waits for exactly that.
 func (c *core) hoped() {
 	if running, _ := c.state.Finding(); !running || !c.finder.Unsaid() {
 		c.step(link.Hoped{Jitter: jitter()})
@@ -219,7 +219,7 @@ func (o *owner) Welcome(ctx context.Context, conn *punch.Conn) error {
 	return nil
 }
 
-// checkRTT corrects what the kernel believes of a crossed handshake.
+// checkRTT corrects the kernel's round-trip estimate after a crossed handshake.
 func (p *Peer) checkRTT(s *session.Session, conn *punch.Conn) {
 	p.node.Launch(&p.wg, func(ctx context.Context) {
 		if punch.CheckRTT(conn, func() (time.Duration, error) { return s.Ping(ctx) }) {

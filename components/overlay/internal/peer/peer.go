@@ -52,10 +52,10 @@ func New(shared *Shared, entry peermap.Peer, facts link.Facts) *Peer {
 // ID names the Peer.
 func (p *Peer) ID() identity.ID { return p.id }
 
-// Finder is what looks for paths to the Peer, nil where the node finds none.
+// Finder returns the path finder of the Peer, nil where the node has none.
 func (p *Peer) Finder() *search.Finder { return p.finder }
 
-// rules are what forwarding has to know of a map entry.
+// rules are the parts of a map entry that forwarding needs.
 func (p *Peer) rules(entry peermap.Peer, f link.Facts) forward.Rules {
 	r := entry.Rules()
 	if f.OnDemand && (f.Boot != "" || f.AnyBoot) {
@@ -72,7 +72,7 @@ func (p *Peer) Update(entry peermap.Peer, facts link.Facts) {
 			c.forgetPaths()
 		}
 		c.entry = entry
-		// First nobody of the past, then the rules for who is there now.
+		// Sessions of past Boots end first, and the rules for the present Boot follow.
 		c.changed(facts)
 		// Also who has promised to end a Session, and does not.
 		c.closeAll(func(s *live) bool { return !facts.Admits(s.Who.BootID) }, link.ErrRevoked)
@@ -80,8 +80,8 @@ func (p *Peer) Update(entry peermap.Peer, facts link.Facts) {
 	p.forward.Update(p.rules(entry, facts))
 }
 
-// Stop ends the Link: at once for the network, and in the background for what
-// has to be waited for, which is [Peer.Wait]'s. Call it once.
+// Stop ends the Link. The network side ends at once. [Peer.Wait] waits for the rest in the
+// background. Call it once.
 func (p *Peer) Stop(reason error) {
 	var left []*live
 	p.loop.ask(func(c *core) {
@@ -89,7 +89,7 @@ func (p *Peer) Stop(reason error) {
 			p.node.Epochs.raise(epoch)
 		}
 		c.step(link.Ended{Reason: reason})
-		// Also those that the Peer was to end.
+		// Close also the Sessions that the Peer was to end.
 		c.closeAll(func(*live) bool { return true }, reason)
 		left = c.all()
 	})
@@ -114,13 +114,13 @@ func (p *Peer) Wait() {
 // Connected takes charge of a Session that the Peer made; false when the Link is over.
 func (p *Peer) Connected(s *session.Session) bool { return p.connected(s, 0) }
 
-// Heard takes a message from the Peer's mailbox, whose sender is authenticated and
+// Heard handles a message from the Peer's mailbox; its sender is authenticated and
 // admitted.
 func (p *Peer) Heard(who identity.Verified, m signal.Message) {
 	p.loop.post(func(c *core) { c.heard(who, m) })
 }
 
-// Hoped tells that a rendezvous is back after none was there.
+// Hoped reports that a rendezvous is reachable again after an outage of all.
 func (p *Peer) Hoped() { p.loop.post((*core).hoped) }
 
 // ShowCertificate shows the node's newest certificate on every Session that lives.
@@ -145,7 +145,7 @@ func (p *Peer) AllowBench(d time.Duration) {
 	p.loop.ask(func(c *core) { c.benchEnd = time.Now().Add(d) })
 }
 
-// wanted tells the machine that something waits for a Session.
+// wanted reports to the machine that a connection waits for a Session.
 func (p *Peer) wanted() {
 	p.loop.post(func(c *core) {
 		if c.question != nil {

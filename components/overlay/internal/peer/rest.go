@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// giveUpTime is how long a Session is looked for that nobody waits for any more.
+	// giveUpTime bounds the search for a Session after the last waiting connection has gone.
 	giveUpTime = 30 * time.Second
 	// restTime bounds the Peer's answer to a proposal of rest, and the wait of a side that
 	// has agreed for the other to end the Sessions.
@@ -60,13 +60,13 @@ func (c *core) idleTime() time.Duration {
 	return c.node.IdleTime
 }
 
-// inUse tells whether a Session carries the Link.
+// inUse reports whether a Session carries the Link.
 func (c *core) inUse() bool {
 	used, _ := c.state.InUse()
 	return used != 0
 }
 
-// checkIdle lets a Link rest that nobody has used.
+// checkIdle lets an unused Link rest.
 func (c *core) checkIdle() {
 	if c.idle != nil {
 		c.idle.timer.Stop()
@@ -77,9 +77,9 @@ func (c *core) checkIdle() {
 		return
 	}
 	if used, left := c.inUse(), giveUpTime-c.forward.Idle(); c.state.Dialing() && (used || left > 0) {
-		// The Peer may use what is being made already, and would lose it. The end of the dial
-		// is the next chance: behind a gateway that does not answer one dial follows another,
-		// with short pauses.
+		// The Peer may already use a Session that is being made, and would lose it. The end
+		// of the dial is the next chance: behind an unresponsive gateway one dial follows
+		// another, with short pauses.
 		c.due = true
 		if !used {
 			c.checkIdleAfter(left)
@@ -96,8 +96,7 @@ func (c *core) checkIdle() {
 	}
 }
 
-// Making tells that a Session is being made over a path that was found, until made is
-// called.
+// Making reports that a Session is being made over a found path, until made is called.
 func (p *Peer) Making() (made func()) {
 	tell := func(more int) { p.loop.ask(func(c *core) { c.step(link.Making{More: more}) }) }
 	tell(1)
@@ -127,7 +126,7 @@ func (p *Peer) propose(s *live, question uint64, ending []frame.SessionTag) {
 		if !c.state.Awake() {
 			c.note(link.KindNone, reasonIdle, "")
 		}
-		// Whoever came while the Peer was asked has found no Session.
+		// A caller that came while the Peer was asked has found no Session.
 		if p.forward.Wants() {
 			c.step(link.Wanted{})
 		}
@@ -137,12 +136,12 @@ func (p *Peer) propose(s *live, question uint64, ending []frame.SessionTag) {
 // question is a proposal of rest without an answer.
 type question struct {
 	st    carrier.Stream
-	limit time.Duration // of the answer, while somebody waits for it
-	hurry *time.Timer   // nil while nobody does
+	limit time.Duration // of the answer, while a caller waits for it
+	hurry *time.Timer   // nil without a waiting caller
 }
 
-// hurryUp gives the Peer less time for its answer, since somebody here waits for a Session:
-// a Peer that is there needs a round trip. The loop's.
+// hurryUp shortens the time for the Peer's answer, since a local caller waits for a Session:
+// a reachable Peer answers within a round trip. Only the loop calls it.
 func (q *question) hurryUp() {
 	if q.hurry == nil {
 		q.hurry = time.AfterFunc(q.limit, q.st.Reset)
@@ -202,20 +201,20 @@ func (p *Peer) serveRest(s *live, st carrier.Stream) {
 	forward.Refuse(st, code)
 }
 
-// agreesToRest takes the Sessions out of use if nobody here minds.
+// agreesToRest takes the Sessions out of use if this side has no use for them.
 func (c *core) agreesToRest(over *live, ending []frame.SessionTag) bool {
 	if len(ending) == 0 { // a Peer of a version that named none
 		ending = []frame.SessionTag{over.Tag}
 	}
-	// Half as long: the two clocks began at about the same time, and what this side has
-	// carried a moment ago may still be on its way.
+	// Half of the idle time suffices: the two clocks began at about the same time, and this
+	// side's latest data may still be on its way.
 	half := c.node.IdleTime / 2
 	return !c.over() && c.state.Facts().OnDemand && !c.state.Dialing() && c.holdsJust(ending) && c.forward.Rest(half)
 }
 
-// holdsJust tells whether these are the Sessions that there are. Another one that this side
-// holds may be in use by a Peer that did not have it yet when it asked, and one that this
-// side has still to hear of would be used here when it comes.
+// holdsJust reports whether the Link holds exactly these Sessions. If this side holds another
+// Session, a Peer that asked before it had that Session may use it. If this side has still to
+// receive a Session, this side would use it on arrival.
 func (c *core) holdsJust(ending []frame.SessionTag) bool {
 	held := 0
 	for number, s := range c.sessions {
@@ -262,5 +261,5 @@ func (p *Peer) Await(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.node.DemandTime)
 	defer cancel()
-	_ = p.forward.Await(ctx) // who finds none says so
+	_ = p.forward.Await(ctx) // the dial reports an error if there is no Session
 }

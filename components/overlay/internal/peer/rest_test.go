@@ -21,8 +21,8 @@ func tagged(tags ...frame.SessionTag) *core {
 	return c
 }
 
-// Who holds other Sessions than the Peer asks about does not agree: whichever of the two has
-// one that the other has not heard of yet may use it.
+// A side that holds other Sessions than the question names does not agree: either side may
+// use a Session that the other has not heard of yet.
 func TestOnlyWhoHoldsWhatIsAskedAboutAgrees(t *testing.T) {
 	one, two, three := frame.SessionTag{1}, frame.SessionTag{2}, frame.SessionTag{3}
 	for name, c := range map[string]struct {
@@ -39,7 +39,7 @@ func TestOnlyWhoHoldsWhatIsAskedAboutAgrees(t *testing.T) {
 			t.Errorf("%s: agrees: %v, want %v", name, got, c.want)
 		}
 	}
-	// One that the machine has let go of does not count.
+	// A Session that the machine has released does not count.
 	c := tagged(one, two)
 	c.state, _ = c.state.Step(link.Lost{Session: 2})
 	if !c.holdsJust([]frame.SessionTag{one}) {
@@ -47,7 +47,7 @@ func TestOnlyWhoHoldsWhatIsAskedAboutAgrees(t *testing.T) {
 	}
 }
 
-// A question names what it is about.
+// A question names its Sessions.
 func TestAQuestionNamesWhatIsToEnd(t *testing.T) {
 	c := tagged(frame.SessionTag{1}, frame.SessionTag{2})
 	if got := c.ending(); len(got) != 0 {

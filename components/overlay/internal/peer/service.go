@@ -44,7 +44,7 @@ func (p *Peer) DialService(ctx context.Context, port uint16) (net.Conn, error) {
 		case errors.Is(err, forward.ErrRefused), on.Err() == nil && !closedNow(changed):
 			return nil, err
 		}
-		// Its Session ended or was left, and nobody has said anything on it yet.
+		// The Session of the request ended or was left, before any answer on it.
 	}
 }
 

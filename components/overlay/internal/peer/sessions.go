@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrStopped ends the Sessions of a Link whose node stops.
+	// ErrStopped ends the Sessions of a Link when its node stops.
 	ErrStopped = errors.New("link stopped")
 	errRetired = errors.New("a better session carries the link")
 )
@@ -21,8 +21,8 @@ var (
 // its way over it that neither side counts yet.
 const retireGrace = 6 * time.Second
 
-// live is a Session that is not over. Its fields are constant but for retired and
-// yielded, which are the loop's.
+// live is a Session that is not over. Its fields are constant except retired and yielded,
+// which belong to the loop.
 type live struct {
 	*session.Session
 	class link.Class // when the Link took it
@@ -84,8 +84,8 @@ func (c *core) take(s *live, try uint64) {
 	c.sessions[s.Number] = s
 	c.count()
 	c.step(link.Connected{Session: s.Number, Boot: s.Who.BootID, Class: s.class, Stray: s.Dialer != c.state.Facts().Dials, Try: try})
-	// The far side may use what we keep as a standby, so every Session that is kept is
-	// served; one that was refused just now is not.
+	// The far side may use our standby, so every Session that is kept is served. A
+	// Session that was refused just now is closed instead.
 	if c.state.Class(s.Number) == link.NoClass {
 		c.wg.Go(func() {
 			<-s.Done()
@@ -148,9 +148,9 @@ func (c *core) use(number uint64) {
 	}
 }
 
-// abandonDoubtful resets what the far side has not answered yet on Sessions under
-// suspicion, when another is in use: apps make it anew there at once, and would wait for
-// the dead-man timer else.
+// abandonDoubtful resets the unanswered streams of suspected Sessions when another
+// Session is in use. Apps reconnect at once over that Session; otherwise they would wait
+// for the dead-man timer.
 func (c *core) abandonDoubtful() {
 	used, _ := c.state.InUse()
 	for number, s := range c.sessions {
@@ -192,7 +192,7 @@ func (c *core) closeAll(which func(*live) bool, reason error) {
 	}
 }
 
-// sessionOf gives the Session that a carrier's is, nil for one that is over.
+// sessionOf returns the Session of a carrier, nil for a finished one.
 func (c *core) sessionOf(on carrier.Session) *live {
 	for _, s := range c.sessions {
 		if s.Session.Session == on {

@@ -19,7 +19,7 @@ import (
 	"cadre.dev/overlay/internal/session"
 )
 
-// Shared is what all Peers of a node have in common. Constant; fields without a note are
+// Shared is the state that all Peers of a node share. Constant; fields without a note are
 // required.
 type Shared struct {
 	Self *peermap.Self
@@ -28,12 +28,13 @@ type Shared struct {
 	Listener forward.Listener
 	Log      *slog.Logger
 	Tally    *counters.Tally
-	// Maker makes Sessions, Datagrams those over UDP. Field is what paths are looked for
-	// with. The latter two are nil where none are.
+	// Maker makes Sessions, Datagrams makes those over UDP. Field has the resources of path
+	// searches. Datagrams and Field are nil on a node without a UDP socket or a finder.
 	Maker     *session.Maker
 	Datagrams *session.Datagrams
 	Field     *search.Field
-	// Certificates shows and takes renewed ones; Benches takes part in those of Peers.
+	// Certificates sends and accepts renewed certificates; Benches answers the benches of
+	// Peers.
 	Certificates *recertify.Desk
 	Benches      *measure.Part
 	Epochs       *Epochs
@@ -44,24 +45,24 @@ type Shared struct {
 	Serve map[uint16]func(context.Context, peermap.Peer, net.Conn)
 	// OnControl is given control connections; nil refuses them.
 	OnControl func(context.Context, peermap.Peer, control.Conns)
-	// Tell is told of each change of a path, and does not wait; may be nil.
+	// Tell receives each change of a path, and must return at once; may be nil.
 	Tell func(Change)
-	// IdleTime is how long a Link on demand may be unused, DemandTime how long what apps
-	// send waits for it.
+	// IdleTime is the time without use after which a Link on demand rests. DemandTime is
+	// the time that data of apps waits for a Session.
 	IdleTime, DemandTime time.Duration
-	// HurryTime bounds the Peer's answer to a proposal of rest, while somebody waits for a
-	// Session.
+	// HurryTime bounds the Peer's answer to a proposal of rest, while a local caller waits
+	// for a Session.
 	HurryTime time.Duration
 	// Streams is how many streams one Peer may have open here.
 	Streams int
 }
 
-// controls tells whether Sessions with p carry control connections.
+// controls reports whether Sessions with p carry control connections.
 func (s *Shared) controls(p peermap.Peer) bool { return s.OnControl != nil && s.Self.Controls(p) }
 
-// Epochs remembers the highest epoch of any Link that is gone: the Peer remembers the
-// epochs of our Boot longer than we do, who may leave its map and come back. The zero value
-// is ready; safe for concurrent use.
+// Epochs remembers the highest epoch of all finished Links. The Peer remembers the epochs
+// of our Boot longer than this side does, since this node may leave the Peer's map and come
+// back. The zero value is ready; safe for concurrent use.
 type Epochs struct{ highest atomic.Uint64 }
 
 // raise notes the epoch of a Link that goes.
@@ -70,9 +71,9 @@ func (e *Epochs) raise(epoch uint64) {
 	}
 }
 
-// base is what the epochs of a Link begin after: the clock, or the highest of any Link that
-// is gone, when the clock was set back. Clocks go on, mostly, also over restarts with the
-// same key.
+// base returns the number after which the epochs of a Link begin: the clock, or the highest
+// epoch of any finished Link if the clock was set back. Clocks go on, mostly, also over
+// restarts with the same key.
 func (e *Epochs) base(now time.Time) uint64 {
 	return max(uint64(max(now.UnixMicro(), 0)), e.highest.Load())
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestEpochsGoOnWhenTheClockIsSetBack: a Peer ignores a search below one that it has
-// seen (OVL-03).
+// A Peer ignores a search with an epoch below the highest that it has seen (OVL-03).
 func TestEpochsGoOnWhenTheClockIsSetBack(t *testing.T) {
 	var e Epochs
 	if got := e.base(time.Unix(-1, 0)); got != 0 {

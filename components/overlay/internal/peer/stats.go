@@ -7,23 +7,23 @@ import (
 	"cadre.dev/overlay/internal/peermap"
 )
 
-// Stats counts what went to and from one Peer since it joined the map.
+// Stats counts the traffic with one Peer since it joined the map.
 type Stats struct {
 	Peer  identity.ID
 	Ports []PortStats
 	// Open is the number of forwarded connections now.
 	Open int
-	// RefusedTCP and RefusedUDP count what the Peer tried and may not.
+	// RefusedTCP and RefusedUDP count the Peer's refused attempts.
 	RefusedTCP, RefusedUDP uint64
 	// DroppedDatagrams found no Session, no room or no way on.
 	DroppedDatagrams uint64
-	// BytesIn and BytesOut are what all Sessions moved, as their carriers count.
+	// BytesIn and BytesOut are the bytes of all Sessions, as their carriers count them.
 	BytesIn, BytesOut uint64
-	// PacketsSent and PacketsLost are those of datagram carriers.
+	// PacketsSent and PacketsLost count the packets of datagram carriers.
 	PacketsSent, PacketsLost uint64
 }
 
-// PortStats counts what went over one port of one Peer.
+// PortStats counts the traffic over one port of one Peer.
 type PortStats struct {
 	Port peermap.PortRef
 	// Outbound: the port is the Peer's. Otherwise it is this node's.

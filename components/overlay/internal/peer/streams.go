@@ -14,10 +14,10 @@ import (
 	"cadre.dev/overlay/internal/peermap"
 )
 
-// headerTime is how long a stream may take to say what it is.
+// headerTime is the time within which a stream has to send its header.
 const headerTime = 10 * time.Second
 
-// served is a Session whose streams are served.
+// served is a Session with a goroutine that serves its streams.
 type served struct {
 	*live
 	entry    peermap.Peer // when it came
@@ -25,9 +25,9 @@ type served struct {
 	wg       sync.WaitGroup
 }
 
-// serve runs everything that the far side begins on a Session, and returns when the
-// Session and all of that is over. The next try does not wait for what it leaves
-// behind.
+// serve handles every stream and datagram that the far side begins on a Session, and
+// returns when the Session and its streams are over. The next dial does not wait for the
+// remaining streams.
 func (p *Peer) serve(ctx context.Context, l *live, entry peermap.Peer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -79,8 +79,8 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 			p.serveService(ctx, s.live, st, serve)
 			return
 		}
-		// The ports are those of whom the map names now, also while a Session of the Boot
-		// before ends.
+		// The ports are those of the Boot that the map names now, also while a Session of
+		// the previous Boot ends.
 		if _, ok := p.admitted(s.Session); !ok {
 			p.node.Tally.Forbidden.Add(1)
 			forward.Refuse(st, frame.PortForbidden)
@@ -108,8 +108,7 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 	}
 }
 
-// mayBench tells whether the Peer may begin a bench now. A permission is spent by
-// asking.
+// mayBench reports whether the Peer may begin a bench now. The call spends a permission.
 func (p *Peer) mayBench() (may bool) {
 	p.loop.ask(func(c *core) {
 		may = !c.over() && (c.entry.Coordinator || time.Now().Before(c.benchEnd))

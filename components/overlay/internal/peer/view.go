@@ -17,7 +17,7 @@ type View struct {
 	State link.State
 	// Since is when the state's phase began.
 	Since time.Time
-	// Sessions are those that are not over, by number.
+	// Sessions are the live Sessions, by number.
 	Sessions []*session.Session
 	// LastError is why the last try failed or the last Session ended, nil for neither.
 	LastError error
@@ -25,7 +25,7 @@ type View struct {
 	// have been.
 	Changes []Change
 	Total   uint64
-	// Ended is what the Sessions that are over have moved.
+	// Ended is the traffic of the finished Sessions.
 	Ended carrier.Stats
 }
 
@@ -84,7 +84,7 @@ func (p *Peer) Carries(s *session.Session) int { return p.forward.Carries(s.Sess
 // Waiting is how many connections wait for a Session.
 func (p *Peer) Waiting() int { return p.forward.Waiting() }
 
-// Wants tells whether anything waits for a Session: a connection, or datagrams.
+// Wants reports whether a connection or a datagram waits for a Session.
 func (p *Peer) Wants() bool { return p.forward.Wants() }
 
 // Compare orders Peers by name.

@@ -1,5 +1,5 @@
-// Watching the Sessions on byte streams. Paths of datagrams are watched by the socket
-// (package underlay), which tells paths.go.
+// This file watches the Sessions on byte streams. The socket (package underlay) watches
+// the datagram paths and reports to paths.go.
 
 package peer
 
@@ -18,20 +18,20 @@ const (
 	// silent before another Session is used. The carrier's own dead-man timer is
 	// slower: it ends the Session, and with it every connection on it.
 	answerWithin = 600 * time.Millisecond
-	// giveUpAfter is how long a direct stream stays under suspicion before it ends,
-	// while another Session works: its connections are better made anew.
+	// giveUpAfter is the time for which a direct stream stays suspected before it ends,
+	// while another Session works: new connections serve its apps better.
 	giveUpAfter = time.Second
-	// proveWithin is how long the Session that takes over from one that has ended may
-	// take to answer, or three of its round trips where that is longer.
+	// proveWithin is the time for the first answer of the Session that takes over from an
+	// ended one. If three of its round trips are longer, they are the limit.
 	proveWithin = 150 * time.Millisecond
 )
 
 // errSilent ends a direct stream that another Session has taken over from.
 var errSilent = errors.New("direct path silent, another session works")
 
-// watch tells the machine when a byte stream that should say something does not, so
-// that a standby takes over within about a second. A Session that has no standby is not
-// looked at: there is nothing to do about it, and a coordinator has thousands of them.
+// watch reports a silent byte stream with overdue answers to the machine, so that a
+// standby takes over within about a second. A Session without a standby is not watched: no
+// remedy exists, and a coordinator has thousands of such Sessions.
 func (p *Peer) watch(ctx context.Context, s *live) {
 	tick := time.NewTimer(untilLook(time.Now()))
 	defer tick.Stop()
@@ -82,21 +82,21 @@ func (c *core) count() {
 	}
 }
 
-// crowded tells whether the Link has more than one Session; the channel closes when that
-// is over or begins.
+// crowded reports whether the Link has more than one Session; the channel closes when that
+// changes.
 func (p *Peer) crowded() (many bool, turned <-chan struct{}) {
 	p.loop.ask(func(c *core) { many, turned = c.crowd.many, c.crowd.turned })
 	return many, turned
 }
 
-// untilLook is how long it is to the next moment at which all Sessions of this machine are
-// looked at: an idle process is woken for all of them at once, not for each by itself.
+// untilLook is the time to the next moment at which this machine checks all Sessions: an
+// idle process wakes once for all of them.
 func untilLook(now time.Time) time.Duration {
 	return watchEvery - time.Duration(now.UnixNano())%watchEvery
 }
 
-// prove asks the Session that takes over from one that has ended. What ended that one,
-// the death of the far side above all, has often ended this one too, and its own timers
+// prove asks the Session that takes over from an ended one. The cause of that end, above
+// all the death of the far side, has often ended this Session too, and its own timers
 // notice that seconds later.
 func (p *Peer) prove(ctx context.Context, s *live) {
 	if !answers(ctx, s, max(proveWithin, 3*s.Stats().RTT)) && s.Err() == nil {
@@ -104,7 +104,7 @@ func (p *Peer) prove(ctx context.Context, s *live) {
 	}
 }
 
-// answers asks the far side of a Session; whatever comes over it will do.
+// answers asks the far side of a Session; any data over the Session counts as an answer.
 func answers(ctx context.Context, s *live, within time.Duration) bool {
 	before := s.Stats().BytesIn
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -143,7 +143,7 @@ func (p *Peer) doubt(s *live) (doubted bool) {
 	return doubted
 }
 
-// hasStandby tells whether another Session could take over.
+// hasStandby reports whether another Session could take over.
 func (p *Peer) hasStandby(s *live) (has bool) {
 	p.loop.ask(func(c *core) {
 		others := len(c.sessions)

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/overlay/internal/identity"
 )
 
-// ErrNotAdmitted reports a genuine certificate whose Slot and Boot the peer map does not
-// name (PEER_NOT_ADMITTED).
+// ErrNotAdmitted reports a genuine certificate with a Slot and Boot that the peer map
+// does not name (PEER_NOT_ADMITTED).
 var ErrNotAdmitted = errors.New("peer is not admitted")
 
 // Current is the map in force. Make it with [NewCurrent]; safe for concurrent use.
@@ -24,13 +24,13 @@ type Current struct {
 	changed chan struct{} // closed and renewed by Set; guarded by mu
 }
 
-// NewCurrent begins with a map that names nobody. Parked is how many connections of Boots
-// that it does not name (yet) may wait for one that does, parkTime for how long.
+// NewCurrent begins with an empty map. Up to parked connections of Boots that the map
+// does not name yet may wait for a newer map, each for parkTime.
 func NewCurrent(self *Self, parked int, parkTime time.Duration) *Current {
 	return &Current{parked: make(chan struct{}, parked), parkTime: parkTime, now: Map{self: self}, changed: make(chan struct{})}
 }
 
-// Set puts a map in force and gives the one before.
+// Set puts a map in force and returns the previous map.
 func (c *Current) Set(m Map) (before Map) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Current) Get() (Map, <-chan struct{}) {
 // Parked is how many connections wait for a map.
 func (c *Current) Parked() int { return len(c.parked) }
 
-// Admits tells whether the map in force names who.
+// Admits reports whether the map in force names the Boot of who.
 func (c *Current) Admits(who identity.Verified) bool {
 	m, _ := c.Get()
 	return m.Admits(who)

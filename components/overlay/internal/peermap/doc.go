@@ -1,9 +1,9 @@
-// Package peermap says what a peer map means for the node that was given it: who is
-// admitted, who dials whom, which Sessions are made on demand, and which ports are open.
+// Package peermap interprets a peer map for its node: which Boots are admitted, which
+// side dials, which Sessions are made on demand, and which ports are open.
 //
 //	[]Peer ─► Self.Read ─► Map ─┬─ Facts ──► package link
 //	                            ├─ Rules ──► package forward
-//	                            └─ Admits ─► whoever takes connections
+//	                            └─ Admits ─► the acceptors of connections
 //
-// A [Map] is a value and is never changed. [Current] holds the one that is in force.
+// A [Map] is an immutable value. [Current] holds the map in force.
 package peermap

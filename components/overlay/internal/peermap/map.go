@@ -18,23 +18,23 @@ const WarmGroup = 16
 // Self is the node that reads its map. Constant.
 type Self struct {
 	ID identity.ID
-	// Private are ports of this machine that no Peer reaches, whatever the map says.
+	// Private are ports of this machine that stay closed to every Peer, regardless of the map.
 	Private []uint16
 	// OnDemand has a worker keep Sessions only with coordinators and a small group of its own.
 	OnDemand bool
-	// Gateway tells that Peers may be dialled through one, Finds that paths are looked for.
+	// Gateway: Peers may be dialled through a gateway. Finds: the node searches for paths.
 	Gateway, Finds bool
 	Log            *slog.Logger
 }
 
-// Coordinator tells whether this node is one.
+// Coordinator reports whether this node is a coordinator.
 func (s *Self) Coordinator() bool { return s.ID.Group == CoordinatorGroup }
 
-// Controls tells whether Sessions with p may carry control connections.
+// Controls reports whether Sessions with p may carry control connections.
 func (s *Self) Controls(p Peer) bool { return s.Coordinator() || p.Coordinator }
 
-// dials tells whether this side opens the Sessions with p: workers dial
-// coordinators; among equals the lexically smaller Slot dials.
+// dials reports whether this side opens the Sessions with p: workers dial coordinators; among
+// equals the lexically smaller Slot dials.
 func (s *Self) dials(p Peer) bool {
 	if s.Coordinator() != p.Coordinator {
 		return p.Coordinator
@@ -42,22 +42,22 @@ func (s *Self) dials(p Peer) bool {
 	return s.ID.Slot < p.ID.Slot
 }
 
-// onDemand tells whether a Session with p is made only when somebody wants one. small
-// tells that the node's own group is.
+// onDemand reports whether a Session with p is made only for a waiting connection. small: the
+// node's own group is small.
 func (s *Self) onDemand(p Peer, small bool) bool {
 	return s.OnDemand && !s.Coordinator() && !p.Coordinator && (!small || p.ID.Group != s.ID.Group)
 }
 
-// Map is what one peer map means for one node. The zero Map admits nobody.
+// Map is one peer map as it applies to one node. The zero Map admits no Boot.
 type Map struct {
 	self  *Self
-	peers map[identity.ID]*Peer // those that did not change are of the map before
+	peers map[identity.ID]*Peer // unchanged entries are shared with the previous map
 	small bool                  // the node's own group is
 }
 
-// Read takes a map. Entries for the node itself, for other clusters or with a VIP that is
-// not IPv4 are left out, with a warning. What is as in the one before is not looked at
-// again: the map of a large cluster changes by a few entries at a time.
+// Read interprets a map. Entries for the node itself, for other clusters or with a VIP that is not
+// IPv4 are left out, with a warning. Entries equal to the previous map's are not checked again:
+// the map of a large cluster changes by a few entries at a time.
 func (s *Self) Read(peers []Peer, before Map) Map {
 	m := Map{self: s, peers: make(map[identity.ID]*Peer, len(peers))}
 	for _, p := range peers {
@@ -86,7 +86,7 @@ func (s *Self) Read(peers []Peer, before Map) Map {
 	return m
 }
 
-// withoutPrivate is what the Peer may reach of this machine (OVL-08).
+// withoutPrivate returns the ports of this machine that the Peer may reach (OVL-08).
 func (s *Self) withoutPrivate(p Peer) []PortRef {
 	return slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool {
 		private := slices.Contains(s.Private, r.Port)
@@ -97,8 +97,8 @@ func (s *Self) withoutPrivate(p Peer) []PortRef {
 	})
 }
 
-// Changed gives the entries that are new or mean something else than before, and those of
-// before that are gone.
+// Changed returns the entries that are new or have another meaning than before, and the entries
+// that are gone.
 func (m Map) Changed(before Map) (changed, gone []Peer) {
 	for id, p := range m.peers {
 		if was, is := before.peers[id]; !is || was != p && !was.Equal(*p) || before.Facts(*was) != m.Facts(*p) {
@@ -113,7 +113,7 @@ func (m Map) Changed(before Map) (changed, gone []Peer) {
 	return changed, gone
 }
 
-// Facts are what package link wants to know of an entry.
+// Facts are the parts of an entry that package link needs.
 func (m Map) Facts(p Peer) link.Facts {
 	f := link.Facts{
 		Dials: m.self.dials(p), Boot: p.BootID, AnyBoot: p.Coordinator, Finds: m.self.Finds,
@@ -140,18 +140,18 @@ func (m Map) SelfPorts() []uint16 {
 	return out
 }
 
-// Admits tells whether the map names who, with that Boot.
+// Admits reports whether the map names who with that Boot.
 func (m Map) Admits(who identity.Verified) bool {
 	p, known := m.peers[who.ID]
 	return known && m.Facts(*p).Admits(who.BootID)
 }
 
-// maxRevoked bounds the Boots that rendezvous servers are told of. Certificates last
-// for an hour; a server remembers for longer those that fall off a full list.
+// maxRevoked bounds the revoked Boots that a node reports to rendezvous servers. Certificates last
+// for an hour; a server remembers the Boots that fall off a full list for longer.
 const maxRevoked = 256
 
-// Revoked adds to the Boots that earlier maps dropped those that next drops. A Boot that
-// is named again, by whatever accident, is not to be shut out.
+// Revoked returns before, the Boots that earlier maps dropped, with the Boots that next drops. A
+// Boot that next names again is removed from the list, and so is never shut out.
 func (m Map) Revoked(before []string, next Map) []string {
 	revoked := slices.Clone(before)
 	for id, p := range m.peers {

@@ -73,7 +73,8 @@ func TestWhichSessionsAreKept(t *testing.T) {
 	}
 }
 
-// A Boot that the map drops is told of until it is named again, and only so many are.
+// A Boot that the map drops is reported until the map names it again, and the list is
+// bounded.
 func TestRevokedBoots(t *testing.T) {
 	s := self(id(CoordinatorGroup, "coordinator-0"))
 	with := func(boots ...string) Map {

@@ -44,12 +44,12 @@ type Peer struct {
 	Offers []PortRef
 	// Accepts are this node's own ports that the Peer may reach. Nil means none.
 	Accepts []PortRef
-	// Coordinator tells that workers dial this Peer, and that Sessions with it
-	// carry control connections.
+	// Coordinator: workers dial this Peer, and Sessions with it carry control
+	// connections.
 	Coordinator bool
 }
 
-// Equal tells whether two entries say the same.
+// Equal reports whether two entries are equal.
 func (p Peer) Equal(q Peer) bool {
 	return p.ID == q.ID && p.BootID == q.BootID && p.InstanceID == q.InstanceID && p.VIP == q.VIP && p.Coordinator == q.Coordinator &&
 		slices.Equal(p.Offers, q.Offers) && slices.Equal(p.Accepts, q.Accepts)
@@ -68,7 +68,7 @@ func (p Peer) check(self identity.ID) error {
 	return nil
 }
 
-// Rules are what forwarding has to know of the entry.
+// Rules are the parts of the entry that forwarding needs.
 func (p Peer) Rules() forward.Rules {
 	loopback := slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool { return !r.Loopback || r.Protocol != TCP })
 	return forward.Rules{

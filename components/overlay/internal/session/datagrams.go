@@ -38,8 +38,8 @@ func newBBR() congestion.CongestionControlEx { return bbr.New(bbr.InitialDatagra
 // Close ends all Sessions over UDP.
 func (d *Datagrams) Close() error { return d.quic.Close() }
 
-// Dial makes a Session over the validated paths behind a virtual address. class tells what
-// they are worth when it is there.
+// Dial makes a Session over the validated paths behind a virtual address. class returns
+// the class of these paths after the handshake.
 func (d *Datagrams) Dial(ctx context.Context, to Target, at *net.UDPAddr, class func() link.Class) (*Session, error) {
 	m := d.maker
 	creds, err := m.credentials(ctx)
@@ -70,15 +70,15 @@ func (d *Datagrams) path(remote net.Addr) Path {
 	return Path{Carrier: QUIC, Local: d.at.String(), Remote: remote.String()}
 }
 
-// Behind is the Peer whose paths a virtual address stands for.
+// Behind is the Peer of a virtual address.
 type Behind interface {
 	ID() identity.ID
-	// DatagramClass is what those paths are worth.
+	// DatagramClass is the class of its paths.
 	DatagramClass() link.Class
 }
 
-// Run takes and delivers the Sessions that Peers open, until ctx ends. behind finds who is
-// behind an address, false for nobody.
+// Run accepts and delivers the Sessions that Peers open, until ctx ends. behind returns
+// the Peer of an address, false for an unknown one.
 func (d *Datagrams) Run(ctx context.Context, behind func(net.Addr) (Behind, bool)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -110,7 +110,7 @@ func (d *Datagrams) welcome(ctx context.Context, conn *datagram.Conn, behind fun
 	if err != nil {
 		return err
 	}
-	// The virtual address tells on whose validated path the packets came.
+	// The virtual address identifies the validated path of the packets.
 	peer, known := behind(conn.RemoteAddr())
 	if !known || peer.ID() != who.ID {
 		return fmt.Errorf("%w: %s came on the path of another peer", identity.ErrMismatch, who.ID)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// errExpired ends a Session whose certificate does not hold any more.
+// errExpired ends a Session when its certificate expires.
 var errExpired = errors.New("peer certificate expired")
 
 // Expiry ends a Session with the Peer's certificate. Safe for concurrent use.

@@ -30,7 +30,7 @@ var (
 	errSlowHandshake = errors.New("handshake took too long")
 )
 
-// Credentials are what this node presents and whom it believes.
+// Credentials are this node's own certificate and the roots that it trusts.
 type Credentials struct {
 	// Certificate is the node's SVID with its private key.
 	Certificate tls.Certificate
@@ -42,13 +42,14 @@ type Credentials struct {
 type Config struct {
 	Self    identity.ID
 	Gateway gateway.Gateway
-	// Admission tells that first contacts are taken, too.
+	// Admission permits first contacts, too.
 	Admission bool
-	// DialTime bounds a dial, HandshakeTime what is dialled.
+	// DialTime bounds a dial, HandshakeTime bounds the handshake of an accepted connection.
 	DialTime, HandshakeTime time.Duration
-	// Authorize tells whether the peer map names a caller. It may wait for a newer one.
+	// Authorize reports whether the peer map names a caller. It may wait for a newer map.
 	Authorize func(context.Context, identity.Verified) error
-	// Deliver is given each Session that a Peer opened, and closes what nobody takes.
+	// Deliver receives each Session that a Peer opened, and closes a Session that has no
+	// taker.
 	Deliver func(*Session)
 	Tally   *counters.Tally
 	Log     *slog.Logger
@@ -76,9 +77,9 @@ func (m *Maker) SetCredentials(c Credentials) {
 	m.once.Do(func() { close(m.have) })
 }
 
-// Outdated tells that the Peer may have been shown older credentials than the newest: they
-// were renewed while the Session was made. With what a Session was taken that a Peer opened
-// is not known; its making began not longer ago than two bounds of a handshake.
+// Outdated reports that the Peer may have seen older credentials than the newest: they were
+// renewed while the Session was made. For a Session that a Peer opened, the shown
+// credentials are unknown; its making began at most two handshake bounds ago.
 func (m *Maker) Outdated(s *Session) bool {
 	if s.shown != nil {
 		return s.shown != m.creds.Load()
@@ -105,7 +106,7 @@ func (m *Maker) credentials(ctx context.Context) (*Credentials, error) {
 
 func (m *Maker) logOf(id identity.ID) *slog.Logger { return m.cfg.Log.With("peer", id.Slot) }
 
-// tagLabel is what tags are derived for.
+// tagLabel is the exporter label for tags.
 const tagLabel = "EXPORTER-cadre-session-tag"
 
 // finish numbers a Session, and tags it.

@@ -13,33 +13,34 @@ const (
 	QUIC = "quic"
 )
 
-// Session is a carrier's, and who is at its other end. Constant.
+// Session is a carrier's session with the identity of its other end. Constant.
 type Session struct {
 	carrier.Session
 	Who identity.Verified
 	// Number is the node's for it, never 0.
 	Number uint64
-	// Tag is what both ends call it.
+	// Tag is the Session's name at both ends.
 	Tag frame.SessionTag
-	// Dialer tells that this side opened it.
+	// Dialer: this side opened the Session.
 	Dialer bool
-	// Class is what it was worth when it was made.
+	// Class is the class of the path when the Session was made.
 	Class link.Class
-	// Path is what is known about its path from that time.
+	// Path describes the Session's path at that time.
 	Path Path
 	// Expiry ends it with the far side's certificate.
 	Expiry *Expiry
 
-	// shown is what the far side saw when it was made; nil: not known.
+	// shown are the credentials that the far side saw when the Session was made; nil if
+	// unknown.
 	shown *Credentials
 }
 
-// Path is what is known about the path of a Session when it is made.
+// Path describes the path of a Session when the Session is made.
 type Path struct {
 	// Carrier is [TLS] or [QUIC].
 	Carrier       string
 	Local, Remote string
 }
 
-// Datagrams tells that it travels over UDP.
+// Datagrams reports whether the Session travels over UDP.
 func (s *Session) Datagrams() bool { return s.Path.Carrier == QUIC }

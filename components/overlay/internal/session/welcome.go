@@ -32,9 +32,9 @@ func (m *Maker) ServerTLS() *tls.Config {
 	})
 }
 
-// Handshake makes TLS on a connection that somebody opened, within HandshakeTime, and
-// closes it when that fails. What follows is bounded by hs, until stop is called; give is
-// called in any case.
+// Handshake does the TLS handshake on an accepted connection, within HandshakeTime, and
+// closes the connection on failure. hs bounds the following steps until the caller calls
+// stop; call give in any case.
 func (m *Maker) Handshake(ctx context.Context, conn net.Conn) (tc *tls.Conn, hs context.Context, stop func() bool, give context.CancelFunc, err error) {
 	hs, give = context.WithTimeoutCause(ctx, m.cfg.HandshakeTime, errSlowHandshake)
 	stop = context.AfterFunc(hs, func() { conn.Close() })
@@ -88,7 +88,7 @@ func (m *Maker) Join(hs context.Context, tc *tls.Conn, stop func() bool, class l
 	return joined, nil
 }
 
-// verify tells who opened a connection.
+// verify returns the identity of the side that opened a connection.
 func (m *Maker) verify(state tls.ConnectionState) (identity.Verified, error) {
 	if state.NegotiatedProtocol != identity.ALPNOverlay {
 		return identity.Verified{}, fmt.Errorf("%w: %q", identity.ErrALPN, state.NegotiatedProtocol)
@@ -96,7 +96,7 @@ func (m *Maker) verify(state tls.ConnectionState) (identity.Verified, error) {
 	return identity.Verify(state, m.creds.Load().Roots, m.cfg.Self.Cluster, x509.ExtKeyUsageClientAuth)
 }
 
-// greet tells a far side whether the peer map names it.
+// greet reports to the far side whether the peer map names it.
 func (m *Maker) greet(ctx context.Context, w io.Writer, who identity.Verified) error {
 	if err := m.cfg.Authorize(ctx, who); err != nil {
 		m.cfg.Tally.NotAdmitted.Add(1)
