@@ -11,8 +11,9 @@ import (
 	"cadre.dev/platform/officialtest"
 )
 
-// TestOfficialConsulClient holds a member's Consul to npm's consul: what a workload may ask works, and what it may not
-// is answered with an error that the client shows. Coordinators write the catalog that it reads.
+// TestOfficialConsulClient runs npm's consul against a member's Consul proxy. Permitted requests
+// work, and a forbidden request returns an error that the client shows. Coordinators write the
+// catalog that the client reads.
 func TestOfficialConsulClient(t *testing.T) {
 	officialtest.Installed(t)
 	spec := group.Spec{Name: groupName, Replicas: 2, Workload: group.Workload{Kind: group.WorkloadPatroni}}

@@ -1,5 +1,5 @@
-// Package consulproxy holds tests of the way of a member's requests to Consul as a whole, and of the
-// routes that its proxies make of what they hear there:
+// Package consulproxy holds tests of the whole path of a member's requests to Consul, and of the
+// routes that the member's proxies build from Consul's answers:
 //
 //	workload ── agent's Consul proxy ── overlay ══ Session ══ overlay ── coordinator's Consul proxy ── Consul
 //	caller ── Envoy ── overlay ══════ Session ══════ overlay ── Envoy ── backend

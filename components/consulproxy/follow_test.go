@@ -19,7 +19,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// What writes change; every watch sees a version in its answers.
+// The objects of the writes; every watch sees a version in its answers.
 const (
 	prefix    = "service/" + groupName + "/"
 	leaderKey = prefix + "leader"
@@ -29,10 +29,11 @@ const (
 // death is how a coordinator is taken away while members wait for changes at it.
 type death struct {
 	name string
-	// leads: its Consul server is the one that leads.
+	// leads: its Consul server is the leader.
 	leads bool
 	take  func(*world, *coordinator)
-	// why the member's Consul proxy leaves it first, by what it says; "": in one of several ways.
+	// why is the reason by which the member's Consul proxy leaves the coordinator first, as
+	// logged; "": several reasons are possible.
 	why string
 	// says are the errors that a workload may see, all of which Consul itself gives its
 	// clients in the like case, to be asked again; nil: none.
@@ -46,7 +47,7 @@ func killed(w *world, c *coordinator) {
 	c.server.Kill()
 }
 
-// silenced: its machine is gone, and nobody says so.
+// silenced: its machine is gone, without a closed connection.
 func silenced(_ *world, c *coordinator) {
 	c.way.Hold()
 	c.server.Kill()
@@ -55,13 +56,13 @@ func silenced(_ *world, c *coordinator) {
 // orphaned: its Consul server alone is gone.
 func orphaned(_ *world, c *coordinator) { c.server.Kill() }
 
-// while Consul has no leader. Whoever asks it without a Consul proxy gets the same.
+// while Consul has no leader. A client without a Consul proxy gets the same errors.
 var noLeader = []string{"No cluster leader", "rpc error", "EOF", "leadership", "Raft leader not found"}
 
-// TestDOR07_BlockingQueriesFollowADeadCoordinator: a member's workload waits for changes as
-// Patroni and watches do, and the coordinator that carries that dies. Every query gets one
-// answer, of Consul, that is true: an index does not go back, a version is the one that was
-// written at that index, and what was written while nobody carried the query is seen.
+// A member's workload waits for changes as Patroni and watches do, and the coordinator that
+// carries the queries dies. Every query gets exactly one true answer from Consul. An index does
+// not go back, a version belongs to its index, and writes without a carrying coordinator are
+// seen.
 func TestDOR07_BlockingQueriesFollowADeadCoordinator(t *testing.T) {
 	for _, d := range []death{
 		{name: "process killed", take: killed},
@@ -118,7 +119,7 @@ func followDeath(t *testing.T, d death) {
 
 	died := time.Now()
 	d.take(w, dies)
-	history.write(next) // while nobody carries the queries, or as soon as Consul has a leader
+	history.write(next) // while no coordinator carries the queries, or as soon as Consul has a leader
 	written := time.Now()
 	seenBy(t, watches, history.version())
 	t.Logf("%s: written %v after the death, seen by all %d queries %v after it", d.name,
@@ -189,7 +190,7 @@ func (w *world) lead(server int) {
 	})
 }
 
-// history is what was written: versions, and the index that each got in Consul.
+// history records the written versions, with the index that Consul gave to each.
 type history struct {
 	w *world
 
@@ -206,8 +207,8 @@ func (h *history) version() int {
 	return h.last
 }
 
-// write writes the next version of everything at a server, once: whatever is not known to
-// be written is looked at before it is tried again.
+// write writes the next version of everything at a server, once: it reads a key with an uncertain
+// result before it tries again.
 func (h *history) write(server int) {
 	h.w.t.Helper()
 	h.mu.Lock()
@@ -259,7 +260,7 @@ type answered struct {
 	body, err string
 }
 
-// watches are what Patroni has open, and what others would.
+// watches are the queries that Patroni keeps open, and queries of other clients.
 func (m *member) watches(h *history) (out []*watch) {
 	h.w.t.Helper()
 	for path, read := range map[string]func([]byte) (map[int]uint64, error){
@@ -313,7 +314,7 @@ func readServices(list []service) (map[int]uint64, error) {
 		}
 		text := one.Meta["version"] + one.ServiceMeta["version"]
 		if text == "" {
-			continue // of the other member, which nobody changes
+			continue // of the other member, which stays unchanged
 		}
 		version, err := strconv.Atoi(text)
 		if err != nil {
@@ -378,7 +379,7 @@ func (q *watch) ask(ctx context.Context) (a answered) {
 	q.mu.Unlock()
 	a = q.m.get(ctx, http.MethodGet, path)
 	if ctx.Err() != nil {
-		return a // nobody waited for it any more
+		return a // the waiter has gone
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -427,7 +428,7 @@ func (q *watch) seen() (high int) {
 		}
 		versions, err := q.read([]byte(a.body))
 		if err != nil {
-			return -1 // verify tells
+			return -1 // verify reports it
 		}
 		for version := range versions {
 			high = max(high, version)
@@ -459,7 +460,7 @@ func seenBy(t *testing.T, watches []*watch, version int) {
 	}
 }
 
-// verify holds every answer against what was written.
+// verify compares every answer with the written history.
 func (q *watch) verify(t *testing.T, h *history, says []string) {
 	t.Helper()
 	h.mu.Lock()
@@ -492,13 +493,13 @@ func (q *watch) verify(t *testing.T, h *history, says []string) {
 	}
 }
 
-// allowed tells whether an error is one that Consul itself gives.
+// allowed reports whether an error is one of Consul's own.
 func allowed(a answered, says []string) bool {
 	return a.err == "" && a.status == http.StatusInternalServerError &&
 		slices.ContainsFunc(says, func(text string) bool { return strings.Contains(a.body, text) })
 }
 
-// session makes one that lives as long as somebody renews it.
+// session makes a session that lives while it is renewed.
 func (m *member) session() (string, error) {
 	id, _, err := m.consul().Session().CreateNoChecks(&consul.SessionEntry{TTL: "10s", LockDelay: time.Millisecond, Behavior: consul.SessionBehaviorDelete}, nil)
 	return id, err

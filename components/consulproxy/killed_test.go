@@ -49,8 +49,8 @@ func TestAKilledEnvoyComesBack(t *testing.T) {
 	}
 }
 
-// TestAProxyFollowsADeadCoordinator: the coordinator that gives a caller's Envoy its configuration
-// dies. Requests go on by what Envoy has, and it hears of a change by way of another one.
+// The coordinator that gives a caller's Envoy its configuration dies. Requests continue with
+// Envoy's present configuration, and Envoy receives the next change from another coordinator.
 func TestAProxyFollowsADeadCoordinator(t *testing.T) {
 	l := newLayer(t, database(2, "web"), web(), other())
 	var members []*machine

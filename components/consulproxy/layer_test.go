@@ -30,9 +30,9 @@ import (
 const layerName = "layer"
 
 // layer is a cluster with a service layer: real Consul servers with a coordinator before each,
-// and machines with real Envoys. The specs are accepted and the Boots admitted by the records
-// that say so: nobody is attested here, and no platform lists anything. What drivers say, the
-// test says; all else goes its way from there.
+// and machines with real Envoys. Records accept the specs and admit the Boots: the test has no
+// attestation, and no platform that lists instances. The test plays the drivers' reports;
+// everything after them is real.
 type layer struct {
 	t            *testing.T
 	log          *slog.Logger
@@ -119,7 +119,7 @@ func (l *layer) run(what string, f func(context.Context) error) {
 	(&world{t: l.t}).run(what, f)
 }
 
-// put writes a record, whatever is there.
+// put writes a record unconditionally.
 func (l *layer) put(key string, value any) {
 	l.t.Helper()
 	raw, err := json.Marshal(value)
@@ -150,7 +150,7 @@ func (l *layer) accept(s group.Spec) {
 	l.put(store.GroupAcceptedKey(s.Name), store.AcceptedSpec{Group: s.Name, SpecIndex: 1, Spec: raw, Term: 1, At: time.Now()})
 }
 
-// database is a group whose leader is found by one route, and its replicas by another.
+// database is a group with one route to its leader and another to its replicas.
 func database(replicas int, allow ...string) group.Spec {
 	return group.Spec{
 		Name: "pg", Replicas: replicas, Workload: group.Workload{Kind: group.WorkloadPatroni},
@@ -178,7 +178,7 @@ type boot struct {
 	instance string
 }
 
-// boot makes one of a Slot with what it would have if it were admitted.
+// boot makes a Boot of a Slot with the credentials of an admission.
 func (l *layer) boot(groupName string, n int) boot {
 	l.t.Helper()
 	slot := group.SlotName(groupName, n)
@@ -275,7 +275,7 @@ func (l *layer) admin(server int) *consul.Client {
 	return client
 }
 
-// endpoints are those that a caller's Envoy has for a role of pg, healthy ones, by VIP.
+// endpoints are the healthy endpoints of a role of pg in a caller's Envoy, by VIP.
 func (l *layer) endpoints(m *machine, role string) ([]string, error) {
 	text, err := m.admin(callerProxy, "/clusters")
 	if err != nil {
@@ -310,8 +310,8 @@ func (l *layer) leads(m *machine, role string, to ...boot) {
 	})
 }
 
-// answers waits until a member answers at an address, and says how long that took. Before it,
-// nobody of others may.
+// answers waits until a member answers at an address, and returns the time that took. Until
+// then, no member of never may answer.
 func (l *layer) answers(m *machine, address, who string, never ...string) time.Duration {
 	l.t.Helper()
 	begin := time.Now()

@@ -33,7 +33,7 @@ func TestBothLayersRefuse(t *testing.T) {
 	if who, err := stranger.request(port); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("other at the port of pg's proxy: %q, %v", who, err)
 	}
-	// It cannot take one: what its own map says opens nothing at pg's machine.
+	// The machine cannot take a port: its own map opens nothing at pg's machine.
 	proxies := []overlay.PortRef{{Protocol: overlay.TCP, Port: uint16(proxy.Port)}}
 	stranger.order("lie", lie{Slot: "pg-0", Offers: proxies})
 	var refused error
@@ -53,7 +53,7 @@ func TestBothLayersRefuse(t *testing.T) {
 		t.Errorf("its Session is gone, which is not what was to be shown: %v", err)
 	}
 
-	// pg's machine opens the port as well: now the certificate is what counts.
+	// pg's machine opens the port as well: now the certificate decides.
 	server.order("lie", lie{Slot: "other-0", Accepts: proxies})
 	eventually(t, "pg's machine opens the port", func() error {
 		who, err := present(stranger, port, good)

@@ -34,8 +34,8 @@ import (
 
 // A machine is this program once more, in a network of its own, as a CVM has one: the same VIP
 // and port is a workload's at one machine and the overlay's at another. Its processes are in a
-// namespace of their own too, so that none outlives it. What it has to do with the world goes
-// through sockets in its folder:
+// namespace of their own too, so that none outlives it. It reaches the outside through sockets
+// in its folder:
 //
 //	<dir>/gateway   to the platform's gateway, from it
 //	<dir>/session   from the gateway, to where its Sessions come in
@@ -45,7 +45,7 @@ import (
 // It ends when its standard input does.
 const asMachine = "CADRE_TEST_MACHINE"
 
-// machineConfig is what a machine is told at its start.
+// machineConfig is the configuration of a machine at its start.
 type machineConfig struct {
 	Self          overlay.ID
 	VIP           netip.Addr
@@ -249,7 +249,7 @@ func splice(a, b net.Conn) {
 	_, _ = a.Close(), b.Close()
 }
 
-// lie is what a machine does to its own peer map.
+// lie is a machine's change to its own peer map.
 type lie struct {
 	Slot            string
 	Offers, Accepts []overlay.PortRef
@@ -271,13 +271,13 @@ func (l lie) tell(list []overlay.Peer) []overlay.Peer {
 	return list
 }
 
-// said is what a driver says.
+// said is a driver's report.
 type said struct {
 	Role  string
 	Ready bool
 }
 
-// machineState is what a machine tells of itself.
+// machineState is a machine's report on itself.
 type machineState struct {
 	Envoys   []servicelayertest.EnvoyStatus
 	Sessions []overlay.SessionInfo
@@ -363,7 +363,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	}
 }
 
-// lines are those that have all of parts.
+// lines are the lines that contain all of parts.
 func (j *journal) lines(parts ...string) (out []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -462,7 +462,7 @@ func (m *machine) order(what string, body any) {
 	}
 }
 
-// say is what its driver says from now on.
+// say sets the report of the machine's driver.
 func (m *machine) say(role string, ready bool) {
 	m.t.Helper()
 	m.order("say", said{role, ready})
@@ -567,7 +567,8 @@ func answer(conn net.Conn) (string, error) {
 	return line(conn)
 }
 
-// request asks, over a connection of its own, who answers at an address.
+// request returns the name of the member that answers at an address, over a connection of its
+// own.
 func (m *machine) request(address string) (string, error) {
 	conn, err := m.dial(address)
 	if err != nil {

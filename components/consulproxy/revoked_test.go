@@ -17,7 +17,7 @@ import (
 	"cadre.dev/store"
 )
 
-// revokedWithin is what is promised of a revocation.
+// revokedWithin is the promised time of a revocation.
 const revokedWithin = 15 * time.Second
 
 // TestAnUnadmittedMachineReachesNothing though it has all that an admitted one has but the
@@ -107,8 +107,8 @@ func TestAnUnadmittedMachineReachesNothing(t *testing.T) {
 // unreached fails the test when anything answers m at one of the addresses.
 func unreached(t *testing.T, m *machine, at map[string]string) {
 	t.Helper()
-	// The overlay holds a connection back while there is no Session, for ten seconds: what
-	// counts is that nothing ever comes of it.
+	// The overlay holds a connection back for ten seconds while there is no Session: the test
+	// requires that no data ever arrives.
 	var all sync.WaitGroup
 	for what, address := range at {
 		all.Go(func() {
@@ -142,8 +142,8 @@ func (m *machine) consul(ctx context.Context, path string) (status int, body str
 	return res.StatusCode, string(text), err
 }
 
-// TestARevokedInstanceIsCutOff: of a backend and of a caller that are revoked, what stood ends
-// within the promised time, and everything else goes on.
+// After the revocation of a backend and of a caller, their connections end within the promised
+// time, and all others continue.
 func TestARevokedInstanceIsCutOff(t *testing.T) {
 	l := newLayer(t, database(2, "web"), web(), other())
 	leader, pg0 := l.member("pg", 0, "leader")
@@ -157,7 +157,7 @@ func TestARevokedInstanceIsCutOff(t *testing.T) {
 		l.answers(m, master, "pg-0")
 		l.answers(m, replica, "pg-1")
 	}
-	leaf := l.leaf("web") // an old certificate helps nobody
+	leaf := l.leaf("web") // an old certificate does not help
 
 	// A caller.
 	stays, goes := stand(t, good, replica), stand(t, foe, replica)
@@ -189,7 +189,7 @@ func TestARevokedInstanceIsCutOff(t *testing.T) {
 	stays.goesOn(t, "pg-1")
 }
 
-// revoke is what an operator does.
+// revoke revokes a Boot as an operator does.
 func (l *layer) revoke(b boot) time.Time {
 	l.t.Helper()
 	r := policy.Revocation{Kind: policy.RevokedInstance, ID: b.instance, Reason: "test", By: "test", At: time.Now()}
@@ -197,7 +197,7 @@ func (l *layer) revoke(b boot) time.Time {
 	return time.Now()
 }
 
-// over waits for the end of what stood, within the promised time.
+// over waits for the end of open connections, within the promised time.
 func over(t *testing.T, begin time.Time, what string, ended <-chan time.Time) {
 	t.Helper()
 	late := time.NewTimer(2 * limit)
@@ -270,7 +270,7 @@ type standing struct {
 	conn net.Conn
 }
 
-// stand opens one that lasts until the test is over.
+// stand opens a connection that lasts until the test is over.
 func stand(t *testing.T, m *machine, at string) *standing {
 	t.Helper()
 	var s standing
@@ -287,7 +287,7 @@ func stand(t *testing.T, m *machine, at string) *standing {
 	return &s
 }
 
-// ended tells when the other side's end came.
+// ended returns the time when the other side's end arrived.
 func (s *standing) ended() <-chan time.Time {
 	out := make(chan time.Time, 1)
 	go func() {

@@ -12,8 +12,8 @@ import (
 func web() group.Spec   { return group.Spec{Name: "web", Replicas: 2} }
 func other() group.Spec { return group.Spec{Name: "other", Replicas: 1} }
 
-// TestARouteFollowsTheLeader through two Envoys and the overlay: what a driver says of its
-// member decides where the route leads, and no request to replicas comes to the leader.
+// The route goes through two Envoys and the overlay. A driver's report about its member decides
+// where the route leads, and no request for replicas reaches the leader.
 func TestARouteFollowsTheLeader(t *testing.T) {
 	l := newLayer(t, database(3, "web"), web(), other())
 	var members []*machine
@@ -89,9 +89,9 @@ func reads(t *testing.T, caller *machine, at string, from ...string) {
 	}
 }
 
-// settled waits until an Envoy does what it shows: its listeners learn of a change a moment after
-// its admin socket does. Members get requests by turns, so a few in a row tell, once each of
-// them had one.
+// settled waits until an Envoy behaves as its admin socket shows: its listeners receive a change a
+// moment later. Members get requests by turns, so a few requests in a row that reach each member
+// prove it.
 func settled(t *testing.T, caller *machine, at string, to ...string) {
 	t.Helper()
 	row, seen := 0, map[string]bool{}

@@ -18,9 +18,9 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestWhatWorkloadsAskWorks: what must work for a workload does, through both Consul proxies and
-// with nothing but a member's token, in the words of Consul's own client, its command line,
-// and Patroni. What must not is in the test of the coordinator's Consul proxy.
+// Permitted requests of a workload work through both Consul proxies with only a member's token:
+// those of Consul's own client, of its command line, and of Patroni. The test of the
+// coordinator's Consul proxy has the forbidden requests.
 func TestWhatWorkloadsAskWorks(t *testing.T) {
 	w := newWorld(t, 2)
 	t.Run("client", func(t *testing.T) { w.client(t) })
@@ -28,7 +28,7 @@ func TestWhatWorkloadsAskWorks(t *testing.T) {
 	t.Run("patroni", func(t *testing.T) { w.patroni(t) })
 }
 
-// talk is what one step knows of those before it.
+// talk passes values from one step to the next.
 type talk struct {
 	self, other *consul.Client
 	session     string
@@ -213,7 +213,7 @@ func (w *world) client(t *testing.T) {
 	}
 }
 
-// locks is what programs take that are written with Consul's client.
+// locks takes the locks that programs with Consul's client take.
 func locks(ctx context.Context, c *talk) error {
 	lock, err := c.self.LockOpts(&consul.LockOptions{Key: prefix + "client/l", SessionTTL: "10s", LockDelay: time.Millisecond, MonitorRetries: 3})
 	if err != nil {
@@ -241,7 +241,7 @@ func locks(ctx context.Context, c *talk) error {
 	return errors.Join(semaphore.Release(), semaphore.Destroy())
 }
 
-// is compares what a step got, if there was no error.
+// is compares the result of a step, if there was no error.
 func is[T comparable](got, want T, err error) error {
 	if err != nil {
 		return err
@@ -303,14 +303,14 @@ func (w *world) commandLine(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The server that answers may be behind the one that wrote.
+	// The server that answers may lag behind the server that wrote.
 	if err := asks("Success", "kv", "put", key, "one"); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "a stale read", func() error { return asks("ModifyIndex", "kv", "get", "-detailed", "-stale", key) })
 }
 
-// patroni runs what Patroni asks Consul, with its own code, as two members.
+// patroni runs Patroni's requests to Consul, with Patroni's own code, as two members.
 func (w *world) patroni(t *testing.T) {
 	python, err := filepath.Abs("../../.tools/patroni/bin/python3")
 	if err != nil {

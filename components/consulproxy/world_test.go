@@ -48,18 +48,18 @@ func TestMain(m *testing.M) {
 
 const (
 	clusterName = "consulproxy.test"
-	// groupName is the members' group, whose workload is Patroni.
+	// groupName is the members' group with Patroni as its workload.
 	groupName    = "pg"
 	coordinators = 3
-	// limit is far more than anything here takes; what is lost does not come within it.
+	// limit is far longer than any step here; a lost answer does not arrive within it.
 	limit = 30 * time.Second
 )
 
-// world is a cluster as far as members' requests to Consul go: real Consul servers, a Consul proxy
-// before each, and members whose requests reach the Consul proxies over Sessions.
+// world is the part of a cluster that members' requests to Consul use: real Consul servers, a
+// Consul proxy before each, and members whose requests reach the Consul proxies over Sessions.
 type world struct {
 	t *testing.T
-	// log says what the Consul proxies did, and is for those who read of a failure.
+	// log has the log lines of the Consul proxies, for readers of a failure.
 	log          *slog.Logger
 	ca           *authority
 	front        *overlaytest.Gateway // of the platform
@@ -75,7 +75,7 @@ type world struct {
 type coordinator struct {
 	id   overlay.ID
 	name string // by which gateways know it
-	// way is what lies before its machine.
+	// way is the gateway before its machine.
 	way         *overlaytest.Gateway
 	server      *storetest.ClusterServer
 	consulProxy *coordinatortest.ConsulProxy
@@ -149,7 +149,7 @@ func newWorld(t *testing.T, members int) *world {
 	return w
 }
 
-// vip is an address that nobody listens on: no port is forwarded here.
+// vip is an unused address: no port is forwarded here.
 func vip(of byte, n int) netip.Addr { return netip.AddrFrom4([4]byte{127, 33, of, byte(n + 1)}) }
 
 func (w *world) gateway() overlay.Gateway {
@@ -234,7 +234,7 @@ func (w *world) member(n int) *member {
 	w.mu.Lock()
 	w.boots[slot] = boot
 	w.mu.Unlock()
-	// What coordinators write about a member.
+	// The coordinators' catalog entry of a member.
 	if _, err := w.admin(0).Catalog().Register(registration(slot, n, ""), nil); err != nil {
 		w.t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func registration(slot string, n int, version string) *consul.CatalogRegistratio
 	}
 }
 
-// coordinators are those of the peer map, as the agent tells its Consul proxy.
+// coordinators are the coordinators of the peer map, as the agent passes them to its Consul proxy.
 func (m *member) coordinators() (out []servicelayertest.Coordinator) {
 	for _, s := range m.node.Sessions() {
 		out = append(out, servicelayertest.Coordinator{ID: s.Peer, Up: s.State == overlay.SessionUp})
@@ -290,7 +290,7 @@ func (m *member) coordinators() (out []servicelayertest.Coordinator) {
 	return out
 }
 
-// token is the member's; the client is the one that Consul's own tools are made with.
+// token is the member's; Consul's own tools use the same client.
 func (m *member) consul() *consul.Client {
 	m.w.t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -409,7 +409,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.Pr
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// issue makes what a Boot of a Slot shows.
+// issue makes the certificate of a Boot of a Slot.
 func (a *authority) issue(t *testing.T, id overlay.ID) tls.Certificate {
 	t.Helper()
 	name, err := url.Parse(id.String())

@@ -13,10 +13,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestTheDoorRefusesCatalogWrites of a member, whatever Consul would say of its token: every call
-// by which the catalog, the configuration of the service layer or its CA could be changed. The
-// member's own rights are the ones that it has, and one's row is tried with those of a management
-// token, too.
+// The Consul proxy refuses catalog writes of a member, regardless of the rights of its token. The
+// test tries every call that could change the catalog, the configuration of the service layer or
+// its CA. One row uses a member's own rights, and another row uses a management token.
 func TestTheConsulProxyRefusesCatalogWrites(t *testing.T) {
 	w := newWorld(t, 2)
 	m := w.members[0]
@@ -76,7 +75,7 @@ func TestTheConsulProxyRefusesCatalogWrites(t *testing.T) {
 	if after := w.written(t); after != before {
 		t.Errorf("something was written:\n%s\nand before\n%s", after, before)
 	}
-	// The same way takes what a member may write.
+	// The same path accepts a member's permitted writes.
 	if status, body := m.write(t, http.MethodPut, "/v1/txn", fmt.Sprintf(`[{"KV":{"Verb":"set","Key":"%stxn","Value":"eA=="}}]`, prefix), m.token); status != http.StatusOK {
 		t.Errorf("a transaction of its own: %d %s", status, body)
 	}

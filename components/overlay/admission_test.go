@@ -157,8 +157,8 @@ func TestFirstContactsAreBounded_INP04_INP05(t *testing.T) {
 	<-cancelled
 }
 
-// TestFirstContactsWaitInLine_INP04: who finds no place gets the next one, and who
-// finds the line full is turned away.
+// A caller without a place gets the next free one, and a caller that finds the line full
+// is rejected.
 func TestFirstContactsWaitInLine_INP04(t *testing.T) {
 	w := newWorld(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -206,8 +206,8 @@ func TestFirstContactsWaitInLine_INP04(t *testing.T) {
 	}
 }
 
-// TestSilentCallersKeepNobodyOut_INP06: neither those who open a connection and say
-// nothing, nor those who say one word, nor those who do not even greet in TLS.
+// Three kinds of silent callers take no place from others: callers that send nothing,
+// callers that send one message, and callers that do not even start TLS.
 func TestSilentCallersKeepNobodyOut_INP06(t *testing.T) {
 	w := newWorld(t)
 	c := w.node(CoordinatorGroup, "coordinator-0", 1, withAdmission(

@@ -33,7 +33,7 @@ func pump(b *testing.B, w io.Writer, closeWrite func() error, done <-chan int64)
 	b.ReportMetric(float64(got)*8/1e6/time.Since(begin).Seconds(), "Mbps")
 }
 
-// sink reads everything and tells how much it was.
+// sink reads to the end and reports the number of bytes.
 func sink(done chan<- int64) func(net.Conn) {
 	return func(c net.Conn) {
 		n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, make([]byte, benchChunk))

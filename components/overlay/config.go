@@ -22,11 +22,11 @@ import (
 // Config makes a [Node]. Fields without a note are required.
 type Config struct {
 	Self ID
-	// SelfVIP is the address that workloads of this machine listen on, but for
-	// Accepts with Loopback.
+	// SelfVIP is the address that workloads of this machine listen on, except Accepts with
+	// Loopback.
 	SelfVIP netip.Addr
-	// Private are ports of this machine that no Peer reaches, whatever the peer map
-	// says: those of the node's own parts.
+	// Private are ports of this machine that stay closed to every Peer, regardless of the peer map:
+	// the ports of the node's own parts.
 	Private []uint16
 	// Listen is the TCP address for Sessions, ":7443" when empty.
 	Listen string
@@ -38,8 +38,8 @@ type Config struct {
 	Rendezvous []Rendezvous
 	// ListenUDP is the UDP address for direct paths, any port when zero.
 	ListenUDP netip.AddrPort
-	// PublicOnly keeps addresses of private networks out of what is offered and
-	// taken. Peers of one private network then meet through the outside.
+	// PublicOnly excludes addresses of private networks from the sent and the accepted candidates.
+	// Peers of one private network then connect over their public addresses.
 	PublicOnly bool
 	// OnDemand has a worker keep Sessions only with coordinators and, where its group has
 	// at most [WarmGroup] members, with those. With every other Peer of the map one is made
@@ -51,21 +51,21 @@ type Config struct {
 	IdleTime time.Duration
 	// Paths are the kinds of path that may be used; nil means all.
 	Paths []PathKind
-	// Serve are the node's own services by port. Every admitted Peer may open a
-	// connection to one with [Node.DialService], whatever Offers and Accepts say; a port
-	// here is not forwarded. peer is the map's entry with the Boot that the Session has
-	// proved. Each call has a goroutine of its own. ctx ends with the Session, and the
-	// function must return soon after. It owns conn, which may outlive the call, and
-	// closes it; until then it counts among the streams that one Peer may have open.
+	// Serve are the node's own services by port. Every admitted Peer may open a connection to a
+	// service with [Node.DialService], regardless of Offers and Accepts; a port here is not
+	// forwarded. peer is the map's entry with the Boot that the Session has proved. Each call has a
+	// goroutine of its own. ctx ends with the Session, and the function must return soon after. It
+	// owns conn, which may outlive the call, and closes it; until then it counts among the streams
+	// that one Peer may have open.
 	Serve map[uint16]func(ctx context.Context, peer Peer, conn net.Conn)
 	// Listener opens the sockets that the node listens on: Sessions, ListenUDP, and
 	// the offered ports at VIPs. Nil opens them itself.
 	Listener Listener
 	// Log may be nil.
 	Log *slog.Logger
-	// ServeAdmission serves the one stream of a first contact. conn closes when
-	// it returns, and ctx ends when the connection's time is up. The other side
-	// has shown nothing but the possession of a key. Nil refuses first contact.
+	// ServeAdmission serves the one stream of a first contact. conn closes when ServeAdmission
+	// returns, and ctx ends with the connection's time limit. The other side has proved only the
+	// possession of a key. Nil refuses first contact.
 	ServeAdmission func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
 	// OnControl is called, in a goroutine of its own, once for each pair of control
 	// connections with a Peer where either side is a coordinator. They lie on the
@@ -75,17 +75,17 @@ type Config struct {
 	// that ends the Session (the dialer then makes a new one); returning alone does
 	// not. Nil refuses control connections.
 	OnControl func(ctx context.Context, peer Peer, c ControlConns)
-	// OnPathChange is told of each change of a Link's path, in order for each Link,
-	// in a goroutine of the node. It must not block for long. May be nil.
+	// OnPathChange receives each change of a Link's path, in order for each Link, in a goroutine of
+	// the node. It must not block for long. May be nil.
 	OnPathChange func(PathChange)
 
 	// limits are smaller in tests; zero fields mean the defaults.
 	limits limits
 }
 
-// Listener opens sockets to listen on; *net.ListenConfig is one. Listeners of TCP must
-// give *net.TCPConn, packet connections must be *net.UDPConn. Closing what it gave means
-// that the node does not want that address any more. Safe for concurrent use.
+// Listener opens sockets to listen on; *net.ListenConfig is one. Listeners of TCP must give
+// *net.TCPConn, packet connections must be *net.UDPConn. The node closes a listener when it needs
+// the address no longer. Safe for concurrent use.
 type Listener interface {
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
@@ -95,7 +95,7 @@ type Listener interface {
 // Config does not say.
 const idleTime = 5 * time.Minute
 
-// complete checks a Config and fills in what it leaves out.
+// complete checks a Config and fills in the defaults.
 func (c Config) complete() (Config, error) {
 	if err := c.check(); err != nil {
 		return Config{}, fmt.Errorf("overlay config: %w", err)
@@ -113,7 +113,7 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// check tells all that is wrong.
+// check returns all errors of a Config.
 func (c Config) check() error {
 	var errs []error
 	if err := c.Self.Validate(); err != nil {
@@ -156,7 +156,7 @@ func (c Config) checkServe() error {
 	return nil
 }
 
-// allows tells whether a kind of path may be used.
+// allows reports whether a class of path may be used.
 func (c Config) allows(class link.Class) bool {
 	return c.Paths == nil || slices.Contains(c.Paths, class.Kind())
 }

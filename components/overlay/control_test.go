@@ -161,7 +161,7 @@ func TestStreamsOfOnePeerAreBounded_OVL17(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { s.Close(peer.ErrStopped); s.Wait() }()
-	for range 20 { // none says what it is
+	for range 20 { // connections without a header
 		if _, err := s.OpenStream(); err != nil {
 			t.Fatal(err)
 		}

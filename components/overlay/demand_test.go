@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// An app that reaches for a Peer that rests sees a slow connect, and no refusal. What it
-// writes meanwhile stays in its kernel's buffers, and nothing of it is lost.
+// An app that connects to a resting Peer sees a slow connect, and no refusal. Its data
+// stays in its kernel's buffers meanwhile, and arrives complete.
 func TestAConnectionOnDemandIsSlowAndNotRefused(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, onDemand(time.Minute)), w.node("web", "b", 2, onDemand(time.Minute))
@@ -54,8 +54,8 @@ func TestAConnectionOnDemandDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// Of the datagrams to a Peer that rests the first 64 KiB wait; what comes after them is
-// lost, as datagrams may be.
+// Of the datagrams to a resting Peer the first 64 KiB wait. Later datagrams are lost, as
+// datagrams may be.
 func TestDatagramsOnDemandAreBounded(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, onDemand(time.Minute)), w.node("web", "b", 2, onDemand(time.Minute))

@@ -14,7 +14,7 @@ var (
 	ErrInvalidID = identity.ErrInvalidID
 	// ErrNoCredentials reports a try before [Node.SetCredentials].
 	ErrNoCredentials = session.ErrNoCredentials
-	// ErrPeerNotAdmitted reports a genuine certificate whose Slot and Boot the peer
+	// ErrPeerNotAdmitted reports a genuine certificate with a Slot and Boot that the peer
 	// map does not name (PEER_NOT_ADMITTED).
 	ErrPeerNotAdmitted = peermap.ErrNotAdmitted
 	// ErrUnknownPeer reports a Peer that the map does not name.

@@ -16,8 +16,8 @@ func finding(searches int) func(*Config) {
 	}
 }
 
-// TestALinkSearchesOneAtATime: whatever the Peer offers, one search of a Link waits or
-// runs, and it is the last that was offered.
+// Regardless of the Peer's offers, one search of a Link waits or runs, and it is the last
+// offered one.
 func TestALinkSearchesOneAtATime(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, finding(1)), w.node("db", "b", 2, finding(1))
@@ -46,8 +46,8 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 	}
 }
 
-// TestANudgeIsTakenBack: where many Links come up at once a nudge waits for its turn, and
-// the Peer must not be asked for what it does already.
+// Where many Links come up at once, a nudge waits for its turn. It is withdrawn when the
+// Peer starts the search without it.
 func TestANudgeIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, finding(1)), w.node("db", "b", 2, finding(1))

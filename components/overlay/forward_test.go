@@ -49,7 +49,7 @@ func roundTrip(t *testing.T, conn *net.TCPConn, msg []byte) {
 	}
 }
 
-// loopbackPort is a listener of 127.0.0.1 whose port is free on every other address.
+// loopbackPort is a listener on 127.0.0.1 with a port that is free on every other address.
 func loopbackPort(t *testing.T) (net.Listener, uint16) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func loopbackPort(t *testing.T) (net.Listener, uint16) {
 	return ln, uint16(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// listenAlone is a listener of n's VIP whose port is nobody's on 127.0.0.1 and stays so: a
+// listenAlone is a listener on n's VIP with a port that stays unused on 127.0.0.1: a
 // socket that is bound and does not listen keeps other processes off it.
 func listenAlone(t *testing.T, n *testNode) (net.Listener, uint16) {
 	t.Helper()
@@ -83,9 +83,8 @@ func listenAlone(t *testing.T, n *testNode) (net.Listener, uint16) {
 	}
 }
 
-// TestOVL08_NoOtherAddressStandsInForTheDeclaredOne: an accepted port of
-// the VIP with nobody behind it does not lead to what has the same port of
-// loopback, and the other way round.
+// An accepted port of the VIP without a listener does not lead to a listener on the same
+// port of loopback, and the other way round.
 func TestOVL08_NoOtherAddressStandsInForTheDeclaredOne(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)

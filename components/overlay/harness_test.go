@@ -54,7 +54,7 @@ func (a *authority) issue(t testing.TB, names []string, change ...func(*x509.Cer
 	return a.Issue(t, a.ID("test", "named-below"), append([]func(*x509.Certificate){named}, change...)...)
 }
 
-// bootCert is what an unadmitted Boot shows.
+// bootCert is the certificate of an unadmitted Boot.
 func bootCert(t testing.TB) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -116,7 +116,7 @@ func testLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// node starts a node named group/slot. host tells its VIP's last byte.
+// node starts a node named group/slot. host is its VIP's last byte.
 func (w *world) node(group, slot string, host byte, change ...func(*Config)) *testNode {
 	w.t.Helper()
 	n := &testNode{
@@ -261,7 +261,7 @@ func serveEach(t testing.TB, ln net.Listener, f func(*net.TCPConn)) {
 	})
 }
 
-// echo sends back what comes, and half-closes when the caller does.
+// echo returns the received bytes, and half-closes when the caller does.
 func echo(c *net.TCPConn) {
 	if _, err := io.Copy(c, c); err == nil {
 		_ = c.CloseWrite()

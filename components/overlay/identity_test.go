@@ -94,7 +94,7 @@ func TestWhoIsLetIn_OVL05(t *testing.T) {
 	}
 }
 
-// The dialer, too, accepts nobody but the Peer that it means.
+// The dialer, too, accepts only the Peer that it dials.
 func TestWhoIsDialed_OVL05(t *testing.T) {
 	w := newWorld(t)
 	other := newAuthority(t)

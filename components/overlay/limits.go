@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limits bound what strangers and peers can make a node spend.
+// limits bound the resources that strangers and peers can make a node spend.
 type limits struct {
 	// handshakes is how many connections may be short of a known Peer.
 	handshakes int
@@ -19,11 +19,11 @@ type limits struct {
 	// agent gives an exchange, and the wait for it, 45 s.
 	lined    int
 	lineTime time.Duration
-	// handshakePatience is how long a connection keeps its place before its handshake is
-	// over, when others want it: some round trips through a gateway. silentPatience is
-	// that of a first contact that has not said anything, which a Boot does at once;
-	// exchangePatience that of one that has: quotes of both sides and the wait for their
-	// verification fit in, an idle caller does not stay for admissionTime.
+	// These bounds protect places that other callers wait for. handshakePatience is the time
+	// for a handshake: some round trips through a gateway. silentPatience is the time for the
+	// first message of a first contact, which a Boot sends at once. exchangePatience is the
+	// time after that message: it fits the quotes of both sides and the wait for their
+	// verification, and it ends an idle caller before admissionTime.
 	handshakePatience, silentPatience, exchangePatience time.Duration
 	// parked is how many connections of Boots that the peer map does not name
 	// (yet) may wait for a map that does; parkTime is for how long.
@@ -34,14 +34,14 @@ type limits struct {
 	// searches is how many searches for paths a node begins at once. Twice as many
 	// that Peers begin are followed: those are spaced by the Peers, too.
 	searches int
-	// loopback lets candidates be loopback addresses: the only ones that tests have.
+	// loopback permits loopback addresses as candidates, for tests.
 	loopback bool
 	// dialTime bounds one try, from the TCP connection to the Session.
 	dialTime time.Duration
-	// demandTime is how long what apps send waits for a Session that is made on demand.
+	// demandTime is the time that data of apps waits for a Session that is made on demand.
 	demandTime time.Duration
-	// hurryTime is how long a Peer may take to answer whether a Link may rest, while somebody
-	// here waits for a Session: one that is there needs a round trip.
+	// hurryTime bounds the Peer's answer to a proposal of rest, while a local caller waits
+	// for a Session: a reachable Peer needs a round trip.
 	hurryTime time.Duration
 }
 

@@ -32,7 +32,7 @@ func (n *Node) PathChanges(id ID) []PathChange {
 	return slices.Clone(p.View().Changes)
 }
 
-// Stats counts what a node did since it was made.
+// Stats counts the events of a node since it was made.
 type Stats struct {
 	// FailedHandshakes ended before the far side showed a usable certificate.
 	FailedHandshakes uint64

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAMapThatChangesLittleCostsLittle: what does not change is not told to its Peer again.
+// A node passes only changed entries on to their Peers.
 func TestAMapThatChangesLittleCostsLittle(t *testing.T) {
 	w := newWorld(t)
 	a := w.node("db", "a", 1)

@@ -25,11 +25,11 @@ const (
 	maxBenchGrant = time.Minute
 )
 
-// Ping measures count round trips to a Peer, 200 ms apart, each over the Session
-// that is in use when it begins, past bulk data that waits there. A round trip
-// without an answer within 2 s, or whose Session ends, is a sample with an error.
-// An error of Ping itself, [ErrUnknownPeer] or [ErrNoSession] among others, means
-// that nothing was measured. When ctx ends, what was measured so far is the result.
+// Ping measures count round trips to a Peer, 200 ms apart, each over the Session in use
+// at its start, ahead of waiting bulk data. A round trip without an answer within 2 s, or
+// with the end of its Session, is a sample with an error. An error of Ping itself,
+// [ErrUnknownPeer] or [ErrNoSession] among others, means that nothing was measured. When
+// ctx ends, Ping returns the samples so far.
 func (n *Node) Ping(ctx context.Context, id ID, count int) (PingResult, error) {
 	p, err := n.peer(id)
 	if err == nil {
@@ -41,11 +41,11 @@ func (n *Node) Ping(ctx context.Context, id ID, count int) (PingResult, error) {
 	return PingResult{}, fmt.Errorf("ping %s: %w", id, err)
 }
 
-// Bench moves bytes over one stream of the Session in use for d, at most
-// [MaxBenchTime], or until [MaxBenchBytes] have arrived, and tells how fast they
-// came. It loads the path as any forwarded connection would. The Peer takes part
-// only if this node is a coordinator of its map, or if it was told to with
-// [Node.AllowBench]. A node takes part in one bench at a time.
+// Bench moves bytes over one stream of the Session in use for d, at most [MaxBenchTime],
+// or until [MaxBenchBytes] have arrived, and returns their rate. It loads the path as any
+// forwarded connection would. The Peer takes part only if this node is a coordinator of
+// its map, or after a permission by [Node.AllowBench]. A node takes part in one bench at
+// a time.
 func (n *Node) Bench(ctx context.Context, id ID, d time.Duration, direction BenchDirection) (BenchResult, error) {
 	p, err := n.peer(id)
 	if err == nil {
@@ -58,9 +58,9 @@ func (n *Node) Bench(ctx context.Context, id ID, d time.Duration, direction Benc
 	return BenchResult{}, fmt.Errorf("bench %s: %w", id, err)
 }
 
-// AllowBench lets a Peer that is no coordinator begin one bench with this node
-// within d, at most a minute. A coordinator tells the node so over its control
-// session; nobody else has a say. Coordinators of the map need no such permission.
+// AllowBench lets a Peer that is no coordinator begin one bench with this node within d,
+// at most a minute. Only a coordinator can grant this to the node, over its control
+// session. Coordinators of the map need no such permission.
 func (n *Node) AllowBench(id ID, d time.Duration) error {
 	if d <= 0 || d > maxBenchGrant {
 		return fmt.Errorf("allow bench of %s: %v: want up to %v", id, d, maxBenchGrant)

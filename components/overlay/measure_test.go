@@ -88,7 +88,7 @@ func TestBenchMovesBytesBothWays(t *testing.T) {
 		}
 		t.Logf("%s: %.0f Mbps, %v idle, %v loaded", dir, res.Mbps(), res.RTT, res.LoadedRTT)
 	}
-	// What the Session moved is counted, and stays so when it ends.
+	// The Session's traffic is counted, and the count survives its end.
 	before := a.Stats().Peers[0]
 	if before.BytesIn == 0 || before.BytesOut == 0 {
 		t.Errorf("stats %+v, want bytes both ways", before)
@@ -100,7 +100,7 @@ func TestBenchMovesBytesBothWays(t *testing.T) {
 	}
 }
 
-// Nobody makes a node move bytes but coordinators and whom they named, once.
+// Only coordinators, and Peers that they named, make a node move bytes, once each.
 func TestBenchNeedsPermission_OVL17(t *testing.T) {
 	a, b := linked(t)
 	if _, err := a.Bench(t.Context(), b.id, 50*time.Millisecond, BenchSend); !errors.Is(err, ErrBenchForbidden) {

@@ -97,7 +97,7 @@ func TestControlFollowsTheSessionInUse(t *testing.T) {
 	direct(t, a, c)
 	secondA, secondC := <-atA, <-atC
 	<-firstA.done
-	// What users of the old connections do when their context ends.
+	// The users of the old connections close them when their context ends.
 	_ = firstA.conns.First.Close()
 	_ = firstA.conns.Second.Close()
 	<-firstC.done
@@ -125,8 +125,8 @@ func TestControlFollowsTheSessionInUse(t *testing.T) {
 	}
 }
 
-// When what ends a Session has silently ended its standby too, a connection of an app
-// does not wait on the standby for its dead-man timer.
+// If the cause of a Session's end has silently ended its standby too, a connection of an
+// app does not wait on the standby for its dead-man timer.
 func TestAStandbyThatTakesOverIsProved(t *testing.T) {
 	for _, first := range []string{"suspicion", "another session"} {
 		t.Run(first+" first", func(t *testing.T) { provesStandby(t, first) })

@@ -43,10 +43,10 @@ type Node struct {
 	running *running          // nil unless running; guarded by mu
 	peers   map[ID]*peer.Peer // nil unless running; guarded by mu
 	addr    net.Addr          // of the listener while running; guarded by mu
-	wg      sync.WaitGroup    // what Run waits for
+	wg      sync.WaitGroup    // the goroutines that Run waits for
 }
 
-// running is what a Node has while it runs. Constant.
+// running is the state of a Node while it runs. Constant.
 type running struct {
 	shared    peer.Shared
 	itself    *forward.Self
@@ -110,8 +110,8 @@ func (n *Node) SetPeers(peers []Peer) {
 	}
 }
 
-// revokeLocked tells the rendezvous servers which Boots are ended. Only a coordinator is
-// obeyed there.
+// revokeLocked reports the ended Boots to the rendezvous servers. The servers accept that
+// only from a coordinator.
 func (n *Node) revokeLocked(boots []string) {
 	same := slices.Equal(boots, n.revoked)
 	n.revoked = boots
@@ -123,8 +123,8 @@ func (n *Node) revokeLocked(boots []string) {
 	}
 }
 
-// applyLocked makes the Peers follow the map, from the one before. Those that go free their
-// listeners before others that may want the same address begin.
+// applyLocked makes the Peers follow the map. Peers that leave free their listeners before
+// new Peers that may need the same address begin.
 func (n *Node) applyLocked(before, m peermap.Map) {
 	changed, gone := m.Changed(before)
 	for _, entry := range gone {
@@ -143,7 +143,7 @@ func (n *Node) applyLocked(before, m peermap.Map) {
 	n.running.itself.Update(m.SelfPorts())
 }
 
-// stop ends a Peer; Run waits for what is left of it.
+// stop ends a Peer; Run waits for its remaining goroutines.
 func (n *Node) stop(p *peer.Peer, reason error) {
 	p.Stop(reason)
 	n.wg.Go(p.Wait)
@@ -194,7 +194,7 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, r.close())
 }
 
-// open makes what the node has while it runs. What the Peers launch ends with ctx.
+// open makes the node's running state. The goroutines of the Peers end with ctx.
 func (n *Node) open(ctx context.Context) (*running, error) {
 	r := &running{}
 	if len(n.cfg.Rendezvous) > 0 {
@@ -249,7 +249,7 @@ func (n *Node) ListenAddr() net.Addr {
 	return n.addr
 }
 
-// mailboxIdentity is who the node is to a rendezvous, once it has credentials.
+// mailboxIdentity is the node's identity towards a rendezvous, once it has credentials.
 func (n *Node) mailboxIdentity() (mailbox.Identity, bool) {
 	creds := n.maker.Credentials()
 	if creds == nil {
@@ -306,7 +306,7 @@ func (n *Node) heard(in mailbox.Incoming) {
 	}
 }
 
-// hope tells every Peer that a rendezvous is back.
+// hope reports to every Peer that a rendezvous is reachable again.
 func (n *Node) hope() {
 	for _, p := range n.all() {
 		p.Hoped()
@@ -328,7 +328,7 @@ func (n *Node) behind(addr net.Addr) (session.Behind, bool) {
 	return nil, false
 }
 
-// tell queues a change for OnPathChange; when nobody takes them, old ones go.
+// tell queues a change for OnPathChange; a full queue drops the oldest change.
 func (n *Node) tell(c PathChange) {
 	for {
 		select {

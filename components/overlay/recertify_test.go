@@ -45,7 +45,7 @@ func TestTOK15_SessionsOutliveTheirCertificates(t *testing.T) {
 	for _, side := range []struct{ at, of *testNode }{{a, b}, {b, a}} {
 		eventually(t, "renewed certificate of "+side.of.id.Slot, func() bool { return time.Until(side.at.until(side.of)) > 50*time.Minute })
 	}
-	// Past the end of what the Session was made with.
+	// Past the end of the certificate that made the Session.
 	<-time.After(time.Until(begin.Add(short + time.Second)))
 	ping(t, conn)
 	if now := a.session(t, b); now.Since != first.Since {
@@ -53,7 +53,7 @@ func TestTOK15_SessionsOutliveTheirCertificates(t *testing.T) {
 	}
 }
 
-// TestTOK15_SessionsEndWithTheirCertificates: who shows nothing newer is out.
+// A Session ends if its Peer sends no newer certificate.
 func TestTOK15_SessionsEndWithTheirCertificates(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
@@ -98,8 +98,8 @@ func TestIDN13_RenewedCertificates(t *testing.T) {
 	}
 }
 
-// TestTOK15_ACertificateThatIsRenewedDuringTheHandshake is shown on the Session that was made
-// with the one before, by either side.
+// After a renewal during the handshake, either side sends the new certificate on the Session
+// that was made with the old one.
 func TestTOK15_ACertificateThatIsRenewedDuringTheHandshake(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)

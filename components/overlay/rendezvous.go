@@ -15,7 +15,7 @@ import (
 type Rendezvous struct {
 	// URL is https://host:port.
 	URL string
-	// CA is what its certificate must lead to, in PEM; empty means the system's.
+	// CA has the roots of its certificate, in PEM; empty means the system's.
 	CA []byte
 }
 

@@ -16,7 +16,7 @@ import (
 	"cadre.dev/overlay/internal/forward"
 )
 
-// onDemand makes a worker that keeps no Session that nobody uses for that long.
+// onDemand makes a worker that closes a Session after that long without use.
 func onDemand(idle time.Duration) func(*Config) {
 	return func(c *Config) {
 		c.OnDemand = true
@@ -47,8 +47,8 @@ func (n *testNode) held(other *testNode) int {
 	return len(n.linkTo(other).View().Sessions)
 }
 
-// Either side's app gets through, the first connection makes the Session, and it ends
-// when nobody uses it; again and again.
+// The apps of both sides connect, the first connection makes the Session, and the Session
+// ends without use; again and again.
 func TestSessionOnDemand(t *testing.T) {
 	for _, from := range []string{"the side that dials", "the other side"} {
 		t.Run(from, func(t *testing.T) {
@@ -134,14 +134,13 @@ func TestDatagramsOnDemand(t *testing.T) {
 	}
 }
 
-// Both sides open connections all the time, with pauses around the idle time, so that
-// many begin just when the Link goes to rest: none is refused or cut, and each carries
-// what it should.
+// Both sides open connections all the time, with pauses around the idle time, so that many
+// begin just when the Link goes to rest. None is refused or cut, and each carries its data.
 func TestNoStreamIsLostAtTheIdleClose(t *testing.T) {
 	const idle = 20 * time.Millisecond
 	w := newWorld(t)
-	// On a machine that stands still for a moment no answer is late: who is late is given up,
-	// and what it opened meanwhile.
+	// On a machine that stands still for a moment, no answer counts as late: a late side is
+	// given up, with the streams that it opened meanwhile.
 	patient := func(c *Config) { c.limits.hurryTime = time.Minute }
 	a, b := w.node("db", "a", 1, onDemand(idle), patient), w.node("web", "b", 2, onDemand(idle), patient)
 	lnA, portA := a.listen(t)
@@ -286,7 +285,7 @@ func TestNobodyIsCalledForEver(t *testing.T) {
 	eventually(t, "the link to rest", func() bool { return a.state(b) == SessionIdle })
 }
 
-// A map that shrinks takes the Links of those that are gone, and no other.
+// A smaller map ends the Links of the removed Peers, and no other.
 func TestMapShrinksWhileStreamsFlow(t *testing.T) {
 	w := newWorld(t)
 	a := w.node("db", "a", 1, onDemand(time.Minute))

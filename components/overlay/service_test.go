@@ -24,7 +24,7 @@ type served struct {
 	conn net.Conn
 }
 
-// withService serves servedPort and hands out what comes.
+// withService serves servedPort and passes the connections to got.
 func withService(got chan<- served) func(*Config) {
 	return func(c *Config) {
 		c.Serve = map[uint16]func(context.Context, Peer, net.Conn){
@@ -104,7 +104,7 @@ func TestServiceIsFullDuplexAndHalfCloses(t *testing.T) {
 	}
 }
 
-// What is written arrives although Close follows at once and the far side still sends.
+// The written data arrives although Close follows at once and the far side still sends.
 func TestCloseOfAServiceTakesNothingBack(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan served, 1)
@@ -174,7 +174,7 @@ func TestPortThatIsNotServedIsRefused(t *testing.T) {
 	if conn, err := a.DialService(t.Context(), c.id, servedPort+1); !errors.Is(err, ErrRefused) {
 		t.Errorf("dial of a port that is not served: %v, error %v, want %v", conn, err, ErrRefused)
 	}
-	// Nor does the worker serve what the coordinator does.
+	// The worker does not serve the coordinator's port either.
 	if conn, err := c.DialService(t.Context(), a.id, servedPort); !errors.Is(err, ErrRefused) {
 		t.Errorf("dial of a node without services: %v, error %v, want %v", conn, err, ErrRefused)
 	}
@@ -184,7 +184,7 @@ func TestPortThatIsNotServedIsRefused(t *testing.T) {
 	}
 }
 
-// A port of the node's own is not forwarded, whatever the map opens.
+// A port of the node's own is not forwarded, even if the map opens it.
 func TestServiceWinsOverForwarding(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan served, 1)
@@ -241,7 +241,7 @@ func TestDialServiceWaitsForASession(t *testing.T) {
 	}
 	_ = d.conn.Close()
 	_ = (<-at).conn.Close()
-	// One that waits for a Peer that leaves the map ends.
+	// A dial that waits for a Peer ends when that Peer leaves the map.
 	a.SetPeers([]Peer{absent})
 	go func() {
 		conn, err := a.DialService(t.Context(), c.id, servedPort)
@@ -290,8 +290,8 @@ func TestServiceEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// A coordinator that goes silent takes its connections with it, and a dial made
-// meanwhile reaches the one that comes back.
+// The connections of a silent coordinator end with it, and a dial made meanwhile reaches
+// the restarted coordinator.
 func TestDialServiceOutlivesACoordinator(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan served, 4)
@@ -341,7 +341,7 @@ func TestIdleTimeIsChecked(t *testing.T) {
 	}
 }
 
-// recorder notes what it was asked to listen on.
+// recorder records the addresses that it was asked to listen on.
 type recorder struct {
 	net.ListenConfig
 	mu    sync.Mutex

@@ -14,14 +14,14 @@ import (
 	"cadre.dev/overlay/internal/session"
 )
 
-// What a caller has to do with is made in the packages below, each by the one that knows
-// what it means.
+// The types of a caller's interface are made in the packages below, each by the package
+// that owns its meaning.
 type (
 	// ID names a Peer: spiffe://cluster/group/slot.
 	ID = identity.ID
 	// Addr names one end of a connection within a Session.
 	Addr = identity.Addr
-	// Credentials are what this node presents and whom it believes.
+	// Credentials are this node's own certificate and the roots that it trusts.
 	Credentials = session.Credentials
 	// Gateway is the TLS pass-through in front of every machine.
 	Gateway = gateway.Gateway
@@ -41,24 +41,24 @@ type (
 	SessionInfo = peer.Info
 	// Candidate is one validated datagram path.
 	Candidate = peer.Candidate
-	// SessionState tells where the Link to a Peer stands.
+	// SessionState is the state of the Link to a Peer.
 	SessionState = link.Phase
-	// PathKind tells how a Session travels.
+	// PathKind is the transport of a Session.
 	PathKind = link.Kind
 	// PathChange is one change of the path that a Link uses.
 	PathChange = peer.Change
-	// PeerStats counts what went to and from one Peer.
+	// PeerStats counts the traffic with one Peer.
 	PeerStats = peer.Stats
-	// PortStats counts what went over one port of one Peer.
+	// PortStats counts the traffic over one port of one Peer.
 	PortStats = peer.PortStats
 
-	// PingResult is what a [Node.Ping] measured.
+	// PingResult is the result of a [Node.Ping].
 	PingResult = measure.PingResult
 	// PingSample is one round trip of it.
 	PingSample = measure.PingSample
-	// BenchResult is what a [Node.Bench] measured.
+	// BenchResult is the result of a [Node.Bench].
 	BenchResult = measure.BenchResult
-	// BenchDirection tells who sends.
+	// BenchDirection selects the sender.
 	BenchDirection = measure.BenchDirection
 )
 
@@ -89,7 +89,7 @@ const (
 	SessionDialing = link.Dialing
 	// SessionBackOff: the last try failed and the next is scheduled.
 	SessionBackOff = link.BackOff
-	// SessionIdle: nobody wants a Session; the next connection makes one.
+	// SessionIdle: no connection needs a Session; the next connection makes one.
 	SessionIdle = link.Asleep
 	// SessionUp: streams may be opened.
 	SessionUp = link.Up

@@ -18,8 +18,8 @@ func (w *world) detour(n *testNode) *splicer {
 	return g
 }
 
-// asked gives two nodes on demand whose one Session is dead and does not know it, when a has
-// asked over it whether it may end. New ones can be made.
+// asked gives two nodes on demand. Their one Session is dead without a sign, and a has asked
+// over it for its end. New Sessions can be made.
 func asked(t *testing.T, w *world, ports []PortRef) (asks, other *testNode) {
 	t.Helper()
 	const idle = 2 * time.Second

@@ -37,7 +37,7 @@ func yielded(t *testing.T, a, b *testNode) (s carrier.Session) {
 	return s
 }
 
-// Whoever asks for the end of a Session and then does not end it keeps nobody running.
+// A Peer that asks for the end of a Session and then keeps it cannot delay a node's end.
 func TestANodeEndsBesideAPeerThatKeepsWhatItAskedToEnd(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("web", "b", 2, onDemand(50*time.Millisecond))
@@ -47,7 +47,8 @@ func TestANodeEndsBesideAPeerThatKeepsWhatItAskedToEnd(t *testing.T) {
 	<-s.Done()
 }
 
-// What the Boot before keeps by the same trick does not reach the next one's ports.
+// A Session that the previous Boot keeps by the same trick does not reach the next Boot's
+// ports.
 func TestAKeptSessionIsNotTheNextBoots(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("web", "b", 2, onDemand(50*time.Millisecond))

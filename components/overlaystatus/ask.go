@@ -29,13 +29,13 @@ var (
 const (
 	// quickLimit bounds a call that measures nothing.
 	quickLimit = 5 * time.Second
-	// slowLimit bounds one that does; the node's own bounds are lower.
+	// slowLimit bounds a slow request; the node's own bounds are lower.
 	slowLimit = 25 * time.Second
 	// maxAnswer bounds one answer.
 	maxAnswer = 4 << 20
 )
 
-// Remote asks an agent, and bounds what it answers.
+// Remote asks an agent, and bounds its answers.
 type Remote struct {
 	// Slot is the agent's, for errors.
 	Slot  string
@@ -92,8 +92,8 @@ func (r Remote) bound(err error) error {
 	return status.Errorf(codes.FailedPrecondition, "%s: the agent's answer makes no sense: %v", r.Slot, err)
 }
 
-// fault says what went wrong at the agent, or on the way there. It is never
-// Unavailable: that would tell an operator that no coordinator answers.
+// fault describes an error at the agent or on the way there. Its code is never
+// Unavailable: for an operator that code means that no coordinator answers.
 func (r Remote) fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()

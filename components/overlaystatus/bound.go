@@ -7,11 +7,11 @@ import (
 	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
 )
 
-// Bounds of what one node may say.
+// Bounds of one node's report.
 const (
 	maxLinks = 1024
 	maxList  = 64
-	// maxText bounds each text: names, addresses and what is for people.
+	// maxText bounds each text: names, addresses and explanations.
 	maxText = 512
 )
 

@@ -1,7 +1,7 @@
-// Package overlaystatus tells people and Prometheus about a node of the overlay: it turns
-// what the node says of its Links into messages and metrics, and measures with it
-// when a coordinator asks. Agents and coordinators do this alike; the overlay itself
-// knows neither messages nor metrics.
+// Package overlaystatus reports on a node of the overlay to operators and Prometheus. It
+// turns the node's state of its Links into messages and metrics, and runs measurements
+// for a coordinator. Agents and coordinators do this alike; the overlay itself has
+// neither messages nor metrics.
 //
 //	operator ── GetOverlay, PingPeer, BenchPeer ──► coordinator ── its own node
 //	                                                 │
@@ -9,6 +9,6 @@
 //	                                                 ▼
 //	                                               agent ── its node
 //
-// Nothing decides on what is told here: an agent is admitted, not trusted to be
-// right about its own network, so a coordinator bounds what it passes on.
+// No decision depends on these reports: an agent is admitted, but its report on its own
+// network is not trusted, so a coordinator bounds the data that it passes on.
 package overlaystatus

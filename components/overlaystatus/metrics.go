@@ -24,7 +24,7 @@ var (
 	descDropped  = desc("datagrams_dropped_total", "Datagrams of ports that found no way on.", "peer")
 	descRefused  = desc("refused_total", "What the peer tried and may not.", "peer", "protocol")
 
-	// side is whose port it is: "ours" or "theirs".
+	// side is the owner of the port: "ours" or "theirs".
 	descPortBytes = desc("port_bytes_total", "Bytes of one forwarded port.", "peer", "protocol", "port", "side", "direction")
 	descPortUses  = desc("port_uses_total", "Connections of a TCP port, datagrams of a UDP port.", "peer", "protocol", "port", "side")
 
@@ -41,7 +41,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cadre_overlay_"+name, help, labels, nil)
 }
 
-// NewCollector tells Prometheus about a node; node gives nil before there is one.
+// NewCollector exports a node's metrics to Prometheus; node returns nil before there is
+// one.
 func NewCollector(node func() Node) prometheus.Collector { return collector{node} }
 
 // Describe sends nothing: labels vary, the collector is unchecked.

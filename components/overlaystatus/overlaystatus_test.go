@@ -26,7 +26,7 @@ func id(group, slot string) overlay.ID {
 	return overlay.ID{Cluster: "demo", Group: group, Slot: slot}
 }
 
-// fakeNode has two Peers and answers as it is told.
+// fakeNode has two Peers and returns the test's answers.
 type fakeNode struct {
 	err     error // of Ping and Bench
 	allowed []overlay.ID
@@ -176,7 +176,7 @@ func TestMeasurements(t *testing.T) {
 	}
 }
 
-// What an agent says about its network goes to operators' terminals.
+// An agent's report about its network reaches operators' terminals.
 func TestAnswersAreBounded_OVL16(t *testing.T) {
 	long := strings.Repeat("é", 20_000)
 	links := []*overlayv1.Link{{

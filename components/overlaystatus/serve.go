@@ -25,8 +25,8 @@ const (
 	namesShown = 20
 )
 
-// Server answers the overlay calls of controlv1.AgentService for one node. Who may
-// call is the business of whoever serves it.
+// Server answers the overlay calls of controlv1.AgentService for one node. The server
+// that registers it authorizes the callers.
 type Server struct {
 	// Node is nil, or gives nil, before there is one.
 	Node func() Node

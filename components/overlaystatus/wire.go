@@ -59,7 +59,7 @@ func wireBench(r overlay.BenchResult) *overlayv1.Bench {
 	}
 }
 
-// duration is unset for what was not measured.
+// duration is unset for a missing measurement.
 func duration(d time.Duration) *durationpb.Duration {
 	if d <= 0 {
 		return nil

@@ -9,22 +9,22 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Limit bounds the Peers of one member: more do not fit the message that tells them.
+// Limit bounds the Peers of one member: more do not fit the message.
 const Limit = 16384
 
-// Held is what one coordinator told a member on one control session. The zero Held is
-// nothing. It is not safe for concurrent use.
+// Held is the map that one coordinator sent to a member on one control session. The zero
+// Held is empty. It is not safe for concurrent use.
 type Held struct {
 	version uint64
 	peers   map[string]*controlv1.Peer
 }
 
-// Version is what GetPeersRequest.known_version says; 0: nothing is held.
+// Version is the value of GetPeersRequest.known_version; 0: there is no map.
 func (h *Held) Version() uint64 { return h.version }
 
-// Apply takes an answer. It reports whether what is held is another map than before. After
-// an error nothing is held, so that the next answer is a whole map: one that cannot be
-// applied must not be kept in part.
+// Apply applies an answer. It reports whether the map has changed. After an error the map
+// is empty, so that the next answer is a whole map: an answer that cannot be applied must
+// not be kept in part.
 func (h *Held) Apply(r *controlv1.GetPeersResponse) (changed bool, err error) {
 	defer func() {
 		if err != nil {

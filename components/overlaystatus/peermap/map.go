@@ -54,8 +54,9 @@ func (m *Map) Whole(self string) []*controlv1.Peer {
 	return out
 }
 
-// Answer is what the member of self is told that has before, a Map of the same group that
-// came earlier, or m itself; nil: it has none that is known.
+// Answer is the coordinator's answer to the member of self, which has before: an earlier
+// Map of the same group, or m itself. A nil before stands for no map, or for an unknown
+// one.
 func (m *Map) Answer(before *Map, self string) *controlv1.GetPeersResponse {
 	out := &controlv1.GetPeersResponse{Version: m.Version}
 	if before == nil || before.Version == 0 {

@@ -11,7 +11,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// world is what the records say, by Slot.
+// world is the content of the records, by Slot.
 type world map[string]string
 
 func (w world) peers() []*controlv1.Peer {
@@ -22,8 +22,8 @@ func (w world) peers() []*controlv1.Peer {
 	return out
 }
 
-// speaker is one process of a coordinator: it counts its maps by itself, and knows what
-// it gave on each session.
+// speaker is one process of a coordinator: it has its own map numbers, and knows the maps
+// that it sent on each session.
 type speaker struct {
 	last    *Map
 	version uint64
@@ -44,9 +44,9 @@ func (s *speaker) answer(session int, known uint64, self string) *controlv1.GetP
 	return s.last.Answer(before, self)
 }
 
-// TestChangesMakeTheWholeMap: whatever changes in between, whichever answers are lost, and
-// with coordinators that are behind, restart, or are asked on new sessions, an agent holds
-// what the coordinator's whole map says.
+// An agent's map equals the coordinator's whole map, regardless of changes and lost
+// answers in between. That also holds with coordinators that lag behind, that restart, or
+// that are asked on new sessions.
 func TestChangesMakeTheWholeMap(t *testing.T) {
 	const self = "s3"
 	var wholes, changes, unchanged int
@@ -71,7 +71,7 @@ func TestChangesMakeTheWholeMap(t *testing.T) {
 			case 4: // a new session
 				sessions[i]++
 				held[i] = Held{}
-			case 5: // the process begins anew; its numbers may fall
+			case 5: // the process restarts; its numbers may fall
 				coordinators[i] = &speaker{version: rng.Uint64N(50), given: map[int]*Map{}}
 				coordinators[i].learn(w, rng)
 				sessions[i]++
@@ -124,7 +124,7 @@ func TestAnEqualMapIsTheSame(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitIsNotHeld: an agent that was told nonsense asks for the whole map.
+// An agent that received an invalid answer asks for the whole map.
 func TestWhatDoesNotFitIsNotHeld(t *testing.T) {
 	many := make([]*controlv1.Peer, Limit+1)
 	for i := range many {
