@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkTCPOverLink is one kernel TCP stream (BBR) through two port restricted
-// NATs' links to a public host. A run moves what the link carries in three
-// seconds; of-link is the share of its rate that the stream had in the last two.
+// BenchmarkTCPOverLink is one kernel TCP stream (BBR) through two port restricted NATs'
+// links to a public host. A run moves the link's bytes of three seconds; of-link is the
+// share of its rate that the stream had in the last two.
 func BenchmarkTCPOverLink(b *testing.B) {
 	for _, loss := range []float64{0, 0.01} {
 		b.Run(fmt.Sprintf("200Mbps/20ms/loss=%v", loss), func(b *testing.B) {

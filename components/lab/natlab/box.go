@@ -129,7 +129,7 @@ func (l *Lab) newBox(nat NAT, mtu int) (*box, error) {
 	return b, nil
 }
 
-// reload gives a box its rules anew and makes it forget its mappings.
+// reload loads a box's rules again and clears its mappings.
 func (l *Lab) reload(b *box, seed uint32) error {
 	if err := b.router.space.Rules(b.nat.rules(b.public, l.cfg.Router, seed)); err != nil {
 		return err

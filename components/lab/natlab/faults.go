@@ -11,7 +11,7 @@ import (
 	"cadre.dev/lab/netspace"
 )
 
-// cut is what goes from one host to another and is dropped.
+// cut is a direction between two hosts with dropped packets.
 type cut struct{ from, to string }
 
 // Partition cuts (on) or heals everything between two hosts, both ways.
@@ -19,9 +19,9 @@ func (l *Lab) Partition(a, b string, on bool) error {
 	return l.setCuts(on, cut{a, b}, cut{b, a})
 }
 
-// OneWay drops (or lets pass again) what goes from one host to another, silently
-// and in that direction only. Hosts that share a box with either are not
-// affected, except where both ends share theirs with others.
+// OneWay drops packets from one host to another, silently and in that direction only, or
+// lets them pass again. Hosts that share a box with either are not affected, except where
+// both ends share theirs with others.
 func (l *Lab) OneWay(from, to string, drop bool) error {
 	return l.setCuts(drop, cut{from, to})
 }
@@ -58,8 +58,8 @@ func (l *Lab) BlockUDP(host string, on bool) error {
 	return l.applyFaults()
 }
 
-// applyFaults loads the faults' tables of all routers. They are tables of their
-// own: what NATs have learned stays.
+// applyFaults loads the faults' tables of all routers. They are tables of their own: the
+// mappings of NATs stay.
 func (l *Lab) applyFaults() error {
 	rules := map[*router]*strings.Builder{l.internet: {}}
 	for _, b := range l.boxes {
@@ -175,8 +175,8 @@ func (l *Lab) Unplug(host string, on bool) error {
 	return netspace.Settle(h.near, h.far)
 }
 
-// applyHole loads the rules of the MTU black hole at both ends of the link, each
-// for what arrives there.
+// applyHole loads the rules of the MTU black hole at both ends of the link, each for
+// arriving packets.
 func (h *Host) applyHole() error {
 	for _, e := range []netspace.End{h.near, h.far} {
 		// Cut in segments before the link, or the rules see packets of 64 KiB.

@@ -69,7 +69,8 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, mate := behind(t, l, name, FullCone, link), behind(t, l, name+" mate", NAT{Box: name}, Link{})
 			n, m := udp(t, h), udp(t, mate)
-			// check says who reaches whom now: host to p, to q, its mate to p.
+			// check compares the present reachability: from the host to p, to q, and from
+			// its mate to p.
 			check := func(step string, err error, toP, toQ, mateToP bool) {
 				t.Helper()
 				if err != nil {
@@ -109,7 +110,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A black hole must see segments, not what the kernel cuts into them later.
+// A black hole must see segments before the kernel cuts them.
 func TestMTUBlackholeSparesSmallSegments(t *testing.T) {
 	l := open(t)
 	p := public(t, l, "p")
@@ -117,7 +118,7 @@ func TestMTUBlackholeSparesSmallSegments(t *testing.T) {
 	if err := l.SetMTUBlackhole("h", 1400); err != nil {
 		t.Fatal(err)
 	}
-	const size = 30_000 // what a socket takes at once
+	const size = 30_000 // the most that a socket accepts at once
 	for _, c := range []struct {
 		mss    int
 		passes bool

@@ -128,8 +128,8 @@ func (l *Lab) Public(name string) (*Host, error) {
 	return l.add(h, nil)
 }
 
-// Behind adds a host behind a NAT box: one of its own, or that of the host named
-// by nat.Box. What link says is between the host and its box.
+// Behind adds a host behind a NAT box: one of its own, or that of the host named by
+// nat.Box. link describes the connection of the host to its box.
 func (l *Lab) Behind(name string, nat NAT, link Link) (*Host, error) {
 	if err := errors.Join(nat.validate(), link.Validate()); err != nil {
 		return nil, fmt.Errorf("add host %s: %w", name, err)
@@ -145,15 +145,15 @@ func (l *Lab) Behind(name string, nat NAT, link Link) (*Host, error) {
 	return l.add(h, &nat)
 }
 
-// Guest is a namespace of somebody else's that becomes a host, for the local cloud.
+// Guest is a foreign namespace that becomes a host, for the local cloud.
 type Guest struct {
 	Name string
 	// Space stays the caller's.
 	Space *netspace.Space
 	// Near and Far are the ends of the host's cable; Far's address is the host's.
 	Near, Far netip.Prefix
-	// NAT is what it is behind; nil cables it to the internet directly, where it
-	// reaches Config.Router and nothing else.
+	// NAT is the box before the host. Nil cables the host to the internet directly, where
+	// it reaches only Config.Router.
 	NAT  *NAT
 	Link Link
 }
@@ -227,7 +227,7 @@ func (l *Lab) SetNAT(host string, nat *NAT) error {
 	return l.applyFaults()
 }
 
-// newHost makes a host, in a namespace of its own or the one given.
+// newHost makes a host, in a namespace of its own or in the lent one.
 func (l *Lab) newHost(name string, lent *netspace.Space) (*Host, error) {
 	if l.closed {
 		return nil, errors.New("the lab is closed")

@@ -19,11 +19,11 @@ type Config struct {
 	// Router, when valid, is an address of the internet's own: every host reaches it,
 	// and it reaches every host by its private address, past all NATs.
 	Router netip.Addr
-	// PublicNet is where public addresses come from, four for each cable. The zero
-	// value is 198.18.0.0/15, reserved for benchmarks; programs that tell such ranges
-	// from public ones want another here. Nothing of it leaves the Lab.
+	// PublicNet is the range of public addresses, four for each cable. The zero value is
+	// 198.18.0.0/15, reserved for benchmarks; set another range for programs that treat
+	// such ranges specially. Packets of this range stay inside the Lab.
 	PublicNet netip.Prefix
-	// Watch counts what hosts send each other, for Flows and SetTransit.
+	// Watch counts the packets between hosts, for Flows and SetTransit.
 	Watch bool
 	// Seed makes losses, jitter and reordering repeatable.
 	Seed uint64
@@ -52,7 +52,7 @@ type Lab struct {
 	thread   *netspace.Thread // of the internet; nil until Start
 	started  []*os.Process    // on the internet
 	open     bool             // the internet forwards
-	shut     bool             // it drops what hosts send each other
+	shut     bool             // it drops packets between hosts
 	closed   bool
 }
 
@@ -62,7 +62,7 @@ type router struct {
 	faults string // the rules loaded; guarded by Lab.mu
 }
 
-// Available says what this machine lacks for a Lab; nil is nothing.
+// Available reports the parts that this machine lacks for a Lab; nil if it lacks none.
 func Available() error {
 	if os.Getuid() != 0 {
 		return errors.New("making network namespaces needs root")
@@ -80,7 +80,7 @@ func Available() error {
 	return s.Close()
 }
 
-// New makes a Lab with nobody in it. ctx bounds the making only.
+// New makes an empty Lab. ctx bounds only the making.
 func New(ctx context.Context, cfg Config) (*Lab, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -110,8 +110,8 @@ func (l *Lab) forward() error {
 	if l.open {
 		return nil
 	}
-	// Addresses that nobody has swallow what is sent to them; the real internet does
-	// not answer for private ones either.
+	// Unused addresses swallow their packets; the real internet does not answer for
+	// private ones either.
 	if err := l.internet.space.Discard(everywhere); err != nil {
 		return err
 	}

@@ -15,9 +15,9 @@ type Link struct {
 	// Delay is one way; Jitter moves it by up to as much either way, in order.
 	Delay  time.Duration
 	Jitter time.Duration
-	// RateMbps is in 10^6 bits per second, 0 unlimited; QueueBytes wait for it and
-	// the rest is dropped. QueueBytes 0 is what passes in 20 ms or four delays,
-	// whichever is longer, but at least 64 KiB.
+	// RateMbps is in 10^6 bits per second, 0 unlimited. QueueBytes is the length of the
+	// queue in front of the rate; packets beyond it are dropped. QueueBytes 0 means the
+	// bytes of 20 ms or of four delays, whichever is longer, but at least 64 KiB.
 	RateMbps   int
 	QueueBytes int
 	// Loss and Reorder are fractions of packets, 0 to 1, in each direction: lost at
@@ -29,7 +29,7 @@ type Link struct {
 	MTU int
 }
 
-// Validate says what is wrong with it.
+// Validate returns the first error of the link's values.
 func (k Link) Validate() error {
 	switch {
 	case k.Delay < 0 || k.Jitter < 0:
@@ -44,7 +44,7 @@ func (k Link) Validate() error {
 	return nil
 }
 
-// params is what needs the emulator; its zero value needs none.
+// params are the values that need the emulator; the zero value needs none.
 func (k Link) params() slowlink.Params {
 	return slowlink.Params{
 		Delay: k.Delay, Jitter: k.Jitter, RateMbps: k.RateMbps, QueueBytes: k.QueueBytes, Loss: k.Loss, Reorder: k.Reorder,
@@ -126,7 +126,7 @@ func (l *Lab) connect(h *Host) error {
 	return l.route(h)
 }
 
-// route gives the host what a new interface lacks.
+// route adds the routes that a new interface of the host lacks.
 func (l *Lab) route(h *Host) error {
 	to := everywhere
 	if h.direct() {

@@ -12,16 +12,16 @@ import (
 type Mapping string
 
 const (
-	// MapEndpointIndependent: for every destination. The public port is the host's
-	// own while nobody else has it and Rebind was not called. The zero value means this too.
+	// MapEndpointIndependent: for every destination. The public port is the host's own while
+	// no other host has it and Rebind was not called. The zero value means this too.
 	MapEndpointIndependent Mapping = "endpoint-independent"
 	// MapSymmetric: another, random one for each destination address and port
 	// ("address and port dependent").
 	MapSymmetric Mapping = "symmetric"
 )
 
-// Filtering is whose packets to a public port get through to the host (RFC 4787
-// section 5, RFC 5382 section 4.3).
+// Filtering decides which packets to a public port reach the host (RFC 4787 section 5, RFC
+// 5382 section 4.3).
 type Filtering string
 
 const (
@@ -34,13 +34,13 @@ const (
 	FilterEndpointIndependent Filtering = "endpoint-independent"
 )
 
-// NAT is the behaviour of a box. The zero value is the strict end of what RFC
-// 4787 asks for: endpoint-independent mapping, address and port dependent filtering.
+// NAT is the behaviour of a box. The zero value is the strict end of RFC 4787's
+// requirements: endpoint-independent mapping, address and port dependent filtering.
 type NAT struct {
 	Mapping   Mapping
 	Filtering Filtering
-	// Hairpin lets hosts of this box reach each other by their public addresses and
-	// ports, whatever the filtering. The receiver sees the sender's public address.
+	// Hairpin lets hosts of this box reach each other by their public addresses and ports,
+	// regardless of the filtering. The receiver sees the sender's public address.
 	Hairpin bool
 	// LAN lets hosts of this box reach each other's private addresses; else none does.
 	LAN bool
@@ -92,15 +92,14 @@ const (
 // rules are the box's tables. seed 0 keeps the hosts' ports; any other moves
 // each to a place of its own, by hash, which is as independent of the destination.
 //
-// The kernel's tracker alone is address and port dependent in filtering: only
-// answers come in. What is more is learned: after translation, each packet that
-// leaves writes its public port and the host's own one into the map "owner", and
-// with the destination's address into "met". Unsolicited packets are then sent
-// where these maps say.
+// The kernel's tracker alone has address and port dependent filtering: it lets in only
+// answers. The rules learn the rest. After translation, each packet that leaves writes its
+// public port and the host's own one into the map "owner", and with the destination's
+// address into "met". These maps then direct unsolicited packets.
 //
-// What is not let in is dropped before the tracker confirms it. An entry for it
-// would take the tuple that the host's own packet to the same peer needs, and
-// move that to another port: simultaneous punching would fail at random.
+// A packet that is not let in is dropped before the tracker confirms it. An entry for it
+// would take the tuple that the host's own packet to the same peer needs, and move that
+// packet to another port: simultaneous punching would fail at random.
 func (n NAT) rules(public netip.Addr, router netip.Addr, seed uint32) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -115,7 +114,7 @@ func (n NAT) rules(public netip.Addr, router netip.Addr, seed uint32) string {
 		line("iifname %s ip daddr %s dnat ip to meta l4proto . th dport map @owner", wan, public)
 	case FilterAddress:
 		line("iifname %s ip daddr %s dnat ip to meta l4proto . th dport . ip saddr map @met", wan, public)
-	case FilterAddressPort: // conntrack alone lets in what was asked for
+	case FilterAddressPort: // conntrack alone lets in the answers
 	}
 	if n.Hairpin {
 		line("iifname %s* ip daddr %s dnat ip to meta l4proto . th dport map @owner", lan, public)
@@ -137,8 +136,8 @@ func (n NAT) rules(public netip.Addr, router netip.Addr, seed uint32) string {
 	line("}")
 
 	line("chain learn { type filter hook postrouting priority 300;")
-	// Only what was forwarded: the box's own resets have its address too. A flow
-	// that began outside has the host in its answers' source.
+	// Only forwarded packets: the box's own resets have its address too. A flow that began
+	// outside has the host in its answers' source.
 	const from = "iifname " + lan + "* ip saddr"
 	for _, d := range []struct{ direction, host string }{
 		{"original", "ct original ip saddr . ct original proto-src"}, {"reply", "ct reply ip saddr . ct reply proto-src"},

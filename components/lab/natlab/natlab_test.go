@@ -102,8 +102,8 @@ func (n *node) mapped(to *node) netip.AddrPort {
 	}
 }
 
-// gets reports whether what from sends to the public address to reaches n. What
-// mark sends behind it to n's mapping for it, marked, comes later.
+// gets reports whether from's packet to the public address to reaches n. The marked
+// packet of mark to n's mapping follows it, and arrives later.
 func (n *node) gets(from *node, to netip.AddrPort, mark *node) bool {
 	n.t.Helper()
 	marked := n.mapped(mark)

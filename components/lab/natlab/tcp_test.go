@@ -47,7 +47,7 @@ func dialTCP(ctx context.Context, h *Host, port int, to netip.AddrPort, within t
 	return c, err
 }
 
-// reflector tells each TCP client where it sees it.
+// reflector returns to each TCP client the client's address as it sees it.
 func reflector(t testing.TB, h *Host) netip.AddrPort {
 	t.Helper()
 	ln := listenTCP(t, h)

@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Flow counts what one host sent another across the internet: between their
+// Flow counts the packets of one host to another across the internet: between their
 // public addresses, in one protocol.
 type Flow struct {
 	// From and To are hosts' names; of hosts that share a box, the first; of hosts
 	// that are gone, the address.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Protocol is "udp", "tcp", "icmp" or what else the kernel calls it.
+	// Protocol is "udp", "tcp", "icmp" or the kernel's name of another protocol.
 	Protocol string `json:"protocol"`
 	Passed   Count  `json:"passed"`
-	// Dropped is what SetTransit(false) kept from passing. Other faults are behind
+	// Dropped counts the packets that SetTransit(false) dropped. Other faults are behind
 	// this point or before it, and are not counted here.
 	Dropped Count `json:"dropped"`
 }
 
-// Count is of packets as the kernel moves them: a large one that is cut in
-// segments later counts once.
+// Count counts packets as the kernel moves them: a large packet that is cut in segments
+// later counts once.
 type Count struct {
 	Packets int64 `json:"packets"`
 	Bytes   int64 `json:"bytes"`
@@ -60,8 +60,8 @@ func (l *Lab) verdict(shut bool) string {
 }
 
 // SetTransit lets hosts' packets to each other pass the internet (true, as at the
-// beginning) or drops all of them. What they send Config.Router and get from it
-// is not concerned. Needs Config.Watch.
+// beginning) or drops all of them. Packets to and from Config.Router always pass. Needs
+// Config.Watch.
 func (l *Lab) SetTransit(pass bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +125,8 @@ func (l *Lab) Flows() ([]Flow, error) {
 	return out, nil
 }
 
-// eachCounter reads what nft says in JSON about sets of (source, destination,
-// protocol) with counters.
+// eachCounter parses nft's JSON about sets of (source, destination, protocol) with
+// counters.
 func eachCounter(raw []byte, found func(set string, key [3]string, c Count)) error {
 	var list struct {
 		Nftables []struct {

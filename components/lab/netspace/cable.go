@@ -47,8 +47,8 @@ func Connect(a, b End, mtu int) error {
 	return Settle(a, b)
 }
 
-// Settle waits until the kernel has noticed that both ends of a veth pair are up.
-// Until then it drops what is sent, and a lost first ARP costs a second.
+// Settle waits until the kernel has noticed that both ends of a veth pair are up. Until
+// then the kernel drops packets, and a lost first ARP costs a second.
 func Settle(ends ...End) error {
 	deadline := time.Now().Add(5 * time.Second)
 	tick := time.NewTicker(time.Millisecond)
@@ -160,7 +160,7 @@ func (s *Space) Down(name string) error {
 	return s.nl.LinkSetDown(link)
 }
 
-// Remove removes an interface; one that is not there is no error.
+// Remove removes an interface; a missing interface is no error.
 func (s *Space) Remove(name string) error {
 	link, err := s.nl.LinkByName(name)
 	var missing netlink.LinkNotFoundError
@@ -176,8 +176,8 @@ func (s *Space) Remove(name string) error {
 	return nil
 }
 
-// Route sends to by way of via, in place of what was said about to before. from,
-// when valid, is the source address of what this namespace sends itself.
+// Route sends packets to to by way of via, and replaces an earlier route to to. from, when
+// valid, is the source address of this namespace's own packets.
 func (s *Space) Route(to netip.Prefix, via, from netip.Addr) error {
 	r := &netlink.Route{Dst: ipNet(to), Gw: via.AsSlice()}
 	if from.IsValid() {
@@ -189,7 +189,7 @@ func (s *Space) Route(to netip.Prefix, via, from netip.Addr) error {
 	return nil
 }
 
-// Discard drops what goes to to without a word, unless a longer route matches.
+// Discard silently drops packets to to, unless a longer route matches.
 func (s *Space) Discard(to netip.Prefix) error {
 	if err := s.nl.RouteReplace(&netlink.Route{Dst: ipNet(to), Type: unix.RTN_BLACKHOLE}); err != nil {
 		return fmt.Errorf("discard what goes to %s: %w", to, err)

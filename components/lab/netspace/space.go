@@ -85,8 +85,8 @@ func (s *Space) Inside(do func() error) error {
 	}
 	err = do()
 	if back := netns.Set(home); back != nil {
-		// The thread stays locked, so the runtime ends it with its goroutine
-		// instead of giving it to someone else in the wrong namespace.
+		// The thread stays locked, so the runtime ends it with its goroutine instead of
+		// reusing it in the wrong namespace.
 		return errors.Join(err, fmt.Errorf("leave namespace: %w", back))
 	}
 	runtime.UnlockOSThread()
@@ -104,7 +104,7 @@ func (s *Space) Rules(rules string) error {
 	return err
 }
 
-// ListRules is what "nft ARGS" prints.
+// ListRules returns the output of "nft ARGS".
 func (s *Space) ListRules(args ...string) ([]byte, error) { return s.nft("", args...) }
 
 func (s *Space) nft(input string, args ...string) ([]byte, error) {
@@ -203,8 +203,8 @@ func (s *Space) Thread() (*Thread, error) {
 func (t *Thread) run(s *Space, ready chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// The process's first thread is what /proc/<pid> shows, and never ends: take
-		// another, which must be locked before this one is let go.
+		// /proc/<pid> shows the process's first thread, which never ends: take another
+		// thread, and lock it before the first one is released.
 		inner := make(chan error)
 		go t.run(s, inner)
 		err := <-inner

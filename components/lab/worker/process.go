@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopTime is how long a worker may take to end by itself.
+// stopTime is the time that a worker gets to end after the request.
 const stopTime = 5 * time.Second
 
 // Place starts a command where a worker shall run, a network namespace for
@@ -47,8 +47,8 @@ type Process struct {
 	stop    func() error
 }
 
-// Start runs a role at a place and returns when the role has started. What the
-// worker logs goes to log. The caller must Stop it.
+// Start runs a role at a place and returns when the role has started. The worker logs to
+// log. The caller must Stop it.
 func Start(ctx context.Context, at Place, role string, config any, log *os.File) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -81,7 +81,7 @@ func Start(ctx context.Context, at Place, role string, config any, log *os.File)
 		return nil, errors.Join(fmt.Errorf("start %s: %w", role, err), p.Stop())
 	}
 	if err := p.await(ctx, 0, started, nil); err != nil {
-		_ = p.Stop() // the first error tells more
+		_ = p.Stop() // the first error is more specific
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
 	return p, nil

@@ -16,7 +16,7 @@ const Argument = "worker"
 // maxLine bounds one message; a node with a hundred Peers takes about 200 KiB.
 const maxLine = 16 << 20
 
-// ErrUnavailable marks what this build cannot do yet: a figure that needs it is
+// ErrUnavailable marks a feature that this build lacks: a figure that needs it is
 // reported as not measured, never as failed. It survives the way from worker to
 // benchmark.
 var ErrUnavailable = errors.New("not available")
@@ -40,7 +40,7 @@ func Typed[A, R any](f func(ctx context.Context, args A) (R, error)) Method {
 // Actor is a started role.
 type Actor struct {
 	Methods map[string]Method
-	// Close frees what the role holds; nil means nothing. It is called once,
+	// Close frees the role's resources; nil means that there are none. It is called once,
 	// after every call has returned.
 	Close func()
 }

@@ -9,8 +9,9 @@ import (
 	"cadre.dev/overlay/labtest/overlaynode"
 )
 
-// Without a gateway a Session on demand is made through the rendezvous, whoever of two
-// calls: one dials, the other nudges. When nobody uses it, it ends with its paths.
+// Without a gateway a Session on demand is made through the rendezvous, whichever side
+// calls: one side dials, the other side nudges. Without use, the Session ends with its
+// paths.
 func TestOnDemandThroughTwoNATs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

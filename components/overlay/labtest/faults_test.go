@@ -42,8 +42,8 @@ func works(a, b *node) {
 	}
 }
 
-// helpless is a gap that nothing but the carriers' dead-man timers of 8 s ends. What is
-// reached is far below, and measured by the benchmark.
+// helpless is a gap that ends only with the carriers' dead-man timers of 8 s. The real gaps
+// are far shorter, and the benchmark measures them.
 const helpless = 5 * time.Second
 
 func report(t *testing.T, what string, r overlaynode.Response) {

@@ -77,7 +77,7 @@ func TestOVL08_LoopbackServicesAreNotReached(t *testing.T) {
 	works(a, b)
 }
 
-// untouched fails when something reached what nobody may reach.
+// untouched fails if any data reached a forbidden service.
 func (n *node) untouched() {
 	n.w.t.Helper()
 	if got := n.ask(overlaynode.Request{Verb: overlaynode.Stats}).Canaries; got != 0 {
@@ -85,8 +85,8 @@ func (n *node) untouched() {
 	}
 }
 
-// TestOVL05_ForeignCertificatesOnDirectPaths has an admitted member take part in
-// finding the path, and somebody else show up on it.
+// An admitted member takes part in finding the path, and a foreign certificate shows up
+// on it.
 func TestOVL05_ForeignCertificatesOnDirectPaths(t *testing.T) {
 	t.Parallel()
 	foreign := newWorld(t)

@@ -46,8 +46,9 @@ var kinds = []kind{
 	{"rejects SYNs", &natlab.NAT{RejectSYN: true}},
 }
 
-// punchable tells whether each side can know where the other's packets come from, or
-// lets them in anyway: a symmetric NAT sends from a port that nobody was told.
+// punchable reports whether each side can know the source address of the other's packets,
+// or lets them in anyway: a symmetric NAT sends from a port that the other side has not
+// learned.
 func punchable(a, b kind) bool {
 	return (!a.symmetric() || !b.strict()) && (!b.symmetric() || !a.strict())
 }
@@ -103,7 +104,7 @@ type duo struct {
 	name string
 }
 
-// is tells whether a path is one that must come up.
+// is reports whether a path is an expected one.
 func (d duo) is(p overlay.PathKind) bool { return p == d.want || d.or != "" && p == d.or }
 
 // duo makes two nodes on two hosts.
@@ -182,7 +183,7 @@ func TestMatrix(t *testing.T) {
 		}
 		w.try(duos)
 	}
-	// With a gateway nobody needs a relay; the better paths are found as before.
+	// With a gateway no pair needs a relay; the better paths are found as before.
 	w.gatewayUp()
 	var duos []duo
 	for _, p := range gatewayPairs {
@@ -223,7 +224,7 @@ func (w *world) at(name string, k kind, link natlab.Link) (*natlab.Host, error) 
 	return w.lab.Behind(name, *k.nat, link)
 }
 
-// try runs pairs beside each other and reports each that does not get what it must.
+// try runs pairs in parallel and reports each pair without its expected path.
 func (w *world) try(duos []duo) {
 	w.t.Helper()
 	for _, d := range duos {
@@ -244,7 +245,7 @@ func (w *world) try(duos []duo) {
 	}
 }
 
-// matrixTable is what must be.
+// matrixTable is the expected result.
 func matrixTable() string {
 	var b strings.Builder
 	b.WriteString("|  |")

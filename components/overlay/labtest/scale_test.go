@@ -89,8 +89,8 @@ func TestManyReconnects(t *testing.T) {
 	for range 3 {
 		cycle()
 	}
-	// Nothing but time says that what is left of a cycle is gone. When too little has passed
-	// here, too much is allowed below, and no more than that.
+	// Only time shows that the rest of a cycle is gone. If too little time has passed here,
+	// the check below is only too lax.
 	w.pause(4 * time.Second)
 	goroutines, heap := stats()
 	for range count {

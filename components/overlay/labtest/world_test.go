@@ -54,7 +54,7 @@ const (
 )
 
 // world is one cluster in one lab. Tests that mostly wait run four at a time, each in a lab of
-// its own; those that fill the processors run alone, before them.
+// its own; tests that fill the processors run alone, before them.
 type world struct {
 	t          *testing.T
 	lab        *natlab.Lab
@@ -289,7 +289,7 @@ func (n *node) find(p *node) (overlay.SessionInfo, bool) {
 	return overlay.SessionInfo{}, false
 }
 
-// await polls until ok, and fails with what it saw last.
+// await polls until ok, and fails with the last observation.
 func (n *node) await(p *node, what string, limit time.Duration, ok func(overlay.SessionInfo) bool) overlay.SessionInfo {
 	n.w.t.Helper()
 	s, done := n.poll(p, limit, ok)
@@ -299,7 +299,7 @@ func (n *node) await(p *node, what string, limit time.Duration, ok func(overlay.
 	return s
 }
 
-// poll looks until ok or the limit, and gives what it saw last.
+// poll polls until ok or the limit, and returns the last observation.
 func (n *node) poll(p *node, limit time.Duration, ok func(overlay.SessionInfo) bool) (overlay.SessionInfo, bool) {
 	n.w.t.Helper()
 	deadline := time.NewTimer(limit)
@@ -325,8 +325,8 @@ func (n *node) awaitPath(p *node, kind overlay.PathKind) overlay.SessionInfo {
 	return n.await(p, string(kind), 20*time.Second, func(s overlay.SessionInfo) bool { return s.Path == kind })
 }
 
-// keepDir is a folder for configurations and logs: that of LABTEST_DIR, where one
-// wants to read them afterwards, or one that goes with the test.
+// keepDir is a folder for configurations and logs: that of LABTEST_DIR, to read them
+// afterwards, or one that is removed with the test.
 func keepDir(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("LABTEST_DIR")
@@ -340,13 +340,13 @@ func keepDir(t *testing.T) string {
 	return dir
 }
 
-// text is what the node has logged.
+// text is the node's log.
 func (n *node) text() string {
 	b, _ := os.ReadFile(n.Log())
 	return string(b)
 }
 
-// begin asks in the background; what it gives waits for the answer.
+// begin asks in the background; the returned function waits for the answer.
 func (n *node) begin(r overlaynode.Request) func() overlaynode.Response {
 	type answer struct {
 		res overlaynode.Response

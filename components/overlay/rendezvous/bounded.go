@@ -8,9 +8,9 @@ import (
 	"cadre.dev/overlay/rendezvous/internal/limit"
 )
 
-// bounded is a listener with so many connections at most; more wait in the
-// kernel's queue. Of one source it takes a part only, and closes what is more:
-// a stranger must not take the places of all.
+// bounded is a listener with so many connections at most; more wait in the kernel's
+// queue. It accepts only a part of them from one source, and closes further ones: a
+// stranger must not take all places.
 type bounded struct {
 	net.Listener
 	slots chan struct{}

@@ -16,7 +16,7 @@ import (
 	"cadre.dev/overlay/rendezvous/internal/relay"
 )
 
-// Config is what a [Server] needs. Zero Limits are the defaults.
+// Config configures a [Server]. Zero Limits are the defaults.
 type Config struct {
 	// Listen is host:port for members, HTTPS.
 	Listen string
@@ -57,7 +57,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Limits bound what members and strangers may use. Zero fields are the defaults.
+// Limits bound the use by members and strangers. Zero fields are the defaults.
 type Limits struct {
 	// Allocations is how many relay allocations an identity may have (64), and
 	// AllAllocations how many there may be (4096).

@@ -6,14 +6,13 @@
 //	       ◄─ certificates, credentials ─┘ └─ revoked ◄── coordinators
 //	       ── STUN, TURN (UDP, TCP) ──► relay ──► Node B, or B's own relay
 //
-// It is trusted with liveness only. It holds no secret that would let it read a
-// message, join a cluster or stand for anybody: clusters give it their CA's
-// certificate, which is public, and members prove themselves to it so that it
-// serves nobody else. A box that was taken over can delay, drop, reorder, and
-// see who talks to whom and how much (OVL-04). Any number may run; they know
-// nothing of each other.
+// It is trusted with liveness only. It holds no secret for reading a message, joining a
+// cluster or impersonating a member. Clusters give it their CA's certificate, which is
+// public, and it serves only members that prove themselves. A captured box can delay,
+// drop and reorder messages. It can see which members communicate, and how much (OVL-04).
+// Any number may run; they do not know of each other.
 //
-//	internal/front        HTTP and WebSocket, who may ask what
+//	internal/front        HTTP and WebSocket, and their authorization
 //	internal/post         mailboxes in bounded memory
 //	internal/relay        STUN and TURN
 //	internal/credential   TURN credentials, minutes long, bound to a Boot

@@ -30,7 +30,7 @@ func TestRevokedBootsLoseEverything(t *testing.T) {
 	body := []byte(jsonText(t, mailbox.Revocation{Boots: []string{a.boot()}}))
 	s.refused(t, &a.cert, "POST", mailbox.PathRevoked, body, http.StatusForbidden, mailbox.CodeScope)
 	s.refused(t, &boss.cert, "POST", mailbox.PathRevoked, []byte(`{"boots":["x"]}`), http.StatusBadRequest, mailbox.CodeRequest)
-	// Another cluster's coordinator ends nobody here.
+	// Another cluster's coordinator cannot end a Boot here.
 	foreign := other.Issue(t, other.ID("coordinator", "coordinator-0"))
 	if status, _ := s.do(t, &foreign, "POST", mailbox.PathRevoked, body); status != http.StatusOK {
 		t.Errorf("status %d, want 200", status)
@@ -51,7 +51,7 @@ func TestRevokedBootsLoseEverything(t *testing.T) {
 	}
 	s.refused(t, &a.cert, "POST", mailbox.PathCredentials, nil, http.StatusForbidden, mailbox.CodeRevoked)
 
-	// A server that starts later is told when the coordinator connects.
+	// A server that starts later gets the list when the coordinator connects.
 	again := w.server()
 	late := w.nodeWith(boss.id, boss.cert, again)
 	if err := late.Revoke([]string{a.boot()}); err != nil {
@@ -89,7 +89,7 @@ func TestRevocationsHaveARateOfTheirOwn(t *testing.T) {
 	}
 	other.connected(t, 0)
 
-	// What the coordinator does not say any more is taken back.
+	// A Boot that leaves the coordinator's list is permitted again.
 	if err := boss.Revoke(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +164,8 @@ func TestHealthMetricsAndDrain(t *testing.T) {
 	if strings.Contains(text, "db-0") || strings.Contains(text, testCluster) {
 		t.Error("metrics name members")
 	}
-	// While it drains it says so, members are sent away, and what is relayed
-	// goes on until it ends.
+	// While it drains it reports that, sends members away, and relays existing
+	// allocations until it ends.
 	go s.stop()
 	a.connected(t, 0)
 	eventually(t, "draining health", func() bool { return strings.Contains(admin(t, s, mailbox.PathHealth), "draining") })

@@ -42,7 +42,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// serve adds a cluster to those that are served.
+// serve adds a cluster to the served clusters.
 func (w *world) serve(ca *identitytest.Authority) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.roots, ca.Cluster+".pem"), ca.PEM, 0o600); err != nil {

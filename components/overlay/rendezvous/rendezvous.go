@@ -110,7 +110,7 @@ func (s *Server) bind(ctx context.Context) error {
 	return err
 }
 
-// names are those of a self-signed certificate.
+// names are the names of a self-signed certificate.
 func (s *Server) names() []string {
 	names := slices.Clone(s.cfg.Names)
 	if host, _, err := net.SplitHostPort(s.cfg.Listen); err == nil && host != "" {
@@ -139,8 +139,8 @@ func (s *Server) AdminAddr() net.Addr {
 	return s.admin.Addr()
 }
 
-// CA is what clients need to know to trust a self-signed certificate, PEM; nil
-// for any other.
+// CA is the root that clients need to trust a self-signed certificate, PEM; nil for any
+// other.
 func (s *Server) CA() []byte { return s.cert.CA }
 
 // STUN gives ip:port at which members reach STUN and TURN.
@@ -155,9 +155,9 @@ func (s *Server) STUN() []string {
 	return all
 }
 
-// Run serves until ctx ends; then it drains: it is not healthy any more, sends
-// members to other servers, takes no new allocations, and leaves those that are
-// there Config.Drain to end. It closes the Server.
+// Run serves until ctx ends; then it drains. While it drains, it reports that it is
+// unhealthy, sends members to other servers, and refuses new allocations. Existing
+// allocations get Config.Drain to end. It closes the Server.
 func (s *Server) Run(ctx context.Context) error {
 	members := &http.Server{
 		Handler: s.front.Handler(),
@@ -266,7 +266,7 @@ func (s *Server) drain(ctx context.Context) {
 	}
 }
 
-// background keeps what changes with time.
+// background runs the periodic work.
 func (s *Server) background(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { s.roots.Watch(ctx, refresh, s.front.Recheck) })
 	if s.relay != nil {
@@ -326,7 +326,7 @@ func (s *Server) limited(ln net.Listener) net.Listener {
 	return newBounded(ln, 2*s.cfg.Limits.Sockets, s.cfg.Limits.PerSource)
 }
 
-// errorLog takes what net/http says of single connections: noise of the internet.
+// errorLog takes net/http's messages about single connections: noise of the internet.
 func (s *Server) errorLog() *log.Logger {
 	return slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 }

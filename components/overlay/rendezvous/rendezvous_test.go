@@ -216,7 +216,7 @@ func TestOVL02OnlyTheOwnerPolls(t *testing.T) {
 	s.refused(t, &certA, "GET", boxPath(b, bootB), nil, http.StatusUnauthorized, mailbox.CodeUnauthenticated)
 	s.refused(t, &otherBoot, "GET", boxPath(b, bootB), nil, http.StatusUnauthorized, mailbox.CodeUnauthenticated)
 
-	// Looking takes nothing: whoever reads it, the owner still gets it.
+	// Reading removes nothing: after any read, the owner still gets it.
 	first, second := poll(""), poll("")
 	if len(first.Messages) != 1 || len(second.Messages) != 1 {
 		t.Fatalf("polls gave %d and %d messages, want 1 and 1", len(first.Messages), len(second.Messages))

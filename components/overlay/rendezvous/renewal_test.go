@@ -17,9 +17,9 @@ func username(offers []mailbox.ICEServer) string {
 	return ""
 }
 
-// TestTOK15_RelayedPathsOutliveTheirCredentials: credentials are renewed before they
-// end, without being asked for, and what was allocated with an ended one goes on
-// carrying datagrams. The ended one itself allocates nothing.
+// Credentials are renewed before they end, without a request, and an allocation that was
+// made with an ended one goes on carrying datagrams. The ended credential itself
+// allocates nothing.
 func TestTOK15_RelayedPathsOutliveTheirCredentials(t *testing.T) {
 	w := newWorld(t)
 	const life = 13 * time.Second // half of it is longer than a client wants to be left

@@ -83,8 +83,8 @@ func (a *allocation) open() error {
 	return nil
 }
 
-// TestTURNOverTLS: a member relays by the port of the mailboxes, and who does not say
-// that it wants TURN gets HTTP there.
+// A member relays by the port of the mailboxes, and a client that does not ask for TURN
+// gets HTTP there.
 func TestTURNOverTLS(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()

@@ -13,9 +13,8 @@
 // late: one read and one write move up to 64 KiB. Rates, queues and losses count
 // real segments all the same.
 //
-// The links run in a process of their own, so that neither a busy scheduler nor
-// the garbage collector of the program under test moves packets in time, and so
-// that their CPU time can be told apart. It is this very program again: init
-// recognises it by an environment variable, never returns there, and ends when
-// its control socket closes.
+// The links run in a process of their own, so that neither a busy scheduler nor the
+// garbage collector of the program under test moves packets in time, and so that their
+// CPU time can be measured apart. It is this very program again: init recognises it by an
+// environment variable, never returns there, and ends when its control socket closes.
 package slowlink

@@ -17,8 +17,8 @@ type Params struct {
 	// long enough for later ones to pass.
 	Loss    float64 `json:"loss,omitempty"`
 	Reorder float64 `json:"reorder,omitempty"`
-	// QueueBytes is how much waits for the rate; what comes then is dropped. 0 is
-	// what passes in 20 ms or four delays, but at least 64 KiB.
+	// QueueBytes is the length of the queue in front of the rate; packets beyond it are
+	// dropped. 0 means the bytes of 20 ms or of four delays, but at least 64 KiB.
 	QueueBytes int `json:"queue_bytes,omitempty"`
 }
 
@@ -31,7 +31,7 @@ const (
 	maxFlight = 256 << 20
 )
 
-// fate is what becomes of one segment.
+// fate is the outcome of one segment.
 type fate int
 
 const (
@@ -52,7 +52,7 @@ type line struct {
 	queue int64
 	rng   *rand.Rand
 
-	free int64 // when the link has sent what it took so far
+	free int64 // when the link has sent all accepted packets
 	last int64 // when the last packet on time arrives
 }
 
@@ -62,7 +62,7 @@ func newLine(p Params, seed uint64) *line {
 	return l
 }
 
-// set changes the parameters; what is underway stays as it was.
+// set changes the parameters; packets that are underway keep the old ones.
 func (l *line) set(p Params) {
 	l.p, l.queue = p, int64(p.QueueBytes)
 	if l.queue == 0 {

@@ -71,8 +71,7 @@ func TestPerfectLine(t *testing.T) {
 	}
 }
 
-// Whatever is offered: nothing comes out twice or too early, and what was lost
-// is counted.
+// For any input, no packet comes out twice or too early, and lost packets are counted.
 func TestDirectionAccountsForEveryPacket(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	d := direction{line: newLine(Params{RateMbps: 50, Delay: time.Millisecond, Loss: 0.05, Reorder: 0.05, QueueBytes: 100_000}, 5)}

@@ -36,7 +36,7 @@ func init() {
 type verb string
 
 const (
-	// add starts a link whose two descriptors come with the order.
+	// add starts a link; its two descriptors come with the order.
 	add verb = "add"
 	// set changes both directions of a link.
 	set verb = "set"
@@ -62,8 +62,8 @@ type answer struct {
 type Stats struct {
 	// AtoB and BtoA are the directions, by the order of the ends given to Add.
 	AtoB, BtoA LineStats
-	// CPU is user and system time since the process began; the kernel's work to
-	// carry what it writes is in it.
+	// CPU is user and system time since the process began, including the kernel's work to
+	// carry its writes.
 	CPU time.Duration
 }
 

@@ -63,7 +63,7 @@ func (u *pump) kick() {
 	_, _ = unix.Write(u.wake, one[:])
 }
 
-// close ends the pump and closes both TUNs; what is underway is lost.
+// close ends the pump and closes both TUNs; packets that are underway are lost.
 func (u *pump) close() {
 	u.stop.Store(true)
 	u.kick()

@@ -30,7 +30,7 @@ type shape struct {
 	udp  bool
 }
 
-// shapeOf reads a frame's header. ok is false for what is one packet as it is.
+// shapeOf reads a frame's header. ok is false for a frame that is one packet as it is.
 func shapeOf(frame []byte) (s shape, ok bool) {
 	if len(frame) < vnetLen+20 {
 		return s, false

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tcpFrame is what the kernel hands over for body bytes of TCP in segments of size.
+// tcpFrame is the kernel's frame for body bytes of TCP in segments of size.
 func tcpFrame(t testing.TB, size, body int) []byte {
 	t.Helper()
 	const ihl, tcp = 20, 32

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/overlay/rendezvous"
 )
 
-// The environment tells a process what it is.
+// The environment selects the process's role.
 const (
 	envNode       = "MESHNODE_CONFIG"
 	envRendezvous = "MESHNODE_RENDEZVOUS"
@@ -27,8 +27,8 @@ const (
 // gatewayDomain is the domain that the gateway routes by.
 const gatewayDomain = "gw.test"
 
-// Child runs the process as what its environment says it is, and does not return
-// then. Call it first in TestMain or main.
+// Child runs the role that the environment selects, and then does not return. Call it
+// first in TestMain or main.
 func Child() {
 	if os.Getenv(envNode)+os.Getenv(envRendezvous)+os.Getenv(envHostile) != "" {
 		probeMTU()

@@ -112,7 +112,7 @@ func (h *hostile) begin(ctx context.Context) (signal.Message, error) {
 	return m, h.send(ctx, m)
 }
 
-// meet finds the search to speak in: its own, or the one that the victim begins.
+// meet finds the search that the attack joins: its own, or the victim's.
 func (h *hostile) meet(ctx context.Context) (signal.Message, error) {
 	if h.controlling {
 		return h.begin(ctx)

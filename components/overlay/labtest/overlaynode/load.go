@@ -51,7 +51,7 @@ func serve(ctx context.Context, wg *sync.WaitGroup, c Config) error {
 	return nil
 }
 
-// canaries counts what reached a service that nobody may reach.
+// canaries counts the data that reached a forbidden service.
 var canaries atomic.Int64
 
 func listen(ctx context.Context, wg *sync.WaitGroup, vip netip.Addr, port uint16, serve func(net.Conn)) error {
@@ -113,7 +113,7 @@ func echo(conn net.Conn, size int, limit time.Duration) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// echoLimit is when an echo counts as lost and the connection is made anew.
+// echoLimit is the time after which an echo counts as lost and the client reconnects.
 const echoLimit = 30 * time.Second
 
 // watch echoes until its time is over; Dial is a watch of one echo.
@@ -270,8 +270,8 @@ func bulk(ctx context.Context, r Request) (Response, error) {
 	return Response{Bytes: n, Took: time.Since(begin)}, err
 }
 
-// clog writes until nobody takes more, and holds the connection for the rest of its
-// time.
+// clog writes until the receiver accepts no more, and holds the connection for the rest
+// of its time.
 func clog(ctx context.Context, r Request) (Response, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp4", r.Addr.String())

@@ -84,7 +84,7 @@ func start(at Starter, dir, name, env string, config any) (*Process, error) {
 	return p, nil
 }
 
-// Log is the file with what the process logged.
+// Log is the file with the process's log.
 func (p *Process) Log() string { return p.log.Name() }
 
 // Ask sends a request and waits for its answer.
@@ -107,7 +107,7 @@ func (p *Process) Ask(r Request) (Response, error) {
 	return res, nil
 }
 
-// expect is where the answer to a request comes; whoever asks first makes it.
+// expect returns the channel for the answer to a request; the first caller makes it.
 func (p *Process) expect(id uint64) chan Response {
 	p.mu.Lock()
 	defer p.mu.Unlock()

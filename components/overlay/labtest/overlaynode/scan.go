@@ -129,7 +129,7 @@ func scanUDP(ctx context.Context, session carrier.Session, res *Response) {
 			mu.Unlock()
 		}
 	}()
-	// Twice: what is lost once is not lost again.
+	// Twice: a packet that is lost once is rarely lost again.
 	for range 2 {
 		for port := 1; port <= allPorts; port++ {
 			session.SendDatagram(frame.Datagram{Source: 40000, Destination: uint16(port), Payload: []byte("scan")}.Append(nil))

@@ -20,10 +20,10 @@ type Config struct {
 	Paths   []overlay.PathKind
 	// Listen is the address for Sessions, ":7443" when empty.
 	Listen string
-	// Echo are TCP and UDP ports on VIP where whatever comes is sent back; Sink are
-	// TCP ports where it is counted; Stall are TCP ports where nobody reads.
+	// Echo are TCP and UDP ports on VIP that return the received data; Sink are TCP ports
+	// that count it; Stall are TCP ports without a reader.
 	Echo, Sink, Stall []uint16
-	// Canaries are TCP and UDP services on 127.0.0.1 that nobody may ever reach.
+	// Canaries are TCP and UDP services on 127.0.0.1 that no Peer may ever reach.
 	Canaries []uint16
 	Debug    bool
 	// OnDemand has Sessions made when they are wanted, and end when unused for IdleTime.
@@ -52,14 +52,15 @@ type Rendezvous struct {
 // Hostile makes a member of the cluster that keeps to no rules.
 type Hostile struct {
 	Config
-	// ShownCert and ShownKey, PEM, are what it presents on paths instead of its own.
+	// ShownCert and ShownKey, PEM, are the node's certificate on paths in place of its
+	// own.
 	ShownCert, ShownKey []byte
 	Victim              string
 	// Controlling: it is the side that begins searches.
 	Controlling bool
 }
 
-// Verb is what a Request asks for.
+// Verb is the kind of a Request.
 type Verb string
 
 // The verbs of a node.
@@ -70,7 +71,7 @@ const (
 	Dial     Verb = "dial"  // one TCP connection to Addr, one echo
 	Watch    Verb = "watch" // echoes to Addr every Every for For; reconnects
 	Bulk     Verb = "bulk"  // one TCP stream to Addr for For
-	Clog     Verb = "clog"  // writes to Addr, where nobody reads, and holds on for For
+	Clog     Verb = "clog"  // writes to Addr, which has no reader, and holds on for For
 	Datagram Verb = "datagram"
 	Stats    Verb = "stats"
 )

@@ -112,8 +112,8 @@ func (s *Source) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return s.cert, nil
 }
 
-// Refresh reads files that have changed. Files that cannot be used leave what
-// was there.
+// Refresh reads files that have changed. If the new files are unusable, the old
+// certificate stays.
 func (s *Source) Refresh() {
 	if s.certFile == "" {
 		return

@@ -23,14 +23,14 @@ import (
 // MaxLife is how long a credential may be good at most.
 const MaxLife = 10 * time.Minute
 
-// maxUsername is what a STUN username may be, in bytes.
+// maxUsername bounds a STUN username, in bytes.
 const maxUsername = 512
 
 // ErrExpired reports a credential that is not good (any more): of another
 // server, of an ended Boot, or past its time (TURN_CRED_EXPIRED).
 var ErrExpired = errors.New("relay credential is not good (TURN_CRED_EXPIRED)")
 
-// Credential is what a member gets.
+// Credential is a member's credential for STUN and TURN.
 type Credential struct {
 	Username, Password string
 	Expires            time.Time
@@ -85,8 +85,8 @@ func (m *Mint) Rotate(now time.Time) {
 	m.turned = now
 }
 
-// Issue mints a credential for who, who is connected from to. It is good until
-// the member's certificate expires, and not longer than the mint's life.
+// Issue mints a credential for who, connected from the address to. It is valid until the
+// member's certificate expires, and not longer than the mint's life.
 func (m *Mint) Issue(who member.Member, to netip.Addr, certificateEnds, now time.Time) Credential {
 	expires := now.Add(m.life)
 	if certificateEnds.Before(expires) {
@@ -123,11 +123,11 @@ func (m *Mint) Check(username string, now time.Time) (who member.Member, secret 
 	return who, password(m.secrets[uint64(len(m.secrets))-1-back], username), expires, nil
 }
 
-// Until says how long an allocation may last that who made from the address at
-// with a credential good until expires. A newer credential extends it, since the
-// member has shown its certificate for it, but only for use from the address
-// that the newer one was sent to: whoever uses a stolen credential elsewhere
-// loses the allocation with it. The zero time means: now.
+// Until returns the end of an allocation that who made from the address at with a
+// credential that is valid until expires. A newer credential extends the end, since the
+// member has shown its certificate for it. The extension holds only for the address that
+// the newer credential was sent to. A thief that uses a credential elsewhere loses the
+// allocation with it. The zero time means: now.
 func (m *Mint) Until(who member.Member, at netip.Addr, expires time.Time) time.Time {
 	if m.revoked(who) {
 		return time.Time{}

@@ -1,5 +1,5 @@
-// Package front is what members of a cluster speak with: the WebSocket of their
-// own mailbox, and plain requests for those that cannot hold one.
+// Package front serves the members of a cluster: the WebSocket of their own mailbox, and
+// plain requests for members that cannot hold a WebSocket.
 //
 //	GET  /v1/mailbox                                  WebSocket, own mailbox
 //	GET  /v1/mailbox/{cluster}/{group}/{slot}/{boot}  own mailbox, long poll
@@ -9,6 +9,6 @@
 //	POST /v1/revoked                                  end Boots; coordinators
 //	GET  /healthz                                     200, or 503 while leaving
 //
-// Every request but the last needs an SVID. The front sees envelopes and names,
-// never what is in an envelope, and logs neither envelopes nor credentials.
+// Every request except the last needs an SVID. The front sees envelopes and names, but
+// never the content of an envelope, and logs neither envelopes nor credentials.
 package front

@@ -27,7 +27,7 @@ const coordinators = "coordinator"
 // kindRevoke is the kind of request that ends Boots, over HTTP and WebSocket.
 const kindRevoke = string(mailbox.FrameRevoke)
 
-// Config is what a [Front] needs.
+// Config configures a [Front].
 type Config struct {
 	// Pool gives the CA of a cluster, nil when it is not known.
 	Pool    func(cluster string) *x509.CertPool
@@ -36,7 +36,7 @@ type Config struct {
 	Revoked *revoked.List
 	// Revocations lets coordinators end Boots.
 	Revocations bool
-	// EndRelay ends the relay allocations of those that gone says so of.
+	// EndRelay ends the relay allocations of the members for which gone returns true.
 	EndRelay func(gone func(member.Member) bool) int
 	// Addresses are host:port of STUN and TURN, over UDP and TCP each.
 	Addresses func() []string
@@ -94,8 +94,8 @@ func (f *Front) Handler() http.Handler {
 	return mux
 }
 
-// Health answers 200 while members are welcome. Where members connect, whoever
-// asks has no certificate and keeps no connection.
+// Health answers 200 while the server accepts members. On the members' port, a caller of
+// Health has no certificate and keeps no connection.
 func (f *Front) Health(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		w.Header().Set("Connection", "close")
@@ -194,8 +194,8 @@ func status(c mailbox.Code) int {
 	}
 }
 
-// Recheck ends the sockets of those who would not be let in now: their cluster's
-// CA is gone, or changed. What a cluster relays ends with its CA.
+// Recheck ends the sockets of members that would be rejected now: their cluster's CA is
+// gone, or changed. A cluster's relay allocations end with its CA.
 func (f *Front) Recheck() {
 	f.cfg.EndRelay(func(m member.Member) bool { return f.cfg.Pool(m.ID.Cluster) == nil })
 	for _, s := range f.snapshot() {

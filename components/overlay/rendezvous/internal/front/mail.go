@@ -19,9 +19,9 @@ import (
 // maxWait is how long a poll may take.
 const maxWait = 25 * time.Second
 
-// send leaves who's envelope in the mailbox of the Boot that it names. The front
-// checks what it can: that who signed it, within its own cluster. That is to
-// keep noise out, the recipient checks everything.
+// send puts who's envelope into the mailbox of the addressed Boot. The front checks as
+// much as it can: that who signed the envelope, within its own cluster. That keeps noise
+// out; the recipient checks everything.
 func (f *Front) send(who member.Caller, envelope []byte) *mailbox.Refusal {
 	h, err := signal.Peek(envelope)
 	switch {
@@ -43,7 +43,7 @@ func (f *Front) send(who member.Caller, envelope []byte) *mailbox.Refusal {
 	return nil
 }
 
-// find names the Boots of a Slot of who's cluster that are connected now.
+// find names the connected Boots of a Slot of who's cluster.
 func (f *Front) find(who member.Caller, group, slot string) ([]mailbox.Boot, *mailbox.Refusal) {
 	id := identity.ID{Cluster: who.ID.Cluster, Group: group, Slot: slot}
 	if err := id.Validate(); err != nil {
@@ -95,8 +95,8 @@ func (f *Front) serveFind(w http.ResponseWriter, r *http.Request, who member.Cal
 	f.answer(w, http.StatusOK, mailbox.Certificates{Boots: boots})
 }
 
-// servePoll gives what waits in the caller's own mailbox; ?wait= is how long to
-// wait for something, ?ack= what has arrived before.
+// servePoll returns the waiting messages of the caller's own mailbox; ?wait= is the time
+// to wait for one, ?ack= names the messages that have arrived before.
 func (f *Front) servePoll(w http.ResponseWriter, r *http.Request, who member.Caller) {
 	id := identity.ID{Cluster: r.PathValue("cluster"), Group: r.PathValue("group"), Slot: r.PathValue("slot")}
 	if boot := r.PathValue("boot"); id != who.ID || (boot != "-" && boot != who.Boot) {

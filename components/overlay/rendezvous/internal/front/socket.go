@@ -261,7 +261,7 @@ func (s *socket) goodbye(ctx context.Context) error {
 	return cause
 }
 
-// say tells the client why its connection ends.
+// say sends the client the reason for the end of its connection.
 func (s *socket) say(ctx context.Context, code mailbox.Code, why error) {
 	s.front.cfg.Meter.Refused(string(code))
 	text := why.Error()
@@ -272,8 +272,8 @@ func (s *socket) say(ctx context.Context, code mailbox.Code, why error) {
 	_ = s.ws.Close(websocket.StatusGoingAway, "")
 }
 
-// fitting gives f, or a refusal where f cannot be said: what others have left
-// here must not end the connection of who asks for it.
+// fitting returns f, or a refusal in place of an f that cannot be encoded: messages from
+// other members must not end the reader's connection.
 func fitting(f mailbox.Frame) mailbox.Frame {
 	if _, err := f.Encode(); err == nil {
 		return f

@@ -15,8 +15,8 @@ type Rate struct {
 	Burst float64
 }
 
-// Keyed is a set of buckets of one shape. It forgets those that are full again,
-// and refuses new keys when too many are in use. Safe for concurrent use.
+// Keyed is a set of buckets of one shape. It drops full buckets, and refuses new keys
+// when too many are in use. Safe for concurrent use.
 type Keyed[K comparable] struct {
 	rate Rate
 	most int

@@ -2,8 +2,8 @@ package limit
 
 import "net/netip"
 
-// Source is what one stranger can have at no cost: an IPv4 address, or a /64 of
-// IPv6, of which anybody has as many addresses as they like.
+// Source is the address range that a stranger gets at no cost: an IPv4 address, or a /64
+// of IPv6, which has unlimited addresses.
 func Source(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64

@@ -15,18 +15,18 @@ import (
 	"cadre.dev/overlay/internal/mailbox"
 )
 
-// Member is one Boot of a Slot: the owner of a mailbox, of credentials and of
-// relay allocations. The zero Member is nobody.
+// Member is one Boot of a Slot: the owner of a mailbox, of credentials and of relay
+// allocations. The zero Member is no member.
 type Member struct {
 	ID   identity.ID
 	Boot string
 }
 
-// Caller is a Member with what it showed on this connection.
+// Caller is a Member with its certificates on this connection.
 type Caller struct {
 	Member
-	// Chain is DER, leaf first, to hand to those who want to write to it: what
-	// the CA vouches for, within the bounds of the wire.
+	// Chain is DER, leaf first, for members that write to this one: the certificates that
+	// lead to the CA, within the bounds of the wire.
 	Chain [][]byte
 	// Expires is when the leaf does.
 	Expires time.Time
@@ -75,9 +75,9 @@ func Authenticate(state *tls.ConnectionState, pool func(cluster string) *x509.Ce
 	return Caller{Member: Member{ID: who.ID, Boot: who.BootID}, Expires: who.Expires, Chain: chain}, nil
 }
 
-// vouched gives what a receiver needs of the certificates shown: the leaf, and
-// those that lead from it to a root. Anything else would be data of the member's
-// choice that we hand on for it.
+// vouched returns the certificates that a receiver needs: the leaf, and the certificates
+// from it to a root. Any other certificate would be data of the member's choice that the
+// server passes on.
 func vouched(shown []*x509.Certificate, roots *x509.CertPool) ([][]byte, error) {
 	leaf := shown[0]
 	chain := [][]byte{leaf.Raw}

@@ -1,5 +1,5 @@
-// Package meter counts what a rendezvous does, for Prometheus. No label names a
-// cluster, an identity or an address: the counts are for whoever runs the box.
+// Package meter counts the events of a rendezvous, for Prometheus. No label names a
+// cluster, an identity or an address: the counts are for the operator of the box.
 package meter
 
 import (
@@ -39,7 +39,7 @@ func New() *Meter {
 	return m
 }
 
-// Gauge shows what read gives.
+// Gauge exports the values of read.
 func (m *Meter) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cadre_rendezvous_" + name, Help: help}, read))
 }

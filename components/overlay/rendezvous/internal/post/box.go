@@ -38,7 +38,7 @@ func (o *Office) Attach(owner member.Member, chain [][]byte, now time.Time) (*Bo
 	if b.attached != nil {
 		b.attached.endLocked(EndReplaced)
 	}
-	// What the earlier connection was shown may never have arrived.
+	// Letters of the earlier connection may never have arrived.
 	for _, l := range b.letters {
 		l.shown = time.Time{}
 	}
@@ -72,8 +72,8 @@ func (b *Box) endLocked(why End) {
 	}
 }
 
-// Due gives the messages to send now: those not shown yet, and those that were
-// shown and not acknowledged for a while. wake is closed when another arrives.
+// Due returns the messages to send now: new messages, and sent messages without an
+// acknowledgement for a while. wake is closed when another arrives.
 func (b *Box) Due(now time.Time) (due []Letter, wake <-chan struct{}) {
 	b.office.mu.Lock()
 	defer b.office.mu.Unlock()
@@ -98,8 +98,8 @@ func (b *Box) Ack(ids []uint64) {
 	b.office.ackLocked(b.box, ids)
 }
 
-// Poll acknowledges what the owner names and gives everything else that waits,
-// at once or when something comes, until ctx ends. Looking takes nothing away.
+// Poll acknowledges the named messages and returns all other waiting messages, at once or
+// on the next arrival, until ctx ends. Reading removes no message.
 func (o *Office) Poll(ctx context.Context, owner member.Member, chain [][]byte, ack []uint64, now func() time.Time) ([]Letter, error) {
 	o.mu.Lock()
 	b, err := o.openLocked(owner, chain, now())

@@ -5,7 +5,7 @@
 //	              ▲                                   │
 //	              └────────── Ack, or expiry ◄────────┘
 //
-// A box exists while its owner is connected and a little longer. A message
-// leaves it when the owner says so, never because somebody looked (OVL-02).
-// The package has no goroutine and no clock: callers pass the time.
+// A box exists while its owner is connected and a little longer. A message leaves the box
+// when its owner acknowledges it, never by reading alone (OVL-02). The package has no
+// goroutine and no clock: callers pass the time.
 package post

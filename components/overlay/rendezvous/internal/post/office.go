@@ -48,7 +48,7 @@ type Boot struct {
 	Chain [][]byte
 }
 
-// Counts tells how full an office is.
+// Counts has the fill of an office.
 type Counts struct {
 	Boxes, Connected, Waiting, Bytes int
 	// Delivered and Expired count messages that left, by how.
@@ -81,7 +81,7 @@ type box struct {
 type letter struct {
 	Letter
 	arrived time.Time
-	shown   time.Time // zero: to nobody
+	shown   time.Time // zero: never
 }
 
 // New makes an empty office.
@@ -136,7 +136,7 @@ func rank(b *box) int {
 	return 0
 }
 
-// Sweep drops what has outlived itself.
+// Sweep drops expired boxes and messages.
 func (o *Office) Sweep(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,7 +165,7 @@ func (o *Office) Close(gone func(member.Member) bool) int {
 	return n
 }
 
-// Counts tells how full the office is.
+// Counts returns the fill of the office.
 func (o *Office) Counts() Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,8 +187,8 @@ func (o *Office) openLocked(owner member.Member, chain [][]byte, now time.Time) 
 			return nil, ErrFull
 		}
 		if of := o.bySlot[owner.ID]; len(of) >= o.limits.BoxesPerSlot {
-			// A Slot whose machine restarts again and again must not lock
-			// itself out: the Boot that was silent longest goes.
+			// A Slot with a machine that restarts again and again must not lock itself
+			// out: the Boot with the longest silence goes.
 			oldest := slices.MinFunc(of, func(x, y *box) int {
 				return cmp.Or(cmp.Compare(rank(x), rank(y)), x.seen.Compare(y.seen))
 			})

@@ -25,7 +25,7 @@ const (
 
 	protoUDP   = 17
 	familyIPv6 = 0x02
-	// maxLifetime is what an allocation is refreshed for at most.
+	// maxLifetime bounds one refresh of an allocation.
 	maxLifetime = 10 * time.Minute
 	// maxMessage is the longest request; the engine adds a longer nonce.
 	maxMessage = 1280
@@ -38,9 +38,9 @@ const (
 	reasonLimit     = "LINK_LIMIT"
 )
 
-// admit judges one STUN message in p[:n]. It gives the length of what the engine
-// may see, which it leaves in p, or 0 when the engine must not see it: then the
-// gate has answered, or nobody does.
+// admit judges one STUN message in p[:n]. It returns the length of the message for the
+// engine, which it leaves in p. 0 means that the engine must not see the message: then
+// the gate has answered it, or it stays unanswered.
 func (g *gate) admit(p []byte, n int, from netip.AddrPort, to net.Addr) int {
 	if n > maxMessage && !isIndication(p[:n]) {
 		return 0
@@ -78,9 +78,9 @@ func isIndication(b []byte) bool {
 	return len(b) > 1 && b[0]&0x01 == 0 && b[1]&0x10 != 0
 }
 
-// authenticate proves who asks. Who signs with the name and key of a living
-// allocation is its owner, even when that name has expired: whether the
-// allocation may live is decided by its until.
+// authenticate proves the sender's identity. A sender that signs with the name and key of
+// a living allocation is its owner, even when that name has expired: the allocation's
+// until decides how long the allocation may live.
 func (g *gate) authenticate(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	now := g.relay.cfg.Now()
 	if !m.Contains(stun.AttrMessageIntegrity) {
@@ -140,7 +140,7 @@ func (g *gate) credential(name string, from netip.AddrPort, now time.Time) (*cla
 	}, nil
 }
 
-// permit judges what a proven owner asks for.
+// permit judges the request of a proven owner.
 func (g *gate) permit(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	a := g.of(from)
 	if m.Type.Method == stun.MethodAllocate {
@@ -254,7 +254,7 @@ func capLifetime(v []byte) []byte {
 	return v
 }
 
-// trailing reports attributes behind the signature, which nobody vouches for.
+// trailing reports attributes behind the signature, which are unauthenticated.
 func trailing(m *stun.Message) bool {
 	at := slices.IndexFunc(m.Attributes, func(a stun.RawAttribute) bool { return a.Type == stun.AttrMessageIntegrity })
 	for _, a := range m.Attributes[at+1:] {
@@ -287,8 +287,7 @@ func (g *gate) send(to net.Addr, parts ...stun.Setter) {
 	_, _ = g.PacketConn.WriteTo(m.Raw, to)
 }
 
-// claimFor gives the proof of who signs with the name that a has, nil for
-// another name.
+// claimFor returns the proof of a sender that signs with a's name, nil for another name.
 func (a *allocation) claimFor(name string) *claim {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -307,8 +306,8 @@ func (a *allocation) renew(c *claim) {
 	}
 }
 
-// note remembers what an allocation has asked for; false: more than it may, of
-// which nothing is remembered.
+// note records the permissions and the channel that an allocation requests; false,
+// without a record, above the bounds.
 func (a *allocation) note(peers []netip.AddrPort, channel uint16) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -330,7 +329,7 @@ func (a *allocation) note(peers []netip.AddrPort, channel uint16) bool {
 	return true
 }
 
-// permits reports whether the owner has asked for what this address sends.
+// permits reports whether the owner has permitted this sender.
 func (a *allocation) permits(from netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

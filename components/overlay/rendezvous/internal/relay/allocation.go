@@ -18,8 +18,7 @@ import (
 var errQuota = errors.New("allocation quota reached")
 
 const (
-	// maxPermissions and maxChannels bound what one allocation may ask for in
-	// its life.
+	// maxPermissions and maxChannels bound the requests of one allocation in its life.
 	maxPermissions = 1024
 	maxChannels    = 256
 )
@@ -190,7 +189,7 @@ func (a *allocation) ReadFrom(p []byte) (int, net.Addr, error) {
 			a.relay.cfg.Meter.Dropped("forbidden source")
 			continue
 		}
-		// Strangers must not use up what the owner may relay.
+		// Strangers must not use up the owner's relay quota.
 		if !a.permits(from.Addr()) {
 			a.relay.cfg.Meter.Dropped("no permission")
 			continue
@@ -201,8 +200,8 @@ func (a *allocation) ReadFrom(p []byte) (int, net.Addr, error) {
 	}
 }
 
-// WriteTo sends what the client said to a peer. What may not be sent is dropped
-// and counted, as a network would.
+// WriteTo sends the client's data to a peer. A forbidden datagram is dropped and counted,
+// as a network would.
 func (a *allocation) WriteTo(p []byte, addr net.Addr) (int, error) {
 	u, ok := addr.(*net.UDPAddr)
 	if !ok {

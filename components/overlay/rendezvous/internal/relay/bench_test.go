@@ -75,7 +75,7 @@ func (c *clock) move(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// bench is a relay with what it needs.
+// bench is a relay with its client and its peer.
 type bench struct {
 	*Relay
 	t       testing.TB

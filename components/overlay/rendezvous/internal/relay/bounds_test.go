@@ -43,8 +43,7 @@ func TestOVL11NoPermissionForIPv6(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotSpend: what a relay socket gets from where its owner has
-// asked nothing of costs the owner nothing.
+// Datagrams from senders that the owner has not permitted cost the owner nothing.
 func TestStrangersDoNotSpend(t *testing.T) {
 	b := newBench(t)
 	x, y := b.allocated("udp", b.issue(who("c", "db-0", "a"))), b.allocated("udp", b.issue(who("c", "db-1", "b")))

@@ -111,8 +111,8 @@ func TestOVL12RevocationEndsAllocations(t *testing.T) {
 	if _, err := x.SendBindingRequest(); err != nil {
 		t.Errorf("STUN for everybody: %v", err)
 	}
-	// What was sent before may still arrive. Bytes tell nothing: until the engine
-	// notices the end it tries to send, on a socket that is closed.
+	// Datagrams that were sent before may still arrive. Byte counts are no sign: until
+	// the engine notices the end it tries to send, on a socket that is closed.
 	buf := make([]byte, 100)
 	for {
 		_ = y.relayed.SetReadDeadline(time.Now().Add(200 * time.Millisecond))

@@ -23,7 +23,7 @@ var never = prefixes(
 	"2002::/16", "3fff::/20", "5f00::/16", "fe80::/10", "fec0::/10", "ff00::/8",
 )
 
-// private lists ranges that lead into somebody's network: allowed in labs only.
+// private lists the ranges of private networks: allowed in labs only.
 var private = prefixes(
 	"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "fc00::/7",
 )
@@ -61,7 +61,8 @@ func (f *filter) allows(a netip.Addr) bool {
 	return !slices.Contains(f.own, a)
 }
 
-// refresh reads the addresses of this machine again. Errors leave what was known.
+// refresh reads the addresses of this machine again. After an error the earlier list
+// stays.
 func (f *filter) refresh() {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

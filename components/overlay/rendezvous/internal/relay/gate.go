@@ -14,18 +14,18 @@ import (
 // each for an hour.
 const engineNonceLife = 30 * time.Minute
 
-// gate is the socket of one engine: it gives the engine what may pass.
+// gate is the socket of one engine: it passes the permitted messages to the engine.
 //
-// The engine handles what ReadFrom gives, to its end, before it calls ReadFrom
-// again; so what ReadFrom has proven holds until then. The fields marked "loop"
-// are touched by that goroutine alone.
+// The engine finishes each message of ReadFrom before it calls ReadFrom again; so the
+// identity that ReadFrom has proven holds until then. Only that goroutine touches the
+// fields marked "loop".
 type gate struct {
 	net.PacketConn
 	relay *Relay
 
 	claim       *claim // loop: of the request that the engine is handling
 	key         []byte // loop: that it is signed with
-	engineNonce string // loop: what the engine wants to see in requests
+	engineNonce string // loop: the nonce that the engine expects in requests
 	nonceAt     time.Time
 
 	mu     sync.Mutex
@@ -66,7 +66,7 @@ func (g *gate) ReadFrom(p []byte) (int, net.Addr, error) {
 		if !ok || n == 0 {
 			continue
 		}
-		if p[0]&0xc0 == 0x40 { // channel data: only of an allocation, whose socket judges
+		if p[0]&0xc0 == 0x40 { // channel data: only of an allocation, and its socket judges
 			return n, addr, nil
 		}
 		if n = g.admit(p, n, from, addr); n > 0 {

@@ -15,10 +15,9 @@ const (
 	nonceMAC  = 8
 )
 
-// nonces makes and checks the nonces that clients sign with. One is bound to
-// the address it was sent to, so whoever signs with it has received there. The
-// engine's own are 80 characters: longer than what may be sent to an address
-// that is not validated (OVL-09).
+// nonces makes and checks the nonces that clients sign with. A nonce is bound to the
+// address that it was sent to, so a client that signs with it has received there. The
+// engine's own nonces have 80 characters: too long for an unvalidated address (OVL-09).
 type nonces struct{ key []byte }
 
 func newNonces() *nonces {

@@ -8,8 +8,8 @@ import (
 	"github.com/pion/logging"
 )
 
-// quiet keeps the engine's talk about single datagrams out of the log: what it
-// calls an error is what any stranger can send.
+// quiet drops the engine's log lines about single datagrams: any stranger can cause such
+// an error.
 type quiet struct{ log *slog.Logger }
 
 // NewLogger implements logging.LoggerFactory.

@@ -18,22 +18,22 @@ import (
 	"cadre.dev/overlay/rendezvous/internal/member"
 )
 
-// Realm is that of every credential. It is short because it is sent to those
-// who are not validated.
+// Realm is the realm of every credential. It is short because it is sent to unvalidated
+// addresses.
 const Realm = "cadre"
 
-// Limits bound what members and strangers may use.
+// Limits bound the use by members and strangers.
 type Limits struct {
 	// Allocations is how many there may be; AllocationsPerSlot of one identity.
 	Allocations, AllocationsPerSlot int
-	// Bytes is what one identity may relay, both ways together.
+	// Bytes is the relay rate of one identity, both ways together.
 	Bytes limit.Rate
 	// Connections is how many TCP connections may be open; ConnectionsPerIP
 	// from one source, an IPv4 address or an IPv6 /64.
 	Connections, ConnectionsPerIP int
 }
 
-// Config is what a [Relay] needs.
+// Config configures a [Relay].
 type Config struct {
 	// Listen are host:port, each for UDP and TCP.
 	Listen []string
@@ -151,7 +151,7 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 }
 
-// Enforce ends the allocations whose owner's credential is not good any more.
+// Enforce ends the allocations of owners without a valid credential.
 func (r *Relay) Enforce(now time.Time) {
 	for _, a := range r.snapshot() {
 		if !now.Before(a.until()) {
@@ -161,7 +161,7 @@ func (r *Relay) Enforce(now time.Time) {
 	}
 }
 
-// End ends the allocations of those that gone says so of.
+// End ends the allocations of the members for which gone returns true.
 func (r *Relay) End(gone func(member.Member) bool) int {
 	n := 0
 	for _, a := range r.snapshot() {
@@ -173,7 +173,7 @@ func (r *Relay) End(gone func(member.Member) bool) int {
 	return n
 }
 
-// Drain takes no more allocations. Those that are there go on.
+// Drain refuses new allocations. Existing allocations continue.
 func (r *Relay) Drain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

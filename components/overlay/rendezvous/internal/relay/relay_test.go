@@ -174,7 +174,7 @@ func TestOVL09NothingIsAmplified(t *testing.T) {
 		if _, err := conn.Write(sent); err != nil {
 			t.Fatal(err)
 		}
-		// Another request behind it tells when it was handled.
+		// The answer to another request behind it shows that it was handled.
 		mark := build(stun.BindingRequest)
 		if _, err := conn.Write(mark); err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestTCPConnectionsAreBounded(t *testing.T) {
 	if _, err := third.Read(make([]byte, 1)); err == nil || errors.Is(err, errDeadline) {
 		t.Errorf("a third connection is served: %v", err)
 	}
-	// What is no STUN ends the connection that it came on.
+	// Data that is not STUN ends its connection.
 	if _, err := conns[0].Write([]byte("GET / HTTP/1.1\r\n")); err != nil {
 		t.Fatal(err)
 	}

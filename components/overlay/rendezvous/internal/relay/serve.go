@@ -17,8 +17,8 @@ func (r *Relay) serveUDP(conn net.PacketConn) error {
 	return r.start(newGate(r, conn))
 }
 
-// serveTCP accepts connections. Each has an engine of its own, so that what the
-// gate has proven cannot be mixed up.
+// serveTCP accepts connections. Each has an engine of its own, so that the gates' proofs
+// of two connections cannot be mixed up.
 func (r *Relay) serveTCP(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
@@ -26,7 +26,7 @@ func (r *Relay) serveTCP(ln net.Listener) {
 			if r.isClosed() {
 				return
 			}
-			// Out of descriptors, most likely: what is open will close.
+			// Out of descriptors, most likely: other connections will close.
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -34,7 +34,7 @@ func (r *Relay) serveTCP(ln net.Listener) {
 	}
 }
 
-// Serve runs STUN and TURN on a connection that somebody else has accepted, until the
+// Serve runs STUN and TURN on a connection that the caller has accepted, until the
 // connection ends.
 func (r *Relay) Serve(conn net.Conn) {
 	ended := make(chan struct{})
@@ -61,7 +61,7 @@ func (r *Relay) serveConn(conn net.Conn, after func()) {
 	}
 }
 
-// start runs pion/turn on what the gate lets through.
+// start runs pion/turn on the messages that the gate passes.
 func (r *Relay) start(g *gate) error {
 	r.wg.Add(1)
 	_, err := turn.NewServer(turn.ServerConfig{

@@ -16,7 +16,7 @@ const (
 	memory = 48 * time.Hour
 	// most is how many are remembered for one cluster; then the oldest goes.
 	most = 8192
-	// most coordinators that are remembered for one Boot. With more, nobody can
+	// most coordinators that are remembered for one Boot. With more, no coordinator can
 	// take it back.
 	mostNamed = 8
 )
@@ -30,16 +30,16 @@ type List struct {
 
 type entry struct {
 	at time.Time
-	// by are the coordinators whose newest list has the Boot. The zero Member
-	// stands for one that will not take it back.
+	// by are the coordinators whose newest list has the Boot. The zero Member stands for
+	// a coordinator that will not take it back.
 	by []member.Member
 }
 
-// Replace makes boots all that the coordinator by says have ended. What it said
-// before and does not say now is taken back, unless another says it too. A list
-// as long as can be may have lost its oldest entries: it takes nothing back, then
-// or later. Nor does a coordinator that has restarted, since it may not know
-// what the Boot before it knew.
+// Replace makes boots the complete list of Boots that the coordinator by has ended. A
+// Boot of its earlier list that is missing now is permitted again, unless another
+// coordinator lists it too. A list as long as can be may have lost its oldest entries: it
+// takes nothing back, then or later. A coordinator that has restarted takes nothing back
+// either, since it may lack the knowledge of its earlier Boot.
 func (l *List) Replace(by member.Member, boots []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ func (e *entry) name(by member.Member) {
 	e.by = append(e.by, by)
 }
 
-// drop takes by's word back, or only forgets whose it was.
+// drop removes by's report, or only forgets its origin.
 func (e *entry) drop(by member.Member, keep bool) {
 	i := slices.Index(e.by, by)
 	switch {

@@ -102,8 +102,7 @@ func (d *Dir) Watch(ctx context.Context, every time.Duration, changed func()) {
 	}
 }
 
-// Read reads what has changed since the last time and reports whether anything
-// has.
+// Read reads the files that have changed since the last call and reports whether any has.
 func (d *Dir) Read() (bool, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
