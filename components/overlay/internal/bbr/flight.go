@@ -7,19 +7,18 @@ import (
 )
 
 const (
-	// minRecords is what an idle connection keeps: a node has many of those.
+	// minRecords is the ring of an idle connection: a node has many of those.
 	minRecords = 8
-	// spareRecords is what is kept between bursts.
+	// spareRecords is the ring that is kept between bursts.
 	spareRecords = 256
-	// maxRecords is above what quic-go lets out at once (40,000 packets).
+	// maxRecords is above quic-go's limit of packets in flight (40,000).
 	maxRecords = 1 << 16
-	// staleRecord is the least age at which a record that nobody resolved may be
-	// overwritten instead of making the ring larger.
+	// staleRecord is the least age at which an unresolved record may be overwritten
+	// instead of enlarging the ring.
 	staleRecord = 100 * time.Millisecond
 )
 
-// record is what is remembered of a packet in flight: the state of delivery when
-// it left.
+// record describes a packet in flight by the state of delivery when it left.
 type record struct {
 	number      congestion.PacketNumber
 	live        bool
@@ -27,13 +26,13 @@ type record struct {
 	appLimited  bool
 	bytes       congestion.ByteCount
 	sentAt      congestion.Time
-	flightStart congestion.Time      // when the flight began whose delivery is measured
+	flightStart congestion.Time      // start of the flight with the measured delivery
 	delivered   congestion.ByteCount // delivered in all when it left
 	deliveredAt congestion.Time
 }
 
-// sample is what an acknowledgement says about the path. Its rate is zero when
-// nothing can be said.
+// sample is the measurement of one acknowledgement. Its rate is zero without a
+// measurement.
 type sample struct {
 	rate       rate
 	appLimited bool
@@ -64,8 +63,8 @@ func (f *flight) slot(n congestion.PacketNumber) *record {
 	return &f.records[int(n)&(len(f.records)-1)]
 }
 
-// sent remembers a packet. before is what was in flight without it; stale is the
-// age at which an unresolved record may be overwritten.
+// sent records a packet. before is the amount in flight without it; stale is the age at
+// which an unresolved record may be overwritten.
 func (f *flight) sent(now congestion.Time, n congestion.PacketNumber, bytes, before congestion.ByteCount, probing bool, stale time.Duration) {
 	if n <= f.largest {
 		return // another packet number space: counted when acknowledged, not sampled
@@ -113,7 +112,7 @@ func (f *flight) take(n congestion.PacketNumber) (record, bool) {
 	return *r, true
 }
 
-// acked counts what was delivered and measures its rate. each sees every record.
+// acked counts the delivered bytes and measures their rate. each sees every record.
 func (f *flight) acked(now congestion.Time, packets []congestion.AckedPacketInfo, each func(record)) sample {
 	var s sample
 	var newest record
@@ -151,8 +150,8 @@ func (f *flight) acked(now congestion.Time, packets []congestion.AckedPacketInfo
 	return s
 }
 
-// ranDry notes that the application has nothing to send: all that is in flight,
-// and what leaves until it is delivered, says nothing about the path's limit.
+// ranDry records that the application has nothing to send: the packets in flight, and the
+// packets that leave until these are delivered, say nothing about the path's limit.
 func (f *flight) ranDry(inFlight congestion.ByteCount) {
 	f.limitedUntil = max(f.delivered+inFlight, 1)
 }

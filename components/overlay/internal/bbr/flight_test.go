@@ -110,7 +110,7 @@ func TestFlightMemory(t *testing.T) {
 	if len(f.records) != minRecords {
 		t.Errorf("an idle connection keeps a ring of %d", len(f.records))
 	}
-	// What a probe timeout gave up is overwritten, not kept forever.
+	// The records of a probe timeout are overwritten, and not kept permanently.
 	for n := range congestion.PacketNumber(1_000_000) {
 		now := epoch.Add(time.Second + time.Duration(n)*time.Millisecond)
 		f.sent(now, 20_001+n, simPacket, 0, false, 0)

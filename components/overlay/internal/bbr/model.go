@@ -13,12 +13,12 @@ const (
 	floorTrip = time.Millisecond
 	// tripWindow is how long a round trip holds without being confirmed.
 	tripWindow = 5 * time.Second
-	// queueSlack and queueGain tell a queue from jitter: a round has one when
-	// its shortest round trip exceeds gain times the shortest, plus the slack.
+	// queueSlack and queueGain distinguish a queue from jitter: a round has a queue when its
+	// shortest round trip exceeds gain times the shortest, plus the slack.
 	queueSlack = 2 * time.Millisecond
 	queueGain  = 1.25
-	// clearGain and clearSlack bound the mean round trips, against the least such
-	// mean lately, of rounds whose loss counts as random.
+	// clearGain and clearSlack select the rounds whose loss counts as random. They bound a
+	// round's mean round trip against the least recent such mean.
 	clearGain  = 1.0625
 	clearSlack = 500 * time.Microsecond
 	// maxRandomLoss is the most that is put down to chance.
@@ -33,7 +33,7 @@ const (
 	batchRounds = 5
 )
 
-// bandwidth is the best rate of this cycle and the one before.
+// bandwidth is the best rate of this cycle and of the previous one.
 type bandwidth struct {
 	now, before rate
 	bound       rate // the most to believe until more is asked for; zero: no bound
@@ -120,7 +120,7 @@ func (b *batches) endRound() {
 
 func (b *batches) largest() congestion.ByteCount { return max(b.now, b.before) }
 
-// round is what one round trip of packets showed.
+// round is the measurement of one round trip of packets.
 type round struct {
 	end      congestion.ByteCount // ends when a packet is acknowledged that left with so much delivered
 	began    congestion.Time
@@ -154,7 +154,7 @@ func (r *round) lossRatio() float64 {
 	return float64(r.lost) / float64(r.lost+r.arrived)
 }
 
-// crowd is what was delivered in congested rounds in sequence.
+// crowd is the delivery of congested rounds in sequence.
 type crowd struct {
 	rounds int
 	bytes  congestion.ByteCount

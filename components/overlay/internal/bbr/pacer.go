@@ -23,7 +23,7 @@ const (
 // rate is bytes per second.
 type rate float64
 
-// bytesIn is what the rate moves in d.
+// bytesIn is the number of bytes that the rate moves in d.
 func (r rate) bytesIn(d time.Duration) congestion.ByteCount {
 	return congestion.ByteCount(float64(r) * d.Seconds())
 }
@@ -49,7 +49,7 @@ func newPacer(packet congestion.ByteCount) pacer {
 	return pacer{packet: packet, tokens: float64(minBurstPackets * packet)}
 }
 
-// quantum is what opens a closed bucket, in bytes.
+// quantum is the number of bytes that opens a closed bucket.
 func (p *pacer) quantum() congestion.ByteCount {
 	return max(2*p.packet, min(maxBatch, p.rate.bytesIn(quantumTime)))
 }

@@ -55,7 +55,7 @@ func TestPacerBursts(t *testing.T) {
 	}{
 		{1e5, minBurstPackets * simPacket},      // slow: not a long queue
 		{25e6, maxBatch},                        // 200 Mbps: a batch of the kernel's
-		{250e6, rate(250e6).bytesIn(burstTime)}, // 2 Gbps: what a late timer missed
+		{250e6, rate(250e6).bytesIn(burstTime)}, // 2 Gbps: the bytes that a late timer missed
 	} {
 		p := newPacer(simPacket)
 		p.setRate(epoch, c.rate)

@@ -6,8 +6,8 @@ import (
 	"github.com/apernet/quic-go/congestion"
 )
 
-// phase is what the sender is about. Each has its gains: multiples of the
-// bandwidth for the pace, of bandwidth times round trip for the window.
+// phase is the sender's present activity. Each has its gains: multiples of the bandwidth
+// for the pace, of bandwidth times round trip for the window.
 type phase string
 
 const (
@@ -19,7 +19,7 @@ const (
 	cruise phase = "cruise"
 	// up sends more for one round trip.
 	up phase = "up"
-	// hold waits one round for what up has shown.
+	// hold waits one round for the result of up.
 	hold phase = "hold"
 	// down empties the queue that up left.
 	down phase = "down"
@@ -45,13 +45,13 @@ func (p phase) gains() gains {
 }
 
 const (
-	// fullGrowth per round is what startup must see to go on, for fullRounds.
+	// fullGrowth is the growth per round that startup requires to go on, for fullRounds.
 	fullGrowth = 1.25
 	fullRounds = 3
 	// lossyStartup packets lost in a round, and more than excessLoss, end startup
 	// in the first round that does not grow.
 	lossyStartup = 6
-	// upGrowth is what up must have brought to be repeated at once.
+	// upGrowth is the growth after which up is repeated at once.
 	upGrowth = 1.1
 	// shortestUp is for paths too short to see one round trip of it.
 	shortestUp = 2 * time.Millisecond
@@ -206,9 +206,8 @@ func (s *Sender) roundOver(now congestion.Time, sentWith congestion.ByteCount) b
 	return d >= floorTrip && (sentWith >= s.round.end || d >= 2*s.trip.least)
 }
 
-// doubtful reports whether the round trip must be measured anew: it was not
-// confirmed for long, it fell to that of another path, or the queue it shows does
-// not go away.
+// doubtful reports whether the round trip must be measured again: it was not confirmed
+// for long, it fell to that of another path, or its queue does not go away.
 func (s *Sender) doubtful(now congestion.Time) bool {
 	return s.trip.expired(now) || s.trip.fell && s.cycle.filled ||
 		s.shortened >= patience && now.Sub(s.cycle.probed) >= probeTripPause
@@ -265,9 +264,8 @@ func (s *Sender) endRound(now congestion.Time) {
 	s.judgeRound(now, &r, overflowed)
 }
 
-// judgeRound counts congested rounds, of those that send at the bandwidth, and
-// shortens the memory of the bandwidth after three in sequence to what they
-// delivered.
+// judgeRound counts congested rounds in the phases that send at the bandwidth. After
+// three in sequence it limits the bandwidth to their delivery.
 func (s *Sender) judgeRound(now congestion.Time, r *round, overflowed bool) {
 	if s.cycle.phase != cruise && s.cycle.phase != hold {
 		return
@@ -288,7 +286,7 @@ func (s *Sender) judgeRound(now congestion.Time, r *round, overflowed bool) {
 	s.crowd = crowd{}
 	switch {
 	case got.queued && s.shortened >= patience:
-		// It did not help: the round trip must be measured anew first.
+		// It did not help: the round trip must be measured again first.
 		s.enter(now, down)
 		return
 	case got.queued:

@@ -30,7 +30,7 @@ type Sender struct {
 	random  func(n int) int
 	fresh   bool // stats hold a round trip measured by the acknowledgement being handled
 	offered congestion.Time
-	unused  bool // what was offered was not taken
+	unused  bool // the offer to send was not used
 
 	bandwidth bandwidth
 	trip      trip
@@ -143,7 +143,7 @@ func (s *Sender) OnCongestionEvent(_ congestion.PacketNumber, lost, _ congestion
 	}
 }
 
-// OnRetransmissionTimeout does nothing: what a timeout says, losses say too.
+// OnRetransmissionTimeout does nothing: losses report the same.
 func (s *Sender) OnRetransmissionTimeout(bool) {}
 
 // InSlowStart reports whether the bandwidth is still looked for.
@@ -155,8 +155,8 @@ func (s *Sender) InRecovery() bool { return false }
 // GetCongestionWindow is the most that may be in flight, in bytes.
 func (s *Sender) GetCongestionWindow() congestion.ByteCount { return s.window }
 
-// OnCongestionEventEx takes what one acknowledgement (or the loss timer)
-// resolved; priorInFlight is what was in flight before.
+// OnCongestionEventEx takes the packets that one acknowledgement (or the loss timer)
+// resolved; priorInFlight is the amount in flight before.
 func (s *Sender) OnCongestionEventEx(priorInFlight congestion.ByteCount, now congestion.Time, acked []congestion.AckedPacketInfo, lost []congestion.LostPacketInfo) {
 	if !s.offered.IsZero() && now > s.offered && s.ranDry(now, priorInFlight) {
 		s.flight.ranDry(priorInFlight)
@@ -212,7 +212,7 @@ func (s *Sender) measure(now congestion.Time, got *sample) {
 	s.batches.see(now, got.acked, s.bandwidth.best())
 }
 
-// product is what fills the path without a queue.
+// product is the amount in flight that fills the path without a queue.
 func (s *Sender) product() congestion.ByteCount {
 	return s.bandwidth.best().bytesIn(max(s.trip.least, floorTrip))
 }
@@ -223,8 +223,8 @@ func (s *Sender) drained(inFlight congestion.ByteCount) bool {
 	return inFlight <= max(s.product(), minWindowPackets*s.packet)
 }
 
-// lower the ceiling of the window after a round that overflowed a buffer, down to
-// what fills the path, jitter included, and two batches.
+// lower lowers the ceiling of the window after a round that overflowed a buffer, at most
+// to the amount that fills the path, jitter included, and two batches.
 func (s *Sender) lower(r *round) {
 	jittery := min(r.mean(), s.trip.least*3/2)
 	least := s.bandwidth.best().bytesIn(max(s.trip.least, jittery)) + 2*s.pacer.quantum()

@@ -185,7 +185,7 @@ func TestFollowsTheRoundTrip(t *testing.T) {
 	}
 }
 
-// Eight seconds without any path: what was learned is used again.
+// Eight seconds without any path: the sender uses its earlier measurements again.
 func TestSurvivesSilence(t *testing.T) {
 	s := newSim(200, 20*ms, 2, 0)
 	f := s.flow()
@@ -264,7 +264,7 @@ func TestStartupAfterALongTrickle(t *testing.T) {
 	}
 }
 
-// A fast local path: what overflows is quic-go's own queue of 256 packets.
+// On a fast local path, quic-go's own queue of 256 packets overflows.
 func TestFastLocalPath(t *testing.T) {
 	const trip = 100 * time.Microsecond
 	s := newSim(4000, trip, 7.4, 0)
@@ -329,7 +329,7 @@ func TestWindowBounds(t *testing.T) {
 	}
 }
 
-// However low the estimate fell, on whatever path, it finds the way up again.
+// However low the estimate fell, on any path, it rises again.
 func TestClimbsFromALowEstimate(t *testing.T) {
 	for _, c := range []struct {
 		jitter time.Duration
@@ -342,7 +342,7 @@ func TestClimbsFromALowEstimate(t *testing.T) {
 			f := s.flow()
 			s.run(2 * time.Second)
 			f.offers = func() congestion.ByteCount { return 0 }
-			s.run(500 * ms) // nothing in flight that would tell
+			s.run(500 * ms) // no packet in flight gives a sign
 			f.offers = nil
 			f.cc.bandwidth = bandwidth{now: 3e6 / 8}
 			f.cc.enter(s.now, cruise)

@@ -106,7 +106,7 @@ type simPacketState struct {
 type simFlow struct {
 	sim       *sim
 	cc        *Sender
-	offers    func() congestion.ByteCount // what the application has written so far; nil: always more
+	offers    func() congestion.ByteCount // the bytes that the application has written so far; nil: always more
 	written   congestion.ByteCount
 	next      congestion.PacketNumber
 	out       []simPacketState // in flight, by number
@@ -233,7 +233,7 @@ func (f *simFlow) acked(batch []congestion.PacketNumber) {
 	f.send()
 }
 
-// detect declares lost what is three behind or older than 9/8 round trips.
+// detect declares packets lost that are three behind or older than 9/8 round trips.
 func (f *simFlow) detect(largest congestion.PacketNumber) (lost []congestion.LostPacketInfo) {
 	old := f.sim.now.Add(-f.stats.Slowest() * 9 / 8)
 	k := 0
@@ -264,7 +264,7 @@ func (f *simFlow) armLoss() {
 	})
 }
 
-// share is what arrived since the last call, as a share of the link over d.
+// share is the delivery since the last call, as a share of the link over d.
 func (f *simFlow) share(d time.Duration) float64 {
 	n := f.received
 	f.received = 0

@@ -8,7 +8,7 @@
 // A port that is declared to be on loopback is dialled at 127.0.0.1 instead;
 // neither address stands in for the other.
 //
-// The receiver decides: (Peer, protocol, port) must be among what the policy
-// lets that Peer reach, else the stream ends with PORT_FORBIDDEN and the app's
-// connection with a reset (OVL-07, OVL-08). It dials no address but its own.
+// The receiver decides: the policy must let the Peer reach (Peer, protocol, port).
+// Otherwise the stream ends with PORT_FORBIDDEN and the app's connection with a reset
+// (OVL-07, OVL-08). The receiver dials only its own addresses.
 package forward

@@ -50,7 +50,7 @@ func (u *udp) evictLocked() {
 	delete(u.flows, oldest.port)
 }
 
-// readAnswers carries what workloads answer to a flow, until it is idle.
+// readAnswers carries the workloads' answers to a flow, until it is idle.
 func (u *udp) readAnswers(s *socket) {
 	defer s.conn.Close()
 	buf := make([]byte, frame.MaxPayload)
@@ -86,7 +86,7 @@ func (u *udp) answer(s *socket, from netip.AddrPort, payload []byte, out *[]byte
 	c.datagrams.Add(1)
 }
 
-// flowOver tells whether s is closed or idle, and forgets it if so.
+// flowOver reports whether s is closed or idle, and removes it if so.
 func (u *udp) flowOver(s *socket) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -29,7 +29,7 @@ type Port struct {
 	Port     uint16
 }
 
-// Rules are what the policy says about one Peer. The zero Rules allow nothing.
+// Rules are the policy about one Peer. The zero Rules allow nothing.
 type Rules struct {
 	// VIP is the Peer's address on this machine's loopback.
 	VIP netip.Addr
@@ -37,8 +37,8 @@ type Rules struct {
 	Offers []Port
 	// Accepts are this machine's ports that the Peer may reach.
 	Accepts []Port
-	// Hold is how long what apps send waits for a Session, where one is made on demand; 0
-	// where one is kept: then TCP waits for a second and UDP does not.
+	// Hold is the time that data of apps waits for a Session that is made on demand. With
+	// 0 a Session is kept: then TCP waits for a second and UDP does not.
 	Hold time.Duration
 	// Loopback are those TCP ports of Accepts that are dialled on 127.0.0.1, since
 	// their workload listens there; all others on the machine's VIP.
@@ -65,17 +65,18 @@ type Config struct {
 	// SelfVIP is where this machine's workloads listen.
 	SelfVIP netip.Addr
 	Log     *slog.Logger
-	// Listener opens what apps reach the Peer at; see [Listener].
+	// Listener opens the local sockets that lead to the Peer; see [Listener].
 	Listener Listener
-	// Unused is told, if it is not nil, that a Session has just lost its last
+	// Unused, if it is not nil, is called when a Session has just lost its last
 	// connection.
 	Unused func(carrier.Session)
-	// Wanted is told, if it is not nil, that something waits for a Session.
+	// Wanted, if it is not nil, is called when a connection or datagram waits for a
+	// Session.
 	Wanted func()
 }
 
-// Listener opens the sockets of offered ports. Those of TCP must give *net.TCPConn, those
-// of UDP must be *net.UDPConn.
+// Listener opens the sockets of offered ports. TCP sockets must accept as *net.TCPConn,
+// UDP sockets must be *net.UDPConn.
 type Listener interface {
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
@@ -168,7 +169,7 @@ func (p *Peer) Update(r Rules) {
 	p.udp.update(r.VIP, datagrams, moved)
 }
 
-// Use makes s carry what comes from now on; nil means that there is none.
+// Use makes s carry new connections and datagrams; nil means that there is no Session.
 // Connections on an earlier Session stay there and end with it at the latest.
 func (p *Peer) Use(s carrier.Session) {
 	p.mu.Lock()
@@ -183,7 +184,7 @@ func (p *Peer) useLocked(s carrier.Session) {
 	if s == nil {
 		return
 	}
-	if s != p.last { // one that is used again, since the Peer minds its rest, is as idle as it was
+	if s != p.last { // a Session that is used again after a refused rest is as idle as before
 		p.last = s
 		p.touch()
 	}
@@ -266,7 +267,7 @@ func (p *Peer) Stop() {
 // Wait returns when a stopped Peer holds no goroutine any more.
 func (p *Peer) Wait() { p.wg.Wait() }
 
-// accepts tells whether the Peer may reach a port here, and counts a refusal.
+// accepts reports whether the Peer may reach a port here, and counts a refusal.
 func (p *Peer) accepts(port Port) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,8 +282,8 @@ func (p *Peer) allowsLocked(port Port) bool {
 	return slices.Contains(p.rules.Accepts, port) && !p.closed
 }
 
-// tells spaces the lines about refusals: a Peer that scans must not fill the log. The
-// counters have them all.
+// tells spaces the log lines about refusals: a Peer that scans must not fill the log. The
+// counters count all of them.
 func (p *Peer) tells() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

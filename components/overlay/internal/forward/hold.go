@@ -53,15 +53,15 @@ func (u *udp) hold(b []byte, limit time.Duration) bool {
 	return true
 }
 
-// holds tells whether datagrams wait for a Session that have not waited for too long.
+// holds reports whether datagrams within their time limit wait for a Session.
 func (u *udp) holds() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	// Those that came last wait longest.
+	// The last datagrams have the latest limit.
 	return len(u.held) > 0 && time.Now().Before(u.held[len(u.held)-1].until)
 }
 
-// flush sends what waits, unless it has waited for too long; the Peer's lock is held.
+// flush sends the waiting datagrams, except expired ones; the Peer's lock is held.
 func (u *udp) flush(s carrier.Session) {
 	u.mu.Lock()
 	held := u.held

@@ -64,9 +64,9 @@ func (p *Peer) stillAccepts(port uint16) bool {
 	return p.allowsLocked(Port{TCP, port})
 }
 
-// dialSelf reaches a workload of this machine where it is declared to listen, and
-// nowhere else: what happens to listen on the same port of another address was
-// not meant for Peers (OVL-08). The workload sees the Peer's VIP as the source.
+// dialSelf connects to a workload of this machine at its declared address, and nowhere
+// else: a listener on the same port of another address was not meant for Peers (OVL-08).
+// The workload sees the Peer's VIP as the source.
 func (p *Peer) dialSelf(ctx context.Context, port uint16) (*net.TCPConn, error) {
 	p.mu.Lock()
 	source, at := p.rules.VIP, p.cfg.SelfVIP

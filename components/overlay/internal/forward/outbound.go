@@ -59,8 +59,8 @@ func (l *listener) bind(listener Listener) (net.Listener, error) {
 	return ln, nil
 }
 
-// listen accepts apps' connections until l closes, and hands them to take, which owns them. A port
-// that cannot be bound is tried again: whoever holds it may let go.
+// listen accepts apps' connections until l closes, and hands them to take, which owns them. A
+// failed bind is tried again, since another process may release the port.
 func (l *listener) listen(cfg Config, log *slog.Logger, take func(*net.TCPConn) bool) {
 	complained := false
 	for {
@@ -156,7 +156,7 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 // Waiting is how many connections of apps wait for a Session.
 func (p *Peer) Waiting() int { return int(p.waiting.Load()) }
 
-// Wants tells whether anything waits for a Session: a connection, or datagrams.
+// Wants reports whether a connection or a datagram waits for a Session.
 func (p *Peer) Wants() bool { return p.waiting.Load() > 0 || p.udp.holds() }
 
 // errNoSession ends the wait of an app's connection.

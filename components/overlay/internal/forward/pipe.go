@@ -10,7 +10,7 @@ import (
 	"cadre.dev/overlay/internal/carrier"
 )
 
-// direction tells on whose machine the app is that opened a connection.
+// direction says whether the app that opened a connection is on this machine.
 type direction int
 
 const (
@@ -21,7 +21,7 @@ const (
 const (
 	// largeBuffer moves bulk data with few calls.
 	largeBuffer = 128 << 10
-	// smallBuffer is what an idle connection holds.
+	// smallBuffer is the buffer of an idle connection.
 	smallBuffer = 8 << 10
 )
 
@@ -38,9 +38,9 @@ type pipe struct {
 	port uint16
 	dir  direction
 	end  sync.Once
-	// answered tells that the far side has taken the connection.
+	// answered: the far side has accepted the connection.
 	answered atomic.Bool
-	// halfClosed tells that we have closed our half of conn.
+	// halfClosed: this side has closed its half of conn.
 	halfClosed atomic.Bool
 }
 
@@ -179,7 +179,7 @@ func (p *Peer) Release(s carrier.Session) {
 	}
 }
 
-// releaseLocked tells whether a Session carries nothing any more.
+// releaseLocked reports whether a Session carries nothing any more.
 func (p *Peer) releaseLocked(s carrier.Session) (last bool) {
 	p.touch()
 	p.carried[s]--

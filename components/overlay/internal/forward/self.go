@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Self lets the workloads of this machine reach, at the machine's own VIP, what listens on
-// 127.0.0.1. A program that goes through all members, as patronictl does, calls its own machine
-// by the VIP as it calls the others; without Self that one call would be refused. Make it with
-// [NewSelf]; all methods may be called concurrently.
+// Self lets the workloads of this machine reach listeners on 127.0.0.1 at the machine's own VIP. A
+// program that goes through all members, as patronictl does, calls its own machine by the VIP as it
+// calls the others; without Self that one call would be refused. Make it with [NewSelf]; all
+// methods may be called concurrently.
 type Self struct {
 	cfg Config
 	wg  sync.WaitGroup
@@ -65,7 +65,7 @@ func (s *Self) Stop() {
 	}
 }
 
-// Wait waits for the end of what Stop ended.
+// Wait waits for the connections that Stop ended.
 func (s *Self) Wait() { s.wg.Wait() }
 
 // take carries one connection in the background, unless s is stopped.

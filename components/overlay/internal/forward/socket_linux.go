@@ -10,9 +10,9 @@ import (
 // numbering (include/net/tcp_states.h).
 const tcpClosed = 7
 
-// wasReset tells whether the far side has reset a connection that we have not
-// half-closed. The kernel reports a reset once: when a write has taken the
-// error, a read sees what looks like a clean end.
+// wasReset reports whether the far side has reset a connection that this side has not
+// half-closed. The kernel reports a reset once: after a write has taken the error, a read
+// sees an apparently clean end.
 func wasReset(conn *net.TCPConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -4,5 +4,5 @@ package forward
 
 import "net"
 
-// wasReset cannot tell where Linux's socket information does not exist.
+// wasReset returns false where Linux's socket information does not exist.
 func wasReset(*net.TCPConn) bool { return false }

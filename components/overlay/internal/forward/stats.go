@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// PortStats counts what went over one port of one Peer.
+// PortStats counts the traffic over one port of one Peer.
 type PortStats struct {
 	Port Port
 	// Outbound: the port is the Peer's and the app is ours.
@@ -18,12 +18,12 @@ type PortStats struct {
 	Streams, Datagrams uint64
 }
 
-// Stats counts what went to and from one Peer.
+// Stats counts the traffic with one Peer.
 type Stats struct {
 	Ports []PortStats
 	// Open is the number of connections now.
 	Open int
-	// RefusedTCP and RefusedUDP count what the Peer tried and may not.
+	// RefusedTCP and RefusedUDP count the Peer's refused attempts.
 	RefusedTCP, RefusedUDP uint64
 	// DroppedDatagrams found no Session, no socket or no flow.
 	DroppedDatagrams uint64

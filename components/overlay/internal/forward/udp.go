@@ -19,8 +19,8 @@ const (
 	flowIdle = 60 * time.Second
 	// maxFlows bounds the flows of one Peer in each direction.
 	maxFlows = 256
-	// usualDatagram is what a Session holds for what may come once it has carried a
-	// datagram; a larger one is rare and gets room of its own.
+	// usualDatagram is the receive buffer of a Session that has carried a datagram; a
+	// larger datagram is rare and gets a buffer of its own.
 	usualDatagram = 2 << 10
 	// socketBuffer takes a burst of gossip.
 	socketBuffer = 512 << 10
@@ -40,7 +40,7 @@ type udp struct {
 	vip   netip.Addr
 	bound map[uint16]*socket // by offered port
 	flows map[uint16]*socket // by the Peer's source port
-	calls map[call]*caller   // what apps here sent to bound sockets
+	calls map[call]*caller   // datagrams of local apps to bound sockets
 	// retrying are offered ports that cannot be bound, and are tried again.
 	retrying map[uint16]bool
 	closed   bool
@@ -73,8 +73,8 @@ func newUDP(p *Peer) *udp {
 	}
 }
 
-// update binds what is offered and unbinds what is not. The Peer's lock is
-// held; udp's is taken after it, never before.
+// update binds the offered ports and unbinds all others. The Peer's lock is held; udp's
+// is taken after it, never before.
 func (u *udp) update(vip netip.Addr, offered []uint16, moved bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *socket) touch() { s.used.Store(time.Now().UnixNano()) }
 // idle is how long nothing has used the socket.
 func (s *socket) idle() time.Duration { return time.Since(time.Unix(0, s.used.Load())) }
 
-// readApps carries what apps send to an offered port.
+// readApps carries the apps' datagrams to an offered port.
 func (u *udp) readApps(s *socket, c *count) {
 	buf := make([]byte, frame.MaxPayload)
 	var out []byte
@@ -202,7 +202,7 @@ func (u *udp) readApps(s *socket, c *count) {
 	}
 }
 
-// gone tells whether s has been closed on purpose.
+// gone reports whether s has been closed on purpose.
 func (u *udp) gone(s *socket) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -245,7 +245,7 @@ func (u *udp) answerTo(d frame.Datagram) (*socket, netip.AddrPort, bool) {
 	return s, c.addr, true
 }
 
-// ServeDatagrams hands out what the Peer sends on session until it ends.
+// ServeDatagrams distributes the Peer's datagrams on session until it ends.
 func (p *Peer) ServeDatagrams(session carrier.Session) error {
 	var buf []byte
 	for {

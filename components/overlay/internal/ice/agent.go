@@ -16,12 +16,12 @@ const (
 	keepalive          = 2 * time.Second
 	// relayWait is how long direct pairs have before a relay counts.
 	relayWait = 2 * time.Second
-	// settle is how long the direct agent goes on checking before it nominates
-	// the best pair and leaves the others alone. Nobody waits for it: a pair is
-	// reported as soon as it answers.
+	// settle is how long the direct agent goes on checking before it nominates the best
+	// pair and leaves the others alone. This delays no caller: a pair is reported as soon
+	// as it answers.
 	settle = time.Second
-	// searchTimeout bounds the search. With a pair an agent never gives up: it
-	// answers until Close, whatever becomes of the path.
+	// searchTimeout bounds the search. With a pair an agent never gives up: it answers
+	// until Close, in any state of the path.
 	searchTimeout = 30 * time.Second
 )
 
@@ -99,7 +99,7 @@ func (s sharedPort) GetConn(_ string, addr net.Addr) (net.PacketConn, error) {
 	return s.port.v6, nil
 }
 
-// RemoveConnByUfrag does nothing: the agent also closes what GetConn gave it.
+// RemoveConnByUfrag does nothing: the agent also closes the result of GetConn.
 func (sharedPort) RemoveConnByUfrag(string) {}
 func (sharedPort) Close() error             { return nil }
 

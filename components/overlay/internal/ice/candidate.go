@@ -31,9 +31,9 @@ type candidate struct {
 	kind       string
 }
 
-// parseCandidate reads the candidate-attribute of RFC 8839 without its prefix.
-// It takes what format writes, and a related address, which it ignores; names
-// (mDNS too), TCP and other components are refused. It does not filter.
+// parseCandidate reads the candidate-attribute of RFC 8839 without its prefix. It accepts
+// format's output, and a related address, which it ignores; names (mDNS too), TCP and
+// other components are refused. It does not filter.
 func parseCandidate(line string) (candidate, error) {
 	var c candidate
 	if len(line) > MaxCandidateLen {
@@ -91,7 +91,7 @@ func (c candidate) format() string {
 	return fmt.Sprintf("%s 1 udp %d %s %d typ %s", c.foundation, c.priority, c.addr.Addr(), c.addr.Port(), c.kind)
 }
 
-// local makes a candidate of ours; nth orders those of one kind, best first.
+// local makes a candidate of ours; nth orders the candidates of one kind, best first.
 func local(kind string, nth int, addr netip.AddrPort) candidate {
 	preference := map[string]uint32{typeHost: 126, typeSrflx: 100, typeRelay: 0}[kind]
 	return candidate{
@@ -126,7 +126,7 @@ func (c candidate) toICE() (pion.Candidate, error) {
 	}
 }
 
-// iceChars tells whether s has only the characters ICE allows in user names,
+// iceChars reports whether s has only the characters that ICE allows in user names,
 // passwords and foundations.
 func iceChars(s string) bool {
 	for i := range len(s) {

@@ -80,10 +80,10 @@ func TestCloseAtEveryStage(t *testing.T) {
 				t.Errorf("%d checks left at the mux", len(ma.pending))
 			}
 			_, _ = ma.Close(), mb.Close()
-			// The relay server is in this process, and an allocation that it grants after we
-			// have given up waiting is its own until it expires. An answer that its client has
-			// in hand at that moment keeps one goroutine of the client for ever: it is handed to
-			// who waited, without a look at whether anybody still does.
+			// The relay server is in this process. An allocation that it grants after this side
+			// has stopped waiting is the server's own until it expires. An answer that its
+			// client processes at that moment leaks one goroutine of the client: pion hands the
+			// answer to the waiter, without a check that the waiter is still there.
 			goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/pion/turn/v3/internal/allocation.(*Allocation).packetHandler"),
 				goleak.IgnoreTopFunction("github.com/pion/turn/v3/internal/client.(*Transaction).WriteResult"))
 		})
@@ -142,7 +142,7 @@ func TestMuxClosesUnderSearches(t *testing.T) {
 	}
 }
 
-// Memory and goroutines after many searches are what they were before.
+// Memory and goroutines after many searches are as before.
 func TestThousandSearchesLeaveNothing(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {

@@ -1,7 +1,7 @@
-// Package ice finds a UDP path to one Peer by ICE. A Search has credentials
-// of its own and pion/ice agents for them, one on the shared socket and one on
-// relays; it lives beside whatever path is in use, reports the pairs of addresses
-// that answer, and owns no data but that of a relay.
+// Package ice finds a UDP path to one Peer by ICE. A Search has credentials of its own
+// and pion/ice agents for them, one on the shared socket and one on relays. It runs in
+// parallel with any path in use, reports the pairs of addresses that answer, and owns no
+// data except a relay's.
 //
 //	           offers, answers, candidates (signaling, the caller's)
 //	                │ SetRemote, AddRemote          ▲ Local, Candidates
@@ -10,12 +10,12 @@
 //	   │              └── TURN client (own socket: udp, tcp or tls)
 //	   └── Wait, Better: [Found]
 //
-// The Mux is ours rather than pion's for four reasons. pion's gives a datagram
-// to whichever agent last wrote to its source, so two searches towards one Peer
-// take each other's answers; ours goes by user name and transaction. Ours drops
-// what is not authentic before an agent or its memory sees it, paces checks to
-// addresses that never answered, and sees every answer, so a pair is reported
-// after one round trip instead of after its nomination.
+// The Mux is ours rather than pion's for four reasons. pion's passes a datagram to the
+// agent that last wrote to its source, so two searches towards one Peer take each other's
+// answers; ours goes by user name and transaction. Ours drops unauthenticated messages
+// before an agent or its memory sees them, paces checks to addresses that never answered,
+// and sees every answer. So a pair is reported after one round trip instead of after its
+// nomination.
 //
 // It is not for choosing among paths, for liveness or for data: the underlay
 // does that, with probes of its own.

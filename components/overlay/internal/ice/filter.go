@@ -5,12 +5,12 @@ import (
 	"net/netip"
 )
 
-// AllowedCandidate tells whether a candidate, ours or the Peer's, may have this
-// address; nil means yes, otherwise the error wraps ErrForbidden (OVL-10).
-// private allows ranges that are used inside networks: RFC 1918, the benchmarking
-// range and unique local IPv6. The shared range of RFC 6598 is never allowed: the
-// underlay's virtual addresses live there. IPv4-mapped IPv6 counts as the IPv4
-// address it carries; an address with a zone is refused.
+// AllowedCandidate reports whether a candidate, ours or the Peer's, may have this
+// address. It returns nil for a permitted address, otherwise the error wraps ErrForbidden
+// (OVL-10). private allows ranges that are used inside networks: RFC 1918, the
+// benchmarking range and unique local IPv6. The shared range of RFC 6598 is never
+// allowed: the underlay's virtual addresses live there. IPv4-mapped IPv6 counts as the
+// IPv4 address it carries; an address with a zone is refused.
 func AllowedCandidate(addr netip.Addr, private bool) error {
 	return policy{private: private}.check(addr)
 }
@@ -50,9 +50,9 @@ type addressRange struct {
 	name   string
 }
 
-// neverRanges reach this machine itself, its host's services or nobody. IPv6
-// ranges that carry an IPv4 address are refused whole: a translator would turn
-// them into addresses this list names.
+// neverRanges lead to this machine itself, to its host's services, or nowhere. IPv6
+// ranges that carry an IPv4 address are refused whole: a translator would turn them into
+// addresses this list names.
 var neverRanges = ranges(
 	"0.0.0.0/8", "this network",
 	"127.0.0.0/8", "loopback and the service addresses",

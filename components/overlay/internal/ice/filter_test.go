@@ -138,7 +138,7 @@ func TestOVL10_WeOfferWhatWeWouldTake(t *testing.T) {
 		log: slog.New(slog.DiscardHandler), policy: policy{private: true}, gatherers: 1,
 		candidates: make(chan string, MaxCandidates), offered: make(map[netip.AddrPort]string),
 	}
-	lied.offer(typeSrflx, s.udp) // as a server may tell
+	lied.offer(typeSrflx, s.udp) // as a server may answer
 	lied.offer(typeRelay, s.tcp)
 	if len(lied.candidates) != 0 {
 		t.Errorf("offered %s", <-lied.candidates)
@@ -148,7 +148,7 @@ func TestOVL10_WeOfferWhatWeWouldTake(t *testing.T) {
 	}
 }
 
-// An address that never answers gets few checks, whatever a Peer asks for.
+// An address that never answers gets few checks, whatever the Peer requests.
 func TestOVL09_SilentAddressesGetFewChecks(t *testing.T) {
 	l := newLedger()
 	victim := netip.MustParseAddrPort("8.8.8.8:53")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind tells how a path travels. The zero value is no path.
+// Kind is the transport of a path. The zero value is no path.
 type Kind string
 
 const (
@@ -47,9 +47,8 @@ type Found struct {
 	Alternates []Found
 }
 
-// before tells whether a is the better path: a direct one, then a clearly
-// faster one (by a fifth and 2 ms), then the one with fewer translations, then
-// any fixed order.
+// before reports whether a is the better path: a direct one, then a clearly faster one
+// (by a fifth and 2 ms), then the path with fewer translations, then any fixed order.
 func (a Found) before(b Found) bool {
 	if (a.Kind == Direct) != (b.Kind == Direct) {
 		return a.Kind == Direct
@@ -116,8 +115,8 @@ func choose(list []Found) (Found, bool) {
 	return f, true
 }
 
-// same tells whether two Founds name the same pairs in the same places, however
-// their round trips moved.
+// same reports whether two Founds name the same pairs in the same places, regardless of
+// their round trips.
 func (a Found) same(b Found) bool {
 	pair := func(x, y Found) bool {
 		return x.Kind == y.Kind && x.Remote == y.Remote && x.Relay == y.Relay && x.RemoteType == y.RemoteType

@@ -72,7 +72,7 @@ func (m *Mux) bases(pol policy) []netip.AddrPort {
 	return []netip.AddrPort{v4, v6}
 }
 
-// localFor tells from which address the socket sends to remote.
+// localFor returns the socket's source address for packets to remote.
 func (m *Mux) localFor(remote netip.AddrPort) netip.AddrPort {
 	if !m.local.Addr().IsUnspecified() {
 		return m.local
@@ -90,7 +90,7 @@ func (m *Mux) localFor(remote netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(plain(udp.AddrPort()).Addr(), m.local.Port())
 }
 
-// gather offers host and mapped addresses. What is known is offered before it
+// gather offers host and mapped addresses. It offers the known addresses before it
 // returns; the rest follows until ctx ends.
 func (a *Search) gather(ctx context.Context, stunHosts []string) {
 	mux := a.conf.Mux
@@ -137,8 +137,8 @@ func (a *Search) relayGathered(c pion.Candidate) {
 	}
 }
 
-// offer signals one candidate, unless it is known, forbidden or one too many:
-// we never ask the Peer for what we would refuse (OVL-10).
+// offer signals one candidate, unless it is known, forbidden or one too many: this side
+// never sends the Peer a candidate that it would refuse itself (OVL-10).
 func (a *Search) offer(kind string, addr netip.AddrPort) {
 	if err := a.policy.check(addr.Addr()); err != nil {
 		a.log.Debug("candidate kept back", "error", err)

@@ -94,7 +94,7 @@ func testMux(t testing.TB, conn net.PacketConn) *Mux {
 	return m
 }
 
-// testConfig is what most tests start with.
+// testConfig is the configuration of most tests.
 func testConfig(m *Mux, controlling bool, servers ...Server) Config {
 	return Config{Mux: m, Controlling: controlling, Servers: servers, Private: true, AllowLoopback: true}
 }
@@ -132,7 +132,7 @@ func trickle(t testing.TB, from, to *Search) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for c := range from.Candidates() {
-			_ = to.AddRemote(c) // what was refused shows in what is found
+			_ = to.AddRemote(c) // a refused candidate shows in the found paths
 		}
 	})
 	t.Cleanup(func() {

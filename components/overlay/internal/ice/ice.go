@@ -64,7 +64,7 @@ type Search struct {
 	remotePwd   string
 	held        []candidate // until the remote credentials are known
 	remotes     int
-	searching   map[*pion.Agent]bool // those that may still find something
+	searching   map[*pion.Agent]bool // agents that may still find a path
 	relay       *relayConn           // set with the relay agent's first pair
 	relayPair   Found                // that pair
 	relayFrom   *pion.Conn           // where the relay's data comes from
@@ -76,9 +76,9 @@ type Search struct {
 	closed      bool
 }
 
-// Start begins a search: it gathers candidates at once and checks once the
-// Peer's credentials are set. It does not block. The end of ctx ends the search;
-// what was found stays in use until Close, which must be called.
+// Start begins a search: it gathers candidates at once and checks once the Peer's
+// credentials are set. It does not block. The end of ctx ends the search; the found paths
+// stay in use until Close, which must be called.
 func Start(ctx context.Context, c Config) (*Search, error) {
 	if c.Mux == nil && !c.RelayOnly {
 		return nil, errors.New("start search: no shared socket")
@@ -153,9 +153,9 @@ func (a *Search) SetRemote(ufrag, pwd string) error {
 	return nil
 }
 
-// AddRemote adds a candidate of the Peer, before or after SetRemote. It takes
-// MaxCandidates, each for the addresses AllowedCandidate allows; what it refuses
-// leaves the search as it was.
+// AddRemote adds a candidate of the Peer, before or after SetRemote. It accepts
+// MaxCandidates, each for the addresses that AllowedCandidate allows; a refused candidate
+// leaves the search unchanged.
 func (a *Search) AddRemote(line string) error {
 	c, err := parseCandidate(line)
 	if err != nil {
@@ -289,8 +289,8 @@ func newUfrag(controlling bool) string {
 	return rand.Text()[:16] + mark
 }
 
-// role tells whether we control: as configured, unless the Peer claims the same;
-// then the greater fragment does.
+// role reports whether this side controls: as configured, unless the Peer claims the
+// same; then the greater fragment does.
 func role(controlling bool, ours, theirs string) bool {
 	mark := controlledMark
 	if controlling {

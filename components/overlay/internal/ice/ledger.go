@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxLearned bounds the addresses that a search learns from authentic checks,
-// beside the MaxCandidates it was told.
+// maxLearned bounds the addresses that a search learns from authentic checks, in addition
+// to the MaxCandidates of signaling.
 const maxLearned = 16
 
-// ledger is what a search knows of its Peer's addresses. It is pure but for
-// its lock: times are arguments.
+// ledger records a search's knowledge of its Peer's addresses. It is pure except for its
+// lock: times are arguments.
 type ledger struct {
 	mu      sync.Mutex
 	remotes map[netip.AddrPort]*remote
@@ -46,9 +46,9 @@ func (l *ledger) signaled(addr netip.AddrPort, kind string) {
 	}
 }
 
-// heardFrom notes an authentic check; kind is what it tells of an address that
-// was not signaled. It is false when the address is one too many to learn: the
-// check must not be used.
+// heardFrom records an authentic check; kind is the check's kind for an address that was
+// not signaled. It is false when the address is one too many to learn: the check must not
+// be used.
 func (l *ledger) heardFrom(addr netip.AddrPort, kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,10 +65,10 @@ func (l *ledger) heardFrom(addr netip.AddrPort, kind string) bool {
 	return true
 }
 
-// mayCheck tells whether a check may go to addr now, and notes it. An address
-// that sent something authentic gets every check; a silent one gets ten at the
-// agent's pace and then ever fewer, so that a Peer that names a victim has us
-// send it some 4 KiB and no more (OVL-09).
+// mayCheck reports whether a check may go to addr now, and records it. An address that
+// sent something authentic gets every check; a silent one gets ten at the agent's pace
+// and then ever fewer, so that a Peer that names a victim has us send it some 4 KiB and
+// no more (OVL-09).
 func (l *ledger) mayCheck(addr netip.AddrPort, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *ledger) valid() map[netip.AddrPort]remote {
 	return list
 }
 
-// named tells whether signaling named addr.
+// named reports whether signaling named addr.
 func (l *ledger) named(addr netip.AddrPort) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

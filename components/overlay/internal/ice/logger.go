@@ -8,8 +8,8 @@ import (
 	"github.com/pion/logging"
 )
 
-// iceLog passes pion's lines to slog at debug: what matters of them is reported
-// by the Search itself. It formats nothing that nobody reads, and drops traces.
+// iceLog passes pion's lines to slog at debug level: the Search itself reports the
+// important events. It formats no line that is not read, and drops traces.
 type iceLog struct {
 	log   *slog.Logger
 	scope string

@@ -50,9 +50,9 @@ type Mapped struct {
 	Age time.Duration
 }
 
-// Mapped lists what STUN servers last answered, ordered by server. Different
-// addresses tell of a NAT that maps each destination differently: then a path
-// needs a Peer without such a NAT, or a relay.
+// Mapped lists the latest answers of STUN servers, ordered by server. Different addresses
+// show a NAT that maps each destination differently: then a path needs a Peer without
+// such a NAT, or a relay.
 func (m *Mux) Mapped() []Mapped {
 	now := time.Now()
 	m.mapMu.Lock()
@@ -67,10 +67,9 @@ func (m *Mux) Mapped() []Mapped {
 	return list
 }
 
-// Warm asks the STUN servers among servers for the socket's mapped address and
-// keeps asking in the background, so that the first search need not wait. It
-// returns when each has answered or not, or ctx ends. The rules for server
-// addresses are those of Config.
+// Warm asks the STUN servers among servers for the socket's mapped address and keeps
+// asking in the background, so that the first search need not wait. It returns when each
+// has answered or not, or ctx ends. The rules for server addresses are Config's.
 func (m *Mux) Warm(ctx context.Context, servers []Server, private bool) error {
 	stunHosts, _, err := parseServers(servers)
 	if err != nil {
@@ -90,8 +89,8 @@ func (m *Mux) warm(ctx context.Context, hosts []string, pol policy) {
 	wg.Wait()
 }
 
-// cached gives the mapped address at host, if it is known and fresh, and keeps
-// host among those that are asked in the background.
+// cached returns the mapped address at host, if it is known and fresh, and keeps host
+// among the servers that are asked in the background.
 func (m *Mux) cached(host string, pol policy) (netip.AddrPort, bool) {
 	now := time.Now()
 	m.mapMu.Lock()
@@ -189,7 +188,7 @@ func (m *Mux) note(host string, addr netip.AddrPort, rtt time.Duration) {
 	}
 }
 
-// family tells which addresses the socket can send to: "ip4", "ip6" or "ip".
+// family returns the families that the socket can send to: "ip4", "ip6" or "ip".
 func (m *Mux) family() string {
 	a := m.local.Addr()
 	switch {

@@ -61,7 +61,7 @@ type pendingCheck struct {
 	answer chan netip.AddrPort // capacity 1; for servers
 }
 
-// MuxStats counts what came in on the STUN side and what became of it.
+// MuxStats counts the datagrams on the STUN side and their handling.
 type MuxStats struct {
 	Searches int
 	Received uint64
@@ -148,8 +148,8 @@ func (m *Mux) Stats() MuxStats {
 	}
 }
 
-// read is the read loop. One bad read does not end it: a shared socket reports
-// an unreachable address of one Peer to whoever reads next.
+// read is the read loop. One bad read does not end it: a shared socket reports an
+// unreachable address of one Peer to the next reader.
 func (m *Mux) read() {
 	buf := make([]byte, maxSTUN+1)
 	msg := &stun.Message{}
@@ -256,7 +256,7 @@ func (m *Mux) add(p *port) error {
 	return nil
 }
 
-// remove forgets a port and what it waits for.
+// remove drops a port and its waiting transactions.
 func (m *Mux) remove(p *port, waiting []transactionID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -77,7 +77,7 @@ func TestGarbageFromThePeer(t *testing.T) {
 	}
 }
 
-// Who has not the Peer's password finds nothing: its checks get no answer.
+// A searcher without the Peer's password finds nothing: its checks get no answer.
 func TestOVL13_WrongCredentialsFindNothing(t *testing.T) {
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 	a, b := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false))

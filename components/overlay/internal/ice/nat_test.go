@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// natConn is a host behind a NAT of its own: a socket whose address nobody can
-// reach, and one or more real sockets that stand for its mappings.
+// natConn is a host behind a NAT of its own: a socket with an unreachable address, and
+// one or more real sockets that stand for its mappings.
 type natConn struct {
 	inside    *net.UDPAddr
 	symmetric bool                      // a mapping for each destination
-	filter    bool                      // take only what was sent to
+	filter    bool                      // accept only from addresses that were sent to
 	block     func(netip.AddrPort) bool // destinations that get nothing
 
 	in   chan natPacket

@@ -83,8 +83,8 @@ func (p *port) request(m *stun.Message, from netip.AddrPort) {
 	p.pass(m.Raw, from)
 }
 
-// senderKind tells a relay's address from another one by the priority in the
-// Peer's check, whose first byte is 0 for relays. Checks may come before the
+// senderKind distinguishes a relay's address from another one by the priority in the
+// Peer's check, which has a first byte of 0 for relays. Checks may come before the
 // candidate that names the address.
 func senderKind(m *stun.Message) string {
 	if b, err := m.Get(stun.AttrPriority); err == nil && len(b) == 4 && b[0] == 0 {

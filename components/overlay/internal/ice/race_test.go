@@ -7,7 +7,7 @@ import (
 	"github.com/pion/stun/v2"
 )
 
-// offer is what signaling carries of a search.
+// offer is a search's signaling.
 type offer struct {
 	epoch      int
 	ufrag, pwd string
@@ -38,8 +38,8 @@ func (e *end) restart(t *testing.T, epoch int) offer {
 func (e *end) take(t *testing.T, o offer) (answer offer, answered bool) {
 	t.Helper()
 	if o.epoch < e.epoch {
-		// An old search may still be there; whatever it makes of the offer must
-		// not matter to the new one.
+		// An old search may still be there; its use of the offer must not affect the new
+		// one.
 		if old := e.searches[o.epoch]; old != nil {
 			_ = old.SetRemote(o.ufrag, o.pwd)
 		}
@@ -82,7 +82,7 @@ func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 			late = append(late, x.restart(t, epoch), y.restart(t, epoch))
 			mine, theirs = x.restart(t, epoch+1), y.restart(t, epoch+1)
 		}
-		for _, o := range late { // what the rounds before sent
+		for _, o := range late { // offers of the earlier rounds
 			_, _ = y.take(t, o)
 			_, _ = x.take(t, o)
 		}
@@ -227,7 +227,7 @@ func TestOVL13_ForgedChecksAreDropped(t *testing.T) {
 			m = stun.MustBuild(stun.TransactionID, stun.BindingRequest, stun.NewUsername(ufrag+":"+theirs))
 		case 2: // an answer to nothing
 			m = stun.MustBuild(stun.TransactionID, stun.BindingSuccess, stun.Fingerprint)
-		case 3: // nobody's
+		case 3: // an unknown search's
 			m = stun.MustBuild(stun.TransactionID, stun.BindingRequest, stun.NewUsername("nobody:"+theirs))
 		}
 		if _, err := forger.WriteTo(m.Raw, ma.conn.LocalAddr()); err != nil {
@@ -235,7 +235,8 @@ func TestOVL13_ForgedChecksAreDropped(t *testing.T) {
 		}
 		until(t, func() bool { return ma.Stats().Received > before.Received+uint64(i) })
 	}
-	// What the honest two repeat counts as received too, so the last may be on its way.
+	// Repeats of the two honest sides count as received too, so the last may be on its
+	// way.
 	until(t, func() bool {
 		s := ma.Stats()
 		return s.Forged-before.Forged >= many/2 && s.Unknown-before.Unknown >= many/2

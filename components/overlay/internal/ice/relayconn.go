@@ -44,8 +44,8 @@ func newRelayConn(pair *pion.CandidatePair) *relayConn {
 	return c
 }
 
-// pump moves what the agent receives into the queue, until the agent ends. The
-// agent's data is all ours: whatever is direct never passes the agent.
+// pump moves the agent's received data into the queue, until the agent ends. The agent's
+// data is all ours: direct data never passes the agent.
 func (c *relayConn) pump(from io.Reader) {
 	defer c.shut()
 	buf := make([]byte, relayMTU)
@@ -61,7 +61,7 @@ func (c *relayConn) pump(from io.Reader) {
 		*b = append((*b)[:0], buf[:n]...)
 		select {
 		case c.queue <- b:
-		case <-c.done: // nobody reads any more; the agent's buffer still drains
+		case <-c.done: // the reader has gone; the agent's buffer still drains
 		default:
 		}
 	}

@@ -35,8 +35,8 @@ type relayNet struct {
 
 // wire is a relay's own connection.
 type wire interface {
-	// giveUp ends a connection whose relay is not allocated yet, so that whoever
-	// waits for its answer gets one.
+	// giveUp ends a connection without an allocated relay, so that a waiter for its
+	// answer gets one.
 	giveUp()
 }
 
@@ -131,9 +131,9 @@ func (n *relayNet) dial(_, address string) (net.Conn, error) {
 	return w, nil
 }
 
-// grantWait is how long giving up waits for an answer that may well come: the
-// one to a question with credentials, which a silent server never gets. The
-// relay would otherwise stay allocated until it expires.
+// grantWait is the time for which giving up waits for a likely answer: the answer to a
+// question with credentials, which a silent server never gets. The relay would otherwise
+// stay allocated until it expires.
 const grantWait = 250 * time.Millisecond
 
 // farewell remembers the last question to a relay, so that giving up can answer

@@ -146,8 +146,8 @@ func (a *Search) review() {
 	a.reviewLocked()
 }
 
-// reviewLocked makes of all that answered what Wait and Better give. It is
-// called after every change and does not block.
+// reviewLocked computes the results of Wait and Better from all answers. It is called
+// after every change and does not block.
 func (a *Search) reviewLocked() {
 	if a.closed {
 		return

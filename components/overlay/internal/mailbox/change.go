@@ -2,8 +2,7 @@ package mailbox
 
 import "sync"
 
-// change tells any number of waiters that something is different now. The zero
-// value is ready.
+// change notifies any number of waiters of a change. The zero value is ready.
 type change struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -23,16 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// chaos is a rendezvous that does what it likes: nothing it does may do more
-// than lose messages.
+// chaos is a rendezvous with arbitrary behaviour: its actions may only lose messages.
 type chaos struct {
 	t   testing.TB
 	url string
 	ca  []byte
 
-	// What it does, set before clients connect; nil is honest.
+	// Its behaviour, set before clients connect; nil is honest.
 	onFind func(c *chaos, f Frame) []Boot
-	// onSend gives the envelopes to deliver to whom, for one that was sent.
+	// onSend returns the envelopes to deliver and their recipients, for one sent
+	// envelope.
 	onSend func(c *chaos, to string, envelope []byte)
 	hello  Frame
 	// onRevoke gives the answer to a revocation.

@@ -22,19 +22,19 @@ import (
 // ErrNoServer reports that no rendezvous is connected.
 var ErrNoServer = errors.New("no rendezvous is connected")
 
-// ErrUnknown reports that no rendezvous has a Boot of the recipient whose
-// certificate verifies.
+// ErrUnknown reports that no rendezvous has a Boot of the recipient with a certificate
+// that verifies.
 var ErrUnknown = errors.New("no rendezvous knows the recipient")
 
 // Server is one rendezvous.
 type Server struct {
 	// URL is https://host[:port].
 	URL string
-	// CA is what its certificate must lead to, PEM; empty: the system's roots.
+	// CA has the roots of its certificate, PEM; empty: the system's roots.
 	CA []byte
 }
 
-// Identity is who this node is now.
+// Identity is this node's present identity.
 type Identity struct {
 	ID identity.ID
 	// Certificate is the SVID with its P-256 key.
@@ -43,19 +43,19 @@ type Identity struct {
 	Roots *x509.CertPool
 }
 
-// Config is what a [Client] needs.
+// Config configures a [Client].
 type Config struct {
 	// Servers are tried all at once and kept all. None is allowed: every Send
 	// then fails with ErrNoServer.
 	Servers []Server
-	// Identity gives the present credentials; false while there are none. It is
-	// asked again for each connection, and now and then: connections are made
-	// anew with a renewed certificate. Safe for concurrent use.
+	// Identity gives the present credentials; false while there are none. It is called
+	// for each connection, and now and then: a renewed certificate gets new connections.
+	// Safe for concurrent use.
 	Identity func() (Identity, bool)
 	// Log may be nil.
 	Log *slog.Logger
 	// Now is the wall clock; nil means time.Now. It stamps and judges envelopes and
-	// credentials, whose times others set; nothing is waited for by it.
+	// credentials, since other parties set their times; no wait depends on it.
 	Now func() time.Time
 }
 
@@ -65,7 +65,7 @@ type Incoming struct {
 	Message signal.Message
 }
 
-// ServerStatus is what a person wants to know of one rendezvous.
+// ServerStatus is the state of one rendezvous, for operators.
 type ServerStatus struct {
 	URL       string
 	Connected bool
@@ -73,8 +73,8 @@ type ServerStatus struct {
 	Since time.Time
 	// RTT is the smoothed round trip of its connection.
 	RTT time.Duration
-	// Sent, Received count messages; Duplicates those that came before, from it
-	// or another; Forged those that no Peer made.
+	// Sent and Received count messages; Duplicates counts messages that arrived before,
+	// from any server; Forged counts messages that no Peer made.
 	Sent, Received, Duplicates, Forged uint64
 	// Error is why the last connection ended.
 	Error string
@@ -100,8 +100,8 @@ type Client struct {
 	deliver sync.Mutex // orders guard and incoming
 }
 
-// waiting is how many messages may wait for the owner of a Client. What does
-// not fit stays at the rendezvous and is sent again.
+// waiting is how many messages may wait for the owner of a Client. Further messages stay
+// at the rendezvous and are sent again.
 const waiting = 64
 
 // New checks c. It connects nothing: Run does.
@@ -152,8 +152,8 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Messages gives what Peers send: opened, proven, each once. Which Boot of a
-// Slot is admitted is for the reader to check. It is never closed.
+// Messages returns the Peers' messages: opened, authenticated, each once. The reader
+// checks which Boot of a Slot is admitted. It is never closed.
 func (c *Client) Messages() <-chan Incoming { return c.incoming }
 
 // Changed gives a channel that closes when a server connects, is lost or offers
@@ -161,10 +161,10 @@ func (c *Client) Messages() <-chan Incoming { return c.incoming }
 // [Client.ICEServers] or [Client.Reflectors]: then no change is missed.
 func (c *Client) Changed() <-chan struct{} { return c.changed.wait() }
 
-// Revoke says which Boots of the cluster have ended: each rendezvous is told
-// now and whenever it is connected again, since it keeps nothing on disk. Only
-// a coordinator is obeyed. The list, of at most MaxRevoked, replaces the one
-// before: who is not on it any more is let in again.
+// Revoke sets the list of the cluster's ended Boots. Each rendezvous gets it now and
+// whenever it is connected again, since it keeps nothing on disk. The servers accept it
+// only from a coordinator. The list, of at most MaxRevoked, replaces the previous list: a
+// Boot that is missing from it is let in again.
 func (c *Client) Revoke(boots []string) error {
 	if len(boots) > MaxRevoked {
 		return fmt.Errorf("%d boots to revoke, at most %d", len(boots), MaxRevoked)
@@ -211,9 +211,9 @@ func (c *Client) ICEServers() []ICEServer {
 	})
 }
 
-// Offers tells whether a server that is configured here offers STUN or TURN at an
-// address, or did when it was connected last. It is cheap enough for every path that
-// is described.
+// Offers reports whether a server that is configured here offers STUN or TURN at an
+// address, or did at its last connection. It is cheap enough for every path that is
+// described.
 func (c *Client) Offers(addr netip.Addr) bool {
 	return slices.ContainsFunc(c.servers, func(s *server) bool { return s.offersAt(addr.Unmap()) })
 }

@@ -11,9 +11,9 @@ import (
 	"cadre.dev/overlay/internal/signal"
 )
 
-// TestClockJump moves one member's wall clock. Within the allowed skew nobody notices;
-// beyond it that member's messages, and those to it, are refused until its clock is
-// right again, and nothing comes twice whatever the clock says (OVL-03).
+// TestClockJump moves one member's wall clock. Within the allowed skew the jump has no effect.
+// Beyond it that member's messages, and those to it, are refused until its clock is right
+// again. No message arrives twice, whatever the clock shows (OVL-03).
 func TestClockJump(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
@@ -74,7 +74,7 @@ func TestClockJump(t *testing.T) {
 		}
 	}
 
-	// A message whose life is over comes again when the clock says that it is not.
+	// An expired message comes again when the clock makes it look valid.
 	offset.Store(int64(signal.Skew - time.Minute))
 	if !exchange(b, a) {
 		t.Fatal("a message within the skew does not arrive")
@@ -93,7 +93,7 @@ func TestClockJump(t *testing.T) {
 	}
 }
 
-// TestChangesAreTold: whoever waits for a server learns that it is there, and that it is gone.
+// A waiter for a server is notified that the server is reachable, and that it is gone.
 func TestChangesAreTold(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)

@@ -6,15 +6,14 @@
 //	   └───── WebSocket, own SVID ──► server B ─┴─ mailbox of (identity, Boot)
 //	   ◄──── messages, certificates of Peers, STUN and TURN credentials
 //
-// The servers are trusted with liveness and nothing else. What they hand over is
-// proven here: envelopes by package signal, certificates by the cluster CA.
-// A server is checked by WebPKI or by the CA that is given for it, so that not
-// everybody on the way learns who looks for whom; a lying server can do no more
-// than a silent one. Delivery is at least once from the server, at most once
-// from [Client.Messages].
+// The servers are trusted with liveness and nothing else. This package authenticates
+// their data: envelopes by package signal, certificates by the cluster CA. WebPKI or a
+// configured CA authenticates a server, so that an eavesdropper on the way does not learn
+// which members search for each other. A lying server has no more effect than a silent
+// one. Delivery is at least once from the server, at most once from [Client.Messages].
 //
 //	wire.go     frames and answers: strict, bounded, pure
-//	client.go   the set of servers, what they offer
+//	client.go   the set of servers and their offers
 //	session.go  one connection to one server
 //	send.go     find the Boot, seal, hand over to all that know it
 //	receive.go  open, take once, acknowledge

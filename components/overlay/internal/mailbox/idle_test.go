@@ -29,7 +29,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// A node that has talked to all its Peers does not hold their certificates for ever.
+// A node that has communicated with all its Peers drops their certificates after a time.
 func TestOldCertificatesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ses := &session{known: map[identity.ID]found{}}

@@ -21,8 +21,8 @@ func say(epoch uint64) signal.Message {
 	return signal.Message{Type: signal.Candidates, Search: "0123456789abcdef", Epoch: epoch}
 }
 
-// TestOVL04ChaosServer: reordered, repeated, dropped, changed, given to others.
-// What arrives is what was said, once, by who said it, and epochs only grow.
+// TestOVL04ChaosServer reorders, repeats, drops, changes and misdirects messages. Each
+// message arrives unchanged, once, from its sender, and epochs only grow.
 func TestOVL04ChaosServer(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "test.cadre")
 	bad, good := newChaos(t), newChaos(t)
@@ -132,8 +132,7 @@ func TestOVL04SplitView(t *testing.T) {
 	}
 }
 
-// TestSlowReaderLosesNothing: what does not fit is not acknowledged, so that the
-// server keeps it.
+// A message beyond the reader's queue is not acknowledged, so that the server keeps it.
 func TestSlowReaderLosesNothing(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
@@ -276,7 +275,7 @@ func FuzzWire(f *testing.F) {
 		}
 		again, err := frame.Encode()
 		if err != nil {
-			return // what is taken may be longer once it is written plainly
+			return // accepted text may become longer in its plain form
 		}
 		if _, err := ParseFrame(again); err != nil {
 			t.Errorf("what was taken cannot be taken again: %v", err)

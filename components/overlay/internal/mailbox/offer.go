@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// acceptable keeps of a server's offer what it may send us to. A rendezvous is
-// not trusted: it must not make every node of a cluster knock at an address of
-// its choice (OVL-09, OVL-10). So addresses are literal, and either the one we
-// reach the server at, or public.
+// acceptable keeps the permitted addresses of a server's offer. A rendezvous is not
+// trusted: it must not make every node of a cluster knock at an address of its choice
+// (OVL-09, OVL-10). So addresses are literal, and either public or the address by which we
+// reach the server.
 func (ses *session) acceptable(f Frame) Offer {
 	var o Offer
 	for _, s := range f.ICE {

@@ -7,21 +7,20 @@ import (
 )
 
 const (
-	// paceMin and paceMax bound what a server may advise as the time between two
-	// requests.
+	// paceMin and paceMax bound the server's advised time between two requests.
 	paceMin = 20 * time.Millisecond
 	paceMax = 2 * time.Second
 	// paceCredit is how many requests may go out at once after a pause of as many
 	// intervals: a search has several things to say within moments.
 	paceCredit = 8
-	// paceFor is how long after the last refusal requests are spaced. Then the server
-	// has saved up what it allows at once, which it does not tell.
+	// paceFor is the time after the last refusal for which requests are spaced. After
+	// that time the server's bucket is full again; the server does not announce its size.
 	paceFor = time.Minute
 )
 
-// pacer spaces the requests of one connection once its server has refused one for
-// coming too soon. They go out in the order in which they came: without it each of
-// many would try again by itself, and luck would decide which is late.
+// pacer spaces the requests of one connection once its server has refused one for coming
+// too soon. They go out in the order of their arrival. Without the pacer, each request
+// would retry alone, and chance would decide which one is late.
 type pacer struct {
 	turn chan struct{} // held by the request that goes out next
 
@@ -38,7 +37,7 @@ func (p *pacer) wait(ctx context.Context) bool {
 	if !p.paced(time.Now()) {
 		return true
 	}
-	// Those that wait for a channel are served in order, and who goes leaves no gap.
+	// A channel serves its waiters in order, and a waiter that leaves makes no gap.
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -56,7 +55,7 @@ func (p *pacer) wait(ctx context.Context) bool {
 	}
 }
 
-// claim takes the place of one request, or tells how long there is none.
+// claim takes the place of one request, or returns the time until there is one.
 func (p *pacer) claim(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +75,7 @@ func (p *pacer) paced(now time.Time) bool {
 	return p.every > 0 && now.Sub(p.refused) < paceFor
 }
 
-// slow follows a refusal; advice is what the server says, 0 for nothing.
+// slow follows a refusal; advice is the server's advised pause, 0 for none.
 func (p *pacer) slow(advice time.Duration) {
 	now := time.Now()
 	p.mu.Lock()

@@ -52,7 +52,7 @@ func TestRequestsFollowTheServersPace(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// Those that were out when the first was refused are refused too.
+		// Requests that were under way at the first refusal are refused too.
 		if most := requests - burst + 4; b.refused > most {
 			t.Errorf("%d refusals for %d requests, at most %d", b.refused, requests, most)
 		}
@@ -72,7 +72,7 @@ func TestRequestsFollowTheServersPace(t *testing.T) {
 	})
 }
 
-// TestPacedRequestsKeepTheirOrder: and one that is given up takes nobody's place.
+// Paced requests keep their order, and a request that is given up takes no place.
 func TestPacedRequestsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()

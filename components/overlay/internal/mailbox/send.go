@@ -19,21 +19,21 @@ const (
 	// A wrong one costs a refusal and a new search, never more.
 	findLife = 30 * time.Second
 	maxKnown = 1024
-	// sendTime bounds what a slow server may do to a Send.
+	// sendTime bounds the delay that a slow server can cause to a Send.
 	sendTime = 5 * time.Second
 )
 
 // errSlowServer ends a request that a server lets wait.
 var errSlowServer = errors.New("rendezvous did not answer in time")
 
-// found is what one server said about a Slot, verified.
+// found is one server's verified answer about a Slot.
 type found struct {
 	boots []knownBoot // newest connection first, as the server says
 	at    time.Time
 }
 
-// knownBoot has the certificate as it came, without what else came with it: a node that
-// has talked to all its Peers holds one for each.
+// knownBoot has only the leaf certificate, as received: a node that has communicated with
+// all its Peers holds one for each.
 type knownBoot struct {
 	boot string
 	leaf []byte // DER, verified
@@ -66,9 +66,9 @@ func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal
 		}
 	}
 	results := make(chan error, len(sessions))
-	// A slow server must not make the message late, and a caller that has its answer
-	// must not take it from the others. One that gives up waits for none of them: what
-	// is left would come too late, and at the cost of the next message.
+	// A slow server must not make the message late, and a caller that has its answer must
+	// not cancel it for the others. A caller that gives up waits for no server: a later
+	// answer would come too late, and at the cost of the next message.
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTime, errSlowServer)
 	taken := false
 	defer func() {
@@ -128,8 +128,8 @@ func (l *letter) envelope(to knownBoot) ([]byte, error) {
 	return b, err
 }
 
-// send hands l to one server. What the server said earlier about the recipient
-// may be old: then it is asked again, once.
+// send hands l to one server. The server's earlier answer about the recipient may be old:
+// then the server is asked again, once.
 func (ses *session) send(ctx context.Context, l *letter, boot string) error {
 	for again := false; ; again = true {
 		to, fresh, err := ses.find(ctx, l.to, boot, again)
@@ -206,21 +206,21 @@ func (ses *session) note(to identity.ID, f found) {
 	ses.known[to] = f
 }
 
-// forgetOld lets go of what is too old to be used.
+// forgetOld drops answers that are too old for use.
 func (ses *session) forgetOld() {
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 	maps.DeleteFunc(ses.known, func(_ identity.ID, f found) bool { return time.Since(f.at) >= findLife })
 }
 
-// remember spares a search for the certificate of whoever has just written: an
+// remember stores the certificate of the latest sender and spares a search for it: an
 // answer goes out a round trip earlier.
 func (ses *session) remember(from identity.ID, b knownBoot) {
 	ses.note(from, found{boots: []knownBoot{b}, at: time.Now()})
 }
 
-// verify keeps the Boots whose chains the cluster CA vouches for. A server that
-// makes Boots up, or names those of another Slot, gains nothing.
+// verify keeps the Boots with chains that lead to the cluster CA. A server that invents
+// Boots, or names those of another Slot, gains nothing.
 func (ses *session) verify(to identity.ID, boots []Boot) []knownBoot {
 	roots := ses.present().Roots
 	var good []knownBoot

@@ -118,8 +118,8 @@ func (ses *session) dial(ctx context.Context, transport http.RoundTripper) error
 	return nil
 }
 
-// readRefusal gives what the server said instead of switching protocols, of
-// which the library keeps the first kilobyte; nil when that is no refusal.
+// readRefusal returns the server's refusal to switch protocols, of which the library
+// keeps the first kilobyte; nil for any other answer.
 func readRefusal(resp *http.Response) *Refusal {
 	var r Refusal
 	if b, err := io.ReadAll(io.LimitReader(resp.Body, MaxFrame)); err == nil && Decode(b, &r) == nil && r.Code != "" {
@@ -144,7 +144,7 @@ func (ses *session) write(ctx context.Context, f Frame) error {
 	if err != nil {
 		return err
 	}
-	// Not the caller's ctx: one that ends during a write ends the connection.
+	// Not the caller's ctx: a ctx that ends during a write ends the connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	return ses.ws.Write(ctx, websocket.MessageText, b)
@@ -232,7 +232,7 @@ func (ses *session) keep(ctx context.Context) error {
 	}
 }
 
-// present is who we are now: the CA may change while a connection lasts.
+// present is the node's present identity: the CA may change while a connection lasts.
 func (ses *session) present() Identity {
 	if me, ok := ses.server.client.identity(); ok {
 		return me
@@ -263,7 +263,7 @@ func (ses *session) ping(ctx context.Context) error {
 	return nil
 }
 
-// revoker tells the server which Boots have ended, until it knows.
+// revoker sends the server the list of ended Boots, until the server has acknowledged it.
 func (ses *session) revoker(ctx context.Context) {
 	wait := backoffMin
 	for {
@@ -277,7 +277,7 @@ func (ses *session) revoker(ctx context.Context) {
 		case err == nil:
 			wait = backoffMin
 		case errors.As(err, &refused) && refused.Kind != KindRetry:
-			// It obeys somebody else, or nobody: asking again changes nothing.
+			// The server refuses this coordinator's lists: a retry changes nothing.
 			ses.server.log.Warn("rendezvous not told of revoked boots", "error", err)
 		default:
 			ses.server.log.Warn("rendezvous not told of revoked boots yet", "error", err, "again", wait)

@@ -33,8 +33,8 @@ const (
 )
 
 // Paths of the HTTP interface. A mailbox is named
-// PathMailbox/{cluster}/{group}/{slot}/{boot}; boot "-" is the one that the
-// envelope names (POST) or the caller's own (GET).
+// PathMailbox/{cluster}/{group}/{slot}/{boot}. Boot "-" means the Boot that the envelope
+// names (POST) or the caller's own Boot (GET).
 const (
 	PathMailbox      = "/v1/mailbox"
 	PathCertificates = "/v1/certificates"
@@ -46,7 +46,7 @@ const (
 // ErrWire reports bytes that no correct rendezvous or client sends.
 var ErrWire = errors.New("invalid mailbox frame")
 
-// FrameType tells what a frame is for.
+// FrameType is the purpose of a frame.
 type FrameType string
 
 const (
@@ -56,8 +56,8 @@ const (
 	FrameSend FrameType = "send"
 	// FrameAck says that messages have arrived (Messages).
 	FrameAck FrameType = "ack"
-	// FrameRevoke says which Boots have ended, all of them: it replaces what this
-	// Boot of a coordinator said before; coordinators only (ID, Revoked).
+	// FrameRevoke has the complete list of ended Boots: it replaces the earlier list of
+	// this Boot of a coordinator; coordinators only (ID, Revoked).
 	FrameRevoke FrameType = "revoke"
 
 	// FrameHello is the server's first (ICE, Reflectors).
@@ -70,13 +70,13 @@ const (
 	FrameRefused FrameType = "refused"
 	// FrameMessage delivers an envelope (Messages with one entry, Envelope).
 	FrameMessage FrameType = "message"
-	// FrameCredentials replaces those of the hello (ICE, Reflectors).
+	// FrameCredentials replaces the credentials of the hello (ICE, Reflectors).
 	FrameCredentials FrameType = "credentials"
 	// FrameGoodbye says that the server will close (Code, Text).
 	FrameGoodbye FrameType = "goodbye"
 )
 
-// Frame is one WebSocket message. Which fields a type has stands beside the type.
+// Frame is one WebSocket message. The comment of each type names its fields.
 type Frame struct {
 	Type FrameType `json:"type"`
 	// ID pairs an answer with its request; a client never uses 0.
@@ -139,7 +139,7 @@ const (
 	CodeTooLarge Code = "REQUEST_TOO_LARGE"
 )
 
-// Kind is the class of a [Code]: what a caller can do about it.
+// Kind is the class of a [Code], which decides the caller's reaction.
 type Kind string
 
 const (
@@ -149,7 +149,7 @@ const (
 	KindPolicy Kind = "policy"
 	// KindRetry: try again later.
 	KindRetry Kind = "retry"
-	// KindAlarm: somebody is doing what nobody should.
+	// KindAlarm: a party broke a rule that no correct party breaks.
 	KindAlarm Kind = "alarm"
 )
 
@@ -186,7 +186,7 @@ func (r *Refusal) Is(target error) bool {
 	return r.Code == CodeUnauthenticated && target == signal.ErrUnauthenticated
 }
 
-// Poll answers a GET of a mailbox: what waits in it. Messages stay until the
+// Poll answers a GET of a mailbox with the waiting messages. Messages stay until the
 // owner names their IDs in ?ack= of a later GET, or their life ends.
 type Poll struct {
 	Messages []Waiting `json:"messages"`
@@ -209,8 +209,8 @@ type Offer struct {
 	Reflectors []string    `json:"reflectors"`
 }
 
-// Revocation is the body of a POST of PathRevoked. It replaces what this Boot of
-// a coordinator said before; an empty list takes it all back.
+// Revocation is the body of a POST of PathRevoked. It replaces the earlier list of this
+// Boot of a coordinator; an empty list takes it all back.
 type Revocation struct {
 	Boots []string `json:"boots"`
 }
@@ -278,7 +278,7 @@ func (f Frame) validate() error {
 	return f.complete()
 }
 
-// complete checks that a frame has what its type needs.
+// complete checks that a frame has the fields of its type.
 func (f Frame) complete() error {
 	var ok bool
 	switch f.Type {

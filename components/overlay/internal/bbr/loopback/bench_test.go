@@ -33,7 +33,7 @@ const (
 	benchTime   = 5 * time.Second
 )
 
-// BenchmarkLoopback is the clean path: neither controller may be what limits it.
+// BenchmarkLoopback is the clean path: neither controller may be the bottleneck.
 func BenchmarkLoopback(b *testing.B) {
 	for _, k := range []kind{stock, ours} {
 		b.Run(string(k), func(b *testing.B) { transfer(b, k, 1, nil) })
@@ -74,8 +74,8 @@ const (
 	parallel kind = "stock-8-connections"
 )
 
-// transfer sends over so many connections and reports what arrived in benchTime,
-// the first seconds left out.
+// transfer sends over so many connections and reports the bytes received in benchTime,
+// without the first seconds.
 func transfer(b *testing.B, k kind, connections int, l *link) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -214,8 +214,8 @@ func benchTLS(b *testing.B) (server, client *tls.Config) {
 	return server, client
 }
 
-// link is a proxy in front of a server: what goes to it passes a bottleneck with
-// a queue and random loss, what comes back is only delayed.
+// link is a proxy in front of a server: packets to the server pass a bottleneck with a
+// queue and random loss, packets back are only delayed.
 type link struct {
 	mbps   float64
 	oneWay time.Duration
@@ -287,7 +287,7 @@ func (l *link) open(ctx context.Context, b *testing.B, server *net.UDPAddr) *net
 	return front.LocalAddr().(*net.UDPAddr)
 }
 
-// back delays what the server answers.
+// back delays the server's answers.
 func (l *link) back(c *net.UDPConn, out chan<- held) {
 	for {
 		buf := make([]byte, 1600)
