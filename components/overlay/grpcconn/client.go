@@ -22,9 +22,9 @@ const (
 	pingAfter = 10 * time.Second
 	// pingWait is how long the answer may take.
 	pingWait = 10 * time.Second
-	// window and connWindow are what the far side may send before it is read. Fixed ones:
-	// to find the best gRPC asks, with each answer that it reads, how long the way is, which
-	// doubles what a heartbeat costs both ends.
+	// window and connWindow bound the unread bytes of the far side. They are fixed: to find
+	// the best window, gRPC measures the round trip with each answer that it reads, which
+	// doubles the cost of a heartbeat for both ends.
 	window     = 256 << 10
 	connWindow = 1 << 20
 	// readBuffer of the connection; a larger frame is read past it.
@@ -69,9 +69,9 @@ func Client(conn net.Conn, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return cc, nil
 }
 
-// untimed ends a call when its context ends, without telling the far side beforehand when
-// that will be: what is left of it differs with each call, so that the header tables of both
-// ends, 4 KiB each, would hold nothing but numbers that never come again.
+// untimed ends a call when its context ends, without a timeout header for the far side. The
+// timeout differs with each call, so the header tables of both ends, 4 KiB each, would fill
+// with numbers that never repeat.
 func untimed(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()

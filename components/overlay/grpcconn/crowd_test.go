@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// halfSend begins a call with so many bytes of headers and does not end them. It tells how
-// many it wrote, and whether it was cut off meanwhile.
+// halfSend begins a call with size bytes of headers and does not end them. It returns the
+// number of bytes written, and whether the server cut it off meanwhile.
 func halfSend(conn net.Conn, size int) (sent int, cut bool) {
 	framer := http2.NewFramer(conn, nil)
 	var block bytes.Buffer
@@ -44,7 +44,7 @@ func TestINP01_INP08_HalfSentFirstContactsCostLittle(t *testing.T) {
 	t.Cleanup(func() { cancel(); served.Wait() })
 	contact := func() net.Conn {
 		client, server := tcpPair(t)
-		// The kernel does not take all of it by itself.
+		// The kernel's default buffers hold less.
 		for _, conn := range []net.Conn{client, server} {
 			_ = conn.(*net.TCPConn).SetWriteBuffer(64 << 10)
 			_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
@@ -85,10 +85,10 @@ func TestINP01_INP08_HalfSentFirstContactsCostLittle(t *testing.T) {
 	}
 }
 
-// memory is what this process holds of what it was given, in bytes.
+// memory is the heap of this process, in bytes.
 func memory() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers held
+	runtime.GC() // memory that finalizers held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)

@@ -55,7 +55,7 @@ func callEcho(ctx context.Context, cc *grpc.ClientConn, b []byte) ([]byte, error
 	return out.Value, err
 }
 
-// named is a connection whose far side an overlay has authenticated.
+// named is a connection with a far side that an overlay has authenticated.
 type named struct {
 	net.Conn
 	remote net.Addr

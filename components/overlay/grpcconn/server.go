@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Serve serves gRPC on conn alone, which it owns from now on, until ctx ends
-// or conn dies, and returns nil then. Handlers get contexts that end with conn,
-// and have returned when Serve does. The connection must already be secure. The
-// far side is held to limits: what is authenticated may be broken all the same.
+// Serve serves gRPC on conn alone, which it owns from now on, until ctx ends or conn
+// dies, and returns nil then. Handlers get contexts that end with conn, and have returned
+// when Serve does. The connection must already be secure. limits bound the far side: an
+// authenticated Peer may be broken all the same.
 func Serve(ctx context.Context, conn net.Conn, register func(*grpc.Server), limits grpcserver.Limits) error {
 	srv := grpcserver.New(limits,
 		grpc.WaitForHandlers(true),

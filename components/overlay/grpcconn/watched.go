@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// watchedConn tells when gRPC is done with a connection.
+// watchedConn reports when gRPC closes a connection.
 type watchedConn struct {
 	net.Conn
 	once sync.Once

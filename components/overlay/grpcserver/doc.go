@@ -1,14 +1,14 @@
-// Package grpcserver makes the gRPC servers of Cadre, each with bounds on what a caller
-// can make it hold: bytes of headers, calls at once, bytes of a message, and the time for
-// a call that is begun and not sent to its end (INP-01, INP-04, INP-08). Every server is
-// made here, so that none is without.
+// Package grpcserver makes the gRPC servers of Cadre, each with bounds on a caller's use
+// of memory: bytes of headers, calls at once, bytes of a message, and the time for a call
+// that is begun and not sent to its end (INP-01, INP-04, INP-08). Every server is made
+// here, so that each has the bounds.
 //
-// What gRPC for Go does by itself, and what New changes:
+// The defaults of gRPC for Go, and the changes by New:
 //
-//   - It takes 16 MiB of headers for each call, in as many frames as the caller likes, and
-//     holds what it decoded until the last has come. With a limit it ends the connection
+//   - The default accepts 16 MiB of headers for each call, in any number of frames, and
+//     holds the decoded headers until the last frame. With a limit it ends the connection
 //     with the first frame beyond.
-//   - A call whose message never comes holds its handler for as long as the connection
+//   - By default, a call without a message holds its handler for as long as the connection
 //     lives: only the caller's own deadline would end it. New ends it after HalfSent.
 //   - It raises the flow control window of each call up to 16 MiB when data comes fast,
 //     and holds as much that no handler has asked for. With fixed windows it holds 64 KiB,

@@ -17,8 +17,8 @@ type Limits struct {
 	// Calls is how many calls one connection may have at once; 0: 16. Those beyond are
 	// refused before they reach a handler.
 	Calls uint32
-	// HeaderBytes bounds the headers of one call as HTTP/2 counts them, 32 bytes for each
-	// field beside its name and value; 0: 16 KiB.
+	// HeaderBytes bounds the headers of one call as HTTP/2 counts them, 32 bytes for each field
+	// in addition to its name and value; 0: 16 KiB.
 	HeaderBytes uint32
 	// HalfSent is how long a call may take until its first message is there; 0: 15 s. It
 	// then ends with DeadlineExceeded. A call that has sent it lives as long as it likes.
@@ -36,8 +36,8 @@ type Limits struct {
 const (
 	// handshakeTime bounds the handshake and the preface of HTTP/2.
 	handshakeTime = 5 * time.Second
-	// window is what a call may send before a handler asks for it, the least that gRPC
-	// takes; connWindow is that of a connection, which only paces.
+	// window is a call's unread bytes before a handler asks for them, the least that gRPC
+	// accepts; connWindow is the same for a connection, which only paces.
 	window     = 64 << 10
 	connWindow = 256 << 10
 	// readBuffer of each connection; a larger frame is read past it.
@@ -52,7 +52,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// New makes a server within l. opts may not set what l does.
+// New makes a server within l. opts must not set the options that l sets.
 func New(l Limits, opts ...grpc.ServerOption) *grpc.Server {
 	l = l.withDefaults()
 	opts = append([]grpc.ServerOption{
@@ -76,7 +76,8 @@ func New(l Limits, opts ...grpc.ServerOption) *grpc.Server {
 		grpc.ChainStreamInterceptor(sentStream),
 	}, opts...)
 	if l.Contain != nil {
-		// The last interceptors are the innermost ones: those of opts see an error, and no panic.
+		// The last interceptors are the innermost ones: the interceptors of opts see an error,
+		// and no panic.
 		opts = append(opts, grpc.ChainUnaryInterceptor(l.containUnary), grpc.ChainStreamInterceptor(l.containStream))
 	}
 	return grpc.NewServer(opts...)

@@ -69,8 +69,7 @@ func (c calls) stream(_ any, stream grpc.ServerStream) error {
 
 func nothing(context.Context, []byte) error { return nil }
 
-// pipes is a listener whose connections hold nothing between their ends: what one side
-// wrote, the other has read.
+// pipes is a listener with unbuffered connections: the other side has read every written byte.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -97,8 +96,8 @@ type caller struct {
 	encoder *hpack.Encoder
 	next    uint32
 
-	// ended tells how each call ended: its grpc-status, or "reset: " and why. It is
-	// closed with the connection.
+	// ended reports how each call ended: its grpc-status, or "reset: " and the reason. It is closed
+	// with the connection.
 	ended chan outcome
 }
 
@@ -149,7 +148,7 @@ func dial(t *testing.T, p *pipes) *grpc.ClientConn {
 	return cc
 }
 
-// read takes what the server says, which writes nothing more otherwise.
+// read reads the server's frames; otherwise the server's writes would block.
 func (c *caller) read() {
 	defer close(c.ended)
 	reader := http2.NewFramer(io.Discard, c.conn)
@@ -197,7 +196,7 @@ func (c *caller) begin(method string) uint32 {
 	return id
 }
 
-// message is a gRPC message whose prefix announces length bytes and that holds sent.
+// message is a gRPC message with a prefix that announces length bytes and with the payload sent.
 func message(length int, sent []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(length)), sent...)
 }
@@ -222,8 +221,8 @@ func (c *caller) want(call uint32, how string) {
 
 func code(c codes.Code) string { return strconv.Itoa(int(c)) }
 
-// Whoever sends headers without end is cut off within a few times their bound, whether
-// the headers are many, one that is endless, or one that stands for many.
+// A caller that sends headers without end is cut off within a few times their bound. The test sends
+// many headers, one endless header, and one header that stands for many.
 func TestINP01_HeadersWithoutEndAreCutOff(t *testing.T) {
 	table := hpack.HeaderField{Name: "x", Value: string(bytes.Repeat([]byte{'v'}, 3<<10))}
 	for name, next := range map[string]func(c *caller) []byte{
@@ -234,7 +233,7 @@ func TestINP01_HeadersWithoutEndAreCutOff(t *testing.T) {
 			}
 			return bytes.Clone(c.block.Bytes())
 		},
-		// A literal without a name of its own whose value is as long as fits a number.
+		// A literal with a new name and with a value of the greatest length that fits a number.
 		"one": func(c *caller) []byte {
 			if c.next == 3 {
 				c.next = 5
@@ -273,8 +272,8 @@ func TestINP01_HeadersWithoutEndAreCutOff(t *testing.T) {
 	}
 }
 
-// A call whose message does not come ends in time, whatever part of it came, and the
-// connection serves on.
+// A call without a complete message ends in time, after any part of the message, and the connection
+// serves on.
 func TestINP04_HalfSentCallsEnd(t *testing.T) {
 	for name, one := range map[string]struct {
 		method string
@@ -319,8 +318,8 @@ func TestINP04_HalfSentCallsEnd(t *testing.T) {
 	}
 }
 
-// What has been sent lives as long as its handler: watches last for hours, and long after
-// the time in which their message had to come.
+// A complete call lives as long as its handler: watches last for hours, and long after the time
+// limit of their message.
 func TestINP04_SentCallsAreNotCut(t *testing.T) {
 	for _, method := range []string{unaryMethod, watchMethod} {
 		t.Run(method, func(t *testing.T) {
@@ -390,7 +389,7 @@ func TestINP08_CallsAreBounded(t *testing.T) {
 		defer running.Add(-1)
 		for old := peak.Load(); now > old && !peak.CompareAndSwap(old, now); old = peak.Load() {
 		}
-		<-leave // whatever becomes of the call
+		<-leave // in any outcome of the call
 		return nil
 	}}))
 	for range most {
@@ -435,7 +434,7 @@ func TestINP04_RefusedCallsAreNotRead(t *testing.T) {
 		return context.WithValue(ctx, key{}, "admitted"), nil
 	}}, calls{unary: func(ctx context.Context, _ []byte) error { seen.Store(ctx.Value(key{})); return nil }}))
 	c.want(c.begin(unaryMethod), code(codes.Unauthenticated))
-	// gRPC resets what the caller has not sent to its end.
+	// gRPC resets a call that the caller has not sent to its end.
 	if got := <-c.ended; got.how != "reset: "+http2.ErrCodeNo.String() {
 		t.Errorf("then it ended with %q", got.how)
 	}
@@ -453,8 +452,8 @@ func TestINP04_RefusedCallsAreNotRead(t *testing.T) {
 	}
 }
 
-// What a caller may send before a handler reads does not grow with its speed. The call is one of many messages:
-// gRPC runs the handler of a call with one message only when the caller has ended it.
+// The unread bytes of a caller do not grow with its speed. The call is one of many messages: gRPC
+// runs the handler of a call with one message only when the caller has ended it.
 func TestINP04_UnreadDataIsBounded(t *testing.T) {
 	begun, leave := make(chan struct{}), make(chan struct{})
 	c := call(t, serve(t, Limits{}, calls{watch: func(context.Context) error {

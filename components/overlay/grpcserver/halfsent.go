@@ -30,7 +30,7 @@ func halfSent(ctx context.Context, limit time.Duration) context.Context {
 	return &unsent{Context: inner, sent: func() { timer.Stop(); forget() }}
 }
 
-// Err implements context.Context: what took too long is no cancellation by the caller.
+// Err implements context.Context: a time limit is no cancellation by the caller.
 func (u *unsent) Err() error {
 	err := u.Context.Err()
 	if err != nil && errors.Is(context.Cause(u.Context), errHalfSent) {
@@ -47,7 +47,7 @@ func (u *unsent) Value(key any) any {
 	return u.Context.Value(key)
 }
 
-// sent tells the context of a call that its first message is there.
+// sent notifies the context of a call that its first message has arrived.
 func sent(ctx context.Context) {
 	if u, ok := ctx.Value(unsentKey{}).(*unsent); ok {
 		u.sent()
@@ -65,8 +65,8 @@ func sentStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, han
 	return handle(srv, sentFirst{stream})
 }
 
-// sentFirst is a stream whose first message may be late. That of a call that has one only
-// is there when gRPC has seen the end of what the caller sends, too.
+// sentFirst is a stream with a first message that may be late. The message of a unary
+// call counts as arrived when gRPC has also seen the end of the caller's stream.
 type sentFirst struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.

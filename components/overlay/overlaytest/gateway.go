@@ -1,4 +1,4 @@
-// Package overlaytest has what tests of Sessions need around them.
+// Package overlaytest has helpers for tests of Sessions.
 package overlaytest
 
 import (

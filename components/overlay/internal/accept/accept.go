@@ -52,9 +52,9 @@ func (s *Server) Inside() int { return s.handshakes.Inside() }
 // pauseAfter keeps a listener that fails for want of resources from spinning.
 const pauseAfter = 50 * time.Millisecond
 
-// Run accepts connections until ctx ends, closes ln then, and returns when nobody is
-// served any more. Strangers share a fixed number of places: one that finds none free, and
-// nobody who is overdue, is closed at once (INP-04).
+// Run accepts connections until ctx ends, closes ln then, and returns when the last
+// connection is served. Strangers share a fixed number of places: a connection is closed
+// at once if no place is free and no holder is overdue (INP-04).
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -89,8 +89,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// welcome takes a connection through its handshake to what its ALPN asks for.
-// It holds a place among the handshakes until the far side is known.
+// welcome takes a connection through its handshake to the service of its ALPN. It holds a
+// place among the handshakes until the far side is known.
 func (s *Server) welcome(ctx context.Context, conn net.Conn, place *limit.Place) {
 	carrier.Tune(conn)
 	tc, hs, stop, give, err := s.cfg.Maker.Handshake(ctx, conn)

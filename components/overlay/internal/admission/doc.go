@@ -1,4 +1,4 @@
-// Package admission carries a first contact: one stream between a Boot that nobody has
-// admitted yet and a coordinator, over TLS in which the Boot shows nothing but the
-// possession of its key. What is said on it is not this package's.
+// Package admission carries a first contact: one stream between an unadmitted Boot and a
+// coordinator, over TLS in which the Boot proves only the possession of its key. Other
+// packages define the messages on it.
 package admission

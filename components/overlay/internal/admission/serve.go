@@ -25,8 +25,9 @@ type Config struct {
 	Places         int
 	Time, LineTime time.Duration
 	Line           int
-	// Silent is how long a contact keeps its place, when others want it, before it has said
-	// anything, which a Boot does at once; Exchange is that of one that has.
+	// Silent is the time for which a contact without a first message keeps its place
+	// against waiting callers; a Boot sends that message at once. Exchange is the same time
+	// for a contact after its first message.
 	Silent, Exchange time.Duration
 	// Serve serves the stream of one. conn closes when it returns, and ctx ends when the
 	// contact's time is up.
@@ -41,7 +42,7 @@ type Server struct {
 	limiter *limit.Limiter
 }
 
-// NewServer serves nobody yet.
+// NewServer makes a server; Serve handles its contacts.
 func NewServer(cfg Config) *Server {
 	return &Server{cfg: cfg, limiter: limit.New(cfg.Places, cfg.Line, cfg.LineTime)}
 }
@@ -79,8 +80,8 @@ func (s *Server) Take(ctx context.Context, conn *tls.Conn) {
 		return
 	}
 	s.cfg.Serve(ctx, &spoken{Conn: st, place: place, patience: s.cfg.Exchange}, conn.ConnectionState())
-	// The caller closes when it has what it came for; closing first could throw
-	// away an answer that is still on its way.
+	// The caller closes after it has read its answer; closing first could drop an answer
+	// that is still on its way.
 	_ = st.Close()
 	lingers := time.NewTimer(linger)
 	defer lingers.Stop()

@@ -8,7 +8,7 @@ import (
 )
 
 // Limit bounds the bytes of the datagrams that wait for the connection. Gossip that is
-// older than this much traffic is worth less than what displaces it.
+// older than this much traffic is worth less than the newer data that displaces it.
 const Limit = 256 << 10
 
 // Queue holds encoded datagrams, oldest first, each with its length before it. When
@@ -19,7 +19,7 @@ type Queue struct {
 	mu      sync.Mutex
 	buf     []byte // guarded by mu
 	head    int    // where the oldest begins; guarded by mu
-	emptied bool   // somebody is at it; guarded by mu
+	emptied bool   // a goroutine empties the queue; guarded by mu
 }
 
 // New makes an empty queue.
@@ -28,9 +28,9 @@ func New() *Queue { return new(Queue) }
 // Dropped counts the datagrams that were displaced, or were none.
 func (q *Queue) Dropped() uint64 { return q.dropped.Load() }
 
-// Push copies a datagram in and never waits. It tells whether nobody empties the
-// queue: then the caller must start somebody who calls Pop or Take until there is
-// nothing left. So an idle queue needs no goroutine.
+// Push copies a datagram in and never waits. It reports whether the queue has no reader:
+// then the caller must start a goroutine that calls Pop or Take until the queue is empty.
+// So an idle queue needs no goroutine.
 func (q *Queue) Push(datagram []byte) (start bool) {
 	if len(datagram) > frame.MaxDatagram || len(datagram) < frame.MinDatagram {
 		q.dropped.Add(1)
@@ -52,8 +52,8 @@ func (q *Queue) Push(datagram []byte) (start bool) {
 	return start
 }
 
-// Take gives everything queued and keeps spare's memory for what comes next; nil
-// when there is nothing.
+// Take returns all queued datagrams and keeps spare's memory for the next ones; nil when
+// the queue is empty.
 func (q *Queue) Take(spare []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,5 +92,5 @@ func (q *Queue) shrinkLocked() {
 	}
 }
 
-// idleBytes is what an empty queue may keep.
+// idleBytes is the memory that an empty queue may keep.
 const idleBytes = 4 << 10

@@ -44,7 +44,7 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// An empty queue has nobody; the first to push must start somebody.
+// An empty queue has no reader; the first Push must ask for one.
 func TestQueueAsksForSomebodyOnce(t *testing.T) {
 	for name, next := range map[string]func(*Queue) bool{
 		"take": func(q *Queue) bool { return q.Take(nil) != nil },

@@ -23,9 +23,9 @@ const (
 	writeTimeout = 10 * time.Second
 	// pingInterval keeps bytes coming from a far side that is alive.
 	pingInterval = 2 * time.Second
-	// dialerWaits and otherWaits are for how long nothing has come when a side asks for
-	// bytes. Both keep the same time: the one that dialed asks first, and its question is all
-	// that the other one wants to hear, which halves what an idle Session costs both.
+	// dialerWaits and otherWaits are the times of silence after which a side asks for bytes.
+	// The dialing side asks first, and its question also counts as a sign of life for the
+	// other side, which halves the cost of an idle Session for both.
 	dialerWaits = pingInterval * 3 / 4
 	otherWaits  = pingInterval * 3 / 2
 	// measureEvery so many beats the round trip is measured all the same.
@@ -170,7 +170,7 @@ func (s *session) acceptOwn(ctx context.Context, kind frame.Kind) (*yamux.Stream
 	return raw, nil
 }
 
-// begin starts the Session's goroutines, or ends what err left half made.
+// begin starts the Session's goroutines, or ends a half-made Session on err.
 func (s *session) begin(ctx context.Context, err error) (Session, error) {
 	if err == nil {
 		err = ctx.Err()

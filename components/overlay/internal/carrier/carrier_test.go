@@ -172,7 +172,7 @@ func TestResetReachesBlockedCalls(t *testing.T) {
 			t.Errorf("blocked call ended with %v, want %v", err, ErrReset)
 		}
 	}
-	// Each side lets go, whoever began.
+	// Each side releases the stream, whichever side began.
 	near.Reset()
 	far2.Reset()
 	settled(t, d, a)

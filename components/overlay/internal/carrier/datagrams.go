@@ -21,7 +21,7 @@ func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 	return b, nil
 }
 
-// sendDatagrams writes what the queue holds, many datagrams in one go.
+// sendDatagrams writes the queued datagrams, many in one go.
 func (s *session) sendDatagrams() {
 	for buf := s.queue.Take(nil); buf != nil; buf = s.queue.Take(buf) {
 		for rest := buf; len(rest) > 0; {

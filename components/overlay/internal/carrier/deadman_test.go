@@ -18,7 +18,7 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// frozen is a connection whose far machine can stop without a word.
+// frozen is a connection with a far machine that can stop without a sign.
 type frozen struct {
 	net.Conn
 	once sync.Once
@@ -52,9 +52,9 @@ func (f *frozen) Close() error {
 	return f.Conn.Close()
 }
 
-// inChild has this test alone in a process of its own, and tells whether this
-// is that process. yamux keeps its timers in a pool of the process: one made
-// in a bubble of synctest must not be met outside of it.
+// inChild runs this test alone in a process of its own, and reports whether this is that
+// process. yamux keeps its timers in a pool of the process: a timer that was made in a
+// bubble of synctest must not be used outside of it.
 func inChild(t *testing.T) bool {
 	t.Helper()
 	const mark = "CARRIER_TEST_CHILD"

@@ -1,7 +1,7 @@
-// Package carrier moves streams and datagrams between two nodes that have
-// already agreed on who they are. [Session] is the seam: the byte-stream
-// carrier here is TLS 1.3 and yamux over one TCP connection; a datagram carrier
-// fits behind the same interface.
+// Package carrier moves streams and datagrams between two nodes that have already
+// authenticated each other. [Session] is the seam: the byte-stream carrier here is TLS
+// 1.3 and yamux over one TCP connection; a datagram carrier fits behind the same
+// interface.
 //
 //	[Session] ── streams ──┐
 //	          ── datagrams ┤ yamux ── join ── TLS 1.3 ── meter ── TCP

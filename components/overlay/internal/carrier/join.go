@@ -12,47 +12,47 @@ const (
 	// yamuxHeader is the length of a yamux frame header: version, type, flags,
 	// stream, length.
 	yamuxHeader = 12
-	// aheadLimit bounds what waits while the connection is busy: yamux may put one
-	// more frame behind less than this.
+	// aheadLimit bounds the waiting bytes while the connection is busy: below the limit,
+	// yamux may add one more frame.
 	aheadLimit = 16 << 10
-	// slowWrite tells a path that takes its time. What waits for it delays what comes
-	// later, so frames are short there, and none is taken ahead, until slowMemory
-	// writes in a row were fast.
+	// slowWrite is the write time from which a path counts as slow. Waiting data delays
+	// later data. So on a slow path frames are short, and none is taken ahead, until
+	// slowMemory writes in a row were fast.
 	slowWrite  = 2 * time.Millisecond
 	slowMemory = 32
 	// oneRecord is the most that TLS sends as one record.
 	oneRecord = 16 << 10
 )
 
-// buffers hold what is on its way to the connection; an idle Session has none.
+// buffers hold the data on its way to the connection; an idle Session has none.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // join sits between yamux and TLS. yamux writes a data frame as two calls, header
 // and body; each call would become a TLS record and a system call of its own. join
 // holds such a header back and writes it with the body.
 //
-// yamux waits for each write, and whoever fills the stream waits for yamux: so join
-// takes what is large and writes it from a goroutine of its own, which lives while
-// there is something to write. Meanwhile the next frame is made ready.
+// yamux waits for each write, and a writer of the stream waits for yamux. So join takes a
+// large frame and writes it from a goroutine of its own, which lives while there is a
+// frame to write. Meanwhile yamux prepares the next frame.
 //
 // Only yamux's one sending goroutine writes here.
 type join struct {
 	net.Conn
 	// beneath is the connection below TLS.
 	beneath *meter
-	// spawn runs a function as part of the Session, if it is not over; ended is told
-	// that yamux is, once, and must not wait.
+	// spawn runs a function as part of the Session, if it is not over; ended is called
+	// once at the end of yamux, and must not wait.
 	spawn func(func()) bool
 	ended func()
 
-	head [yamuxHeader]byte // a header whose body comes next
+	head [yamuxHeader]byte // a header; its body comes next
 	held bool              // head is one
 
 	mu      sync.Mutex
 	taken   sync.Cond // signaled when the goroutine has taken next, and when it ends
-	next    *[]byte   // what it takes next, nil for nothing; guarded by mu
+	next    *[]byte   // the frame that it takes next, nil for none; guarded by mu
 	writing bool      // it runs; guarded by mu
-	err     error     // what ended the connection; guarded by mu
+	err     error     // the error that ended the connection; guarded by mu
 
 	slow atomic.Int32 // how many fast writes are to come before the path is fast
 }
@@ -88,8 +88,8 @@ func (j *join) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// take writes what is small and finds the connection free, and leaves the rest to
-// the goroutine.
+// take writes a small frame at once if the connection is free, and leaves others to the
+// goroutine.
 func (j *join) take(head, body []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -115,7 +115,7 @@ func (j *join) take(head, body []byte) error {
 	return nil
 }
 
-// fullLocked tells whether no more can be taken for now.
+// fullLocked reports whether no more frames fit for now.
 func (j *join) fullLocked() bool {
 	if j.slow.Load() > 0 {
 		return j.writing
@@ -128,13 +128,13 @@ func (j *join) drain() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for j.next != nil && j.err == nil {
-		_ = j.putLocked() // yamux is told with its next write
+		_ = j.putLocked() // yamux gets the error of its next write
 	}
 	j.writing = false
 	j.taken.Signal()
 }
 
-// putLocked writes what is next. It lets go of the lock meanwhile.
+// putLocked writes the next frame. It releases the lock meanwhile.
 func (j *join) putLocked() error {
 	buf := j.next
 	j.next = nil
@@ -160,7 +160,7 @@ func (j *join) put(b []byte) error {
 		err = e
 	}
 	if err != nil {
-		j.beneath.Close() // what was lost may be the last frame for a long time
+		j.beneath.Close() // the lost frame may be the last one for a long time
 	}
 	if time.Since(begin) > slowWrite {
 		j.slow.Store(slowMemory)

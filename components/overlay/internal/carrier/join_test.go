@@ -35,7 +35,7 @@ func yamuxFrame(t *testing.T, j *join, body []byte) []byte {
 	return append(head, body...)
 }
 
-// What is small and what is large, taken ahead or not, arrives in order.
+// Small and large frames, taken ahead or not, arrive in order.
 func TestJoinKeepsOrder(t *testing.T) {
 	j, far, wait := joined()
 	got := make(chan []byte)
@@ -58,7 +58,7 @@ func TestJoinKeepsOrder(t *testing.T) {
 	}
 }
 
-// What yamux thinks written may be stuck: nobody but join can tell.
+// A write that yamux considers done may be stuck: only join notices that.
 func TestJoinEndsAStalledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, far, wait := joined()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// meter counts the bytes of a connection and remembers when some last came and
-// what went wrong first.
+// meter counts the bytes of a connection and remembers the time of the last received
+// bytes and the first error.
 type meter struct {
 	net.Conn
 	start   time.Time
@@ -18,7 +18,7 @@ type meter struct {
 	fault atomic.Pointer[error]
 
 	mu   sync.Mutex
-	held *[]byte // what was written while corked, nil while not; guarded by mu
+	held *[]byte // data written while corked, nil while not; guarded by mu
 }
 
 func newMeter(conn net.Conn) *meter { return &meter{Conn: conn, start: time.Now()} }
@@ -43,15 +43,15 @@ func (m *meter) Write(b []byte) (int, error) {
 	return m.writeLocked(b)
 }
 
-// cork collects what is written until uncork. TLS writes each record of a
-// frame by itself; together they are one system call.
+// cork collects written data until uncork. TLS writes each record of a frame separately;
+// together they are one system call.
 func (m *meter) cork() {
 	m.mu.Lock()
 	m.held = buffers.Get().(*[]byte)
 	m.mu.Unlock()
 }
 
-// uncork writes what was collected, if anything was.
+// uncork writes the collected data, if there is any.
 func (m *meter) uncork() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *meter) quiet() time.Duration {
 	return time.Since(m.start) - time.Duration(m.heard.Load())
 }
 
-// firstFault is what ended the connection, nil when it did not end by itself.
+// firstFault is the error that ended the connection, nil after a local close.
 func (m *meter) firstFault() error {
 	if p := m.fault.Load(); p != nil {
 		return *p

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// yamuxConn is what yamux wants of a connection.
+// yamuxConn is the connection type that yamux requires.
 type yamuxConn = io.ReadWriteCloser
 
-// muxLog passes yamux's lines to slog. What they tell is either reported by the
-// Session's end or of interest to a debugger only.
+// muxLog passes yamux's lines to slog. The Session's error reports the important ones;
+// the others help only a debugger.
 type muxLog struct{ log *slog.Logger }
 
 func (l muxLog) Printf(format string, v ...any) { l.line(fmt.Sprintf(format, v...)) }

@@ -34,14 +34,15 @@ type Session interface {
 	// ReceiveDatagram waits for one datagram until the Session ends. The result
 	// aliases buf where that is large enough for it, and is new where it is not.
 	ReceiveDatagram(buf []byte) ([]byte, error)
-	// Ping measures one round trip on the control way, which bulk data does not
-	// delay beyond what the path itself queues. It ends with ctx or the Session.
+	// Ping measures one round trip on the control stream, which bulk data delays only by
+	// the path's own queue. It ends with ctx or the Session.
 	Ping(ctx context.Context) (time.Duration, error)
 	// Stats may be called at any time, also after the end.
 	Stats() Stats
 	// Done is closed when the Session is over, by whichever side or cause.
 	Done() <-chan struct{}
-	// Err tells why, once Done is closed; nil before. It wraps ErrClosed.
+	// Err returns the reason for the end once Done is closed; nil before. It wraps
+	// ErrClosed.
 	Err() error
 	// Close ends the Session and resets every stream. The first reason counts.
 	Close(reason error)
@@ -54,12 +55,12 @@ type Session interface {
 type Stream interface {
 	io.Reader
 	io.Writer
-	// CloseWrite tells the far side that no more bytes come: it reads io.EOF.
+	// CloseWrite sends the end of our data to the far side: it reads io.EOF.
 	CloseWrite() error
-	// Reset drops the stream: local calls end with ErrReset at once, and so do
-	// the far side's, whatever data is on its way. A stream that has ended in
-	// both directions is left alone. Every stream must be either reset, or
-	// half-closed by both sides and read to its end.
+	// Reset drops the stream: local calls end with ErrReset at once, and the far side's
+	// calls too, regardless of data on its way. A stream that has ended in both
+	// directions is left alone. Every stream must be either reset, or half-closed by both
+	// sides and read to its end.
 	Reset()
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
@@ -68,7 +69,7 @@ type Stream interface {
 	RemoteAddr() net.Addr
 }
 
-// Stats counts what a Session moved.
+// Stats counts the traffic of a Session.
 type Stats struct {
 	// BytesIn and BytesOut are counted below TLS.
 	BytesIn, BytesOut uint64

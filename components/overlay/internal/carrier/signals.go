@@ -9,8 +9,7 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// earlyLimit bounds what a far side can make us remember about streams that we
-// do not know.
+// earlyLimit bounds the memory for a far side's signals about unknown streams.
 const earlyLimit = 2 * acceptBacklog
 
 // outbox holds signals until the connection takes them. It is bounded by the
@@ -21,7 +20,7 @@ type outbox struct {
 	emptied bool   // sendSignals is at it; guarded by mu
 }
 
-// push tells whether nobody empties the outbox.
+// push reports whether the outbox has no reader.
 func (o *outbox) push(sig frame.Signal) (start bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,10 +70,10 @@ func (s *session) forget(id uint32) {
 	s.mu.Unlock()
 }
 
-// signalReset tells the far side that we gave a stream up. yamux forgets the
-// stream when both sides have closed it: the far side does on hearing the
-// reset, and we do on hearing that it did. Closing first would let the far
-// side read a clean end before it hears of the reset.
+// signalReset sends the far side a reset of a stream. yamux drops the stream when both
+// sides have closed it: the far side closes on the reset, and this side closes on the far
+// side's answer. Closing first would let the far side read a clean end before it hears of
+// the reset.
 func (s *session) signalReset(id uint32) {
 	s.signal(frame.Signal{Kind: frame.SignalReset, Stream: id})
 }
@@ -98,7 +97,7 @@ func (s *session) receiveSignals() {
 		s.mu.Lock()
 		st := s.streams[sig.Stream]
 		if st == nil && sig.Kind == frame.SignalReset && !s.ours(sig.Stream) {
-			// Either not accepted yet, or over on our side; only time can tell.
+			// Either not accepted yet, or over on our side; only time decides.
 			s.early = append(s.early, sig.Stream)
 			if len(s.early) > earlyLimit {
 				s.early = slices.Delete(s.early, 0, 1)
@@ -118,7 +117,7 @@ func (s *session) receiveSignals() {
 	}
 }
 
-// ours tells whether we opened the stream: dialers count odd.
+// ours reports whether this side opened the stream: dialers count odd.
 func (s *session) ours(id uint32) bool {
 	return (id%2 == 1) == s.dialer
 }

@@ -20,8 +20,8 @@ const (
 	notSentLowWater = 128 << 10
 )
 
-// Tune sets what the carrier wants of its socket. Every setting is an
-// improvement and none a need, so a kernel that refuses one is not an error.
+// Tune sets the carrier's socket options. Every setting is an improvement and none a
+// need, so a kernel that refuses one is not an error.
 func Tune(conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -42,8 +42,8 @@ func Tune(conn net.Conn) {
 	})
 }
 
-// hasBBR tells whether the kernel lists BBR. Asking for a module that is not
-// loaded would make a privileged process load it.
+// hasBBR reports whether the kernel lists BBR. Asking for a module that is not loaded
+// would make a privileged process load it.
 var hasBBR = sync.OnceValue(func() bool {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 	return err == nil && slices.Contains(strings.Fields(string(b)), "bbr")

@@ -18,9 +18,9 @@ const shortChunk, longChunk = 64 << 10, 128 << 10
 type stream struct {
 	raw *yamux.Stream
 	s   *session
-	// reset tells that either side gave the stream up.
+	// reset: either side has reset the stream.
 	reset atomic.Bool
-	// readDone and writeDone tell which directions ended cleanly.
+	// readDone and writeDone: the direction ended cleanly.
 	readDone, writeDone atomic.Bool
 }
 
@@ -78,8 +78,8 @@ func (st *stream) CloseWrite() error {
 	if err := st.raw.Close(); err != nil {
 		return fmt.Errorf("half-close stream: %w", err)
 	}
-	// yamux does not say that it could not send the FIN; the far side would
-	// wait for it for ever.
+	// yamux does not report that it could not send the FIN; the far side would wait for
+	// it without end.
 	if time.Since(begin) >= writeTimeout {
 		st.s.Close(ErrStalled)
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	// errClosed ends a Session whose control connections were closed.
+	// errClosed ends a Session after the close of its control connections.
 	errClosed = errors.New("control connection closed")
-	// errTwice ends a Session whose dialer opens a control connection again.
+	// errTwice ends a Session when its dialer opens a control connection again.
 	errTwice = fmt.Errorf("%w: control connection opened twice", frame.ErrInvalid)
 	// errMoved ends control connections that live on a better Session now.
 	errMoved = errors.New("control moved to another session")
@@ -24,7 +24,7 @@ var (
 // Conns are the two control connections of a Session. Their RemoteAddr is an
 // [identity.Addr] that names the authenticated Peer.
 type Conns struct {
-	// Dialer tells that this side opened the Session.
+	// Dialer: this side opened the Session.
 	Dialer bool
 	// First carries gRPC with the dialer as client.
 	First net.Conn
@@ -32,14 +32,14 @@ type Conns struct {
 	Second net.Conn
 }
 
-// Link is whose control connections they are. It keeps a [Record], and does there what
-// the methods of the same name do.
+// Link is the owner of the control connections. It keeps a [Record], and calls there the
+// methods of the same name.
 type Link interface {
-	// Begin tells whether a pair is to be opened, and Opened ends that.
+	// Begin reports whether a pair is to be opened, and Opened ends that.
 	Begin(session uint64) bool
 	Opened(session uint64)
-	// Take tells whether the pair does not come too late: pairs are opened beside each
-	// other, and one for a Session that has been overtaken may be the last to be ready.
+	// Take reports whether the pair is in time: pairs are opened in parallel, and a pair
+	// for a superseded Session may be ready last.
 	Take(Taken) bool
 	// Drop lets a Session go that waits for nothing else.
 	Drop(*session.Session)

@@ -37,10 +37,10 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection, and the whole Session with it, which is of no use
-// without control: the dialer makes a new one. Where control has moved on, the
-// Session stays: the dialer knows, and the other side takes a connection that the
-// dialer gave up for one that has moved.
+// Close ends the connection and its whole Session, which is useless without control: the
+// dialer makes a new one. If control has moved to another Session, this Session stays:
+// the dialer knows, and the other side treats a connection that the dialer gave up as
+// moved.
 func (c *conn) Close() error {
 	if c.holds() {
 		c.session.Close(errClosed)
@@ -49,8 +49,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// holds tells whether it is of the dialer's present pair, or of one that the dialer has
-// not given up.
+// holds reports whether the connection belongs to the dialer's present pair, or to a pair
+// that the dialer has not given up.
 func (c *conn) holds() bool {
 	t := c.taken.Load()
 	switch {

@@ -20,11 +20,11 @@ type Pairing struct {
 	first, second net.Conn
 }
 
-// Pairing begins to collect what the Peer opens on a Session.
+// Pairing begins to collect the control streams that the Peer opens on a Session.
 func (c *Channel) Pairing(s *session.Session) *Pairing { return &Pairing{channel: c, session: s} }
 
-// Serve takes a stream that the Peer opened as one connection of a pair. What it gives
-// runs the pair, nil while that is not complete. A stream too many ends the Session.
+// Serve takes a stream that the Peer opened as one connection of a pair. run runs the
+// pair; it is nil while the pair is incomplete. A stream too many ends the Session.
 func (p *Pairing) Serve(kind frame.Kind, st carrier.Stream) (run func(context.Context)) {
 	conns, complete, err := p.add(kind, p.channel.conn(p.session, st))
 	if err != nil {
@@ -37,8 +37,8 @@ func (p *Pairing) Serve(kind frame.Kind, st carrier.Stream) (run func(context.Co
 	return func(ctx context.Context) { p.channel.run(ctx, p.session, conns) }
 }
 
-// add takes one connection and tells whether the pair is complete now. A pair that
-// is complete makes room for the next: control may leave a Session and come back.
+// add takes one connection and reports whether the pair is complete now. A pair that is
+// complete makes room for the next: control may leave a Session and come back.
 func (p *Pairing) add(kind frame.Kind, conn net.Conn) (Conns, bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

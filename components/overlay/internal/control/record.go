@@ -33,10 +33,10 @@ func (r *Record) Begin(session uint64) bool {
 	return true
 }
 
-// Opened ends what Begin began.
+// Opened ends the opening that Begin recorded.
 func (r *Record) Opened(session uint64) { delete(r.opening, session) }
 
-// Take notes a pair. The dialer's takes over from the one that it has.
+// Take records a pair. The dialer's pair takes over from its present pair.
 func (r *Record) Take(t Taken) {
 	if t.Dialer {
 		if r.present != nil {
@@ -50,27 +50,27 @@ func (r *Record) Take(t Taken) {
 	r.running[t.Session]++
 }
 
-// Drop ends what Take began.
+// Drop ends the pair that Take recorded.
 func (r *Record) Drop(session uint64) {
 	if r.running[session]--; r.running[session] == 0 {
 		delete(r.running, session)
 	}
 }
 
-// Present tells whether a pair is the dialer's present one.
+// Present reports whether a pair is the dialer's present one.
 func (r *Record) Present(t Taken) bool { return t.pair != nil && r.present == t.pair }
 
 // Taken names a pair on a Session.
 type Taken struct {
 	Session uint64
-	// Dialer tells that this side opened it.
+	// Dialer: this side opened it.
 	Dialer bool
 	pair   *pair
 }
 
-// pair is what both connections of a pair know.
+// pair is the shared state of both connections of a pair.
 type pair struct {
-	// gone tells that the far side gave the pair up.
+	// gone: the far side gave the pair up.
 	gone atomic.Bool
 	end  context.CancelCauseFunc
 }

@@ -1,12 +1,13 @@
-// Package counters counts what a node turned down and took in, all its parts together.
+// Package counters counts a node's rejected and accepted connections, over all its parts.
 package counters
 
 import "sync/atomic"
 
 // Tally may be counted in by any goroutine.
 type Tally struct {
-	// FailedHandshakes ended before the far side showed a usable certificate; NotAdmitted
-	// showed a genuine one that the peer map does not name.
+	// FailedHandshakes counts connections that ended before the far side showed a usable
+	// certificate; NotAdmitted counts genuine certificates that the peer map does not
+	// name.
 	FailedHandshakes, NotAdmitted atomic.Uint64
 	// Overloaded found no free place for a handshake or a first contact; Admissions is the
 	// number of first contacts served.

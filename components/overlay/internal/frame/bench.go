@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// BenchDirection tells who sends on a bench stream.
+// BenchDirection selects the sender on a bench stream.
 type BenchDirection byte
 
 const (
-	// BenchSend: the opener sends, the receiver counts and tells.
+	// BenchSend: the opener sends, the receiver counts and reports.
 	BenchSend BenchDirection = 1
 	// BenchReceive: the receiver sends, the opener counts.
 	BenchReceive BenchDirection = 2
 )
 
 const (
-	// MaxBenchTime and MaxBenchBytes bound one bench stream, whatever is asked for.
+	// MaxBenchTime and MaxBenchBytes bound one bench stream, regardless of the request.
 	MaxBenchTime  = 10 * time.Second
 	MaxBenchBytes = 2 << 30
 )
@@ -63,7 +63,7 @@ func ReadBenchRequest(r io.Reader) (BenchRequest, error) {
 	return req, nil
 }
 
-// BenchCount is what the receiver of a BenchSend stream has counted.
+// BenchCount is the result of the receiver of a BenchSend stream.
 type BenchCount struct {
 	Bytes uint32
 	Took  time.Duration // from the first byte; whole microseconds
@@ -78,8 +78,8 @@ func (c BenchCount) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(c.Took.Microseconds()))
 }
 
-// ReadBenchCount reads one count from r. What no correct receiver can have counted
-// is invalid.
+// ReadBenchCount reads one count from r. A count that no correct receiver can have is
+// invalid.
 func ReadBenchCount(r io.Reader) (BenchCount, error) {
 	var b [benchCountSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {

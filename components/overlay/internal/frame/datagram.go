@@ -54,7 +54,8 @@ func AppendPrefixed(b, datagram []byte) []byte {
 	return append(b, datagram...)
 }
 
-// PrefixedSize is what [AppendPrefixed] adds for a datagram of n bytes.
+// PrefixedSize is the number of bytes that [AppendPrefixed] adds for a datagram of n
+// bytes.
 func PrefixedSize(n int) int { return 2 + n }
 
 // PrefixedLen reads the size, prefix included, of the first datagram in b,

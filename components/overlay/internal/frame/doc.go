@@ -1,7 +1,6 @@
-// Package frame is the wire form of what two nodes say to each other inside a
-// Session: a greeting, the header and reply of a stream, signals about streams,
-// and datagrams. It is pure: bytes in, values out, every length fixed or bounded
-// before it is used.
+// Package frame is the wire form of the messages of two nodes inside a Session: a
+// greeting, the header and reply of a stream, signals about streams, and datagrams. It is
+// pure: bytes in, values out, every length fixed or bounded before it is used.
 //
 //	dialer                                   acceptor
 //	  TLS 1.3 handshake ───────────────────────►

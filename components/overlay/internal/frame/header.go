@@ -13,7 +13,7 @@ var ErrInvalid = errors.New("invalid frame")
 // version begins each Greeting, Header and Reply.
 const version = 1
 
-// Kind tells what a stream carries.
+// Kind is the content of a stream.
 type Kind byte
 
 const (
@@ -27,12 +27,11 @@ const (
 	KindControl2 Kind = 4
 	// KindTCP carries one forwarded connection to Header.Port.
 	KindTCP Kind = 5
-	// KindBench measures throughput: a [BenchRequest] and what it asks for.
+	// KindBench measures throughput: a [BenchRequest] and the requested data.
 	KindBench Kind = 6
 	// KindCertificate brings a newer certificate of the opener's Boot: a [Chain].
 	KindCertificate Kind = 7
-	// KindRest asks whether all Sessions of the Link may end, since nobody uses them: a list
-	// of [SessionTag].
+	// KindRest asks whether all Sessions of the unused Link may end: a list of [SessionTag].
 	KindRest Kind = 8
 )
 

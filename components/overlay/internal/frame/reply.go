@@ -26,7 +26,7 @@ const (
 	Overloaded Code = 7
 	// FrameInvalid: the header was none.
 	FrameInvalid Code = 8
-	// BenchForbidden: nobody allowed this Peer to measure.
+	// BenchForbidden: the Peer has no permission to measure.
 	BenchForbidden Code = 9
 	lastCode            = BenchForbidden
 )
@@ -72,7 +72,7 @@ func ReadReply(r io.Reader) (Code, error) {
 	return parseCode(b[0], b[1])
 }
 
-// greetingMagic tells an overlay listener from anything else.
+// greetingMagic identifies an overlay listener.
 const greetingMagic = "CDR"
 
 // GreetingSize is the encoded length of a greeting.

@@ -7,15 +7,15 @@ import (
 	"io"
 )
 
-// SessionTag names a Session to both its ends, among those of one Link. Both derive it from
-// the keys of its TLS, so nothing is said to agree on it.
+// SessionTag names a Session at both ends, among the Sessions of one Link. Both ends derive
+// it from the keys of its TLS, without a message.
 type SessionTag [8]byte
 
 // maxEnding bounds the Sessions that one question can name; a Link has fewer.
 const maxEnding = 32
 
-// AppendRest encodes behind b what follows the header of a KindRest stream: the Sessions that
-// are to end. More than a Link can have are cut off, and refused for it.
+// AppendRest appends the body of a KindRest stream to b: the Sessions that are to end. More
+// tags than a Link can have are cut off, and the question is refused for it.
 func AppendRest(b []byte, ending []SessionTag) []byte {
 	ending = ending[:min(len(ending), maxEnding)]
 	b = append(b, byte(len(ending)))
@@ -25,8 +25,8 @@ func AppendRest(b []byte, ending []SessionTag) []byte {
 	return b
 }
 
-// ReadRest reads what follows the header of a KindRest stream, each tag once. An empty list,
-// or nothing at all, means the Session that the question came over.
+// ReadRest reads the body of a KindRest stream, each tag once. An empty list, or no body,
+// means the Session of the question itself.
 func ReadRest(r io.Reader) ([]SessionTag, error) {
 	var count uint8
 	if err := binary.Read(r, binary.BigEndian, &count); errors.Is(err, io.EOF) {

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// SignalKind tells what a [Signal] says about its stream.
+// SignalKind is the event of a [Signal].
 type SignalKind byte
 
 const (
@@ -19,8 +19,8 @@ const (
 // SignalSize is the encoded length of a [Signal].
 const SignalSize = 5
 
-// Signal is said about a stream beside it, so that it overtakes data which
-// flow control holds back.
+// Signal travels outside of its stream, so that it overtakes data which flow control
+// holds back.
 type Signal struct {
 	Kind   SignalKind
 	Stream uint32

@@ -18,8 +18,8 @@ const (
 // ErrInvalidID reports a name outside the grammar of [ParseID].
 var ErrInvalidID = errors.New("invalid overlay identity")
 
-// ID names a Slot of a cluster: who a Peer is, whatever machine it runs on.
-// The zero ID names nobody.
+// ID names a Slot of a cluster: the identity of a Peer on any machine. The zero ID names
+// no Slot.
 type ID struct {
 	// Cluster is the trust domain.
 	Cluster string
@@ -34,7 +34,7 @@ func (id ID) String() string {
 	return scheme + id.Cluster + "/" + id.Group + "/" + id.Slot
 }
 
-// IsZero reports whether id names nobody.
+// IsZero reports whether id names no Slot.
 func (id ID) IsZero() bool { return id == ID{} }
 
 // Validate checks each part of id against the grammar.

@@ -15,20 +15,20 @@ var (
 	// ErrUntrusted reports a certificate that does not lead to the cluster CA
 	// or is not usable as an SVID (SVID_UNTRUSTED).
 	ErrUntrusted = errors.New("untrusted certificate")
-	// ErrMismatch reports a genuine certificate of somebody else than was meant
+	// ErrMismatch reports a genuine certificate of another Peer than the expected one
 	// (PEER_ID_MISMATCH).
 	ErrMismatch = errors.New("peer identity mismatch")
-	// ErrName reports a genuine certificate whose names are not those of an SVID
+	// ErrName reports a genuine certificate with names that are not an SVID's
 	// (SVID_ID_INVALID). It is an ErrUntrusted.
 	ErrName = fmt.Errorf("%w: SVID_ID_INVALID", ErrUntrusted)
 	// ErrALPN reports a connection that speaks none of our protocols.
 	ErrALPN = errors.New("unknown application protocol")
 )
 
-// maxChain bounds what we look at: leaf, one intermediate, root.
+// maxChain bounds the verified chain: leaf, one intermediate, root.
 const maxChain = 3
 
-// Verified is who a TLS connection turned out to lead to.
+// Verified is the identity at the other end of a TLS connection.
 type Verified struct {
 	ID     ID
 	BootID string
@@ -80,11 +80,11 @@ func VerifyChain(certs []*x509.Certificate, roots *x509.CertPool, cluster string
 	return Verified{ID: id, BootID: BootID(leaf), PublicKey: string(leaf.RawSubjectPublicKeyInfo), Expires: leaf.NotAfter}, nil
 }
 
-// coordinators are the only ones whose certificates carry a DNS name beside the URI:
-// operators reach their API by it.
+// Only certificates of coordinators carry a DNS name in addition to the URI: operators
+// reach their API by it.
 const coordinators = "coordinator"
 
-// names gives the one name that an SVID has (IDN-10).
+// names returns the one name of an SVID (IDN-10).
 func names(leaf *x509.Certificate) (ID, error) {
 	if len(leaf.URIs) != 1 {
 		return ID{}, fmt.Errorf("%w: %d URI names, want exactly 1", ErrName, len(leaf.URIs))

@@ -1,5 +1,4 @@
-// Package limit bounds how many callers are served at once, when anybody may call. It
-// keeps no caller out because others sit there and do nothing: when every place is
-// taken, the one that has got on least within its patience is shown out for the next
-// (INP-04, INP-06).
+// Package limit bounds how many unauthenticated callers are served at once. Idle callers
+// keep no other caller out: when every place is taken, the limiter evicts the caller that
+// has been overdue for longest (INP-04, INP-06).
 package limit

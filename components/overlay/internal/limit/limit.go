@@ -15,14 +15,14 @@ type Limiter struct {
 	mu     sync.Mutex
 	inside []*Place    // guarded by mu
 	queue  []*waiting  // guarded by mu; first come first
-	timer  *time.Timer // guarded by mu; set while somebody waits
+	timer  *time.Timer // guarded by mu; set while a caller waits
 }
 
 // Place is a caller's, until it leaves or is shown out.
 type Place struct {
 	limiter *Limiter
 	out     func()
-	due     time.Time // guarded by limiter.mu; from then on somebody else may have it
+	due     time.Time // guarded by limiter.mu; from then on another caller may have it
 }
 
 type waiting struct {
@@ -36,9 +36,9 @@ func New(places, line int, wait time.Duration) *Limiter {
 	return &Limiter{places: places, line: line, wait: wait}
 }
 
-// Enter takes a place, waits for one in line, or gives up: then ok is false. The
-// place is safe for patience; after that out may be called, once and from any
-// goroutine, and has to end what the caller does. The caller calls Leave in any case.
+// Enter takes a place, waits for one in line, or gives up: then ok is false. The place is
+// safe for patience. After that the limiter may call out, once and from any goroutine,
+// and out has to end the caller's work. The caller calls Leave in any case.
 func (d *Limiter) Enter(ctx context.Context, patience time.Duration, out func()) (p *Place, ok bool) {
 	p = &Place{limiter: d, out: out}
 	w := &waiting{place: p, in: make(chan struct{})}
@@ -58,8 +58,8 @@ func (d *Limiter) Enter(ctx context.Context, patience time.Duration, out func())
 	return p, true
 }
 
-// GotOn keeps the place safe for patience from now: the caller did something that
-// whoever only sits there does not.
+// GotOn keeps the place safe for patience from now: the caller made progress that an idle
+// caller does not make.
 func (p *Place) GotOn(patience time.Duration) {
 	p.limiter.mu.Lock()
 	defer p.limiter.mu.Unlock()
@@ -104,7 +104,7 @@ func (d *Limiter) join(w *waiting, patience time.Duration) bool {
 	return false
 }
 
-// entered ends the wait of w and tells whether it has a place, whose patience begins
+// entered ends the wait of w and reports whether it has a place, whose patience begins
 // now.
 func (d *Limiter) entered(w *waiting, patience time.Duration) bool {
 	d.mu.Lock()

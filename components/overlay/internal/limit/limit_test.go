@@ -28,7 +28,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Those who sit there and do nothing keep nobody out, however many there are.
+// Any number of idle callers keep no other caller out.
 func TestINP06_SittersMakePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(4, 8, 10*time.Second)
@@ -51,7 +51,8 @@ func TestINP06_SittersMakePlace(t *testing.T) {
 	})
 }
 
-// Who gets on stays, and who waits for that too long is told so.
+// A caller with progress stays, and a caller that waits for its place for too long gets
+// an error.
 func TestWhoGetsOnStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(1, 1, 3*time.Second)
@@ -116,7 +117,7 @@ func TestNoLineTurnsAwayAtOnce(t *testing.T) {
 	})
 }
 
-// Who goes away while it waits takes no place.
+// A caller that leaves while it waits takes no place.
 func TestWhoGivesUpTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(1, 4, time.Minute)

@@ -23,7 +23,7 @@ var (
 	errSlowBench = errors.New("bench took too long")
 )
 
-// BenchDirection tells who sends.
+// BenchDirection selects the sender.
 type BenchDirection string
 
 const (
@@ -39,21 +39,21 @@ const (
 	MaxBenchTime = frame.MaxBenchTime
 	// MaxBenchBytes is how much it may move.
 	MaxBenchBytes = frame.MaxBenchBytes
-	// benchSlack is what opening, answering and ending may take together.
+	// benchSlack bounds opening, answering and ending together.
 	benchSlack = 10 * time.Second
 	// benchPing is how often the round trip under load is measured.
 	benchPing = 100 * time.Millisecond
 )
 
-// BenchResult is what one bench measured.
+// BenchResult is the result of one bench.
 type BenchResult struct {
 	Peer      identity.ID
 	Direction BenchDirection
 	// Bytes arrived within Took, which begins with the first of them.
 	Bytes uint64
 	Took  time.Duration
-	// Path and Carrier are those of the Session that carried it. Moved tells that
-	// the Link's path changed meanwhile: then the figures are of more than one path.
+	// Path and Carrier describe the Session that carried it. Moved: the Link's path
+	// changed meanwhile, so that the figures mix paths.
 	Path    link.Kind
 	Carrier string
 	Moved   bool
@@ -62,8 +62,8 @@ type BenchResult struct {
 	RTT, LoadedRTT time.Duration
 }
 
-// Mbps is the throughput in millions of bits a second, without what the carrier
-// adds; 0 when nothing was measured.
+// Mbps is the throughput in millions of bits a second, without the carrier's overhead; 0
+// without a measurement.
 func (r BenchResult) Mbps() float64 {
 	if r.Took <= 0 {
 		return 0
@@ -72,7 +72,7 @@ func (r BenchResult) Mbps() float64 {
 }
 
 // Bench moves bytes over one stream of the Session in use for d, or until MaxBenchBytes
-// have arrived, and tells how fast they came.
+// have arrived, and returns their rate.
 func Bench(ctx context.Context, l Link, at *Place, d time.Duration, direction BenchDirection) (BenchResult, error) {
 	req := frame.BenchRequest{Direction: frame.BenchSend, Time: d, Bytes: MaxBenchBytes}
 	switch {
@@ -143,7 +143,7 @@ func begin(ctx context.Context, s carrier.Session, req frame.BenchRequest) (fram
 	} else {
 		beside.Go(func() { send(st, req) })
 		count, err = frame.ReadBenchCount(st)
-		reset() // what is still on its way is of no use
+		reset() // data that is still on its way is of no use
 	}
 	ended()
 	return count, rtt, err

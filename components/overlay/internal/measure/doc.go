@@ -1,4 +1,4 @@
-// Package measure measures a Link over the Session in use: round trips, and how fast bytes
-// come. The side that begins and the side that takes part are both here; who may begin is
-// decided above.
+// Package measure measures a Link over the Session in use: round trips, and throughput.
+// The package has both sides, the beginning one and the answering one; its callers decide
+// which Peer may begin.
 package measure

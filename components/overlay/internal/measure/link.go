@@ -12,7 +12,7 @@ import (
 // ErrNoSession reports a Link that has no Session in use.
 var ErrNoSession = errors.New("no session with the peer")
 
-// Link is what is measured.
+// Link is the measured Link.
 type Link interface {
 	// Await waits a while for a Session, on a Link that rests.
 	Await(context.Context)
@@ -24,18 +24,18 @@ type Link interface {
 	Moves() uint64
 }
 
-// Place is where one bench of a node takes place at a time, whoever begins it. Make it
-// with [NewPlace].
+// Place admits one bench of a node at a time, whichever side begins it. Make it with
+// [NewPlace].
 type Place struct{ taken chan struct{} }
 
-// NewPlace makes one that is free.
+// NewPlace makes a free Place.
 func NewPlace() *Place { return &Place{taken: make(chan struct{}, 1)} }
 
 // placeWait is how long a bench waits for the end of another.
 const placeWait = time.Second
 
-// Take takes the place, or tells that it is taken. One bench may begin a moment before the
-// end of another has come through, so it waits a little.
+// Take takes the place, or returns false if it is taken. One bench may begin a moment
+// before the end of another has come through, so it waits a little.
 func (p *Place) Take() bool {
 	wait := time.NewTimer(placeWait)
 	defer wait.Stop()
@@ -47,5 +47,5 @@ func (p *Place) Take() bool {
 	}
 }
 
-// Give ends what Take began.
+// Give releases the place.
 func (p *Place) Give() { <-p.taken }

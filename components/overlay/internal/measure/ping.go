@@ -26,22 +26,22 @@ var errNoAnswer = fmt.Errorf("no answer within %v", pingWait)
 type PingSample struct {
 	// RTT is 0 when Err is not nil.
 	RTT time.Duration
-	// Path and Carrier are those of the Session that carried it.
+	// Path and Carrier describe the Session that carried it.
 	Path    link.Kind
 	Carrier string
 	// Err is why there was no answer.
 	Err error
 }
 
-// PingResult is what one [Ping] measured, in the order of time.
+// PingResult is the result of one [Ping], in the order of time.
 type PingResult struct {
 	Peer    identity.ID
 	Samples []PingSample
 }
 
-// Ping measures count round trips, 200 ms apart, each over the Session that is in use when
-// it begins. An error means that nothing was measured. When ctx ends, what was measured so
-// far is the result.
+// Ping measures count round trips, 200 ms apart, each over the Session in use at its
+// start. An error means that nothing was measured. When ctx ends, Ping returns the samples
+// so far.
 func Ping(ctx context.Context, l Link, count int) ([]PingSample, error) {
 	if count < 1 || count > MaxPings {
 		return nil, fmt.Errorf("%d round trips: want 1 to %d", count, MaxPings)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// requestTime is how long the opener may take to say what it wants.
+	// requestTime is the time within which the opener has to send its request.
 	requestTime = 10 * time.Second
 	// chunkSize is how much is written and read at once.
 	chunkSize = 64 << 10
@@ -29,9 +29,9 @@ type Part struct {
 	Tally *counters.Tally
 }
 
-// Serve takes part in a bench that a Peer began on st, within the bounds that every
-// request has, one at a time. may tells whether the Peer may begin one now; it is called
-// once, for a request that makes sense.
+// Serve answers a bench that a Peer began on st, within the bounds of every request, one
+// at a time. may reports whether the Peer may begin one now; it is called once, for a
+// valid request.
 func (p *Part) Serve(st carrier.Stream, may func() bool, log *slog.Logger) {
 	_ = st.SetDeadline(time.Now().Add(requestTime))
 	req, err := frame.ReadBenchRequest(st)
@@ -70,8 +70,8 @@ func (p *Part) Serve(st carrier.Stream, may func() bool, log *slog.Logger) {
 			return
 		}
 	}
-	// The opener ends the stream when it has what it wants: a reset of ours would
-	// overtake that.
+	// The opener ends the stream when it has its result: a reset of ours would overtake
+	// the result.
 	_ = st.CloseWrite()
 	_ = st.SetReadDeadline(time.Now().Add(lastWords))
 	_, _ = io.Copy(io.Discard, st)
@@ -114,7 +114,7 @@ func receive(st carrier.Stream, req frame.BenchRequest) (frame.BenchCount, error
 	return frame.BenchCount{Bytes: uint32(total), Took: min(time.Since(begin), MaxBenchTime)}, nil
 }
 
-// timedOut tells a deadline from everything else, for both carriers.
+// timedOut distinguishes a deadline from other errors, for both carriers.
 func timedOut(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

@@ -12,15 +12,14 @@ import (
 // MaxCandidates is how many candidates either side may offer (OVL-09).
 const MaxCandidates = 8
 
-// Kind tells what answers at a candidate's address.
+// Kind is the kind of host at a candidate's address.
 type Kind string
 
 const (
 	// Host is an address of one of the host's own interfaces, of use only
 	// within the same network.
 	Host Kind = "host"
-	// Mapped is what a reflector saw: the host's own address or its
-	// translator's.
+	// Mapped is an address that a reflector saw: the host's own or its translator's.
 	Mapped Kind = "mapped"
 	// Listen is the host's ordinary session listener.
 	Listen Kind = "listen"
@@ -37,32 +36,32 @@ type Candidate struct {
 // of private networks pass.
 var allowedCandidate func(addr netip.Addr, private bool) error = ice.AllowedCandidate
 
-// network is what a host knows of its place.
+// network is a host's knowledge of its place.
 type network struct {
 	// mapped are the addresses that reflectors saw.
 	mapped []netip.Addr
 	// attached are the ranges of the host's own interfaces.
 	attached []netip.Prefix
-	// ip4 and ip6 tell which families have a local port.
+	// ip4 and ip6: the family has a local port.
 	ip4, ip6 bool
 }
 
-// near tells whether a is of the network that the host itself is in: on one of
-// its links, or behind the same translator (same).
+// near reports whether a is in the network of the host itself: on one of its links, or
+// behind the same translator (same).
 func (n network) near(a netip.Addr, same bool) bool {
 	return same || slices.ContainsFunc(n.attached, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// behindSame tells whether remote names a mapped address that is also ours.
+// behindSame reports whether remote names a mapped address that is also ours.
 func (n network) behindSame(remote []Candidate) bool {
 	return slices.ContainsFunc(remote, func(c Candidate) bool {
 		return c.Kind == Mapped && slices.Contains(n.mapped, c.Addr.Addr().Unmap())
 	})
 }
 
-// usable returns what of a Peer's offer is allowed and of use, normalised and
-// without repetition. Private addresses are of use only within one network,
-// which keeps a Peer from aiming us at whatever else has them (OVL-10).
+// usable returns the allowed and useful candidates of a Peer's offer, normalised and
+// without repetition. Private addresses are useful only within one network, which keeps a
+// Peer from aiming us at other hosts with these addresses (OVL-10).
 func (n network) usable(remote []Candidate, allow func(netip.Addr, bool) error, log *slog.Logger) ([]Candidate, error) {
 	if len(remote) > MaxCandidates {
 		return nil, fmt.Errorf("%w: %d candidates, at most %d are taken", ErrCandidateForbidden, len(remote), MaxCandidates)

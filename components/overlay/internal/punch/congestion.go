@@ -8,7 +8,7 @@ const (
 	believeTime = 10 * time.Second
 	// lookTime is how often the connection is looked at then.
 	lookTime = believeTime / 2
-	// idleBytes is what the session's own pings and little more send in lookTime.
+	// idleBytes is the traffic of the session's own pings and little more in lookTime.
 	idleBytes = 64 << 10
 	// lossShare is the share of resent bytes, 1 in lossShare, from which cubic
 	// gives less than a BBR that has to find out about the round trip first.
@@ -17,32 +17,32 @@ const (
 	maxPings = 4
 )
 
-// relief is how a connection whose least round trip is wrong gets around it.
+// relief works around a wrong least round trip of a connection.
 type relief struct {
 	timer  *time.Timer
 	before string // the congestion control to go back to
 	ping   time.Duration
 	looks  int
-	last   Info // what the last look saw
+	last   Info // the values of the last check
 }
 
-// CheckRTT compares the kernel's least round trip with ping, which measures one
-// over the session on conn. Less than half of it comes from a handshake whose
-// SYNs crossed. BBR then sends at a fraction of the rate for 10 s, so CheckRTT
-// gives conn cubic, which does not ask for the round trip. It reports whether it
-// has changed anything.
+// CheckRTT compares the kernel's least round trip with ping, which measures the round
+// trip over the session on conn. A value below half of the measured one comes from a
+// handshake with crossed SYNs. BBR then sends at a fraction of the rate for 10 s, so
+// CheckRTT gives conn cubic, which does not use the round trip. It reports whether it has
+// changed anything.
 //
 // A lost packet makes a round trip long, too, and where packets are lost cubic is
 // far slower than BBR. So up to maxPings are measured, and the least of them
 // counts: as soon as one is short enough, the kernel is right. Where much has been
 // lost already, BBR stays whatever it believes.
 //
-// BBR comes back after 10 s or later, as soon as that does no harm: the kernel
-// keeps the wrong round trip for 5 minutes and tells it to a BBR that begins
-// within that time, which then too is slow for its first 10 s. See [relief.over].
+// BBR comes back after 10 s or later, as soon as that does no harm. The kernel keeps the
+// wrong round trip for 5 minutes. A BBR that begins within that time reads it and is too
+// slow for its first 10 s. See [relief.over].
 //
-// CheckRTT may be called at any time, by any goroutine, and ends with an error of
-// ping. Close ends what it began.
+// CheckRTT may be called at any time, by any goroutine, and ends with an error of ping.
+// Close ends its goroutine.
 func CheckRTT(conn *Conn, ping func() (time.Duration, error)) bool {
 	in, least, ok := doubt(conn, ping)
 	if !ok {
@@ -59,8 +59,8 @@ func CheckRTT(conn *Conn, ping func() (time.Duration, error)) bool {
 	return true
 }
 
-// doubt measures until the kernel's least round trip may be right; ok tells that it
-// cannot be, by what conn's Info and the least measured are.
+// doubt measures until the kernel's least round trip may be right. ok means that it is
+// wrong; in and least are the evidence, conn's Info and the least measured round trip.
 func doubt(conn *Conn, ping func() (time.Duration, error)) (in Info, least time.Duration, ok bool) {
 	for tries := range maxPings {
 		rtt, err := ping()
@@ -78,7 +78,7 @@ func doubt(conn *Conn, ping func() (time.Duration, error)) (in Info, least time.
 	return in, least, true
 }
 
-// wrong tells whether the kernel's least round trip cannot be.
+// wrong reports whether the kernel's least round trip is impossible.
 func wrong(in Info, ping time.Duration) bool { return in.MinRTT > 0 && in.MinRTT < ping/2 }
 
 // look ends r once that is right.
@@ -103,10 +103,10 @@ func (c *Conn) look(r *relief) {
 	r.timer.Reset(lookTime)
 }
 
-// over tells whether BBR may come back: the kernel has forgotten the wrong round
-// trip, or nothing much is being sent and BBR can find out the right one
-// unnoticed, or so much is lost that cubic is worse. What is lost until the first
-// look is cubic's own doing, when it finds the rate.
+// over reports whether BBR may come back, for one of three reasons. The kernel has
+// forgotten the wrong round trip. Or the traffic is so small that BBR can find the right
+// one unnoticed. Or the loss is so high that cubic is worse. Losses before the first
+// check are cubic's own doing, when it finds the rate.
 func (r *relief) over(now Info) bool {
 	sent, resent := now.Sent-r.last.Sent, now.Resent-r.last.Resent
 	switch {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// How tells which handshake made a connection.
+// How is the handshake that made a connection.
 type How string
 
 const (
@@ -27,23 +27,23 @@ const (
 	pickByte  = 'p'
 )
 
-// Info is what the kernel knows of a connection.
+// Info has the kernel's values of a connection.
 type Info struct {
 	// RTT is the smoothed, MinRTT the least round trip that the kernel thinks
 	// it saw, each 0 without a sample.
 	RTT, MinRTT time.Duration
 	// Congestion names the congestion control.
 	Congestion string
-	// Sent and Resent count bytes, Resent being part of Sent; NotSent is what
-	// waits in the socket.
+	// Sent and Resent count bytes, Resent being part of Sent; NotSent counts the bytes
+	// that wait in the socket.
 	Sent, Resent, NotSent uint64
 	// controlIn counts segments that came without data.
 	controlIn uint32
 }
 
-// Conn is a connection to a Peer, or to whoever is at the address that the Peer
-// named: nothing about it is authenticated. It is tuned as package carrier tunes
-// its sockets. Reading and writing are as for any net.Conn.
+// Conn is a connection to a Peer, or to another host at the address that the Peer named:
+// it is unauthenticated. It is tuned as package carrier tunes its sockets. Reading and
+// writing are as for any net.Conn.
 type Conn struct {
 	net.Conn
 	tcp        *net.TCPConn
@@ -51,7 +51,7 @@ type Conn struct {
 	how        How
 	toListener bool
 
-	// owed tells that the far side's ready byte is still to be read.
+	// owed: the far side's ready byte is still to be read.
 	owed    atomic.Bool
 	reading sync.Mutex // held while the owed byte is read
 
@@ -63,12 +63,11 @@ type Conn struct {
 // Kind is the kind of the candidate that led here.
 func (c *Conn) Kind() Kind { return c.kind }
 
-// How tells, as far as the kernel's counters do, how the connection was made.
+// How returns how the connection was made, as far as the kernel's counters show.
 func (c *Conn) How() How { return c.how }
 
-// ToListener tells that the far end is the Peer's ordinary session listener:
-// whatever the roles were, this end dialled, and the Peer's Connect knows
-// nothing of it.
+// ToListener reports that the far end is the Peer's ordinary session listener: this end
+// dialled, whatever the roles were, and the Peer's Connect does not know of it.
 func (c *Conn) ToListener() bool { return c.toListener }
 
 // Local and Remote are the connection's ends.
@@ -80,7 +79,7 @@ func (c *Conn) Remote() netip.AddrPort { return addrPort(c.tcp.RemoteAddr()) }
 // Info asks the kernel.
 func (c *Conn) Info() (Info, error) { return info(c.tcp) }
 
-// Read reads what comes after the far side's ready byte.
+// Read reads the data after the far side's ready byte.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.owed.Load() {
 		if err := c.takeReady(); err != nil {

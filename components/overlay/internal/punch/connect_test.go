@@ -50,7 +50,7 @@ func TestBothSidesEndWithTheSameConnection(t *testing.T) {
 	}
 }
 
-// running tells whether l is in Connect.
+// running reports whether l is in Connect.
 func running(l *Local) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func TestCloseAtEveryStage(t *testing.T) {
 func TestSilenceIsBounded(t *testing.T) {
 	a, b := pair(t, Config{})
 	begin := time.Now()
-	_, err := a.Connect(t.Context(), b.Candidates(), false, 0) // nobody picks
+	_, err := a.Connect(t.Context(), b.Candidates(), false, 0) // no side picks
 	wantErr(t, err, ErrNoConnection)
 	t.Logf("took %v", time.Since(begin))
 }
@@ -349,8 +349,8 @@ func TestOverIPv6(t *testing.T) {
 	}
 }
 
-// What a Peer has dialled in a search that it has left waits at the port and
-// must not be picked.
+// A connection from a search that the Peer has left waits at the port and must not be
+// picked.
 func TestConnectionOfAnSearchThatIsOver(t *testing.T) {
 	for _, end := range []string{"orderly", "reset", "not at all"} {
 		t.Run(end, func(t *testing.T) {

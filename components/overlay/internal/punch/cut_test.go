@@ -18,7 +18,8 @@ func TestAMappedAddressThatIsCutIsAnError(t *testing.T) {
 	}
 }
 
-// cutAnswer answers each request with a success whose address ends after its port.
+// cutAnswer answers each request with a success that has a truncated address, which ends
+// after its port.
 type cutAnswer struct{ bytes.Buffer }
 
 func (c *cutAnswer) Write(request []byte) (int, error) {

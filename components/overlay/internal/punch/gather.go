@@ -22,16 +22,15 @@ const (
 	othersTime = 100 * time.Millisecond
 )
 
-// view is what one reflector saw.
+// view is one reflector's view of the host.
 type view struct {
 	conn   net.Conn
 	mapped netip.AddrPort
 	rtt    time.Duration
 }
 
-// bind takes the same port for both families, or for the one there is. The
-// listener holds the port for as long as Local lives and takes SYNs that come
-// when we have none under way.
+// bind takes the same port for both families, or for the only one. The listener holds the
+// port for as long as Local lives and takes SYNs that come when we have none under way.
 func (l *Local) bind(ctx context.Context) error {
 	lc := net.ListenConfig{Control: shared}
 	lc.SetMultipathTCP(false)
@@ -64,8 +63,8 @@ func (l *Local) dialer() *net.Dialer {
 	return d
 }
 
-// reflect asks all reflectors at once and keeps the connections of those that
-// answered. The error tells about the others and is nil when there are none.
+// reflect asks all reflectors at once and keeps the connections to those that answered.
+// The error lists the others and is nil without others.
 func (l *Local) reflect(ctx context.Context, reflectors []string) ([]view, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reflectorTime, errors.New("reflector took too long"))
 	defer cancel()
@@ -126,7 +125,7 @@ func (l *Local) ask(ctx context.Context, family, reflector string) (view, error)
 	return view{conn, mapped, rtt}, nil
 }
 
-// place notes what the views and the interfaces tell about where the host is.
+// place records the host's place from the views and the interfaces.
 func (l *Local) place(views []view) {
 	for i, v := range views {
 		l.network.mapped = append(l.network.mapped, v.mapped.Addr())
@@ -183,7 +182,7 @@ func (l *Local) offer(c Config, views []view) {
 	}
 }
 
-// hosts are the addresses of own interfaces to offer, first those that lead to
+// hosts are the addresses of own interfaces to offer, beginning with those that lead to
 // the reflectors.
 func (l *Local) hosts(views []view) []netip.Addr {
 	var out []netip.Addr

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// reflector is a STUN server over TCP that remembers what it sees.
+// reflector is a STUN server over TCP that records its requests.
 type reflector struct {
 	ln net.Listener
 	wg sync.WaitGroup
@@ -121,7 +121,7 @@ func gather(t testing.TB, c Config) *Local {
 	return l
 }
 
-// outcome is what one side's Connect returned.
+// outcome is the result of one side's Connect.
 type outcome struct {
 	conn *Conn
 	err  error
@@ -190,7 +190,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// wantErr checks that err is what it should be.
+// wantErr checks that err is the expected one.
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

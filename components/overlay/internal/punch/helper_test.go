@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// helperEnv makes the test binary a host of the lab: a process in a network
-// namespace of its own, told what to do over its standard input.
+// helperEnv makes the test binary a host of the lab: a process in a network namespace of
+// its own that gets commands over its standard input.
 const helperEnv = "CADRE_PUNCH_HELPER"
 
 // order is one line to a helper, report one line back.
@@ -106,7 +106,7 @@ func (h *host) do(o order) (r report, err error) {
 	return r, err
 }
 
-// receive reads to the end and tells the rate of each second.
+// receive reads to the end and returns the rate of each second.
 func (h *host) receive() ([]int, error) {
 	var rates []int
 	buf := make([]byte, 128<<10)
@@ -163,7 +163,7 @@ func (h *host) close() {
 	}
 }
 
-// pings measures what it is given, and the last of it from then on.
+// pings returns the given round trips one by one, and repeats the last.
 func pings(rtts ...time.Duration) func() (time.Duration, error) {
 	return func() (time.Duration, error) {
 		rtt := rtts[0]

@@ -19,8 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nat is what a translator does with a SYN that nobody expects, and how it
-// chooses ports.
+// nat is a translator's answer to an unexpected SYN, and its choice of ports.
 type nat string
 
 const (
@@ -186,7 +185,7 @@ func (l *lab) read(f *os.File) {
 func (l *lab) write(f *os.File, in <-chan packet) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var free time.Time // when the line has sent what came before
+	var free time.Time // when the line has sent the earlier packets
 	for {
 		select {
 		case p := <-in:

@@ -26,14 +26,13 @@ type Config struct {
 	Hosts bool
 	// Log may be nil.
 	Log *slog.Logger
-	// Allow replaces the filter of addresses, for tests that use loopback. It
-	// returns nil for an address that may be dialled; private tells that
-	// addresses of private networks may.
+	// Allow replaces the filter of addresses, for tests that use loopback. It returns nil
+	// for a permitted address; private permits addresses of private networks.
 	Allow func(addr netip.Addr, private bool) error
 }
 
-// Local is this host's end of one search: a port and what is known about it.
-// All methods may be called concurrently.
+// Local is this host's end of one search: a port and the facts about it. All methods may
+// be called concurrently.
 type Local struct {
 	// constant after Gather
 	log        *slog.Logger
@@ -84,28 +83,27 @@ func Gather(ctx context.Context, c Config) (*Local, error) {
 	return nil, fmt.Errorf("gather: %w", err)
 }
 
-// Candidates are what to tell the Peer, at most MaxCandidates.
+// Candidates are the candidates for the Peer, at most MaxCandidates.
 func (l *Local) Candidates() []Candidate { return append([]Candidate(nil), l.candidates...) }
 
-// OneWay is half the least round trip to a reflector, 0 when none answered. The
-// sum of both sides' is what Connect wants.
+// OneWay is half the least round trip to a reflector, 0 when none answered. Connect takes
+// the sum of both sides' values.
 func (l *Local) OneWay() time.Duration { return l.oneWay }
 
-// Connect makes one connection with the Peer that offered remote, and returns it
-// when both ends are agreed, or the connection is to the Peer's listener. The
-// controlling side decides; exactly one of the two must be it. oneWay estimates
-// the one-way delay between the two hosts; the sum of both sides' OneWay is a
-// fair estimate and errs on the safe side.
+// Connect makes one connection with the Peer that offered remote, and returns it when
+// both ends are agreed, or the connection is to the Peer's listener. The controlling side
+// decides; exactly one of the two must be it. oneWay estimates the one-way delay between
+// the two hosts; the sum of both sides' OneWay is a fair estimate and errs on the safe
+// side.
 //
-// The controlling side sends its first SYN oneWay and a margin after the call.
-// That is right when both call at about the same time. A controlling side that
-// calls on hearing that the other has begun gives 0; one whose own message makes
-// the other begin adds the time that message takes. A wrong estimate costs no
-// connection, only what [CheckRTT] is for.
+// The controlling side sends its first SYN oneWay and a margin after the call. That is
+// right when both call at about the same time. A controlling side that calls after the
+// other's begin gives 0. If its own message makes the other begin, it adds the time of
+// that message. A wrong estimate costs no connection; [CheckRTT] repairs its effect.
 //
-// Connect takes at most connectTime; one can run at a time.
-// Errors wrap ErrNoConnection, ErrNoCandidates, ErrCandidateForbidden, ErrBusy,
-// ErrClosed or what ended ctx. The connection outlives ctx and l.
+// Connect takes at most connectTime; one can run at a time. Errors wrap ErrNoConnection,
+// ErrNoCandidates, ErrCandidateForbidden, ErrBusy, ErrClosed or the cause of ctx's end.
+// The connection outlives ctx and l.
 func (l *Local) Connect(ctx context.Context, remote []Candidate, controlling bool, oneWay time.Duration) (*Conn, error) {
 	targets, err := l.network.usable(remote, l.allow, l.log)
 	if err != nil {
@@ -149,8 +147,8 @@ func (l *Local) end() {
 	l.wg.Done()
 }
 
-// Close ends a running Connect, waits for it and gives the port back. What
-// Connect has returned is not touched. It may be called more than once.
+// Close ends a running Connect, waits for it and releases the port. Returned connections
+// stay open. It may be called more than once.
 func (l *Local) Close() error {
 	l.mu.Lock()
 	l.closed = true

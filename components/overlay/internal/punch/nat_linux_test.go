@@ -13,14 +13,14 @@ const labDelay = 20 * time.Millisecond
 
 var tries = flag.Int("punch.tries", 10, "how often to cross each pair of translators")
 
-// crossing is what one try brought: the controlling side's view first.
+// crossing is the result of one try: the controlling side's view first.
 type crossing struct{ a, b report }
 
 // way says how to cross.
 type way struct {
 	// late is how much later the controlling side begins.
 	late time.Duration
-	// told makes the controlling side know that the other has begun.
+	// told: the controlling side knows that the other has begun.
 	told bool
 	// hosts offers the addresses of interfaces too.
 	hosts bool
@@ -68,8 +68,8 @@ func together(f, g func()) {
 	<-done
 }
 
-// many crosses as often as the flag says, prints what came of it, and wants 99
-// of 100 to work.
+// many crosses as often as the flag says, prints the results, and requires 99 of 100 to
+// work.
 func many(t *testing.T, l *lab, a, b *peer, reflector string, w way) {
 	t.Helper()
 	var took, minA, minB []time.Duration
@@ -134,8 +134,8 @@ func TestThroughTranslators(t *testing.T) {
 	}
 }
 
-// Two translators that choose a new port for each destination, or one of them
-// with one that lets only the very address in, cannot be crossed.
+// Some pairs of translators cannot be crossed: two that choose a new port for each
+// destination, or one of them with a translator that accepts only the exact address.
 func TestSymmetricTranslatorsFailInBoundedTime(t *testing.T) {
 	for _, kind := range []nat{symmetric, drops, rejects} {
 		t.Run(string(kind), func(t *testing.T) {

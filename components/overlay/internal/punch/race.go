@@ -115,7 +115,7 @@ func (r *race) choose(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// pick tells the controlled side that c is the one.
+// pick notifies the controlled side that c is chosen.
 func (r *race) pick(c *Conn) error {
 	_ = c.SetWriteDeadline(time.Now().Add(pickTime))
 	if _, err := c.Write([]byte{pickByte}); err != nil {
@@ -161,8 +161,7 @@ func (r *race) dial(ctx context.Context, c Candidate) {
 	}
 }
 
-// refused tells whether err is an answer that a translator may give to a SYN
-// that it does not expect.
+// refused reports whether err is a translator's possible answer to an unexpected SYN.
 func refused(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
@@ -246,7 +245,7 @@ func (r *race) stands(ctx context.Context, tcp *net.TCPConn, c Candidate, how Ho
 	}
 }
 
-// greet does what comes before the choice.
+// greet runs the exchange before the choice.
 func (r *race) greet(conn *Conn) error {
 	switch {
 	case conn.toListener:
@@ -258,8 +257,8 @@ func (r *race) greet(conn *Conn) error {
 		return conn.expect(pickByte)
 	}
 	conn.owed.Store(true)
-	// The far side's SYN may be of a Connect that is over; what it has dialled
-	// and still wants comes with a ready byte right away.
+	// The far side's SYN may belong to a finished Connect; a connection that it still
+	// wants brings a ready byte at once.
 	if conn.kind == Host || conn.how == Passive {
 		return conn.takeReady()
 	}

@@ -8,9 +8,9 @@ import (
 
 var rateTime = flag.Duration("punch.rate", 0, "how long to measure the rate of each connection; 0 for not at all")
 
-// TestRateAfterTheOpen prints what a wrong round trip does to the rate, and
-// what CheckRTT does about it. The controlled side sends: its SYN is the earlier
-// of a crossed pair, whose round trip the kernel gets most wrong.
+// TestRateAfterTheOpen prints the effect of a wrong round trip on the rate, and the
+// effect of CheckRTT. The controlled side sends: its SYN is the earlier of a crossed
+// pair, for which the kernel's round trip is most wrong.
 func TestRateAfterTheOpen(t *testing.T) {
 	if *rateTime == 0 {
 		t.Skip("only with -punch.rate, such as 25s")

@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// stunHeader is the length of a STUN header, which begins with the type,
-	// the length of what follows, and the magic cookie.
+	// stunHeader is the length of a STUN header, which begins with the type, the length
+	// of the rest, and the magic cookie.
 	stunHeader = 20
-	// maxAnswer bounds what a reflector may send, without the header.
+	// maxAnswer bounds a reflector's answer, without the header.
 	maxAnswer = 1024
 )
 
-// mappedAddress asks the reflector at the far end of conn how it sees the near
-// end, in the framing of RFC 5389: the message stands on the stream by itself,
-// its header tells its length. It also returns how long the answer took. ctx
-// ends it.
+// mappedAddress asks the reflector at the far end of conn for the near end's address, in
+// the framing of RFC 5389: the message is alone on the stream, and its header has its
+// length. It also returns the answer time. ctx ends it.
 func mappedAddress(ctx context.Context, conn net.Conn) (netip.AddrPort, time.Duration, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -12,8 +12,8 @@ import (
 // end of Connect; strangers can make some too.
 const backlog = 16
 
-// tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, and rtoMax what it is set to, the
-// least that it may be.
+// tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, and rtoMax is its new value, the least
+// that the kernel accepts.
 const (
 	tcpRTOMaxMS = 44
 	rtoMax      = time.Second
@@ -21,11 +21,10 @@ const (
 
 // shared lets several sockets of this process have one local port.
 //
-// It also bounds how long TCP waits before it sends again. Where SYNs are lost, or
-// dropped because they came early, the kernel takes the time until one was answered
-// for the round trip, and what is lost next would be sent again after many seconds: a
-// session that is silent for so long has been given up. Kernels before 6.15 know no
-// such bound; a connection is as good without it.
+// It also bounds how long TCP waits before it sends again. After lost or early SYNs, the
+// kernel takes the time until the answer of one for the round trip. It would repeat the
+// next lost segment only after many seconds, when a silent session has been given up
+// already. Kernels before 6.15 lack this bound; a connection works without it.
 func shared(_, _ string, c syscall.RawConn) error {
 	var err error
 	if ctl := c.Control(func(fd uintptr) {
@@ -40,8 +39,8 @@ func shared(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// sharedAbrupt is shared for a socket whose connection, unless it is chosen,
-// ends with a RST: also one that comes to stand while its dial is given up.
+// sharedAbrupt is shared for a socket with a connection that ends with a RST unless it is
+// chosen, even if it comes up while its dial is given up.
 func sharedAbrupt(network, address string, c syscall.RawConn) error {
 	err := shared(network, address, c)
 	if ctl := c.Control(func(fd uintptr) {
@@ -99,8 +98,8 @@ func micros(n uint32) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// setCongestion chooses the congestion control of a connection. It must be one
-// that the kernel allows to everybody.
+// setCongestion chooses the congestion control of a connection. The kernel must allow the
+// algorithm to every process.
 func setCongestion(conn *net.TCPConn, name string) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

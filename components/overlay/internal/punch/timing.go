@@ -3,9 +3,9 @@ package punch
 import "time"
 
 const (
-	// maxOneWay bounds what the far side can have us wait.
+	// maxOneWay bounds the wait that the far side can cause.
 	maxOneWay = time.Second
-	// minMargin covers what scheduling adds to the one-way delay.
+	// minMargin covers the delay that scheduling adds to the one-way delay.
 	minMargin = 5 * time.Millisecond
 	// refusedTries and refusedTime bound how often and how long a refused
 	// candidate is tried.
@@ -38,9 +38,9 @@ func (t timing) first(k Kind) time.Duration {
 // or false when it is not. since is the time since its first SYN, jitter in
 // [0,1) keeps the two sides from missing each other in step.
 //
-// The shorter the wait, the likelier a SYN is under way when the far side's
-// arrives; growing with the time spent, it covers a far side that begins late
-// without sending at that rate for ever.
+// The shorter the wait, the likelier a SYN is under way when the far side's arrives. The
+// wait grows with the time spent, so that a far side that begins late is covered without
+// an endless rate of SYNs.
 func (t timing) again(tries int, since time.Duration, jitter float64) (time.Duration, bool) {
 	if tries >= refusedTries || since >= refusedTime {
 		return 0, false

@@ -31,9 +31,8 @@ func TestFirstSYN(t *testing.T) {
 	}
 }
 
-// Whatever the round trip, a candidate that keeps refusing gets a bounded number
-// of SYNs, in a bounded time, and hears from us for long enough that a far side
-// that begins late meets one.
+// With any round trip, a candidate that keeps refusing gets a bounded number of SYNs in a
+// bounded time. The SYNs last long enough that a far side that begins late meets one.
 func TestOVL09_RefusedCandidatesAreTriedBoundedly(t *testing.T) {
 	for _, rtt := range []time.Duration{0, time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond} {
 		for _, jitter := range []float64{0.25, 0.5, 0.75} {

@@ -29,16 +29,15 @@ const (
 	takeTime = 10 * time.Second
 )
 
-// Desk shows this node's certificates and takes those of its Peers. Constant.
+// Desk sends this node's new certificates and accepts those of its Peers. Constant.
 type Desk struct {
 	// Credentials are the newest ones.
 	Credentials func() *session.Credentials
 	Tally       *counters.Tally
 }
 
-// Show brings the Peer the newest certificate. A Peer that does not take it closes
-// the Session when the one before ends, and a new Session takes over: that is worth
-// a word in the log and nothing more.
+// Show sends the Peer the newest certificate. A Peer that refuses it closes the Session
+// when the old certificate ends, and a new Session takes over: Show only logs that.
 func (d *Desk) Show(ctx context.Context, s *session.Session, log *slog.Logger) {
 	for try := 1; ; try++ {
 		code, err := d.showOnce(s)

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// size is what one TCP segment carries, options included. With headers that is 1,228
+// size is the payload of one TCP segment, options included. With headers that is 1,228
 // bytes over IPv4 and 1,248 over IPv6, as much as the datagrams that every path is
-// taken to carry (RFC 8200, 5: 1,280).
+// assumed to carry (RFC 8200, 5: 1,280).
 const size = 1188
 
 // Small has both ends of a connection send small segments: it is a [net.Dialer]'s

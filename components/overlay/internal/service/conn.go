@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// lastWords is how long the far side has to take what was written before Close.
+	// lastWords is the time for the far side to read the data that was written before
+	// Close.
 	lastWords = 5 * time.Second
-	// lastBytes is how much of what it still sends meanwhile is thrown away.
+	// lastBytes bounds the data of the far side that is dropped meanwhile.
 	lastBytes = 1 << 20
 )
 
@@ -29,7 +30,7 @@ type Conn struct {
 	over  chan struct{} // closed when the stream is let go of
 	told  func()        // called then; may be nil
 
-	// One goroutine each, as a Stream wants it. Who waits to read does not outwait Close.
+	// One goroutine each, as a Stream wants it. A waiting Read ends with Close.
 	reading chan struct{}
 	writing sync.Mutex
 	closing chan struct{} // closed by Close
@@ -41,9 +42,9 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// New takes charge of st. spawn runs a function in a goroutine that somebody waits for,
-// or tells that it is too late for one. over, which may be nil, is called once, when Close
-// was called and the stream is let go of.
+// New takes charge of st. spawn runs a function in a goroutine that its owner waits for,
+// or returns false if it is too late for one. over, which may be nil, is called once,
+// after Close and the release of the stream.
 func New(st carrier.Stream, ends Ends, spawn func(func()) bool, over func()) *Conn {
 	return &Conn{st: st, ends: ends, spawn: spawn, told: over,
 		over: make(chan struct{}), reading: make(chan struct{}, 1), closing: make(chan struct{})}
@@ -82,7 +83,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, c.reason(err)
 }
 
-// CloseWrite tells the far side that no more bytes come: it reads [io.EOF].
+// CloseWrite sends the end of our data to the far side: it reads [io.EOF].
 func (c *Conn) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -101,9 +102,8 @@ func (c *Conn) endLocked() error {
 	return c.st.CloseWrite()
 }
 
-// Close ends both directions. What was written still arrives, unless a Write is cut off
-// by it: then the far side sees a reset, since part of a message is none. It does not
-// wait.
+// Close ends both directions. Written data still arrives, unless Close cuts a Write off:
+// then the far side sees a reset, since a partial message is no message. It does not wait.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -128,8 +128,8 @@ func (c *Conn) letGo() {
 	}
 }
 
-// leave half-closes and lets go of the stream when the far side has done so, or has had
-// time to read what came before: a reset would overtake that.
+// leave half-closes, and releases the stream when the far side has closed or has had time
+// to read the earlier data: a reset would overtake that data.
 func (c *Conn) leave() {
 	defer c.letGo()
 	defer c.st.Reset() // nothing when the stream has ended both ways
@@ -153,7 +153,7 @@ func (c *Conn) isClosed() bool {
 	return c.closed
 }
 
-// reason says what libraries expect.
+// reason returns the errors that libraries expect.
 func (c *Conn) reason(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {

@@ -1,6 +1,6 @@
-// Package service makes one stream of a Session a [net.Conn] that HTTP, gRPC or any
-// other library of connections may use: any number of goroutines, deadlines, a half-close,
-// and a Close that does not take back what was written.
+// Package service makes one stream of a Session a [net.Conn] for HTTP, gRPC or any other
+// library of connections. It supports any number of goroutines, deadlines, a half-close,
+// and a Close that keeps written data on its way.
 //
-// It knows nothing of who may open a stream, and of no port.
+// It has no notion of ports, or of permissions to open a stream.
 package service

@@ -24,8 +24,8 @@ const (
 	signLabel = "cadre-signal-v1\x00"
 )
 
-// Header is what a mailbox may see of an envelope. Nothing in it is proven
-// until [Open] took the envelope.
+// Header is the part of an envelope that a mailbox may see. All of it is unauthenticated
+// until [Open] accepts the envelope.
 type Header struct {
 	From     identity.ID
 	FromBoot string
@@ -149,7 +149,7 @@ func parseEnvelope(b []byte) (envelope, error) {
 	return e, nil
 }
 
-// signed is what the signature covers.
+// signed returns the bytes under the signature.
 func (e envelope) signed() []byte {
 	sum := sha256.Sum256(e.payload)
 	b := make([]byte, 0, len(signLabel)+len(e.header)+len(sum))

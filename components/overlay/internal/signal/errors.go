@@ -18,8 +18,8 @@ var (
 	// ErrForged reports an envelope that is malformed, that its alleged sender
 	// did not sign, or that was not made for this Boot (OVL-01).
 	ErrForged = errors.New("forged signaling message (SIG_FORGED)")
-	// ErrStale reports a genuine envelope that is past its life, was seen
-	// before, or is of an older epoch than one that was seen (OVL-03).
+	// ErrStale reports a genuine envelope that has expired, was seen before, or has an
+	// older epoch than an earlier one (OVL-03).
 	ErrStale = errors.New("stale signaling message (SIG_STALE_EPOCH)")
 	// ErrUnauthenticated reports a mailbox that did not take our identity, or
 	// a caller that showed none (OVL-02).

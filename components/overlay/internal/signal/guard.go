@@ -18,10 +18,10 @@ const (
 	memory = Life + 2*Skew
 )
 
-// Guard refuses what a mailbox repeats, and what is older than what was seen:
-// each sequence number of a Boot is taken once, and the epoch of a Boot never
-// goes back, so that an old search's offer cannot restart a Link (OVL-03). A
-// nudge is of no search: its epoch is not looked at.
+// Guard refuses messages that a mailbox repeats, and messages that are older than earlier
+// ones. Each sequence number of a Boot is accepted once, and the epoch of a Boot never
+// goes back, so that an old search's offer cannot restart a Link (OVL-03). A nudge
+// belongs to no search: its epoch is ignored.
 //
 // Two Boots of one Slot are two senders: which of them is admitted is the peer
 // map's to say. The zero Guard is ready; it is safe for concurrent use.

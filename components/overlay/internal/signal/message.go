@@ -10,7 +10,7 @@ import (
 	"net/netip"
 )
 
-// Type tells what a [Message] is for.
+// Type is the purpose of a [Message].
 type Type string
 
 const (
@@ -26,7 +26,7 @@ const (
 	Bye Type = "bye"
 )
 
-// Bounds of a [Message]; a recipient refuses what exceeds them (OVL-09).
+// Bounds of a [Message]; a recipient refuses a larger one (OVL-09).
 const (
 	// MaxCandidates is how many candidates of each kind one message may name.
 	MaxCandidates = 16
@@ -80,8 +80,7 @@ type TCPCandidate struct {
 	Addr netip.AddrPort `json:"addr"`
 }
 
-// Validate checks the bounds. It does not judge addresses: whoever uses them
-// does.
+// Validate checks the bounds. The users of its addresses judge them.
 func (m Message) Validate() error {
 	switch m.Type {
 	case Offer, Answer, Candidates, Nudge, Bye:

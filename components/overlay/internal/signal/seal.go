@@ -85,10 +85,10 @@ func Seal(m Message, from tls.Certificate, self, to identity.ID, toLeaf *x509.Ce
 	return b, nil
 }
 
-// Open proves an envelope: made by a Boot of the cluster whose certificate is
-// good now, for this Boot of self, whole, and in its life. The order of checks
-// makes everything that was tampered with [ErrForged], and only what is genuine
-// [ErrStale]. It remembers nothing; see [Guard].
+// Open authenticates an envelope: a Boot of the cluster with a valid certificate made it
+// for this Boot of self, and it is complete and unexpired. The order of checks returns
+// [ErrForged] for every changed envelope, and [ErrStale] only for a genuine one. It keeps
+// no state; see [Guard].
 func Open(b []byte, self identity.ID, own tls.Certificate, roots *x509.CertPool, now time.Time) (Opened, error) {
 	leaf, err := leafOf(own)
 	if err != nil {
@@ -153,8 +153,8 @@ func (e envelope) sender(roots *x509.CertPool) (identity.Verified, *x509.Certifi
 	return from, chain[0], nil
 }
 
-// VerifyChain applies the rules for Peers to a chain that came beside a
-// connection instead of through its handshake: leaf first, good now.
+// VerifyChain applies the rules for Peers to a chain that did not come through a
+// handshake: leaf first, valid now.
 func VerifyChain(chain []*x509.Certificate, roots *x509.CertPool, cluster string) (identity.Verified, error) {
 	state := tls.ConnectionState{Version: tls.VersionTLS13, PeerCertificates: chain}
 	return identity.Verify(state, roots, cluster, x509.ExtKeyUsageClientAuth)

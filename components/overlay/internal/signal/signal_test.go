@@ -149,8 +149,8 @@ func TestOVL02_OVL18_PayloadIsSealedToTheRecipient(t *testing.T) {
 			t.Errorf("the mailbox can read %q", secret)
 		}
 	}
-	// Whoever takes it cannot open it: not another slot, not another boot of the
-	// same slot, not the sender.
+	// No other recipient can open it: not another slot, not another boot of the same
+	// slot, not the sender.
 	other := p.ca.Issue(t, p.b)
 	for name, open := range map[string]func() error{
 		"another boot": func() error { _, err := Open(b, p.b, other, p.ca.Pool, p.now); return err },
@@ -199,13 +199,13 @@ func TestOVL03OldEpochsAndRepeatsAreStale(t *testing.T) {
 	if err := admit(p.seal(t, offer(2)), p.now.Add(Life+Skew+time.Second)); CodeOf(err) != CodeStaleEpoch {
 		t.Errorf("past its life: error %v, want %s", err, CodeStaleEpoch)
 	}
-	// A clock that is a few minutes off cuts nobody off.
+	// A clock that is a few minutes off cuts no node off.
 	for _, off := range []time.Duration{-Skew + time.Second, Skew - time.Second} {
 		if err := admit(p.seal(t, offer(2)), p.now.Add(off)); err != nil {
 			t.Errorf("clock off by %v: %v", off, err)
 		}
 	}
-	// A new boot of the sender starts anew.
+	// A new boot of the sender starts a new sequence.
 	p.certA = p.ca.Issue(t, p.a)
 	p.nextNumber = 0
 	if err := admit(p.seal(t, offer(1)), p.now); err != nil {

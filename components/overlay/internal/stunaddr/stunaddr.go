@@ -12,8 +12,8 @@ import (
 const shortest = 8
 
 // Read is the first address that m has in attribute t, unmapped; its port may be 0. The length is
-// checked before the library reads the value: the sender may be anyone, and stun v2 does not bound
-// what it reads of a malformed value (GO-2026-6163).
+// checked before the library reads the value: the sender may be anyone, and stun v2 reads a
+// malformed value without bounds (GO-2026-6163).
 func Read(m *stun.Message, t stun.AttrType) (netip.AddrPort, error) {
 	value, err := m.Get(t)
 	if err != nil {

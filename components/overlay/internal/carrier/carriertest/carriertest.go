@@ -95,7 +95,7 @@ func (s side) ends(t testing.TB, far side) (carrier.Stream, carrier.Stream) {
 	return near, other
 }
 
-// finish ends a stream whose work is done, in both directions.
+// finish ends a completed stream, in both directions.
 func finish(t testing.TB, near, far carrier.Stream) {
 	t.Helper()
 	for _, st := range []carrier.Stream{near, far} {

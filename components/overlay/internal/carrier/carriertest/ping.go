@@ -10,8 +10,8 @@ import (
 	"cadre.dev/overlay/internal/carrier"
 )
 
-// pings asks for round trips from both sides while a stream is full of data that
-// nobody reads, then with a context that is over, then on a dead Session.
+// pings asks for round trips from both sides while a stream is full of unread data, then
+// with a finished context, then on a dead Session.
 func pings(t *testing.T, pair Pair) {
 	d, a := pair(t)
 	near, far := side{Session: d}, side{Session: a}

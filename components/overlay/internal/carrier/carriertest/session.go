@@ -63,8 +63,8 @@ func deliver(t *testing.T, from, to carrier.Session, msg []byte) []byte {
 	}
 }
 
-// datagramFlood sends more than anybody holds while nobody receives, and then
-// looks that the newest get through, in order.
+// datagramFlood sends more than the queues hold without a receiver, and then checks that
+// the newest datagrams get through, in order.
 func datagramFlood(t *testing.T, pair Pair) {
 	d, a := pair(t)
 	msg := make([]byte, 1000)
@@ -84,7 +84,7 @@ func datagramFlood(t *testing.T, pair Pair) {
 	flood := number
 	buf := make([]byte, frame.MaxDatagram)
 	for last := uint32(0); last <= flood; {
-		send() // whatever waits for a receiver hides what comes behind it
+		send() // a datagram that waits for a receiver hides the datagrams behind it
 		got, err := a.ReceiveDatagram(buf)
 		if err != nil || len(got) != len(msg) {
 			t.Fatalf("got %d bytes, error %v", len(got), err)

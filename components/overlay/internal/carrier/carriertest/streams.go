@@ -193,8 +193,7 @@ func resetAfterCloseWrite(t *testing.T, near, far side) {
 	b.Reset()
 }
 
-// refusal is what a receiver does that turns a stream down, while the opener is
-// still writing.
+// refusal makes a receiver refuse a stream while the opener is still writing.
 func refusal(t *testing.T, near, far side) {
 	a, b := near.ends(t, far)
 	writing := make(chan error, 1)
