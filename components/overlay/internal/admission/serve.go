@@ -42,7 +42,7 @@ type Server struct {
 	limiter *limit.Limiter
 }
 
-// NewServer makes a server; Serve handles its contacts.
+// NewServer makes a server; Take serves its contacts.
 func NewServer(cfg Config) *Server {
 	return &Server{cfg: cfg, limiter: limit.New(cfg.Places, cfg.Line, cfg.LineTime)}
 }
