@@ -50,7 +50,7 @@ func TestBothLayersRefuse(t *testing.T) {
 	})
 	t.Logf("the overlay to other, with a certificate that Envoy takes: %v", refused)
 	if _, err := stranger.request(side); err != nil {
-		t.Errorf("its Session is gone, which is not what was to be shown: %v", err)
+		t.Errorf("its Session is gone before the test's step: %v", err)
 	}
 
 	// pg's machine opens the port as well: now the certificate decides.
@@ -72,7 +72,7 @@ func TestBothLayersRefuse(t *testing.T) {
 		t.Errorf("Envoy counts %d refusals, and before %d", after, before)
 	}
 	if who, err := present(stranger, port, tls.Certificate{}); err == nil {
-		t.Errorf("%s answers who shows no certificate", who)
+		t.Errorf("%s answers a caller without a certificate", who)
 	}
 
 	// With an intention it is let through by both, from the specs alone.

@@ -70,11 +70,11 @@ func TestAnUnadmittedMachineReachesNothing(t *testing.T) {
 		return err
 	})
 	if n := streams(); n != 2 {
-		t.Errorf("%d streams beside the unadmitted machine's: want 2", n)
+		t.Errorf("%d streams in addition to the unadmitted machine's: want 2", n)
 	}
 	certs, err := m.admin(callerProxy, "/certs")
 	if err != nil || strings.Contains(certs, "spiffe") {
-		t.Errorf("the envoy of who is not admitted has certificates: %s, %v", certs, err)
+		t.Errorf("the envoy of an unadmitted machine has certificates: %s, %v", certs, err)
 	}
 	if s, err := m.proxy(callerProxy); err != nil || s.State == "live" {
 		t.Errorf("its envoy is %+v, %v", s, err)
@@ -182,7 +182,7 @@ func TestARevokedInstanceIsCutOff(t *testing.T) {
 	over(t, begin, "pg-0: web-0's connection to it", ended)
 	l.gone(t, begin, "pg-0", leader, backendProxy)
 	l.leads(good, "leader")
-	t.Logf("pg-0: nobody's route leads to it after %v", time.Since(begin))
+	t.Logf("pg-0: no route leads to it after %v", time.Since(begin))
 	if who, err := good.request(master); err == nil {
 		t.Errorf("%s answers at the route of a leader that is revoked", who)
 	}
@@ -210,7 +210,7 @@ func over(t *testing.T, begin time.Time, what string, ended <-chan time.Time) {
 			t.Logf("revoked %s ended after %v", what, took)
 		}
 	case <-late.C:
-		t.Fatalf("revoked %s stands", what)
+		t.Fatalf("revoked %s is still open", what)
 	}
 }
 

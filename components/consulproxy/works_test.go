@@ -21,7 +21,7 @@ import (
 // Permitted requests of a workload work through both Consul proxies with only a member's token:
 // those of Consul's own client, of its command line, and of Patroni. The test of the
 // coordinator's Consul proxy has the forbidden requests.
-func TestWhatWorkloadsAskWorks(t *testing.T) {
+func TestPermittedRequestsWork(t *testing.T) {
 	w := newWorld(t, 2)
 	t.Run("client", func(t *testing.T) { w.client(t) })
 	t.Run("command line", func(t *testing.T) { w.commandLine(t) })
@@ -90,7 +90,7 @@ func (w *world) client(t *testing.T) {
 			_, err2 := c.other.Session().Destroy(id, nil)
 			return is(got, false, errors.Join(err, err2))
 		}},
-		{"get tells who holds it", func() error {
+		{"get returns the holder", func() error {
 			pair, meta, err := c.other.KV().Get(key, &consul.QueryOptions{RequireConsistent: true})
 			if err != nil || pair == nil {
 				return fmt.Errorf("%v %w", pair, err)
@@ -126,7 +126,7 @@ func (w *world) client(t *testing.T) {
 			}
 			return is(fmt.Sprintf("%s %q %v", r.pair.Value, r.pair.Session, r.meta.LastIndex > c.index), `free "" true`, nil)
 		}},
-		{"cas makes what is not there", func() error {
+		{"cas makes a missing key", func() error {
 			ok, _, err := c.self.KV().CAS(&consul.KVPair{Key: counter, Value: []byte("1")}, nil)
 			return is(ok, true, err)
 		}},
@@ -134,7 +134,7 @@ func (w *world) client(t *testing.T) {
 			ok, _, err := c.other.KV().CAS(&consul.KVPair{Key: counter, Value: []byte("1")}, nil)
 			return is(ok, false, err)
 		}},
-		{"cas changes what was seen", func() error {
+		{"cas changes an unchanged key", func() error {
 			pair, _, err := c.other.KV().Get(counter, nil)
 			if err != nil || pair == nil {
 				return fmt.Errorf("%v %w", pair, err)
@@ -268,7 +268,7 @@ func (w *world) commandLine(t *testing.T) {
 		defer cancel()
 		out, err := run(ctx, args...)
 		if err == nil && !strings.Contains(out, want) {
-			err = fmt.Errorf("%q is not in what it says", want)
+			err = fmt.Errorf("%q is missing in its output", want)
 		}
 		if err != nil {
 			err = fmt.Errorf("consul %s: %w:\n%s", strings.Join(args, " "), err, out)
@@ -317,7 +317,7 @@ func (w *world) patroni(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(python); err != nil {
-		t.Skipf("Patroni is not here (make tools): what it asks was not tried: %v", err)
+		t.Skipf("Patroni is not installed (make tools): its requests were not tried: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()

@@ -208,7 +208,7 @@ func TestFirstContactsWaitInLine_INP04(t *testing.T) {
 
 // Three kinds of silent callers take no place from others: callers that send nothing,
 // callers that send one message, and callers that do not even start TLS.
-func TestSilentCallersKeepNobodyOut_INP06(t *testing.T) {
+func TestSilentCallersBlockNoOther_INP06(t *testing.T) {
 	w := newWorld(t)
 	c := w.node(CoordinatorGroup, "coordinator-0", 1, withAdmission(
 		func(ctx context.Context, conn net.Conn, _ tls.ConnectionState) {

@@ -22,7 +22,7 @@ func TestAConnectionOnDemandIsSlowAndNotRefused(t *testing.T) {
 	connect(a, b, tcpPort(port), nil)
 	w.gw.Hold()
 	conn := a.dial(t, b, port)
-	all := bytes.Repeat([]byte("what an app writes at once "), 4<<20)
+	all := bytes.Repeat([]byte("the bytes of an app's write"), 4<<20)
 	_ = conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 	wrote, err := conn.Write(all)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || wrote == 0 {

@@ -89,7 +89,7 @@ func TestOVL08_NoOtherAddressStandsInForTheDeclaredOne(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	ln, port := loopbackPort(t)
-	serveEach(t, ln, func(*net.TCPConn) { t.Error("a service of loopback was reached, which nobody declared") })
+	serveEach(t, ln, func(*net.TCPConn) { t.Error("an undeclared service of loopback was reached") })
 	connect(a, b, tcpPort(port), nil)
 	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("app's read ended with %v, want a reset", err)
@@ -269,7 +269,7 @@ func TestForbiddenPortIsRefused_OVL07(t *testing.T) {
 	})
 }
 
-func TestNobodyListening(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	ln, port := b.listen(t)
@@ -293,7 +293,7 @@ func TestAbsentPeerHoldsThenResets(t *testing.T) {
 		t.Errorf("app's read ended with %v, want a reset", err)
 	}
 	if held := time.Since(begin); held < 500*time.Millisecond {
-		t.Errorf("connection was held for %v, want about 1 s", held)
+		t.Errorf("connection waited for %v, want about 1 s", held)
 	}
 	if got := a.Sessions()[0].State; got != SessionAbsent {
 		t.Errorf("state of an absent peer: %s, want %s", got, SessionAbsent)
@@ -326,7 +326,7 @@ func TestManyStreamsWithChecksums(t *testing.T) {
 	wg.Wait()
 }
 
-func TestStalledReaderStallsNobodyElse_OVL17(t *testing.T) {
+func TestStalledReaderStallsNoOther_OVL17(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	ln, port := b.listen(t)

@@ -38,7 +38,7 @@ func knock(t *testing.T, n *testNode, cert tls.Certificate, change ...func(*tls.
 	return frame.ReadGreeting(conn)
 }
 
-func TestWhoIsLetIn_OVL05(t *testing.T) {
+func TestAcceptedCallers_OVL05(t *testing.T) {
 	w := newWorld(t)
 	impatient := func(c *Config) { c.limits.parkTime = time.Millisecond }
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2, impatient)
@@ -95,7 +95,7 @@ func TestWhoIsLetIn_OVL05(t *testing.T) {
 }
 
 // The dialer, too, accepts only the Peer that it dials.
-func TestWhoIsDialed_OVL05(t *testing.T) {
+func TestDialerVerifiesThePeer_OVL05(t *testing.T) {
 	w := newWorld(t)
 	other := newAuthority(t)
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestGarbageAtTheListener(t *testing.T) {
 	a.session(t, b)
 }
 
-func TestStrangersAreBounded_INP04(t *testing.T) {
+func TestUnauthenticatedCallersAreBounded_INP04(t *testing.T) {
 	w := newWorld(t)
 	few := func(c *Config) { c.limits.handshakes, c.limits.handshakeTime = 4, time.Second }
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2, few)

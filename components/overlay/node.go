@@ -119,7 +119,7 @@ func (n *Node) revokeLocked(boots []string) {
 		return
 	}
 	if err := n.running.field.Box.Revoke(boots); err != nil {
-		n.cfg.Log.Warn("rendezvous not told of ended boots", "error", err)
+		n.cfg.Log.Warn("rendezvous refused ended boots", "error", err)
 	}
 }
 

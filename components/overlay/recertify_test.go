@@ -49,7 +49,7 @@ func TestTOK15_SessionsOutliveTheirCertificates(t *testing.T) {
 	<-time.After(time.Until(begin.Add(short + time.Second)))
 	ping(t, conn)
 	if now := a.session(t, b); now.Since != first.Since {
-		t.Errorf("the session was made anew at %v", now.Since)
+		t.Errorf("the session was made again at %v", now.Since)
 	}
 }
 

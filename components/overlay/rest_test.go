@@ -266,7 +266,7 @@ func TestPeerThatMindsKeepsTheSession(t *testing.T) {
 
 // A connection to a Peer that is not there is given up in bounded time, and so is the
 // search for a Session.
-func TestNobodyIsCalledForEver(t *testing.T) {
+func TestCallsOfAMissingPeerEnd(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, onDemand(50*time.Millisecond)), w.node("web", "b", 2, onDemand(50*time.Millisecond))
 	connect(a, b, nil, nil)
@@ -337,5 +337,5 @@ func TestMapShrinksWhileStreamsFlow(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	// The other side learns of it by the end of its Session and does not call again.
-	eventually(t, "the end at those who are gone", func() bool { return peers[0].state(a) != SessionUp })
+	eventually(t, "the end at the removed peers", func() bool { return peers[0].state(a) != SessionUp })
 }

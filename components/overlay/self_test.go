@@ -38,7 +38,7 @@ func TestOVL08_AMemberReachesItsOwnServiceAtItsVIP(t *testing.T) {
 		return err
 	}
 	if err := serveNothing(); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("what comes for a Peer ends with %v, want a reset", err)
+		t.Errorf("a connection to a Peer ends with %v, want a reset", err)
 	}
 
 	// The port is free again when no Peer has it.

@@ -110,7 +110,7 @@ func TestBootAheadOfTheMap(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	a.SetPeers([]Peer{a.sees(b, nil, nil)})
-	eventually(t, "dialer waits at the door", func() bool { return b.current.Parked() == 1 })
+	eventually(t, "dialer waits for a newer map", func() bool { return b.current.Parked() == 1 })
 	b.SetPeers([]Peer{b.sees(a, nil, nil)})
 	a.session(t, b)
 	if n := b.Stats().NotAdmitted; n != 0 {
@@ -133,7 +133,7 @@ func TestRunningAgainAtOnce(t *testing.T) {
 	t.Logf("session with the new boot took %v after both maps were set", time.Since(begin))
 }
 
-func TestSetPeersLeavesOutWhatCannotBe(t *testing.T) {
+func TestSetPeersIgnoresInvalidEntries(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	good := a.sees(b, nil, nil)

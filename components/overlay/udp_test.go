@@ -82,7 +82,7 @@ func TestUDPAnswersFindTheClient(t *testing.T) {
 	_, _ = service.WriteToUDPAddrPort([]byte("unasked"), netip.AddrPortFrom(b.vip(a), otherPort))
 	_ = other.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if n, _, err := other.ReadFromUDPAddrPort(make([]byte, 64)); err == nil {
-		t.Errorf("%d bytes reached a port that nobody opened", n)
+		t.Errorf("%d bytes reached a closed port", n)
 	}
 }
 

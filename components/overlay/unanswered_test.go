@@ -43,9 +43,9 @@ func asked(t *testing.T, w *world, ports []PortRef) (asks, other *testNode) {
 	return a, peer
 }
 
-// TestWhoComesWhileThePeerIsAskedWaitsForShort: the Session over which the Peer is asked may
+// TestACallerDuringAQuestionWaitsShortly: the Session over which the Peer is asked may
 // be dead, and it takes ten seconds until that is known. An app does not wait for that.
-func TestWhoComesWhileThePeerIsAskedWaitsForShort(t *testing.T) {
+func TestACallerDuringAQuestionWaitsShortly(t *testing.T) {
 	w := newWorld(t)
 	a, b := asked(t, w, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)

@@ -38,7 +38,7 @@ func yielded(t *testing.T, a, b *testNode) (s carrier.Session) {
 }
 
 // A Peer that asks for the end of a Session and then keeps it cannot delay a node's end.
-func TestANodeEndsBesideAPeerThatKeepsWhatItAskedToEnd(t *testing.T) {
+func TestANodeEndsWhileAPeerKeepsAnEndedSession(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("web", "b", 2, onDemand(50*time.Millisecond))
 	connect(a, b, nil, nil)
@@ -49,7 +49,7 @@ func TestANodeEndsBesideAPeerThatKeepsWhatItAskedToEnd(t *testing.T) {
 
 // A Session that the previous Boot keeps by the same trick does not reach the next Boot's
 // ports.
-func TestAKeptSessionIsNotTheNextBoots(t *testing.T) {
+func TestAKeptSessionStaysWithItsBoot(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("web", "b", 2, onDemand(50*time.Millisecond))
 	ln, port := b.listen(t)

@@ -22,7 +22,7 @@ var (
 	descSent     = desc("packets_sent_total", "Packets of datagram carriers.", "peer")
 	descLost     = desc("packets_lost_total", "Packets of datagram carriers that were lost.", "peer")
 	descDropped  = desc("datagrams_dropped_total", "Datagrams of ports that found no way on.", "peer")
-	descRefused  = desc("refused_total", "What the peer tried and may not.", "peer", "protocol")
+	descRefused  = desc("refused_total", "Refused attempts of the peer.", "peer", "protocol")
 
 	// side is the owner of the port: "ours" or "theirs".
 	descPortBytes = desc("port_bytes_total", "Bytes of one forwarded port.", "peer", "protocol", "port", "side", "direction")

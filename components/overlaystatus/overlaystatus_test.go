@@ -82,7 +82,7 @@ func (f *fakeNode) AllowBench(peer overlay.ID, _ time.Duration) error {
 
 func serve(f *fakeNode) Server { return Server{Node: func() Node { return f }} }
 
-func TestStatusTellsAllThatTheNodeKnows(t *testing.T) {
+func TestStatusIsComplete(t *testing.T) {
 	s := serve(&fakeNode{})
 	all, err := s.OverlayStatus(t.Context(), &controlv1.OverlayStatusRequest{})
 	if err != nil || len(all.GetLinks()) != 2 || !all.GetLinks()[0].GetCoordinator() || all.GetLinks()[0].GetLastError() != "no route" {
@@ -103,7 +103,7 @@ func TestStatusTellsAllThatTheNodeKnows(t *testing.T) {
 	}
 }
 
-func TestAnswersSayWhatIsWrong(t *testing.T) {
+func TestErrorsNameTheirCause(t *testing.T) {
 	second := durationpb.New(time.Second)
 	for name, c := range map[string]struct {
 		call func(Server) error
@@ -139,7 +139,7 @@ func TestAnswersSayWhatIsWrong(t *testing.T) {
 			_, err := s.OverlayBench(t.Context(), &controlv1.OverlayBenchRequest{Peer: "web-1", Direction: 1, Duration: second})
 			return err
 		}, &fakeNode{err: overlay.ErrBenchForbidden}, codes.FailedPrecondition, "BENCH_FORBIDDEN"},
-		"bench beside another": {func(s Server) error {
+		"bench during another": {func(s Server) error {
 			_, err := s.OverlayBench(t.Context(), &controlv1.OverlayBenchRequest{Peer: "web-1", Direction: 2, Duration: second})
 			return err
 		}, &fakeNode{err: overlay.ErrBenchBusy}, codes.ResourceExhausted, "BENCH_BUSY"},

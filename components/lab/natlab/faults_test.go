@@ -195,10 +195,10 @@ func TestLinkMTUAnswersTooLarge(t *testing.T) {
 	n := udp(t, behind(t, l, "h", PortRestricted, Link{MTU: 1300}))
 	// The first is dropped and answered by the box; the host's kernel then fragments.
 	if !n.reaches(p, 1400, true) {
-		t.Error("nothing told the host how much fits")
+		t.Error("the host did not learn the MTU")
 	}
 	if !n.reaches(p, 1200, true) {
-		t.Error("what fits does not get through")
+		t.Error("a packet within the MTU does not get through")
 	}
 }
 

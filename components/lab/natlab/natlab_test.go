@@ -89,7 +89,7 @@ func (n *node) receive() (string, netip.AddrPort) {
 // mapped is the address that to sees n at.
 func (n *node) mapped(to *node) netip.AddrPort {
 	n.t.Helper()
-	question := fmt.Sprint("who am I ", time.Now().UnixNano())
+	question := fmt.Sprint("my address ", time.Now().UnixNano())
 	n.send(to.addr(), question)
 	for {
 		got, from := to.receive()
@@ -162,7 +162,7 @@ func TestMappingAndFiltering(t *testing.T) {
 				t.Errorf("seen from %s, %s, %s", first, second, third)
 			}
 			if !n.gets(q2, third, m) {
-				t.Error("an answer to what it sent does not come in")
+				t.Error("an answer to its packet does not come in")
 			}
 			// A port that nothing was sent from is closed in any case.
 			if n.gets(q1, netip.AddrPortFrom(h.Public(), 9), m) {

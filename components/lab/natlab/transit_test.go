@@ -38,7 +38,7 @@ func TestTransitCountsAndShuts(t *testing.T) {
 		t.Errorf("flows %+v, want %+v", flows, want)
 	}
 	if other := open(t); other.SetTransit(true) == nil {
-		t.Error("a lab that does not watch changed what passes")
+		t.Error("a lab without Watch changed the passing packets")
 	}
 }
 

@@ -192,7 +192,7 @@ func (s *Space) Route(to netip.Prefix, via, from netip.Addr) error {
 // Discard silently drops packets to to, unless a longer route matches.
 func (s *Space) Discard(to netip.Prefix) error {
 	if err := s.nl.RouteReplace(&netlink.Route{Dst: ipNet(to), Type: unix.RTN_BLACKHOLE}); err != nil {
-		return fmt.Errorf("discard what goes to %s: %w", to, err)
+		return fmt.Errorf("discard packets to %s: %w", to, err)
 	}
 	return nil
 }

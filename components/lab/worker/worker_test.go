@@ -64,7 +64,7 @@ func TestCallsAndErrorsTravel(t *testing.T) {
 		t.Errorf("failure: %v", err)
 	}
 	if err := p.Call(t.Context(), "lack", "", nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("what is lacking: %v", err)
+		t.Errorf("missing feature: %v", err)
 	}
 	if err := p.Call(t.Context(), "none", "", nil); err == nil {
 		t.Error("a method that is not there gave no error")

@@ -79,7 +79,7 @@ func TestINP01_INP08_HalfSentFirstContactsCostLittle(t *testing.T) {
 		t.Errorf("an honest one: %d bytes, %v", len(got), err)
 	}
 	if cost := memory() - before; cost >= 32<<20 {
-		t.Errorf("%d bytes are held for %d strangers, want less than 32 MiB", cost, crowd)
+		t.Errorf("%d bytes of memory for %d strangers, want less than 32 MiB", cost, crowd)
 	} else {
 		t.Logf("%.1f MiB for both sides of %d connections", float64(cost)/(1<<20), crowd)
 	}

@@ -448,7 +448,7 @@ func TestINP04_RefusedCallsAreNotRead(t *testing.T) {
 	c.data(id, true, message(0, nil))
 	c.want(id, code(codes.OK))
 	if seen.Load() != "admitted" {
-		t.Error("the handler did not get the context of who admitted it")
+		t.Error("the handler did not get the context of its admission")
 	}
 }
 

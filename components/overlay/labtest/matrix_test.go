@@ -159,7 +159,7 @@ func TestMatrix(t *testing.T) {
 	table := matrixTable()
 	if !*updateDocs {
 		if got := documented(t); got != table {
-			t.Errorf("%s does not say what must be; run go test -run TestMatrix -update-docs\nhave:\n%s\nwant:\n%s", docPath, got, table)
+			t.Errorf("%s differs from the tests; run go test -run TestMatrix -update-docs\nhave:\n%s\nwant:\n%s", docPath, got, table)
 		}
 	}
 	w := newWorld(t)

@@ -189,8 +189,8 @@ func TestStalledReader(t *testing.T) {
 		watch := watching(d.a, d.b, 2*time.Second)
 		bulk := d.a.bulk(d.b, time.Second)
 		r := watch()
-		report(t, string(kind)+", beside a stalled stream", r)
-		t.Logf("%s: bulk beside it %.0f Mbps, the stalled one took %d KiB", kind, mbps(bulk), clog().Bytes/1024)
+		report(t, string(kind)+", during a stalled stream", r)
+		t.Logf("%s: parallel bulk %.0f Mbps, the stalled stream took %d KiB", kind, mbps(bulk), clog().Bytes/1024)
 		if r.Reconnects > 0 || r.Echoes < 2 {
 			t.Errorf("%s: a stalled stream held others up: %+v", kind, r)
 		}

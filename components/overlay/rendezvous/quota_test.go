@@ -85,7 +85,7 @@ func TestMailboxOfASlowMemberIsBounded(t *testing.T) {
 		}
 	}
 	if refused == nil || refused.Code != mailbox.CodeOverloaded || refused.Kind != mailbox.KindRetry {
-		t.Errorf("100 messages to who does not read: refusal %v, want %s", refused, mailbox.CodeOverloaded)
+		t.Errorf("100 messages to a client that does not read: refusal %v, want %s", refused, mailbox.CodeOverloaded)
 	}
 	if got := s.office.Counts().Waiting; got != 64 {
 		t.Errorf("%d messages wait, want 64", got)
@@ -95,7 +95,7 @@ func TestMailboxOfASlowMemberIsBounded(t *testing.T) {
 	b.next(t)
 }
 
-func TestWhoDoesNotReadAnswersIsLeft(t *testing.T) {
+func TestAClientThatDoesNotReadIsDisconnected(t *testing.T) {
 	w := newWorld(t)
 	s := w.server(func(c *Config) { c.Limits.Requests, c.Limits.RequestsBurst = 1e6, 1e6 })
 	ws, _ := w.socket(s, "db-1")
@@ -110,7 +110,7 @@ func TestWhoDoesNotReadAnswersIsLeft(t *testing.T) {
 		err = ws.Write(ctx, websocket.MessageText, ask)
 	}
 	if ctx.Err() != nil {
-		t.Fatal("a client that never reads is served for ever")
+		t.Fatal("a client that never reads is served without end")
 	}
 	eventually(t, "one member", func() bool { return s.front.Sockets() == 1 })
 }

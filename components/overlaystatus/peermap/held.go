@@ -35,7 +35,7 @@ func (h *Held) Apply(r *controlv1.GetPeersResponse) (changed bool, err error) {
 	case r.GetBase() == 0:
 		*h = Held{version: r.GetVersion(), peers: make(map[string]*controlv1.Peer, len(r.GetPeers()))}
 	case r.GetBase() != h.version:
-		return false, fmt.Errorf("peer map %d is a change of map %d, map %d is held", r.GetVersion(), r.GetBase(), h.version)
+		return false, fmt.Errorf("peer map %d is a change of map %d, the present map is %d", r.GetVersion(), r.GetBase(), h.version)
 	case r.GetVersion() == h.version:
 		return false, nil
 	case r.GetVersion() < h.version:

@@ -98,7 +98,7 @@ func TestChangesMakeTheWholeMap(t *testing.T) {
 				}
 				want := coordinators[i].last.Whole(self)
 				if !slices.EqualFunc(held[i].Peers(), want, func(a, b *controlv1.Peer) bool { return proto.Equal(a, b) }) {
-					t.Fatalf("seed %d: held %v, want %v", seed, held[i].Peers(), want)
+					t.Fatalf("seed %d: agent has %v, want %v", seed, held[i].Peers(), want)
 				}
 			}
 		}
@@ -125,24 +125,24 @@ func TestAnEqualMapIsTheSame(t *testing.T) {
 }
 
 // An agent that received an invalid answer asks for the whole map.
-func TestWhatDoesNotFitIsNotHeld(t *testing.T) {
+func TestAnInvalidAnswerClearsTheMap(t *testing.T) {
 	many := make([]*controlv1.Peer, Limit+1)
 	for i := range many {
 		many[i] = &controlv1.Peer{Slot: fmt.Sprint(i)}
 	}
 	for name, r := range map[string]*controlv1.GetPeersResponse{
-		"of another map":       {Version: 9, Base: 7},
-		"of a later map":       {Version: 7, Base: 8},
-		"removes nobody known": {Version: 9, Base: 8, Removed: []string{"x"}},
-		"too many":             {Version: 9, Base: 8, Peers: many},
-		"too many at once":     {Version: 9, Peers: many},
+		"of another map":          {Version: 9, Base: 7},
+		"of a later map":          {Version: 7, Base: 8},
+		"removes an unknown slot": {Version: 9, Base: 8, Removed: []string{"x"}},
+		"too many":                {Version: 9, Base: 8, Peers: many},
+		"too many at once":        {Version: 9, Peers: many},
 	} {
 		var h Held
 		if _, err := h.Apply(&controlv1.GetPeersResponse{Version: 8, Peers: []*controlv1.Peer{{Slot: "a"}}}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Apply(r); err == nil || h.Version() != 0 || len(h.Peers()) != 0 {
-			t.Errorf("%s: %v, held %d", name, err, h.Version())
+			t.Errorf("%s: %v, map %d", name, err, h.Version())
 		}
 	}
 }

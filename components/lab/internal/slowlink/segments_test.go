@@ -58,7 +58,7 @@ func udpFrame(t testing.TB, size, body int) []byte {
 	return f
 }
 
-func TestCutGivesWhatTheKernelWouldSend(t *testing.T) {
+func TestCutMakesTheKernelsSegments(t *testing.T) {
 	for name, frame := range map[string][]byte{"tcp": tcpFrame(t, 1000, 4500), "udp": udpFrame(t, 1200, 4801)} {
 		s, many := shapeOf(frame)
 		if !many {

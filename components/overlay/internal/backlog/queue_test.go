@@ -45,7 +45,7 @@ func TestQueueMemory(t *testing.T) {
 }
 
 // An empty queue has no reader; the first Push must ask for one.
-func TestQueueAsksForSomebodyOnce(t *testing.T) {
+func TestQueueAsksForAReaderOnce(t *testing.T) {
 	for name, next := range map[string]func(*Queue) bool{
 		"take": func(q *Queue) bool { return q.Take(nil) != nil },
 		"pop":  func(q *Queue) bool { _, more := q.Pop(nil); return more },
@@ -54,14 +54,14 @@ func TestQueueAsksForSomebodyOnce(t *testing.T) {
 		b := make([]byte, frame.MinDatagram)
 		for range 2 {
 			if !q.Push(b) {
-				t.Errorf("%s: nobody was asked for", name)
+				t.Errorf("%s: no reader was asked for", name)
 			}
 			if q.Push(b) {
-				t.Errorf("%s: somebody was asked for twice", name)
+				t.Errorf("%s: a reader was asked for twice", name)
 			}
 			for next(q) {
 				if q.Push(make([]byte, 1)) {
-					t.Errorf("%s: somebody was asked for by what is no datagram", name)
+					t.Errorf("%s: an invalid datagram asked for a reader", name)
 				}
 			}
 		}

@@ -116,6 +116,6 @@ func TestFlightMemory(t *testing.T) {
 		f.sent(now, 20_001+n, simPacket, 0, false, 0)
 	}
 	if len(f.records) > 16*minRecords {
-		t.Errorf("a ring of %d for records nobody resolves", len(f.records))
+		t.Errorf("a ring of %d for unresolved records", len(f.records))
 	}
 }

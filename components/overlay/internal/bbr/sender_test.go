@@ -226,7 +226,7 @@ func TestApplicationLimitKeepsTheEstimate(t *testing.T) {
 			f.reset()
 			s.run(d)
 			if got := f.share(d); got > 0.06 || got < 0.04 {
-				t.Fatalf("share %.3f, want what the application wrote: 0.05", got)
+				t.Fatalf("share %.3f, want the application's: 0.05", got)
 			}
 			if mbps := float64(f.cc.bandwidth.best()) * 8 / 1e6; mbps < 150 || mbps > 220 {
 				t.Errorf("estimate went to %.0f Mbps", mbps)
@@ -325,7 +325,7 @@ func TestWindowBounds(t *testing.T) {
 	s.trip.see(1, time.Second)
 	s.resize(0)
 	if got := s.GetCongestionWindow(); got > maxWindowPackets*simPacket {
-		t.Errorf("window %d bytes, above what quic-go keeps", got)
+		t.Errorf("window %d bytes, above quic-go's limit", got)
 	}
 }
 

@@ -245,7 +245,7 @@ func TestDeathIsNoCleanEnd(t *testing.T) {
 	}
 	<-d.Done()
 	if err := d.Err(); !errors.Is(err, ErrClosed) {
-		t.Errorf("the session tells %v", err)
+		t.Errorf("the session's error is %v", err)
 	}
 	if _, err := d.OpenStream(); !errors.Is(err, ErrClosed) {
 		t.Errorf("open on a dead session: %v", err)

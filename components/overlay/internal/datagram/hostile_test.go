@@ -61,7 +61,7 @@ func TestGarbageEndsTheSession_OVL16(t *testing.T) {
 			}
 			<-hostile.Done()
 			if err := hostile.Err(); !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the far side was told %v", err) // or noticed the end without a message
+				t.Errorf("the far side's error is %v", err) // or noticed the end without a message
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestDialersWithoutAHelloAreDropped_OVL16(t *testing.T) {
 	connect(t, a, b, "b", b.addr())
 }
 
-func TestStrangersShareTheirPlaces_OVL17(t *testing.T) {
+func TestUnauthenticatedCallersShareTheirPlaces_OVL17(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits   limits
 		sameAddr bool

@@ -22,7 +22,7 @@ func TestReasonReachesTheFarSide(t *testing.T) {
 			a.Close(errors.New(c.reason))
 			<-d.Done()
 			if err := d.Err(); !strings.HasSuffix(err.Error(), c.want) {
-				t.Errorf("far side tells %q, want %q at its end", err, c.want)
+				t.Errorf("far side's error is %q, want %q at its end", err, c.want)
 			}
 			if _, err := d.OpenStream(); !errors.Is(err, carrier.ErrClosed) {
 				t.Errorf("open: %v", err)
@@ -32,7 +32,7 @@ func TestReasonReachesTheFarSide(t *testing.T) {
 	d, _ := pair(t, limits{})
 	d.Close(nil)
 	if <-d.Done(); d.Err() == nil {
-		t.Error("a session closed without a reason tells none")
+		t.Error("a session closed without a reason has an error without a text")
 	}
 }
 
@@ -149,7 +149,7 @@ func TestRestartedPeerOnTheSameAddress(t *testing.T) {
 	again := nodeOn(t, ca, "b", limits{}, b.conn)
 	near, far := connect(t, a, again, "b", again.addr())
 	if err := old.Err(); err != nil {
-		t.Errorf("the old session ended by itself: %v", err)
+		t.Errorf("the old session ended without a close: %v", err)
 	}
 	old.Close(errors.New("peer has a new boot"))
 	<-old.Done()

@@ -29,7 +29,7 @@ func TestTurnsAreLongOnFastPathsOnly(t *testing.T) {
 	tr.took(100, 0)
 	frame(&tr, 10*gigabit)
 	if tr.chunk() != shortChunk {
-		t.Error("frames are long after one that took too long")
+		t.Error("frames are long after a slow frame")
 	}
 }
 

@@ -46,7 +46,7 @@ func TestCloseAtEveryStage(t *testing.T) {
 			for range a.Candidates() {
 			}
 		}},
-		{"checking nobody", ours, func(t *testing.T, a, b *Search) { credentials(t, b, a) }},
+		{"checking no peer", ours, func(t *testing.T, a, b *Search) { credentials(t, b, a) }},
 		{"checking", silent, introduceOnly},
 		{"found", ours, func(t *testing.T, a, b *Search) { introduceOnly(t, a, b); wait(t, a) }},
 	} {

@@ -111,7 +111,7 @@ func TestOVL10_RemoteCandidates(t *testing.T) {
 	}
 }
 
-func TestOVL10_WeOfferWhatWeWouldTake(t *testing.T) {
+func TestOVL10_OwnOffersPassTheFilter(t *testing.T) {
 	// A wildcard socket has every address of the machine, loopback included.
 	wild, err := net.ListenPacket("udp", ":0")
 	if err != nil {
@@ -154,7 +154,7 @@ func TestOVL09_SilentAddressesGetFewChecks(t *testing.T) {
 	victim := netip.MustParseAddrPort("8.8.8.8:53")
 	now := time.Now()
 	if l.mayCheck(victim, now) {
-		t.Error("checked an address nobody named")
+		t.Error("checked an unnamed address")
 	}
 	l.signaled(victim, typeHost)
 	sent, first := 0, 0

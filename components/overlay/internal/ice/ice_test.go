@@ -136,7 +136,7 @@ func TestRelayWhenDirectIsBlocked(t *testing.T) {
 	exchange(t, fa.Relay, fb.Relay)
 }
 
-func TestRelayStandsByBesideDirect(t *testing.T) {
+func TestRelayIsStandbyOfDirect(t *testing.T) {
 	s := newRelayServer(t)
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 	a := begin(t, testConfig(ma, true, s.server("udp")))

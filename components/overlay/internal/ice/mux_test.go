@@ -212,7 +212,7 @@ func TestReadingSurvivesErrors(t *testing.T) {
 
 type errTimeout struct{}
 
-func (errTimeout) Error() string   { return "deadline of somebody else" }
+func (errTimeout) Error() string   { return "deadline of another reader" }
 func (errTimeout) Timeout() bool   { return true }
 func (errTimeout) Temporary() bool { return true }
 

@@ -76,7 +76,7 @@ func TestRelayOverTLS(t *testing.T) {
 
 	stranger := begin(t, conf(true, x509.NewCertPool()))
 	for line := range stranger.Candidates() {
-		t.Errorf("a relay nobody vouches for offered %q", line)
+		t.Errorf("a relay with an untrusted certificate offered %q", line)
 	}
 }
 

@@ -94,7 +94,7 @@ func names(leaf *x509.Certificate) (ID, error) {
 		return ID{}, fmt.Errorf("%w: %w", ErrName, err)
 	}
 	if len(leaf.IPAddresses) > 0 || len(leaf.EmailAddresses) > 0 || len(leaf.DNSNames) > 0 && id.Group != coordinators {
-		return ID{}, fmt.Errorf("%w: names beside the URI", ErrName)
+		return ID{}, fmt.Errorf("%w: names in addition to the URI", ErrName)
 	}
 	return id, nil
 }

@@ -29,7 +29,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // Any number of idle callers keep no other caller out.
-func TestINP06_SittersMakePlace(t *testing.T) {
+func TestINP06_IdleCallersAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(4, 8, 10*time.Second)
 		outs := make([]<-chan struct{}, 0, 4)
@@ -45,7 +45,7 @@ func TestINP06_SittersMakePlace(t *testing.T) {
 		}
 		synctest.Wait()
 		if !isClosed(outs[0]) || isClosed(outs[1]) {
-			t.Error("not the one who sat there longest was shown out")
+			t.Error("the limiter evicted another caller than the longest idle one")
 		}
 		p.Leave()
 	})
@@ -53,13 +53,13 @@ func TestINP06_SittersMakePlace(t *testing.T) {
 
 // A caller with progress stays, and a caller that waits for its place for too long gets
 // an error.
-func TestWhoGetsOnStays(t *testing.T) {
+func TestCallersWithProgressStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(1, 1, 3*time.Second)
 		first, out := sitter(t, d, time.Second)
 		first.GotOn(time.Minute)
 		if _, ok := d.Enter(t.Context(), time.Second, func() {}); ok || isClosed(out) {
-			t.Fatal("took the place of one who gets on")
+			t.Fatal("took the place of a caller with progress")
 		}
 		if d.Waiting() != 0 {
 			t.Error("still in line")
@@ -118,7 +118,7 @@ func TestNoLineTurnsAwayAtOnce(t *testing.T) {
 }
 
 // A caller that leaves while it waits takes no place.
-func TestWhoGivesUpTakesNoPlace(t *testing.T) {
+func TestCancelledCallersTakeNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(1, 4, time.Minute)
 		first, _ := sitter(t, d, time.Hour)

@@ -89,7 +89,7 @@ var (
 	// (PEER_REVOKED).
 	ErrRevoked = errors.New("boot is no longer admitted")
 	// ErrIdle closes the Sessions of an unused Link.
-	ErrIdle = errors.New("nobody uses the link")
+	ErrIdle = errors.New("the link is unused")
 	// ErrMoved closes the Session of an Instance that the Peer has left.
 	ErrMoved = errors.New("peer has another instance")
 )

@@ -34,7 +34,7 @@ func play(t *testing.T, script []scriptStep) State {
 }
 
 // Each case is a script of events with the expected effects of each event.
-func TestGateScripts(t *testing.T) {
+func TestGatewayDialerScripts(t *testing.T) {
 	long, short := 2*steady, steady/2
 	for name, script := range map[string][]scriptStep{
 		"dialer connects, loses, redials at once": {
@@ -220,7 +220,7 @@ func TestFindScripts(t *testing.T) {
 			{Connected{Session: 2, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{2}}},
 			{Lost{Session: 2, Lived: 2 * steady}, BackOff, []Effect{Use{}}},
 		},
-		"what flaps does not take streams from the gateway": {
+		"a flapping session takes no streams from the gateway": {
 			begun,
 			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
 			{Connected{Session: 2, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}}},
@@ -254,7 +254,7 @@ func TestFindScripts(t *testing.T) {
 			{FindEnded{Epoch: 5}, Awaited, nil},
 			{Quiet{}, Awaited, []Effect{Nudge{}}},
 		},
-		"another boot of the peer counts anew": {
+		"another boot of the peer restarts the count": {
 			followed,
 			{Offered{Epoch: 4, Boot: "b1"}, Dialing, []Effect{Find{4, false, "b1"}}},
 			{Changed{Facts{Boot: "b2", Finds: true}}, Awaited, []Effect{Cancel{}, StopFind{}, Nudge{}}},

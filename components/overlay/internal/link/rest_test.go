@@ -10,7 +10,7 @@ func demanded(dials bool, instance string) Facts {
 	return Facts{Dials: dials, Boot: "b1", Instance: instance, OnDemand: true, Calls: true}
 }
 
-func TestRestScripts(t *testing.T) {
+func TestIdleScripts(t *testing.T) {
 	long := 2 * steady
 	finding := demanded(true, "i1")
 	finding.Finds = true
@@ -21,7 +21,7 @@ func TestRestScripts(t *testing.T) {
 	kept := demanded(true, "i1")
 	kept.OnDemand = false
 	for name, script := range map[string][]scriptStep{
-		"sleeps until somebody wants it": {
+		"sleeps until a connection needs it": {
 			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Quiet{}, Asleep, nil},
 			{Hoped{}, Asleep, nil},
@@ -47,7 +47,7 @@ func TestRestScripts(t *testing.T) {
 			{Rested{1, false}, Up, []Effect{Use{1}}},
 			{Rested{1, true}, Up, nil}, // of no question
 		},
-		"yields to the peer who asks": {
+		"yields to the peer that asks": {
 			{Changed{demanded(false, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
 			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
@@ -62,7 +62,7 @@ func TestRestScripts(t *testing.T) {
 			{Asked{}, Asleep, []Effect{Close{1, ErrIdle}, Cancel{}, Forget{}}},
 			{Rested{1, true}, Asleep, nil},
 		},
-		"the peer comes anew before its answer": {
+		"the peer restarts before its answer": {
 			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Connected{Session: 1, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{1}}},
 			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
@@ -100,7 +100,7 @@ func TestRestScripts(t *testing.T) {
 			{Idle{}, Up, []Effect{Use{}, Rest{2, 1}}},
 			{Rested{2, true}, Asleep, []Effect{Close{1, ErrIdle}, Cancel{}, StopFind{}, Forget{}}},
 		},
-		"what is being made over a path is not cut": {
+		"a session that is being made over a path is not cut": {
 			{Changed{finding}, Asleep, []Effect{Cancel{}}},
 			{Wanted{}, Dialing, []Effect{Cancel{}, Dial{2, "i1", "b1"}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
 			{Connected{Session: 1, Boot: "b1", Class: Gateway, Try: 2}, Up, []Effect{Use{1}}},
@@ -133,7 +133,7 @@ func TestRestScripts(t *testing.T) {
 			{Idle{}, Asleep, []Effect{Cancel{}, StopFind{}, Forget{}}},
 			{Nudged{Boot: "b1"}, Dialing, []Effect{Cancel{}, Dial{4, "i1", "b1"}, Find{Epoch: 2, Controlling: true, Boot: "b1"}}},
 		},
-		"the other side nudges, and goes itself when nobody comes": {
+		"the other side nudges, and dials itself when the peer does not": {
 			{Changed{following}, Asleep, []Effect{Cancel{}}},
 			{Wanted{}, BackOff, []Effect{Cancel{}, Arm{2, callAfter}, Nudge{}}},
 			{Wanted{}, BackOff, nil},
@@ -166,7 +166,7 @@ func TestRestScripts(t *testing.T) {
 			{Connected{Session: 2, Boot: "b1", Class: Gateway, Try: 2}, Up, []Effect{Use{2}, Retire{1}}},
 			{Lost{Session: 2, Lived: long}, Up, []Effect{Use{1}}},
 		},
-		"who is kept after all is looked for": {
+		"a peer that is kept after all is searched for": {
 			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Changed{kept}, Dialing, []Effect{Cancel{}, Dial{2, "i1", "b1"}}},
 			{Idle{}, Dialing, nil},

@@ -239,7 +239,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 func (c *chaos) recipient(envelope []byte) string {
 	h, err := signal.Peek(envelope)
 	if err != nil {
-		c.t.Errorf("a client sent what is no envelope: %v", err)
+		c.t.Errorf("a client sent an invalid envelope: %v", err)
 	}
 	return h.To.Slot
 }

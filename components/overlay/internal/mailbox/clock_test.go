@@ -94,7 +94,7 @@ func TestClockJump(t *testing.T) {
 }
 
 // A waiter for a server is notified that the server is reachable, and that it is gone.
-func TestChangesAreTold(t *testing.T) {
+func TestChangesAreReported(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
 	m := newMember(t, ca, "db-0", server)

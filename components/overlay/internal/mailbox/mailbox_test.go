@@ -109,11 +109,11 @@ func TestOVL04SplitView(t *testing.T) {
 	a, b := newMember(t, ca, "db-0", liar), newMember(t, ca, "db-1", liar)
 	impostor := other.Issue(t, b.id)
 	for name, boots := range map[string][]Boot{
-		"another slot":     {{Boot: identity.BootID(a.cert.Leaf), Chain: a.cert.Certificate}},
-		"another CA":       {{Boot: identity.BootID(impostor.Leaf), Chain: impostor.Certificate}},
-		"another's chain":  {{Boot: identity.BootID(b.cert.Leaf), Chain: impostor.Certificate}},
-		"no certificate":   {{Boot: identity.BootID(b.cert.Leaf), Chain: [][]byte{{1, 2, 3}}}},
-		"nobody, politely": {},
+		"another slot":    {{Boot: identity.BootID(a.cert.Leaf), Chain: a.cert.Certificate}},
+		"another CA":      {{Boot: identity.BootID(impostor.Leaf), Chain: impostor.Certificate}},
+		"another's chain": {{Boot: identity.BootID(b.cert.Leaf), Chain: impostor.Certificate}},
+		"no certificate":  {{Boot: identity.BootID(b.cert.Leaf), Chain: [][]byte{{1, 2, 3}}}},
+		"an empty answer": {},
 	} {
 		liar.onFind = func(*chaos, Frame) []Boot { return boots }
 		if err := a.Send(t.Context(), b.id, "", say(1)); !errors.Is(err, ErrUnknown) {
@@ -278,7 +278,7 @@ func FuzzWire(f *testing.F) {
 			return // accepted text may become longer in its plain form
 		}
 		if _, err := ParseFrame(again); err != nil {
-			t.Errorf("what was taken cannot be taken again: %v", err)
+			t.Errorf("an accepted message is refused after encoding: %v", err)
 		}
 	})
 }
@@ -308,7 +308,7 @@ func TestRevocationsAreSaidUntilTheyAreHeard(t *testing.T) {
 				t.Errorf("the rendezvous heard %v, want %v", got, list)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("the rendezvous was not told of %v", list)
+			t.Fatalf("the rendezvous did not get %v", list)
 		}
 	}
 	if err := m.Revoke(make([]string, MaxRevoked+1)); err == nil {

@@ -67,7 +67,7 @@ func TestRequestsFollowTheServersPace(t *testing.T) {
 			}
 		}
 		if b.refused != before {
-			t.Error("what the server has saved up is not used")
+			t.Error("the server's full bucket is not used")
 		}
 	})
 }

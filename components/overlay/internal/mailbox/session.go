@@ -278,9 +278,9 @@ func (ses *session) revoker(ctx context.Context) {
 			wait = backoffMin
 		case errors.As(err, &refused) && refused.Kind != KindRetry:
 			// The server refuses this coordinator's lists: a retry changes nothing.
-			ses.server.log.Warn("rendezvous not told of revoked boots", "error", err)
+			ses.server.log.Warn("rendezvous refused revoked boots", "error", err)
 		default:
-			ses.server.log.Warn("rendezvous not told of revoked boots yet", "error", err, "again", wait)
+			ses.server.log.Warn("rendezvous has not accepted revoked boots yet", "error", err, "again", wait)
 			again = time.After(wait/2 + rand.N(wait)) //nolint:gosec // jitter, no secret
 			wait = min(2*wait, backoffMax)
 		}

@@ -16,7 +16,7 @@ import (
 
 var (
 	// ErrBenchForbidden reports a Peer that lets this node measure nothing.
-	ErrBenchForbidden = errors.New("the peer was not told to take part in a bench")
+	ErrBenchForbidden = errors.New("the peer has no permission to take part in a bench")
 	// ErrBenchBusy reports that either node takes part in another bench.
 	ErrBenchBusy = errors.New("another bench is running")
 	// errSlowBench ends a bench that does not get on.

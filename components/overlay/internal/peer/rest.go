@@ -21,7 +21,7 @@ const (
 	// has agreed for the other to end the Sessions.
 	restTime = 10 * time.Second
 	// reasonIdle is why a Link that rests has no path.
-	reasonIdle = "nobody uses the link"
+	reasonIdle = "the link is unused"
 )
 
 // alarm is a timer that counts while the core has it.
@@ -117,7 +117,7 @@ func (p *Peer) propose(s *live, question uint64, ending []frame.SessionTag) {
 	p.loop.ask(func(c *core) {
 		c.question.over()
 		c.question = nil
-		p.log.Debug("nobody uses the link", "peer_agrees", err == nil, "error", err)
+		p.log.Debug("link is unused", "peer_agrees", err == nil, "error", err)
 		if err == nil || refused {
 			c.step(link.Rested{Question: question, Agreed: err == nil})
 		} else {

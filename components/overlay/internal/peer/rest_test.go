@@ -23,17 +23,17 @@ func tagged(tags ...frame.SessionTag) *core {
 
 // A side that holds other Sessions than the question names does not agree: either side may
 // use a Session that the other has not heard of yet.
-func TestOnlyWhoHoldsWhatIsAskedAboutAgrees(t *testing.T) {
+func TestOnlyAHolderOfTheNamedSessionsAgrees(t *testing.T) {
 	one, two, three := frame.SessionTag{1}, frame.SessionTag{2}, frame.SessionTag{3}
 	for name, c := range map[string]struct {
 		holds, asked []frame.SessionTag
 		want         bool
 	}{
-		"the same":                   {[]frame.SessionTag{one, two}, []frame.SessionTag{two, one}, true},
-		"one that the Peer has not":  {[]frame.SessionTag{one, two}, []frame.SessionTag{one}, false},
-		"one that this side has not": {[]frame.SessionTag{one}, []frame.SessionTag{one, two}, false},
-		"as many, and another":       {[]frame.SessionTag{one, two}, []frame.SessionTag{one, three}, false},
-		"none of them, any more":     {nil, []frame.SessionTag{one}, false},
+		"the same":                       {[]frame.SessionTag{one, two}, []frame.SessionTag{two, one}, true},
+		"a Session unknown to the Peer":  {[]frame.SessionTag{one, two}, []frame.SessionTag{one}, false},
+		"a Session unknown to this side": {[]frame.SessionTag{one}, []frame.SessionTag{one, two}, false},
+		"as many, and another":           {[]frame.SessionTag{one, two}, []frame.SessionTag{one, three}, false},
+		"none of them, any more":         {nil, []frame.SessionTag{one}, false},
 	} {
 		if got := tagged(c.holds...).holdsJust(c.asked); got != c.want {
 			t.Errorf("%s: agrees: %v, want %v", name, got, c.want)
@@ -43,12 +43,12 @@ func TestOnlyWhoHoldsWhatIsAskedAboutAgrees(t *testing.T) {
 	c := tagged(one, two)
 	c.state, _ = c.state.Step(link.Lost{Session: 2})
 	if !c.holdsJust([]frame.SessionTag{one}) {
-		t.Error("a session that is over is taken for one that the peer does not know")
+		t.Error("a finished session counts as unknown to the peer")
 	}
 }
 
 // A question names its Sessions.
-func TestAQuestionNamesWhatIsToEnd(t *testing.T) {
+func TestAQuestionNamesItsSessions(t *testing.T) {
 	c := tagged(frame.SessionTag{1}, frame.SessionTag{2})
 	if got := c.ending(); len(got) != 0 {
 		t.Errorf("before the question %x are to end", got)

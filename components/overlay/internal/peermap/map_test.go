@@ -25,7 +25,7 @@ func self(of identity.ID) *Self {
 	return &Self{ID: of, OnDemand: true, Log: slog.New(slog.DiscardHandler)}
 }
 
-func TestWhoDials(t *testing.T) {
+func TestDialingSide(t *testing.T) {
 	for _, c := range []struct {
 		self identity.ID
 		peer Peer
@@ -99,6 +99,6 @@ func TestRevokedBoots(t *testing.T) {
 		many[i] = fmt.Sprint("boot-", i)
 	}
 	if got := len(with(many...).Revoked(revoked, with())); got != maxRevoked {
-		t.Errorf("%d boots are told of, want %d", got, maxRevoked)
+		t.Errorf("%d boots are reported, want %d", got, maxRevoked)
 	}
 }

@@ -41,20 +41,20 @@ func TestOVL10_PrivateAddressesOnlyWithinTheSameNetwork(t *testing.T) {
 	for name, c := range map[string]struct {
 		offer, want []Candidate
 	}{
-		"on our own link":                  {offer: []Candidate{host4("10.1.2.3:9")}, want: []Candidate{host4("10.1.2.3:9")}},
-		"elsewhere":                        {offer: []Candidate{host4("10.9.2.3:9")}},
-		"elsewhere, called mapped":         {offer: []Candidate{mapped4("10.9.2.3:9")}},
-		"elsewhere, called listen":         {offer: []Candidate{{Listen, netip.MustParseAddrPort("10.9.2.3:9")}}},
-		"behind our translator":            {offer: []Candidate{host4("10.9.2.3:9"), mapped4("5.9.8.1:5")}, want: []Candidate{host4("10.9.2.3:9"), mapped4("5.9.8.1:5")}},
-		"behind another translator":        {offer: []Candidate{host4("10.9.2.3:9"), mapped4("5.9.8.2:5")}, want: []Candidate{mapped4("5.9.8.2:5")}},
-		"public host of another network":   {offer: []Candidate{host4("5.9.8.9:9")}},
-		"loopback behind our translator":   {offer: []Candidate{host4("127.0.0.1:9"), mapped4("5.9.8.1:5")}, want: []Candidate{mapped4("5.9.8.1:5")}},
-		"IPv4 in IPv6 and itself":          {offer: []Candidate{mapped4("[::ffff:5.9.8.2]:5"), mapped4("5.9.8.2:5")}, want: []Candidate{mapped4("5.9.8.2:5")}},
-		"a family that we have not":        {offer: []Candidate{mapped4("[2a00:1::1]:5")}},
-		"no port":                          {offer: []Candidate{mapped4("5.9.8.2:0")}},
-		"a kind that nobody knows":         {offer: []Candidate{{"relay", netip.MustParseAddrPort("5.9.8.2:5")}}},
-		"nothing":                          {offer: []Candidate{{}}},
-		"one good among those that is not": {offer: []Candidate{{}, mapped4("5.9.8.2:5")}, want: []Candidate{mapped4("5.9.8.2:5")}},
+		"on our own link":                {offer: []Candidate{host4("10.1.2.3:9")}, want: []Candidate{host4("10.1.2.3:9")}},
+		"elsewhere":                      {offer: []Candidate{host4("10.9.2.3:9")}},
+		"elsewhere, called mapped":       {offer: []Candidate{mapped4("10.9.2.3:9")}},
+		"elsewhere, called listen":       {offer: []Candidate{{Listen, netip.MustParseAddrPort("10.9.2.3:9")}}},
+		"behind our translator":          {offer: []Candidate{host4("10.9.2.3:9"), mapped4("5.9.8.1:5")}, want: []Candidate{host4("10.9.2.3:9"), mapped4("5.9.8.1:5")}},
+		"behind another translator":      {offer: []Candidate{host4("10.9.2.3:9"), mapped4("5.9.8.2:5")}, want: []Candidate{mapped4("5.9.8.2:5")}},
+		"public host of another network": {offer: []Candidate{host4("5.9.8.9:9")}},
+		"loopback behind our translator": {offer: []Candidate{host4("127.0.0.1:9"), mapped4("5.9.8.1:5")}, want: []Candidate{mapped4("5.9.8.1:5")}},
+		"IPv4 in IPv6 and itself":        {offer: []Candidate{mapped4("[::ffff:5.9.8.2]:5"), mapped4("5.9.8.2:5")}, want: []Candidate{mapped4("5.9.8.2:5")}},
+		"a family that we have not":      {offer: []Candidate{mapped4("[2a00:1::1]:5")}},
+		"no port":                        {offer: []Candidate{mapped4("5.9.8.2:0")}},
+		"an unknown kind":                {offer: []Candidate{{"relay", netip.MustParseAddrPort("5.9.8.2:5")}}},
+		"nothing":                        {offer: []Candidate{{}}},
+		"one valid, one invalid":         {offer: []Candidate{{}, mapped4("5.9.8.2:5")}, want: []Candidate{mapped4("5.9.8.2:5")}},
 	} {
 		got, err := here.usable(c.offer, allowedCandidate, slog.New(slog.DiscardHandler))
 		if !reflect.DeepEqual(got, c.want) {

@@ -239,7 +239,7 @@ func TestWrongHostIsNotPicked(t *testing.T) {
 	}
 }
 
-func TestStrangersAreNotHeard(t *testing.T) {
+func TestUnexpectedCallersAreIgnored(t *testing.T) {
 	a, b := pair(t, Config{})
 	out := connect(t.Context(), t, b, []Candidate{{Mapped, netip.MustParseAddrPort("127.0.0.9:9")}}, false)
 	bad, err := net.Dial("tcp4", b.Candidates()[0].Addr.String())

@@ -14,7 +14,7 @@ func TestAMappedAddressThatIsCutIsAnError(t *testing.T) {
 	t.Parallel()
 	_, _, err := binding(&cutAnswer{})
 	if err == nil || !strings.Contains(err.Error(), "4 bytes are no address") {
-		t.Errorf("error %v, want one that names the length", err)
+		t.Errorf("error %v, want the length in its text", err)
 	}
 }
 

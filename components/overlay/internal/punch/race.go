@@ -252,7 +252,7 @@ func (r *race) greet(conn *Conn) error {
 		return nil
 	case !r.timing.controlling:
 		if _, err := conn.Write([]byte{readyByte}); err != nil {
-			return fmt.Errorf("tell ready: %w", err)
+			return fmt.Errorf("send the ready byte: %w", err)
 		}
 		return conn.expect(pickByte)
 	}

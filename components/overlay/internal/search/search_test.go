@@ -62,7 +62,7 @@ func TestAByeWaitsForTheLastOfAHandshake(t *testing.T) {
 			t.Errorf("with a stream: done %v, error %v, after %v", done, err, time.Since(begin))
 		}
 		if s.message(t.Context(), bye); time.Since(begin) != time.Second+lingerLimit {
-			t.Errorf("a handshake that stands still holds a search for %v", time.Since(begin))
+			t.Errorf("a stalled handshake blocks a search for %v", time.Since(begin))
 		}
 	})
 }

@@ -351,7 +351,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		again, err := m.encode()
 		if err != nil {
-			t.Fatalf("what was taken cannot be said: %v", err)
+			t.Fatalf("an accepted message cannot be encoded: %v", err)
 		}
 		if got, err := decodeMessage(again); err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("got %+v, error %v, want %+v", got, err, m)

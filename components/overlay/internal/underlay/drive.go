@@ -78,12 +78,12 @@ func (l *Link) doLocked(now time.Duration, e paths.Effect) {
 		l.publishLocked()
 	case paths.Drop:
 		l.dropLocked(e.Path, string(e.Reason))
-	case paths.TellUp, paths.TellChanged:
+	case paths.ReportUp, paths.ReportChanged:
 		if p != nil {
 			l.held.resend(p)
 		}
 		l.tellLocked(e)
-	case paths.TellQuiet, paths.TellGone:
+	case paths.ReportQuiet, paths.ReportGone:
 		l.tellLocked(e)
 	}
 }

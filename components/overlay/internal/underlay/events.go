@@ -69,8 +69,8 @@ func (l *Link) tellAll() {
 }
 
 var eventKinds = map[paths.Do]EventKind{
-	paths.TellUp: PathUp, paths.TellChanged: PathChanged,
-	paths.TellQuiet: PathQuiet, paths.TellGone: PathsGone,
+	paths.ReportUp: PathUp, paths.ReportChanged: PathChanged,
+	paths.ReportQuiet: PathQuiet, paths.ReportGone: PathsGone,
 }
 
 func (l *Link) tellLocked(e paths.Effect) {

@@ -28,7 +28,7 @@ func Run(t *testing.T, pair Pair) {
 		{"a reset after the own end ends the other side's writes", resetAfterCloseWrite},
 		{"a refusal is read before the reset", refusal},
 		{"deadlines pass and can be moved", deadlines},
-		{"stalled readers stall nobody else", stalled},
+		{"stalled readers stall no other stream", stalled},
 		{"streams end and free their places", manyStreams},
 		{"streams are reset in any order", storm},
 	} {
@@ -41,7 +41,7 @@ func Run(t *testing.T, pair Pair) {
 			}
 		})
 	}
-	t.Run("pings are answered beside bulk data", func(t *testing.T) { pings(t, pair) })
+	t.Run("pings are answered during bulk data", func(t *testing.T) { pings(t, pair) })
 	t.Run("datagrams of every size", func(t *testing.T) { datagramSizes(t, pair) })
 	t.Run("sending datagrams never waits", func(t *testing.T) { datagramFlood(t, pair) })
 	t.Run("the end reaches every call", func(t *testing.T) { endReachesAll(t, pair) })

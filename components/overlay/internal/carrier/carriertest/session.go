@@ -134,7 +134,7 @@ func endReachesAll(t *testing.T, pair Pair) {
 		blocked("receive", func() error { _, err := s.ReceiveDatagram(make([]byte, frame.MaxDatagram)); return err })
 	}
 	if err := d.Err(); err != nil {
-		t.Errorf("a live session tells %v", err)
+		t.Errorf("a live session has the error %v", err)
 	}
 	reason := errors.New("had enough")
 	d.Close(reason)
@@ -166,7 +166,7 @@ func endReachesAll(t *testing.T, pair Pair) {
 		st.Reset()
 	}
 	if !strings.Contains(d.Err().Error(), reason.Error()) {
-		t.Errorf("session closed for %q tells %q", reason, d.Err())
+		t.Errorf("session closed for %q has the error %q", reason, d.Err())
 	}
 }
 
@@ -177,7 +177,7 @@ func firstReason(t *testing.T, pair Pair) {
 	<-d.Done()
 	wantIs(t, "session", d.Err(), carrier.ErrClosed)
 	if text := d.Err().Error(); !strings.Contains(text, "EOF") || strings.Contains(text, "second") {
-		t.Errorf("session tells %q, want the first reason", text)
+		t.Errorf("session's error is %q, want the first reason", text)
 	}
 }
 

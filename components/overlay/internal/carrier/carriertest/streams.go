@@ -83,7 +83,7 @@ func bulk(t *testing.T, near, far side) {
 	wg.Wait()
 	for range 2 {
 		if s := <-sums; s[0] != s[1] { //nolint:gosec // an array of two
-			t.Error("what arrived is not what was sent")
+			t.Error("the received data differs from the sent data")
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (s *State) use(p *path, why Reason) {
 	}
 	s.tell(Use, id, why)
 	if id != 0 && s.working {
-		s.tell(TellChanged, id, why)
+		s.tell(ReportChanged, id, why)
 	}
 }
 
@@ -163,11 +163,11 @@ func (s *State) report() {
 		if p == nil {
 			reason = ReasonRemoved
 		}
-		s.tell(TellGone, s.inUse, reason)
+		s.tell(ReportGone, s.inUse, reason)
 		return
 	}
 	if p.flaps > 0 && s.why == ReasonFirst {
 		s.why = ReasonReturned
 	}
-	s.tell(TellUp, s.inUse, s.why)
+	s.tell(ReportUp, s.inUse, s.why)
 }

@@ -40,12 +40,12 @@ const (
 	Use Do = "use"
 	// Drop forgets the path; the State has already done so.
 	Drop Do = "drop"
-	// TellUp, TellChanged, TellQuiet and TellGone inform the Link's owner: a path works,
+	// ReportUp, ReportChanged, ReportQuiet and ReportGone inform the Link's owner: a path works,
 	// another path is in use, the path in use went quiet, no working path is left.
-	TellUp      Do = "tell up"
-	TellChanged Do = "tell changed"
-	TellQuiet   Do = "tell quiet"
-	TellGone    Do = "tell gone"
+	ReportUp      Do = "report up"
+	ReportChanged Do = "report changed"
+	ReportQuiet   Do = "report quiet"
+	ReportGone    Do = "report gone"
 )
 
 // Effect is one thing to do.

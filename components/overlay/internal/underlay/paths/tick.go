@@ -27,7 +27,7 @@ func (s *State) Tick(now time.Duration) []Effect {
 			p.standing, p.since = Quiet, now
 			p.flaps++
 			if p.id == s.inUse {
-				s.tell(TellQuiet, p.id, reason)
+				s.tell(ReportQuiet, p.id, reason)
 			}
 		}
 	}

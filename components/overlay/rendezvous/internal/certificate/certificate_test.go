@@ -35,7 +35,7 @@ func TestSelfSignedIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatACutOffStartLeftIsMended(t *testing.T) {
+func TestAnInterruptedStartIsRepaired(t *testing.T) {
 	dir, now, log := t.TempDir(), time.Now(), slog.New(slog.DiscardHandler)
 	names := []string{"relay.example"}
 	first, err := SelfSigned(dir, names, now, log)

@@ -33,7 +33,7 @@ var (
 	errReplaced  = errors.New("the boot has connected again")
 	errRevoked   = errors.New("the boot has ended")
 	errSlow      = errors.New("the client does not read")
-	errFrame     = errors.New("the client sent what no client sends")
+	errFrame     = errors.New("the client sent an invalid frame")
 )
 
 // socket is one connected member.

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/overlay/internal/mailbox"
 )
 
-func TestOnlyWhatTheCAVouchesForIsKept(t *testing.T) {
+func TestOnlyCertificatesThatLeadToTheCAAreKept(t *testing.T) {
 	ca, other := identitytest.NewAuthority(t, "test.cadre"), identitytest.NewAuthority(t, "other.cadre")
 	id := ca.ID("db", "db-0")
 	pool := func(string) *x509.CertPool { return ca.Pool }

@@ -103,10 +103,10 @@ func TestBounds(t *testing.T) {
 		t.Errorf("full memory: error %v, want %v", err, ErrFull)
 	}
 	if err := o.Put(b, make([]byte, 96), start); err != nil {
-		t.Errorf("what just fits: %v", err)
+		t.Errorf("a message of the greatest size: %v", err)
 	}
 	if err := o.Put(who("db-2", "a"), nil, start); !errors.Is(err, ErrUnknown) {
-		t.Errorf("nobody's mailbox: error %v, want %v", err, ErrUnknown)
+		t.Errorf("unknown mailbox: error %v, want %v", err, ErrUnknown)
 	}
 	if err := o.Put(a, []byte("x"), start.Add(31*time.Second)); err != nil {
 		t.Errorf("after the messages expired: %v", err)
@@ -155,7 +155,7 @@ func TestNewestConnectionWins(t *testing.T) {
 		t.Error("the first connection still gets messages")
 	}
 	if due, _ := second.Due(start); len(due) != 1 {
-		t.Error("what the first connection was shown is lost")
+		t.Error("the first connection's letters are lost")
 	}
 	first.Detach(start)
 	if err := o.Put(a, []byte("two"), start); err != nil {

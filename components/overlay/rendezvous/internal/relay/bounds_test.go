@@ -22,7 +22,7 @@ func TestAnAllocationRemembersNoMoreThanItMay(t *testing.T) {
 		t.Error("more is allowed than may be")
 	}
 	if !a.note([]netip.AddrPort{peer(0)}, 0x4000) {
-		t.Error("what was allowed before is refused")
+		t.Error("an earlier permission is refused")
 	}
 	if len(a.permissions) != maxPermissions || len(a.channels) != maxChannels {
 		t.Errorf("%d permissions and %d channels are remembered, want %d and %d", len(a.permissions), len(a.channels), maxPermissions, maxChannels)
@@ -44,7 +44,7 @@ func TestOVL11NoPermissionForIPv6(t *testing.T) {
 }
 
 // Datagrams from senders that the owner has not permitted cost the owner nothing.
-func TestStrangersDoNotSpend(t *testing.T) {
+func TestUnpermittedSendersSpendNothing(t *testing.T) {
 	b := newBench(t)
 	x, y := b.allocated("udp", b.issue(who("c", "db-0", "a"))), b.allocated("udp", b.issue(who("c", "db-1", "b")))
 	// y's relay may reach x's, but x has not asked for it.

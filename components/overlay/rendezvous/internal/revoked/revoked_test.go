@@ -18,7 +18,7 @@ func has(l *List, boot string) bool {
 	return l.Has(member.Member{ID: identity.ID{Cluster: "c", Group: "db", Slot: "db-0"}, Boot: boot})
 }
 
-func TestOnlyWhoNamedABootTakesItBack(t *testing.T) {
+func TestOnlyTheReporterTakesABootBack(t *testing.T) {
 	var l List
 	now := time.Now()
 	a, b := coordinator("coordinator-0", "1"), coordinator("coordinator-1", "2")
@@ -69,6 +69,6 @@ func TestAFullListTakesNothingBack(t *testing.T) {
 	}
 	l.Replace(a, nil, now.Add(memory+time.Second))
 	if has(&l, "old") {
-		t.Error("a boot is remembered for ever")
+		t.Error("a boot is remembered without end")
 	}
 }
