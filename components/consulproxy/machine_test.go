@@ -257,7 +257,7 @@ type lie struct {
 	Add *overlay.Peer
 }
 
-func (l lie) tell(list []overlay.Peer) []overlay.Peer {
+func (l lie) alter(list []overlay.Peer) []overlay.Peer {
 	list = slices.Clone(list)
 	if l.Add != nil && !slices.ContainsFunc(list, func(p overlay.Peer) bool { return p.ID == l.Add.ID }) {
 		list = append(list, *l.Add)
@@ -305,7 +305,7 @@ func serveOrders(ctx context.Context, dir string, m *servicelayertest.Machine) e
 	order("POST /lie", func(body []byte) error {
 		var l lie
 		err := json.Unmarshal(body, &l)
-		m.Alter(l.tell)
+		m.Alter(l.alter)
 		return err
 	})
 	order("POST /kill", func(body []byte) error {

@@ -265,15 +265,15 @@ func (l *layer) gone(t *testing.T, begin time.Time, slot string, m *machine, pro
 	}
 }
 
-// standing is a connection through Envoys that was answered on.
-type standing struct {
+// openConn is a connection through Envoys that was answered on.
+type openConn struct {
 	conn net.Conn
 }
 
 // stand opens a connection that lasts until the test is over.
-func stand(t *testing.T, m *machine, at string) *standing {
+func stand(t *testing.T, m *machine, at string) *openConn {
 	t.Helper()
-	var s standing
+	var s openConn
 	eventually(t, "a connection of "+m.name, func() (err error) {
 		if s.conn, err = m.dial(at); err == nil {
 			if _, err = answer(s.conn); err != nil {
@@ -288,7 +288,7 @@ func stand(t *testing.T, m *machine, at string) *standing {
 }
 
 // ended returns the time when the other side's end arrived.
-func (s *standing) ended() <-chan time.Time {
+func (s *openConn) ended() <-chan time.Time {
 	out := make(chan time.Time, 1)
 	go func() {
 		_, _ = s.conn.Read(make([]byte, 1))
@@ -298,7 +298,7 @@ func (s *standing) ended() <-chan time.Time {
 }
 
 // goesOn has it answered on.
-func (s *standing) goesOn(t *testing.T, who string) {
+func (s *openConn) goesOn(t *testing.T, who string) {
 	t.Helper()
 	_ = s.conn.SetDeadline(time.Now().Add(limit))
 	if got, err := answer(s.conn); err != nil || got != who {

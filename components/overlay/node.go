@@ -33,7 +33,7 @@ type Node struct {
 	maker    *session.Maker
 	acceptor *accept.Server
 	first    *admission.Server // of first contacts
-	tally    counters.Tally
+	counters counters.Counters
 	benches  *measure.Place
 	epochs   peer.Epochs
 	changes  chan PathChange // for OnPathChange
@@ -66,16 +66,16 @@ func New(cfg Config) (*Node, error) {
 	n.maker = session.NewMaker(session.Config{
 		Self: cfg.Self, Gateway: cfg.Gateway, Admission: cfg.ServeAdmission != nil,
 		DialTime: lim.dialTime, HandshakeTime: lim.handshakeTime,
-		Authorize: n.current.Authorize, Deliver: n.deliver, Tally: &n.tally, Log: cfg.Log,
+		Authorize: n.current.Authorize, Deliver: n.deliver, Counters: &n.counters, Log: cfg.Log,
 	})
 	n.first = admission.NewServer(admission.Config{
 		Places: lim.admissions, Time: lim.admissionTime, Line: lim.lined, LineTime: lim.lineTime,
 		Silent: lim.silentPatience, Exchange: lim.exchangePatience,
-		Serve: cfg.ServeAdmission, Tally: &n.tally, Log: cfg.Log,
+		Serve: cfg.ServeAdmission, Counters: &n.counters, Log: cfg.Log,
 	})
 	n.acceptor = accept.New(accept.Config{
 		Handshakes: lim.handshakes, Time: lim.handshakeTime, Patience: lim.handshakePatience,
-		Maker: n.maker, FirstContact: n.first.Take, Tally: &n.tally, Log: cfg.Log,
+		Maker: n.maker, FirstContact: n.first.Take, Counters: &n.counters, Log: cfg.Log,
 	})
 	return n, nil
 }
@@ -175,7 +175,7 @@ func (n *Node) Run(ctx context.Context) error {
 		n.wg.Go(func() { r.datagrams.Run(ctx, n.behind) })
 	}
 	if n.cfg.OnPathChange != nil {
-		n.wg.Go(func() { n.tellAll(ctx) })
+		n.wg.Go(func() { n.reportChanges(ctx) })
 	}
 	err = n.acceptor.Run(ctx, ln)
 
@@ -213,10 +213,10 @@ func (n *Node) open(ctx context.Context) (*running, error) {
 	}
 	r.itself = forward.NewSelf(forward.Config{SelfVIP: n.cfg.SelfVIP, Listener: n.cfg.Listener, Log: n.cfg.Log})
 	r.shared = peer.Shared{
-		Self: n.self, SelfVIP: n.cfg.SelfVIP, Listener: n.cfg.Listener, Log: n.cfg.Log, Tally: &n.tally,
+		Self: n.self, SelfVIP: n.cfg.SelfVIP, Listener: n.cfg.Listener, Log: n.cfg.Log, Counters: &n.counters,
 		Maker: n.maker, Datagrams: r.datagrams, Field: r.field,
-		Certificates: &recertify.Desk{Credentials: n.maker.Credentials, Tally: &n.tally},
-		Benches:      &measure.Part{Place: n.benches, Tally: &n.tally},
+		Certificates: &recertify.Exchanger{Credentials: n.maker.Credentials, Counters: &n.counters},
+		Benches:      &measure.Part{Place: n.benches, Counters: &n.counters},
 		Epochs:       &n.epochs, Serve: n.cfg.Serve, OnControl: n.cfg.OnControl,
 		IdleTime: n.cfg.IdleTime, DemandTime: n.cfg.limits.demandTime, HurryTime: n.cfg.limits.hurryTime, Streams: n.cfg.limits.streams,
 		Launch: func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc {
@@ -226,7 +226,7 @@ func (n *Node) open(ctx context.Context) (*running, error) {
 		},
 	}
 	if n.cfg.OnPathChange != nil {
-		r.shared.Tell = n.tell
+		r.shared.Report = n.queueChange
 	}
 	return r, nil
 }
@@ -298,7 +298,7 @@ func (n *Node) deliver(s *session.Session) {
 // name is dropped: its sender is genuine, but not admitted.
 func (n *Node) heard(in mailbox.Incoming) {
 	if !n.current.Admits(in.From) {
-		n.tally.NotAdmitted.Add(1)
+		n.counters.NotAdmitted.Add(1)
 		return
 	}
 	if p, err := n.peer(in.From.ID); err == nil {
@@ -328,8 +328,8 @@ func (n *Node) behind(addr net.Addr) (session.Behind, bool) {
 	return nil, false
 }
 
-// tell queues a change for OnPathChange; a full queue drops the oldest change.
-func (n *Node) tell(c PathChange) {
+// queueChange queues a change for OnPathChange; a full queue drops the oldest change.
+func (n *Node) queueChange(c PathChange) {
 	for {
 		select {
 		case n.changes <- c:
@@ -343,8 +343,8 @@ func (n *Node) tell(c PathChange) {
 	}
 }
 
-// tellAll runs OnPathChange until ctx ends.
-func (n *Node) tellAll(ctx context.Context) {
+// reportChanges runs OnPathChange until ctx ends.
+func (n *Node) reportChanges(ctx context.Context) {
 	for {
 		select {
 		case c := <-n.changes:

@@ -54,7 +54,7 @@ func TestChangesMakeTheWholeMap(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		w := world{self: "b", "coordinator-0": "b"}
 		coordinators := make([]*speaker, 3)
-		held, sessions := make([]Held, 3), make([]int, 3)
+		held, sessions := make([]Known, 3), make([]int, 3)
 		for i := range coordinators {
 			coordinators[i] = &speaker{given: map[int]*Map{}}
 			coordinators[i].learn(w, rng)
@@ -70,12 +70,12 @@ func TestChangesMakeTheWholeMap(t *testing.T) {
 				coordinators[i].learn(w, rng)
 			case 4: // a new session
 				sessions[i]++
-				held[i] = Held{}
+				held[i] = Known{}
 			case 5: // the process restarts; its numbers may fall
 				coordinators[i] = &speaker{version: rng.Uint64N(50), given: map[int]*Map{}}
 				coordinators[i].learn(w, rng)
 				sessions[i]++
-				held[i] = Held{}
+				held[i] = Known{}
 			case 6: // an answer is lost
 				coordinators[i].answer(sessions[i], held[i].Version(), self)
 			default:
@@ -137,7 +137,7 @@ func TestAnInvalidAnswerClearsTheMap(t *testing.T) {
 		"too many":                {Version: 9, Base: 8, Peers: many},
 		"too many at once":        {Version: 9, Peers: many},
 	} {
-		var h Held
+		var h Known
 		if _, err := h.Apply(&controlv1.GetPeersResponse{Version: 8, Peers: []*controlv1.Peer{{Slot: "a"}}}); err != nil {
 			t.Fatal(err)
 		}

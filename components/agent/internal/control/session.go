@@ -112,7 +112,7 @@ type session struct {
 	told   told          // the report that this coordinator has; of reportLoop alone
 
 	mu   sync.Mutex
-	held peermap.Held // guarded by mu; the peer map as this coordinator told it
+	held peermap.Known // guarded by mu; the peer map as this coordinator told it
 }
 
 func (s *session) fetchLoop(ctx context.Context) {
@@ -158,7 +158,7 @@ func (s *session) takePeers(r *controlv1.GetPeersResponse) error {
 		err = s.hub.acceptPeers(s.peer, r.GetTerm(), r.GetVersion(), s.held.Peers())
 	}
 	if err != nil {
-		s.held = peermap.Held{}
+		s.held = peermap.Known{}
 	}
 	return err
 }

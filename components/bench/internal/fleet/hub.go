@@ -76,7 +76,7 @@ type session struct {
 	client        controlv1.CoordinatorServiceClient
 	fetch, report chan struct{} // capacity 1
 
-	held    peermap.Held  // of the fetch loop: the map as this coordinator told it
+	held    peermap.Known  // of the fetch loop: the map as this coordinator told it
 	version atomic.Uint64 // of held
 	said    said          // of the report loop
 }
@@ -175,7 +175,7 @@ func (s *session) get(ctx context.Context) error {
 	}
 	changed, err := s.held.Apply(p)
 	if err != nil {
-		s.held = peermap.Held{}
+		s.held = peermap.Known{}
 	}
 	s.version.Store(s.held.Version())
 	if err != nil || !changed {

@@ -160,7 +160,7 @@ func TestPeersAreToldByWhatChanged(t *testing.T) {
 	coordinators := []peering.Member{{Group: peering.CoordinatorGroup, Slot: "coordinator-0", VIP: "127.50.0.1", Coordinator: true}}
 	s.directory.Update(v, coordinators, nil)
 	one, ctx := served{s, &session{}}, from(t, "pg", "pg-0", "boot")
-	var held peermap.Held
+	var held peermap.Known
 	ask := func(who served, changes bool) *controlv1.GetPeersResponse {
 		t.Helper()
 		r, err := who.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: held.Version(), Changes: changes})

@@ -31,7 +31,7 @@ type Config struct {
 	Maker          *session.Maker
 	// FirstContact serves a stranger's connection and closes it; nil where none is taken.
 	FirstContact func(context.Context, *tls.Conn)
-	Tally        *counters.Tally
+	Counters     *counters.Counters
 	Log          *slog.Logger
 }
 
@@ -81,7 +81,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		}
 		place, ok := s.handshakes.Enter(ctx, s.cfg.Patience, func() { conn.Close() })
 		if !ok {
-			s.cfg.Tally.Overloaded.Add(1)
+			s.cfg.Counters.Overloaded.Add(1)
 			conn.Close()
 			continue
 		}

@@ -31,9 +31,9 @@ type Config struct {
 	Silent, Exchange time.Duration
 	// Serve serves the stream of one. conn closes when it returns, and ctx ends when the
 	// contact's time is up.
-	Serve func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
-	Tally *counters.Tally
-	Log   *slog.Logger
+	Serve    func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
+	Counters *counters.Counters
+	Log      *slog.Logger
 }
 
 // Server takes first contacts. Make it with [NewServer]; safe for concurrent use.
@@ -58,11 +58,11 @@ func (s *Server) Take(ctx context.Context, conn *tls.Conn) {
 	defer raw.Close()
 	place, ok := s.limiter.Enter(ctx, s.cfg.Silent, func() { raw.Close() })
 	if !ok {
-		s.cfg.Tally.Overloaded.Add(1)
+		s.cfg.Counters.Overloaded.Add(1)
 		return
 	}
 	defer place.Leave()
-	s.cfg.Tally.Admissions.Add(1)
+	s.cfg.Counters.Admissions.Add(1)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Time, errors.New("first contact took too long"))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { raw.Close() })()

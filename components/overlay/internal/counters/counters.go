@@ -3,8 +3,8 @@ package counters
 
 import "sync/atomic"
 
-// Tally may be counted in by any goroutine.
-type Tally struct {
+// Counters may be counted in by any goroutine.
+type Counters struct {
 	// FailedHandshakes counts connections that ended before the far side showed a usable
 	// certificate; NotAdmitted counts genuine certificates that the peer map does not
 	// name.

@@ -25,12 +25,12 @@ const (
 // sizes observes the congestion controller's events. It counts losses, and reports when
 // packets of formerly good sizes are lost without exception. Smaller packets that arrive
 // prove nothing: a path that has ceased to carry 1,400 bytes may still carry 1,300. Only
-// QUIC's own goroutine uses the fields, except lost, hole and tell.
+// QUIC's own goroutine uses the fields, except lost, hole and notify.
 type sizes struct {
 	congestion.CongestionControlEx
-	lost atomic.Uint64
-	hole chan struct{} // has one element when there is a black hole
-	tell atomic.Pointer[func()]
+	lost   atomic.Uint64
+	hole   chan struct{} // has one element when there is a black hole
+	notify atomic.Pointer[func()]
 
 	most congestion.ByteCount // the largest packet that arrived
 	// run counts large packets lost in a row, none of which was smaller than least, from
@@ -44,12 +44,12 @@ func watchSizes(c congestion.CongestionControlEx) *sizes {
 	return &sizes{CongestionControlEx: c, hole: make(chan struct{}, 1)}
 }
 
-// watch calls tell, which must return at once, when there is a black hole or was one; it
+// watch calls notify, which must return at once, when there is a black hole or was one; it
 // may do so twice.
-func (s *sizes) watch(tell func()) {
-	s.tell.Store(&tell)
+func (s *sizes) watch(notify func()) {
+	s.notify.Store(&notify)
 	if len(s.hole) == 1 {
-		tell()
+		notify()
 	}
 }
 
@@ -67,8 +67,8 @@ func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestio
 	if s.missed(now, lost) && s.run >= holeLosses && now.Sub(s.since) >= holeTime {
 		select {
 		case s.hole <- struct{}{}:
-			if tell := s.tell.Load(); tell != nil {
-				(*tell)()
+			if notify := s.notify.Load(); notify != nil {
+				(*notify)()
 			}
 		default:
 		}

@@ -37,9 +37,9 @@ type Rules struct {
 	Offers []Port
 	// Accepts are this machine's ports that the Peer may reach.
 	Accepts []Port
-	// Hold is the time that data of apps waits for a Session that is made on demand. With
+	// DemandTime is the time that data of apps waits for a Session that is made on demand. With
 	// 0 a Session is kept: then TCP waits for a second and UDP does not.
-	Hold time.Duration
+	DemandTime time.Duration
 	// Loopback are those TCP ports of Accepts that are dialled on 127.0.0.1, since
 	// their workload listens there; all others on the machine's VIP.
 	Loopback []Port
@@ -54,8 +54,8 @@ const (
 	dialLimit = 5 * time.Second
 	// rebindWait is how long to wait before trying again to listen.
 	rebindWait = time.Second
-	// tellEvery is the least time between two log lines about refusals.
-	tellEvery = time.Second
+	// logEvery is the least time between two log lines about refusals.
+	logEvery = time.Second
 	// maxConns bounds the connections of one Peer in each direction (OVL-17).
 	maxConns = 1024
 )
@@ -105,7 +105,7 @@ type Peer struct {
 	carried   map[carrier.Session]int
 	counters  map[counterKey]*count // never shrinks: bounded by the rules seen
 	refused   map[Protocol]uint64
-	told      time.Time // when a refusal was logged last
+	logged    time.Time // when a refusal was logged last
 	closed    bool
 }
 
@@ -282,16 +282,16 @@ func (p *Peer) allowsLocked(port Port) bool {
 	return slices.Contains(p.rules.Accepts, port) && !p.closed
 }
 
-// tells spaces the log lines about refusals: a Peer that scans must not fill the log. The
+// mayLog spaces the log lines about refusals: a Peer that scans must not fill the log. The
 // counters count all of them.
-func (p *Peer) tells() bool {
+func (p *Peer) mayLog() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if now.Sub(p.told) < tellEvery {
+	if now.Sub(p.logged) < logEvery {
 		return false
 	}
-	p.told = now
+	p.logged = now
 	return true
 }
 

@@ -21,7 +21,7 @@ const lastWords = 5 * time.Second
 // here, and returns when it is over. ctx ends with the Session.
 func (p *Peer) ServeStream(ctx context.Context, on carrier.Session, st carrier.Stream, port uint16) {
 	if !p.accepts(Port{TCP, port}) {
-		if p.tells() {
+		if p.mayLog() {
 			p.log.Warn("peer reached for a forbidden port", "protocol", TCP, "port", port)
 		}
 		Refuse(st, frame.PortForbidden)

@@ -145,11 +145,11 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	})
 	if errors.Is(err, ErrRefused) {
 		// A workload that is down refuses every try of every client: not news.
-		tell := p.log.Info
+		line := p.log.Info
 		if errors.Is(err, errDialRefused) {
-			tell = p.log.Debug
+			line = p.log.Debug
 		}
-		tell("peer refused a connection", "port", port, "error", err)
+		line("peer refused a connection", "port", port, "error", err)
 	}
 }
 
@@ -157,7 +157,7 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 func (p *Peer) Waiting() int { return int(p.waiting.Load()) }
 
 // Wants reports whether a connection or a datagram waits for a Session.
-func (p *Peer) Wants() bool { return p.waiting.Load() > 0 || p.udp.holds() }
+func (p *Peer) Wants() bool { return p.waiting.Load() > 0 || p.udp.hasWaiting() }
 
 // errNoSession ends the wait of an app's connection.
 var errNoSession = errors.New("no session with the peer in time")
@@ -166,7 +166,7 @@ var errNoSession = errors.New("no session with the peer in time")
 func (p *Peer) patience() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(holdLimit, p.rules.Hold)
+	return max(holdLimit, p.rules.DemandTime)
 }
 
 // reserve gives the Session in use as current does, and holds it.

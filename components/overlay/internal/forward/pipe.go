@@ -156,9 +156,9 @@ func (p *Peer) drop(pipe *pipe) {
 	}
 }
 
-// Hold counts one more connection that a Session carries, which is none of an app's;
+// Retain counts one more connection that a Session carries, which is none of an app's;
 // Release takes it back.
-func (p *Peer) Hold(s carrier.Session) {
+func (p *Peer) Retain(s carrier.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holdLocked(s)
@@ -169,7 +169,7 @@ func (p *Peer) holdLocked(s carrier.Session) {
 	p.touch()
 }
 
-// Release ends a Hold.
+// Release ends a Retain.
 func (p *Peer) Release(s carrier.Session) {
 	p.mu.Lock()
 	last := p.releaseLocked(s)

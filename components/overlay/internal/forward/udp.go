@@ -44,9 +44,9 @@ type udp struct {
 	// retrying are offered ports that cannot be bound, and are tried again.
 	retrying map[uint16]bool
 	closed   bool
-	// held are datagrams that wait for a Session, heldBytes long in all.
-	held      []heldDatagram
-	heldBytes int
+	// waiting are datagrams that wait for a Session, waitingBytes long in all.
+	waiting      []waitingDatagram
+	waitingBytes int
 }
 
 // call names a flow that an app here opened: its own port, and the Peer's.

@@ -146,7 +146,7 @@ func (a *Search) SetRemote(ufrag, pwd string) error {
 	held := a.held
 	a.held = nil
 	for _, c := range held {
-		if err := a.tell(c); err != nil {
+		if err := a.passOn(c); err != nil {
 			return fmt.Errorf("set remote credentials: %w", err)
 		}
 	}
@@ -181,15 +181,15 @@ func (a *Search) AddRemote(line string) error {
 		a.held = append(a.held, c)
 		return nil
 	}
-	if err := a.tell(c); err != nil {
+	if err := a.passOn(c); err != nil {
 		return fmt.Errorf("add remote candidate: %w", err)
 	}
 	a.reviewLocked() // the type of an address may be known only now
 	return nil
 }
 
-// tell gives every agent a copy of its own.
-func (a *Search) tell(c candidate) error {
+// passOn gives every agent a copy of its own.
+func (a *Search) passOn(c candidate) error {
 	for _, agent := range a.agents() {
 		parsed, err := c.toICE()
 		if err != nil {

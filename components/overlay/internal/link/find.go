@@ -124,8 +124,8 @@ func (s State) nudged(ev Nudged) (State, []Effect) {
 	var effects []Effect
 	asleep := !s.Awake()
 	s.wanted, s.recalled = true, s.Asking()
-	if asleep || s.gate.waiting {
-		s, effects = s.openGate(true)
+	if asleep || s.gateway.waiting {
+		s, effects = s.dialGateway(true)
 	}
 	if s.find.running && ev.Unsaid {
 		return s, effects
@@ -164,7 +164,7 @@ func (s State) findEnded(ev FindEnded) (State, []Effect) {
 	return s.waitFind(ev.Jitter)
 }
 
-// waitFind backs off, as waitGate does.
+// waitFind backs off, as waitForGateway does.
 func (s State) waitFind(jitter float64) (State, []Effect) {
 	s.find.backOff = min(max(2*s.find.backOff, findMin), findMax)
 	s.find.waiting = true

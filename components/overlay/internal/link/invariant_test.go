@@ -121,7 +121,7 @@ func (w *world) fault() string {
 		return fmt.Sprintf("the shell uses %d, the machine %d", w.inUse, use)
 	case (w.state.Phase() == Up) != (use != 0):
 		return fmt.Sprintf("phase %s with session %d in use", w.state.Phase(), use)
-	case w.state.gate.waiting && w.armed == 0:
+	case w.state.gateway.waiting && w.armed == 0:
 		return "waits without a timer"
 	case w.state.find.running && w.state.find.armed && w.state.facts.Dials:
 		return "searches and waits"

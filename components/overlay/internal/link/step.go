@@ -4,13 +4,13 @@ import "slices"
 
 // State is one Link. Its zero value knows no facts.
 type State struct {
-	known bool // Changed has come
-	over  bool // Ended has come
-	facts Facts
-	held  []held // live Sessions, never changed in place
-	use   uint64
-	gate  gate
-	find  find
+	known   bool // Changed has come
+	over    bool // Ended has come
+	facts   Facts
+	held    []held // live Sessions, never changed in place
+	use     uint64
+	gateway gatewayDialer
+	find    find
 
 	// For a Link on demand. wanted: there should be a Session; calling: a local connection
 	// waits for a Session that does not exist yet.
@@ -64,9 +64,9 @@ func (s State) Phase() Phase {
 		return Absent
 	case !s.Awake():
 		return Asleep
-	case s.gate.dialing || s.find.running:
+	case s.gateway.dialing || s.find.running:
 		return Dialing
-	case s.gate.waiting || s.find.waiting:
+	case s.gateway.waiting || s.find.waiting:
 		return BackOff
 	case !s.facts.Dials:
 		return Awaited
@@ -164,7 +164,7 @@ func (s State) changed(f Facts) (State, []Effect) {
 	}
 	s, more := s.choose()
 	effects = append(effects, more...)
-	s, more = s.openGate(first || f.Dials != old.Dials || f.Boot != old.Boot || f.Instance != old.Instance || f.AnyBoot != old.AnyBoot || f.OnDemand != old.OnDemand)
+	s, more = s.dialGateway(first || f.Dials != old.Dials || f.Boot != old.Boot || f.Instance != old.Instance || f.AnyBoot != old.AnyBoot || f.OnDemand != old.OnDemand)
 	effects = append(effects, more...)
 	if first || f.Dials != old.Dials || f.Boot != old.Boot || f.AnyBoot != old.AnyBoot || f.Finds != old.Finds || f.OnDemand != old.OnDemand {
 		s, more = s.restartFind()
@@ -176,7 +176,7 @@ func (s State) changed(f Facts) (State, []Effect) {
 // connected takes a new Session, or refuses it.
 func (s State) connected(ev Connected) (State, []Effect) {
 	switch {
-	case ev.Try != 0 && (!s.gate.dialing || ev.Try != s.gate.try):
+	case ev.Try != 0 && (!s.gateway.dialing || ev.Try != s.gateway.try):
 		return s, []Effect{Close{Session: ev.Session, Reason: ErrReplaced}}
 	case !s.facts.Admits(ev.Boot):
 		return s, []Effect{Close{Session: ev.Session, Reason: ErrRevoked}}
@@ -185,7 +185,7 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	var effects []Effect
 	for _, h := range s.held {
 		// Two of a class are one too many; another Boot's are of the past. A stray one is
-		// retired: see rest.go.
+		// retired: see idle.go.
 		if h.class == ev.Class && h.stray == ev.Stray || h.boot != ev.Boot {
 			effects = append(effects, Close{Session: h.session, Reason: ErrReplaced})
 			s = s.without(h.session)
@@ -195,11 +195,11 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	switch {
 	case ev.Class != Gateway:
 	case ev.Try != 0:
-		s.gate = s.gate.stopped()
-	case ev.Stray || !s.facts.Dials && s.gate.dialing:
+		s.gateway = s.gateway.stopped()
+	case ev.Stray || !s.facts.Dials && s.gateway.dialing:
 		// Both dial at once. The Peer may already use the Session that is under way.
 	default:
-		s.gate = s.gate.stopped()
+		s.gateway = s.gateway.stopped()
 		effects = append(effects, Cancel{})
 	}
 	s, more := s.choose()
@@ -243,7 +243,7 @@ func (s State) lost(ev Lost) (State, []Effect) {
 	}
 	var more []Effect
 	if class == Gateway {
-		s, more = s.reopenGate(ev.Lived < steady, ev.Jitter)
+		s, more = s.redialGateway(ev.Lived < steady, ev.Jitter)
 	} else {
 		s, more = s.lostPath(ev)
 	}

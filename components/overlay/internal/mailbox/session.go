@@ -267,7 +267,7 @@ func (ses *session) ping(ctx context.Context) error {
 func (ses *session) revoker(ctx context.Context) {
 	wait := backoffMin
 	for {
-		err := ses.tellRevoked(ctx)
+		err := ses.sendRevoked(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -293,8 +293,8 @@ func (ses *session) revoker(ctx context.Context) {
 	}
 }
 
-// tellRevoked hands the list over as it is now.
-func (ses *session) tellRevoked(ctx context.Context) error {
+// sendRevoked hands the list over as it is now.
+func (ses *session) sendRevoked(ctx context.Context) error {
 	boots, ok := ses.server.client.revokedBoots()
 	if !ok {
 		return nil

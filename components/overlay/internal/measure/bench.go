@@ -93,7 +93,7 @@ func Bench(ctx context.Context, l Link, at *Place, d time.Duration, direction Be
 	if err != nil {
 		return BenchResult{}, err
 	}
-	defer l.Hold(s)()
+	defer l.Retain(s)()
 	res := BenchResult{Path: path, Carrier: s.Path.Carrier, Direction: direction}
 	moves := l.Moves()
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Time+benchSlack, errSlowBench)

@@ -88,7 +88,7 @@ func newBBR() congestion.CongestionControlEx { return bbr.New(bbr.InitialDatagra
 
 func TestBenchOverDatagrams(t *testing.T) {
 	near, far := datagramSessions(t)
-	part := &Part{Place: NewPlace(), Tally: &counters.Tally{}}
+	part := &Part{Place: NewPlace(), Counters: &counters.Counters{}}
 	for _, direction := range []frame.BenchDirection{frame.BenchSend, frame.BenchReceive} {
 		var serving sync.WaitGroup
 		serving.Go(func() {

@@ -18,8 +18,8 @@ type Link interface {
 	Await(context.Context)
 	// Used gives the Session in use and how it travels; it fails with [ErrNoSession].
 	Used() (*session.Session, link.Kind, error)
-	// Hold counts a connection on a Session until release is called, so that it stays.
-	Hold(*session.Session) (release func())
+	// Retain counts a connection on a Session until release is called, so that it stays.
+	Retain(*session.Session) (release func())
 	// Moves is how often the Link's path has changed.
 	Moves() uint64
 }

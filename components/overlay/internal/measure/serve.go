@@ -25,8 +25,8 @@ const (
 
 // Part is how a node takes part in the benches that its Peers begin. Constant.
 type Part struct {
-	Place *Place
-	Tally *counters.Tally
+	Place    *Place
+	Counters *counters.Counters
 }
 
 // Serve answers a bench that a Peer began on st, within the bounds of every request, one
@@ -37,14 +37,14 @@ func (p *Part) Serve(st carrier.Stream, may func() bool, log *slog.Logger) {
 	req, err := frame.ReadBenchRequest(st)
 	if err != nil {
 		if errors.Is(err, frame.ErrInvalid) {
-			p.Tally.InvalidFrames.Add(1)
+			p.Counters.InvalidFrames.Add(1)
 			forward.Refuse(st, frame.FrameInvalid)
 		}
 		st.Reset()
 		return
 	}
 	if !may() {
-		p.Tally.Forbidden.Add(1)
+		p.Counters.Forbidden.Add(1)
 		forward.Refuse(st, frame.BenchForbidden)
 		return
 	}

@@ -55,8 +55,8 @@ func (c *core) note(kind link.Kind, reason, remote string) {
 		return
 	}
 	c.log.Info("path changed", "path", string(change.To), "from", string(change.From), "remote", remote, "reason", reason)
-	if c.node.Tell != nil {
-		c.node.Tell(change)
+	if c.node.Report != nil {
+		c.node.Report(change)
 	}
 }
 

@@ -59,7 +59,7 @@ func (p *Peer) Finder() *search.Finder { return p.finder }
 func (p *Peer) rules(entry peermap.Peer, f link.Facts) forward.Rules {
 	r := entry.Rules()
 	if f.OnDemand && (f.Boot != "" || f.AnyBoot) {
-		r.Hold = p.node.DemandTime
+		r.DemandTime = p.node.DemandTime
 	}
 	return r
 }

@@ -84,11 +84,11 @@ func (p *Peer) opened(ctx context.Context, st carrier.Stream, on carrier.Session
 func (p *Peer) serveService(ctx context.Context, s *live, st carrier.Stream, serve func(context.Context, peermap.Peer, net.Conn)) {
 	entry, ok := p.admitted(s.Session)
 	if !ok {
-		p.node.Tally.Forbidden.Add(1)
+		p.node.Counters.Forbidden.Add(1)
 		forward.Refuse(st, frame.PortForbidden)
 		return
 	}
-	defer p.Hold(s.Session)()
+	defer p.Retain(s.Session)()
 	if _, err := st.Write(frame.AppendReply(nil, frame.Accepted)); err != nil {
 		st.Reset()
 		return

@@ -27,7 +27,7 @@ type Shared struct {
 	SelfVIP  netip.Addr
 	Listener forward.Listener
 	Log      *slog.Logger
-	Tally    *counters.Tally
+	Counters *counters.Counters
 	// Maker makes Sessions, Datagrams makes those over UDP. Field has the resources of path
 	// searches. Datagrams and Field are nil on a node without a UDP socket or a finder.
 	Maker     *session.Maker
@@ -35,7 +35,7 @@ type Shared struct {
 	Field     *search.Field
 	// Certificates sends and accepts renewed certificates; Benches answers the benches of
 	// Peers.
-	Certificates *recertify.Desk
+	Certificates *recertify.Exchanger
 	Benches      *measure.Part
 	Epochs       *Epochs
 	// Launch runs f as one of wg; f's context ends when the function that Launch gives is
@@ -45,8 +45,8 @@ type Shared struct {
 	Serve map[uint16]func(context.Context, peermap.Peer, net.Conn)
 	// OnControl is given control connections; nil refuses them.
 	OnControl func(context.Context, peermap.Peer, control.Conns)
-	// Tell receives each change of a path, and must return at once; may be nil.
-	Tell func(Change)
+	// Report receives each change of a path, and must return at once; may be nil.
+	Report func(Change)
 	// IdleTime is the time without use after which a Link on demand rests. DemandTime is
 	// the time that data of apps waits for a Session.
 	IdleTime, DemandTime time.Duration

@@ -44,7 +44,7 @@ func (p *Peer) serve(ctx context.Context, l *live, entry peermap.Peer) {
 		}
 		if open.Add(1) > int64(p.node.Streams) {
 			open.Add(-1)
-			p.node.Tally.LinkLimit.Add(1)
+			p.node.Counters.LinkLimit.Add(1)
 			st.Reset()
 			continue
 		}
@@ -66,7 +66,7 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 	h, err := frame.ReadHeader(st)
 	if err != nil {
 		if errors.Is(err, frame.ErrInvalid) {
-			p.node.Tally.InvalidFrames.Add(1)
+			p.node.Counters.InvalidFrames.Add(1)
 			forward.Refuse(st, frame.FrameInvalid)
 		}
 		st.Reset()
@@ -82,14 +82,14 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 		// The ports are those of the Boot that the map names now, also while a Session of
 		// the previous Boot ends.
 		if _, ok := p.admitted(s.Session); !ok {
-			p.node.Tally.Forbidden.Add(1)
+			p.node.Counters.Forbidden.Add(1)
 			forward.Refuse(st, frame.PortForbidden)
 			return
 		}
 		p.forward.ServeStream(ctx, s.Session.Session, st, h.Port)
 	case frame.KindControl1, frame.KindControl2:
 		if s.Dialer || !p.node.controls(s.entry) {
-			p.node.Tally.Forbidden.Add(1)
+			p.node.Counters.Forbidden.Add(1)
 			forward.Refuse(st, frame.PortForbidden)
 			return
 		}
@@ -103,7 +103,7 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 	case frame.KindCertificate:
 		p.node.Certificates.Take(s.Session, st, p.log)
 	default:
-		p.node.Tally.InvalidFrames.Add(1)
+		p.node.Counters.InvalidFrames.Add(1)
 		forward.Refuse(st, frame.FrameInvalid)
 	}
 }

@@ -66,9 +66,9 @@ func (p *Peer) Used() (*session.Session, link.Kind, error) {
 	return nil, link.KindNone, err
 }
 
-// Hold counts a connection on a Session until release is called, so that it stays.
-func (p *Peer) Hold(s *session.Session) (release func()) {
-	p.forward.Hold(s.Session)
+// Retain counts a connection on a Session until release is called, so that it stays.
+func (p *Peer) Retain(s *session.Session) (release func()) {
+	p.forward.Retain(s.Session)
 	return func() { p.forward.Release(s.Session) }
 }
 

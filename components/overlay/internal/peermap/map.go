@@ -167,7 +167,7 @@ func (m Map) Revoked(before []string, next Map) []string {
 		named[boot] = false
 	}
 	for _, p := range next.peers {
-		if _, told := named[p.BootID]; told {
+		if _, reported := named[p.BootID]; reported {
 			named[p.BootID] = true
 		}
 	}

@@ -20,8 +20,8 @@ type crossing struct{ a, b report }
 type way struct {
 	// late is how much later the controlling side begins.
 	late time.Duration
-	// told: the controlling side knows that the other has begun.
-	told bool
+	// notified: the controlling side knows that the other has begun.
+	notified bool
 	// hosts offers the addresses of interfaces too.
 	hosts bool
 }
@@ -35,7 +35,7 @@ func cross(a, b *peer, reflector string, w way) (crossing, error) {
 		return crossing{}, fmt.Errorf("gather: %s %s", ga.Err, gb.Err)
 	}
 	oneWay := ga.OneWay + gb.OneWay
-	if w.told {
+	if w.notified {
 		oneWay = 0
 	}
 	var c crossing
@@ -107,11 +107,11 @@ func TestThroughTranslators(t *testing.T) {
 		way   way
 	}{
 		{drops, drops, labDelay, way{}},
-		{drops, drops, labDelay, way{late: 2 * labDelay, told: true}},
+		{drops, drops, labDelay, way{late: 2 * labDelay, notified: true}},
 		{drops, drops, labDelay, way{late: -2 * labDelay}},
 		{drops, drops, near, way{}},
 		{rejects, rejects, labDelay, way{}},
-		{rejects, rejects, labDelay, way{late: 2 * labDelay, told: true}},
+		{rejects, rejects, labDelay, way{late: 2 * labDelay, notified: true}},
 		{rejects, rejects, labDelay, way{late: -10 * labDelay}},
 		{rejects, rejects, near, way{}},
 		{kernelRST, kernelRST, labDelay, way{}},

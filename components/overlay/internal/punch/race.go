@@ -188,7 +188,7 @@ func (r *race) accept(ctx context.Context, ln *net.TCPListener) {
 		from := addrPort(conn.RemoteAddr())
 		c, ok := r.named(from)
 		if !ok {
-			r.local.log.Debug("connection from a stranger", "addr", from)
+			r.local.log.Debug("unexpected connection", "addr", from)
 			abort(conn)
 			continue
 		}

@@ -29,16 +29,16 @@ const (
 	takeTime = 10 * time.Second
 )
 
-// Desk sends this node's new certificates and accepts those of its Peers. Constant.
-type Desk struct {
+// Exchanger sends this node's new certificates and accepts those of its Peers. Constant.
+type Exchanger struct {
 	// Credentials are the newest ones.
 	Credentials func() *session.Credentials
-	Tally       *counters.Tally
+	Counters    *counters.Counters
 }
 
 // Show sends the Peer the newest certificate. A Peer that refuses it closes the Session
 // when the old certificate ends, and a new Session takes over: Show only logs that.
-func (d *Desk) Show(ctx context.Context, s *session.Session, log *slog.Logger) {
+func (d *Exchanger) Show(ctx context.Context, s *session.Session, log *slog.Logger) {
 	for try := 1; ; try++ {
 		code, err := d.showOnce(s)
 		if err == nil && code == frame.Accepted || s.Err() != nil || ctx.Err() != nil {
@@ -58,7 +58,7 @@ func (d *Desk) Show(ctx context.Context, s *session.Session, log *slog.Logger) {
 	}
 }
 
-func (d *Desk) showOnce(s *session.Session) (frame.Code, error) {
+func (d *Exchanger) showOnce(s *session.Session) (frame.Code, error) {
 	// Not as a control stream, where there is a choice: a Session that carries none is
 	// the lighter for it. Those have no limit, though.
 	st, err := s.OpenStream()
@@ -86,12 +86,12 @@ func (d *Desk) showOnce(s *session.Session) (frame.Code, error) {
 }
 
 // Take takes a newer certificate of the Peer's on a stream that it opened.
-func (d *Desk) Take(s *session.Session, st carrier.Stream, log *slog.Logger) {
+func (d *Exchanger) Take(s *session.Session, st carrier.Stream, log *slog.Logger) {
 	_ = st.SetReadDeadline(time.Now().Add(takeTime))
 	chain, err := frame.ReadChain(st)
 	if err != nil {
 		if errors.Is(err, frame.ErrInvalid) {
-			d.Tally.InvalidFrames.Add(1)
+			d.Counters.InvalidFrames.Add(1)
 			forward.Refuse(st, frame.FrameInvalid)
 			return
 		}
@@ -104,7 +104,7 @@ func (d *Desk) Take(s *session.Session, st carrier.Stream, log *slog.Logger) {
 	}
 	got, err := identity.VerifyRenewed(chain, s.Who, d.Credentials().Roots, usage)
 	if err != nil {
-		d.Tally.NotAdmitted.Add(1)
+		d.Counters.NotAdmitted.Add(1)
 		log.Warn("renewed certificate refused", "boot", s.Who.BootID, "error", err)
 		forward.Refuse(st, frame.PeerNotAdmitted)
 		return

@@ -48,7 +48,7 @@ func (f *Field) Init(searches int) {
 }
 
 // Load counts the running and the waiting work of a [Field].
-type Load struct{ Begins, Follows, Nudges Places }
+type Load struct{ Begins, Follows, Nudges LimiterLoad }
 
 // Load may be called at any time.
 func (f *Field) Load() Load {

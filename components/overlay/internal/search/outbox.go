@@ -28,8 +28,8 @@ const (
 // another search when it is there.
 var errUnheard = errors.New("no mailbox of the peer's took the first message")
 
-// tell queues a message of this search, in order and without delaying the loop.
-func (s *search) tell(m signal.Message) {
+// post queues a message of this search, in order and without delaying the loop.
+func (s *search) post(m signal.Message) {
 	m.Epoch, m.Search = s.find.Epoch, s.name
 	select {
 	case s.outbox <- m:

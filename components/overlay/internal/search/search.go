@@ -151,8 +151,8 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 	}
 	s.startGather(ctx)
 	if s.find.Controlling {
-		s.tell(s.opening(signal.Offer))
-		s.tellNoTCP()
+		s.post(s.opening(signal.Offer))
+		s.postNoTCP()
 	}
 	var candidates <-chan string
 	if s.ice != nil && s.find.Controlling {
@@ -174,17 +174,17 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 				candidates = nil
 				continue
 			}
-			s.tell(signal.Message{Type: signal.Candidates, Candidates: drain([]string{c}, candidates)})
+			s.post(signal.Message{Type: signal.Candidates, Candidates: drain([]string{c}, candidates)})
 		case local := <-s.gathered:
 			s.local = local
 			if local == nil {
 				s.localTCP = false
-				s.tellNoTCP()
+				s.postNoTCP()
 				s.endTCP(nil)
 				continue
 			}
 			if s.find.Controlling {
-				s.tellTCP()
+				s.postTCP()
 			}
 			s.startPunch(ctx)
 		case p := <-s.ended:
@@ -200,7 +200,7 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 		s.linger(ctx, inbox)
 	} else {
 		s.awaitStandby(ctx)
-		s.tell(signal.Message{Type: signal.Bye})
+		s.post(signal.Message{Type: signal.Bye})
 	}
 	return errors.Join(failed...)
 }
@@ -324,8 +324,8 @@ func (s *search) message(ctx context.Context, m signal.Message) (done bool, err 
 		}
 		s.remoteKey = m.Key
 		if m.Type == signal.Offer {
-			s.tell(s.opening(signal.Answer))
-			s.tellNoTCP()
+			s.post(s.opening(signal.Answer))
+			s.postNoTCP()
 		}
 		if err := s.connectICE(ctx, m); err != nil {
 			return false, err

@@ -50,23 +50,23 @@ func (s *search) closeTCP() {
 	}
 }
 
-// tellTCP sends the Peer our TCP addresses.
-func (s *search) tellTCP() {
+// postTCP sends the Peer our TCP addresses.
+func (s *search) postTCP() {
 	m := signal.Message{Type: signal.Candidates, OneWayMicros: s.local.OneWay().Microseconds()}
 	for _, c := range s.local.Candidates() {
 		m.TCP = append(m.TCP, signal.TCPCandidate{Kind: string(c.Kind), Addr: c.Addr})
 	}
-	s.tell(m)
+	s.post(m)
 }
 
 // errNoPeerTCP: the Peer has nothing to connect to.
 var errNoPeerTCP = errors.New("the peer offers no direct TCP")
 
-// tellNoTCP reports that this side has no TCP address, so that the Peer does not wait for
+// postNoTCP reports that this side has no TCP address, so that the Peer does not wait for
 // one. Before the search has a name, no Peer can be addressed.
-func (s *search) tellNoTCP() {
+func (s *search) postNoTCP() {
 	if !s.localTCP && s.name != "" {
-		s.tell(signal.Message{Type: signal.Candidates, Last: true})
+		s.post(signal.Message{Type: signal.Candidates, Last: true})
 	}
 }
 
@@ -88,7 +88,7 @@ func (s *search) startPunch(ctx context.Context) {
 	}
 	s.punching = true
 	if !s.find.Controlling {
-		s.tellTCP()
+		s.postTCP()
 	}
 	local, remote, way := s.local, s.remoteTCP, s.local.OneWay()+s.remoteWay
 	if s.find.Controlling {

@@ -82,14 +82,14 @@ func (t *turns) nextLocked() {
 	}
 }
 
-// Places counts the places of one kind: how many are free, and how many searches wait for
+// LimiterLoad counts the places of one kind: how many are free, and how many searches wait for
 // one.
-type Places struct{ Free, Waiting int }
+type LimiterLoad struct{ Free, Waiting int }
 
-func (t *turns) load() Places {
+func (t *turns) load() LimiterLoad {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Places{Free: t.free, Waiting: len(t.waiting)}
+	return LimiterLoad{Free: t.free, Waiting: len(t.waiting)}
 }
 
 const (

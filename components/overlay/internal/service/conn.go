@@ -24,11 +24,11 @@ type Ends struct{ Local, Remote net.Addr }
 
 // Conn is one stream. Make it with [New]; all methods may be called concurrently.
 type Conn struct {
-	st    carrier.Stream
-	ends  Ends
-	spawn func(func()) bool
-	over  chan struct{} // closed when the stream is let go of
-	told  func()        // called then; may be nil
+	st       carrier.Stream
+	ends     Ends
+	spawn    func(func()) bool
+	over     chan struct{} // closed when the stream is let go of
+	onClosed func()        // called then; may be nil
 
 	// One goroutine each, as a Stream wants it. A waiting Read ends with Close.
 	reading chan struct{}
@@ -46,7 +46,7 @@ var _ net.Conn = (*Conn)(nil)
 // or returns false if it is too late for one. over, which may be nil, is called once,
 // after Close and the release of the stream.
 func New(st carrier.Stream, ends Ends, spawn func(func()) bool, over func()) *Conn {
-	return &Conn{st: st, ends: ends, spawn: spawn, told: over,
+	return &Conn{st: st, ends: ends, spawn: spawn, onClosed: over,
 		over: make(chan struct{}), reading: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
@@ -123,8 +123,8 @@ func (c *Conn) Close() error {
 
 func (c *Conn) letGo() {
 	close(c.over)
-	if c.told != nil {
-		c.told()
+	if c.onClosed != nil {
+		c.onClosed()
 	}
 }
 

@@ -50,9 +50,9 @@ type Config struct {
 	Authorize func(context.Context, identity.Verified) error
 	// Deliver receives each Session that a Peer opened, and closes a Session that has no
 	// taker.
-	Deliver func(*Session)
-	Tally   *counters.Tally
-	Log     *slog.Logger
+	Deliver  func(*Session)
+	Counters *counters.Counters
+	Log      *slog.Logger
 }
 
 // Maker makes the Sessions of one node. Make it with [NewMaker]; all methods may be called

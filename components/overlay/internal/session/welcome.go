@@ -43,7 +43,7 @@ func (m *Maker) Handshake(ctx context.Context, conn net.Conn) (tc *tls.Conn, hs 
 		stop()
 		give()
 		conn.Close()
-		m.cfg.Tally.FailedHandshakes.Add(1)
+		m.cfg.Counters.FailedHandshakes.Add(1)
 		return nil, nil, nil, nil, fmt.Errorf("handshake: %w", err)
 	}
 	return tc, hs, stop, give, nil
@@ -99,7 +99,7 @@ func (m *Maker) verify(state tls.ConnectionState) (identity.Verified, error) {
 // greet reports to the far side whether the peer map names it.
 func (m *Maker) greet(ctx context.Context, w io.Writer, who identity.Verified) error {
 	if err := m.cfg.Authorize(ctx, who); err != nil {
-		m.cfg.Tally.NotAdmitted.Add(1)
+		m.cfg.Counters.NotAdmitted.Add(1)
 		_, _ = w.Write(frame.AppendGreeting(nil, frame.PeerNotAdmitted))
 		return err
 	}

@@ -82,9 +82,9 @@ func (l *Link) doLocked(now time.Duration, e paths.Effect) {
 		if p != nil {
 			l.held.resend(p)
 		}
-		l.tellLocked(e)
+		l.queueLocked(e)
 	case paths.ReportQuiet, paths.ReportGone:
-		l.tellLocked(e)
+		l.queueLocked(e)
 	}
 }
 

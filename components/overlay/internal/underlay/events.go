@@ -36,35 +36,35 @@ const eventsKept = 16
 // Follow calls notify with each Event, in order and one at a time, beginning with the
 // waiting Events. A slow owner loses the oldest Events. notify may call the Link, except
 // Close, which waits for notify. Call Follow once.
-func (l *Link) Follow(tell func(Event)) {
+func (l *Link) Follow(notify func(Event)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tell = tell
-	l.beginTellingLocked()
+	l.notify = notify
+	l.startNotifyingLocked()
 }
 
-// beginTellingLocked starts a goroutine that ends when no Event is left: an idle Link
+// startNotifyingLocked starts a goroutine that ends when no Event is left: an idle Link
 // holds no goroutine, and no room for Events.
-func (l *Link) beginTellingLocked() {
-	if l.tell == nil || l.telling || l.closed || len(l.events) == 0 {
+func (l *Link) startNotifyingLocked() {
+	if l.notify == nil || l.notifying || l.closed || len(l.events) == 0 {
 		return
 	}
-	l.telling = true
-	l.running.Go(l.tellAll)
+	l.notifying = true
+	l.running.Go(l.notifyAll)
 }
 
-func (l *Link) tellAll() {
+func (l *Link) notifyAll() {
 	for {
 		l.mu.Lock()
 		if len(l.events) == 0 {
-			l.telling, l.events = false, nil
+			l.notifying, l.events = false, nil
 			l.mu.Unlock()
 			return
 		}
 		ev := l.events[0]
 		l.events = slices.Delete(l.events, 0, 1)
 		l.mu.Unlock()
-		l.tell(ev)
+		l.notify(ev)
 	}
 }
 
@@ -73,7 +73,7 @@ var eventKinds = map[paths.Do]EventKind{
 	paths.ReportQuiet: PathQuiet, paths.ReportGone: PathsGone,
 }
 
-func (l *Link) tellLocked(e paths.Effect) {
+func (l *Link) queueLocked(e paths.Effect) {
 	ev := Event{Kind: eventKinds[e.Do], Reason: string(e.Reason)}
 	if p := l.findLocked(e.Path); p != nil {
 		ev.Path = l.infoLocked(p)
@@ -84,5 +84,5 @@ func (l *Link) tellLocked(e paths.Effect) {
 		l.events = slices.Delete(l.events, 0, 1)
 	}
 	l.events = append(l.events, ev)
-	l.beginTellingLocked()
+	l.startNotifyingLocked()
 }

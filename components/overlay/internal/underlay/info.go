@@ -12,7 +12,7 @@ type PathInfo struct {
 	Search string
 	Kind   Kind
 	Remote netip.AddrPort
-	State  paths.Standing
+	State  paths.PathState
 	// Since is for how long it has been in that State.
 	Since time.Duration
 	// InUse reports that this side sends over the path, PeerUses that the Peer does. They
@@ -46,7 +46,7 @@ func (l *Link) infoLocked(p *path) PathInfo {
 	now := l.s.now()
 	i, _ := l.state.Info(p.id)
 	return PathInfo{
-		Search: p.search.name, Kind: p.kind, Remote: *p.remote.Load(), State: i.Standing, Since: now - i.Since,
+		Search: p.search.name, Kind: p.kind, Remote: *p.remote.Load(), State: i.State, Since: now - i.Since,
 		InUse: i.InUse, PeerUses: i.PeerUses, Why: string(i.Why),
 		RTT: i.RTT, RTTVar: i.RTTVar, MinRTT: i.MinRTT, Loss: i.Loss, Heard: now - i.LastHeard,
 		DatagramsIn: p.received.Load(), DatagramsOut: p.sent.Load(),

@@ -115,9 +115,9 @@ type Link struct {
 	searches  map[string]*search
 	lastID    paths.ID
 	published map[netip.AddrPort]*path // this Link's part of the sources table
-	tell      func(Event)              // nil before Follow
+	notify    func(Event)              // nil before Follow
 	events    []Event                  // not delivered yet
-	telling   bool                     // a goroutine does
+	notifying bool                     // a goroutine does
 	running   sync.WaitGroup           // the goroutines of the Link and of its relays
 }
 

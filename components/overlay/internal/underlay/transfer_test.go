@@ -175,14 +175,14 @@ func TestAddRefreshes(t *testing.T) {
 // A slow owner loses the oldest events, and delays only Close.
 func TestEventsNeverBlock(t *testing.T) {
 	a, b := joined(t)
-	var told []Event // of one goroutine at a time
+	var events []Event // of one goroutine at a time
 	slow, goOn := make(chan struct{}), make(chan struct{})
 	a.Follow(func(e Event) {
-		if len(told) == 0 {
+		if len(events) == 0 {
 			close(slow)
 			<-goOn
 		}
-		told = append(told, e)
+		events = append(events, e)
 	})
 	<-slow
 	for range 3 * eventsKept {
@@ -195,10 +195,10 @@ func TestEventsNeverBlock(t *testing.T) {
 	go func() { a.Close(); close(closed) }()
 	close(goOn)
 	<-closed
-	if n := len(told); n != 1+eventsKept || told[0].Kind != PathUp || told[n-1].Kind != PathsGone {
-		t.Errorf("%d events, from %+v to %+v", n, told[0], told[n-1])
+	if n := len(events); n != 1+eventsKept || events[0].Kind != PathUp || events[n-1].Kind != PathsGone {
+		t.Errorf("%d events, from %+v to %+v", n, events[0], events[n-1])
 	}
-	if a.telling || a.events != nil {
-		t.Errorf("an idle link holds %d events, telling %v", len(a.events), a.telling)
+	if a.notifying || a.events != nil {
+		t.Errorf("an idle link holds %d events, notifying %v", len(a.events), a.notifying)
 	}
 }

@@ -45,7 +45,7 @@ func Child() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "meshnode:", err)
+		fmt.Fprintln(os.Stderr, "overlaynode:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -82,7 +82,7 @@ func untilStdinEnds() (context.Context, <-chan Request) {
 		for in.Scan() {
 			var r Request
 			if err := json.Unmarshal(in.Bytes(), &r); err != nil {
-				fmt.Fprintln(os.Stderr, "meshnode: request:", err)
+				fmt.Fprintln(os.Stderr, "overlaynode: request:", err)
 				return
 			}
 			select {
@@ -136,7 +136,7 @@ func runNode(path string) error {
 	}
 	wg.Go(func() {
 		if err := node.Run(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "meshnode: node ended:", err)
+			fmt.Fprintln(os.Stderr, "overlaynode: node ended:", err)
 			os.Exit(1)
 		}
 	})
@@ -159,7 +159,7 @@ func serveRequests(ctx context.Context, wg *sync.WaitGroup, lines <-chan Request
 				writing.Lock()
 				defer writing.Unlock()
 				if err := out.Encode(res); err != nil && ctx.Err() == nil {
-					fmt.Fprintln(os.Stderr, "meshnode: answer:", err)
+					fmt.Fprintln(os.Stderr, "overlaynode: answer:", err)
 				}
 			})
 		case <-ctx.Done():

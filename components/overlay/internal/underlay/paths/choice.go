@@ -39,7 +39,7 @@ func (s *State) choose(now time.Duration) {
 	current := s.find(s.inUse)
 	best := s.best(current)
 	switch {
-	case best == nil && (current == nil || current.standing == Probing):
+	case best == nil && (current == nil || current.state == Probing):
 		// Nothing is up. A quiet one is better than nothing: the outage may end.
 		if last := s.lately(); last != nil {
 			s.use(last, ReasonOnlyOne)
@@ -47,10 +47,10 @@ func (s *State) choose(now time.Duration) {
 			s.use(nil, ReasonRemoved)
 		}
 	case best == nil:
-	case current == nil || current.standing != Up:
+	case current == nil || current.state != Up:
 		reason := ReasonFirst
 		switch {
-		case current != nil && current.standing == Quiet:
+		case current != nil && current.state == Quiet:
 			reason = ReasonQuiet
 		case s.inUse != 0:
 			reason = ReasonRemoved
@@ -67,13 +67,13 @@ func (s *State) choose(now time.Duration) {
 func (s *State) best(current *path) *path {
 	var best *path
 	fresh := time.Duration(0)
-	if current != nil && current.standing == Quiet {
+	if current != nil && current.state == Quiet {
 		// The others were asked when this one fell silent. A standby that answered since
 		// is worth more than a path that may have died with this one.
 		fresh = current.waiting
 	}
 	for _, p := range s.paths {
-		if p.standing == Up && (best == nil || before(p, best, fresh)) {
+		if p.state == Up && (best == nil || before(p, best, fresh)) {
 			best = p
 		}
 	}
@@ -84,7 +84,7 @@ func (s *State) best(current *path) *path {
 func (s *State) lately() *path {
 	var last *path
 	for _, p := range s.paths {
-		if p.standing == Quiet && (last == nil || p.lastEcho > last.lastEcho) {
+		if p.state == Quiet && (last == nil || p.lastEcho > last.lastEcho) {
 			last = p
 		}
 	}
@@ -94,7 +94,7 @@ func (s *State) lately() *path {
 // improve leaves a path that works for a clearly and lastingly better one.
 func (s *State) improve(now time.Duration, current *path) {
 	for _, p := range s.paths {
-		if p == current || p.standing != Up || p.suspect(now) || !p.trusted(now) {
+		if p == current || p.state != Up || p.suspect(now) || !p.trusted(now) {
 			p.better = false
 			continue
 		}
@@ -144,16 +144,16 @@ func (s *State) use(p *path, why Reason) {
 	for _, o := range s.paths {
 		o.better = false
 	}
-	s.tell(Use, id, why)
+	s.emit(Use, id, why)
 	if id != 0 && s.working {
-		s.tell(ReportChanged, id, why)
+		s.emit(ReportChanged, id, why)
 	}
 }
 
 // report notifies the owner when the Link gained its first working path or lost its last.
 func (s *State) report() {
 	p := s.find(s.inUse)
-	works := p != nil && p.standing == Up
+	works := p != nil && p.state == Up
 	if works == s.working {
 		return
 	}
@@ -163,11 +163,11 @@ func (s *State) report() {
 		if p == nil {
 			reason = ReasonRemoved
 		}
-		s.tell(ReportGone, s.inUse, reason)
+		s.emit(ReportGone, s.inUse, reason)
 		return
 	}
 	if p.flaps > 0 && s.why == ReasonFirst {
 		s.why = ReasonReturned
 	}
-	s.tell(ReportUp, s.inUse, s.why)
+	s.emit(ReportUp, s.inUse, s.why)
 }

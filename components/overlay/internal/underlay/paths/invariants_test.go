@@ -79,13 +79,13 @@ func TestInvariants(t *testing.T) {
 			}
 			works := false
 			for _, p := range s.paths {
-				works = works || p.standing == Up
+				works = works || p.state == Up
 			}
 			p := s.find(s.InUse())
 			switch {
-			case s.InUse() != 0 && (p == nil || p.standing == Probing || !p.accepted):
+			case s.InUse() != 0 && (p == nil || p.state == Probing || !p.accepted):
 				fail("in use: %d", s.InUse())
-			case works && (p == nil || p.standing != Up):
+			case works && (p == nil || p.state != Up):
 				fail("%d is in use while another works", s.InUse())
 			case works != s.working:
 				fail("the owner thinks %v, it is %v", s.working, works)

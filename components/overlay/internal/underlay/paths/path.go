@@ -15,16 +15,16 @@ const (
 	Relay Kind = "relay"
 )
 
-// Standing is the state of a path. The zero Standing is not a path's.
-type Standing string
+// PathState is the state of a path. The zero PathState is not a path's.
+type PathState string
 
 const (
 	// Probing has never been answered.
-	Probing Standing = "probing"
+	Probing PathState = "probing"
 	// Up has been answered and not gone quiet since.
-	Up Standing = "up"
+	Up PathState = "up"
 	// Quiet was up and has stopped answering.
-	Quiet Standing = "quiet"
+	Quiet PathState = "quiet"
 )
 
 const (
@@ -73,9 +73,9 @@ type path struct {
 	kind   Kind
 	added  time.Duration
 
-	standing Standing
+	state    PathState
 	accepted bool          // the shell has been asked to accept datagrams from the path
-	since    time.Duration // of the standing
+	since    time.Duration // of the state
 	flaps    int           // times it went quiet
 
 	probes   [ringSize]sent
@@ -120,7 +120,7 @@ func (p *path) active(now time.Duration) bool {
 
 // suspect reports whether an answer is overdue.
 func (p *path) suspect(now time.Duration) bool {
-	return p.standing == Up && p.unanswered > 0 && now-p.first > max(fast, p.srtt+4*p.variance)
+	return p.state == Up && p.unanswered > 0 && now-p.first > max(fast, p.srtt+4*p.variance)
 }
 
 // rtt is the figure that paths are compared by.
@@ -185,7 +185,7 @@ func (p *path) recount(now time.Duration) {
 
 // interval is the time between two probes.
 func (p *path) interval(now time.Duration, inUse, racing bool) time.Duration {
-	switch p.standing {
+	switch p.state {
 	case Probing:
 		switch age := now - p.added; {
 		case age < time.Second:

@@ -90,7 +90,7 @@ func (w *world) tick() {
 
 // check verifies the invariants after every decision.
 func (w *world) check(e Effect) {
-	if p := w.s.find(w.s.InUse()); w.s.InUse() != 0 && (p == nil || p.standing == Probing) {
+	if p := w.s.find(w.s.InUse()); w.s.InUse() != 0 && (p == nil || p.state == Probing) {
 		w.t.Errorf("%v: %v: path %d in use was never answered", w.now, e, w.s.InUse())
 	}
 }

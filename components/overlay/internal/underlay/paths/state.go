@@ -89,7 +89,7 @@ func (s *State) Room(search string) (evict ID, ok bool) {
 			continue
 		}
 		switch {
-		case p.standing != Up && (found == nil || found.standing == Up):
+		case p.state != Up && (found == nil || found.state == Up):
 			found = p
 		case found == nil && p.search != search:
 			found = p // all are up: the oldest of another search makes way
@@ -105,7 +105,7 @@ func (s *State) Room(search string) (evict ID, ok bool) {
 func (s *State) Add(now time.Duration, id ID, search string, kind Kind) {
 	s.paths = append(s.paths, &path{
 		id: id, search: search, kind: kind, added: now,
-		standing: Probing, since: now, lastHeard: now, baseSince: now,
+		state: Probing, since: now, lastHeard: now, baseSince: now,
 	})
 }
 
@@ -152,7 +152,7 @@ func (s *State) Heard(now time.Duration, id ID, uses bool) {
 	p.peerUses = uses
 	p.alive(now)
 	// Only an answer to a probe of our own counts, so ask at once.
-	p.urgent = p.urgent || p.standing != Up
+	p.urgent = p.urgent || p.state != Up
 }
 
 // Ask has the path probed at once.
@@ -199,8 +199,8 @@ func (s *State) up(now time.Duration, p *path) {
 	p.alive(now)
 	p.recount(now)
 	p.urgent = false
-	if p.standing != Up {
-		p.standing, p.since = Up, now
+	if p.state != Up {
+		p.state, p.since = Up, now
 	}
 }
 
@@ -234,11 +234,11 @@ func (s *State) find(id ID) *path {
 
 // Info describes a path.
 type Info struct {
-	Search   string
-	Kind     Kind
-	Standing Standing
-	Since    time.Duration // of the standing
-	InUse    bool
+	Search string
+	Kind   Kind
+	State  PathState
+	Since  time.Duration // of the state
+	InUse  bool
 	// Why is the reason for which the path is in use; "" for an unused path.
 	Why                 Reason
 	RTT, RTTVar, MinRTT time.Duration // 0 when never measured
@@ -254,7 +254,7 @@ func (s *State) Info(id ID) (Info, bool) {
 		return Info{}, false
 	}
 	i := Info{
-		Search: p.search, Kind: p.kind, Standing: p.standing, Since: p.since, InUse: p.id == s.inUse,
+		Search: p.search, Kind: p.kind, State: p.state, Since: p.since, InUse: p.id == s.inUse,
 		RTT: p.srtt, RTTVar: p.variance, MinRTT: p.rtt(), Loss: p.loss, PeerUses: p.peerUses, LastHeard: p.lastHeard,
 	}
 	if i.InUse {

@@ -15,19 +15,19 @@ func (s *State) Tick(now time.Duration) []Effect {
 		p.recount(now)
 		if reason := expired(now, p); reason != "" {
 			s.Remove(p.id)
-			s.tell(Drop, p.id, reason)
+			s.emit(Drop, p.id, reason)
 			i--
 			continue
 		}
-		if p.standing == Up && !p.accepted {
+		if p.state == Up && !p.accepted {
 			p.accepted = true
-			s.tell(Accept, p.id, "")
+			s.emit(Accept, p.id, "")
 		}
 		if reason := s.silent(now, p); reason != "" {
-			p.standing, p.since = Quiet, now
+			p.state, p.since = Quiet, now
 			p.flaps++
 			if p.id == s.inUse {
-				s.tell(ReportQuiet, p.id, reason)
+				s.emit(ReportQuiet, p.id, reason)
 			}
 		}
 	}
@@ -35,7 +35,7 @@ func (s *State) Tick(now time.Duration) []Effect {
 	racing := s.Racing(now)
 	for _, p := range s.paths {
 		if now >= p.due(now, p.id == s.inUse, racing && p.id != s.inUse) {
-			s.tell(SendProbe, p.id, "")
+			s.emit(SendProbe, p.id, "")
 		}
 	}
 	return s.effects
@@ -49,10 +49,10 @@ func (s *State) Next(now time.Duration) time.Duration {
 		next = min(next, p.due(now, p.id == s.inUse, racing && p.id != s.inUse))
 		if p.active(now) || p.suspect(now) {
 			next = min(next, now+sample)
-		} else if p.standing == Up && p.unanswered > 0 {
+		} else if p.state == Up && p.unanswered > 0 {
 			next = min(next, p.first+max(fast, p.srtt+4*p.variance)+1)
 		}
-		if p.better && p.standing == Up {
+		if p.better && p.state == Up {
 			next = min(next, max(p.betterSince+lasting, s.rested()))
 		}
 	}
@@ -63,22 +63,22 @@ func (s *State) Next(now time.Duration) time.Duration {
 // other paths as well.
 func (s *State) Racing(now time.Duration) bool {
 	p := s.find(s.inUse)
-	return p != nil && (p.suspect(now) || p.standing == Up && p.isWaiting && now-p.waiting > max(fast, p.roundTrip()))
+	return p != nil && (p.suspect(now) || p.state == Up && p.isWaiting && now-p.waiting > max(fast, p.roundTrip()))
 }
 
 // Doubtful reports whether datagrams that are sent now may have to be sent again, over
 // another path or over the same path after its return.
 func (s *State) Doubtful(now time.Duration) bool {
 	p := s.find(s.inUse)
-	return p != nil && (p.standing == Quiet || s.Racing(now))
+	return p != nil && (p.state == Quiet || s.Racing(now))
 }
 
 // expired returns why a path is dropped, "" if it is kept.
 func expired(now time.Duration, p *path) Reason {
 	switch {
-	case p.standing == Probing && now-p.added > consent:
+	case p.state == Probing && now-p.added > consent:
 		return ReasonNever
-	case p.standing != Probing && now-p.lastEcho > consent && p.unanswered > 0:
+	case p.state != Probing && now-p.lastEcho > consent && p.unanswered > 0:
 		return ReasonConsent
 	}
 	return ""
@@ -88,7 +88,7 @@ func expired(now time.Duration, p *path) Reason {
 // addition to time, the rule requires probes without an answer: a process that was
 // stopped itself has waited long without asking.
 func (s *State) silent(now time.Duration, p *path) Reason {
-	if p.standing != Up {
+	if p.state != Up {
 		return ""
 	}
 	if p.isWaiting {
@@ -109,13 +109,13 @@ func (s *State) silent(now time.Duration, p *path) Reason {
 // another reports whether some other path has answered since the wait for p began.
 func (s *State) another(p *path) bool {
 	for _, o := range s.paths {
-		if o != p && o.standing == Up && o.lastEcho > p.waiting {
+		if o != p && o.state == Up && o.lastEcho > p.waiting {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *State) tell(do Do, id ID, reason Reason) {
+func (s *State) emit(do Do, id ID, reason Reason) {
 	s.effects = append(s.effects, Effect{Do: do, Path: id, Reason: reason})
 }

@@ -31,7 +31,7 @@ const (
 	maxMessage = 1280
 )
 
-// Reasons in the answers of the gate. Clients see them as the reason phrase.
+// Reasons in the answers of the filter. Clients see them as the reason phrase.
 const (
 	reasonExpired   = "TURN_CRED_EXPIRED"
 	reasonForbidden = "RELAY_PEER_FORBIDDEN"
@@ -40,8 +40,8 @@ const (
 
 // admit judges one STUN message in p[:n]. It returns the length of the message for the
 // engine, which it leaves in p. 0 means that the engine must not see the message: then
-// the gate has answered it, or it stays unanswered.
-func (g *gate) admit(p []byte, n int, from netip.AddrPort, to net.Addr) int {
+// the filter has answered it, or it stays unanswered.
+func (g *relayFilter) admit(p []byte, n int, from netip.AddrPort, to net.Addr) int {
 	if n > maxMessage && !isIndication(p[:n]) {
 		return 0
 	}
@@ -81,7 +81,7 @@ func isIndication(b []byte) bool {
 // authenticate proves the sender's identity. A sender that signs with the name and key of
 // a living allocation is its owner, even when that name has expired: the allocation's
 // until decides how long the allocation may live.
-func (g *gate) authenticate(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
+func (g *relayFilter) authenticate(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	now := g.relay.cfg.Now()
 	if !m.Contains(stun.AttrMessageIntegrity) {
 		g.challenge(m, to, stun.CodeUnauthorized, "", from, now)
@@ -121,7 +121,7 @@ func (g *gate) authenticate(m *stun.Message, from netip.AddrPort, to net.Addr) b
 	return true
 }
 
-func (g *gate) credential(name string, from netip.AddrPort, now time.Time) (*claim, error) {
+func (g *relayFilter) credential(name string, from netip.AddrPort, now time.Time) (*claim, error) {
 	if a := g.of(from); a != nil {
 		if c := a.claimFor(name); c != nil {
 			if !now.Before(a.until()) {
@@ -136,12 +136,12 @@ func (g *gate) credential(name string, from netip.AddrPort, now time.Time) (*cla
 	}
 	return &claim{
 		owner: owner, username: name, key: stun.NewLongTermIntegrity(name, Realm, password),
-		expires: expires, from: from, gate: g,
+		expires: expires, from: from, filter: g,
 	}, nil
 }
 
 // permit judges the request of a proven owner.
-func (g *gate) permit(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
+func (g *relayFilter) permit(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	a := g.of(from)
 	if m.Type.Method == stun.MethodAllocate {
 		return g.permitAllocate(m, a, to)
@@ -182,7 +182,7 @@ func (g *gate) permit(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	return true
 }
 
-func (g *gate) permitAllocate(m *stun.Message, a *allocation, to net.Addr) bool {
+func (g *relayFilter) permitAllocate(m *stun.Message, a *allocation, to net.Addr) bool {
 	if v, err := m.Get(attrRequested); err != nil || len(v) != 4 || v[0] != protoUDP {
 		g.refuse(m, to, g.key, stun.CodeUnsupportedTransProto, "")
 		return false
@@ -214,7 +214,7 @@ func (r *Relay) mayReach(peer netip.AddrPort, port bool, a *allocation) bool {
 	if peer.Addr() == r.cfg.RelayIP {
 		return !port || r.neighbour(peer.Port(), a.owner) != nil
 	}
-	return (!port || peer.Port() >= lowestPort) && r.filter.allows(peer.Addr())
+	return (!port || peer.Port() >= lowestPort) && r.addresses.allows(peer.Addr())
 }
 
 func (r *Relay) room(c *claim) bool {
@@ -225,7 +225,7 @@ func (r *Relay) room(c *claim) bool {
 
 // rewrite leaves in p the request as the engine wants it: with its nonce, and a
 // lifetime that is not too long, signed with the same key.
-func (g *gate) rewrite(m *stun.Message, p []byte) int {
+func (g *relayFilter) rewrite(m *stun.Message, p []byte) int {
 	out := new(stun.Message)
 	out.TransactionID = m.TransactionID
 	out.Type = m.Type
@@ -266,19 +266,19 @@ func trailing(m *stun.Message) bool {
 }
 
 // challenge answers with a nonce and no more: the far side may not be who sent.
-func (g *gate) challenge(m *stun.Message, to net.Addr, code stun.ErrorCode, reason string, from netip.AddrPort, now time.Time) {
+func (g *relayFilter) challenge(m *stun.Message, to net.Addr, code stun.ErrorCode, reason string, from netip.AddrPort, now time.Time) {
 	g.send(to, stun.NewTransactionIDSetter(m.TransactionID), stun.NewType(m.Type.Method, stun.ClassErrorResponse),
 		stun.ErrorCodeAttribute{Code: code, Reason: []byte(reason)},
 		stun.NewRealm(Realm), stun.NewNonce(g.relay.nonces.make(from, now)))
 }
 
 // refuse answers a proven owner.
-func (g *gate) refuse(m *stun.Message, to net.Addr, key []byte, code stun.ErrorCode, reason string) {
+func (g *relayFilter) refuse(m *stun.Message, to net.Addr, key []byte, code stun.ErrorCode, reason string) {
 	g.send(to, stun.NewTransactionIDSetter(m.TransactionID), stun.NewType(m.Type.Method, stun.ClassErrorResponse),
 		stun.ErrorCodeAttribute{Code: code, Reason: []byte(reason)}, stun.MessageIntegrity(key))
 }
 
-func (g *gate) send(to net.Addr, parts ...stun.Setter) {
+func (g *relayFilter) send(to net.Addr, parts ...stun.Setter) {
 	m, err := stun.Build(parts...)
 	if err != nil {
 		return
@@ -294,7 +294,7 @@ func (a *allocation) claimFor(name string) *claim {
 	if name != a.username {
 		return nil
 	}
-	return &claim{owner: a.owner, username: name, key: a.key, expires: a.expires, from: a.from, gate: a.gate}
+	return &claim{owner: a.owner, username: name, key: a.key, expires: a.expires, from: a.from, filter: a.filter}
 }
 
 // renew takes a newer credential of the owner.

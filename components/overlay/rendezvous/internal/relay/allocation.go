@@ -23,24 +23,24 @@ const (
 	maxChannels    = 256
 )
 
-// claim is a proven wish for an allocation, between the gate and the engine.
+// claim is a proven wish for an allocation, between the filter and the engine.
 type claim struct {
 	owner    member.Member
 	username string
 	key      []byte
 	expires  time.Time
 	from     netip.AddrPort
-	gate     *gate
+	filter   *relayFilter
 }
 
 // allocation is the relay socket of one allocation as the engine sees it.
 type allocation struct {
-	relay *Relay
-	gate  *gate
-	owner member.Member
-	from  netip.AddrPort
-	conn  *net.UDPConn
-	port  uint16
+	relay  *Relay
+	filter *relayFilter
+	owner  member.Member
+	from   netip.AddrPort
+	conn   *net.UDPConn
+	port   uint16
 	// near is where other allocations of this relay reach this one: the relay's
 	// public address may be a translator's that does not turn around.
 	near netip.Addr
@@ -68,7 +68,7 @@ func (r *Relay) allocate(c *claim) (*allocation, net.Addr, error) {
 	_ = conn.SetReadBuffer(1 << 20)
 	_ = conn.SetWriteBuffer(1 << 20)
 	a := &allocation{
-		relay: r, gate: c.gate, owner: c.owner, from: c.from, conn: conn,
+		relay: r, filter: c.filter, owner: c.owner, from: c.from, conn: conn,
 		port: conn.LocalAddr().(*net.UDPAddr).AddrPort().Port(), near: r.near(),
 		username: c.username, key: c.key, expires: c.expires,
 		permissions: map[netip.Addr]struct{}{}, channels: map[uint16]struct{}{},
@@ -81,7 +81,7 @@ func (r *Relay) allocate(c *claim) (*allocation, net.Addr, error) {
 	}
 	r.allocs[a] = struct{}{}
 	r.byPort[a.port] = a
-	c.gate.put(a)
+	c.filter.put(a)
 	// The engine's goroutine reads from the socket until it is closed.
 	r.wg.Add(1)
 	return a, net.UDPAddrFromAddrPort(netip.AddrPortFrom(r.cfg.RelayIP, a.port)), nil
@@ -185,7 +185,7 @@ func (a *allocation) ReadFrom(p []byte) (int, net.Addr, error) {
 				continue
 			}
 			from = netip.AddrPortFrom(a.relay.cfg.RelayIP, from.Port())
-		case !a.relay.filter.allows(from.Addr()):
+		case !a.relay.addresses.allows(from.Addr()):
 			a.relay.cfg.Meter.Dropped("forbidden source")
 			continue
 		}
@@ -214,7 +214,7 @@ func (a *allocation) WriteTo(p []byte, addr net.Addr) (int, error) {
 			return len(p), nil
 		}
 		to = netip.AddrPortFrom(a.near, to.Port())
-	} else if to.Port() < lowestPort || !a.relay.filter.allows(to.Addr()) {
+	} else if to.Port() < lowestPort || !a.relay.addresses.allows(to.Addr()) {
 		a.relay.cfg.Meter.Dropped("forbidden peer")
 		return len(p), nil
 	}
@@ -244,7 +244,7 @@ func (a *allocation) Close() error {
 	var err error
 	a.once.Do(func() {
 		err = a.conn.Close()
-		a.gate.drop(a)
+		a.filter.drop(a)
 		r := a.relay
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -25,18 +25,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// tally is a Meter that can be read.
-type tally struct {
+// meterCounts is a Meter that can be read.
+type meterCounts struct {
 	mu      sync.Mutex
 	relayed int
 	counts  map[string]int
 }
 
-func (t *tally) Relayed(n int)       { t.mu.Lock(); defer t.mu.Unlock(); t.relayed += n }
-func (t *tally) Dropped(why string)  { t.add("dropped " + why) }
-func (t *tally) Refused(code string) { t.add("refused " + code) }
+func (t *meterCounts) Relayed(n int)       { t.mu.Lock(); defer t.mu.Unlock(); t.relayed += n }
+func (t *meterCounts) Dropped(why string)  { t.add("dropped " + why) }
+func (t *meterCounts) Refused(code string) { t.add("refused " + code) }
 
-func (t *tally) add(what string) {
+func (t *meterCounts) add(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.counts == nil {
@@ -45,13 +45,13 @@ func (t *tally) add(what string) {
 	t.counts[what]++
 }
 
-func (t *tally) bytes() int {
+func (t *meterCounts) bytes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.relayed
 }
 
-func (t *tally) of(what string) int {
+func (t *meterCounts) of(what string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.counts[what]
@@ -78,11 +78,11 @@ func (c *clock) move(d time.Duration) {
 // bench is a relay with its client and its peer.
 type bench struct {
 	*Relay
-	t       testing.TB
-	mint    *credential.Mint
-	revoked revoked.List
-	clock   clock
-	tally   tally
+	t           testing.TB
+	mint        *credential.Mint
+	revoked     revoked.List
+	clock       clock
+	meterCounts meterCounts
 }
 
 func newBench(t testing.TB, change ...func(*Config)) *bench {
@@ -92,7 +92,7 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 	c := Config{
 		Listen: []string{"127.0.0.1:0"}, RelayIP: loopback, RelayBind: loopback, Mint: b.mint,
 		Limits: Limits{Allocations: 100, AllocationsPerSlot: 3, Bytes: limit.Rate{PerSecond: 1 << 30, Burst: 1 << 30}, Connections: 20, ConnectionsPerIP: 20},
-		Meter:  &b.tally, Now: b.clock.Now,
+		Meter:  &b.meterCounts, Now: b.clock.Now,
 	}
 	for _, f := range change {
 		f(&c)

@@ -50,8 +50,8 @@ func TestUnpermittedSendersSpendNothing(t *testing.T) {
 	// y's relay may reach x's, but x has not asked for it.
 	to := x.relayed.LocalAddr().(*net.UDPAddr)
 	_, _ = y.relayed.WriteTo([]byte("stranger"), to)
-	eventually(t, "a drop", func() bool { return b.tally.of("dropped no permission") > 0 })
-	if got := b.tally.bytes(); got != len("stranger") { // as y's, when it was sent
+	eventually(t, "a drop", func() bool { return b.meterCounts.of("dropped no permission") > 0 })
+	if got := b.meterCounts.bytes(); got != len("stranger") { // as y's, when it was sent
 		t.Errorf("%d bytes were charged, want %d", got, len("stranger"))
 	}
 }

@@ -62,14 +62,14 @@ type Meter interface {
 
 // Relay is a running STUN and TURN service.
 type Relay struct {
-	cfg    Config
-	filter filter
-	bytes  *limit.Keyed[identity.ID]
-	nonces *nonces
-	log    *slog.Logger
-	warns  limit.Line
-	fronts []*front
-	wg     sync.WaitGroup // of everything that holds a socket
+	cfg       Config
+	addresses addressFilter
+	bytes     *limit.Keyed[identity.ID]
+	nonces    *nonces
+	log       *slog.Logger
+	warns     limit.Line
+	fronts    []*front
+	wg        sync.WaitGroup // of everything that holds a socket
 
 	mu       sync.RWMutex
 	closed   bool
@@ -91,13 +91,13 @@ func Open(ctx context.Context, c Config) (*Relay, error) {
 	c.Now = orNow(c.Now)
 	r := &Relay{
 		cfg: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		filter: filter{allowPrivate: c.AllowPrivate},
-		bytes:  limit.NewKeyed[identity.ID](c.Limits.Bytes, 1<<16),
-		nonces: newNonces(),
-		allocs: map[*allocation]struct{}{}, byPort: map[uint16]*allocation{},
+		addresses: addressFilter{allowPrivate: c.AllowPrivate},
+		bytes:     limit.NewKeyed[identity.ID](c.Limits.Bytes, 1<<16),
+		nonces:    newNonces(),
+		allocs:    map[*allocation]struct{}{}, byPort: map[uint16]*allocation{},
 		perSlot: map[identity.ID]int{}, conns: map[net.Conn]netip.Prefix{},
 	}
-	r.filter.refresh()
+	r.addresses.refresh()
 	for _, at := range c.Listen {
 		f, err := listen(ctx, at)
 		if err != nil {
@@ -144,7 +144,7 @@ func (r *Relay) Run(ctx context.Context) {
 		}
 		now := r.cfg.Now()
 		if now.Sub(refreshed) > time.Minute {
-			r.filter.refresh()
+			r.addresses.refresh()
 			refreshed = now
 		}
 		r.Enforce(now)

@@ -57,14 +57,14 @@ func TestOVL11RelaysOfTwoClustersDoNotMeet(t *testing.T) {
 			t.Errorf("%d bytes came from another cluster", n)
 		}
 	}
-	if b.tally.bytes() != 0 {
-		t.Errorf("%d bytes were relayed", b.tally.bytes())
+	if b.meterCounts.bytes() != 0 {
+		t.Errorf("%d bytes were relayed", b.meterCounts.bytes())
 	}
 }
 
 func TestOVL11FilterTable(t *testing.T) {
 	for _, lab := range []bool{false, true} {
-		f := filter{allowPrivate: lab, own: []netip.Addr{netip.MustParseAddr("8.8.4.4")}}
+		f := addressFilter{allowPrivate: lab, own: []netip.Addr{netip.MustParseAddr("8.8.4.4")}}
 		for _, a := range []string{
 			"0.0.0.0", "0.1.2.3", "127.0.0.1", "127.10.0.9", "127.50.0.1", "169.254.0.1", "169.254.169.254", "192.0.0.8", "192.0.2.1",
 			"192.88.99.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
@@ -87,7 +87,7 @@ func TestOVL11FilterTable(t *testing.T) {
 			}
 		}
 	}
-	if (&filter{allowPrivate: true}).allows(netip.Addr{}) {
+	if (&addressFilter{allowPrivate: true}).allows(netip.Addr{}) {
 		t.Error("no address at all is relayed to")
 	}
 }
@@ -135,11 +135,11 @@ func TestOVL11SweepThroughTheProtocol(t *testing.T) {
 			r.indicate(peer, "x")
 		}
 	}
-	if b.tally.of("refused "+reasonForbidden) == 0 {
+	if b.meterCounts.of("refused "+reasonForbidden) == 0 {
 		t.Error("no refusal was counted")
 	}
 	r.do(stun.MethodRefresh) // everything before it was handled
-	if got := b.tally.bytes(); got != 0 {
+	if got := b.meterCounts.bytes(); got != 0 {
 		t.Errorf("%d bytes were relayed to forbidden peers", got)
 	}
 }
@@ -224,8 +224,8 @@ func TestQuotaOfBytes(t *testing.T) {
 	for range 20 {
 		_, _ = x.relayed.WriteTo(make([]byte, 1000), y.relayed.LocalAddr())
 	}
-	eventually(t, "dropped datagrams", func() bool { return b.tally.of("dropped rate") > 0 })
-	if got := b.tally.bytes(); got > 2*4000 {
+	eventually(t, "dropped datagrams", func() bool { return b.meterCounts.of("dropped rate") > 0 })
+	if got := b.meterCounts.bytes(); got > 2*4000 {
 		t.Errorf("%d bytes were relayed, at most 4000 for each", got)
 	}
 }

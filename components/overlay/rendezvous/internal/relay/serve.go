@@ -14,10 +14,10 @@ const engineMTU = 1600
 
 // serveUDP starts the engine of a UDP socket.
 func (r *Relay) serveUDP(conn net.PacketConn) error {
-	return r.start(newGate(r, conn))
+	return r.start(newRelayFilter(r, conn))
 }
 
-// serveTCP accepts connections. Each has an engine of its own, so that the gates' proofs
+// serveTCP accepts connections. Each has an engine of its own, so that the filters' proofs
 // of two connections cannot be mixed up.
 func (r *Relay) serveTCP(ln net.Listener) {
 	for {
@@ -53,25 +53,25 @@ func (r *Relay) serveConn(conn net.Conn, after func()) {
 		r.forget(conn)
 		after()
 	})
-	gate := newGate(r, f)
-	f.busy = gate.any
-	if err := r.start(gate); err != nil {
+	filter := newRelayFilter(r, f)
+	f.busy = filter.any
+	if err := r.start(filter); err != nil {
 		r.log.Error("connection not served", "error", err)
 		_ = f.Close()
 	}
 }
 
-// start runs pion/turn on the messages that the gate passes.
-func (r *Relay) start(g *gate) error {
+// start runs pion/turn on the messages that the filter passes.
+func (r *Relay) start(g *relayFilter) error {
 	r.wg.Add(1)
 	_, err := turn.NewServer(turn.ServerConfig{
 		Realm:         Realm,
-		LoggerFactory: quiet{r.log},
+		LoggerFactory: engineLog{r.log},
 		InboundMTU:    engineMTU,
 		AuthHandler:   func(string, string, net.Addr) ([]byte, bool) { return g.key, g.key != nil },
 		PacketConnConfigs: []turn.PacketConnConfig{{
 			PacketConn: g, RelayAddressGenerator: generator{g},
-			// The gate has judged every request; the socket judges every datagram.
+			// The filter has judged every request; the socket judges every datagram.
 			PermissionHandler: turn.DefaultPermissionHandler,
 		}},
 	})
@@ -82,19 +82,19 @@ func (r *Relay) start(g *gate) error {
 	return nil
 }
 
-// generator binds relay sockets for the claim that the gate has proven.
-type generator struct{ gate *gate }
+// generator binds relay sockets for the claim that the filter has proven.
+type generator struct{ filter *relayFilter }
 
 // Validate implements turn.RelayAddressGenerator.
 func (generator) Validate() error { return nil }
 
 // AllocatePacketConn implements turn.RelayAddressGenerator.
 func (g generator) AllocatePacketConn(string, int) (net.PacketConn, net.Addr, error) {
-	c := g.gate.claim
+	c := g.filter.claim
 	if c == nil {
 		return nil, nil, errQuota
 	}
-	a, addr, err := g.gate.relay.allocate(c)
+	a, addr, err := g.filter.relay.allocate(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (r *Relay) isClosed() bool {
 	return r.closed
 }
 
-func (g *gate) any() bool {
+func (g *relayFilter) any() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.allocs) > 0

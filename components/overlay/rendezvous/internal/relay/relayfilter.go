@@ -14,12 +14,12 @@ import (
 // each for an hour.
 const engineNonceLife = 30 * time.Minute
 
-// gate is the socket of one engine: it passes the permitted messages to the engine.
+// relayFilter is the socket of one engine: it passes the permitted messages to the engine.
 //
 // The engine finishes each message of ReadFrom before it calls ReadFrom again; so the
 // identity that ReadFrom has proven holds until then. Only that goroutine touches the
 // fields marked "loop".
-type gate struct {
+type relayFilter struct {
 	net.PacketConn
 	relay *Relay
 
@@ -32,15 +32,15 @@ type gate struct {
 	allocs map[netip.AddrPort]*allocation // by client
 }
 
-func newGate(r *Relay, conn net.PacketConn) *gate {
-	return &gate{PacketConn: conn, relay: r, allocs: map[netip.AddrPort]*allocation{}}
+func newRelayFilter(r *Relay, conn net.PacketConn) *relayFilter {
+	return &relayFilter{PacketConn: conn, relay: r, allocs: map[netip.AddrPort]*allocation{}}
 }
 
-// ourselves is the address from which the gate asks the engine for a nonce.
+// ourselves is the address from which the filter asks the engine for a nonce.
 var ourselves net.Addr = &net.UDPAddr{IP: net.IPv4zero}
 
 // ReadFrom implements net.PacketConn for the engine.
-func (g *gate) ReadFrom(p []byte) (int, net.Addr, error) {
+func (g *relayFilter) ReadFrom(p []byte) (int, net.Addr, error) {
 	g.claim, g.key = nil, nil
 	now := g.relay.cfg.Now()
 	if g.engineNonce == "" || now.Sub(g.nonceAt) > engineNonceLife {
@@ -76,7 +76,7 @@ func (g *gate) ReadFrom(p []byte) (int, net.Addr, error) {
 }
 
 // WriteTo implements net.PacketConn for the engine.
-func (g *gate) WriteTo(p []byte, addr net.Addr) (int, error) {
+func (g *relayFilter) WriteTo(p []byte, addr net.Addr) (int, error) {
 	if addr != ourselves {
 		return g.PacketConn.WriteTo(p, addr)
 	}
@@ -88,19 +88,19 @@ func (g *gate) WriteTo(p []byte, addr net.Addr) (int, error) {
 	return len(p), nil
 }
 
-func (g *gate) of(client netip.AddrPort) *allocation {
+func (g *relayFilter) of(client netip.AddrPort) *allocation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.allocs[client]
 }
 
-func (g *gate) put(a *allocation) {
+func (g *relayFilter) put(a *allocation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.allocs[a.from] = a
 }
 
-func (g *gate) drop(a *allocation) {
+func (g *relayFilter) drop(a *allocation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.allocs[a.from] == a {

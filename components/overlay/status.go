@@ -51,7 +51,7 @@ type Stats struct {
 
 // Stats may be called at any time.
 func (n *Node) Stats() Stats {
-	t := &n.tally
+	t := &n.counters
 	st := Stats{
 		FailedHandshakes: t.FailedHandshakes.Load(), NotAdmitted: t.NotAdmitted.Load(),
 		Overloaded: t.Overloaded.Load(), Admissions: t.Admissions.Load(),

@@ -34,9 +34,9 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("fd00:ec2::254"),
 }
 
-// filter says which peers may be relayed to. It knows no relay ports: the relay
+// addressFilter says which peers may be relayed to. It knows no relay ports: the relay
 // decides about its own address.
-type filter struct {
+type addressFilter struct {
 	allowPrivate bool
 
 	mu  sync.RWMutex
@@ -44,7 +44,7 @@ type filter struct {
 }
 
 // allows judges the address of a peer. IPv4-mapped addresses are read as IPv4.
-func (f *filter) allows(a netip.Addr) bool {
+func (f *addressFilter) allows(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}
@@ -63,7 +63,7 @@ func (f *filter) allows(a netip.Addr) bool {
 
 // refresh reads the addresses of this machine again. After an error the earlier list
 // stays.
-func (f *filter) refresh() {
+func (f *addressFilter) refresh() {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return

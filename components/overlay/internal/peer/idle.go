@@ -98,9 +98,9 @@ func (c *core) checkIdle() {
 
 // Making reports that a Session is being made over a found path, until made is called.
 func (p *Peer) Making() (made func()) {
-	tell := func(more int) { p.loop.ask(func(c *core) { c.step(link.Making{More: more}) }) }
-	tell(1)
-	return func() { tell(-1) }
+	add := func(more int) { p.loop.ask(func(c *core) { c.step(link.Making{More: more}) }) }
+	add(1)
+	return func() { add(-1) }
 }
 
 // dialed looks again whether the Link may rest, if that waited for the end of a dial.
@@ -184,7 +184,7 @@ func (p *Peer) serveRest(s *live, st carrier.Stream) {
 	_ = st.SetReadDeadline(time.Now().Add(headerTime))
 	ending, err := frame.ReadRest(st)
 	if err != nil {
-		p.node.Tally.InvalidFrames.Add(1)
+		p.node.Counters.InvalidFrames.Add(1)
 		forward.Refuse(st, frame.FrameInvalid)
 		return
 	}

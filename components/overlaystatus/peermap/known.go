@@ -12,28 +12,28 @@ import (
 // Limit bounds the Peers of one member: more do not fit the message.
 const Limit = 16384
 
-// Held is the map that one coordinator sent to a member on one control session. The zero
-// Held is empty. It is not safe for concurrent use.
-type Held struct {
+// Known is the map that one coordinator sent to a member on one control session. The zero
+// Known is empty. It is not safe for concurrent use.
+type Known struct {
 	version uint64
 	peers   map[string]*controlv1.Peer
 }
 
 // Version is the value of GetPeersRequest.known_version; 0: there is no map.
-func (h *Held) Version() uint64 { return h.version }
+func (h *Known) Version() uint64 { return h.version }
 
 // Apply applies an answer. It reports whether the map has changed. After an error the map
 // is empty, so that the next answer is a whole map: an answer that cannot be applied must
 // not be kept in part.
-func (h *Held) Apply(r *controlv1.GetPeersResponse) (changed bool, err error) {
+func (h *Known) Apply(r *controlv1.GetPeersResponse) (changed bool, err error) {
 	defer func() {
 		if err != nil {
-			*h = Held{}
+			*h = Known{}
 		}
 	}()
 	switch {
 	case r.GetBase() == 0:
-		*h = Held{version: r.GetVersion(), peers: make(map[string]*controlv1.Peer, len(r.GetPeers()))}
+		*h = Known{version: r.GetVersion(), peers: make(map[string]*controlv1.Peer, len(r.GetPeers()))}
 	case r.GetBase() != h.version:
 		return false, fmt.Errorf("peer map %d is a change of map %d, the present map is %d", r.GetVersion(), r.GetBase(), h.version)
 	case r.GetVersion() == h.version:
@@ -58,6 +58,6 @@ func (h *Held) Apply(r *controlv1.GetPeersResponse) (changed bool, err error) {
 }
 
 // Peers are all that is held, sorted by Slot.
-func (h *Held) Peers() []*controlv1.Peer {
+func (h *Known) Peers() []*controlv1.Peer {
 	return slices.SortedFunc(maps.Values(h.peers), func(a, b *controlv1.Peer) int { return cmp.Compare(a.GetSlot(), b.GetSlot()) })
 }

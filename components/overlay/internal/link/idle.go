@@ -88,7 +88,7 @@ func (s State) Leaving(session uint64) bool {
 // Dialing reports whether a Session is being made, through the gateway or over a found path.
 // The Peer may use that Session already. So this side neither proposes nor accepts a rest
 // meanwhile, which would cut the Session.
-func (s State) Dialing() bool { return s.gate.dialing || s.making > 0 }
+func (s State) Dialing() bool { return s.gateway.dialing || s.making > 0 }
 
 // reachable reports whether dialing the gateway makes sense.
 func (s State) reachable() bool {
@@ -108,14 +108,14 @@ func (s State) called() (State, []Effect) {
 	s.wanted, s.calling = true, true
 	var effects []Effect
 	switch {
-	case s.gate.dialing:
+	case s.gateway.dialing:
 	case !s.facts.Dials && s.facts.findable():
 		// The Peer is asked first, and dials sooner than that.
-		s.gate = s.gate.stopped()
-		s.gate.waiting, s.gate.backOff = true, 0
-		effects = []Effect{Cancel{}, Arm{Try: s.gate.try, After: callAfter}}
+		s.gateway = s.gateway.stopped()
+		s.gateway.waiting, s.gateway.backOff = true, 0
+		effects = []Effect{Cancel{}, Arm{Try: s.gateway.try, After: callAfter}}
 	default:
-		s, effects = s.openGate(true)
+		s, effects = s.dialGateway(true)
 	}
 	if s.find.running {
 		return s, effects
@@ -128,7 +128,7 @@ func (s State) called() (State, []Effect) {
 // last nudge had no result, and there is no other way. The Peer was away, or has given up its
 // search.
 func (s State) callsAgain() bool {
-	return !s.facts.Dials && s.facts.findable() && !s.gate.dialing && !s.gate.waiting && !s.find.running
+	return !s.facts.Dials && s.facts.findable() && !s.gateway.dialing && !s.gateway.waiting && !s.find.running
 }
 
 // idle asks the Peer for rest, or rests at once if there is no Session to ask over.
@@ -186,7 +186,7 @@ func (s State) unheld() (State, []Effect) {
 		return s.choose()
 	case s.recalled, s.Dialing() && !s.facts.OnDemand:
 		s.recalled = false
-		return s.openGate(false)
+		return s.dialGateway(false)
 	case s.Dialing():
 		return s, nil
 	}
@@ -237,8 +237,8 @@ func (s State) asked() (State, []Effect) {
 // starts from the beginning.
 func (s State) sleep() (State, []Effect) {
 	s.wanted, s.calling = false, false
-	s.gate = s.gate.stopped()
-	s.gate.backOff = 0
+	s.gateway = s.gateway.stopped()
+	s.gateway.backOff = 0
 	effects := []Effect{Cancel{}}
 	if s.find.running || s.find.armed {
 		effects = append(effects, StopFind{})
@@ -248,7 +248,7 @@ func (s State) sleep() (State, []Effect) {
 	if s.facts.OnDemand {
 		return s, effects
 	}
-	s, more := s.openGate(true)
+	s, more := s.dialGateway(true)
 	effects = append(effects, more...)
 	s, more = s.restartFind()
 	return s, append(effects, more...)
