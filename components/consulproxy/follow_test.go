@@ -241,8 +241,8 @@ func (h *history) write(server int) {
 	})
 }
 
-// watch is one blocking query of a workload, asked again and again as Consul's documents
-// say: with the index of the last answer, and from the beginning if that went back.
+// watch is one blocking query of a workload. The workload repeats it as Consul's documents
+// require: with the index of the last answer, and from the beginning if that index went back.
 type watch struct {
 	m    *member
 	path string

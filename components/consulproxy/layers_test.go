@@ -104,7 +104,8 @@ var (
 	errShown = errors.New("no handshake")
 )
 
-// present asks who answers at a proxy's port, with that certificate.
+// present returns the name of the member that answers at a proxy's port, with that
+// certificate.
 func present(m *machine, address string, cert tls.Certificate) (string, error) {
 	plain, err := m.dial(address)
 	if err != nil {

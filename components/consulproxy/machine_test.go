@@ -32,10 +32,10 @@ import (
 	"cadre.dev/overlay"
 )
 
-// A machine is this program once more, in a network of its own, as a CVM has one: the same VIP
-// and port is a workload's at one machine and the overlay's at another. Its processes are in a
-// namespace of their own too, so that none outlives it. It reaches the outside through sockets
-// in its folder:
+// A machine is another process of this program, in a network of its own, as a CVM has one: the
+// same VIP and port belongs to a workload at one machine and to the overlay at another. Its
+// processes are in a namespace of their own too, so that they end with it. It reaches the
+// outside through sockets in its folder:
 //
 //	<dir>/gateway   to the platform's gateway, from it
 //	<dir>/session   from the gateway, to where its Sessions come in
@@ -168,7 +168,7 @@ func workload(ctx context.Context, at, name string) error {
 		return err
 	}
 	accept(ctx, l, func(conn net.Conn) {
-		defer conn.Close() //nolint:errcheck // whoever asked is gone
+		defer conn.Close() //nolint:errcheck // the caller is gone
 		lines := bufio.NewScanner(conn)
 		for lines.Scan() {
 			if _, err := fmt.Fprintln(conn, name); err != nil {
@@ -203,7 +203,7 @@ func unixListener(ctx context.Context, dir, name string, serve func(net.Conn)) e
 
 // dialled reads an address from conn, and is a connection to it from then on.
 func dialled(conn net.Conn) {
-	defer conn.Close() //nolint:errcheck // whoever asked is gone
+	defer conn.Close() //nolint:errcheck // the caller is gone
 	var at strings.Builder
 	for b := make([]byte, 1); ; { // no byte more than the line
 		if _, err := conn.Read(b); err != nil {

@@ -20,9 +20,9 @@ import (
 // revokedWithin is the promised time of a revocation.
 const revokedWithin = 15 * time.Second
 
-// TestAnUnadmittedMachineReachesNothing though it has all that an admitted one has but the
-// admission: a certificate of the cluster's CA, everybody's addresses, Envoys, and web's name. When
-// the Boot is admitted, the same machine has all of it.
+// An unadmitted machine has everything except the admission: a certificate of the cluster's CA, the
+// addresses of all machines, Envoys, and web's name. When the Boot is admitted, the same machine
+// reaches all of it.
 func TestAnUnadmittedMachineReachesNothing(t *testing.T) {
 	l := newLayer(t, database(1, "web"), web(), other())
 	_, pg := l.member("pg", 0, "leader")
@@ -50,7 +50,7 @@ func TestAnUnadmittedMachineReachesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	// It tried, more than once, and was turned away by everybody.
+	// The machine tried more than once, and every coordinator rejected it.
 	m.said.await(t, 1, "no coordinator gives envoy its configuration")
 	connected := func() error {
 		text, err := m.admin(callerProxy, "/stats?filter=control_plane.connected_state|upstream_cx_total")

@@ -41,11 +41,11 @@ type Config struct {
 	// PublicOnly excludes addresses of private networks from the sent and the accepted candidates.
 	// Peers of one private network then connect over their public addresses.
 	PublicOnly bool
-	// OnDemand has a worker keep Sessions only with coordinators and, where its group has
-	// at most [WarmGroup] members, with those. With every other Peer of the map one is made
-	// when something here or there wants to open a connection or send a datagram, which
-	// waits for it for up to 10 s, and it ends when nothing was carried for IdleTime
-	// and both sides agree. Unset keeps one with every Peer. Peers should agree on both.
+	// OnDemand has a worker keep Sessions only with coordinators and, where its group has at most
+	// [WarmGroup] members, with those. With every other Peer of the map, a connection or a datagram
+	// of either side makes a Session and waits for it for up to 10 s. The Session ends after
+	// IdleTime without traffic if both sides agree. Unset keeps one with every Peer. Peers should
+	// agree on both.
 	OnDemand bool
 	// IdleTime is 5 minutes when zero.
 	IdleTime time.Duration
@@ -54,9 +54,9 @@ type Config struct {
 	// Serve are the node's own services by port. Every admitted Peer may open a connection to a
 	// service with [Node.DialService], regardless of Offers and Accepts; a port here is not
 	// forwarded. peer is the map's entry with the Boot that the Session has proved. Each call has a
-	// goroutine of its own. ctx ends with the Session, and the function must return soon after. It
-	// owns conn, which may outlive the call, and closes it; until then it counts among the streams
-	// that one Peer may have open.
+	// goroutine of its own. ctx ends with the Session, and the function must return soon after. The
+	// function owns conn, which may outlive the call, and closes it; until then conn counts among
+	// the streams that one Peer may have open.
 	Serve map[uint16]func(ctx context.Context, peer Peer, conn net.Conn)
 	// Listener opens the sockets that the node listens on: Sessions, ListenUDP, and
 	// the offered ports at VIPs. Nil opens them itself.
@@ -67,13 +67,13 @@ type Config struct {
 	// returns, and ctx ends with the connection's time limit. The other side has proved only the
 	// possession of a key. Nil refuses first contact.
 	ServeAdmission func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
-	// OnControl is called, in a goroutine of its own, once for each pair of control
-	// connections with a Peer where either side is a coordinator. They lie on the
-	// Session in use and move with it: a newer pair's OnControl may begin before an
-	// older one's has returned. ctx ends with the Session and when the dialer has
-	// a newer pair (which the other side learns by reading), and OnControl must return soon after. Closing either connection before
-	// that ends the Session (the dialer then makes a new one); returning alone does
-	// not. Nil refuses control connections.
+	// OnControl is called, in a goroutine of its own, once for each pair of control connections
+	// with a Peer where either side is a coordinator. The pair belongs to the Session in use and
+	// moves with it: a newer pair's OnControl may begin before an older one's has returned. ctx
+	// ends with the Session and when the dialer has a newer pair (the other side notices that by
+	// reading), and OnControl must return soon after. Closing either connection before that ends
+	// the Session (the dialer then makes a new one); returning alone does not. Nil refuses control
+	// connections.
 	OnControl func(ctx context.Context, peer Peer, c ControlConns)
 	// OnPathChange receives each change of a Link's path, in order for each Link, in a goroutine of
 	// the node. It must not block for long. May be nil.

@@ -10,11 +10,11 @@ import (
 )
 
 // DialService opens a connection to a port that the Peer serves itself (its
-// Config.Serve), or that it lets this node reach, over the Session in use; while there is
-// none it waits for one until ctx ends, which bounds the opening alone. The connection
-// is full-duplex and has deadlines and CloseWrite. It stays on its Session and ends
-// with that: a Link's move to a better path does not move it. Its RemoteAddr is an [Addr]
-// with the Boot that the Session has proved.
+// Config.Serve), or that it lets this node reach, over the Session in use. Without a
+// Session it waits for one until ctx ends; ctx bounds only the opening. The connection is
+// full-duplex and has deadlines and CloseWrite. It stays on its Session and ends with
+// that: a Link's move to a better path does not move it. Its RemoteAddr is an [Addr] with
+// the Boot that the Session has proved.
 //
 // Errors: [ErrUnknownPeer] for a Peer that the map does not name (any more), [ErrRefused]
 // when the Peer turns it down, [ErrNoSession] with ctx's cause when none came in time.

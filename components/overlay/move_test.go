@@ -75,8 +75,8 @@ func (n *testNode) awaitPath(t *testing.T, p *testNode, kind PathKind) SessionIn
 
 func waitTick() { <-time.After(5 * time.Millisecond) }
 
-// A better Session takes the control connections over, the gateway's stays as the
-// standby, and when the better one dies control is back there at once.
+// A better Session takes the control connections over, and the gateway's Session stays as
+// the standby. When the better Session dies, control returns to the standby at once.
 func TestControlFollowsTheSessionInUse(t *testing.T) {
 	w := newWorld(t)
 	atA, atC := make(chan controlled, 8), make(chan controlled, 8)

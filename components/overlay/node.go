@@ -80,10 +80,9 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// SetCredentials replaces the node's credentials. Sessions made from now on use
-// them, and the Peers of live ones are shown the new certificate: a Session lasts
-// while each side has shown the other a certificate of the same Boot that has not
-// expired.
+// SetCredentials replaces the node's credentials. Later Sessions use them, and the Peers
+// of live Sessions get the new certificate. A Session lasts while each side has sent the
+// other an unexpired certificate of the same Boot.
 func (n *Node) SetCredentials(c Credentials) {
 	n.maker.SetCredentials(c)
 	for _, p := range n.all() {
@@ -294,7 +293,7 @@ func (n *Node) deliver(s *session.Session) {
 	s.Wait()
 }
 
-// heard hands a message to the Peer that it is of. One of a Boot that the map does not
+// heard hands a message to its sender's Peer. A message of a Boot that the map does not
 // name is dropped: its sender is genuine, but not admitted.
 func (n *Node) heard(in mailbox.Incoming) {
 	if !n.current.Admits(in.From) {

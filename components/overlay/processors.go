@@ -4,8 +4,8 @@ package overlay
 // the machine with a workload: a quarter of them, at least one.
 //
 // A byte on its way through a node is passed on by several goroutines. On more than one
-// processor each of them wakes the next one on another, which costs more than the work
-// itself: on two, moving a gigabyte over UDP takes half as much processor time again
-// (docs/decisions/0013-the-agent-uses-a-quarter-of-the-processors.md). The rest of the
-// processors is the workload's.
+// processor each goroutine wakes the next one on another processor, which costs more than
+// the work itself. On two, moving a gigabyte over UDP takes half as much processor time
+// again (docs/decisions/0013-the-agent-uses-a-quarter-of-the-processors.md). The rest of
+// the processors is the workload's.
 func Processors(machine int) int { return max(1, machine/4) }

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Rendezvous is one rendezvous server. It is not trusted: it can delay, and
-// nothing else.
+// Rendezvous is one rendezvous server. It is not trusted: it can only delay.
 type Rendezvous struct {
 	// URL is https://host:port.
 	URL string

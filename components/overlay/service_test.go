@@ -19,7 +19,7 @@ const servedPort = 8500
 
 // served is one connection that reached a node's own service.
 type served struct {
-	ctx  context.Context //nolint:containedctx // what the service was given
+	ctx  context.Context //nolint:containedctx // the context of the service
 	peer Peer
 	conn net.Conn
 }

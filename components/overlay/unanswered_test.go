@@ -86,9 +86,8 @@ func TestALoneDatagramWaitsOutAQuestion(t *testing.T) {
 	}
 }
 
-// TestALinkRestsBehindADeadGateway: the direct Session is not used any more, and behind a
-// gateway that takes connections and says nothing one dial follows the other. The Link rests
-// when the first one ends.
+// The direct Session is not used any more. Behind a gateway that accepts connections and
+// stays silent, one dial follows the other. The Link rests when the first dial ends.
 func TestALinkRestsBehindADeadGateway(t *testing.T) {
 	w := newWorld(t)
 	dead, err := net.Listen("tcp", "127.0.0.1:0")

@@ -192,9 +192,9 @@ func (l *Lab) Remove(host string) error {
 	return l.drop(h)
 }
 
-// SetNAT changes the behaviour of a host's box, which forgets its mappings. For a
-// guest, nil takes the box away, and a NAT gives it one. It concerns all hosts of
-// the box. BlockUDP in nat is not looked at: it is set by the method.
+// SetNAT changes the behaviour of a host's box, which forgets its mappings. For a guest,
+// nil takes the box away, and a NAT gives it one. It concerns all hosts of the box. It
+// ignores nat.BlockUDP, which has a method of its own.
 func (l *Lab) SetNAT(host string, nat *NAT) error {
 	if nat != nil {
 		if err := nat.validate(); err != nil {

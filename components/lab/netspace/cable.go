@@ -20,8 +20,8 @@ type End struct {
 	Addr netip.Prefix
 }
 
-// lastIndex is the last interface index given out, far above those the kernel
-// gives in a namespace.
+// lastIndex is the last assigned interface index, far above the kernel's own indexes in a
+// namespace.
 var lastIndex atomic.Int32
 
 func init() { lastIndex.Store(1 << 16) }

@@ -21,9 +21,9 @@ type Space struct {
 	nl *netlink.Handle
 }
 
-// New makes a namespace: loopback up, IPv6 off everywhere but on loopback, no
-// forwarding and no reverse path filter whatever the host does, and the settings
-// given, by their path below /proc/sys. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+// New makes a namespace: loopback up, IPv6 only on loopback, no forwarding and no reverse
+// path filter regardless of the host, and the given settings, by their path below
+// /proc/sys. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
 func New(settings map[string]string) (*Space, error) {
 	ns, err := unshare(func() error {
 		all := map[string]string{

@@ -1,6 +1,6 @@
-// Package worker runs the parts of a measurement as processes of their own, so
-// that each end's CPU time can be read from outside and each can stand in its own
-// network namespace. The benchmark's own binary is started again in a role:
+// Package worker runs the parts of a measurement as processes of their own, so that each
+// end's CPU time can be read from outside and each can be in its own network namespace.
+// The benchmark's own binary is started again in a role:
 //
 //	benchmark ── {"role","config"} ──► worker      one line each way, then
 //	          ◄─ {"error"} ────────                calls by number, which may

@@ -34,8 +34,9 @@ func halfSend(conn net.Conn, size int) (sent int, cut bool) {
 	return sent, err != nil
 }
 
-// 128 strangers at first contacts, each with half a call of 12 MiB of headers and, once cut
-// off, with half a call that is short enough: they cost little, and another one is served.
+// 128 strangers make first contacts, each with half a call of 12 MiB of headers. After the
+// server cuts them off, each sends half a call that is short enough. They cost little
+// memory, and another caller is served.
 func TestINP01_INP08_HalfSentFirstContactsCostLittle(t *testing.T) {
 	const crowd = 128
 	limits := grpcserver.Limits{Message: 600 << 10, Calls: 2} // about those of admission

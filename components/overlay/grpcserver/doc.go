@@ -10,12 +10,11 @@
 //     with the first frame beyond.
 //   - By default, a call without a message holds its handler for as long as the connection
 //     lives: only the caller's own deadline would end it. New ends it after HalfSent.
-//   - It raises the flow control window of each call up to 16 MiB when data comes fast,
-//     and holds as much that no handler has asked for. With fixed windows it holds 64 KiB,
-//     and a message up to its bound once a handler reads.
+//   - By default, gRPC raises the flow control window of each call up to 16 MiB when data
+//     comes fast, and holds that much unread data. With fixed windows it holds 64 KiB, and
+//     a message up to its bound once a handler reads.
 //   - Its buffers of 64 KiB for each connection stay while the connection does nothing.
 //
-// A connection that has not finished its handshake, or sends half of a header and then
-// nothing, is for its owner to bound: a Session ends it, the operators' API counts it
-// among strangers.
+// The owner of a connection bounds unfinished handshakes and incomplete headers: a Session
+// ends such a connection, and the operators' API counts it among strangers.
 package grpcserver

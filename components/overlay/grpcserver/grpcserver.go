@@ -14,8 +14,8 @@ type Limits struct {
 	// Message bounds one request message, in bytes; 0: 1 MiB. A larger one ends its call
 	// with ResourceExhausted as soon as its length is known.
 	Message int
-	// Calls is how many calls one connection may have at once; 0: 16. Those beyond are
-	// refused before they reach a handler.
+	// Calls is how many calls one connection may have at once; 0: 16. Further calls are refused
+	// before they reach a handler.
 	Calls uint32
 	// HeaderBytes bounds the headers of one call as HTTP/2 counts them, 32 bytes for each field
 	// in addition to its name and value; 0: 16 KiB.
@@ -23,10 +23,9 @@ type Limits struct {
 	// HalfSent is how long a call may take until its first message is there; 0: 15 s. It
 	// then ends with DeadlineExceeded. A call that has sent it lives as long as it likes.
 	HalfSent time.Duration
-	// Admit is asked about each call once its headers are there, before anything else of
-	// it is read; an error, best one of package status, refuses the call. Its context is
-	// that of the call and goes on to the handler. The connection is not read meanwhile.
-	// nil: all are admitted.
+	// Admit is called for each call once its headers are there, before its message is read. An
+	// error, best one of package status, refuses the call. Its context is the call's and goes
+	// on to the handler. The connection is not read meanwhile. nil: all are admitted.
 	Admit tap.ServerInHandle
 	// Contain runs the handler of each call and gives its error; a panic of the handler is for
 	// it to make an error of. nil: a panic ends the process.

@@ -19,9 +19,8 @@ type unsent struct {
 
 type unsentKey struct{}
 
-// halfSent ends the returned context after limit, unless sent is called before.
-// It has to be the context of the stream itself: gRPC waits for a message with that one
-// and with no other.
+// halfSent ends the returned context after limit, unless sent is called before. It has to
+// be the context of the stream itself: gRPC waits for a message only with that context.
 func halfSent(ctx context.Context, limit time.Duration) context.Context {
 	inner, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(errHalfSent) })

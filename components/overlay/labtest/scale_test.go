@@ -168,7 +168,7 @@ func TestOVL15_RevokedPeerLosesItsSession(t *testing.T) {
 	}
 }
 
-// TestStalledReader has one stream stand still while others go on, on both carriers.
+// TestStalledReader stalls one stream while others go on, on both carriers.
 func TestStalledReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

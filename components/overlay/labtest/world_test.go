@@ -325,8 +325,8 @@ func (n *node) awaitPath(p *node, kind overlay.PathKind) overlay.SessionInfo {
 	return n.await(p, string(kind), 20*time.Second, func(s overlay.SessionInfo) bool { return s.Path == kind })
 }
 
-// keepDir is a folder for configurations and logs: that of LABTEST_DIR, to read them
-// afterwards, or one that is removed with the test.
+// keepDir is a folder for configurations and logs: LABTEST_DIR, to read them afterwards, or a
+// temporary folder of the test.
 func keepDir(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("LABTEST_DIR")

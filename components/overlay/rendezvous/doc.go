@@ -1,6 +1,6 @@
-// Package rendezvous is the public meeting place of an overlay: mailboxes for
-// signaling, and STUN and TURN to find and, where nothing else works, to carry
-// paths between machines that cannot accept connections.
+// Package rendezvous is the public meeting place of an overlay, for machines that cannot
+// accept connections. It has mailboxes for signaling, STUN to find paths, and TURN to
+// relay where no direct path works.
 //
 //	Node A ── WebSocket, SVID ──► front ── post ◄── WebSocket, SVID ── Node B
 //	       ◄─ certificates, credentials ─┘ └─ revoked ◄── coordinators

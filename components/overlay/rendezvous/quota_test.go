@@ -59,8 +59,8 @@ func TestRateLimit(t *testing.T) {
 	if refused.RetryMillis <= 0 {
 		t.Errorf("no advice when to try again: %+v", refused)
 	}
-	// Another member is not touched by it, and says more than it may at once: it
-	// takes its time, and nothing is lost.
+	// Another member is unaffected, and sends more than its burst: the messages take
+	// their time, and all arrive.
 	a, b := w.node("db", "db-0", s), w.node("db", "db-2", s)
 	a.sends(t, b, nudge(0))
 	b.next(t)

@@ -244,7 +244,7 @@ func (s *Server) Close() error {
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, net.ErrClosed) })...)
 }
 
-// drain lets allocations end by themselves for a while.
+// drain waits a while for the allocations to end.
 func (s *Server) drain(ctx context.Context) {
 	s.log.Info("rendezvous drains")
 	s.front.Leave()

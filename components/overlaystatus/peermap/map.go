@@ -9,8 +9,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Map is whom the members of one group see, at one version. It is read-only, and safe for
-// concurrent use: a Map that follows it shares the entries that did not change.
+// Map has the Peers that the members of one group see, at one version. It is read-only,
+// and safe for concurrent use: a Map that follows it shares the entries that did not
+// change.
 type Map struct {
 	// Version is greater than that of every Map before.
 	Version uint64
@@ -18,8 +19,8 @@ type Map struct {
 	peers []*controlv1.Peer
 }
 
-// New makes the Map of peers, each Slot at most once, which it sorts and keeps. It gives
-// before itself when that one says the same; nil: there was none.
+// New makes the Map of peers, each Slot at most once, which it sorts and keeps. It
+// returns before itself if that Map is equal; a nil before stands for no Map.
 func New(peers []*controlv1.Peer, version uint64, before *Map) *Map {
 	slices.SortFunc(peers, func(a, b *controlv1.Peer) int { return cmp.Compare(a.GetSlot(), b.GetSlot()) })
 	if before == nil {

@@ -7,11 +7,10 @@
 //	│          │◄─────────────│ delay   ;   B→A: the same │◄──────│          │
 //	└──────────┘   readv      └───────────────────────────┘ write └──────────┘
 //
-// Large packets that the kernel has not cut in segments yet (TCP and UDP
-// segmentation offload) stay whole where the link's fate for all their segments
-// is the same, and are cut only around a segment that is lost, held back or too
-// late: one read and one write move up to 64 KiB. Rates, queues and losses count
-// real segments all the same.
+// A large packet that the kernel has not cut in segments yet (TCP and UDP segmentation
+// offload) stays whole where all its segments have the same fate. It is cut only around a
+// segment that is lost, held back or too late: one read and one write move up to 64 KiB.
+// Rates, queues and losses count real segments all the same.
 //
 // The links run in a process of their own, so that neither a busy scheduler nor the
 // garbage collector of the program under test moves packets in time, and so that their

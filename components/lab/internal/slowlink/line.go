@@ -13,8 +13,8 @@ type Params struct {
 	Jitter time.Duration `json:"jitter,omitempty"`
 	// RateMbps is in 10^6 bits of IP packet per second; 0 has no limit.
 	RateMbps int `json:"rate_mbps,omitempty"`
-	// Loss and Reorder are fractions of packets: those lost, and those held back
-	// long enough for later ones to pass.
+	// Loss and Reorder are fractions of packets: lost packets, and packets that are held
+	// back long enough for later ones to pass.
 	Loss    float64 `json:"loss,omitempty"`
 	Reorder float64 `json:"reorder,omitempty"`
 	// QueueBytes is the length of the queue in front of the rate; packets beyond it are

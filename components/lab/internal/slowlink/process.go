@@ -125,8 +125,8 @@ func (p *Process) Close() error {
 	return errors.Join(err, p.cmd.Wait())
 }
 
-// Add starts a link between two TUN descriptors, which it closes here whatever
-// happens. seed makes its losses repeatable.
+// Add starts a link between two TUN descriptors, which it closes here in every
+// case. seed makes its losses repeatable.
 func (p *Process) Add(name string, params Params, a, b int, seed uint64) error {
 	defer unix.Close(a)
 	defer unix.Close(b)

@@ -1,6 +1,6 @@
-// Package accept takes the connections that come to a node's listener: each gets through
-// its handshake in a bounded time, among a bounded number of strangers, and then is a
-// Session's or a first contact's.
+// Package accept accepts the connections at a node's listener. Each gets through its
+// handshake in a bounded time, among a bounded number of strangers, and then belongs to a
+// Session or to a first contact.
 package accept
 
 import (
@@ -23,9 +23,9 @@ import (
 
 // Config makes a [Server].
 type Config struct {
-	// Handshakes is how many connections may be short of a known Peer. Time is how long
-	// each may take for it while others find a place too; Patience how long it keeps its
-	// place before its handshake is over, when others want it.
+	// Handshakes is the number of connections without a verified Peer. Time bounds each
+	// handshake while there are free places. Patience is the time for which an unfinished
+	// handshake keeps its place against waiting callers.
 	Handshakes     int
 	Time, Patience time.Duration
 	Maker          *session.Maker

@@ -50,9 +50,9 @@ func NewServer(cfg Config) *Server {
 // Waiting is how many first contacts stand in line.
 func (s *Server) Waiting() int { return s.limiter.Waiting() }
 
-// Take serves a first contact: one stream, to one place, for a limited time
-// (OVL-06). A thousand Boots that start together wait in line and cost one handshake
-// each, and not one for each time that they are turned away. It closes conn.
+// Take serves a first contact: one stream, to one place, for a limited time (OVL-06). A
+// thousand Boots that start together wait in line and cost one handshake each, instead of
+// one for each rejection. It closes conn.
 func (s *Server) Take(ctx context.Context, conn *tls.Conn) {
 	raw := conn.NetConn()
 	defer raw.Close()

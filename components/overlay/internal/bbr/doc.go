@@ -35,7 +35,7 @@
 // sender drains to the amount that fills the path (down). A round trip that is not
 // confirmed for 5 s is measured again with half the window.
 //
-// # What differs from the draft
+// # Differences from the draft
 //
 // Loss never cuts the rate below the delivered rate. Versions 2 and 3 back off above 2 %
 // loss, so a link with 5 % random loss would starve. Here loss and delay shorten memory.
@@ -48,11 +48,11 @@
 //
 // Random loss is learned, up to 10 %, from rounds with a mean round trip of about the
 // least recent mean: such loss is not caused by a queue. A round that lost more lowers a
-// ceiling of the window, never below what fills the path; cycles without such a round
+// ceiling of the window, at most to the amount that fills the path; cycles without such a round
 // raise it again. The ceiling protects a short buffer, for example the 256 packets that
-// quic-go itself queues for a connection that is not scheduled. An up that lost too much
-// is not repeated at once, and the rest before the next is doubled, up to eight times or
-// two seconds.
+// quic-go itself queues for a connection that is not scheduled. If an up lost too much,
+// it is delayed, and the rest before the next is doubled, up to eight times or two
+// seconds.
 //
 // A round trip that grew permanently looks like a queue that never drains. When memory
 // was shortened twice in sequence and the queue is still there, the round trip is
@@ -74,10 +74,10 @@
 //
 // # Contract with quic-go
 //
-// All methods but [New] and [Install] are called by the connection's one goroutine;
-// nothing here is safe for concurrent use, blocks, reads a clock or keeps a goroutine.
-// quic-go calls both OnPacketAcked/OnCongestionEvent per packet and OnCongestionEventEx
-// per acknowledgement; the work is done in the latter. quic-go drops packets after a
-// probe timeout without a call: their records may therefore stay behind and are
-// overwritten later.
+// The connection's one goroutine calls all methods except [New] and [Install]. The
+// package is unsafe for concurrent use; it never blocks, reads a clock or keeps a
+// goroutine. quic-go calls both OnPacketAcked/OnCongestionEvent per packet and
+// OnCongestionEventEx per acknowledgement; the work is done in the latter. quic-go drops
+// packets after a probe timeout without a call: their records may therefore stay behind
+// and are overwritten later.
 package bbr

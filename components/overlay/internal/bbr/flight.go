@@ -41,10 +41,9 @@ type sample struct {
 	acked      congestion.ByteCount
 }
 
-// flight measures the rate of delivery (draft-cheng-iccrg-delivery-rate-estimation):
-// between a packet's leaving and its acknowledgement so many bytes were delivered,
-// and neither the sending nor the acknowledging of them took less than the longer
-// of the two spans.
+// flight measures the rate of delivery (draft-cheng-iccrg-delivery-rate-estimation): the
+// bytes delivered between a packet's sending and its acknowledgement, over the longer of
+// the time to send them and the time to acknowledge them.
 type flight struct {
 	records      []record // ring by packet number; length is a power of two
 	largest      congestion.PacketNumber

@@ -248,8 +248,8 @@ func (f *simFlow) detect(largest congestion.PacketNumber) (lost []congestion.Los
 	return lost
 }
 
-// armLoss sets the probe timeout: with nothing heard, the oldest packet is given
-// up without a word to the controller, and another sent past it, as quic-go does.
+// armLoss sets the probe timeout. After silence, the oldest packet is dropped without a
+// call to the controller, and another is sent past it, as quic-go does.
 func (f *simFlow) armLoss() {
 	f.lossTimer++
 	id := f.lossTimer

@@ -258,9 +258,9 @@ func (s *session) OpenStream() (Stream, error) {
 	return s.register(raw), nil
 }
 
-// OpenControl needs nothing special: every stream has at most one frame in yamux's
-// queue, join takes none ahead where writes are slow, and the socket holds back
-// unsent bytes.
+// OpenControl is an ordinary OpenStream: every stream has at most one frame in yamux's
+// queue, join takes none ahead where writes are slow, and the socket holds back unsent
+// bytes.
 func (s *session) OpenControl() (Stream, error) { return s.OpenStream() }
 
 func (s *session) AcceptStream() (Stream, error) {
@@ -291,9 +291,8 @@ func (s *session) Err() error {
 	}
 }
 
-// closedError may come a moment before the reason is known. It does not wrap
-// the reason, which may well be an io.EOF that no reader must take for a clean
-// end.
+// closedError may be called a moment before the reason is known. It does not wrap the
+// reason: a wrapped io.EOF would look like a clean end to a reader.
 func (s *session) closedError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,8 @@
 //	          ── datagrams ┤ yamux ── join ── TLS 1.3 ── meter ── TCP
 //	          ── signals ──┘
 //
-// yamux has no public way to reset a stream and reports the death of its
-// session to readers as a clean end. Both would turn a broken application
-// connection into a truncated one, so this package carries resets as signals
-// on a stream of their own and never reports [io.EOF] for anything but the far
-// side's own half-close.
+// yamux has no public way to reset a stream and reports the death of its session to
+// readers as a clean end. Both would turn a broken application connection into a
+// truncated one. So this package carries resets as signals on a stream of their own, and
+// reports [io.EOF] only for the far side's own half-close.
 package carrier

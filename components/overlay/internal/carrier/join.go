@@ -170,9 +170,9 @@ func (j *join) put(b []byte) error {
 	return err
 }
 
-// Close is called by yamux, when it is closed or gives up. It does not say goodbye in
-// TLS: that could wait for a far side that takes no bytes, and the end of a Session
-// means the same with or without it.
+// Close is called by yamux at its end. It skips the TLS close message: sending it could
+// block on a far side that reads no bytes, and the end of a Session means the same with
+// or without it.
 func (j *join) Close() error {
 	j.mu.Lock()
 	if j.err == nil {

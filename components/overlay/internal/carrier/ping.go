@@ -20,10 +20,10 @@ func (s *session) Ping(ctx context.Context) (time.Duration, error) {
 	return 0, fmt.Errorf("ping: %w", err)
 }
 
-// PingMux measures one round trip of a multiplexer, as a control message would
-// take it. yamux begins to count only when its sender has come back from the
-// connection, which the answer may outrun, and its ping knows no context: spawn
-// runs it, as part of a Session that ends it when it ends, and says whether it did.
+// PingMux measures one round trip of a multiplexer, as a control message would take it.
+// yamux starts its clock only after its sender has returned from the connection, and the
+// answer may arrive before that. yamux's ping has no context: spawn runs the ping as part
+// of the Session, which ends it, and reports whether it started.
 func PingMux(ctx context.Context, mux *yamux.Session, spawn func(func()) bool) (time.Duration, error) {
 	type answer struct {
 		rtt time.Duration

@@ -20,8 +20,8 @@ const (
 	notSentLowWater = 128 << 10
 )
 
-// Tune sets the carrier's socket options. Every setting is an improvement and none a
-// need, so a kernel that refuses one is not an error.
+// Tune sets the carrier's socket options. Every option is an optional improvement, so a
+// kernel's refusal is ignored.
 func Tune(conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

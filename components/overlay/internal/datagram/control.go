@@ -32,8 +32,8 @@ var errTooManyAnswers = errors.New("too many resets and pings whose answers are 
 // Pings are not yamux's either: they are sent and answered here, whether there is
 // a multiplexer or not.
 //
-// It also joins a data frame's header and body, which yamux writes in two
-// calls, into one.
+// It also joins a data frame's header and body, which yamux writes in two calls, into
+// one.
 type frames struct {
 	conn  io.ReadWriter
 	heard func()

@@ -1,8 +1,7 @@
-// Package datagram is the second carrier behind [carrier.Session]: QUIC over
-// any net.PacketConn. It moves streams and datagrams between two nodes and
-// knows nothing of how packets find their way: paths are chosen, probed and
-// replaced below the PacketConn, and a connection sees one address for as long
-// as it lives.
+// Package datagram is the second carrier behind [carrier.Session]: QUIC over any
+// net.PacketConn. It moves streams and datagrams between two nodes. The layer below the
+// PacketConn chooses, probes and replaces paths, and a connection sees one address for
+// its whole life.
 //
 //	Session ── streams ────────── one QUIC stream each
 //	        ── control streams ── yamux ── frames ── the first QUIC stream
@@ -20,9 +19,8 @@
 //
 // Most Sessions never open a control stream: the multiplexer begins with the first.
 //
-// Liveness has one owner, as in the byte-stream carrier: a ping on the first
-// stream every 2 s and a dead-man timer of 8 s, fed by nothing but bytes
-// that came through the connection's encryption. QUIC's own idle time-out is
-// far above it and its keepalive is off, so a connection outlives 8 s without
-// any path.
+// Liveness has one owner, as in the byte-stream carrier: a ping on the first stream every
+// 2 s and a dead-man timer of 8 s. Only bytes that came through the connection's
+// encryption reset the timer. QUIC's own idle time-out is far above it and its keepalive
+// is off, so a connection outlives 8 s without any path.
 package datagram

@@ -13,8 +13,8 @@ import (
 // errHelloTime ends a connection whose dialer stays silent.
 var errHelloTime = errors.New("first stream took too long")
 
-// Listen begins to accept connections. Call it once. Whom to let in is the
-// configuration's to decide; session tickets are off whatever it says.
+// Listen begins to accept connections. Call it once. The configuration decides which
+// callers to accept; session tickets are always off.
 func (t *Transport) Listen(tlsServer *tls.Config) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

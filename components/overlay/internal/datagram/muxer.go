@@ -11,10 +11,10 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// muxer has the multiplexer of control streams from the first that either side
-// opens. Most Sessions never have one, and a multiplexer that does nothing costs
-// each of them 8 KiB and three goroutines instead of one: until it is needed,
-// await alone reads the first stream, and answers pings.
+// muxer has the multiplexer of control streams, from the first control stream of either
+// side on. Most Sessions never need one, and an idle multiplexer costs each of them 8 KiB
+// and three goroutines instead of one. Until it is needed, await alone reads the first
+// stream, and answers pings.
 type muxer struct {
 	first  *quic.Stream
 	frames *frames

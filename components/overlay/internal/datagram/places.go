@@ -12,7 +12,7 @@ import (
 // errNoPlace refuses a connection before anything is spent on it.
 var errNoPlace = errors.New("no place for a handshake")
 
-// places bounds the connections that are not yet the caller's: strangers share
+// places bounds the connections that the caller has not accepted yet: strangers share
 // them, and no single address can take them all (OVL-17).
 type places struct {
 	all, source int // constant

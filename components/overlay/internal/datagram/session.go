@@ -238,7 +238,7 @@ func (s *session) Err() error {
 
 // closedError returns why the Session is over. cause is the error of a call on the
 // connection, which may be the first sign of the end. The result does not wrap the
-// reason, which may well be an io.EOF that no reader must take for a clean end.
+// reason: a wrapped io.EOF would look like a clean end to a reader.
 func (s *session) closedError(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

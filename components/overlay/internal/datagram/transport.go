@@ -32,8 +32,8 @@ type Config struct {
 	// Log may be nil.
 	Log *slog.Logger
 	// Congestion makes the controller of a connection that has just finished its
-	// handshake; nil keeps the stock one, with which neither losses are counted
-	// nor a path's shrunken MTU is noticed.
+	// handshake. Nil keeps QUIC's own, which neither counts losses nor notices that a
+	// path's MTU has shrunk.
 	Congestion func() congestion.CongestionControlEx
 }
 
@@ -91,9 +91,9 @@ func newTransport(c Config, l limits) *Transport {
 	return t
 }
 
-// Dial connects to another Transport and opens the first stream. It takes at
-// most 10 s, or as long as ctx lives. Success does not mean that the far side
-// has looked at our certificate: its greeting on [Conn.First] does.
+// Dial connects to another Transport and opens the first stream. It takes at most 10 s,
+// or as long as ctx lives. A far side may still reject our certificate after a success:
+// its greeting on [Conn.First] is the proof of acceptance.
 func (t *Transport) Dial(ctx context.Context, to net.Addr, tlsClient *tls.Config) (*Conn, error) {
 	if err := t.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("dial %v: %w", to, context.Cause(t.ctx)) //nolint:contextcheck // why the Transport ended

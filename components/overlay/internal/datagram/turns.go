@@ -7,8 +7,8 @@ import (
 
 const (
 	// shortChunk and longChunk bound one yamux frame. Control streams take turns by
-	// frames, which speaks for short ones; each costs both ends several changes of
-	// goroutine, and ends a batch of packets before it is full, which speaks for long.
+	// frames, so short frames share better. Each frame costs both ends several changes of
+	// goroutine, and ends a batch of packets early, so long frames are cheaper.
 	shortChunk, longChunk = 16 << 10, 64 << 10
 	// longTurn is the most that a long frame may take.
 	longTurn = 2 * time.Millisecond

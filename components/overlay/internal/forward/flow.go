@@ -8,8 +8,8 @@ import (
 	"cadre.dev/overlay/internal/frame"
 )
 
-// socketFor gives the socket that stands for the Peer's source port: the bound
-// one if the port is offered, else a flow socket. Nil when there can be none.
+// socketFor gives the socket that stands for the Peer's source port: the bound one if the
+// port is offered, else a flow socket. It returns nil if both are impossible.
 func (u *udp) socketFor(source uint16) *socket {
 	// The Peer's lock comes first, as in update.
 	u.peer.mu.Lock()

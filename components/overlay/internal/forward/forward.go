@@ -205,9 +205,9 @@ func (p *Peer) idleLocked() time.Duration {
 	return time.Since(p.begin) - time.Duration(p.used.Load())
 }
 
-// Rest takes the Session out of use, as Use(nil) does, if nothing has been carried for at
-// least that long: then no stream of an app's here lives on any Session, and none begins
-// before the next Use.
+// Rest takes the Session out of use, as Use(nil) does, if it has carried nothing for at least
+// that long. Then no stream of a local app lives on any Session, and none begins before the
+// next Use.
 func (p *Peer) Rest(idle time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -207,9 +207,9 @@ func (p *Peer) pause(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// Open opens a stream on the Session in use and writes h; while there is none, or it
-// takes no stream, it waits for one until ctx ends. changed closes when another Session
-// is used. The Session counts as carrying a connection until Release is called. Open
+// Open opens a stream on the Session in use and writes h. Without a Session, or if the
+// Session accepts no stream, Open waits for one until ctx ends. changed closes when another
+// Session is used. The Session counts as carrying a connection until Release is called. Open
 // fails with [net.ErrClosed] when the Peer has left the map.
 func (p *Peer) Open(ctx context.Context, h frame.Header) (st carrier.Stream, on carrier.Session, changed <-chan struct{}, err error) {
 	p.waiting.Add(1)

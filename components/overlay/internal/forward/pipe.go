@@ -156,8 +156,8 @@ func (p *Peer) drop(pipe *pipe) {
 	}
 }
 
-// Retain counts one more connection that a Session carries, which is none of an app's;
-// Release takes it back.
+// Retain counts one more connection on a Session, for a caller other than an app; Release
+// takes it back.
 func (p *Peer) Retain(s carrier.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,7 +25,7 @@ type Stats struct {
 	Open int
 	// RefusedTCP and RefusedUDP count the Peer's refused attempts.
 	RefusedTCP, RefusedUDP uint64
-	// DroppedDatagrams found no Session, no socket or no flow.
+	// DroppedDatagrams counts datagrams without a Session, a socket or a flow.
 	DroppedDatagrams uint64
 }
 

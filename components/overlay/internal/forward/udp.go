@@ -28,10 +28,10 @@ const (
 
 // udp forwards one Peer's datagrams.
 //
-// A bound socket sits on VIP:port for each offered port: apps send to it, and
-// the Peer's own datagrams from that port leave through it, so that both look
-// like one host. The Peer's datagrams from any other port leave through a flow
-// socket bound to that port of the VIP.
+// A bound socket listens on VIP:port for each offered port: apps send to it, and the
+// Peer's own datagrams from that port leave through it, so that both look like one host.
+// The Peer's datagrams from any other port leave through a flow socket bound to that port
+// of the VIP.
 type udp struct {
 	peer    *Peer
 	dropped atomic.Uint64

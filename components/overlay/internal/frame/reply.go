@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Code is the receiver's answer to a stream or a connection. The zero Code is
-// no answer at all and never valid on the wire.
+// Code is the receiver's answer to a stream or a connection. The zero Code is invalid on
+// the wire.
 type Code byte
 
 const (
@@ -78,9 +78,9 @@ const greetingMagic = "CDR"
 // GreetingSize is the encoded length of a greeting.
 const GreetingSize = len(greetingMagic) + 2
 
-// AppendGreeting encodes the acceptor's first words behind b. They are needed
-// because a TLS 1.3 client ends its handshake before the server has looked at
-// the client's certificate.
+// AppendGreeting appends the acceptor's first bytes to b. The greeting exists because a
+// TLS 1.3 client ends its handshake before the server has verified the client's
+// certificate.
 func AppendGreeting(b []byte, c Code) []byte {
 	return append(append(b, greetingMagic...), version, byte(c))
 }

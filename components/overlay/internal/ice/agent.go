@@ -25,10 +25,10 @@ const (
 	searchTimeout = 30 * time.Second
 )
 
-// A search has an agent for the shared socket and, if there are relays,
-// another one for them, with the same credentials. One agent would do, but
-// pion asks a relay for permissions within the agent's only loop, which would
-// hold up every direct check by a round trip for each address of the Peer.
+// A search has an agent for the shared socket and, if there are relays, another one for
+// them, with the same credentials. pion asks a relay for permissions within an agent's
+// only loop. With a single agent, each address of the Peer would delay every direct check
+// by a round trip.
 
 // newDirectAgent checks from the shared socket.
 func newDirectAgent(a *Search) (*pion.Agent, error) {

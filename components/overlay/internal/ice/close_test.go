@@ -116,7 +116,7 @@ func TestWaitEndsWithItsContextAndTheSearches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close() //nolint:errcheck // its end is not what is tested
+	defer b.Close() //nolint:errcheck // its end is not tested
 	credentials(t, a, b)
 	stop(why)
 	if _, err := b.Wait(testContext(t)); !errors.Is(err, why) {

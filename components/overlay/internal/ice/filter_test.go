@@ -148,7 +148,7 @@ func TestOVL10_OwnOffersPassTheFilter(t *testing.T) {
 	}
 }
 
-// An address that never answers gets few checks, whatever the Peer requests.
+// An address that never answers gets few checks, regardless of the Peer's requests.
 func TestOVL09_SilentAddressesGetFewChecks(t *testing.T) {
 	l := newLedger()
 	victim := netip.MustParseAddrPort("8.8.8.8:53")
@@ -208,7 +208,7 @@ func FuzzAddRemote(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer a.Close() //nolint:errcheck // its end is not what is tested
+		defer a.Close() //nolint:errcheck // its end is not tested
 		if a.AddRemote(line) != nil {
 			if len(a.held) != 0 || len(a.known.remotes) != 0 {
 				t.Errorf("refused, but kept: %q", line)

@@ -32,12 +32,11 @@ type Found struct {
 	// srflx when a NAT gave us an address that we had offered, prflx when it gave
 	// us another.
 	LocalType, RemoteType string
-	// Relay carries the data of a path through a relay of ours: a Write is one
-	// datagram, a Read gives one. It is nil for Direct, and nil also for Kind
-	// Relay when only the Peer uses a relay: then datagrams go to Remote from the
-	// socket and come back from there, and to the underlay the path is a direct
-	// one. All Founds of a search share one Relay. Its receiver may close it,
-	// and is given it no more; it ends with the Search at the latest.
+	// Relay carries the data of a path through a relay of ours: a Write is one datagram,
+	// a Read gives one. It is nil for Direct. It is also nil for Kind Relay when only the
+	// Peer uses a relay: then the socket exchanges datagrams with Remote, and the
+	// underlay sees a direct path. All Founds of a search share one Relay. The first
+	// receiver of the Relay may close it; the Relay ends with the Search at the latest.
 	Relay net.Conn
 	// RTT is the least round trip of a check; 0 when it was not measured, as
 	// with a relay of ours.
@@ -81,9 +80,9 @@ func translations(f Found) int {
 	return n
 }
 
-// choose makes one Found of many: the best, with the others as alternates. A
-// single clear winner need not exist, as being clearly faster is not
-// transitive: the first in a fixed order that no other beats is taken.
+// choose makes one Found of many: the best, with the others as alternates. Being clearly
+// faster is not transitive, so a single winner need not exist: choose takes the first
+// Found, in a fixed order, that no other beats.
 func choose(list []Found) (Found, bool) {
 	if len(list) == 0 {
 		return Found{}, false

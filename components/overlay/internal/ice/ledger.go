@@ -47,8 +47,8 @@ func (l *ledger) signaled(addr netip.AddrPort, kind string) {
 }
 
 // heardFrom records an authentic check; kind is the check's kind for an address that was
-// not signaled. It is false when the address is one too many to learn: the check must not
-// be used.
+// not signaled. It returns false when the address is one too many to learn: the check
+// must then be dropped.
 func (l *ledger) heardFrom(addr netip.AddrPort, kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,9 +66,9 @@ func (l *ledger) heardFrom(addr netip.AddrPort, kind string) bool {
 }
 
 // mayCheck reports whether a check may go to addr now, and records it. An address that
-// sent something authentic gets every check; a silent one gets ten at the agent's pace
-// and then ever fewer, so that a Peer that names a victim has us send it some 4 KiB and
-// no more (OVL-09).
+// sent an authentic message gets every check. A silent address gets ten at the agent's
+// pace and then ever fewer. So a Peer that names a victim makes us send at most some 4
+// KiB to it (OVL-09).
 func (l *ledger) mayCheck(addr netip.AddrPort, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

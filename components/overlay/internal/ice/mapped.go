@@ -135,7 +135,7 @@ func (m *Mux) refresh(every time.Duration) {
 	}
 }
 
-// ask asks one STUN server, with repetitions, and notes the answer.
+// ask asks one STUN server, with repetitions, and records the answer.
 func (m *Mux) ask(ctx context.Context, host string, pol policy) (netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, mappedTimeout, fmt.Errorf("stun server %s does not answer", host))
 	defer cancel()

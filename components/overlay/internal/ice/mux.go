@@ -29,9 +29,8 @@ const (
 
 type transactionID = [stun.TransactionIDSize]byte
 
-// Mux shares the STUN side of the node's socket among searches and keeps the
-// socket's mapped addresses known. One per socket; all methods may be called
-// concurrently.
+// Mux shares the STUN side of the node's socket among searches and keeps the socket's
+// mapped addresses known. Make one per socket; all methods may be called concurrently.
 type Mux struct {
 	// constant after NewMux
 	conn  net.PacketConn

@@ -129,7 +129,7 @@ func TestMappedAddressIsRefreshed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close() //nolint:errcheck // its end is not what is tested
+	defer m.Close() //nolint:errcheck // its end is not tested
 	m.warm(testContext(t), []string{s.udp.String()}, policy{loopback: true})
 	first := m.Mapped()
 	if len(first) != 1 {

@@ -12,12 +12,11 @@ import (
 	"cadre.dev/overlay/internal/stunaddr"
 )
 
-// portQueue bounds the checks that wait for an agent. They wait longest while
-// the Peer knows our credentials and we not yet theirs.
+// portQueue bounds the checks that wait for an agent. Checks wait longest while the Peer
+// knows our credentials and this side lacks the Peer's.
 const portQueue = 64
 
-// port is one search's share of the socket. It lets authentic messages through
-// and nothing else.
+// port is one search's share of the socket. It passes only authentic messages.
 type port struct {
 	// constant after newPort
 	mux    *Mux

@@ -118,7 +118,7 @@ func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 	}
 }
 
-// A search takes the credentials of one search of its Peer and no others.
+// A search accepts only the credentials of one search of its Peer.
 func TestOVL03_CredentialsOfAnotherSearchAreIgnored(t *testing.T) {
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 	a, b, other := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false)), begin(t, testConfig(mb, false))
@@ -203,7 +203,7 @@ func TestRole(t *testing.T) {
 	}
 }
 
-// Messages that are not authentic reach no agent, make no path and get no answer.
+// Unauthenticated messages reach no agent, make no path and get no answer.
 func TestOVL13_ForgedChecksAreDropped(t *testing.T) {
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 	a, b := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false))

@@ -16,7 +16,7 @@ import (
 const (
 	// relayQueue bounds the datagrams that wait for Read; more are lost.
 	relayQueue = 256
-	// relayMTU bounds one datagram; the agent takes no longer ones.
+	// relayMTU bounds one datagram; the agent accepts no longer ones.
 	relayMTU = 8192
 )
 
@@ -92,7 +92,7 @@ func (c *relayConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write sends p as one datagram. It must not look like STUN.
+// Write sends p as one datagram. p must not look like STUN.
 func (c *relayConn) Write(p []byte) (int, error) {
 	if !c.open() {
 		return 0, net.ErrClosed

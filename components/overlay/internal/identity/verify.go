@@ -48,7 +48,8 @@ func Verify(state tls.ConnectionState, roots *x509.CertPool, cluster string, usa
 	return VerifyChain(state.PeerCertificates, roots, cluster, usage)
 }
 
-// VerifyChain is Verify for certificates alone. It says nothing about who has the key.
+// VerifyChain is Verify for certificates alone. It does not prove the possession of the
+// key.
 func VerifyChain(certs []*x509.Certificate, roots *x509.CertPool, cluster string, usage x509.ExtKeyUsage) (Verified, error) {
 	if roots == nil {
 		// A nil pool would mean the system's roots.
@@ -99,9 +100,9 @@ func names(leaf *x509.Certificate) (ID, error) {
 	return id, nil
 }
 
-// VerifyRenewed checks certificates that who, authenticated before and holding the
-// same connection still, shows for itself: another name or Boot is ErrMismatch. That
-// it has the key was proved when the connection was made.
+// VerifyRenewed checks renewed certificates of a Peer that was authenticated before on
+// the same connection: another name or Boot is ErrMismatch. The possession of the key was
+// proved when the connection was made.
 func VerifyRenewed(chain [][]byte, who Verified, roots *x509.CertPool, usage x509.ExtKeyUsage) (Verified, error) {
 	certs := make([]*x509.Certificate, 0, len(chain))
 	for _, der := range chain {

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/overlay/internal/identity/identitytest"
 )
 
-// TestTOK14_NoForeignTrustDomainIsAccepted: neither another cluster's CA with our names,
-// nor our CA with another cluster's.
+// Neither another cluster's CA with our names is accepted, nor our CA with another
+// cluster's names.
 func TestTOK14_NoForeignTrustDomainIsAccepted(t *testing.T) {
 	ours, theirs := identitytest.NewAuthority(t, "demo"), identitytest.NewAuthority(t, "prod")
 	named := func(s string) func(*x509.Certificate) {
@@ -41,8 +41,8 @@ func TestTOK14_NoForeignTrustDomainIsAccepted(t *testing.T) {
 	}
 }
 
-// TestIDN12_ABootIsItsKeyHoweverItIsCertified: a Boot that is revoked is not another one
-// by another certificate, and no bit of its certificate can be written otherwise.
+// A revoked Boot stays revoked with another certificate of the same key, and every bit of
+// a certificate has a single encoding.
 func TestIDN12_ABootIsItsKeyHoweverItIsCertified(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "demo")
 	id, key := ca.ID("pg", "pg-0"), identitytest.Key(t)

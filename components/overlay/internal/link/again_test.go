@@ -7,7 +7,7 @@ import (
 )
 
 // A Peer process that starts again on the same CVM is the same Boot. Its new Session
-// counts although the old one has not been found dead yet.
+// counts although the old one is not known to be dead yet.
 func TestANewSessionOfTheSameBootTakesOver(t *testing.T) {
 	up := func(class Class) State {
 		s, _ := State{}.Step(Changed{Facts: Facts{Boot: "b"}})

@@ -18,7 +18,7 @@ type find struct {
 	backOff, improve time.Duration
 }
 
-// restartFind follows other facts about who the Peer is.
+// restartFind restarts the search after facts about the Peer's identity changed.
 func (s State) restartFind() (State, []Effect) {
 	var effects []Effect
 	if s.find.running || s.find.armed {

@@ -26,8 +26,8 @@ func TestPathThatDiesDuringASearch(t *testing.T) {
 	})
 }
 
-// A nudge for a search that the Peer has not heard of yet asks for that one; a later
-// one may have come after the Peer took part.
+// A nudge for a search that the Peer has not heard of yet asks for exactly that search; a
+// later nudge may have come after the Peer took part.
 func TestNudgeBeforeTheOfferIsServedByIt(t *testing.T) {
 	play(t, []scriptStep{
 		{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},

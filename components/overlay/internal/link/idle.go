@@ -31,8 +31,8 @@ type (
 	// Idle reports that the Link has been unused for long on this side. No new stream gets a
 	// Session until the next Use.
 	Idle struct{}
-	// Rested brings the Peer's answer to the Rest of that number; to an older one it comes
-	// too late and is ignored.
+	// Rested has the Peer's answer to the Rest of that number; an answer to an older Rest is
+	// ignored.
 	Rested struct {
 		Question uint64
 		Agreed   bool
@@ -149,16 +149,16 @@ func (s State) idle() (State, []Effect) {
 	return s, append(effects, rest)
 }
 
-// ask asks the Peer over a Session whether all that are leaving may end.
+// ask asks the Peer over a Session whether all leaving Sessions may end.
 func (s State) ask(over uint64) (State, Effect) {
 	s.question++
 	s.askedOver = over
 	return s, Rest{Question: s.question, Session: over}
 }
 
-// unheard lets go of the Session that no answer came over, and asks over another: the Peer
-// may use that, or have agreed to use none. Ended unasked, or used again, a stream could be
-// lost with it.
+// unheard drops the Session that brought no answer, and asks over another: the Peer may use
+// the other Session, or may have agreed to use none. Ending it without a question, or using
+// it again, could lose a stream.
 func (s State) unheard(ev Unheard) (State, []Effect) {
 	if !s.Asking() || ev.Question != s.question {
 		return s, nil

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// For any order of events: the Session in use lives, is of a Boot that the facts
-// admit and of the best class; no two of a class live; at most one besides the used
-// is kept; no wait is without a timer; waits stay within their bounds; and epochs
-// only grow.
+// The following holds for any order of events. The Session in use lives, belongs to an
+// admitted Boot, and has the best class. At most one Session of a class lives, and at
+// most one is kept in addition to the used one. Every wait has a timer and stays within
+// its bounds. Epochs only grow.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(3000) {
 		w := world{r: rand.New(rand.NewPCG(seed, 1)), open: map[uint64]held{}}

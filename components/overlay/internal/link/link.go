@@ -19,7 +19,7 @@ const (
 	BackOff Phase = "back-off"
 	// Up: a Session is in use.
 	Up Phase = "up"
-	// Asleep: no connection needs a Session; the first one that does wakes the Link.
+	// Asleep: no connection needs a Session; the next connection wakes the Link.
 	Asleep Phase = "idle"
 	// Over: the Link has ended, and nothing happens any more.
 	Over Phase = "over"
@@ -100,7 +100,7 @@ type Facts struct {
 	Dials bool
 	// Boot is the admitted Boot; "" for none, or for any when AnyBoot.
 	Boot string
-	// AnyBoot admits whatever Boot the cluster CA vouches for while Boot is "".
+	// AnyBoot admits every Boot with a certificate of the cluster CA while Boot is "".
 	AnyBoot bool
 	// Instance is where to dial, "" for nowhere.
 	Instance string

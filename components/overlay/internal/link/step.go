@@ -2,7 +2,7 @@ package link
 
 import "slices"
 
-// State is one Link. Its zero value knows no facts.
+// State is one Link. Its zero value has no facts.
 type State struct {
 	known   bool // Changed has come
 	over    bool // Ended has come
@@ -119,8 +119,8 @@ func (s State) Step(ev Event) (State, []Effect) {
 		if _, best := s.InUse(); best.Direct() {
 			return s, nil
 		}
-		// At once only where nothing was tried lately: a server that comes and goes must
-		// not set the pace.
+		// At once only without a recent try: a server that comes and goes must not set the
+		// pace.
 		if s.find.backOff > findHope {
 			s.find.backOff = findHope / 2 // doubled below
 			return s.waitFind(ev.Jitter)

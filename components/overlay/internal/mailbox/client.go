@@ -197,9 +197,9 @@ func (c *Client) nextSeq() uint64 {
 	return c.seq
 }
 
-// ICEServers gives the STUN and TURN URLs of the connected servers, or of those
-// connected last when none is, nearest first, with credentials that are good
-// for at least a little while.
+// ICEServers returns the STUN and TURN URLs of the connected servers, nearest first, with
+// credentials that are valid for at least a little while. Without a connected server it
+// returns those of the last connected ones.
 func (c *Client) ICEServers() []ICEServer {
 	var all []ICEServer
 	for _, o := range c.offers() {

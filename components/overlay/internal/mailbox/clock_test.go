@@ -13,7 +13,7 @@ import (
 
 // TestClockJump moves one member's wall clock. Within the allowed skew the jump has no effect.
 // Beyond it that member's messages, and those to it, are refused until its clock is right
-// again. No message arrives twice, whatever the clock shows (OVL-03).
+// again. No message arrives twice, with any clock (OVL-03).
 func TestClockJump(t *testing.T) {
 	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
@@ -60,7 +60,7 @@ func TestClockJump(t *testing.T) {
 		{time.Hour, false},
 		{0, true},
 		{-time.Hour, false},
-		{0, true}, // mended, and neither numbers nor epochs have suffered
+		{0, true}, // repaired, and neither numbers nor epochs have suffered
 	} {
 		offset.Store(int64(jump.to))
 		if got := exchange(a, b); got != jump.arrives {

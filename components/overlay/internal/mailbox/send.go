@@ -39,12 +39,11 @@ type knownBoot struct {
 	leaf []byte // DER, verified
 }
 
-// Send seals m for a Boot of to and hands it to every connected server that
-// knows that Boot; boot "" is whichever the server knows that verifies. It gives
-// nil as soon as one server took the message, which does not mean that the
-// recipient has it: answers are the only proof. Errors: [ErrNoServer],
-// [ErrUnknown], *[Refusal], and signal.ErrMessage for a message that must not be
-// sent.
+// Send seals m for a Boot of to and hands it to every connected server that knows that
+// Boot; boot "" selects any verified Boot that the server knows. It returns nil as soon
+// as one server accepted the message. The recipient may still miss the message: only its
+// answer is a proof. Errors: [ErrNoServer], [ErrUnknown], *[Refusal], and
+// signal.ErrMessage for a message that must not be sent.
 func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal.Message) error {
 	me, ok := c.identity()
 	if !ok {
@@ -53,8 +52,8 @@ func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal
 	if to.Cluster != me.ID.Cluster {
 		return fmt.Errorf("%w: %s is of another cluster", signal.ErrMessage, to)
 	}
-	// One message has one sequence number at all servers, so that the recipient
-	// takes it once.
+	// One message has one sequence number at all servers, so that the recipient accepts
+	// it once.
 	letter := &letter{me: me, to: to, message: m, seq: c.nextSeq(), now: c.now, sealed: map[string][]byte{}}
 	var sessions []*session
 	c.mu.Lock()

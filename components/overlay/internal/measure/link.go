@@ -34,8 +34,8 @@ func NewPlace() *Place { return &Place{taken: make(chan struct{}, 1)} }
 // placeWait is how long a bench waits for the end of another.
 const placeWait = time.Second
 
-// Take takes the place, or returns false if it is taken. One bench may begin a moment
-// before the end of another has come through, so it waits a little.
+// Take takes the place, or returns false if it is taken. A bench may begin a moment
+// before the end of the previous one has arrived, so Take waits a little.
 func (p *Place) Take() bool {
 	wait := time.NewTimer(placeWait)
 	defer wait.Stop()

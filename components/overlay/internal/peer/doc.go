@@ -5,10 +5,9 @@
 //	  ▲                                                   │              │
 //	  └───────────── goroutines of the Link ◄─────────────┴── effects ◄──┘
 //
-// Everything about a Peer that changes is in a core, which its loop owns: nothing else
-// reads or writes it, so there is no lock, and no order of locks. Other goroutines post an
-// event, or ask and wait. The loop runs only while there is something to do; a Peer that
-// rests has no goroutine.
+// The changing state of a Peer is in a core. Only its loop reads or writes the core, so
+// there is no lock, and no order of locks. Other goroutines post an event, or ask and
+// wait. The loop runs only while there is work; a Peer that rests has no goroutine.
 //
 // A [View] is a copy, for values that are read seldom and from many places.
 package peer

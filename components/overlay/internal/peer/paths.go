@@ -18,8 +18,7 @@ import (
 	"cadre.dev/overlay/internal/underlay"
 )
 
-// VirtualAddr is the address that stands for the Peer on the shared socket; not valid where
-// there is none.
+// VirtualAddr is the Peer's address on the shared socket; it is invalid without a socket.
 func (p *Peer) VirtualAddr() netip.AddrPort {
 	if p.finder == nil {
 		return netip.AddrPort{}
@@ -94,8 +93,8 @@ func (c *core) pathEvent(ev underlay.Event) {
 		c.class = c.node.Field.Class(ev.Path)
 		for _, s := range c.all() {
 			if s.Datagrams() {
-				// One under suspicion stays so until it answers: it may have been found by the
-				// successor of the process that the Session was made with.
+				// A suspected Session stays suspected until it answers: the path may lead to
+				// the successor of the process that made the Session.
 				c.step(link.Moved{Session: s.Number, Class: c.class})
 			}
 		}
@@ -115,8 +114,8 @@ func (c *core) pathEvent(ev underlay.Event) {
 	}
 }
 
-// heard takes a message from the Peer's mailbox; one of a search that is not the running
-// one is of the past.
+// heard handles a message from the Peer's mailbox; a message of a search other than the
+// running one is outdated.
 func (c *core) heard(who identity.Verified, m signal.Message) {
 	if c.finder == nil {
 		return

@@ -22,8 +22,8 @@ import (
 var ErrGone = errors.New("peer is not in the map")
 
 // DialService opens a connection to a port that the Peer serves itself, or that it lets
-// this node reach, over the Session in use; while there is none it waits for one until ctx
-// ends, which bounds the opening alone. It fails with [ErrGone], [forward.ErrRefused], or
+// this node reach, over the Session in use. Without a Session it waits for one until ctx
+// ends; ctx bounds only the opening. It fails with [ErrGone], [forward.ErrRefused], or
 // [measure.ErrNoSession] with ctx's cause.
 func (p *Peer) DialService(ctx context.Context, port uint16) (net.Conn, error) {
 	for {

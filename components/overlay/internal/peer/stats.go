@@ -15,7 +15,7 @@ type Stats struct {
 	Open int
 	// RefusedTCP and RefusedUDP count the Peer's refused attempts.
 	RefusedTCP, RefusedUDP uint64
-	// DroppedDatagrams found no Session, no room or no way on.
+	// DroppedDatagrams counts datagrams without a Session, room or route.
 	DroppedDatagrams uint64
 	// BytesIn and BytesOut are the bytes of all Sessions, as their carriers count them.
 	BytesIn, BytesOut uint64

@@ -113,8 +113,8 @@ func answers(ctx context.Context, s *live, within time.Duration) bool {
 	return err == nil || s.Stats().BytesIn != before
 }
 
-// suspect has another Session used until this one answers again, or ends it. One over
-// UDP is not ended: it may get another path, and its connections survive that.
+// suspect has another Session used until this one answers again, or ends it. A Session
+// over UDP is not ended: it may get another path, and its connections survive that.
 func (p *Peer) suspect(ctx context.Context, s *live, why string) {
 	if !p.doubt(s) {
 		return

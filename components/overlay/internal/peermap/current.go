@@ -50,7 +50,7 @@ func (c *Current) Get() (Map, <-chan struct{}) {
 // Parked is how many connections wait for a map.
 func (c *Current) Parked() int { return len(c.parked) }
 
-// Admits reports whether the map in force names the Boot of who.
+// Admits reports whether the map in force names this Boot.
 func (c *Current) Admits(who identity.Verified) bool {
 	m, _ := c.Get()
 	return m.Admits(who)

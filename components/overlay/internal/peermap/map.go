@@ -125,9 +125,9 @@ func (m Map) Facts(p Peer) link.Facts {
 	return f
 }
 
-// SelfPorts are the ports at which this machine reaches itself by its own VIP: those TCP ports of
-// 127.0.0.1 here that a Peer serves at the same number, as members of one workload do. On them the
-// node listens at Peers' VIPs already, so no workload can have them on all addresses.
+// SelfPorts are the ports at which this machine reaches itself by its own VIP: the TCP ports of
+// 127.0.0.1 that a Peer serves at the same number, as members of one workload do. On them the node
+// listens at Peers' VIPs already, so no workload can have them on all addresses.
 func (m Map) SelfPorts() []uint16 {
 	var out []uint16
 	for _, p := range m.peers {
@@ -140,7 +140,7 @@ func (m Map) SelfPorts() []uint16 {
 	return out
 }
 
-// Admits reports whether the map names who with that Boot.
+// Admits reports whether the map names this identity with that Boot.
 func (m Map) Admits(who identity.Verified) bool {
 	p, known := m.peers[who.ID]
 	return known && m.Facts(*p).Admits(who.BootID)

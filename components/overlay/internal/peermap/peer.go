@@ -31,9 +31,9 @@ type PortRef struct {
 // Peer is one entry of the peer map.
 type Peer struct {
 	ID identity.ID
-	// BootID is the admitted Boot. A worker without one is not admitted: it is
-	// neither dialed nor let in. For a coordinator "" means any Boot that the
-	// cluster CA vouches for.
+	// BootID is the admitted Boot. A worker without a BootID is not admitted: the node
+	// neither dials it nor accepts it. For a coordinator "" means any Boot with a
+	// certificate of the cluster CA.
 	BootID string
 	// InstanceID is where the gateway finds the Peer; "" means nowhere now.
 	InstanceID string

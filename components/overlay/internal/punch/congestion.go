@@ -35,7 +35,7 @@ type relief struct {
 // A lost packet makes a round trip long, too, and where packets are lost cubic is
 // far slower than BBR. So up to maxPings are measured, and the least of them
 // counts: as soon as one is short enough, the kernel is right. Where much has been
-// lost already, BBR stays whatever it believes.
+// lost already, BBR stays in any case.
 //
 // BBR comes back after 10 s or later, as soon as that does no harm. The kernel keeps the
 // wrong round trip for 5 minutes. A BBR that begins within that time reads it and is too

@@ -67,7 +67,7 @@ func (c *Conn) Kind() Kind { return c.kind }
 func (c *Conn) How() How { return c.how }
 
 // ToListener reports that the far end is the Peer's ordinary session listener: this end
-// dialled, whatever the roles were, and the Peer's Connect does not know of it.
+// dialled, in either role, and the Peer's Connect does not know of it.
 func (c *Conn) ToListener() bool { return c.toListener }
 
 // Local and Remote are the connection's ends.

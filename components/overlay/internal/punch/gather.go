@@ -63,7 +63,7 @@ func (l *Local) dialer() *net.Dialer {
 	return d
 }
 
-// reflect asks all reflectors at once and keeps the connections to those that answered.
+// reflect asks all reflectors at once and keeps the connections to the answering ones.
 // The error lists the others and is nil without others.
 func (l *Local) reflect(ctx context.Context, reflectors []string) ([]view, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reflectorTime, errors.New("reflector took too long"))
@@ -182,8 +182,8 @@ func (l *Local) offer(c Config, views []view) {
 	}
 }
 
-// hosts are the addresses of own interfaces to offer, beginning with those that lead to
-// the reflectors.
+// hosts are the addresses of own interfaces to offer, beginning with the interfaces that
+// lead to the reflectors.
 func (l *Local) hosts(views []view) []netip.Addr {
 	var out []netip.Addr
 	add := func(a netip.Addr) {

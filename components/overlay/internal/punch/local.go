@@ -50,10 +50,9 @@ type Local struct {
 	wg     sync.WaitGroup          // the running Connect
 }
 
-// Gather takes a port and learns how others see it. It returns when every
-// reflector has answered, or shortly after the first has; reflectors that do
-// not answer are no error as long as there is something to offer. ctx bounds
-// Gather alone; the result must be closed.
+// Gather takes a port and learns how others see it. It returns when every reflector has
+// answered, or shortly after the first has. Silent reflectors are no error as long as
+// there is a candidate to offer. ctx bounds only Gather; the result must be closed.
 func Gather(ctx context.Context, c Config) (*Local, error) {
 	l := &Local{log: c.Log, allow: c.Allow}
 	if l.log == nil {

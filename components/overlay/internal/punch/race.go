@@ -212,7 +212,7 @@ func (r *race) named(from netip.AddrPort) (Candidate, bool) {
 	return c, true
 }
 
-// stands takes charge of a new connection and gives it to choose once it may be
+// stands takes charge of a new connection and offers it for the choice once it may be
 // chosen.
 func (r *race) stands(ctx context.Context, tcp *net.TCPConn, c Candidate, how How) {
 	conn := &Conn{Conn: tcp, tcp: tcp, kind: c.Kind, how: how, toListener: how == Active && c.Kind == Listen}

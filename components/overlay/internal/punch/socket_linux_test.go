@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection of either origin retransmits soon, whatever time its handshake took.
+// A connection of either origin retransmits soon, after a handshake of any length.
 func TestLostSegmentsAreSentAgainSoon(t *testing.T) {
 	a, b := pair(t, Config{})
 	x, y := connect(t.Context(), t, a, b.Candidates(), true), connect(t.Context(), t, b, a.Candidates(), false)

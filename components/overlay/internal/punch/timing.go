@@ -15,7 +15,7 @@ const (
 	minGap = time.Millisecond
 )
 
-// timing says when SYNs are sent. It is a value: it looks at no clock.
+// timing decides when SYNs are sent. It is a value without a clock.
 type timing struct {
 	controlling bool
 	oneWay      time.Duration

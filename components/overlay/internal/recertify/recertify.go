@@ -59,8 +59,8 @@ func (d *Exchanger) Show(ctx context.Context, s *session.Session, log *slog.Logg
 }
 
 func (d *Exchanger) showOnce(s *session.Session) (frame.Code, error) {
-	// Not as a control stream, where there is a choice: a Session that carries none is
-	// the lighter for it. Those have no limit, though.
+	// An ordinary stream where there is a choice: a Session without control streams needs
+	// no multiplexer. Control streams have no limit, though.
 	st, err := s.OpenStream()
 	if err != nil {
 		st, err = s.OpenControl()

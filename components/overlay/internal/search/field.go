@@ -41,8 +41,9 @@ type Field struct {
 	nudges          *turns
 }
 
-// Init makes places for searches at once: so many that this node begins and nudges that
-// it sends, twice as many that Peers begin: those are spaced by the Peers, too.
+// Init makes the places. searches is the number of searches that this node begins at
+// once, and of the nudges that it sends at once. Peers may begin twice as many, since
+// Peers space their searches too.
 func (f *Field) Init(searches int) {
 	f.begins, f.follows, f.nudges = newTurns(searches), newTurns(2*searches), newTurns(searches)
 }
@@ -125,8 +126,8 @@ func (f *Field) Warm(ctx context.Context) {
 }
 
 // Class ranks a datagram path. A path at a rendezvous server's address counts as relayed,
-// whatever its candidate says: the Peer's relay may send before the message that names
-// the relay arrives.
+// even with another candidate type: the Peer's relay may send before the message that
+// names the relay arrives.
 func (f *Field) Class(p underlay.PathInfo) link.Class {
 	if p.Kind == underlay.Relay || f.Box.Offers(p.Remote.Addr()) {
 		return link.Relay

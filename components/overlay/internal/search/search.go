@@ -118,7 +118,7 @@ func (f *Finder) search(parent context.Context, w wanted) error {
 	defer stopSending()
 	sender.Go(func() { s.sendAll(sending) })
 	err = s.attend(ctx, w)
-	// Its last words are still said, for a moment.
+	// The queued last messages are still sent, for a moment.
 	close(s.outbox)
 	flush := time.AfterFunc(flushLimit, stopSending)
 	defer flush.Stop()
@@ -217,9 +217,9 @@ func (s *search) parts() int {
 	return n
 }
 
-// awaitStandby gives a relayed path the time that it takes, where there is nothing
-// else to fall back to: it is slower to find than the direct one, and when that dies
-// it is too late to look.
+// awaitStandby waits for a relayed path if the search has no other fallback. A relayed path takes
+// longer to find than a direct one, and after the death of the direct path the search for it comes
+// too late.
 func (s *search) awaitStandby(ctx context.Context) {
 	if s.ice == nil || !s.f.field.Allows(link.Relay) || s.f.owner.Has(link.Gateway) || s.f.owner.Has(link.DirectTCP) {
 		return

@@ -31,9 +31,9 @@ const urgentLead = 30 * time.Second
 
 func newTurns(places int) *turns { return &turns{free: places} }
 
-// take waits for a place, which give gives back. It fails only because ctx ended, with
-// its cause. urgent is asked again whenever a place is free, since traffic may have
-// come meanwhile; it must not block.
+// take waits for a place; give returns the place. It fails only if ctx ends, with ctx's cause.
+// urgent is called again whenever a place is free, since traffic may have come meanwhile; it
+// must not block.
 func (t *turns) take(ctx context.Context, urgent func() bool) error {
 	w := &waiter{since: time.Now(), urgent: urgent, ready: make(chan struct{})}
 	t.mu.Lock()

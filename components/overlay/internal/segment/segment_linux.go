@@ -12,7 +12,7 @@ import (
 const size = 1188
 
 // Small has both ends of a connection send small segments: it is a [net.Dialer]'s
-// Control. Nothing but speed rests on it, so a kernel that refuses is not an error.
+// Control. It affects only speed, so a kernel's refusal is ignored.
 func Small(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, size)

@@ -29,7 +29,7 @@ func (e *Expiry) Start(at time.Time) {
 func (e *Expiry) Extend(at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// A timer that has fired ends the Session whatever comes now.
+	// A timer that has fired ends the Session despite later renewals.
 	if e.timer != nil && at.After(e.at) && e.timer.Stop() {
 		e.at = at
 		e.timer.Reset(time.Until(at))

@@ -60,9 +60,9 @@ func (m *Maker) Welcome(ctx context.Context, conn net.Conn) (*Session, error) {
 	return m.Join(hs, tc, stop, link.DirectTCP)
 }
 
-// Join turns a connection with a genuine certificate into a Session, if the
-// peer map names its Boot, and delivers it; else it closes the connection. stop is called
-// once the Session outlives hs.
+// Join turns a connection with a genuine certificate into a Session and delivers it, if
+// the peer map names its Boot. Otherwise Join closes the connection. stop is called once
+// the Session outlives hs.
 func (m *Maker) Join(hs context.Context, tc *tls.Conn, stop func() bool, class link.Class) (*Session, error) {
 	who, err := m.verify(tc.ConnectionState())
 	if err == nil {

@@ -11,7 +11,6 @@
 // reorder envelopes, and send two Peers different ones; it cannot make, change or read
 // one, or make a recipient accept one twice.
 //
-// The package is pure: bytes and times in, values out. It does not decide which
-// Boot of a Slot is the admitted one; the peer map does, and its owner compares
-// Opened.From with it.
+// The package is pure: bytes and times in, values out. The peer map decides which Boot of
+// a Slot is the admitted one, and its owner compares Opened.From with it.
 package signal

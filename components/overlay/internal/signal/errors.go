@@ -21,8 +21,8 @@ var (
 	// ErrStale reports a genuine envelope that has expired, was seen before, or has an
 	// older epoch than an earlier one (OVL-03).
 	ErrStale = errors.New("stale signaling message (SIG_STALE_EPOCH)")
-	// ErrUnauthenticated reports a mailbox that did not take our identity, or
-	// a caller that showed none (OVL-02).
+	// ErrUnauthenticated reports a mailbox that rejected our identity, or a caller
+	// without an identity (OVL-02).
 	ErrUnauthenticated = errors.New("mailbox without proof of identity (SIG_UNAUTHENTICATED)")
 	// ErrMessage reports a message that must not be sent: a bound of [Message]
 	// is exceeded, or a key cannot be used.

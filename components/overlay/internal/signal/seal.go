@@ -20,11 +20,10 @@ import (
 // Life is how long an envelope is good for after it was sealed.
 const Life = 60 * time.Second
 
-// Skew is how far the clocks of two Peers may be apart. A CVM's clock comes
-// from a host that is not trusted, and a wrong clock must not cut a machine off.
-// Nothing hangs on it: a replay is refused because Guard remembers the message
-// for Life and twice the Skew, and after a restart because the new Boot has
-// another key.
+// Skew bounds the difference between the clocks of two Peers. A CVM's clock comes from a
+// host that is not trusted, and a wrong clock must not cut a machine off. Replay
+// protection does not depend on it: Guard remembers the message for Life and twice the
+// Skew, and after a restart the new Boot has another key.
 const Skew = 5 * time.Minute
 
 // sealLabel separates this use of a leaf's key. The same key signs (ECDSA) and

@@ -13,8 +13,7 @@ func (l *Link) soon() {
 	l.s.wake()
 }
 
-// tick looks at the traffic, lets the State decide, and gives when it wants to be
-// called again.
+// tick samples the traffic, lets the State decide, and returns the time of its next call.
 func (l *Link) tick(now time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,9 +54,8 @@ func (l *Link) infoLocked(p *path) PathInfo {
 	}
 }
 
-// Alive is for how long nothing authentic came: no genuine probe and no answer.
-// Without any it is the age of the Link. QUIC's packets do not count, since
-// whether they are genuine is known to QUIC only.
+// Alive is the time since the last genuine probe or answer. Without any it is the age of
+// the Link. QUIC's packets do not count, since only QUIC can authenticate them.
 func (l *Link) Alive() time.Duration {
 	return l.s.now() - max(l.made, time.Duration(l.authentic.Load()))
 }

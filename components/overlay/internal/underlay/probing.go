@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// challengesKept bounds the strange addresses of a search that are looked
-	// into at a time, and challengeFor how long one of them may take.
+	// challengesKept bounds the strange addresses of a search that are challenged at a
+	// time, and challengeFor bounds the time of one challenge.
 	challengesKept = 4
 	challengeFor   = 3 * time.Second
 )
@@ -107,8 +107,8 @@ func (l *Link) answeredLocked(now time.Duration, a *search, on *path, from netip
 	return true
 }
 
-// challengeLocked puts one question to a strange address. It is not answered as
-// well: it must not get more than it sent.
+// challengeLocked puts one question to a strange address. The probe from there gets no
+// answer in addition: the address must not get more than it sent.
 func (l *Link) challengeLocked(now time.Duration, a *search, from netip.AddrPort) {
 	a.pending = slices.DeleteFunc(a.pending, func(c challenge) bool { return now-c.last > challengeFor })
 	i := slices.IndexFunc(a.pending, func(c challenge) bool { return c.from == from })
@@ -130,8 +130,9 @@ func (l *Link) challengeLocked(now time.Duration, a *search, from netip.AddrPort
 	l.s.sendProbe(&b, nil, from)
 }
 
-// provenLocked takes the answer to a challenge: the path that has been silent
-// since it began moves to the address, or else the address is one path more.
+// provenLocked handles the answer to a challenge: the path that has been silent since the
+// challenge began moves to the address. Without such a path the address becomes another
+// path.
 func (l *Link) provenLocked(now time.Duration, a *search, from netip.AddrPort, seq uint64) bool {
 	i := slices.IndexFunc(a.pending, func(c challenge) bool { return c.from == from })
 	if i < 0 {

@@ -145,8 +145,8 @@ func (r *receiver) leave() {
 	}
 }
 
-// read calls deliver with each of up to n datagrams for QUIC, and waits for the
-// first. It gives the number of datagrams delivered.
+// read calls deliver with each of up to n datagrams for QUIC, and waits for the first. It
+// returns the number of datagrams delivered.
 func (r *receiver) read(n int, deliver func(i int, d inbound) bool) (int, error) {
 	r.take()
 	r.mu.Lock()
@@ -232,8 +232,8 @@ func (r *receiver) validated(from netip.AddrPort) *path {
 	return p
 }
 
-// fill waits for datagrams from the kernel or from a relay. It gives
-// [os.ErrDeadlineExceeded] when stop says so, and [net.ErrClosed] at the end.
+// fill waits for datagrams from the kernel or from a relay. It returns
+// [os.ErrDeadlineExceeded] when stop returns true, and [net.ErrClosed] at the end.
 func (r *receiver) fill(stop func() bool) error {
 	for {
 		// Order matters. A caller that wants attention first records why, then lets the

@@ -136,9 +136,9 @@ func (s *Socket) LocalAddr() *net.UDPAddr {
 	return &a
 }
 
-// QUIC gives the side that speaks QUIC, over virtual addresses. It implements
-// quic.OOBCapablePacketConn and reads in batches. One reader at a time; closing
-// it ends its reading and leaves the Socket as it is.
+// QUIC returns the side that speaks QUIC, over virtual addresses. It implements
+// quic.OOBCapablePacketConn and reads in batches. It permits one reader at a time;
+// closing it ends its reading and leaves the Socket as it is.
 func (s *Socket) QUIC() net.PacketConn { return s.quic }
 
 // STUN gives the side that speaks STUN, over real addresses. Deadlines are

@@ -23,11 +23,11 @@ type Stats struct {
 type Dropped struct {
 	// Unvalidated came from an address that is no validated path's (OVL-13).
 	Unvalidated uint64
-	// Unknown is neither STUN, nor a probe, nor QUIC.
+	// Unknown counts datagrams that are neither STUN, nor a probe, nor QUIC.
 	Unknown uint64
-	// UnknownKey counts probes of a search that this side does not know, or not
-	// yet. Forged ones have a wrong MAC or came the wrong way, Replayed ones were
-	// seen before or answer nothing; Malformed ones are no probes at all.
+	// UnknownKey counts probes of a search that this side does not know, or not yet.
+	// Forged counts probes with a wrong MAC or from the wrong direction, Replayed counts
+	// repeated probes and unexpected answers, Malformed counts invalid probes.
 	UnknownKey, Forged, Replayed, Malformed uint64
 	// STUNFull counts STUN datagrams that no reader took in time.
 	STUNFull uint64

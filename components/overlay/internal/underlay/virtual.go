@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// Virtual addresses are taken one after the other from 100.64.0.0/10 and, when
-// those are through, again with the next port. A process would have to make four
-// million Links to reach its second port.
+// Virtual addresses are assigned in order from 100.64.0.0/10 and, after the last one,
+// again with the next port. A process would have to make four million Links to reach its
+// second port.
 const (
 	virtualBase = 100<<24 | 64<<16
 	virtualHost = 1<<22 - 1

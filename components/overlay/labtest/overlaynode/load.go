@@ -188,7 +188,8 @@ func pause(ctx context.Context, d time.Duration) {
 const datagramEvery = 200 * time.Millisecond
 
 // datagram sends one datagram after the other until one comes back, however late: each
-// may be lost. Each is sent from another port, since one may be taken at the far side.
+// may be lost. Each leaves from another port, since one port may be taken at the far
+// side.
 func datagram(ctx context.Context, r Request) (Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.For)
 	var wg sync.WaitGroup

@@ -47,9 +47,9 @@ const (
 	// called quiet: without, and with another path that answered meanwhile.
 	silence      = 400 * time.Millisecond
 	silenceRaced = 200 * time.Millisecond
-	// oneWay is the shortest time without an answer to our own probes after
-	// which a path is called quiet although things come in over it. Those may
-	// be spoofed, or only one direction may be dead.
+	// oneWay is the shortest time without an answer to our own probes after which a path
+	// counts as quiet although datagrams still arrive over it. These datagrams may be
+	// spoofed, or only one direction may be dead.
 	oneWay       = 800 * time.Millisecond
 	oneWayProbes = 6
 

@@ -5,9 +5,8 @@ import "time"
 // never is later than any time.
 const never = time.Duration(1<<63 - 1)
 
-// Tick decides. It wants to be called after every fact, and no later than Next.
-// The effects are to be carried out in their order; the slice is valid until the
-// next call.
+// Tick decides. Call it after every fact, and no later than Next. Carry out the effects
+// in their order; the slice is valid until the next call.
 func (s *State) Tick(now time.Duration) []Effect {
 	s.effects = s.effects[:0]
 	for i := 0; i < len(s.paths); i++ {

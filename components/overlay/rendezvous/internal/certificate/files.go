@@ -15,7 +15,7 @@ import (
 func readKey(name string) (*ecdsa.PrivateKey, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // no key is what the caller makes one for
+		return nil, nil //nolint:nilnil // without a key the caller makes one
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read TLS key: %w", err)

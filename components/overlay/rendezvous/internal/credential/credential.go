@@ -1,6 +1,6 @@
-// Package credential mints and checks the TURN credentials of members: bound to
-// one Boot, good for minutes, made from a secret that never leaves the process
-// and changes while it runs (OVL-12).
+// Package credential mints and checks the TURN credentials of members: bound to one Boot,
+// valid for minutes, made from a secret that never leaves the process and changes while
+// it runs (OVL-12).
 package credential
 
 import (
@@ -85,8 +85,8 @@ func (m *Mint) Rotate(now time.Time) {
 	m.turned = now
 }
 
-// Issue mints a credential for who, connected from the address to. It is valid until the
-// member's certificate expires, and not longer than the mint's life.
+// Issue mints a credential for a member that is connected from the address to. It is
+// valid until the member's certificate expires, and not longer than the mint's life.
 func (m *Mint) Issue(who member.Member, to netip.Addr, certificateEnds, now time.Time) Credential {
 	expires := now.Add(m.life)
 	if certificateEnds.Before(expires) {
@@ -123,7 +123,7 @@ func (m *Mint) Check(username string, now time.Time) (who member.Member, secret 
 	return who, password(m.secrets[uint64(len(m.secrets))-1-back], username), expires, nil
 }
 
-// Until returns the end of an allocation that who made from the address at with a
+// Until returns the end of an allocation that a member made from the address at with a
 // credential that is valid until expires. A newer credential extends the end, since the
 // member has shown its certificate for it. The extension holds only for the address that
 // the newer credential was sent to. A thief that uses a credential elsewhere loses the

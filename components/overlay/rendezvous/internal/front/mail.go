@@ -19,9 +19,9 @@ import (
 // maxWait is how long a poll may take.
 const maxWait = 25 * time.Second
 
-// send puts who's envelope into the mailbox of the addressed Boot. The front checks as
-// much as it can: that who signed the envelope, within its own cluster. That keeps noise
-// out; the recipient checks everything.
+// send puts the caller's envelope into the mailbox of the addressed Boot. The front
+// checks as much as it can: that the caller signed the envelope, within its own cluster.
+// That keeps noise out; the recipient checks everything.
 func (f *Front) send(who member.Caller, envelope []byte) *mailbox.Refusal {
 	h, err := signal.Peek(envelope)
 	switch {
@@ -43,7 +43,7 @@ func (f *Front) send(who member.Caller, envelope []byte) *mailbox.Refusal {
 	return nil
 }
 
-// find names the connected Boots of a Slot of who's cluster.
+// find names the connected Boots of a Slot of the caller's cluster.
 func (f *Front) find(who member.Caller, group, slot string) ([]mailbox.Boot, *mailbox.Refusal) {
 	id := identity.ID{Cluster: who.ID.Cluster, Group: group, Slot: slot}
 	if err := id.Validate(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"cadre.dev/overlay/rendezvous/internal/member"
 )
 
-// offer mints credentials for who, and names their servers. host is the address by which
-// who has reached us: TURN over TLS is there too.
+// offer mints credentials for the caller, and names their servers. host is the address by
+// which the caller has reached us: TURN over TLS is there too.
 func (f *Front) offer(who member.Caller, at netip.Addr, host string) (mailbox.Offer, time.Time) {
 	addresses := f.cfg.Addresses()
 	o := mailbox.Offer{Reflectors: addresses}
@@ -44,8 +44,8 @@ func (f *Front) offer(who member.Caller, at netip.Addr, host string) (mailbox.Of
 // maxHost bounds the host that a member says it has reached, as DNS does.
 const maxHost = 255
 
-// hostPort returns the Host of a request with its port; "" for an invalid one. It goes
-// back to its sender alone.
+// hostPort returns the Host of a request with its port; "" for an invalid one. Only the
+// sender gets it back.
 func hostPort(host string) string {
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
@@ -61,9 +61,9 @@ func (f *Front) serveCredentials(w http.ResponseWriter, r *http.Request, who mem
 	f.answer(w, http.StatusOK, o)
 }
 
-// revoke ends Boots of who's cluster: their mailboxes, their credentials, and their
-// present relay allocations. It takes back the Boots of who's earlier list that the new
-// list lacks.
+// revoke ends Boots of the caller's cluster: their mailboxes, their credentials, and
+// their present relay allocations. It takes back the Boots of the caller's earlier list
+// that the new list lacks.
 func (f *Front) revoke(who member.Caller, boots []string) *mailbox.Refusal {
 	if !f.cfg.Revocations || who.ID.Group != coordinators {
 		return refusal(mailbox.CodeScope, "only coordinators may end boots here")

@@ -18,7 +18,7 @@ import (
 const (
 	// answers is how many a client may leave unread before it is left.
 	answers = 64
-	// writeTime is how long one frame may take to be taken.
+	// writeTime bounds the write of one frame.
 	writeTime = 10 * time.Second
 	// silence is how long a client may be quiet; it pings every few seconds.
 	pingEvery = 15 * time.Second
@@ -116,8 +116,8 @@ func (f *Front) Sockets() int {
 	return len(f.sockets)
 }
 
-// read takes the client's frames until it goes or misbehaves. It must not be
-// given a context that is cancelled: that would cut the goodbye off.
+// read takes the client's frames until it goes or misbehaves. ctx must not be a cancelled
+// one: that would cut the goodbye off.
 func (s *socket) read(ctx context.Context) error {
 	for {
 		kind, b, err := s.ws.Read(context.WithoutCancel(ctx))
@@ -177,7 +177,7 @@ func (s *socket) handle(f mailbox.Frame) (mailbox.Frame, error) {
 	return answer, nil
 }
 
-// write says everything that is said to the client, until ctx ends.
+// write sends all frames to the client, until ctx ends.
 func (s *socket) write(ctx context.Context) error {
 	offer, expires := s.front.offer(s.who, s.at, s.host)
 	if err := s.put(ctx, mailbox.Frame{Type: mailbox.FrameHello, ICE: offer.ICE, Reflectors: offer.Reflectors}); err != nil {

@@ -1,5 +1,4 @@
-// Package member names who uses a rendezvous, and checks that they are who they
-// say.
+// Package member identifies and authenticates the callers of a rendezvous.
 package member
 
 import (

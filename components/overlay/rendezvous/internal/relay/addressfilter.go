@@ -34,8 +34,8 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("fd00:ec2::254"),
 }
 
-// addressFilter says which peers may be relayed to. It knows no relay ports: the relay
-// decides about its own address.
+// addressFilter decides which peers may be relayed to. It handles no relay ports: the
+// relay decides about its own address.
 type addressFilter struct {
 	allowPrivate bool
 

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// idleTime is how long a connection without an allocation may say nothing;
-	// busyTime one with.
+	// idleTime bounds the silence of a connection without an allocation; busyTime that of
+	// a connection with one.
 	idleTime = 2 * time.Minute
 	busyTime = 11 * time.Minute
 	// frameTime is how long a frame that has begun may take: a client that
@@ -40,7 +40,7 @@ func newFrames(conn net.Conn, after func()) *frames {
 	return &frames{conn: conn, in: bufio.NewReaderSize(conn, 4<<10), busy: func() bool { return false }, after: after}
 }
 
-// ReadFrom implements net.PacketConn. It gives whole frames without padding.
+// ReadFrom implements net.PacketConn. It returns whole frames without padding.
 func (f *frames) ReadFrom(p []byte) (int, net.Addr, error) {
 	wait := idleTime
 	if f.busy() {
