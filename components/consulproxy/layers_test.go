@@ -20,25 +20,25 @@ import (
 func TestBothLayersRefuse(t *testing.T) {
 	l := newLayer(t, database(1, "web"), web(), other())
 	server, pg := l.member("pg", 0, "leader")
-	stranger, _ := l.member("other", 0, "none")
+	outsider, _ := l.member("other", 0, "none")
 	caller, _ := l.member("web", 0, "none")
 	mesh := l.mesh("web", 1, 2)
 	proxy := l.mesh("pg", 1, 0).Proxies[0]
 	l.answers(caller, address(mesh, "pg-master"), "pg-0")
 	side, port := pg.vip.String()+":9000", fmt.Sprintf("%s:%d", pg.vip, proxy.Port)
-	l.answers(stranger, side, "pg-0")
+	l.answers(outsider, side, "pg-0")
 	good, bad := l.leaf("web"), l.leaf("other")
 
 	// As it is, other has no port to dial.
-	if who, err := stranger.request(port); err == nil || !strings.Contains(err.Error(), "refused") {
+	if who, err := outsider.request(port); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("other at the port of pg's proxy: %q, %v", who, err)
 	}
 	// The machine cannot take a port: its own map opens nothing at pg's machine.
 	proxies := []overlay.PortRef{{Protocol: overlay.TCP, Port: uint16(proxy.Port)}}
-	stranger.order("lie", lie{Slot: "pg-0", Offers: proxies})
+	outsider.order("lie", lie{Slot: "pg-0", Offers: proxies})
 	var refused error
 	eventually(t, "the overlay of other listens", func() error {
-		who, err := present(stranger, port, good)
+		who, err := present(outsider, port, good)
 		switch {
 		case err == nil:
 			t.Fatalf("%s answers other, which showed web's certificate", who)
@@ -49,21 +49,21 @@ func TestBothLayersRefuse(t *testing.T) {
 		return nil
 	})
 	t.Logf("the overlay to other, with a certificate that Envoy takes: %v", refused)
-	if _, err := stranger.request(side); err != nil {
+	if _, err := outsider.request(side); err != nil {
 		t.Errorf("its Session is gone before the test's step: %v", err)
 	}
 
 	// pg's machine opens the port as well: now the certificate decides.
 	server.order("lie", lie{Slot: "other-0", Accepts: proxies})
 	eventually(t, "pg's machine opens the port", func() error {
-		who, err := present(stranger, port, good)
+		who, err := present(outsider, port, good)
 		if err == nil && who != "pg-0" {
 			err = fmt.Errorf("%s answers", who)
 		}
 		return err
 	})
 	before := l.denied(server)
-	who, err := present(stranger, port, bad)
+	who, err := present(outsider, port, bad)
 	if err == nil || errors.Is(err, errDialled) || errors.Is(err, errShown) {
 		t.Fatalf("other's certificate at pg's Envoy: %q, %v; want its connection ended at its first byte", who, err)
 	}
@@ -71,7 +71,7 @@ func TestBothLayersRefuse(t *testing.T) {
 	if after := l.denied(server); after <= before {
 		t.Errorf("Envoy counts %d refusals, and before %d", after, before)
 	}
-	if who, err := present(stranger, port, tls.Certificate{}); err == nil {
+	if who, err := present(outsider, port, tls.Certificate{}); err == nil {
 		t.Errorf("%s answers a caller without a certificate", who)
 	}
 
@@ -79,7 +79,7 @@ func TestBothLayersRefuse(t *testing.T) {
 	l.accept(database(1, "web", "other"))
 	l.mesh("other", 1, 2)
 	eventually(t, "other may call", func() error {
-		_, err := present(stranger, port, bad)
+		_, err := present(outsider, port, bad)
 		return err
 	})
 }

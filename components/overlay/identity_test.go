@@ -166,7 +166,7 @@ func TestUnauthenticatedCallersAreBounded_INP04(t *testing.T) {
 	for _, c := range idle {
 		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an idle stranger was kept: %v", err)
+			t.Errorf("an idle unauthenticated caller was kept: %v", err)
 		}
 	}
 	connect(a, b, nil, nil)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limits bound the resources that strangers and peers can make a node spend.
+// limits bound the resources that unauthenticated callers and peers can make a node spend.
 type limits struct {
 	// handshakes is how many connections may be short of a known Peer.
 	handshakes int

@@ -178,9 +178,9 @@ func TestPortThatIsNotServedIsRefused(t *testing.T) {
 	if conn, err := c.DialService(t.Context(), a.id, servedPort); !errors.Is(err, ErrRefused) {
 		t.Errorf("dial of a node without services: %v, error %v, want %v", conn, err, ErrRefused)
 	}
-	stranger := ID{Cluster: testCluster, Group: "db", Slot: "nobody"}
-	if _, err := a.DialService(t.Context(), stranger, servedPort); !errors.Is(err, ErrUnknownPeer) {
-		t.Errorf("dial of a stranger: %v, want %v", err, ErrUnknownPeer)
+	unknown := ID{Cluster: testCluster, Group: "db", Slot: "nobody"}
+	if _, err := a.DialService(t.Context(), unknown, servedPort); !errors.Is(err, ErrUnknownPeer) {
+		t.Errorf("dial of an unknown peer: %v, want %v", err, ErrUnknownPeer)
 	}
 }
 

@@ -34,8 +34,8 @@ func halfSend(conn net.Conn, size int) (sent int, cut bool) {
 	return sent, err != nil
 }
 
-// 128 strangers make first contacts, each with half a call of 12 MiB of headers. After the
-// server cuts them off, each sends half a call that is short enough. They cost little
+// 128 unauthenticated callers make first contacts, each with half a call of 12 MiB of headers.
+// After the server cuts them off, each sends half a call that is short enough. They cost little
 // memory, and another caller is served.
 func TestINP01_INP08_HalfSentFirstContactsCostLittle(t *testing.T) {
 	const crowd = 128
@@ -80,7 +80,7 @@ func TestINP01_INP08_HalfSentFirstContactsCostLittle(t *testing.T) {
 		t.Errorf("an honest one: %d bytes, %v", len(got), err)
 	}
 	if cost := memory() - before; cost >= 32<<20 {
-		t.Errorf("%d bytes of memory for %d strangers, want less than 32 MiB", cost, crowd)
+		t.Errorf("%d bytes of memory for %d callers, want less than 32 MiB", cost, crowd)
 	} else {
 		t.Logf("%.1f MiB for both sides of %d connections", float64(cost)/(1<<20), crowd)
 	}

@@ -16,5 +16,5 @@
 //   - Its buffers of 64 KiB for each connection stay while the connection does nothing.
 //
 // The owner of a connection bounds unfinished handshakes and incomplete headers: a Session
-// ends such a connection, and the operators' API counts it among strangers.
+// ends such a connection, and the operators' API counts it among the unauthenticated ones.
 package grpcserver

@@ -10,7 +10,7 @@ import (
 
 // bounded is a listener with so many connections at most; more wait in the kernel's
 // queue. It accepts only a part of them from one source, and closes further ones: a
-// stranger must not take all places.
+// single source must not take all places.
 type bounded struct {
 	net.Listener
 	slots chan struct{}

@@ -73,6 +73,6 @@ func TestHealthKeepsNoConnection(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if !resp.Close {
-		t.Error("the connection of a stranger goes on")
+		t.Error("the unauthenticated connection goes on")
 	}
 }

@@ -57,7 +57,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Limits bound the use by members and strangers. Zero fields are the defaults.
+// Limits bound the use by members and by unauthenticated clients. Zero fields are the defaults.
 type Limits struct {
 	// Allocations is how many relay allocations an identity may have (64), and
 	// AllAllocations how many there may be (4096).
@@ -67,7 +67,7 @@ type Limits struct {
 	// Sockets is how many members may be connected (8192).
 	Sockets int
 	// PerSource is how many connections one IPv4 address or IPv6 /64 may have
-	// (256), members and strangers.
+	// (256), authenticated or not.
 	PerSource int
 	// Memory is how many bytes of messages may wait (64 MiB).
 	Memory int

@@ -321,7 +321,7 @@ func (s *Server) gauges() {
 	}
 }
 
-// limited bounds connections, members' and strangers'.
+// limited bounds connections, authenticated or not.
 func (s *Server) limited(ln net.Listener) net.Listener {
 	return newBounded(ln, 2*s.cfg.Limits.Sockets, s.cfg.Limits.PerSource)
 }

@@ -184,8 +184,8 @@ func TestOVL02OnlyTheOwnerPolls(t *testing.T) {
 	s := w.server()
 	a, b := w.ca.ID("db", "db-0"), w.ca.ID("db", "db-1")
 	certA, certB, otherBoot := w.ca.Issue(t, a), w.ca.Issue(t, b), w.ca.Issue(t, b)
-	stranger := identitytest.NewAuthority(t, "test.cadre")
-	impostor := stranger.Issue(t, b)
+	otherCA := identitytest.NewAuthority(t, "test.cadre")
+	impostor := otherCA.Issue(t, b)
 	bootB := identity.BootID(certB.Leaf)
 
 	poll := func(ack string) mailbox.Poll {

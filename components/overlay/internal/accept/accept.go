@@ -1,6 +1,6 @@
-// Package accept accepts the connections at a node's listener. Each gets through its
-// handshake in a bounded time, among a bounded number of strangers, and then belongs to a
-// Session or to a first contact.
+// Package accept accepts the connections at a node's listener. Each gets through its handshake in a
+// bounded time, among a bounded number of unauthenticated callers, and then belongs to a Session or
+// to a first contact.
 package accept
 
 import (
@@ -29,7 +29,7 @@ type Config struct {
 	Handshakes     int
 	Time, Patience time.Duration
 	Maker          *session.Maker
-	// FirstContact serves a stranger's connection and closes it; nil where none is taken.
+	// FirstContact serves an unauthenticated connection and closes it; nil refuses first contacts.
 	FirstContact func(context.Context, *tls.Conn)
 	Counters     *counters.Counters
 	Log          *slog.Logger
@@ -52,9 +52,9 @@ func (s *Server) Inside() int { return s.handshakes.Inside() }
 // pauseAfter keeps a listener that fails for want of resources from spinning.
 const pauseAfter = 50 * time.Millisecond
 
-// Run accepts connections until ctx ends, closes ln then, and returns when the last
-// connection is served. Strangers share a fixed number of places: a connection is closed
-// at once if no place is free and no holder is overdue (INP-04).
+// Run accepts connections until ctx ends, closes ln then, and returns when the last connection is
+// served. Unauthenticated callers share a fixed number of places: a connection is closed at once if
+// no place is free and no holder is overdue (INP-04).
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -54,7 +54,7 @@ func Dial(ctx context.Context, gw gateway.Gateway, serverName string, boot tls.C
 	return &Conn{Conn: st, mux: mux, state: conn.ConnectionState()}, nil
 }
 
-// Mux bounds the memory that a stranger can occupy.
+// Mux bounds the memory that an unauthenticated caller can occupy.
 func Mux(log *slog.Logger) *yamux.Config {
 	cfg := carrier.MuxConfig(log)
 	cfg.AcceptBacklog = 1

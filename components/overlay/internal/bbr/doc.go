@@ -46,13 +46,12 @@
 // alone does this once per cycle: repeated, unexplained random loss would wear the
 // estimate down.
 //
-// Random loss is learned, up to 10 %, from rounds with a mean round trip of about the
-// least recent mean: such loss is not caused by a queue. A round that lost more lowers a
-// ceiling of the window, at most to the amount that fills the path; cycles without such a round
-// raise it again. The ceiling protects a short buffer, for example the 256 packets that
-// quic-go itself queues for a connection that is not scheduled. If an up lost too much,
-// it is delayed, and the rest before the next is doubled, up to eight times or two
-// seconds.
+// Random loss is learned, up to 10 %, from rounds with a mean round trip of about the least recent
+// mean: such loss is not caused by a queue. A round that lost more lowers a ceiling of the window,
+// which stays above the amount that fills the path; cycles without such a round raise it again. The
+// ceiling protects a short buffer, for example the 256 packets that quic-go itself queues for a
+// connection that is not scheduled. If an up lost too much, it is delayed, and the rest before the
+// next is doubled, up to eight times or two seconds.
 //
 // A round trip that grew permanently looks like a queue that never drains. When memory
 // was shortened twice in sequence and the queue is still there, the round trip is

@@ -98,20 +98,20 @@ func TestResetsOfUnknownControlStreams_OVL16(t *testing.T) {
 	other.Reset()
 }
 
-// Packets of strangers to the socket leave a Session alive.
+// Packets of unauthenticated senders to the socket leave a Session alive.
 func TestJunkPacketsChangeNothing_OVL13(t *testing.T) {
 	ca := newAuthority(t)
 	a, b := newNode(t, ca, "a", limits{}), newNode(t, ca, "b", limits{})
 	d, far := connect(t, a, b, "b", b.addr())
-	stranger, err := net.DialUDP("udp4", nil, b.addr().(*net.UDPAddr))
+	sender, err := net.DialUDP("udp4", nil, b.addr().(*net.UDPAddr))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
+	defer sender.Close()
 	junk := make([]byte, 1300)
 	for i := range 2000 {
 		_, _ = rand.Read(junk)
-		if _, err := stranger.Write(junk[:1+i%len(junk)]); err != nil {
+		if _, err := sender.Write(junk[:1+i%len(junk)]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestUnauthenticatedCallersShareTheirPlaces_OVL17(t *testing.T) {
 			}
 			if conn, err := dial(); err == nil {
 				conn.Close(nil)
-				t.Fatal("a stranger above the number got in")
+				t.Fatal("an unauthenticated caller above the limit was accepted")
 			}
 			if b.Stats().Refused == 0 {
 				t.Error("the refusal was not counted")

@@ -12,7 +12,7 @@ import (
 // errNoPlace refuses a connection before anything is spent on it.
 var errNoPlace = errors.New("no place for a handshake")
 
-// places bounds the connections that the caller has not accepted yet: strangers share
+// places bounds the connections that the caller has not accepted yet: unauthenticated callers share
 // them, and no single address can take them all (OVL-17).
 type places struct {
 	all, source int // constant

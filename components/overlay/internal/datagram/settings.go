@@ -40,7 +40,7 @@ const (
 	connIDLength = 8
 )
 
-// limits bound the resources that strangers and Peers can make a Transport spend.
+// limits bound the resources that unauthenticated callers and Peers can make a Transport spend.
 type limits struct {
 	// handshakes is how many connections may be short of [Transport.Accept],
 	// sourceHandshakes how many of them from one address.

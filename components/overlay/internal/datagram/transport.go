@@ -37,7 +37,7 @@ type Config struct {
 	Congestion func() congestion.CongestionControlEx
 }
 
-// Stats counts the events that strangers caused on a Transport.
+// Stats counts the events that unauthenticated callers caused on a Transport.
 type Stats struct {
 	// Refused counts the packets that would have begun a connection and found no
 	// free place; one try may be several.

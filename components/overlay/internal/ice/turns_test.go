@@ -74,8 +74,8 @@ func TestRelayOverTLS(t *testing.T) {
 	fa, fb := wait(t, a), wait(t, b)
 	exchange(t, fa.Relay, fb.Relay)
 
-	stranger := begin(t, conf(true, x509.NewCertPool()))
-	for line := range stranger.Candidates() {
+	untrusted := begin(t, conf(true, x509.NewCertPool()))
+	for line := range untrusted.Candidates() {
 		t.Errorf("a relay with an untrusted certificate offered %q", line)
 	}
 }

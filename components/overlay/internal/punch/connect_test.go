@@ -165,7 +165,7 @@ func TestGarbageBeforeThePick(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			a, b := pair(t, Config{})
 			out := connect(t.Context(), t, b, a.Candidates(), false)
-			// A stranger on the Peer's host is faster than the Peer.
+			// Another process on the Peer's host is faster than the Peer.
 			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
 			bad, err := d.Dial("tcp4", b.Candidates()[0].Addr.String())
 			if err != nil {
@@ -246,7 +246,7 @@ func TestUnexpectedCallersAreIgnored(t *testing.T) {
 	if err == nil { // else the reset was faster
 		defer bad.Close()
 		if n, err := bad.Read(make([]byte, 1)); err == nil {
-			t.Fatalf("a stranger got %d bytes", n)
+			t.Fatalf("an unexpected caller got %d bytes", n)
 		}
 	}
 	b.Close()

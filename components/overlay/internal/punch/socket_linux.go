@@ -9,7 +9,7 @@ import (
 )
 
 // backlog is how many connections may wait at the port between Gather and the
-// end of Connect; strangers can make some too.
+// end of Connect; other hosts can make some too.
 const backlog = 16
 
 // tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, and rtoMax is its new value, the least

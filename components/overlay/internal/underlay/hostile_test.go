@@ -106,7 +106,7 @@ func TestOVL13_ForgedPacketsChangeNothing(t *testing.T) {
 			p[1+r.IntN(probeSize-1)] ^= 1 << r.IntN(8)
 		case 2: // b's own probe sent back to it
 			p = keys
-		case 3: // QUIC from a stranger
+		case 3: // QUIC from an unknown sender
 			p = make([]byte, 40+r.IntN(1200))
 			for j := range p {
 				p[j] = byte(r.Uint32())

@@ -8,7 +8,7 @@ import (
 // lineEvery is how often one kind of line may be written.
 const lineEvery = time.Second
 
-// Line bounds the lines of one kind that strangers, or members that are refused,
+// Line bounds the lines of one kind that unauthenticated clients, or members that are refused,
 // can cause in a log. The zero Line is ready and safe for concurrent use.
 type Line struct {
 	mu   sync.Mutex

@@ -2,7 +2,7 @@ package limit
 
 import "net/netip"
 
-// Source is the address range that a stranger gets at no cost: an IPv4 address, or a /64
+// Source is the address range that a client gets at no cost: an IPv4 address, or a /64
 // of IPv6, which has unlimited addresses.
 func Source(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")

@@ -189,7 +189,7 @@ func (a *allocation) ReadFrom(p []byte) (int, net.Addr, error) {
 			a.relay.cfg.Meter.Dropped("forbidden source")
 			continue
 		}
-		// Strangers must not use up the owner's relay quota.
+		// Unpermitted senders must not use up the owner's relay quota.
 		if !a.permits(from.Addr()) {
 			a.relay.cfg.Meter.Dropped("no permission")
 			continue

@@ -8,7 +8,7 @@ import (
 	"github.com/pion/logging"
 )
 
-// engineLog drops the engine's log lines about single datagrams: any stranger can cause such
+// engineLog drops the engine's log lines about single datagrams: any sender can cause such
 // an error.
 type engineLog struct{ log *slog.Logger }
 

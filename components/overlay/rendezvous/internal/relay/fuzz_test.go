@@ -8,7 +8,7 @@ import (
 	"github.com/pion/stun/v2"
 )
 
-// FuzzDatagram sends strangers' and members' bytes: the service must go on.
+// FuzzDatagram sends bytes of members and of unauthenticated clients: the service must go on.
 func FuzzDatagram(f *testing.F) {
 	b := newBench(f)
 	c := b.issue(who("c", "db-0", "a"))

@@ -22,7 +22,7 @@ import (
 // addresses.
 const Realm = "cadre"
 
-// Limits bound the use by members and strangers.
+// Limits bound the use by members and by unauthenticated clients.
 type Limits struct {
 	// Allocations is how many there may be; AllocationsPerSlot of one identity.
 	Allocations, AllocationsPerSlot int
