@@ -158,9 +158,9 @@ func TestDialersWithoutAHelloAreDropped_OVL16(t *testing.T) {
 		raw := rawDial(t, a, b, say)
 		<-raw.Context().Done()
 		eventually(t, "failed hello to be counted and its place to be free", func() bool {
-			b.places.mu.Lock()
-			defer b.places.mu.Unlock()
-			return b.Stats().FailedHellos == uint64(i+1) && b.places.taken == 0 && len(b.places.bySource) == 0
+			b.limiter.mu.Lock()
+			defer b.limiter.mu.Unlock()
+			return b.Stats().FailedHellos == uint64(i+1) && b.limiter.taken == 0 && len(b.limiter.bySource) == 0
 		})
 	}
 	connect(t, a, b, "b", b.addr())

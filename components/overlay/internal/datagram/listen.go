@@ -69,7 +69,7 @@ func (t *Transport) welcome(raw *quic.Conn) {
 	}
 	select {
 	case t.accepted <- c:
-		t.places.leave(raw.Context())
+		t.limiter.leave(raw.Context())
 	case <-raw.Context().Done():
 	case <-t.ctx.Done():
 		_ = raw.CloseWithError(codeClosed, ErrTransportClosed.Error())

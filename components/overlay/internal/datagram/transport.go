@@ -56,7 +56,7 @@ type Transport struct {
 	ctx      context.Context //nolint:containedctx // the Transport's own life: it ends with Close
 	cancel   context.CancelCauseFunc
 	accepted chan *Conn
-	places   places
+	limiter  connLimiter
 	hellos   atomic.Uint64 // that failed
 
 	mu       sync.Mutex
@@ -79,14 +79,14 @@ func newTransport(c Config, l limits) *Transport {
 		cfg: c, log: c.Log, limits: l,
 		ctx: ctx, cancel: cancel,
 		accepted: make(chan *Conn),
-		places:   places{all: l.handshakes, source: l.sourceHandshakes, bySource: make(map[string]int)},
+		limiter:  connLimiter{all: l.handshakes, source: l.sourceHandshakes, bySource: make(map[string]int)},
 	}
 	t.quic = &quic.Transport{
 		Conn:               c.Conn,
 		ConnectionIDLength: connIDLength,
 		// Both sides know the single version.
 		DisableVersionNegotiationPackets: true,
-		ConnContext:                      t.places.admit,
+		ConnContext:                      t.limiter.admit,
 	}
 	return t
 }
@@ -127,7 +127,7 @@ func (t *Transport) newConn(raw *quic.Conn, first *quic.Stream, dialer bool) *Co
 
 // Stats may be called at any time.
 func (t *Transport) Stats() Stats {
-	return Stats{Refused: t.places.refused.Load(), FailedHellos: t.hellos.Load()}
+	return Stats{Refused: t.limiter.refused.Load(), FailedHellos: t.hellos.Load()}
 }
 
 // Close ends every connection without a message to its far side. Close Sessions with a

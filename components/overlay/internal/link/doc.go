@@ -5,10 +5,10 @@
 //
 // Two processes run in parallel, and both only add Sessions:
 //
-//	gate    keeps one Session through the gateway: the one path that is there at
-//	        once and needs no other party. Only the side that dials does.
+//	gateway keeps one Session through the gateway: the one path that is there at
+//	dialer  once and needs no other party. Only the side that dials does.
 //
-//	        idle ──► dialing ──► held ──► (lost) dialing
+//	        idle ──► dialing ──► up ──► (lost) dialing
 //	                  │   ▲
 //	                  ▼   │ Timer, new facts, Nudged
 //	                 back-off

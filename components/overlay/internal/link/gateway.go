@@ -20,7 +20,7 @@ func (g gatewayDialer) stopped() gatewayDialer {
 
 // hasGatewaySession reports whether a Session through the gateway lives.
 func (s State) hasGatewaySession() bool {
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.class == Gateway {
 			return true
 		}

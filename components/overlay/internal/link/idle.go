@@ -6,7 +6,7 @@ import "slices"
 //
 //	asleep ──► Wanted, or the Peer: Connected, Nudged, Offered ──► awake
 //	  ▲                                                              │ Idle
-//	  │       nothing held, or Rested{Agreed: true}                  ▼
+//	  │       no Session, or Rested{Agreed: true}                  ▼
 //	  └────────────────────────────────────────────────────────── asking
 //	  ▲                                                              │ Rested{Agreed: false}
 //	  └── Asked: the Peer asks, and this side agrees     awake ◄─────┘
@@ -72,7 +72,7 @@ func (s State) Awake() bool { return !s.facts.OnDemand || s.wanted }
 
 // Asking reports whether a Rest waits for the Peer's answer.
 func (s State) Asking() bool {
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.leaving {
 			return true
 		}
@@ -82,7 +82,7 @@ func (s State) Asking() bool {
 
 // Leaving reports whether the Peer is asked for the end of a Session.
 func (s State) Leaving(session uint64) bool {
-	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.leaving })
+	return slices.ContainsFunc(s.sessions, func(h liveSession) bool { return h.session == session && h.leaving })
 }
 
 // Dialing reports whether a Session is being made, through the gateway or over a found path.
@@ -140,9 +140,9 @@ func (s State) idle() (State, []Effect) {
 	if over == 0 {
 		return s.sleep()
 	}
-	s.held, s.recalled = slices.Clone(s.held), false
-	for i := range s.held {
-		s.held[i].leaving = true
+	s.sessions, s.recalled = slices.Clone(s.sessions), false
+	for i := range s.sessions {
+		s.sessions[i].leaving = true
 	}
 	s, effects := s.choose()
 	s, rest := s.ask(over)
@@ -168,7 +168,7 @@ func (s State) unheard(ev Unheard) (State, []Effect) {
 		effects = append(effects, Close{Session: s.askedOver, Reason: ErrIdle})
 		s = s.without(s.askedOver)
 	}
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.leaving {
 			s, rest := s.ask(h.session)
 			return s, append(effects, rest)
@@ -182,7 +182,7 @@ func (s State) unheard(ev Unheard) (State, []Effect) {
 // Link makes one. A Session that is being made continues, for the Peer may use it already.
 func (s State) unheld() (State, []Effect) {
 	switch {
-	case len(s.held) > 0:
+	case len(s.sessions) > 0:
 		return s.choose()
 	case s.recalled, s.Dialing() && !s.facts.OnDemand:
 		s.recalled = false
@@ -200,10 +200,10 @@ func (s State) rested(ev Rested) (State, []Effect) {
 		return s, nil
 	}
 	var (
-		stay    []held
+		stay    []liveSession
 		effects []Effect
 	)
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.leaving && ev.Agreed {
 			effects = append(effects, Close{Session: h.session, Reason: ErrIdle})
 			continue
@@ -211,7 +211,7 @@ func (s State) rested(ev Rested) (State, []Effect) {
 		h.leaving = false
 		stay = append(stay, h)
 	}
-	s.held = stay
+	s.sessions = stay
 	s, more := s.unheld()
 	return s, append(effects, more...)
 }
@@ -219,14 +219,14 @@ func (s State) rested(ev Rested) (State, []Effect) {
 // asked yields all Sessions to the Peer.
 func (s State) asked() (State, []Effect) {
 	var effects []Effect
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.leaving { // both sides ask
 			effects = append(effects, Close{Session: h.session, Reason: ErrIdle})
 			continue
 		}
 		effects = append(effects, Yield{Session: h.session})
 	}
-	s.held = nil
+	s.sessions = nil
 	s, more := s.choose()
 	effects = append(effects, more...)
 	s, more = s.sleep()

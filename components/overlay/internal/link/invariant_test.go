@@ -13,7 +13,7 @@ import (
 // its bounds. Epochs only grow.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(3000) {
-		w := world{r: rand.New(rand.NewPCG(seed, 1)), open: map[uint64]held{}}
+		w := world{r: rand.New(rand.NewPCG(seed, 1)), open: map[uint64]liveSession{}}
 		for range 60 {
 			ev := w.event()
 			var effects []Effect
@@ -31,7 +31,7 @@ type world struct {
 	r       *rand.Rand
 	state   State
 	history []string
-	open    map[uint64]held // Sessions not closed
+	open    map[uint64]liveSession // Sessions not closed
 	inUse   uint64
 	next    uint64
 
@@ -54,7 +54,7 @@ func (w *world) event() Event {
 		if c.Class == Gateway && w.r.IntN(2) == 0 {
 			c.Try = w.dialing
 		}
-		w.open[w.next] = held{boot: c.Boot, class: c.Class}
+		w.open[w.next] = liveSession{boot: c.Boot, class: c.Class}
 		return c
 	case 4:
 		return Failed{Try: w.dialing, Jitter: w.r.Float64()}
@@ -131,9 +131,9 @@ func (w *world) fault() string {
 		is := w.state.Class(id)
 		switch {
 		case is == NoClass:
-			return fmt.Sprintf("session %d neither held nor closed", id)
+			return fmt.Sprintf("session %d neither live nor closed", id)
 		case !w.state.facts.Admits(h.boot):
-			return fmt.Sprintf("session %d of boot %s is held", id, h.boot)
+			return fmt.Sprintf("session %d of boot %s lives", id, h.boot)
 		case is > class:
 			return fmt.Sprintf("session %d is better than the one in use", id)
 		case is == class && id != use:

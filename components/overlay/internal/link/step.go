@@ -4,13 +4,13 @@ import "slices"
 
 // State is one Link. Its zero value has no facts.
 type State struct {
-	known   bool // Changed has come
-	over    bool // Ended has come
-	facts   Facts
-	held    []held // live Sessions, never changed in place
-	use     uint64
-	gateway gatewayDialer
-	find    find
+	known    bool // Changed has come
+	over     bool // Ended has come
+	facts    Facts
+	sessions []liveSession // live Sessions, never changed in place
+	use      uint64
+	gateway  gatewayDialer
+	find     find
 
 	// For a Link on demand. wanted: there should be a Session; calling: a local connection
 	// waits for a Session that does not exist yet.
@@ -23,8 +23,8 @@ type State struct {
 	making int
 }
 
-// held is one live Session.
-type held struct {
+// liveSession is one live Session.
+type liveSession struct {
 	session uint64
 	boot    string
 	class   Class
@@ -37,7 +37,7 @@ type held struct {
 }
 
 // rank orders Sessions for use; one under suspicion is better than none only.
-func (h held) rank() int {
+func (h liveSession) rank() int {
 	if h.suspect {
 		return -int(DirectTCP) - 1 + int(h.class)
 	}
@@ -137,7 +137,7 @@ func (s State) Step(ev Event) (State, []Effect) {
 // ended lets go of everything.
 func (s State) ended(reason error) (State, []Effect) {
 	effects := []Effect{Cancel{}, StopFind{}}
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		effects = append(effects, Close{Session: h.session, Reason: reason})
 	}
 	return State{over: true, known: true, facts: s.facts, find: find{epoch: s.find.epoch}}, effects
@@ -151,7 +151,7 @@ func (s State) changed(f Facts) (State, []Effect) {
 		return s, nil
 	}
 	var effects []Effect
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		switch {
 		case !f.Admits(h.boot):
 			effects = append(effects, Close{Session: h.session, Reason: ErrRevoked})
@@ -183,7 +183,7 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	}
 	s.wanted = true
 	var effects []Effect
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		// Two of a class are one too many; another Boot's are of the past. A stray one is
 		// retired: see idle.go.
 		if h.class == ev.Class && h.stray == ev.Stray || h.boot != ev.Boot {
@@ -191,7 +191,7 @@ func (s State) connected(ev Connected) (State, []Effect) {
 			s = s.without(h.session)
 		}
 	}
-	s.held = append(slices.Clip(s.held), held{session: ev.Session, boot: ev.Boot, class: ev.Class, stray: ev.Stray})
+	s.sessions = append(slices.Clip(s.sessions), liveSession{session: ev.Session, boot: ev.Boot, class: ev.Class, stray: ev.Stray})
 	switch {
 	case ev.Class != Gateway:
 	case ev.Try != 0:
@@ -208,23 +208,23 @@ func (s State) connected(ev Connected) (State, []Effect) {
 
 // moved updates the rank of a Session.
 func (s State) moved(ev Moved) (State, []Effect) {
-	at := slices.IndexFunc(s.held, func(h held) bool { return h.session == ev.Session })
-	if at < 0 || s.held[at].class == ev.Class {
+	at := slices.IndexFunc(s.sessions, func(h liveSession) bool { return h.session == ev.Session })
+	if at < 0 || s.sessions[at].class == ev.Class {
 		return s, nil
 	}
-	s.held = slices.Clone(s.held)
-	s.held[at].class = ev.Class
+	s.sessions = slices.Clone(s.sessions)
+	s.sessions[at].class = ev.Class
 	return s.choose()
 }
 
 // suspected believes less, or again, in a Session.
 func (s State) suspected(ev Suspected) (State, []Effect) {
-	at := slices.IndexFunc(s.held, func(h held) bool { return h.session == ev.Session })
-	if at < 0 || s.held[at].suspect == ev.Suspect {
+	at := slices.IndexFunc(s.sessions, func(h liveSession) bool { return h.session == ev.Session })
+	if at < 0 || s.sessions[at].suspect == ev.Suspect {
 		return s, nil
 	}
-	s.held = slices.Clone(s.held)
-	s.held[at].suspect = ev.Suspect
+	s.sessions = slices.Clone(s.sessions)
+	s.sessions[at].suspect = ev.Suspect
 	return s.choose()
 }
 
@@ -234,7 +234,7 @@ func (s State) lost(ev Lost) (State, []Effect) {
 	if class == NoClass {
 		return s, nil
 	}
-	leaving := slices.ContainsFunc(s.held, func(h held) bool { return h.session == ev.Session && h.leaving })
+	leaving := slices.ContainsFunc(s.sessions, func(h liveSession) bool { return h.session == ev.Session && h.leaving })
 	s = s.without(ev.Session)
 	s, effects := s.choose()
 	if leaving {
@@ -252,13 +252,13 @@ func (s State) lost(ev Lost) (State, []Effect) {
 
 // choose uses the best Session, keeps one standby and retires the rest.
 func (s State) choose() (State, []Effect) {
-	best, standby := held{}, held{}
-	for _, h := range s.held {
+	best, standby := liveSession{}, liveSession{}
+	for _, h := range s.sessions {
 		if !h.leaving && (best.session == 0 || h.rank() > best.rank() || h.rank() == best.rank() && !h.stray) {
 			best = h
 		}
 	}
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.session != best.session && !h.leaving && !s.doubled(h) && (standby.session == 0 || h.class == Gateway) {
 			standby = h
 		}
@@ -269,7 +269,7 @@ func (s State) choose() (State, []Effect) {
 		s.use = best.session
 		effects = append(effects, Use{Session: best.session})
 	}
-	for i, h := range s.held {
+	for i, h := range s.sessions {
 		if h.leaving {
 			continue
 		}
@@ -277,8 +277,8 @@ func (s State) choose() (State, []Effect) {
 		if keep == !h.retired {
 			continue
 		}
-		s.held = slices.Clone(s.held)
-		s.held[i].retired = !keep
+		s.sessions = slices.Clone(s.sessions)
+		s.sessions[i].retired = !keep
 		if !keep {
 			effects = append(effects, Retire{Session: h.session})
 		}
@@ -287,23 +287,23 @@ func (s State) choose() (State, []Effect) {
 }
 
 // doubled reports whether a stray Session has a proper Session of the same class.
-func (s State) doubled(stray held) bool {
-	return stray.stray && slices.ContainsFunc(s.held, func(h held) bool { return h.class == stray.class && !h.stray })
+func (s State) doubled(stray liveSession) bool {
+	return stray.stray && slices.ContainsFunc(s.sessions, func(h liveSession) bool { return h.class == stray.class && !h.stray })
 }
 
 // Retired reports whether a Session ends as soon as nothing uses it.
 func (s State) Retired(session uint64) bool {
-	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.retired })
+	return slices.ContainsFunc(s.sessions, func(h liveSession) bool { return h.session == session && h.retired })
 }
 
 // Suspect reports whether a Session is suspected.
 func (s State) Suspect(session uint64) bool {
-	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.suspect })
+	return slices.ContainsFunc(s.sessions, func(h liveSession) bool { return h.session == session && h.suspect })
 }
 
 // Class returns the rank of a Session, and NoClass for an unknown Session.
 func (s State) Class(session uint64) Class {
-	for _, h := range s.held {
+	for _, h := range s.sessions {
 		if h.session == session {
 			return h.class
 		}
@@ -312,6 +312,6 @@ func (s State) Class(session uint64) Class {
 }
 
 func (s State) without(session uint64) State {
-	s.held = slices.DeleteFunc(slices.Clone(s.held), func(h held) bool { return h.session == session })
+	s.sessions = slices.DeleteFunc(slices.Clone(s.sessions), func(h liveSession) bool { return h.session == session })
 	return s
 }

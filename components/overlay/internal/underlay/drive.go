@@ -37,7 +37,7 @@ func (l *Link) stepLocked(now time.Duration) {
 	if busy || l.state.Active(now) {
 		l.busy.Store(true)
 	}
-	l.held.hold(l.state.Doubtful(now))
+	l.resends.enable(l.state.Doubtful(now))
 	next := l.state.Next(now)
 	if at := time.Duration(l.nextTick.Load()); at != next {
 		l.nextTick.Store(int64(next))
@@ -79,7 +79,7 @@ func (l *Link) doLocked(now time.Duration, e paths.Effect) {
 		l.dropLocked(e.Path, string(e.Reason))
 	case paths.ReportUp, paths.ReportChanged:
 		if p != nil {
-			l.held.resend(p)
+			l.resends.resend(p)
 		}
 		l.queueLocked(e)
 	case paths.ReportQuiet, paths.ReportGone:

@@ -101,9 +101,9 @@ type Link struct {
 	made    time.Duration
 
 	// The hot path.
-	out  atomic.Pointer[path] // where to send; nil for nowhere
-	busy atomic.Bool          // the driver knows that there is traffic
-	held held
+	out     atomic.Pointer[path] // where to send; nil for nowhere
+	busy    atomic.Bool          // the driver knows that there is traffic
+	resends resendBuffer
 
 	nextTick  atomic.Int64 // a time of the Socket's
 	authentic atomic.Int64 // when the last authentic probe came
@@ -324,7 +324,7 @@ func (l *Link) Close() {
 			l.dropLocked(l.paths[0].id, "link closed")
 		}
 		l.closed = true
-		l.held.stop()
+		l.resends.stop()
 		l.s.mu.Lock()
 		delete(l.s.links, l)
 		l.s.mu.Unlock()

@@ -18,8 +18,8 @@ func (s *Socket) write(b, oob []byte, key virtualKey) error {
 		s.counts.noPath.Add(1)
 		return s.whenClosed()
 	}
-	if l.held.on.Load() {
-		l.held.keep(b, segmentSize(oob))
+	if l.resends.on.Load() {
+		l.resends.keep(b, segmentSize(oob))
 	}
 	p := l.out.Load()
 	if p == nil {
@@ -123,10 +123,10 @@ func (s *Socket) sendProbe(b *[probeSize]byte, via *relay, to netip.AddrPort) {
 	}
 }
 
-// held keeps the last datagrams while the path in use may be dead. If another path takes
+// resendBuffer keeps the last datagrams while the path in use may be dead. If another path takes
 // over, it sends these datagrams again: QUIC would repeat them only after a timeout that
 // has doubled several times by then.
-type held struct {
+type resendBuffer struct {
 	on atomic.Bool
 
 	mu   sync.Mutex
@@ -136,8 +136,8 @@ type held struct {
 
 const heldKept = 16
 
-// hold starts or stops keeping.
-func (h *held) hold(on bool) {
+// enable starts or stops keeping.
+func (h *resendBuffer) enable(on bool) {
 	if h.on.Load() == on {
 		return
 	}
@@ -148,7 +148,7 @@ func (h *held) hold(on bool) {
 	h.on.Store(true)
 }
 
-func (h *held) stop() {
+func (h *resendBuffer) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.on.Store(false)
@@ -162,7 +162,7 @@ func (h *held) stop() {
 }
 
 // keep copies datagrams of size bytes each; 0 means that b is one.
-func (h *held) keep(b []byte, size int) {
+func (h *resendBuffer) keep(b []byte, size int) {
 	if size <= 0 {
 		size = len(b)
 	}
@@ -183,7 +183,7 @@ func (h *held) keep(b []byte, size int) {
 }
 
 // resend sends the kept datagrams over p, the oldest first.
-func (h *held) resend(p *path) {
+func (h *resendBuffer) resend(p *path) {
 	if !h.on.Load() {
 		return
 	}

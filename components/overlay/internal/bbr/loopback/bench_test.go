@@ -225,7 +225,7 @@ type link struct {
 	passed, dropped, waited atomic.Int64 // packets, packets, ns in the queue
 }
 
-type held struct {
+type delayed struct {
 	at   time.Time
 	data []byte
 }
@@ -236,7 +236,7 @@ func (l *link) open(ctx context.Context, b *testing.B, server *net.UDPAddr) *net
 	var group sync.WaitGroup
 	b.Cleanup(group.Wait)
 	context.AfterFunc(ctx, func() { front.Close() })
-	backs := map[string]chan held{}
+	backs := map[string]chan delayed{}
 	group.Go(func() {
 		var busy time.Time
 		defer func() {
@@ -252,7 +252,7 @@ func (l *link) open(ctx context.Context, b *testing.B, server *net.UDPAddr) *net
 			}
 			to, ok := backs[from.String()]
 			if !ok {
-				to = make(chan held, 1<<15)
+				to = make(chan delayed, 1<<15)
 				backs[from.String()] = to
 				back, err := net.DialUDP("udp4", nil, server)
 				if err != nil {
@@ -261,7 +261,7 @@ func (l *link) open(ctx context.Context, b *testing.B, server *net.UDPAddr) *net
 				_ = back.SetReadBuffer(4 << 20)
 				context.AfterFunc(ctx, func() { back.Close() })
 				group.Go(func() { deliver(to, func(p []byte) { _, _ = back.Write(p) }) })
-				returning := make(chan held, 1<<15)
+				returning := make(chan delayed, 1<<15)
 				group.Go(func() { deliver(returning, func(p []byte) { _, _ = front.WriteToUDP(p, from) }) })
 				group.Go(func() { defer close(returning); l.back(back, returning) })
 			}
@@ -281,27 +281,27 @@ func (l *link) open(ctx context.Context, b *testing.B, server *net.UDPAddr) *net
 				busy = now
 			}
 			busy = busy.Add(time.Duration(float64(n+28) / rate * 1e9))
-			to <- held{busy.Add(l.oneWay), buf[:n]}
+			to <- delayed{busy.Add(l.oneWay), buf[:n]}
 		}
 	})
 	return front.LocalAddr().(*net.UDPAddr)
 }
 
 // back delays the server's answers.
-func (l *link) back(c *net.UDPConn, out chan<- held) {
+func (l *link) back(c *net.UDPConn, out chan<- delayed) {
 	for {
 		buf := make([]byte, 1600)
 		n, err := c.Read(buf)
 		if err != nil {
 			return
 		}
-		out <- held{time.Now().Add(l.oneWay), buf[:n]}
+		out <- delayed{time.Now().Add(l.oneWay), buf[:n]}
 	}
 }
 
 // deliver sends each packet when it is due. It wakes up twice a millisecond at
 // most: packets due together leave together.
-func deliver(in <-chan held, send func([]byte)) {
+func deliver(in <-chan delayed, send func([]byte)) {
 	for p := range in {
 		if d := time.Until(p.at); d > 0 {
 			<-time.After(max(d, 500*time.Microsecond))

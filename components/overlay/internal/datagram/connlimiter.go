@@ -12,9 +12,9 @@ import (
 // errNoPlace refuses a connection before anything is spent on it.
 var errNoPlace = errors.New("no place for a handshake")
 
-// places bounds the connections that the caller has not accepted yet: unauthenticated callers share
+// connLimiter bounds the connections that the caller has not accepted yet: unauthenticated callers share
 // them, and no single address can take them all (OVL-17).
-type places struct {
+type connLimiter struct {
 	all, source int // constant
 	refused     atomic.Uint64
 
@@ -29,7 +29,7 @@ type place struct{ leave func() }
 type placeKey struct{}
 
 // admit gives a place to a connection that begins, until it ends or [leave].
-func (p *places) admit(ctx context.Context, who *quic.ClientInfo) (context.Context, error) {
+func (p *connLimiter) admit(ctx context.Context, who *quic.ClientInfo) (context.Context, error) {
 	from := who.RemoteAddr.String()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,13 +45,13 @@ func (p *places) admit(ctx context.Context, who *quic.ClientInfo) (context.Conte
 }
 
 // leave frees the place of the connection with this context.
-func (p *places) leave(ctx context.Context) {
+func (p *connLimiter) leave(ctx context.Context) {
 	if pl, ok := ctx.Value(placeKey{}).(*place); ok {
 		pl.leave()
 	}
 }
 
-func (p *places) free(from string) {
+func (p *connLimiter) free(from string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
