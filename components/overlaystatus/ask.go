@@ -89,7 +89,7 @@ func (r Remote) bound(err error) error {
 	if err == nil {
 		return nil
 	}
-	return status.Errorf(codes.FailedPrecondition, "%s: the agent's answer makes no sense: %v", r.Slot, err)
+	return status.Errorf(codes.FailedPrecondition, "%s: the agent's answer is invalid: %v", r.Slot, err)
 }
 
 // fault describes an error at the agent or on the way there. Its code is never

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-var errHalfSent = errors.New("the call was begun and its message did not come in time")
+var errHalfSent = errors.New("the message of the call did not arrive in time")
 
 // unsent is the context of a call that ends after a time, unless its first message is
 // there before.

@@ -310,13 +310,13 @@ func (s *Server) adminHandler() http.Handler {
 
 func (s *Server) gauges() {
 	s.meter.Gauge("members", "Members connected by WebSocket.", func() float64 { return float64(s.front.Sockets()) })
-	s.meter.Gauge("mailboxes", "Mailboxes there are.", func() float64 { return float64(s.office.Counts().Boxes) })
+	s.meter.Gauge("mailboxes", "Open mailboxes.", func() float64 { return float64(s.office.Counts().Boxes) })
 	s.meter.Gauge("waiting_messages", "Messages that wait.", func() float64 { return float64(s.office.Counts().Waiting) })
 	s.meter.Gauge("waiting_bytes", "Bytes that wait.", func() float64 { return float64(s.office.Counts().Bytes) })
 	s.meter.Gauge("messages_expired", "Messages that were never acknowledged, since the start.", func() float64 { return float64(s.office.Counts().Expired) })
 	s.meter.Gauge("clusters", "Clusters that are served.", func() float64 { return float64(len(s.roots.Clusters())) })
 	if s.relay != nil {
-		s.meter.Gauge("allocations", "Relay allocations there are.", func() float64 { return float64(s.relay.Allocations()) })
+		s.meter.Gauge("allocations", "Open relay allocations.", func() float64 { return float64(s.relay.Allocations()) })
 		s.meter.Gauge("relay_connections", "TCP connections of STUN and TURN.", func() float64 { return float64(s.relay.Connections()) })
 	}
 }

@@ -57,7 +57,7 @@ func obey(pumps map[string]*pump, o order, rights []byte) (Stats, error) {
 			return s, err
 		}
 		if u != nil {
-			return s, errors.Join(errors.New("there is one of that name"), unix.Close(a), unix.Close(b))
+			return s, errors.Join(errors.New("the name is taken"), unix.Close(a), unix.Close(b))
 		}
 		u, err = newPump(a, b, o.Params, o.Seed)
 		if err != nil {

@@ -23,7 +23,7 @@ var errMux = fmt.Errorf("%w: multiplexer gave up", frame.ErrInvalid)
 
 // errTooManyAnswers ends a Session when the far side sends resets or pings without
 // reading the answers.
-var errTooManyAnswers = errors.New("too many resets and pings whose answers are not taken")
+var errTooManyAnswers = errors.New("too many resets and pings with unread answers")
 
 // frames sits between yamux and the first stream. yamux understands a reset, but has no
 // public way to send one. To forget a stream, yamux must receive the reset itself. So

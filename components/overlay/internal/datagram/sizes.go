@@ -11,7 +11,7 @@ import (
 // errBlackHole ends a Session after its large packets cease to arrive. QUIC raises the
 // size of its packets when a path is good for it and never lowers the size again; the
 // next connection measures the path again.
-var errBlackHole = errors.New("packets that used to pass do so no more: the path's MTU has shrunk")
+var errBlackHole = errors.New("large packets are lost: the path's MTU has shrunk")
 
 const (
 	// holeLosses is how many large packets in a row, and holeTime for how long, must

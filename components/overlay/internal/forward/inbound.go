@@ -22,7 +22,7 @@ const lastWords = 5 * time.Second
 func (p *Peer) ServeStream(ctx context.Context, on carrier.Session, st carrier.Stream, port uint16) {
 	if !p.accepts(Port{TCP, port}) {
 		if p.mayLog() {
-			p.log.Warn("peer reached for a forbidden port", "protocol", TCP, "port", port)
+			p.log.Warn("peer tried a forbidden port", "protocol", TCP, "port", port)
 		}
 		Refuse(st, frame.PortForbidden)
 		return

@@ -141,7 +141,7 @@ func (a *Search) relayGathered(c pion.Candidate) {
 // never sends the Peer a candidate that it would refuse itself (OVL-10).
 func (a *Search) offer(kind string, addr netip.AddrPort) {
 	if err := a.policy.check(addr.Addr()); err != nil {
-		a.log.Debug("candidate kept back", "error", err)
+		a.log.Debug("candidate withheld", "error", err)
 		return
 	}
 	a.mu.Lock()

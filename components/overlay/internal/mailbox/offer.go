@@ -25,7 +25,7 @@ func (ses *session) acceptable(f Frame) Offer {
 			continue
 		}
 		if ses.server.mayWarn("offer") {
-			ses.server.log.Warn("offered server left out", "address", s.URL)
+			ses.server.log.Warn("offered server ignored", "address", s.URL)
 		}
 	}
 	for _, r := range f.Reflectors {
@@ -34,7 +34,7 @@ func (ses *session) acceptable(f Frame) Offer {
 			continue
 		}
 		if ses.server.mayWarn("offer") {
-			ses.server.log.Warn("offered server left out", "address", r)
+			ses.server.log.Warn("offered server ignored", "address", r)
 		}
 	}
 	return o

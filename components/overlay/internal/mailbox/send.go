@@ -235,7 +235,7 @@ func (ses *session) verify(to identity.ID, boots []Boot) []knownBoot {
 		who, err := signal.VerifyChain(chain, roots, to.Cluster)
 		if err != nil || who.ID != to || who.BootID != b.Boot {
 			if ses.server.mayWarn("certificate") {
-				ses.server.log.Warn("offered certificate left out", "peer", to.String(), "error", err)
+				ses.server.log.Warn("offered certificate ignored", "peer", to.String(), "error", err)
 			}
 			continue
 		}

@@ -248,7 +248,7 @@ func Decode(b []byte, v any) error {
 		return fmt.Errorf("%w: %w", ErrWire, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows it", ErrWire)
+		return fmt.Errorf("%w: trailing data", ErrWire)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *Self) Read(peers []Peer, before Map) Map {
 			continue
 		}
 		if err := p.check(s.ID); err != nil {
-			s.Log.Warn("peer left out of the map", "peer", p.ID, "error", err)
+			s.Log.Warn("entry of the peer map ignored", "peer", p.ID, "error", err)
 			continue
 		}
 		p.Offers, p.Accepts = slices.Clone(p.Offers), s.withoutPrivate(p)

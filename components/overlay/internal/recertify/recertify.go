@@ -45,7 +45,7 @@ func (d *Exchanger) Show(ctx context.Context, s *session.Session, log *slog.Logg
 			return
 		}
 		if try == showTries || err == nil {
-			log.Warn("peer did not take the renewed certificate", "answer", code.String(), "error", err)
+			log.Warn("peer refused the renewed certificate", "answer", code.String(), "error", err)
 			return
 		}
 		select {

@@ -26,7 +26,7 @@ const (
 
 // errUnheard ends a search when no mailbox accepts its first message: the Peer asks for
 // another search when it is there.
-var errUnheard = errors.New("no mailbox of the peer's took the first message")
+var errUnheard = errors.New("no mailbox of the peer accepted the first message")
 
 // post queues a message of this search, in order and without delaying the loop.
 func (s *search) post(m signal.Message) {

@@ -105,7 +105,7 @@ func (s *search) startPunch(ctx context.Context) {
 const directTime = 4 * time.Second
 
 // errNoDirect: a direct stream stood and did not become a Session.
-var errNoDirect = errors.New("direct stream of no use")
+var errNoDirect = errors.New("direct stream is unusable")
 
 // unlucky reports whether packet loss alone may explain err, so that another search may
 // find direct TCP. The stream existed, a reflector did not answer on either side, or the

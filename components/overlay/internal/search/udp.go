@@ -139,7 +139,7 @@ func (f *Finder) redial(ctx context.Context, boot string) {
 	within, cancel := context.WithTimeoutCause(ctx, redialLimit, errSlowDial)
 	defer cancel()
 	if err := f.dialDatagrams(within, boot); err != nil && ctx.Err() == nil {
-		f.log.Debug("no session over the path that is there", "error", err)
+		f.log.Debug("no session over the existing path", "error", err)
 	}
 }
 

@@ -86,7 +86,7 @@ func (d *Datagrams) Run(ctx context.Context, behind func(net.Addr) (Behind, bool
 		conn, err := d.quic.Accept(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				d.maker.cfg.Log.Error("datagram sessions are not accepted any more", "error", err)
+				d.maker.cfg.Log.Error("datagram sessions are no longer accepted", "error", err)
 			}
 			return
 		}

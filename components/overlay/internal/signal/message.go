@@ -136,7 +136,7 @@ func decodeMessage(b []byte) (Message, error) {
 		return Message{}, fmt.Errorf("decode message: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Message{}, errors.New("decode message: something follows it")
+		return Message{}, errors.New("decode message: trailing data")
 	}
 	return m, m.Validate()
 }

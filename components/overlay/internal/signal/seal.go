@@ -139,7 +139,7 @@ func (e envelope) sender(roots *x509.CertPool) (identity.Verified, *x509.Certifi
 		return identity.Verified{}, nil, err
 	}
 	if from.ID != e.From || from.BootID != e.FromBoot {
-		return identity.Verified{}, nil, fmt.Errorf("signed by boot %.12s of %s, says boot %.12s of %s", from.BootID, from.ID, e.FromBoot, e.From)
+		return identity.Verified{}, nil, fmt.Errorf("signed by boot %.12s of %s, claims boot %.12s of %s", from.BootID, from.ID, e.FromBoot, e.From)
 	}
 	key, ok := chain[0].PublicKey.(*ecdsa.PublicKey)
 	if !ok || key.Curve != elliptic.P256() {
@@ -147,7 +147,7 @@ func (e envelope) sender(roots *x509.CertPool) (identity.Verified, *x509.Certifi
 	}
 	digest := sha256.Sum256(e.signed())
 	if !ecdsa.VerifyASN1(key, digest[:], e.signature) {
-		return identity.Verified{}, nil, errors.New("signature does not fit")
+		return identity.Verified{}, nil, errors.New("signature does not match")
 	}
 	return from, chain[0], nil
 }

@@ -28,7 +28,7 @@ func growBuffers(_ *net.UDPConn, raw syscall.RawConn, log *slog.Logger) {
 		out, _ = unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	})
 	if err != nil || in < bufferSize || out < bufferSize {
-		log.Warn("udp buffers are smaller than wanted, raise net.core.rmem_max and wmem_max",
+		log.Warn("udp buffers are smaller than requested, raise net.core.rmem_max and wmem_max",
 			"wanted", bufferSize, "receive", in, "send", out, "error", err)
 	}
 }

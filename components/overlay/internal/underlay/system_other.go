@@ -12,7 +12,7 @@ const bufferSize = 4 << 20
 
 func growBuffers(conn *net.UDPConn, _ syscall.RawConn, log *slog.Logger) {
 	if err := conn.SetReadBuffer(bufferSize); err != nil {
-		log.Warn("udp buffers are smaller than wanted", "wanted", bufferSize, "error", err)
+		log.Warn("udp buffers are smaller than requested", "wanted", bufferSize, "error", err)
 	}
 	_ = conn.SetWriteBuffer(bufferSize)
 }

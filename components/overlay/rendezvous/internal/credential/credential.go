@@ -28,7 +28,7 @@ const maxUsername = 512
 
 // ErrExpired reports a credential that is not good (any more): of another
 // server, of an ended Boot, or past its time (TURN_CRED_EXPIRED).
-var ErrExpired = errors.New("relay credential is not good (TURN_CRED_EXPIRED)")
+var ErrExpired = errors.New("relay credential is invalid (TURN_CRED_EXPIRED)")
 
 // Credential is a member's credential for STUN and TURN.
 type Credential struct {

@@ -101,7 +101,7 @@ func (f *Front) servePoll(w http.ResponseWriter, r *http.Request, who member.Cal
 	id := identity.ID{Cluster: r.PathValue("cluster"), Group: r.PathValue("group"), Slot: r.PathValue("slot")}
 	if boot := r.PathValue("boot"); id != who.ID || (boot != "-" && boot != who.Boot) {
 		if f.curious.Allow(f.cfg.Now()) {
-			f.log.Warn("poll of another's mailbox refused", "code", string(mailbox.CodeUnauthenticated), "peer", who.ID.String())
+			f.log.Warn("poll of another member's mailbox refused", "code", string(mailbox.CodeUnauthenticated), "peer", who.ID.String())
 		}
 		f.refuse(w, refusal(mailbox.CodeUnauthenticated, "not your mailbox"))
 		return
@@ -138,14 +138,14 @@ func pollQuery(r *http.Request) (wait time.Duration, ack []uint64, err error) {
 	q := r.URL.Query()
 	if s := q.Get("wait"); s != "" {
 		if wait, err = time.ParseDuration(s); err != nil || wait < 0 {
-			return 0, nil, errors.New("wait is a duration like 20s")
+			return 0, nil, errors.New("wait must be a duration like 20s")
 		}
 	}
 	if s := q.Get("ack"); s != "" {
 		for one := range strings.SplitSeq(s, ",") {
 			id, err := strconv.ParseUint(one, 10, 64)
 			if err != nil || len(ack) >= 128 {
-				return 0, nil, errors.New("ack is a list of at most 128 numbers")
+				return 0, nil, errors.New("ack must be a list of at most 128 numbers")
 			}
 			ack = append(ack, id)
 		}

@@ -29,7 +29,7 @@ const (
 
 var (
 	errLeaving   = errors.New("the rendezvous is going away")
-	errUntrusted = errors.New("the certificate is not good here any more")
+	errUntrusted = errors.New("the certificate is no longer accepted")
 	errReplaced  = errors.New("the boot has connected again")
 	errRevoked   = errors.New("the boot has ended")
 	errSlow      = errors.New("the client does not read")

@@ -36,7 +36,7 @@ var (
 	ErrNone = errors.New("no client certificate")
 	// ErrUntrusted reports a certificate that leads to no known cluster CA, or
 	// is no SVID.
-	ErrUntrusted = errors.New("client certificate is not an SVID of a cluster known here")
+	ErrUntrusted = errors.New("client certificate is not an SVID of a known cluster")
 )
 
 // Authenticate proves the far side of a connection by the CA of the cluster
