@@ -250,11 +250,11 @@ type watch struct {
 	read func(body []byte) (map[int]uint64, error)
 
 	mu      sync.Mutex
-	answers []answered
+	answers []watchAnswer
 	index   uint64
 }
 
-type answered struct {
+type watchAnswer struct {
 	status    int
 	index     uint64
 	body, err string
@@ -370,7 +370,7 @@ func (q *watch) run(ctx context.Context) {
 }
 
 // ask asks once and notes the answer.
-func (q *watch) ask(ctx context.Context) (a answered) {
+func (q *watch) ask(ctx context.Context) (a watchAnswer) {
 	q.mu.Lock()
 	path := q.path
 	if q.index > 0 {
@@ -394,22 +394,22 @@ func (q *watch) ask(ctx context.Context) (a answered) {
 	return a
 }
 
-func (m *member) get(ctx context.Context, method, path string) (a answered) {
+func (m *member) get(ctx context.Context, method, path string) (a watchAnswer) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+m.addr+path, nil)
 	if err != nil {
-		return answered{err: err.Error()}
+		return watchAnswer{err: err.Error()}
 	}
 	req.Header.Set("X-Consul-Token", m.token)
 	res, err := m.client.Do(req)
 	if err != nil {
-		return answered{err: err.Error()}
+		return watchAnswer{err: err.Error()}
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return answered{err: err.Error()}
+		return watchAnswer{err: err.Error()}
 	}
-	a = answered{status: res.StatusCode, body: string(body)}
+	a = watchAnswer{status: res.StatusCode, body: string(body)}
 	if text := res.Header.Get("X-Consul-Index"); text != "" {
 		if a.index, err = strconv.ParseUint(text, 10, 64); err != nil {
 			a.err = err.Error()
@@ -494,7 +494,7 @@ func (q *watch) verify(t *testing.T, h *history, says []string) {
 }
 
 // allowed reports whether an error is one of Consul's own.
-func allowed(a answered, says []string) bool {
+func allowed(a watchAnswer, says []string) bool {
 	return a.err == "" && a.status == http.StatusInternalServerError &&
 		slices.ContainsFunc(says, func(text string) bool { return strings.Contains(a.body, text) })
 }
@@ -512,7 +512,7 @@ type renewer struct {
 
 	mu      sync.Mutex
 	renewed int
-	failed  []answered
+	failed  []watchAnswer
 }
 
 func (r *renewer) run(ctx context.Context) {
@@ -542,8 +542,8 @@ func (r *renewer) count() int {
 }
 
 // others are the failures that Consul alone would not have given.
-func (r *renewer) others(says []string) (out []answered) {
+func (r *renewer) others(says []string) (out []watchAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.failed), func(a answered) bool { return allowed(a, says) })
+	return slices.DeleteFunc(slices.Clone(r.failed), func(a watchAnswer) bool { return allowed(a, says) })
 }
