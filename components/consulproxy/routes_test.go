@@ -47,7 +47,8 @@ func TestARouteFollowsTheLeader(t *testing.T) {
 		reads(t, caller, replica, members[last].name, members[(next+1)%3].name)
 	}
 
-	// pg-0 leads. One replica is left, then none: the route leads nowhere, and never to the leader.
+	// pg-0 leads. One replica is left, then none: the route has no target, and never the leader as
+	// its target.
 	members[1].say("follower", false)
 	l.leads(caller, "follower", boots[2])
 	reads(t, caller, replica, "pg-2")

@@ -1,7 +1,7 @@
 // Package grpcserver makes the gRPC servers of Cadre, each with bounds on a caller's use
-// of memory: bytes of headers, calls at once, bytes of a message, and the time for a call
-// that is begun and not sent to its end (INP-01, INP-04, INP-08). Every server is made
-// here, so that each has the bounds.
+// of memory: bytes of headers, calls at once, and bytes of a message. It also bounds the
+// time for a call that is begun and not sent to its end (INP-01, INP-04, INP-08). Every
+// server is made here, so that each has the bounds.
 //
 // The defaults of gRPC for Go, and the changes by New:
 //

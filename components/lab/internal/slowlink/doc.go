@@ -12,8 +12,8 @@
 // segment that is lost, held back or too late: one read and one write move up to 64 KiB.
 // Rates, queues and losses count real segments all the same.
 //
-// The links run in a process of their own, so that neither a busy scheduler nor the
-// garbage collector of the program under test moves packets in time, and so that their
-// CPU time can be measured apart. It is this very program again: init recognises it by an
+// The links run in a process of their own. So neither a busy scheduler nor the garbage
+// collector of the program under test delays packets, and the CPU time of the links can
+// be measured apart. The process is another copy of the program: init recognises it by an
 // environment variable, never returns there, and ends when its control socket closes.
 package slowlink

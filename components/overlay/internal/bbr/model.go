@@ -63,7 +63,7 @@ type trip struct {
 	fell      bool // by so much that the path is another, and full of the old one's packets
 }
 
-// see takes a round trip. One close to the least confirms it.
+// see records a round trip. A round trip close to the least confirms it.
 func (t *trip) see(now congestion.Time, d time.Duration) {
 	if t.least == 0 || d < t.least {
 		t.fell = t.fell || t.least > 0 && queued(t.least, d)

@@ -33,9 +33,9 @@ func over(n congestion.ByteCount, d time.Duration) rate {
 	return rate(float64(n) / d.Seconds())
 }
 
-// pacer is a token bucket that hands out its tokens in quanta: once empty, it
-// stays closed until a quantum has come together, so that packets leave in
-// batches the kernel can segment and the timer fires once per batch.
+// pacer is a token bucket that hands out its tokens in quanta. Once empty, it stays
+// closed until it has a quantum. So packets leave in batches that the kernel can segment,
+// and the timer fires once per batch.
 type pacer struct {
 	rate    rate
 	packet  congestion.ByteCount

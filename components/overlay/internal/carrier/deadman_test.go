@@ -112,7 +112,7 @@ func TestSilentPeerIsNoticed(t *testing.T) {
 			t.Fatalf("idle session ended: %v", d.Err())
 		case <-time.After(time.Hour):
 		}
-		// One side asks and the other answers: 34 bytes each, every 2 s.
+		// The dialer asks and the acceptor answers: 34 bytes each, every 2 s.
 		for _, s := range []Session{d, a} {
 			if out := s.Stats().BytesOut; out < 1800*34 || out > 1800*34*5/4 {
 				t.Errorf("%d bytes were written in an idle hour", out)

@@ -78,8 +78,8 @@ func (st *stream) CloseWrite() error {
 	if err := st.raw.Close(); err != nil {
 		return fmt.Errorf("half-close stream: %w", err)
 	}
-	// yamux does not report that it could not send the FIN; the far side would wait for
-	// it without end.
+	// yamux hides that it could not send the FIN; the far side would wait for the FIN
+	// without end.
 	if time.Since(begin) >= writeTimeout {
 		st.s.Close(ErrStalled)
 	}

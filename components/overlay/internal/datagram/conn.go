@@ -114,8 +114,8 @@ func (c *Conn) makeSession(ctx context.Context, log *slog.Logger, side muxSide) 
 
 // Close ends the connection, and the Session if it has become one. The far side gets the
 // reason. An acceptor that has written on [Conn.First] and made no Session waits up to 2
-// s for the dialer to read the answer and hang up: the end of a connection overtakes data
-// on its way.
+// s. In that time the dialer can read the answer and hang up: the end of a connection
+// overtakes data on its way.
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	s := c.session

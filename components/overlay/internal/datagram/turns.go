@@ -12,9 +12,9 @@ const (
 	shortChunk, longChunk = 16 << 10, 64 << 10
 	// longTurn is the most that a long frame may take.
 	longTurn = 2 * time.Millisecond
-	// fastTurns is how many short frames in a row must have been so fast that long
-	// ones would have kept to longTurn. They hold more than the pacer lets out at
-	// once on a slow path.
+	// fastTurns is the number of fast short frames in a row after which frames become
+	// long: long frames would have kept to longTurn. This many frames hold more than the
+	// pacer lets out at once on a slow path.
 	fastTurns = 8
 )
 

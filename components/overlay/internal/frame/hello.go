@@ -14,9 +14,8 @@ const helloMagic = "CDQ"
 // HelloSize is the encoded length of a hello.
 const HelloSize = len(helloMagic) + 1
 
-// AppendHello encodes the dialer's first words behind b. They are needed
-// because a stream of a datagram carrier does not exist for the acceptor before
-// some bytes of it have arrived.
+// AppendHello appends the dialer's first bytes to b. The hello exists because the
+// acceptor of a datagram carrier sees a stream only after its first bytes have arrived.
 func AppendHello(b []byte) []byte { return append(append(b, helloMagic...), version) }
 
 // ReadHello reads one hello from r.

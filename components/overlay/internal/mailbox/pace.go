@@ -19,8 +19,8 @@ const (
 )
 
 // pacer spaces the requests of one connection once its server has refused one for coming
-// too soon. They go out in the order of their arrival. Without the pacer, each request
-// would retry alone, and chance would decide which one is late.
+// too soon. The requests go out in the order of their arrival. Without the pacer, each
+// request would retry alone, and chance would decide which one is late.
 type pacer struct {
 	turn chan struct{} // held by the request that goes out next
 

@@ -21,7 +21,7 @@ const (
 	Simultaneous How = "simultaneous"
 )
 
-// The two bytes before TLS. Neither begins a TLS record.
+// The two bytes before TLS. No TLS record begins with either byte.
 const (
 	readyByte = 'r'
 	pickByte  = 'p'

@@ -95,10 +95,11 @@ func (l *Local) OneWay() time.Duration { return l.oneWay }
 // the two hosts; the sum of both sides' OneWay is a fair estimate and errs on the safe
 // side.
 //
-// The controlling side sends its first SYN oneWay and a margin after the call. That is
-// right when both call at about the same time. A controlling side that calls after the
-// other's begin gives 0. If its own message makes the other begin, it adds the time of
-// that message. A wrong estimate costs no connection; [CheckRTT] repairs its effect.
+// The controlling side sends its first SYN oneWay and a margin after the call. This
+// timing is right when both call at about the same time. A controlling side that calls
+// after the other's begin gives 0. If its own message makes the other begin, it adds the
+// time of that message. A wrong estimate costs no connection; [CheckRTT] repairs its
+// effect.
 //
 // Connect takes at most connectTime; one can run at a time. Errors wrap ErrNoConnection,
 // ErrNoCandidates, ErrCandidateForbidden, ErrBusy, ErrClosed or the cause of ctx's end.

@@ -34,9 +34,9 @@ func (t timing) first(k Kind) time.Duration {
 	return t.oneWay + max(minMargin, t.oneWay/8)
 }
 
-// again is how long after its tries-th refusal a candidate is dialled again,
-// or false when it is not. since is the time since its first SYN, jitter in
-// [0,1) keeps the two sides from missing each other in step.
+// again returns how long after its tries-th refusal a candidate is dialled again, or
+// false for no further dial. since is the time since its first SYN; jitter in [0,1) keeps
+// the two sides from missing each other in step.
 //
 // The shorter the wait, the likelier a SYN is under way when the far side's arrives. The
 // wait grows with the time spent, so that a far side that begins late is covered without

@@ -35,8 +35,9 @@ type Field struct {
 	Loopback bool
 	Log      *slog.Logger
 
-	// begins and follows have the places for searches that we begin and that Peers do.
-	// They are two, or two nodes that have begun enough would wait for each other.
+	// begins and follows have the places for our own searches and for the searches that
+	// Peers begin. With a single set of places, two nodes that have begun enough searches
+	// would wait for each other.
 	begins, follows *turns
 	nudges          *turns
 }

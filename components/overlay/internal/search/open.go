@@ -58,8 +58,8 @@ func Open(ctx context.Context, o Options) (*Field, error) {
 // Close lets go of the socket.
 func (f *Field) Close() error { return errors.Join(f.ICE.Close(), f.Socket.Close()) }
 
-// relayRoots returns the roots for TURN over TLS. They are the mailboxes' roots, since
-// one certificate serves both.
+// relayRoots returns the roots for TURN over TLS. The mailboxes have the same roots,
+// since one certificate serves both.
 func relayRoots(servers []mailbox.Server) *x509.CertPool {
 	var pool *x509.CertPool
 	for _, r := range servers {

@@ -30,7 +30,8 @@ type Conn struct {
 	over     chan struct{} // closed when the stream is let go of
 	onClosed func()        // called then; may be nil
 
-	// One goroutine each, as a Stream requires. A waiting Read ends with Close.
+	// One goroutine reads and one writes, as a Stream requires. A waiting Read ends with
+	// Close.
 	reading chan struct{}
 	writing sync.Mutex
 	closing chan struct{} // closed by Close

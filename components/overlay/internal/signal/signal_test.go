@@ -149,8 +149,8 @@ func TestOVL02_OVL18_PayloadIsSealedToTheRecipient(t *testing.T) {
 			t.Errorf("the mailbox can read %q", secret)
 		}
 	}
-	// No other recipient can open it: not another slot, not another boot of the same
-	// slot, not the sender.
+	// Only the recipient can open it: another slot, another boot of the same slot, and
+	// the sender cannot.
 	other := p.ca.Issue(t, p.b)
 	for name, open := range map[string]func() error{
 		"another boot": func() error { _, err := Open(b, p.b, other, p.ca.Pool, p.now); return err },

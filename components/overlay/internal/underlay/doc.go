@@ -19,8 +19,8 @@
 // While QUIC has no reader, a goroutine of the Socket's reads in its place, so that
 // probes and STUN work from the start. Nothing is allocated per datagram.
 //
-// Probes keep paths alive and show which paths work. They are authenticated with a key of
-// the search that found the path, and each gets one answer:
+// Probes keep paths alive and show which paths work. A key of the search that found the
+// path authenticates the probes, and each probe gets one answer:
 //
 //	0x1f │ kind 1 │ key id 8 │ sequence 8 │ flags 4 │ MAC 16      = 38 bytes
 //

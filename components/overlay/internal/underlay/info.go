@@ -15,8 +15,8 @@ type PathInfo struct {
 	State  paths.PathState
 	// Since is for how long it has been in that State.
 	Since time.Duration
-	// InUse reports that this side sends over the path, PeerUses that the Peer does. They
-	// may be two paths.
+	// InUse reports that this side sends over the path, PeerUses that the Peer does. The
+	// two may be different paths.
 	InUse, PeerUses bool
 	// Why is the reason for which the path is in use; "" for an unused path.
 	Why string

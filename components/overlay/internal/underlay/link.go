@@ -38,8 +38,8 @@ type Path struct {
 	// one of them is no direct one.
 	Relays []netip.AddrPort
 	// Answered is the round trip of an authenticated check that the Peer answered at
-	// Remote just now, 0 when there was none. Such a path is in use at once: asking
-	// again would cost a round trip and prove nothing more (OVL-13).
+	// Remote just now, 0 without such a check. A path with an answered check is used at
+	// once: another question would cost a round trip and prove nothing more (OVL-13).
 	Answered time.Duration
 	// Key is the secret of the search, the same on both sides.
 	Key [32]byte

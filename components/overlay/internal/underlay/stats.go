@@ -39,7 +39,8 @@ type Dropped struct {
 	// NoPath counts sends to a Link without a path, or to an unknown virtual address;
 	// RelayFull counts sends to a relay that is slower than its sender.
 	NoPath, RelayFull uint64
-	// SendErrors were refused by the kernel. They count as lost on the way.
+	// SendErrors counts datagrams that the kernel refused. QUIC treats them as lost on
+	// the way.
 	SendErrors uint64
 }
 

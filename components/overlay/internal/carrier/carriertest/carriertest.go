@@ -9,7 +9,7 @@ import (
 	"cadre.dev/overlay/internal/carrier"
 )
 
-// Pair makes both ends of a Session. They end with the test.
+// Pair makes both ends of a Session. The Session ends with the test.
 type Pair func(t *testing.T) (dialer, acceptor carrier.Session)
 
 // Run runs the contract, each clause on Sessions of its own.

@@ -48,9 +48,9 @@ func manyStreams(t *testing.T, near, far side) {
 	serving.Wait()
 }
 
-// storm opens, writes and resets streams from both sides in every order, also
-// before they are accepted. None may end cleanly, none may keep its place. They
-// are fewer than a carrier lets wait for Accept, which may refuse the rest.
+// storm opens, writes and resets streams from both sides in every order, also before they
+// are accepted. No stream may end cleanly or keep its place. The streams are fewer than a
+// carrier lets wait for Accept, which may refuse further ones.
 func storm(t *testing.T, near, far side) {
 	const workers, each = 4, 50
 	var accepting, working, opening sync.WaitGroup
