@@ -25,12 +25,12 @@ func carry(ctx context.Context, client, target *net.TCPConn) {
 	_ = target.Close()
 }
 
-// oneWay copies until from ends, which to is told. A failure ends both: as a reset if from
-// was reset, so that a half answer is not taken for a whole one.
+// oneWay copies until from ends and then closes to for writing. A failure ends both: as a reset if
+// from was reset, so that no client mistakes a partial answer for a complete one.
 func oneWay(to, from *net.TCPConn) {
 	switch _, err := io.Copy(to, from); {
 	case err == nil:
-		_ = to.CloseWrite() // one that is gone already is gone
+		_ = to.CloseWrite() // to may be closed already
 	case errors.Is(err, syscall.ECONNRESET):
 		reset(to)
 		reset(from)

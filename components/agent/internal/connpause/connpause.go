@@ -18,8 +18,8 @@ const (
 	// dialFor bounds one try to reach the target, and retryEvery paces them after a hold.
 	dialFor    = 5 * time.Second
 	retryEvery = 20 * time.Millisecond
-	// maxDials bounds how many are dialled at once: a target's queue holds 128, as a rule,
-	// and who is dropped from it is tried again by the kernel after a whole second.
+	// maxDials bounds the concurrent dials: a target's queue usually holds 128 connections, and the
+	// kernel retries a dropped connection only after a whole second.
 	maxDials = 64
 	// acceptAgain is how long a listener rests that had no descriptor left.
 	acceptAgain = 50 * time.Millisecond
@@ -31,17 +31,17 @@ type Config struct {
 	Route string
 	// Address is host:port for the applications, Target where their connections go.
 	Address, Target string
-	// Listen opens the socket; a net.ListenConfig's does. What it accepts is TCP.
+	// Listen opens the socket, like net.ListenConfig's. The listener must accept TCP.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Log    *slog.Logger
 }
 
-// Counters are of one Gate since it was made, but for those that say now.
+// Counters count since the Gate was made, except the fields that say now.
 type Counters struct {
 	// OpenNow counts all connections, HeldNow those of them that wait.
 	OpenNow, HeldNow int
-	// Held waited. Of them Released were carried on when the hold was over, Expired went on
-	// because its limit ended first, and Left went away by themselves.
+	// Held counts the connections that waited. Of them Released were carried on when the hold was
+	// over, Expired when its limit ended first, and Left were closed by their clients.
 	Held, Released, Expired, Left uint64
 	// Refused found no place: too many waited, or were open.
 	Refused uint64
@@ -92,7 +92,8 @@ func (g *Gate) Hold(limit time.Duration) {
 	g.hold = h
 }
 
-// Release carries on what waits, and says how many that are. Without a hold it does nothing.
+// Release carries the waiting connections on and returns their number. Without a hold it does
+// nothing.
 func (g *Gate) Release() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

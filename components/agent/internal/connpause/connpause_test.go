@@ -93,7 +93,7 @@ func (w *world) accept() *net.TCPConn {
 	return c
 }
 
-// nobody fails the test when somebody has reached the target.
+// nobody fails the test when a connection has reached the target.
 func (w *world) nobody(why string) {
 	w.t.Helper()
 	_ = w.target.SetDeadline(time.Now().Add(time.Millisecond))
@@ -102,7 +102,7 @@ func (w *world) nobody(why string) {
 	}
 }
 
-// until waits for what the Gate counts.
+// until waits for the Gate's counters.
 func (w *world) until(what string, is func(Counters) bool) {
 	w.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -274,7 +274,7 @@ func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 		}
 	}
 	w.gate.Release()
-	c := w.accept() // the one that is half closed
+	c := w.accept() // the half closed connection
 	hear(t, c, "x")
 	hearEnd(t, c)
 	w.nobody("those that left")
@@ -290,7 +290,7 @@ func TestADialThatFailsIsTriedAgainInsideTheHold(t *testing.T) {
 	app := w.dial()
 	say(t, app, "once")
 	w.until("one held", func(c Counters) bool { return c.HeldNow == 1 })
-	w.gate.Release() // and nobody is there
+	w.gate.Release() // while no client waits
 	w.gate.Hold(time.Hour)
 	w.until("held again, by the next hold", func(c Counters) bool { return c.HeldNow == 1 && c.Held == 2 })
 	w.gate.Release()

@@ -13,10 +13,10 @@ var past = time.Unix(1, 0)
 // wake ends clientGone for c.
 func wake(c *net.TCPConn) { _ = c.SetReadDeadline(past) }
 
-// clientGone returns true when c's client has gone away, false when it was woken. It takes
-// no byte from the connection.
+// clientGone returns true when c's client has gone away, false when it was woken. It takes no byte
+// from the connection.
 //
-// A client that has sent nothing and closes is gone. One that has sent something and then
+// A client that closes before it has sent a byte is gone. A client that has sent bytes and then
 // ends its side may only be done with sending, so it keeps its place until a reset.
 func clientGone(c *net.TCPConn) bool {
 	raw, err := c.SyscallConn()

@@ -9,7 +9,8 @@ const (
 	// tries is how many times its limit all tries of one Operation may hold a route in all: a
 	// member whose hand-over fails again and again must not keep callers waiting with it.
 	tries = 2
-	// rememberSpent is for how long after its last hold it is known what an Operation has held.
+	// rememberSpent is how long the budget remembers the hold time of an Operation after its last
+	// hold.
 	rememberSpent = time.Hour
 )
 
@@ -22,10 +23,10 @@ type share struct {
 	last  time.Time
 }
 
-// spent is what the Operation of try has held.
+// spent returns how long the Operation of try has held the route.
 func (b *budget) spent(try string) time.Duration { return b.by[operationOf(try)].spent }
 
-// spend adds what try has held.
+// spend adds the hold time of one try to the budget of its Operation.
 func (b *budget) spend(now time.Time, try string, held time.Duration) {
 	if b.by == nil {
 		b.by = map[string]share{}

@@ -1,23 +1,23 @@
-// Package handover is the consumer's side of a planned hand-over: while an Operation moves
-// the leadership of a group, this CVM's routes to that group have clients wait.
+// Package handover is the consumer's side of a planned hand-over: while an Operation moves the
+// leadership of a group, this CVM pauses its clients on the routes to that group.
 //
 //	HoldRoutes ────► Routes ─► one machine for each route ─► gate: new connections wait
 //	ReleaseRoutes ─►   ▲                                  └► pooler: queries wait
 //	                   └── which endpoints does our own Envoy have for the route?
 //
-// A route is released when Envoy shows the new leader, so that who was held goes there and
-// not to the one before. Nothing waits on a promise: the limit of each hold is a clock here,
-// whoever asked for it, and a hold whose release never comes ends when Envoy shows another
-// leader. A worker that is new holds nothing.
+// The machine releases a route when Envoy shows the new leader, so that paused clients reach the
+// new leader and not the previous one. A local clock limits each hold, whichever caller asked for
+// the hold. A hold without a release ends when Envoy shows another leader. A new worker starts with
+// no holds.
 //
-// Calls may come twice, late and in any order. What makes them one is the operation's name,
-// which names one attempt: <operation>/<attempt>. All attempts of an Operation together hold a
-// route for twice its limit at most.
+// Calls may repeat, arrive late and arrive in any order. The operation's name makes them
+// idempotent, because it names one attempt: <operation>/<attempt>. All attempts of an Operation
+// together hold a route for twice its limit at most.
 //
 //	machine.go  when a route is held and released: pure
 //	budget.go   for how long one Operation may hold a route in all: pure
 //	unit.go     one route: its machine, clock and effects
-//	holder.go   what holds: a gate, or a pooler
-//	unmade.go   what stands for one that cannot be made
+//	holder.go   the holder: a gate, or a pooler
+//	unmade.go   the placeholder for a holder that cannot be made
 //	routes.go   all routes
 package handover

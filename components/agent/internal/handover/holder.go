@@ -20,11 +20,11 @@ type holder interface {
 	open(ctx context.Context) (waited int, err error)
 	// reconnect has servers that stand replaced.
 	reconnect(ctx context.Context) error
-	// configure is for what may change while it runs.
+	// configure applies the settings that may change while the holder runs.
 	configure(r Route) error
 	// end is for a route that is gone; run is over.
 	end() error
-	// stats fills in what it has.
+	// stats fills in the holder's own counters.
 	stats(to *Stats)
 }
 
@@ -81,7 +81,7 @@ func (p pooled) stats(to *Stats) {
 	}
 }
 
-// pooler is what a Pooler is made of for r.
+// pooler returns the configuration of the Pooler for r.
 func (cfg Config) pooler(r Route) pooler.Config {
 	return pooler.Config{
 		Route: r.Name, Dir: cfg.Dir, Address: r.address(), Target: r.behind(), Users: r.Users,

@@ -17,11 +17,11 @@ const (
 	lookIdle     = time.Second
 	// remember is for how long a hold that comes after its release is known for late.
 	remember = time.Minute
-	// maxRemembered bounds what is remembered: the oldest makes room.
+	// maxRemembered bounds the number of remembered operations; the oldest makes room.
 	maxRemembered = 64
 )
 
-// State is what became of a Hold on one route.
+// State is the outcome of a Hold on one route.
 type State string
 
 const (
@@ -39,8 +39,8 @@ const (
 	Unknown State = "unknown"
 )
 
-// machine decides for one route. It has no clock and does nothing: step takes what happened
-// and says what to do.
+// machine decides for one route. It has no clock and no effects of its own: step takes an event and
+// returns the effects.
 //
 //	        holdAsked              done
 //	open ─────────────► reaching ────────► held
@@ -58,7 +58,7 @@ type machine struct {
 	hold *hold // nil: open
 	// over are operations that are released, by when that is forgotten.
 	over map[string]time.Time
-	// budget is what all tries of an Operation have held together.
+	// budget is the hold time of all tries of an Operation together.
 	budget budget
 	// last are the endpoints that servers of the pooler are connected to.
 	last []netip.AddrPort
@@ -94,7 +94,7 @@ type (
 		moved  bool
 		leader netip.Addr
 	}
-	// done: what holds was told to, and does, or err.
+	// done reports that the holder holds the route, or err.
 	done struct {
 		operation string
 		err       error
@@ -121,7 +121,7 @@ func (tick) event()         {}
 type effect interface{ effect() }
 
 type (
-	// doHold has the holder hold, and [done] told.
+	// doHold starts a hold; the holder answers with [done].
 	doHold struct {
 		operation string
 		limit     time.Duration
@@ -133,13 +133,13 @@ type (
 		why       string
 		expired   bool
 	}
-	// doAnswer tells who asked for operation's hold what became of it.
+	// doAnswer returns the outcome of operation's hold to its caller.
 	doAnswer struct {
 		operation string
 		state     State
 		message   string
 	}
-	// doLook has the endpoints looked at, and [seen] told: as they were age ago at most.
+	// doLook reads the endpoints, at most age old; the unit answers with [seen].
 	doLook struct{ age time.Duration }
 	// doReconnect has the servers of a pooler replaced.
 	doReconnect struct{}
@@ -151,7 +151,7 @@ func (doAnswer) effect()    {}
 func (doLook) effect()      {}
 func (doReconnect) effect() {}
 
-// step is what follows from e. It is complete: what is not named stays as it is.
+// step returns the effects of e. Whatever e does not name stays unchanged.
 func (m *machine) step(now time.Time, e event) []effect {
 	var out []effect
 	switch e := e.(type) {
@@ -246,8 +246,8 @@ func (m *machine) onSeen(now time.Time, endpoints []netip.AddrPort) []effect {
 	return m.judge(now)
 }
 
-// follow has the servers of a pooler replaced that are connected to what is no endpoint any
-// more: one that led before may still answer, as a follower.
+// follow closes the pooler's server connections to addresses that are no longer endpoints: a
+// previous leader may still answer there, as a follower.
 func (m *machine) follow(endpoints []netip.AddrPort) []effect {
 	if !m.pooled || len(endpoints) == 0 || slices.Equal(endpoints, m.last) {
 		return nil
@@ -256,7 +256,7 @@ func (m *machine) follow(endpoints []netip.AddrPort) []effect {
 	return []effect{doReconnect{}}
 }
 
-// judge releases when there is somebody to go to.
+// judge releases the route when a leader is reachable.
 func (m *machine) judge(now time.Time) []effect {
 	h := m.hold
 	if !h.known || len(h.now) == 0 {
@@ -277,7 +277,7 @@ func (m *machine) judge(now time.Time) []effect {
 	return nil
 }
 
-// shows reports whether endpoints are what they are to be while leader leads.
+// shows reports whether endpoints are the ones expected while leader leads.
 func (m *machine) shows(endpoints []netip.AddrPort, leader netip.Addr) bool {
 	is := func(e netip.AddrPort) bool { return e.Addr() == leader }
 	if m.others {
@@ -290,7 +290,7 @@ func (m *machine) open(now time.Time, why string, expired bool) []effect {
 	return m.openAs(now, why, expired, Released, why)
 }
 
-// openAs ends the hold; who still waits for an answer gets state and message.
+// openAs ends the hold; a caller that still waits for an answer gets state and message.
 func (m *machine) openAs(now time.Time, why string, expired bool, state State, message string) []effect {
 	h := m.hold
 	if h == nil {

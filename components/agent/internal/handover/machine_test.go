@@ -122,7 +122,7 @@ func TestMachine(t *testing.T) {
 			{200 * ms, holdAsked{"op/4", time.Second}, "hold op/4 400ms"}, {0, done{operation: "op/4"}, "answer op/4 held"},
 			{400 * ms, tick{}, "open op/4 after 400ms: " + limit},
 			{20 * time.Minute, holdAsked{"op/5", time.Second}, "answer op/5 spent"}, {0, holdAsked{"op/5", time.Second}, "answer op/5 spent"},
-			// What others hold is theirs, and goes on.
+			// The holds of other operations continue.
 			{0, holdAsked{"op2/1", time.Second}, "hold op2/1 1s"}, {0, done{operation: "op2/1"}, "answer op2/1 held"},
 			{ms, holdAsked{"op/6", time.Second}, "answer op/6 spent"}, {999 * ms, tick{}, "open op2/1 after 1s: " + limit},
 			{rememberSpent, holdAsked{"op3", time.Second}, "hold op3 1s"}, {time.Second, tick{}, "answer op3 released, open op3 after 1s: " + limit},
@@ -136,11 +136,12 @@ func TestMachine(t *testing.T) {
 			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, shows(2, 3), ""}, {ms, shows(2, 3), ""}, {ms, shows(1, 3), "open op after 3ms: " + noRelease}}},
 		"a pooler's servers follow the endpoints": {machine: machine{pooled: true, reached: Paused}, steps: []step{
 			{0, shows(1), "reconnect"}, {ms, shows(1), ""}, {ms, shows(), ""}, {ms, shows(1), ""}, {ms, shows(2), "reconnect"}, {ms, shows(2), ""},
-			// A pause has closed them, and those since are of what was shown at its end.
+			// A pause has closed the old connections; the later ones match the endpoints at its
+			// end.
 			{ms, ask, "hold op 5s"}, {ms, reached, "answer op paused"}, {ms, shows(2), ""}, {ms, to(3), ""}, {ms, shows(3), "open op after 4ms: " + namedBy}, {ms, shows(3), ""},
 			{ms, holdAsked{"op2", time.Second}, "hold op2 1s"}, {ms, shows(3), ""}, {ms, done{operation: "op2"}, "answer op2 paused"}, {ms, shows(), ""},
 			{time.Second, tick{}, "open op2 after 1.003s: " + limit}, {ms, shows(1), "reconnect"},
-			// One that was not reached closed nothing.
+			// A hold that failed has closed no connection.
 			{ms, holdAsked{"op3", time.Second}, "hold op3 1s"}, {ms, shows(2), ""}, {ms, done{"op3", errors.New("busy")}, "answer op3 gave_up, open op3 after 2ms: it could not be held"},
 			{ms, shows(2), "reconnect"}}},
 	} {
@@ -218,8 +219,8 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestEveryHoldEnds, by its limit at the latest, whatever happens in between; who asked gets
-// an answer; nothing is opened that is not held; no Operation holds for longer than its share.
+// TestEveryHoldEnds checks random event orders: each hold ends by its limit at the latest, each
+// caller gets an answer, only held routes are opened, and no Operation exceeds its budget.
 func TestEveryHoldEnds(t *testing.T) {
 	const longest = 2 * time.Second
 	for seed := range uint64(1000) {

@@ -35,8 +35,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cadre_route_"+name, help, append([]string{"route", "group"}, labels...), nil)
 }
 
-// Collector tells Prometheus about all routes, each with its name and the group that it
-// leads to.
+// Collector exports the metrics of all routes, labelled with the route's name and its group.
 func (s *Routes) Collector() prometheus.Collector { return collector{s.Stats} }
 
 // Describe sends nothing: labels vary, the collector is unchecked.

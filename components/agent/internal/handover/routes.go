@@ -18,17 +18,17 @@ import (
 	"cadre.dev/agent/internal/pooler"
 )
 
-// PgBouncer is the value of [Route.Pooler] for the one that there is.
+// PgBouncer is the only value of [Route.Pooler].
 const PgBouncer = "pgbouncer"
 
-// Route is one that this CVM may use.
+// Route is a route that this CVM may use.
 type Route struct {
 	Name string
-	// Group is whose leadership the route depends on, Role what of it the route reaches. A
-	// route without a role is never held.
+	// Group is the group whose leadership the route depends on. Role is the part of the group that
+	// the route reaches; a route without a role is never held.
 	Group, Role string
-	// VIP and Port are what applications dial. Envoy listens on Behind and Port, and where
-	// that is not the VIP, something of this package stands there.
+	// Applications dial VIP and Port. Envoy listens on Behind and Port; if Behind is not the VIP, a
+	// holder of this package listens on the VIP.
 	VIP, Behind netip.Addr
 	Port        uint16
 	// Hold is the longest that clients wait; 0: not at all.
@@ -50,7 +50,7 @@ func (r Route) limit(asked time.Duration) time.Duration {
 	return r.Hold
 }
 
-// validate tells all that is wrong.
+// validate reports all errors of r.
 func (r Route) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -78,7 +78,7 @@ func (r Route) validate() error {
 type Config struct {
 	// Dir is for the poolers' folders: in memory, and passable (0711) for UID.
 	Dir string
-	// Binary is PgBouncer's; "" finds it on PATH. UID and GID are what it runs as, see
+	// Binary is the path of PgBouncer; "" finds it on PATH. PgBouncer runs as UID and GID, see
 	// [pooler.Config].
 	Binary   string
 	UID, GID uint32
@@ -95,7 +95,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Result is what became of a hold on one route.
+// Result is the outcome of a hold on one route.
 type Result struct {
 	Route string
 	State State
@@ -106,7 +106,7 @@ type Result struct {
 // Stats are of one route.
 type Stats struct {
 	Route, Group string
-	// Held tells that clients wait, or are about to.
+	// Held reports that clients wait, or are about to.
 	Held bool
 	// Problem is why the route's address is not served, or served badly; "": it is well.
 	Problem string
@@ -131,9 +131,9 @@ func New(cfg Config) *Routes {
 	return &Routes{cfg: cfg, log: cfg.Log, newHolder: newHolder, units: map[string]*unit{}}
 }
 
-// Set has gates and poolers stand for routes, and no others, soon. Those that stay the same
-// are not touched, and what can change while clients are connected does. The error tells all
-// that is wrong; routes with nothing wrong are served all the same.
+// Set starts a gate or pooler for each of routes and stops all others, soon. Set leaves unchanged
+// routes alone and changes settings in place where connected clients allow it. The error lists all
+// faults; the routes without a fault are served all the same.
 func (s *Routes) Set(routes []Route) error {
 	var (
 		good []Route
@@ -163,8 +163,8 @@ func (s *Routes) Set(routes []Route) error {
 	return errors.Join(errs...)
 }
 
-// Run serves the routes that are set until ctx ends. Clients that wait then go on. Before
-// the first Set it does nothing; see [pooler.ResumeAll] for what a worker does before that.
+// Run serves the configured routes until ctx ends, which resumes waiting clients. Run is idle until
+// the first Set; see [pooler.ResumeAll] for a worker's duties before that.
 func (s *Routes) Run(ctx context.Context) error {
 	var index uint64
 	for first := true; ; first = false {
@@ -233,8 +233,8 @@ func (s *Routes) apply(ctx context.Context, routes []Route) {
 		}
 		h, err := s.newHolder(r, s.cfg)
 		if err != nil {
-			// It is a route all the same: one that is missed where routes are counted is not
-			// looked for. Running it tells the problem, and tries again.
+			// A route without a holder stays in the list, because a missing route in a count is
+			// easily overlooked. Running it logs the problem and retries.
 			h = &unmade{route: r, make: func(r Route) (holder, error) { return s.newHolder(r, s.cfg) }}
 		}
 		u := newUnit(r, h, s.cfg)
@@ -302,11 +302,11 @@ func (u *unit) now() Route {
 	return u.route
 }
 
-// Hold has clients of the routes to group wait, because operation is about to move its
-// leadership. It returns when they do, or cannot, or when ctx ends; the holds that it has
-// begun go on then. operation names one attempt: a second call with it changes nothing, and
-// one that comes after its Release does nothing. limit, if it is more than 0, and the route's
-// own bound the time.
+// Hold pauses the clients of the routes to group, because operation is about to move its
+// leadership. Hold returns when the clients are paused, when a pause failed, or when ctx ends; the
+// holds already begun then continue. operation names one attempt: a second call with the same name
+// changes nothing, and neither does a call after its Release. limit, if it is more than 0, and the
+// route's own bound limit the time.
 func (s *Routes) Hold(ctx context.Context, group, operation string, limit time.Duration) []Result {
 	units := s.of(group)
 	out := make([]Result, len(units))

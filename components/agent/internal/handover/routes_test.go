@@ -18,10 +18,10 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// fake is a holder that notes what it is told.
+// fake is a holder that records its calls.
 type fake struct {
 	name string
-	// slow is how long a hold takes to be reached, refuse what comes of it.
+	// slow is how long a hold takes, refuse its error.
 	slow   time.Duration
 	refuse error
 
@@ -35,7 +35,7 @@ func (f *fake) note(format string, args ...any) {
 	f.did = append(f.did, fmt.Sprintf(format, args...))
 }
 
-// told is what was done since it was asked last.
+// told returns the calls since the last told.
 func (f *fake) told() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,8 +258,8 @@ func TestWhoeverDiesEveryHoldEnds(t *testing.T) {
 		w := newWorld(t, route("master", 1))
 		w.show(1)
 		w.Hold(t.Context(), "db", "op", 0)
-		synctest.Wait() // its first look, at who led before
-		w.show(3)       // nobody releases, but the route has a leader
+		synctest.Wait() // the unit reads the endpoints of the previous leader
+		w.show(3)       // no release arrives, but the route has a leader
 		w.told("master", "run, hold 5s, open")
 
 		w.mu.Lock()
@@ -314,7 +314,7 @@ func TestRoutesComeChangeAndGo(t *testing.T) {
 		w.told("master", "configure 1s")
 		w.Hold(t.Context(), "db", "op", 0)
 		w.told("master", "hold 1s")
-		master.Behind = netip.MustParseAddr("127.11.9.9") // who waits goes on to where it was
+		master.Behind = netip.MustParseAddr("127.11.9.9") // waiting clients continue to the old address
 		w.set(master)
 		w.told("master", "open, ran, end, run")
 		master.Pooler = PgBouncer
@@ -360,7 +360,8 @@ func TestSetTellsAllThatIsWrong(t *testing.T) {
 	}
 }
 
-// TestARouteThatCannotBeMade is told among the others, and made as soon as it can be.
+// TestARouteThatCannotBeMade checks that Results lists such a route, and that it is made as soon as
+// that is possible.
 func TestARouteThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -438,7 +439,7 @@ func TestAnAddressThatCannotBeServedIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestThroughARealGate: who dials while the leadership moves notices a pause.
+// TestThroughARealGate: a client that dials while the leadership moves notices only a pause.
 func TestThroughARealGate(t *testing.T) {
 	listen := func() *net.TCPListener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -27,7 +27,7 @@ type unit struct {
 	events chan event
 	// asks are holds that want an answer.
 	asks chan ask
-	// closing is closed when nobody takes events any more, ended when all is over.
+	// closing is closed when the unit stops taking events, ended when all its work is over.
 	closing, ended chan struct{}
 	cancel         context.CancelFunc
 
@@ -72,7 +72,7 @@ func (r Route) machine() machine {
 	return m
 }
 
-// start runs u until ctx or cancel ends it. What holds is opened before its holder ends.
+// start runs u until ctx or cancel ends it. The unit opens the route before its holder ends.
 func (u *unit) start(ctx context.Context) {
 	ctx, u.cancel = context.WithCancel(ctx)
 	go func() {
@@ -124,7 +124,7 @@ func (u *unit) setProblem(text string) {
 	u.problem = text
 }
 
-// hold asks for a hold and waits for what becomes of it.
+// hold asks for a hold and waits for its outcome.
 func (u *unit) hold(ctx context.Context, e holdAsked) answer {
 	to := make(chan answer, 1)
 	select {
@@ -142,7 +142,7 @@ func (u *unit) hold(ctx context.Context, e holdAsked) answer {
 	}
 }
 
-// tell has e taken, unless nobody takes it any more.
+// tell delivers e to the unit, unless the unit no longer takes events.
 func (u *unit) tell(e event) {
 	select {
 	case u.events <- e:
@@ -255,7 +255,7 @@ func (u *unit) doOpen(e doOpen) {
 	})
 }
 
-// look tells what Envoy has for the route; nothing when it does not say.
+// look returns Envoy's endpoints for the route, or nothing if Envoy does not answer.
 func (u *unit) look(ctx context.Context, age time.Duration) {
 	u.mu.Lock()
 	name := u.route.Name
@@ -282,8 +282,8 @@ func (u *unit) stats() Stats {
 	return out
 }
 
-// queue runs jobs one after the other, without a bound on how many wait: each is of an
-// effect, and whoever pushes must not wait for who runs.
+// queue runs jobs one after the other, with no bound on the number of waiting jobs: each job
+// belongs to an effect, and push must not block on a running job.
 type queue struct {
 	mu     *sync.Mutex
 	more   chan struct{} // capacity 1

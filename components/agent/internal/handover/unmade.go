@@ -9,8 +9,8 @@ import (
 	"cadre.dev/agent/internal/pooler"
 )
 
-// unmade is a route whose holder could not be made. It makes it when it is run, and is that
-// then; until it can, nothing stands at the route's address and who runs it is told why.
+// unmade is a route whose holder could not be made. run makes the holder and then delegates to it.
+// Until that succeeds, the route's address is closed and run returns the reason.
 type unmade struct {
 	make func(Route) (holder, error)
 
@@ -63,7 +63,7 @@ func (n *unmade) reconnect(ctx context.Context) error {
 	return nil // it has no servers
 }
 
-// configure is for the next try, too: what could not be made may have been what changes now.
+// configure also schedules the next try: the change may remove the cause of the failure.
 func (n *unmade) configure(r Route) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package parent keeps what must outlive a crash of the agent: the Boot key and the
+// Package parent keeps the state that must outlive a crash of the agent: the Boot key and the
 // listening sockets.
 //
 //	parent (pid 1 of the container)             worker (the same program)
@@ -12,14 +12,14 @@
 //	     │ ─── the socket (SCM_RIGHTS) ──────────────► │
 //	     │ ◄── release tcp 127.0.10.1:5432 ─────────── │
 //
-// A worker that dies is started again at once and is the same Boot, since it gets the same
-// key. Connections that come meanwhile wait in the sockets' backlogs. The container's end is
-// the parent's end, and so the Boot's.
+// When a worker dies, the parent starts it again at once. The new worker is the same Boot, since it
+// gets the same key. Connections that arrive meanwhile wait in the sockets' backlogs. The
+// container's end is the parent's end, and so the Boot's.
 //
-// A worker that said it gets on, and says nothing for a minute, hangs: it prints where each of
-// its goroutines is (SIGQUIT), and another one takes its place.
+// A worker hangs when its beats stop for a minute after the first one. The parent sends SIGQUIT, so
+// that the worker prints the stack of each goroutine, and starts another worker.
 //
-// The parent talks to nobody but its worker, and parses nothing that comes from outside.
-// The worker could do all that the parent does for it: the protocol is bounded so that a
-// worker gone wrong cannot take the parent along, and guards no right.
+// The parent talks only to its worker, and parses no outside input. The worker could do all of the
+// parent's work: the protocol is bounded so that a broken worker cannot take the parent down, and
+// guards no permission.
 package parent

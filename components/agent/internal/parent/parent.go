@@ -90,7 +90,7 @@ func (p *parent) run(ctx context.Context) (int, error) {
 			ended = exit{code: -1}
 		}
 		if ctx.Err() != nil {
-			return max(ended.code, 0), nil //nolint:nilerr // told above, and nothing is to go on
+			return max(ended.code, 0), nil //nolint:nilerr // logged above, and the parent ends here
 		}
 		var then next
 		policy, then = policy.after(ended)
@@ -141,7 +141,7 @@ func (p *parent) once(ctx context.Context) (exit, error) {
 	p.beats.Store(0)
 	p.sockets.begin(time.Now())
 	served := make(chan struct{})
-	go func() { //nolint:contextcheck // it ends with the worker, and waits for nobody else
+	go func() { //nolint:contextcheck // it ends with the worker
 		defer close(served)
 		p.serve(conn)
 	}()
@@ -155,7 +155,8 @@ func (p *parent) once(ctx context.Context) (exit, error) {
 	return p.end(worker, syscall.SIGTERM), nil
 }
 
-// watch waits for the worker's end, or for ctx's: then it still runs. One that hangs is ended.
+// watch waits for the worker's end, or for ctx's: then the worker still runs. watch ends a worker
+// that hangs.
 func (p *parent) watch(ctx context.Context, worker process) (_ exit, over bool) {
 	var (
 		look  = time.NewTicker(p.cfg.look)
@@ -172,8 +173,9 @@ func (p *parent) watch(ctx context.Context, worker process) (_ exit, over bool) 
 		case <-look.C:
 		}
 		if known, hung = known.look(p.beats.Load()); hung && !p.leave {
-			// Not before the signal: who hangs because nobody reads what it logs would have this
-			// process wait for the same. Go programs print where each goroutine is, and end.
+			// The log line must not precede the signal: if the log's reader is stuck, the worker
+			// hangs on it and this process would, too. Go programs print where each goroutine is,
+			// and end.
 			go p.cfg.Log.Error("the worker hangs: it tells what it is at, and is started again")
 			ended := p.end(worker, syscall.SIGQUIT)
 			ended.hung = true
@@ -182,7 +184,7 @@ func (p *parent) watch(ctx context.Context, worker process) (_ exit, over bool) 
 	}
 }
 
-// end tells the worker to end, and kills it when it does not.
+// end signals the worker to end, and kills it after a time limit.
 func (p *parent) end(worker process, how syscall.Signal) exit {
 	worker.signal(how)
 	limit := time.NewTimer(p.cfg.stop)
@@ -197,9 +199,9 @@ func (p *parent) end(worker process, how syscall.Signal) exit {
 	return <-worker.done
 }
 
-// serve answers a worker until it has gone or says what no worker says.
+// serve answers a worker until the worker is gone or sends an invalid request.
 func (p *parent) serve(conn *net.UnixConn) {
-	defer conn.Close() //nolint:errcheck // there is nobody to tell
+	defer conn.Close() //nolint:errcheck // no caller is left to receive it
 	data := make([]byte, requestLimit+1)
 	for {
 		_ = conn.SetReadDeadline(p.sockets.prune(time.Now()))
@@ -277,7 +279,7 @@ func pair() (*net.UnixConn, *os.File, error) {
 
 // connOf takes file over.
 func connOf(file *os.File) (*net.UnixConn, error) {
-	defer file.Close() //nolint:errcheck // its duplicate is what is used
+	defer file.Close() //nolint:errcheck // the listener uses its own duplicate
 	conn, err := net.FileConn(file)
 	if err != nil {
 		return nil, fmt.Errorf("use the link: %w", err)

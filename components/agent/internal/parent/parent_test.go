@@ -50,7 +50,7 @@ func playParent() {
 	}))
 }
 
-// told is what a worker says to whoever connects.
+// told is the answer of a worker to each client.
 type told struct {
 	Pid, Parent int
 	Run         uint32
@@ -58,8 +58,8 @@ type told struct {
 	UDP         string
 }
 
-// playWorker serves at the address in its last argument: it tells who it is, and does what it
-// is told.
+// playWorker serves at the address in its last argument: it reports its identity and follows the
+// commands it reads.
 func playWorker() {
 	if os.Args[1] == "fail" {
 		os.Exit(7)
@@ -94,7 +94,7 @@ func playWorker() {
 	}
 }
 
-// part is what a worker knows.
+// part is the state of a worker.
 type part struct {
 	worker *Worker
 	run    uint32
@@ -111,7 +111,7 @@ func (p *part) tell(conn net.Conn) {
 	public, err := p.key.PublicKey.Bytes()
 	must(err)
 	sum := sha256.Sum256(public)
-	// Whoever connected may have gone.
+	// The client may have disconnected.
 	_ = json.NewEncoder(conn).Encode(told{Pid: os.Getpid(), Parent: os.Getppid(), Run: p.run, Boot: hex.EncodeToString(sum[:]), UDP: p.udp})
 }
 
@@ -124,8 +124,8 @@ func (p *part) talk(conn net.Conn) {
 		case "kill":
 			must(syscall.Kill(os.Getpid(), syscall.SIGKILL))
 		case "panic":
-			// Not here: the deferred close would end the connection before the process, and
-			// who dials then is still accepted by what is about to die.
+			// A panic in this goroutine would run the deferred close first: the connection would
+			// end before the process, and the dying process would still accept new clients.
 			go panic("as told")
 			select {}
 		case "exit":
@@ -218,7 +218,7 @@ func play(t *testing.T, log *syncBuffer, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// dial connects and hears who serves. Nothing is ever refused.
+// dial connects and reads which worker serves. No connection is ever refused.
 func (r *rig) dial() (net.Conn, *json.Decoder, told) {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.address)
@@ -268,7 +268,7 @@ func TestAWorkerThatDiesIsTheSameBootAgain(t *testing.T) {
 	}
 }
 
-// One that hangs so that it still can, says where; one that is stopped cannot, and is killed.
+// A worker that hangs but can still run prints its stacks; a stopped worker cannot, and is killed.
 func TestAWorkerThatHangsIsStartedAgain(t *testing.T) {
 	for _, how := range []string{"beat", "beat and stop"} {
 		r := begin(t)
@@ -407,7 +407,7 @@ func TestWithoutAParentThereIsNoWorker(t *testing.T) {
 	}
 }
 
-// steadyOf makes a worker steady at once but for the test of those that never are.
+// steadyOf makes a worker steady at once, except in the test of workers that never become steady.
 func steadyOf() time.Duration {
 	if len(os.Args) > 1 && os.Args[1] == "fail" {
 		return time.Hour

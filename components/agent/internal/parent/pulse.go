@@ -11,17 +11,17 @@ const (
 	missedMost = 6
 )
 
-// pulse decides when a worker that runs hangs. It counts the parent's own looks and no time:
-// a machine that stood still for an hour made one look in it, not hundreds, so who could not
-// speak because nobody ran is not killed for it.
+// pulse decides when a running worker hangs. It counts the parent's own looks instead of time:
+// after a machine was paused for an hour the parent has made one look, not hundreds. So it does not
+// kill a worker that had no CPU to send a beat.
 type pulse struct {
 	// beats were heard by the last look, missed looks followed the last beat.
 	beats  uint64
 	missed int
 }
 
-// look takes a look, of so many beats since the worker's start. A worker that never said that it
-// gets on is not judged: it may be waiting for what it needs to begin.
+// look judges the worker by the number of beats since its start. A worker that has never sent a
+// beat is not judged: it may be waiting for a dependency before it begins.
 func (p pulse) look(beats uint64) (next pulse, hung bool) {
 	if beats != p.beats || beats == 0 {
 		return pulse{beats: beats}, false

@@ -8,8 +8,9 @@ const (
 	// pauseFirst and pauseMost bound the wait before the third start in a row and later ones.
 	pauseFirst = 100 * time.Millisecond
 	pauseMost  = 5 * time.Second
-	// hangsMost is how many workers in a row may hang within hangsWithin of their start. What makes
-	// them hang stays then, and each end cuts the connections of the workload once more.
+	// hangsMost is how many workers in a row may hang within hangsWithin of their start. After that
+	// the cause is assumed to persist, and each further restart would cut the workload's
+	// connections.
 	hangsMost   = 3
 	hangsWithin = 15 * time.Minute
 )
@@ -34,7 +35,7 @@ type exit struct {
 	hung bool
 }
 
-// next is what follows an exit.
+// next is the parent's reaction to an exit.
 type next struct {
 	// end ends the parent with the worker's code.
 	end bool
@@ -46,8 +47,8 @@ type next struct {
 	leave bool
 }
 
-// after decides. Until one worker was steady, an error that a worker names is the
-// parent's own: nothing would be lost by it, and whoever started the parent sees it.
+// after decides. Until one worker was steady, the parent exits with the worker's error: no state
+// would be lost, and the container's runtime sees the error.
 func (r restarts) after(e exit) (restarts, next) {
 	if e.lived >= r.steady {
 		r.ran, r.failures = true, 0

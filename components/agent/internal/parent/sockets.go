@@ -12,14 +12,14 @@ import (
 const (
 	// socketLimit bounds how many sockets a parent holds.
 	socketLimit = 4096
-	// releaseAfter is for how long a worker must outlive its word that it needs a socket
-	// no more: one that is about to fail closes everything first.
+	// releaseAfter is how long a worker must live on after it released a socket before the parent
+	// closes the socket: a worker that is about to fail closes everything first.
 	releaseAfter = time.Second
-	// claimWithin is how long a new worker has to ask for what the one before had.
+	// claimWithin is how long a new worker has to claim the sockets of the previous one.
 	claimWithin = 30 * time.Second
 )
 
-// socket is one that the parent holds. The file is in nobody's poller.
+// socket is a listening socket that the parent keeps. The file is in no poller.
 type socket struct {
 	file *os.File
 	// given to the present worker.
@@ -28,7 +28,7 @@ type socket struct {
 	ends time.Time
 }
 
-// sockets are those that a parent holds. Not safe for concurrent use.
+// sockets are the sockets that a parent keeps. Not safe for concurrent use.
 type sockets struct {
 	sessions []name
 	limit    int
@@ -39,9 +39,9 @@ func newSockets(sessions []name) *sockets {
 	return &sockets{sessions: sessions, limit: socketLimit, held: map[name]*socket{}}
 }
 
-// give returns the socket that n names, opened now if it is not held yet. What the present
-// worker has already is opened anew and not held; such a file is the caller's to close, as
-// once tells.
+// give returns the socket that n names, and opens it if the parent does not keep it yet. A socket
+// that the present worker already has is opened a second time and not kept; once is then true and
+// the caller closes the file.
 func (s *sockets) give(n name) (file *os.File, once bool, err error) {
 	if !holds(n, s.sessions) {
 		return nil, false, fmt.Errorf("LISTENER_FORBIDDEN: %s is neither on loopback nor of the sessions", n)
@@ -78,8 +78,7 @@ func (s *sockets) begin(now time.Time) {
 	}
 }
 
-// prune closes what nobody needs, and says when to look again; zero: not before
-// something changes.
+// prune closes unused sockets and returns when to prune again; zero means after the next change.
 func (s *sockets) prune(now time.Time) time.Time {
 	var next time.Time
 	for n, had := range s.held {
@@ -118,7 +117,7 @@ func open(n name) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() //nolint:errcheck // its duplicate is what is kept
+		defer l.Close() //nolint:errcheck // the parent keeps a duplicate
 		out, _ = l.(*net.TCPListener)
 	case "udp", "udp4", "udp6":
 		c, err := lc.ListenPacket(ctx, n.network, n.address)

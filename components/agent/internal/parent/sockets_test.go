@@ -53,7 +53,7 @@ func TestAReleaseCountsOnceTheWorkerOutlivesIt(t *testing.T) {
 	if len(s.held) != 0 {
 		t.Error("a released socket is held")
 	}
-	s.release(n, now) // what is not held is fine
+	s.release(n, now) // releasing an unknown socket is allowed
 }
 
 func TestTOK22_SocketsAreBounded(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	answerLimit  = 1024
 )
 
-// verb is what a worker asks for.
+// verb is the kind of a worker's request.
 type verb string
 
 const (
@@ -33,8 +33,8 @@ const (
 	verbRelease verb = "release"
 )
 
-// name is what a socket is asked for by. Port 0 names a socket on any port, and the same
-// one each time.
+// name identifies a requested socket. Port 0 names a socket on any port, and the same socket each
+// time.
 type name struct{ network, address string }
 
 func (n name) String() string { return n.network + " " + n.address }
@@ -73,7 +73,7 @@ func parseRequest(data []byte) (request, error) {
 	return request{}, fmt.Errorf("not a request: %.40q", data)
 }
 
-// answers begin with one of these; what was asked for, or an error's text, follows.
+// Answers begin with one of these; the requested data or an error's text follows.
 const (
 	answerYes = "yes "
 	answerNo  = "no "
@@ -103,9 +103,9 @@ func parseAnswer(data []byte) ([]byte, error) {
 // errFull: the parent holds as many sockets as it may.
 var errFull = errors.New("the parent holds as many sockets as it may")
 
-// holds tells which sockets a parent holds for its worker: TCP on loopback, and the two
-// that Sessions come in on, whose names are sessions. UDP on loopback it does not: datagrams
-// may be lost, and nobody would answer those that it kept.
+// holds reports which sockets a parent keeps for its worker: TCP on loopback, and the two listeners
+// of Sessions, whose names are sessions. UDP on loopback is left out: datagrams may be lost, and
+// kept datagrams would get no answer.
 func holds(n name, sessions []name) bool {
 	for _, s := range sessions {
 		if n == s {

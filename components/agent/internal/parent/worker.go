@@ -24,8 +24,8 @@ type Worker struct {
 	conn *net.UnixConn
 }
 
-// Inherited takes over the link that a parent left. Call it once, before anything else opens
-// files: without a parent the descriptor would be somebody else's.
+// Inherited takes over the link that a parent left. Call it once, before any other code opens
+// files: without a parent the descriptor could belong to another open file.
 func Inherited() (*Worker, error) {
 	var at syscall.Stat_t
 	if err := syscall.Fstat(linkFD, &at); err != nil || at.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
@@ -59,8 +59,9 @@ func (w *Worker) Run() (uint32, error) {
 	return uint32(n), nil
 }
 
-// Beat tells the parent that this worker gets on. After the first one the parent ends a worker that
-// says so no more for a minute, and starts another of the same Boot: call it each BeatEvery.
+// Beat reports to the parent that this worker makes progress. After the first Beat, the parent ends
+// a worker whose beats stop for a minute, and starts another of the same Boot. Call Beat each
+// BeatEvery.
 func (w *Worker) Beat() error {
 	_, _, err := w.ask(request{verb: verbBeat})
 	return err
@@ -74,20 +75,20 @@ func (w *Worker) key(v verb) (*ecdsa.PrivateKey, error) {
 	return parseKey(value)
 }
 
-// Listen is net.ListenConfig's, on sockets that outlive this worker: what connects between
-// two workers waits. Close gives the socket up for good. Accept of what it returns gives
-// *net.TCPConn. Addresses off loopback are refused but those of the parent's Sessions.
+// Listen is like net.ListenConfig's, on sockets that outlive this worker: clients that connect
+// between two workers wait. Close releases the socket permanently. Accept of the listener returns
+// *net.TCPConn. The parent rejects addresses off loopback, except those of its Sessions.
 func (w *Worker) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	n := name{network: network, address: address}
 	file, err := w.socket(n)
 	if errors.Is(err, errFull) {
-		// One that does not outlive this worker is better than none.
+		// A socket that does not outlive this worker is better than none.
 		return (&net.ListenConfig{}).Listen(ctx, network, address)
 	}
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: network, Err: err}
 	}
-	defer file.Close() //nolint:errcheck // its duplicate is what is used
+	defer file.Close() //nolint:errcheck // the listener uses its own duplicate
 	l, err := net.FileListener(file)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (w *Worker) ListenPacket(ctx context.Context, network, address string) (net
 	if err != nil {
 		return (&net.ListenConfig{}).ListenPacket(ctx, network, address)
 	}
-	defer file.Close() //nolint:errcheck // its duplicate is what is used
+	defer file.Close() //nolint:errcheck // the listener uses its own duplicate
 	return net.FilePacketConn(file)
 }
 
@@ -147,7 +148,7 @@ func (w *Worker) ask(r request) ([]byte, *os.File, error) {
 	return value, file, err
 }
 
-// fileOf takes over what came with a message, at most one file.
+// fileOf takes over the rights that came with a message, at most one file.
 func fileOf(rights []byte, n name) (*os.File, error) {
 	if len(rights) == 0 {
 		return nil, nil
