@@ -7,20 +7,21 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Changer is a Driver that can change who belongs to the set of its workload (R46-R49). Each
-// call makes one change, through the leader of the set, and comes back once it is committed,
-// or was before. Errors are those of Driver: one that is ErrTransient may have changed it.
+// Changer is a Driver that can change the membership of its workload's set (R46-R49). Each call
+// makes one change through the leader of the set and returns once the change is committed; a change
+// made earlier succeeds at once. Errors are those of Driver: after ErrTransient the change may have
+// happened.
 //
-// id is the incarnation that is meant, as View.MemberIDs told it: another one under the name
-// of slot is left alone. Coordinators that do not know of it give none; then it is whoever
-// has the name.
+// id is the intended incarnation, as in View.MemberIDs: a call leaves another incarnation under the
+// name of slot alone. Older coordinators send no id; the call then applies to the member with that
+// name.
 type Changer interface {
 	// Join lists slot as a member without a vote.
 	Join(ctx context.Context, slot string) error
 	// Promote gives slot its vote; ErrBusy while it has not caught up.
 	Promote(ctx context.Context, slot, id string) error
-	// Leave takes slot, which is not this member, off the list. One that is not there any
-	// more has left.
+	// Leave removes slot, which is not this member, from the list. A missing slot counts as
+	// removed.
 	Leave(ctx context.Context, slot, id string) error
 }
 

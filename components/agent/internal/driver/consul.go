@@ -74,7 +74,7 @@ func (c *consul) Observe(ctx context.Context) (View, error) {
 	}
 	wg.Wait()
 	if late := errors.Join(raftErr, auErr); selfErr == nil && me.Stats.Raft.State == "Leader" && isTimeout(late) {
-		selfErr = late // a leader answers these itself: it must not be taken for one that lost its role
+		selfErr = late // a leader answers these itself: a late answer does not mean that it lost its role
 	}
 	if selfErr != nil {
 		return c.unseen(selfErr, liveErr), nil
@@ -176,10 +176,10 @@ func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto cons
 	v.MayDisrupt = v.MayDisruptReason == ""
 }
 
-// Drain keeps autopilot from pruning this server while it is away: a pruned
-// server needs 20 s to become a voter again, and the set shrinks meanwhile. A server that is not
-// ready has no leader to keep it for, or gets no answer from it; what ends that may be the step
-// which this drain is for, so that it does not fail.
+// Drain keeps autopilot from pruning this server while it is away: a pruned server needs 20 s to
+// become a voter again, and the set shrinks meanwhile. A server that is not ready has no leader to
+// protect its place, or gets no answer from the leader. Drain returns no error then, because the
+// step behind this drain may be the repair.
 func (c *consul) Drain(ctx context.Context) error {
 	err := c.keepListed(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -208,7 +208,7 @@ func (c *consul) keepListed(ctx context.Context) error {
 
 func (c *consul) CancelDrain(context.Context) error { return nil }
 
-// consulAnswer is an answer that is not what was asked for.
+// consulAnswer is an answer with an unexpected status.
 type consulAnswer struct {
 	path   string
 	status int
@@ -219,7 +219,7 @@ func (a *consulAnswer) Error() string {
 	return fmt.Sprintf("get %s: status %d: %s", a.path, a.status, a.text)
 }
 
-// isDenied: Consul refused what the token may not do, or the token itself.
+// isDenied reports that Consul rejected the token, or lacks a permission for it.
 func isDenied(err error) bool {
 	var a *consulAnswer
 	return errors.As(err, &a) && (a.status == http.StatusForbidden || a.status == http.StatusUnauthorized)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAnIllConsulServerIsDrainedAsItIs: the step that the drain is for may be what makes the server well. A server
-// that is ready is not stopped before autopilot keeps it.
+// TestAnIllConsulServerIsDrainedAsItIs: the step behind the drain may be the repair. A server that
+// is ready is not stopped before autopilot keeps it.
 func TestAnIllConsulServerIsDrainedAsItIs(t *testing.T) {
 	type object = map[string]any
 	answers := func(t *testing.T, refused string, status int) Driver {

@@ -17,11 +17,11 @@ func (c *consul) Join(context.Context, string) error { return nil }
 // Promote has nothing to do: autopilot gives a server its vote once it is stable.
 func (c *consul) Promote(context.Context, string, string) error { return nil }
 
-// Leave takes a server that is gone out of raft, and out of the gossip, so that its name is free
-// for the next one. One that lives is refused: it would be listed again at once, and a
-// forced leave of it stops it only for others. The last one beside this server is taken out of
-// raft while it lives, since nobody could decide it afterwards: within a minute it is listed
-// again without a vote, gets one ten seconds later, and is taken out anew if it is still there.
+// Leave removes a dead server from raft and from the gossip, so that its name is free for the next
+// server. Leave rejects a live server: it would be listed again at once, and a forced leave stops
+// it only for others. If only two servers are left, Leave removes the other one from raft while it
+// lives, since one server has no quorum later. Within a minute that server is listed again without
+// a vote, gets a vote ten seconds later, and must be removed again if it is still there.
 func (c *consul) Leave(ctx context.Context, slot, id string) error {
 	if slot == c.self {
 		return fmt.Errorf("%w: %s is this server itself: another one takes it out", ErrUnsafe, slot)
@@ -42,8 +42,8 @@ func (c *consul) Leave(ctx context.Context, slot, id string) error {
 	if err != nil {
 		return err
 	}
-	// First raft, which lists again only who lives. Once the gossip has forgotten the name, a vote
-	// that is left stands under an id of which nobody knows whose it is, and nobody may ask again.
+	// Remove from raft first: raft lists only live servers again. Once the gossip has forgotten the
+	// name, a remaining vote has an id without an owner, and no later call could remove it.
 	if listed {
 		if err := c.lowerMinQuorum(ctx, header, len(raft.Servers)-1); err != nil {
 			return err
@@ -58,15 +58,15 @@ func (c *consul) Leave(ctx context.Context, slot, id string) error {
 	return c.put(ctx, http.MethodPut, "/v1/agent/force-leave/"+url.PathEscape(slot)+"?prune=1", header)
 }
 
-// lowerMinQuorum takes back what Drain raised MinQuorum to, for servers that stay: with one above
-// their number autopilot never cleans up a dead server, however many come. It does not go below
-// what the group is to have: one that is replaced comes again.
+// lowerMinQuorum undoes Drain's raise of MinQuorum, for the servers that stay: while MinQuorum is
+// above their number, autopilot never cleans up a dead server. The group's intended size is the
+// lower bound, because a replaced server returns.
 func (c *consul) lowerMinQuorum(ctx context.Context, header http.Header, servers int) error {
 	return c.setMinQuorum(ctx, header, func(have int) int { return min(have, max(servers, len(c.members()))) })
 }
 
-// failed: slot's server stands in the gossip and does not live. One that came under its name
-// since has another id, and stays; so does one that lives where it may.
+// failed reports that slot's server is in the gossip and does not live. It returns false for a
+// later server under the same name, which has another id, and for a live server if mayLive is set.
 func (c *consul) failed(ctx context.Context, header http.Header, slot, id string, mayLive bool) (bool, error) {
 	var members []consulMember
 	if err := c.get(ctx, "/v1/agent/members", header, &members); err != nil {
@@ -77,7 +77,7 @@ func (c *consul) failed(ctx context.Context, header http.Header, slot, id string
 	}
 	at := named(slot)
 	switch {
-	case named(c.self) < 0: // Consul leaves out what the token may not see
+	case named(c.self) < 0: // Consul omits servers that the token may not see
 		return false, fmt.Errorf("%w: whether %s lives is not known: the token of token_file lacks node_prefix \"\" with policy \"read\"", ErrUnsafe, slot)
 	case at < 0, id != "" && members[at].Tags["id"] != id:
 		return false, nil
@@ -89,7 +89,7 @@ func (c *consul) failed(ctx context.Context, header http.Header, slot, id string
 	return true, nil
 }
 
-// removePeer takes the server out of raft, if nobody did so already.
+// removePeer removes the server from raft; a server that is absent already is no error.
 func (c *consul) removePeer(ctx context.Context, header http.Header, id string) error {
 	err := c.put(ctx, http.MethodDelete, "/v1/operator/raft/peer?id="+url.QueryEscape(id), header)
 	if err == nil {

@@ -43,8 +43,8 @@ func TestConsulServersLeave(t *testing.T) {
 		t.Errorf("MinQuorum is %d with two servers", got)
 	}
 
-	// A new one, with another disk and the same name. One that comes within a second of the
-	// leave is listed when the leader next looks for such, once a minute.
+	// Start a new server with another disk and the same name. The leader lists a server that joins
+	// within a second of the leave only at its next check, once a minute.
 	c.procs[lost], c.drivers[lost] = startConsul(t, subnet(t, 5), lost, t.TempDir())
 	within(t, 2*c.settle, "the new server gets its vote", c.healthy)
 	if id := c.id(t, consulName(lost)); id == old || id == "" {
@@ -134,7 +134,7 @@ func (c *realCluster) minQuorum(t *testing.T) int {
 	return config.MinQuorum
 }
 
-// id is what the leader knows that server by.
+// id is the leader's id for that server.
 func (c *realCluster) id(t *testing.T, name string) string {
 	t.Helper()
 	v, err := c.drivers[c.leader(t)].Observe(t.Context())

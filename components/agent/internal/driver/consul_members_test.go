@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// fakeConsul answers as the leader c-0 of servers of which the last one has failed, and notes
-// what was asked to change.
+// fakeConsul answers as the leader c-0 of servers, the last of which has failed, and records the
+// requested changes.
 type fakeConsul struct {
 	servers   []string
 	minQuorum int
-	// contested: somebody else changes autopilot's configuration this often in between.
+	// contested is how often another client changes autopilot's configuration in between.
 	contested int
 	// stuck: a server is not taken out of raft.
 	stuck bool
@@ -91,8 +91,8 @@ func (f *fakeConsul) driver(t *testing.T, members []string) Driver {
 	return d
 }
 
-// TestALeaveThatBreaksLeavesNoNamelessVote: the name of a server is forgotten after its vote, or
-// a leave that is broken off in between would leave a vote of which nobody knows whose it is.
+// TestALeaveThatBreaksLeavesNoNamelessVote: Leave forgets the name of a server after its vote.
+// Otherwise an interrupted leave would leave a vote without a known owner.
 func TestALeaveThatBreaksLeavesNoNamelessVote(t *testing.T) {
 	f := &fakeConsul{servers: []string{"c-0", "c-1", "c-2"}, stuck: true}
 	d := f.driver(t, nil)
@@ -106,8 +106,8 @@ func TestALeaveThatBreaksLeavesNoNamelessVote(t *testing.T) {
 	}
 }
 
-// TestMinQuorumFollowsTheServers: what a drain raised it to is taken back by a leave, unless
-// another server is to come, and what an operator set lower is not touched.
+// TestMinQuorumFollowsTheServers: a leave undoes the raise of a drain, unless another server is to
+// come, and keeps a lower value of an operator.
 func TestMinQuorumFollowsTheServers(t *testing.T) {
 	names := []string{"c-0", "c-1", "c-2", "c-3", "c-4"}
 	for name, tc := range map[string]struct {

@@ -34,7 +34,7 @@ func consulServers(t *testing.T, kind byte) *realCluster {
 
 func consulName(i int) string { return fmt.Sprintf("coordinator-%d", i) }
 
-// startConsul starts the server of that number on what stands in dir.
+// startConsul starts server i on the data in dir.
 func startConsul(t *testing.T, addr func(int) netip.Addr, i int, dir string) (*proc, Driver) {
 	t.Helper()
 	p := startConsulWith(t, addr, i, dir, nil)

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestASlowConsulLeaderIsNotTakenForABrokenFollower: a leader answers all questions itself, so that one that it does
-// not answer in time says nothing about its role. A follower asks the leader, and is alive without one.
+// TestASlowConsulLeaderIsNotTakenForABrokenFollower: a leader answers all requests itself, so a
+// late answer does not prove a role. A follower forwards to the leader, and is alive without a
+// leader.
 func TestASlowConsulLeaderIsNotTakenForABrokenFollower(t *testing.T) {
 	for state, want := range map[string]Liveness{"Leader": LivenessUnknown, "Follower": LivenessAlive} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -52,7 +52,8 @@ func TestAConsulThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
 	}
 }
 
-// TestAConsulThatAsksForATokenLives, whatever the driver has to show, and the reason names what is missing.
+// TestAConsulThatAsksForATokenLives, whatever token the driver has, and the reason names the
+// missing setting.
 func TestAConsulThatAsksForATokenLives(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -78,7 +79,7 @@ func TestAConsulThatAsksForATokenLives(t *testing.T) {
 	sees(t, consulDriver(t, 0, settings(expired)), "a token that is no more", refused)
 	sees(t, consulDriver(t, 0, map[string]string{"http_addr": at.String() + ":8500", "token_file": "/nonexistent/token"}), "no file", refused)
 
-	// What a token needs is what the field reference says, and no less.
+	// The token has exactly the rules that the field reference lists.
 	token := func(rules string) string {
 		header := http.Header{"X-Consul-Token": {management}}
 		var policy struct{ ID string }
@@ -105,7 +106,7 @@ func TestAConsulThatAsksForATokenLives(t *testing.T) {
 	sees(t, consulDriver(t, 0, settings(token(without))), "rules without agent_prefix", refused)
 }
 
-// TestAConsulWithTLSLives, whatever the driver trusts and shows.
+// TestAConsulWithTLSLives, whatever the driver trusts and presents.
 func TestAConsulWithTLSLives(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -47,8 +47,8 @@ func (c *consul) Transfer(ctx context.Context, r TransferRequest) (Transferred, 
 	}
 	status, answer, err := call(ctx, c.client, http.MethodPost,
 		c.base+"/v1/operator/raft/transfer-leader?id="+id, header, nil)
-	// A lost answer is unknown, and so is a 500 of a transfer that others began:
-	// the servers say what happened.
+	// After a lost answer the outcome is unknown, and so it is after a 500 if another transfer is
+	// running: the servers' state decides.
 	if err == nil && status != http.StatusOK && status != http.StatusInternalServerError {
 		return Transferred{}, fmt.Errorf("%w: transfer to %s: status %d: %s", ErrUnsafe, target, status, strings.TrimSpace(string(answer)))
 	}

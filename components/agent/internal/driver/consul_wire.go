@@ -44,7 +44,7 @@ type consulPeer struct {
 // consulUnknown stands where the gossip has forgotten the node of a raft server.
 const consulUnknown = "(unknown)"
 
-// name is the server's Slot, or its id where nobody knows its name any more.
+// name is the server's Slot, or its id if Consul no longer knows its name.
 func (p consulPeer) name() string {
 	if p.Node == "" || p.Node == consulUnknown {
 		return p.ID
@@ -118,8 +118,8 @@ func (h consulHealth) server(name string) consulServer {
 	return consulServer{}
 }
 
-// followers are the servers beside self that autopilot, in the leader, is in contact with and
-// finds up to date, sorted.
+// followers are the servers except self that autopilot, in the leader, is in contact with and finds
+// up to date, sorted.
 func (h consulHealth) followers(self string) (names []string) {
 	for _, s := range h.Servers {
 		if s.Healthy && s.Name != self {
@@ -130,20 +130,20 @@ func (h consulHealth) followers(self string) (names []string) {
 	return names
 }
 
-// setMinQuorum has autopilot's MinQuorum be what want makes of the one that stands there.
+// setMinQuorum sets autopilot's MinQuorum to want(current value).
 func (c *consul) setMinQuorum(ctx context.Context, header http.Header, want func(have int) int) error {
 	return poll(ctx, consulCASPause, func(ctx context.Context) (bool, error) { return c.tryMinQuorum(ctx, header, want) })
 }
 
-// tryMinQuorum is setMinQuorum, unless somebody changed the configuration in between (not done,
-// read again). Everything else in it is kept as read.
+// tryMinQuorum is one try of setMinQuorum. It returns false if the configuration changed in
+// between; the caller then reads it again. All other settings stay as read.
 func (c *consul) tryMinQuorum(ctx context.Context, header http.Header, want func(have int) int) (bool, error) {
 	var config map[string]json.RawMessage
 	if err := c.get(ctx, "/v1/operator/autopilot/configuration", header, &config); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrTransient, err)
 	}
 	var have int
-	_ = json.Unmarshal(config["MinQuorum"], &have) // one that is missing is 0
+	_ = json.Unmarshal(config["MinQuorum"], &have) // a missing value is 0
 	set := want(have)
 	if set == have {
 		return true, nil
@@ -163,8 +163,8 @@ func (c *consul) tryMinQuorum(ctx context.Context, header http.Header, want func
 	return strings.TrimSpace(string(answer)) == "true", nil
 }
 
-// server returns the server of that id, whatever its name; without an id, whoever is listed
-// under the name node, with a vote or without.
+// server returns the server with that id, whatever its name. Without an id, it returns the server
+// listed under the name node, with a vote or without.
 func (r consulRaft) server(node, id string) (consulPeer, bool) {
 	for _, s := range r.Servers {
 		if id != "" && s.ID == id || id == "" && s.Node == node {

@@ -43,7 +43,7 @@ const (
 	LivenessRefused Liveness = "refused"
 )
 
-// View is what one Observe saw (workload-handover 2.1). Names are Slot names.
+// View is the result of one Observe (workload-handover 2.1). Names are Slot names.
 type View struct {
 	Role Role
 	// Liveness is that of the local process; it says nothing about the cluster.
@@ -61,23 +61,22 @@ type View struct {
 	Voters []string
 	// Learners belong to the same configuration without a vote, sorted.
 	Learners []string
-	// MemberIDs are what the workload knows those two by, by Slot: one that comes under the
-	// same name after another has another id. A member of which the Slot is not known stands
-	// under its address where that tells the Slot, else under its id. Nil for a workload without
-	// such ids.
+	// MemberIDs maps each Slot to the workload's own id of its member: a replacement under the same
+	// name has another id. A member with an unknown Slot is listed under its address if the address
+	// identifies the Slot, else under its id. Nil for a workload without such ids.
 	MemberIDs map[string]string
-	// Followers are those that this member, which leads, sees following it now, sorted: they
-	// live, whatever else is heard of them. Nil where it does not lead, or cannot tell.
+	// Followers are the members that this leader sees following it now, sorted: they live, whatever
+	// other sources report. Nil if this member does not lead, or cannot observe them.
 	Followers []string
 	// QuorumMember: this member votes in a majority of Voters.
 	QuorumMember bool
 	// Busy lists work in progress that a stop would hurt.
 	Busy    []string
 	Version string
-	// Message says what is missing, for people.
+	// Message names the missing condition, for people.
 	Message string
-	// Fault is what the workload cannot do though the member is ready, for people: neither a
-	// rollout nor healing goes by it.
+	// Fault names a fault of the workload while the member is ready, for people. Rollouts and
+	// healing ignore it.
 	Fault string
 	// MayDisrupt is false while the workload says that this member must not be
 	// stopped; the reason says why.
@@ -104,8 +103,8 @@ type TransferRequest struct {
 	Chosen Choice
 }
 
-// Choice is a candidate that could take over when Prepare looked. It binds nobody: a Transfer
-// takes it only where it still can.
+// Choice is a candidate that could take over at the time of Prepare. It is a hint: Transfer uses
+// the candidate only if it still qualifies.
 type Choice struct {
 	Candidate string
 	// Epoch in which the member led.
@@ -114,8 +113,8 @@ type Choice struct {
 
 // Transferred is the confirmed outcome of a Transfer.
 type Transferred struct {
-	// Moved is true when this call moved leadership; false when somebody else
-	// led already, which is success for "move off this member".
+	// Moved is true when this call moved leadership. It is false when another member led already,
+	// which is success for "move off this member".
 	Moved bool
 	// Leader now.
 	Leader string
@@ -136,16 +135,17 @@ type Driver interface {
 	// Drain gets the member ready to be stopped: it no longer leads if it was
 	// handed over, and nothing is half done. Membership is not changed.
 	Drain(ctx context.Context) error
-	// CancelDrain returns to service what Drain took out.
+	// CancelDrain undoes Drain and returns the member to service.
 	CancelDrain(ctx context.Context) error
 }
 
 var (
-	// ErrBusy tells that another change of the workload is in progress; observe, then try again.
+	// ErrBusy reports that another change of the workload is in progress; observe, then try again.
 	ErrBusy = errors.New("workload is busy")
-	// ErrUnsafe tells that the workload refused, or that no candidate qualifies; never force.
+	// ErrUnsafe reports that the workload refused, or that no candidate qualifies; never force.
 	ErrUnsafe = errors.New("workload refuses")
-	// ErrTransient tells that no answer came in time; the effect is unknown, observe before repeating.
+	// ErrTransient reports that no answer came in time; the effect is unknown, observe before
+	// repeating.
 	ErrTransient = errors.New("workload did not answer")
 )
 
@@ -158,7 +158,7 @@ type Config struct {
 	Self string
 	// VIP returns a Slot's virtual address, if it is known.
 	VIP func(slot string) (netip.Addr, bool)
-	// SlotAt is the inverse of VIP; nil knows nobody.
+	// SlotAt is the inverse of VIP; nil knows no Slot.
 	SlotAt func(vip netip.Addr) (slot string, ok bool)
 	// Members are the Slots that the group is to have, by its newest configuration; nil knows none.
 	Members func() []string
@@ -202,15 +202,14 @@ func New(cfg Config) (Driver, error) {
 
 // Preparer is a Driver of which a part of a Transfer can be done before it.
 type Preparer interface {
-	// Prepare gives the request with what it chose. It changes nothing that a member or a
-	// client sees. Errors are those of Transfer, when that would fail, or others, which cost
-	// only time.
+	// Prepare returns the request with its choice of candidate. It changes no state that a member
+	// or a client sees. If Transfer would fail, Prepare returns the same error; its other errors
+	// only cost time.
 	Prepare(ctx context.Context, r TransferRequest) (TransferRequest, error)
 }
 
-// Prepare does what can be done of a Transfer while clients are still served, so that it does
-// not happen while they wait, and gives the request to transfer by. It takes as long as it
-// takes.
+// Prepare does as much of a Transfer as is possible while clients are still served, so that they
+// wait less, and returns the request for Transfer. Its duration is not bounded here.
 func Prepare(ctx context.Context, d Driver, r TransferRequest) (TransferRequest, error) {
 	if p, ok := d.(Preparer); ok {
 		return p.Prepare(ctx, r)
@@ -218,7 +217,7 @@ func Prepare(ctx context.Context, d Driver, r TransferRequest) (TransferRequest,
 	return r, nil
 }
 
-// Close ends what d keeps open, if anything.
+// Close closes the connections that d keeps open, if any.
 func Close(d Driver) {
 	if c, ok := d.(interface{ close() }); ok {
 		c.close()

@@ -32,7 +32,7 @@ type etcd struct {
 
 var _ Driver = (*etcd)(nil)
 
-// etcdProbeKey is read, never written: the read's linearizability is what counts.
+// etcdProbeKey is read, never written: only the linearizability of the read matters.
 const etcdProbeKey = "cadre/probe"
 
 func newEtcd(cfg Config, settings group.SettingValues) (*etcd, error) {
@@ -81,7 +81,7 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 	}
 	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: status.Version, Epoch: status.RaftTerm}
 	if status.IsLearner && listErr != nil {
-		// It answers little else: who belongs to the set is told by those who vote.
+		// A learner answers few other requests: the voters report the set's members.
 		v.Role, v.CaughtUp = RoleLearner, ptr(false)
 		v.Message = "it is a learner: it has no vote yet"
 		v.MayDisruptReason = v.Message
@@ -126,8 +126,9 @@ func (e *etcd) nameOf(m *pb.Member) string {
 	return name
 }
 
-// judge fills in the member's part in the set. The id says who this member and the leader are: a voter may be
-// listed without a name, as one that was promoted under etcd before 3.5.20 is, and serves all the same.
+// judge fills in the member's role in the set. Ids identify this member and the leader: a voter may
+// be listed without a name, for example after a promotion under etcd before 3.5.20, and works
+// normally.
 func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Member, readErr error) {
 	own := e.self
 	v.MemberIDs = make(map[string]string, len(members))
@@ -182,8 +183,9 @@ func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Mem
 // nothing.
 const noSpace = "etcd refuses every write (alarm NOSPACE): give it a larger --quota-backend-bytes or free space, and then run `etcdctl alarm disarm`"
 
-// judgeEtcdErrors says whether the member may be stopped. etcd's own errors are its alarms, and that it has no
-// leader. NOSPACE forbids nothing: the members vote and answer reads, and what ends it may be another revision.
+// judgeEtcdErrors decides whether the member may be stopped. etcd reports as errors its alarms and
+// a missing leader. NOSPACE forbids nothing: members still vote and answer reads, and another
+// revision may be the remedy.
 func judgeEtcdErrors(v *View, errs []string) {
 	corrupt := ""
 	for _, said := range errs {

@@ -101,7 +101,7 @@ func statusOf(ctx context.Context, c *clientv3.Client) (*clientv3.StatusResponse
 	return (*clientv3.StatusResponse)(status), clientv3.ContextError(ctx, err)
 }
 
-// isEtcdAnswer: err is what a member answered.
+// isEtcdAnswer reports that err is an answer of a member.
 func isEtcdAnswer(err error) bool {
 	var said rpctypes.EtcdError
 	return errors.As(err, &said)
@@ -124,7 +124,7 @@ func (c *etcdClient) refusal(err error) string {
 	return err.Error()
 }
 
-// tlsHint names what to look at where a process answers, and not in the way that is expected.
+// tlsHint names the settings to check when a process answers in an unexpected way.
 func tlsHint(why string) string {
 	return why + ": check the workload settings ca_file, cert_file and key_file"
 }

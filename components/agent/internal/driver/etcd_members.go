@@ -55,7 +55,7 @@ func (e *etcd) Promote(ctx context.Context, slot, id string) error {
 	})
 }
 
-// Leave takes slot off the list; one that runs ends by itself then.
+// Leave removes slot from the list; a running member then exits automatically.
 func (e *etcd) Leave(ctx context.Context, slot, id string) error {
 	if slot == e.self {
 		return fmt.Errorf("%w: %s is this member itself: another one takes it out", ErrUnsafe, slot)
@@ -72,8 +72,8 @@ func (e *etcd) Leave(ctx context.Context, slot, id string) error {
 	})
 }
 
-// change makes one change by a list of members that a majority vouches for. Its errors say
-// what the caller may do.
+// change makes one change, based on a list of members confirmed by a majority. Its errors state the
+// caller's next step.
 func (e *etcd) change(ctx context.Context, slot, id string, do func(context.Context, *clientv3.Client, []*pb.Member, *pb.Member) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, etcdChangeLimit, fmt.Errorf("the members did not decide within %s", etcdChangeLimit))
 	defer cancel()
@@ -101,8 +101,8 @@ func (e *etcd) change(ctx context.Context, slot, id string, do func(context.Cont
 	return fmt.Errorf("%w: %s", ErrTransient, e.local.refusal(err))
 }
 
-// incarnation is slot's member of that id, nil where there is none; without an id, whoever has
-// the name. One of that id that another Slot has is nobody's to change in slot's name.
+// incarnation returns slot's member with that id, or nil. Without an id it returns the member with
+// the name. An id that belongs to another Slot is an error: slot must not change it.
 func (e *etcd) incarnation(list []*pb.Member, slot, id string) (*pb.Member, error) {
 	if id == "" {
 		return e.find(list, slot), nil
@@ -129,9 +129,9 @@ func (e *etcd) find(list []*pb.Member, slot string) *pb.Member {
 	return nil
 }
 
-// slotOf is the Slot of a member: its name, or, where it is listed without one, whose address it has. Where
-// nobody here has that address, as that of a Boot which is the others' Peer no more, the name is
-// the address: it says to the coordinators whose it is.
+// slotOf returns the Slot of a member: its name, or, if it is listed without a name, the Slot of
+// its address. If no Peer has that address, for example after its Boot ended, the name is the
+// address: the coordinators can map the address to its Slot.
 func (e *etcd) slotOf(m *pb.Member) (name string, known bool) {
 	if m.Name != "" {
 		return m.Name, true

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestEtcdMembersComeAndGo takes real etcd members through what a scale-out, a lost disk and a
-// scale-in ask of the driver: each change twice, since a coordinator may ask again.
+// TestEtcdMembersComeAndGo takes real etcd members through the changes of a scale-out, a lost disk
+// and a scale-in: each change twice, since a coordinator may repeat a request.
 func TestEtcdMembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -26,7 +26,7 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 	}
 	c.voters(founders)
 
-	// One that is listed never starts, and its address is nobody's any more.
+	// A listed member never starts, and its address belongs to no Peer any more.
 	c.twice("add", "etcd-5")
 	c.away = c.addr(5)
 	at := c.addr(5).String()
@@ -43,7 +43,7 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 	c.leaves("etcd-2", "etcd-0", "etcd-1")
 	c.joins("etcd-2", "etcd-0", "etcd-1", "etcd-2")
 
-	// What was asked for the old one comes late: nobody loses a place or gets one by it.
+	// A late request for the old member changes no member's place.
 	c.change("remove", "etcd-2", old)
 	c.refused("promote", "etcd-2", old)
 	c.refused("remove", "etcd-1", c.id("etcd-2"))
@@ -71,7 +71,7 @@ type etcdMembers struct {
 	addr    func(int) netip.Addr
 	drivers map[string]Driver
 	procs   map[string]*proc
-	// away is an address of which nobody knows the Slot.
+	// away is an address without a known Slot.
 	away netip.Addr
 }
 
@@ -132,7 +132,7 @@ func (c *etcdMembers) leader() (slot string) {
 	return slot
 }
 
-// id is what the leader knows slot by; empty: it does not list it.
+// id is the leader's id for slot; empty if the leader does not list it.
 func (c *etcdMembers) id(slot string) string {
 	c.t.Helper()
 	v, err := c.drivers[c.leader()].Observe(c.t.Context())
@@ -202,7 +202,7 @@ func (c *etcdMembers) joins(slot string, set ...string) {
 	c.voters(set)
 }
 
-// voters waits until everybody agrees that these vote, and nobody else belongs to the set.
+// voters waits until all members agree that these members vote, and that the set has no others.
 func (c *etcdMembers) voters(want []string) {
 	c.t.Helper()
 	within(c.t, 30*time.Second, fmt.Sprintf("voters %v", want), func(ctx context.Context) error {

@@ -32,7 +32,7 @@ func etcdBinary(t *testing.T) string {
 	return tool(t, "bin/etcd")
 }
 
-// etcdSetup is what differs from plain members on the same addresses.
+// etcdSetup lists the differences from plain members on the same addresses.
 type etcdSetup struct {
 	binary   string
 	flags    []string

@@ -54,7 +54,8 @@ func noTLS(v View) bool {
 	return v.Liveness == LivenessAlive && !v.Ready && !v.MayDisrupt && strings.Contains(v.Message, "ca_file")
 }
 
-// TestAnEtcdThatAsksForALoginLives, whatever the driver has to show, and the reason names what is missing.
+// TestAnEtcdThatAsksForALoginLives, whatever login the driver has, and the reason names the missing
+// setting.
 func TestAnEtcdThatAsksForALoginLives(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -116,7 +117,7 @@ func TestAnEtcdThatAsksForALoginLives(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestAnEtcdWithTLSLives, whatever the driver trusts and shows.
+// TestAnEtcdWithTLSLives, whatever the driver trusts and presents.
 func TestAnEtcdWithTLSLives(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -202,7 +203,7 @@ func TestALargerQuotaEndsARefusalOfWrites(t *testing.T) {
 	}
 }
 
-// status is what a path of member i's client port answers.
+// status is the answer at a path of member i's client port.
 func (c *etcdCluster) status(i int, path string) int {
 	c.t.Helper()
 	res, err := http.Get(c.client(i) + path)

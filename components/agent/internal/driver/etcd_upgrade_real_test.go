@@ -23,8 +23,9 @@ func oldEtcd(t *testing.T) string {
 	return at
 }
 
-// TestAVoterWithoutANameLeads: a member that was replaced under an etcd before 3.5.20 is listed without a name by those
-// that go to 3.6 before it. It votes, leads and takes over as any other.
+// TestAVoterWithoutANameLeads: members that upgrade to 3.6 first list a member without a name, if
+// it was replaced under an etcd before 3.5.20. That member votes, leads and takes over like any
+// other.
 func TestAVoterWithoutANameLeads(t *testing.T) {
 	t.Parallel()
 	c := &etcdMembers{t: t, binary: oldEtcd(t), flags: []string{"--snapshot-count", "10"}, addr: subnet(t, 12)}

@@ -74,7 +74,8 @@ func TestConsulJudgement(t *testing.T) {
 	}
 }
 
-// TestWhoFollowsIsToldByTheLeader, and only of those that it is in contact with.
+// TestWhoFollowsIsToldByTheLeader: only the leader reports followers, and only those in contact
+// with it.
 func TestWhoFollowsIsToldByTheLeader(t *testing.T) {
 	for self, want := range map[string]string{"c-0": "c-1", "c-1": ""} {
 		var me consulSelf

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// livenessOf is what a call to the member's own process proves about that process, where the call
-// ended with err, and the reason for people. Without an error the process answered. Every error
-// that is neither a timeout nor a failed connect came from a process too: a refused TLS handshake, a
-// certificate that is not trusted, an answer in another protocol, a connection that was closed.
+// livenessOf derives the liveness of the member's own process from a call that ended with err, and
+// returns the reason for people. Without an error the process answered. Every error that is neither
+// a timeout nor a failed connect came from a process, too: a refused TLS handshake, an untrusted
+// certificate, an answer in another protocol, a closed connection.
 func livenessOf(err error) (Liveness, string) {
 	var op *net.OpError
 	switch {

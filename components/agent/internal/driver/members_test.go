@@ -13,7 +13,8 @@ func changeOf(do, slot, id string) group.SetChange {
 	return group.SetChange{Do: group.SetVerb(do), Slot: slot, Member: id}
 }
 
-// Who asks a workload of which nobody changes the set, or for what is no change, is told so.
+// A request fails with a clear error if the workload's set cannot be changed, or if it asks for no
+// change.
 func TestAChangeThatNobodyCanMake(t *testing.T) {
 	none, err := New(Config{Kind: "none", Self: "web-0"})
 	if err != nil {

@@ -40,15 +40,14 @@ type patroni struct {
 	lastTimeline uint64         // guarded by mu
 }
 
-// seenCluster is the last cluster view, and what the members said about themselves when it
-// was read.
+// seenCluster is the last cluster view, with the members' own reports at the time of the read.
 type seenCluster struct {
 	cluster    patroniCluster
 	at         time.Time
 	me, leader identity
 }
 
-// identity is what changes with leadership and catch-up.
+// identity is the part of a report that changes with leadership and catch-up.
 type identity struct {
 	state, role, replication string
 	timeline                 uint64
@@ -59,8 +58,8 @@ func (s patroniStatus) identity() identity {
 	return identity{s.State, s.Role, s.ReplicationState, s.Timeline, s.Pause}
 }
 
-// clusterFor is how long a cluster view stands in for a fresh one while nobody says anything
-// new about itself: each is a read of Consul for Patroni.
+// clusterFor is how long a cluster view replaces a fresh read while no member reports a change:
+// each read makes Patroni read Consul.
 const clusterFor = 5 * time.Second
 
 var _ Driver = (*patroni)(nil)
@@ -153,7 +152,7 @@ func (v View) steady() bool {
 	return v.Ready && len(v.Busy) == 0 && v.MayDisrupt && (v.CaughtUp == nil || *v.CaughtUp)
 }
 
-// own begins the View of what the own member says; mine is false when it is another one.
+// own begins the View from the answer at the own address; mine is false if another member answered.
 func (p *patroni) own(me patroniStatus) (v View, mine bool) {
 	v = View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Patroni.Version, Epoch: me.Timeline, Fault: me.fault()}
 	p.noteStart(me.State)
@@ -233,7 +232,7 @@ func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr erro
 	received := max(0, leader.XLog.Location-max(me.XLog.Received, me.XLog.Replayed))
 	lag := max(0, leader.XLog.Location-me.XLog.Replayed)
 	if v.Role == RoleLearner {
-		// It never leads, so that what it keeps counts, not how much of that it shows: it may
+		// A member that never leads counts with the data that it has received, not replayed: it may
 		// replay with a delay on purpose.
 		lag = received
 	}
@@ -305,17 +304,17 @@ func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) stri
 	return ""
 }
 
-// Drain waits until the own PostgreSQL is settled: right after a switchover it
-// is stopped, perhaps rewound, and started as a replica, and a stop in the
-// middle of that would leave a half rewound data folder. A Patroni that refuses to say how it is or gives no
-// answer, or that copies the leader's data or replays its log all the while, has as long for that, and then the
-// drain ends: the step that it is for may be what ends the refusal or lets the start succeed, and a copy or a
-// replay that is broken off is made again. One that rewinds answers meanwhile.
+// Drain waits until the own PostgreSQL is settled. Right after a switchover, Patroni stops
+// PostgreSQL, perhaps rewinds it, and starts it as a replica: a stop in the middle would leave a
+// half rewound data folder. Drain succeeds after the settle limit if Patroni refuses or omits an
+// answer, or copies the leader's data or replays the log all the while. The step behind the drain
+// may end the refusal or repair the start, and an interrupted copy or replay is repeated. A
+// rewinding Patroni answers, so Drain waits for it.
 func (p *patroni) Drain(all context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(all, p.settles, fmt.Errorf("PostgreSQL did not settle in %s", p.settles))
 	defer cancel()
 	var stopped time.Time
-	spares := true // no look so far told of work that a stop would spoil
+	spares := true // no look so far showed work that a stop would spoil
 	err := poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
 		var me patroniStatus
 		probe, cancel := context.WithTimeout(ctx, observeBudget)

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// gate is how the other members reach one port of a member. It can be shut, to everybody or
-// to what asks whether a primary without a store may go on.
+// gate is how the other members reach one port of a member. The gate can be shut for all traffic,
+// or only for requests that ask whether a primary without a store may continue.
 type gate struct {
 	to string
 
@@ -57,7 +57,7 @@ func openGate(t *testing.T, at, to string) *gate {
 	return g
 }
 
-// set shuts the gate, and ends what passes through it.
+// set shuts the gate, and closes the connections through it.
 func (g *gate) set(shut, deaf bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *gate) refuses(first []byte) bool {
 }
 
 func (g *gate) carry(from net.Conn) {
-	defer from.Close() //nolint:errcheck // its end is what counts
+	defer from.Close() //nolint:errcheck // only the end of the connection matters
 	to, err := net.Dial("tcp", g.to)
 	if err != nil {
 		return
@@ -105,8 +105,8 @@ func (g *gate) carry(from net.Conn) {
 	both.Wait()
 }
 
-// writers tries to write to every member in turn, and knows what was acknowledged and by
-// whom, in order.
+// writers tries to write to every member in turn, and records the acknowledged writes with their
+// members, in order.
 type writers struct {
 	t     *testing.T
 	psql  string
@@ -130,7 +130,7 @@ func (w *writers) sql(ctx context.Context, member int, text string) (string, err
 	return strings.TrimSpace(string(out)), err
 }
 
-// round writes once to each member and reports who took it.
+// round writes once to each member and reports which members acknowledged.
 func (w *writers) round(ctx context.Context) (took []int) {
 	w.t.Helper()
 	for member := range w.hosts {
@@ -171,10 +171,11 @@ func (w *writers) lost(member int) []int {
 	return lost
 }
 
-// TestPatroniFailsafeWithAnEvictedPrimary: its token is deleted and its session ended. As
-// long as all members answer it, it stays the primary, and nobody else becomes one though
-// nobody holds the lock; once they are out of its reach it gives up, and the synchronous
-// replica takes over. There are never two that take writes, and no acknowledged one is lost.
+// TestPatroniFailsafeWithAnEvictedPrimary: the test deletes the token of the primary and ends its
+// session. As long as all members answer the primary, it stays the primary, and no replica is
+// promoted though the lock is free. Once the members are out of its reach, the primary demotes
+// itself and the synchronous replica takes over. At no time do two members take writes, and no
+// acknowledged write is lost.
 func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -254,7 +255,7 @@ func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
 		if err == nil && n != "1" {
 			err = fmt.Errorf("%s synchronous replicas", n)
 		}
-		// PostgreSQL knows it first: until the store does, nobody may take over.
+		// PostgreSQL knows the standby before the store does. Until then no replica may take over.
 		if leader, standby := store.standby(); err == nil && (leader != c.names[evicted] || standby == "") {
 			err = fmt.Errorf("the store has %q behind %q", standby, leader)
 		}
@@ -264,7 +265,7 @@ func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
 		t.Fatalf("before: %v took a write", took)
 	}
 
-	// What the coordinators do: the token first, so that no new session is made with it.
+	// Same order as the coordinators: the token first, so that it cannot create a new session.
 	holder, session := store.lock()
 	if holder != c.names[evicted] {
 		t.Fatalf("the lock is %q's, %s leads", holder, c.names[evicted])
@@ -288,7 +289,7 @@ func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
 	}
 	t.Logf("without token and session for %s: %d writes taken by %s", time.Since(evictedAt).Round(time.Second), len(w.acked)-before, c.names[evicted])
 
-	// And now the peers, as the overlay does for one that is evicted.
+	// Then cut off the peers, as the overlay does for an evicted member.
 	cutAt := time.Now()
 	rest[evicted].set(true, true)
 	data[evicted].set(true, true)

@@ -37,7 +37,7 @@ type rig struct {
 	store aclStore
 	hosts []string
 	psql  string
-	// files are the members' configurations, and configs what they hold.
+	// files are the members' configurations, and configs their contents.
 	files   []string
 	configs []map[string]any
 }
@@ -137,7 +137,7 @@ func (r *rig) ready(ctx context.Context) error {
 	return nil
 }
 
-// move is what one hand-over took, from its beginning to each of its events.
+// move holds the times of one hand-over, from its beginning to each of its events.
 type move struct {
 	events map[string]time.Duration
 	gap    time.Duration // from the old leader's last write to the new one's first

@@ -41,7 +41,7 @@ func launcher(t *testing.T) string {
 	return file
 }
 
-// TestLauncherChangesKnownPatroniOnly: what the image's Patroni is started by.
+// TestLauncherChangesKnownPatroniOnly tests the launcher that starts the image's Patroni.
 func TestLauncherChangesKnownPatroniOnly(t *testing.T) {
 	python := filepath.Join(filepath.Dir(tool(t, "patroni/bin/patroni")), "python3")
 	recipe, err := os.ReadFile(patroniRecipe)
@@ -62,7 +62,7 @@ func TestLauncherChangesKnownPatroniOnly(t *testing.T) {
 		"another one":      {version: "4.1.99", want: stock},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What runs it as a program, and tells what it has become.
+			// Run it as a program and print the result of its changes.
 			cmd := exec.CommandContext(t.Context(), python, "-c", `
 import runpy, sys
 import patroni.version

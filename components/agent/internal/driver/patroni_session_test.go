@@ -72,7 +72,7 @@ func (s *session) connection(ctx context.Context, psql string, last int) int {
 		return last
 	}
 	defer cmd.Wait() //nolint:errcheck // how it ends says nothing
-	defer in.Close() //nolint:errcheck // its end is what counts
+	defer in.Close() //nolint:errcheck // only the end of the connection matters
 	lines := bufio.NewReader(out)
 	for {
 		last++

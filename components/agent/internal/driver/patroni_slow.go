@@ -78,10 +78,11 @@ func (p *patroni) unseen(err error, cluster patroniCluster, clusterErr error, re
 	return v
 }
 
-// withoutCluster is the View of a member that reported its state while Patroni's store was slow. The last
-// view of the cluster stands in as far as the members themselves confirm it now: a primary on the
-// timeline on which it had the lock, or one that answers as primary and streams to this member. That
-// is no time to stop a member. Without it nothing is known of what the member serves.
+// withoutCluster returns the View of a member that reported its state while Patroni's store was
+// slow. The last view of the cluster is used as far as the members themselves confirm it now: a
+// primary on the timeline on which it had the lock, or a member that answers as primary and streams
+// to this member. The View forbids a stop meanwhile. Without confirmation the member's role is
+// unknown.
 func (p *patroni) withoutCluster(ctx context.Context, v View, me patroniStatus, clusterErr error) View {
 	_, why := livenessOf(clusterErr)
 	if isTimeout(clusterErr) {

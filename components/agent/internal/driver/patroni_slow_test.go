@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestASlowAnswerMakesNoMemberLookDead: one answer that does not come leaves what the others prove, and
-// nothing may be stopped meanwhile.
+// TestASlowAnswerMakesNoMemberLookDead: one missing answer leaves the evidence of the others, and
+// forbids a stop meanwhile.
 func TestASlowAnswerMakesNoMemberLookDead(t *testing.T) {
 	follow := []string{"db-1", "db-2"}
 	for name, tc := range map[string]struct {
@@ -83,7 +83,7 @@ func TestASlowMemberIsSeenWithinTheSteadyState(t *testing.T) {
 	}
 }
 
-// TestARefusalNamesTheMissingSetting: whatever answers lives.
+// TestARefusalNamesTheMissingSetting: a process that answers is alive.
 func TestARefusalNamesTheMissingSetting(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int

@@ -75,7 +75,7 @@ func (r *rig) cascadeAndDelay(t *testing.T) {
 		return err
 	})
 	w := &writers{t: t, psql: r.psql, hosts: r.hosts}
-	// Commits alone are delayed, with what comes after the first of them.
+	// Only commits are delayed, with all writes after the first commit.
 	for _, text := range []string{"CREATE TABLE small (id int)", "CREATE TABLE big AS SELECT repeat(md5(n::text), 16) FROM generate_series(1, 40000) n"} {
 		if _, err := w.sql(t.Context(), l, text); err != nil {
 			t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// fakePatroni is three members that share one cluster. Only what a test changes
-// differs from a healthy cluster led by db-0 on timeline 3.
+// fakePatroni is three members that share one cluster. The default is a healthy cluster led by db-0
+// on timeline 3; tests set only the differences.
 type fakePatroni struct {
 	mu       sync.Mutex
 	status   map[string]map[string]any // guarded by mu; GET /patroni by member
@@ -242,12 +242,12 @@ func byPrepared(t *testing.T, f *fakePatroni, p *patroni) TransferRequest {
 	return r
 }
 
-// TestPatroniTakesThePreparedCandidate, without a read of the cluster's view, while it still can
-// take over; what happened since is seen by the driver or refused by Patroni, and another is
-// chosen.
+// TestPatroniTakesThePreparedCandidate: Transfer takes it without another read of the cluster's
+// view, while it can still take over. After a change since, the driver or Patroni rejects the
+// candidate, and the driver chooses another.
 func TestPatroniTakesThePreparedCandidate(t *testing.T) {
 	promote := func(name string) func(*fakePatroni) { return func(f *fakePatroni) { f.promote(name) } }
-	// refuses is Patroni's word about the first who is asked for; then the next takes over.
+	// refuses makes Patroni reject the first candidate; then the next takes over.
 	refuses := func(next string) func(*fakePatroni) {
 		return func(f *fakePatroni) {
 			f.code, f.text = 412, "candidate name does not match with sync_standby"
@@ -336,7 +336,7 @@ func TestPatroniTakesThePreparedCandidate(t *testing.T) {
 	}
 }
 
-// TestPatroniPrepareRefuses what Transfer would, before anybody waits for it.
+// TestPatroniPrepareRefuses the same requests as Transfer, before clients wait.
 func TestPatroniPrepareRefuses(t *testing.T) {
 	f := newFakePatroni(t)
 	f.status["db-0"]["replication"] = nil
@@ -412,8 +412,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// TestASteadyClusterIsNotReadAgain: the cluster view is a read of Consul for Patroni. While the
-// member and its leader say what they said, one stands in for some looks; news are seen at once.
+// TestASteadyClusterIsNotReadAgain: the cluster view makes Patroni read Consul. While the member
+// and its leader report no change, one view serves several looks; a change is seen at once.
 func TestASteadyClusterIsNotReadAgain(t *testing.T) {
 	f := newFakePatroni(t)
 	p := f.driver(t, "db-1", nil)

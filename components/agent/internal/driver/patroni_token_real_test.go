@@ -41,7 +41,7 @@ func patroniScript(t *testing.T, at, dir, store, pgBin, patroni string) string {
 		"unix_socket_directories: /tmp", "unix_socket_directories: "+dir, "127.0.0.1:8500", store, "127.0.0.1:8008", at+":8008",
 		"127.0.0.1,$$CADRE_VIP:5432", "$CADRE_VIP:5432", "/var/lib/postgresql/data", dir+"/data", "127.50.0.0/16", "127.0.0.0/8",
 		"|| echo patroni)", "|| echo "+patroni+")", "psql -v", pgBin+"/psql -v",
-		// Shorter, so that a lock that is not kept is lost while somebody looks.
+		// Shorter times, so that an expired lock is lost within the test.
 		"ttl: 30", "ttl: 20", "retry_timeout: 10", "retry_timeout: 5",
 	).Replace(script.String())
 }
@@ -105,7 +105,7 @@ func (s *aclStore) token() storeToken {
 	return out
 }
 
-// lock is who holds the leader's lock, and by which session.
+// lock returns the holder of the leader's lock, and its session.
 func (s *aclStore) lock() (holder, session string) {
 	s.t.Helper()
 	var out []struct{ Value, Session string }
@@ -116,8 +116,8 @@ func (s *aclStore) lock() (holder, session string) {
 	return string(value), out[0].Session
 }
 
-// standby is who may take over from the leader that the store names, as Patroni keeps it
-// there; "" while nobody may.
+// standby returns the member that may take over from the leader that the store names, as Patroni
+// records it there; "" if there is none.
 func (s *aclStore) standby() (leader, standby string) {
 	s.t.Helper()
 	var out []struct{ Value string }

@@ -16,12 +16,12 @@ import (
 // demotes as long as PostgreSQL needs for its shutdown checkpoint.
 const patroniTransferLimit = 60 * time.Second
 
-// patroniPrepareLimit bounds how long a Transfer is put off. PostgreSQL finishes a checkpoint
-// that nobody waits for.
+// patroniPrepareLimit bounds how long a Transfer is delayed. PostgreSQL finishes a checkpoint even
+// if its client has gone.
 const patroniPrepareLimit = 30 * time.Second
 
-// patroniChoiceLimit bounds the look at candidates before callers wait; what it did not find
-// Transfer looks for.
+// patroniChoiceLimit bounds the look for candidates before callers wait. Transfer itself looks for
+// a candidate if Prepare found none in time.
 const patroniChoiceLimit = 5 * time.Second
 
 // Prepare implements Preparer: a checkpoint, then the choice, which is as young as it can be.
@@ -60,9 +60,9 @@ func (p *patroni) checkpoint(ctx context.Context) error {
 	}
 }
 
-// Transfer makes a switchover, to the candidate that Prepare chose or to one that it chooses.
-// Patroni has the last word about a candidate. Where it refuses one and this member still leads,
-// the next one is asked for, and never two at once.
+// Transfer makes a switchover to the candidate of Prepare, or to its own choice. Patroni has the
+// final decision about a candidate. If Patroni refuses and this member still leads, Transfer
+// requests the next candidate, one at a time.
 func (p *patroni) Transfer(ctx context.Context, r TransferRequest) (Transferred, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniTransferLimit,
 		fmt.Errorf("switchover was not confirmed within %s", patroniTransferLimit))
@@ -91,8 +91,8 @@ func (p *patroni) Transfer(ctx context.Context, r TransferRequest) (Transferred,
 // refusals are Patroni's own, by candidate, within one Transfer.
 type refusals map[string]error
 
-// kind is what the Transfer ends with when no candidate is left: to try again may help where one
-// was refused for the moment only.
+// kind is the error of the Transfer when no candidate is left: a retry may help if Patroni refused
+// a candidate only for the moment.
 func (r refusals) kind() error {
 	for _, err := range r {
 		if errors.Is(err, ErrBusy) {
@@ -102,8 +102,8 @@ func (r refusals) kind() error {
 	return ErrUnsafe
 }
 
-// looked is what a look at the cluster found: who can take over from this member, or who leads
-// it already.
+// looked is the result of a look at the cluster: the candidate that can take over from this member,
+// or the current leader if it is another member.
 type looked struct {
 	target, leader string
 	epoch          uint64
@@ -136,9 +136,9 @@ func (p *patroni) look(ctx context.Context, r TransferRequest, refused refusals)
 	return looked{target: target, epoch: me.Timeline}, nil
 }
 
-// still reports whether the chosen candidate can take over now, by what the two members say of
-// themselves, asked at once. What the store says (who holds the lock, who is synchronous, who
-// is tagged nofailover) Patroni itself asks before it switches, and refuses.
+// still reports whether the chosen candidate can take over now, from the two members' own reports,
+// requested at once. Patroni itself checks the store before it switches: lock, synchronous replica
+// and nofailover tags.
 func (p *patroni) still(ctx context.Context, r TransferRequest) bool {
 	name := r.Chosen.Candidate
 	if name == "" || name == p.self || r.ExpectedLeader != p.self || !slices.Contains(r.Candidates, name) {
@@ -158,9 +158,9 @@ func (p *patroni) still(ctx context.Context, r TransferRequest) bool {
 		len(busy(p.self, me, patroniCluster{})) == 0 && p.follows(me, their) == nil
 }
 
-// switchTo asks for a switchover. The reply of POST /switchover comes 0.7 s or more
-// after the new primary took over, and may say "status unknown" while it still
-// goes on; so the target's own answer is watched beside it.
+// switchTo requests a switchover. The reply of POST /switchover comes 0.7 s or more after the new
+// primary took over, and may say "status unknown" while the switchover continues; so switchTo
+// watches the target's own answer in parallel.
 func (p *patroni) switchTo(ctx context.Context, target string, epoch uint64) (Transferred, error) {
 	reply := make(chan error, 1)
 	asking, stopAsking := context.WithCancel(ctx)
@@ -243,8 +243,8 @@ func (p *patroni) askSwitchover(ctx context.Context, target string) error {
 	}
 }
 
-// confirm watches until somebody else holds the lock and says about itself that
-// it is primary on a newer timeline.
+// confirm watches until another member holds the lock and itself reports that it is primary on a
+// newer timeline.
 func (p *patroni) confirm(ctx context.Context, target string, epoch uint64, reply <-chan error) (Transferred, error) {
 	var (
 		out     Transferred

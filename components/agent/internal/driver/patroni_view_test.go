@@ -94,7 +94,7 @@ func TestPatroniView(t *testing.T) {
 	}
 }
 
-// delayed: db-1 has received all and shows what was 64 MiB before.
+// delayed: db-1 has received all data and replays with a delay of 64 MiB.
 func delayed(f *fakePatroni) {
 	f.status["db-1"]["xlog"] = map[string]any{"received_location": 1000, "replayed_location": 1000 - 64<<20}
 }
@@ -119,7 +119,8 @@ func TestAStartThatFailsIsSaidUntilPostgreSQLRuns(t *testing.T) {
 	}
 }
 
-// TestPatroniDrainSettles: a PostgreSQL that Patroni gave up is settled, and one that it works on is not.
+// TestPatroniDrainSettles: a PostgreSQL that Patroni gave up on is settled; a PostgreSQL that
+// Patroni works on is not.
 func TestPatroniDrainSettles(t *testing.T) {
 	for state, settled := range map[string]bool{
 		"running": true, "start failed": true, "restart failed": true, "initdb failed": true, "custom bootstrap failed": true, "crashed": true,
@@ -136,8 +137,8 @@ func TestPatroniDrainSettles(t *testing.T) {
 	}
 }
 
-// TestADrainEndsWhereOnlyTheUpdateHelps: it may bring the settings that end a refusal, or what a start fails
-// for. An answer that is late, or that tells of other work, keeps the drain from its end as ever.
+// TestADrainEndsWhereOnlyTheUpdateHelps: the update may bring the settings that end a refusal, or
+// that a start needs. A late answer, or a report of other work, still delays the end of the drain.
 func TestADrainEndsWhereOnlyTheUpdateHelps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*fakePatroni)

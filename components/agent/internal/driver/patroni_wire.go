@@ -47,7 +47,7 @@ type patroniStatus struct {
 	} `json:"patroni"`
 }
 
-// fault is what is not in force though PostgreSQL runs.
+// fault names the settings that are not in force though PostgreSQL runs.
 func (s patroniStatus) fault() string {
 	if !s.PendingRestart {
 		return ""
@@ -79,7 +79,7 @@ func (s patroniStatus) streaming(cluster patroniCluster) (names []string) {
 	return names
 }
 
-// busy lists what a stop of self would break.
+// busy lists the work that a stop of self would break.
 func busy(self string, me patroniStatus, c patroniCluster) []string {
 	var out []string
 	if len(c.ScheduledSwitchover) > 0 && string(c.ScheduledSwitchover) != "null" {
@@ -120,8 +120,8 @@ func (p *patroni) base() string {
 	return bases[int(p.good.Load())%len(bases)]
 }
 
-// local reads path of the own member. Only where every address refuses is that the error: one that
-// gives no answer may be the right one.
+// local reads path of the own member. It returns a refusal only if every address refuses: an
+// address without an answer may be the right one.
 func (p *patroni) local(ctx context.Context, path string, v any) error {
 	var refused error
 	bases := p.bases()
@@ -140,7 +140,7 @@ func (p *patroni) local(ctx context.Context, path string, v any) error {
 	return refused
 }
 
-// get reads url; any status is accepted when its body decodes, save for those that refuse access.
+// get reads url. It accepts any status with a body that decodes, except a refusal of access.
 func (p *patroni) get(ctx context.Context, url string, v any) error {
 	status, err := getJSON(ctx, p.client, url, nil, v)
 	if hint := accessHint(status); hint != "" {

@@ -56,8 +56,8 @@ func reachable(t *testing.T, dir string) string {
 	return to
 }
 
-// reachablePath is PATH with folders that every user may enter: of those that are closed,
-// copies of the ones that hold links only, as scripts/tools.sh makes them.
+// reachablePath is PATH with folders that every user may enter. A closed folder that contains only
+// links, as scripts/tools.sh makes them, is copied.
 func reachablePath(t *testing.T) string {
 	t.Helper()
 	var dirs []string

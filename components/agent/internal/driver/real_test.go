@@ -36,10 +36,10 @@ func tool(t *testing.T, path string) string {
 	return ""
 }
 
-// subnet gives each test of each process its own loopback addresses, so that members may use
-// their software's default ports. Tests with real servers run beside each other: those of one
-// software have kinds of their own. The addresses from 16 on fall into the kind above an even
-// one, so that tests of Patroni, which use them, have no two such kinds.
+// subnet gives each test of each process its own loopback addresses, so that members may use their
+// software's default ports. Tests with real servers run in parallel: tests of the same software use
+// different kinds. The addresses from 16 on fall into the kind above an even one, so that tests of
+// Patroni, which use them, have no two such kinds.
 func subnet(t *testing.T, kind byte) func(n int) netip.Addr {
 	t.Helper()
 	pid := os.Getpid()
@@ -100,7 +100,7 @@ func (p *proc) stop() {
 	_ = p.cmd.Wait() // the exit code says nothing (workload-handover 2.6)
 }
 
-// kill ends the member as its machine's end would: it takes leave of nobody.
+// kill ends the member like a crash of its machine, without a goodbye.
 func (p *proc) kill() {
 	p.t.Helper()
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
@@ -114,7 +114,7 @@ func within(t *testing.T, limit time.Duration, what string, f func(context.Conte
 	defer cancel()
 	var last error
 	err := poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
-		if err := f(ctx); err == nil || ctx.Err() == nil || last == nil { // what the end of the wait broke off says nothing
+		if err := f(ctx); err == nil || ctx.Err() == nil || last == nil { // an error of the expired wait itself is no news
 			last = err
 		}
 		return last == nil, nil
@@ -250,7 +250,7 @@ func (c *realCluster) transfers(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := TransferRequest{ExpectedLeader: c.names[from], Candidates: []string{c.names[to], c.names[(from+2)%3]}}
-		if round > 0 { // one that is not prepared is as good
+		if round > 0 { // the other candidate needs no preparation
 			if r, err = Prepare(t.Context(), c.drivers[from], r); err != nil {
 				t.Errorf("round %d: prepare: %v", round, err)
 			}

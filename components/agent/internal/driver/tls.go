@@ -9,8 +9,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// clientTLS is what the settings ca_file, cert_file and key_file say of a workload's API; nil where
-// they name no authority: the API is without TLS then.
+// clientTLS returns the TLS configuration for a workload's API from the settings ca_file, cert_file
+// and key_file. It is nil if the settings name no authority: the API is without TLS then.
 func clientTLS(settings group.SettingValues) (*tls.Config, error) {
 	ca, cert, key := settings["ca_file"], settings["cert_file"], settings["key_file"]
 	if ca == "" {
