@@ -39,7 +39,7 @@ type Agent struct {
 	boot      *admit.Boot
 	bootAt    time.Time
 	held      *credcache.Store
-	// resumed is what the last worker of this Boot held; nil: there was none.
+	// resumed is the state of the previous worker of this Boot; nil if there was none.
 	resumed *resumed
 	guest   attest.Guest
 	disk    *durable.Disk
@@ -58,7 +58,7 @@ type Agent struct {
 	consulProxy *consulproxy.Proxy
 	builder     *report.Builder
 	set         *member.SetChanger
-	// backends are those that the workload speaks for, told the checks that it answers.
+	// backends are the backends that the workload reports about, told the checks that it answers.
 	backends, told *selfreport.Registry
 	// service is nil without --xds.
 	service *service
@@ -164,8 +164,8 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves until ctx ends. It returns an error only when the agent cannot work
-// at all, so that whoever started it starts it again.
+// Run serves until ctx ends. It returns an error only when the agent cannot work at all, so that
+// its supervisor starts it again.
 func (a *Agent) Run(ctx context.Context) error {
 	listener, err := api.Listen(ctx, a.cfg.Parent, a.cfg.API)
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 // soon is long: tests run at once, and a machine may be busy with others.
 const soon = 30 * time.Second
 
-// life of a certificate that a test sees renewed: a third of it passes before each renewal, and
-// the rest is what a busy machine may take.
+// life of a certificate whose renewal a test sees: a third of it passes before each renewal, and
+// the rest is time for a busy machine.
 const life = 6 * time.Second
 
 // hosts counts the addresses that ownAddress has given.

@@ -17,7 +17,7 @@ func (a *Agent) applyDesired(ctx context.Context) error {
 	return a.config.Follow(ctx, a.hub.Desired(), a.lifecycle.Load().Apply)
 }
 
-// apply has the parts do what next says.
+// apply applies next to all parts.
 func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	var d driver.Driver
 	if old == nil || !reflect.DeepEqual(old.Workload, next.Workload) {
@@ -29,8 +29,8 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	}
 	// Before the driver: a Boot of which nothing but that is asked yet would seem well.
 	a.checker.SetChecks(next.HealthChecks)
-	// After the checks: one that is taken away would fail, for it is not spoken for any more, and the
-	// new ones would count at once beside it.
+	// After the checks: a removed check would fail without its reports, and a new one would count
+	// at once beside the old checks.
 	a.told.Set(selfreport.OfChecks(next.HealthChecks))
 	if d != nil {
 		a.member.SetDriver(d)
@@ -39,8 +39,7 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	return nil
 }
 
-// route has the service layer do what the configuration says that is in force now: its routes are
-// looked up there.
+// route applies the configuration in force to the service layer, which looks up its routes there.
 func (a *Agent) route(now *group.AgentConfig) {
 	if err := a.service.set(a, now.Slot, now.ServiceMesh); err != nil {
 		// The rest of the configuration is in force, and routes with nothing wrong are served.

@@ -7,19 +7,19 @@ import (
 	"cadre.dev/agent/internal/parent"
 )
 
-// lookLimit is how long a look at the workload may take before this process counts as hanging:
-// far more than the driver is given, so that only one that hears nobody reaches it.
+// lookLimit is how long a look at the workload may take before this process counts as hanging: far
+// more than the driver's own limits, so that only a stuck look reaches it.
 const lookLimit = time.Minute
 
-// runBeat tells the parent that this process gets on, for as long as it does: a process that hangs
-// is silent to coordinators too, and without another worker costs its whole CVM a restart. One that
-// waits for its disk does not hang: what needs none of that, as the overlay, goes on, and
-// another worker would wait for the same disk.
+// runBeat reports to the parent that this process makes progress, while it does. A process that
+// hangs sends no reports to coordinators either, and without another worker its whole CVM would be
+// restarted. A process that waits for its disk does not count as hanging: the parts without a disk,
+// such as the overlay, continue, and another worker would wait for the same disk.
 func (a *Agent) runBeat(ctx context.Context) error {
 	every := time.NewTicker(parent.BeatEvery)
 	defer every.Stop()
 	found := make(chan bool, 1)
-	look := func() { found <- a.getsOn() } // never waited for: where a lock is held for ever it stays
+	look := func() { found <- a.getsOn() } // never waited for: it stays where a lock is never released
 	go look()
 	for {
 		select {
@@ -43,8 +43,8 @@ func (a *Agent) runBeat(ctx context.Context) error {
 	}
 }
 
-// getsOn reports whether the parts answer. It takes every lock that a report takes, and does not
-// return while one of them is held for ever, which says no as well.
+// getsOn reports whether the parts answer. It takes every lock that a report takes. While one of
+// them is never released, getsOn does not return, which counts as false.
 func (a *Agent) getsOn() bool {
 	_ = a.builder.Build()
 	_, _ = a.hub.Sessions().Get()

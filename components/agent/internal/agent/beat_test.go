@@ -49,7 +49,7 @@ func TestWhatHangsDoesNotBeat(t *testing.T) {
 		var (
 			h       = &heart{alone: newAlone()}
 			log     = slog.New(slog.DiscardHandler)
-			lock    = make(chan struct{}, 1) // one that virtual time knows
+			lock    = make(chan struct{}, 1) // a lock that virtual time knows
 			watcher = member.NewWatcher(log)
 			d       = deaf{free: make(chan struct{})}
 		)

@@ -13,12 +13,12 @@ import (
 	"cadre.dev/agent/internal/lifecycle"
 )
 
-// callers has those who dial this member's role wait while it moves, by way of coordinators.
+// callers pauses the clients of this member's role while the role moves, through coordinators.
 type callers struct {
 	hub *control.Hub
 	log *slog.Logger
-	// try numbers the holds of this Boot: one that comes after its own release is taken for
-	// late, so no two share a name. Of the executor's goroutine alone.
+	// try numbers the holds of this Boot: a hold after its own release counts as late, so no two
+	// share a name. Only the executor's goroutine uses it.
 	try uint32
 }
 

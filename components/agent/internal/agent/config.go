@@ -26,13 +26,13 @@ type Config struct {
 	Paths []overlay.PathKind
 	// StateDir is on the preserved disk.
 	StateDir string
-	// RunDir is a tmpfs of this service alone: what the Boot holds.
+	// RunDir is a tmpfs of this service alone, with the state of the Boot.
 	RunDir string
 	// MeshDir is a tmpfs shared with the workloads; MeshGID may read its secrets.
 	MeshDir string
 	MeshGID int
-	// MeshSVID also writes this Slot's certificate and key to <MeshDir>/tls, for a proxy of
-	// the workloads. Whoever reads them is this Slot to every Peer.
+	// MeshSVID also writes this Slot's certificate and key to <MeshDir>/tls, for a proxy of the
+	// workloads. Any process that reads them can act as this Slot towards every Peer.
 	MeshSVID bool
 	// DstackSocket is the guest agent's; "" is the default search order.
 	DstackSocket string
@@ -40,8 +40,8 @@ type Config struct {
 	ExecDir string
 	// ExecBinary is the program that workloads start with, for the mesh folder; "" places none.
 	ExecBinary string
-	// API is the loopback address for workloads, Consul the one where they reach Consul by
-	// way of a coordinator; "" is for nobody.
+	// API is the loopback address for workloads. Consul is the address where they reach Consul
+	// through a coordinator; "" disables it.
 	API, Consul string
 	// XDS is the loopback address at which Envoys find their configuration; "" is for none:
 	// no proxies, no routes.

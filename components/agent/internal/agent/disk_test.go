@@ -74,7 +74,7 @@ func TestOrdersAreObeyedWithAFullDisk(t *testing.T) {
 			len(r.GetFaults()) == 2 && strings.Contains(r.GetFaults()[0], "operations.json: no space left on device") &&
 			strings.Contains(r.GetFaults()[1], "term.json: no space left on device")
 	})
-	// What it keeps in memory counts as what is on a disk does.
+	// State kept in memory counts the same as state on a disk.
 	c.Order(&controlv1.Desired{Version: 3, Term: 3, State: 9, ConfigJson: config(t, hooked), Operation: drain("op-old")})
 	c.Order(&controlv1.Desired{Version: 4, Term: 4, State: 7, ConfigJson: config(t, hooked), Operation: drain("op-1")})
 	agenttest.Eventually(t, soon, "the next order is seen", func() bool { return c.Last().GetDesiredVersion() == 4 })
@@ -91,8 +91,8 @@ func TestOrdersAreObeyedWithAFullDisk(t *testing.T) {
 	})
 }
 
-// TestAnAgentStartsWithAFullDisk: a boot that finds no room serves all the same; what it
-// is pinned to was written at its first admission.
+// TestAnAgentStartsWithAFullDisk: a boot on a full disk serves all the same; its pins were written
+// at its first admission.
 func TestAnAgentStartsWithAFullDisk(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// standingAfter is how long without any control session before the Boot asks
-	// whether it still is its Slot: one that was paused or cut off, and replaced
-	// meanwhile, is let in nowhere and would not learn it otherwise.
+	// standingAfter is how long the Boot goes without a control session before it asks whether it
+	// still is its Slot. A Boot that was paused or cut off, and replaced meanwhile, gets no
+	// session, so it would not learn about the replacement.
 	standingAfter = 3 * time.Second
 	// standingEvery, jittered upwards by half of it, paces further questions.
 	standingEvery = 10 * time.Second
 )
 
-// Serve runs agents until ctx ends, one Boot after the other: a Boot that lost its
-// Slot stops being it at once and asks for admission anew, under a new key and as
-// any other Boot. It returns an error only when the agent cannot work at all.
+// Serve runs agents until ctx ends, one Boot after the other. A Boot that lost its Slot stops at
+// once; the next Boot requests admission under a new key. Serve returns an error only when the
+// agent cannot work at all.
 func Serve(ctx context.Context, cfg Config) error {
 	for {
 		a, err := New(cfg)
@@ -39,7 +39,7 @@ func Serve(ctx context.Context, cfg Config) error {
 			return err
 		}
 		cfg.Log.Warn("this boot is its slot no more, a new one asks for admission", "boot", a.boot.ID, "code", ended.Code, "error", ended.Message)
-		// Whoever stands between may say so each time; a loop at its speed helps nobody.
+		// An attacker in between could send the same answer each time; pause between the rounds.
 		select {
 		case <-ctx.Done():
 			return nil
@@ -51,9 +51,9 @@ func Serve(ctx context.Context, cfg Config) error {
 // againPause is between two Boots of one process.
 const againPause = time.Second
 
-// endWhenTold returns an *admit.EndedError, which ends all parts, once this Boot
-// has lost its Slot. What others can see of the Slot ends first: the Peers are cut
-// off and the workloads' ready file goes, so that nothing new starts on them.
+// endWhenTold returns an *admit.EndedError, which ends all parts, once this Boot has lost its Slot.
+// The Slot's visible state ends first: the agent cuts off the Peers and removes the workloads'
+// ready file, so that no new work starts on them.
 func (a *Agent) endWhenTold(ctx context.Context) error {
 	why, _, err := a.hub.Ended().Wait(ctx, 0)
 	if err != nil || why == nil {

@@ -47,8 +47,8 @@ func (a *testAgent) exists(name string) bool {
 	return err == nil
 }
 
-// lossWorld has one agent whose workloads may start, and admissions that can be
-// held up, so that what a Boot without a Slot shows can be looked at.
+// lossWorld has one agent whose workloads may start, and admissions that the test can delay, so
+// that the test sees the state of a Boot without a Slot.
 func lossWorld(t *testing.T, prepare func(*agenttest.Coordinator)) (*agenttest.Coordinator, *testAgent, *atomic.Bool) {
 	t.Helper()
 	w := agenttest.NewWorld(t)
@@ -71,7 +71,7 @@ func lossWorld(t *testing.T, prepare func(*agenttest.Coordinator)) (*agenttest.C
 	return c, a, &closed
 }
 
-// wantGivenUp: nothing of the Slot is left, and the agent asks anew as another Boot
+// wantGivenUp: the agent has removed all state of the Slot, and requests admission as another Boot
 // once the Slot is free.
 func wantGivenUp(t *testing.T, c *agenttest.Coordinator, a *testAgent, closed *atomic.Bool) {
 	t.Helper()
@@ -110,8 +110,8 @@ func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
 	wantGivenUp(t, c, a, closed)
 }
 
-// TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy: nobody can tell a paused Boot,
-// and when it wakes up its sessions are gone and it gets none. It asks.
+// TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy: no coordinator can notify a paused Boot. When
+// the Boot resumes, its sessions are gone and it gets no new one. So the Boot asks.
 func TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool

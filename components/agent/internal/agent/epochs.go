@@ -35,9 +35,9 @@ func (a *Agent) epochs() map[string]uint32 {
 	return secrets
 }
 
-// behind says what of the desired state is newer than the credentials; "" nothing. They
-// were asked for when the desired state of version asked was known. What the coordinator
-// could give no new value of then, it is not asked for again before it has news.
+// behind names the parts of the desired state that are newer than the credentials; "" if none. The
+// credentials were requested when the desired state of version asked was known. The agent does not
+// request a value again that the coordinator could not renew then, until a new version arrives.
 func behind(desired *controlv1.Desired, grant *admissionv1.Credentials, asked uint64) string {
 	if desired.GetVersion() == 0 {
 		return "" // a coordinator that does not know yet

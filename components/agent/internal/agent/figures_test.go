@@ -12,7 +12,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// What the agent runs for the service layer is in its figures.
+// The agent's metrics include its processes for the service layer.
 func TestFiguresOfTheServiceLayer(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

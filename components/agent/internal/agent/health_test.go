@@ -8,8 +8,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestTheEnvoyThatCarriesCallsIsOnlyTold: another group's spec makes a member run it. One
-// before a backend counts: nobody reaches that backend without it.
+// TestTheEnvoyThatCarriesCallsIsOnlyTold: another group's spec makes a member run this Envoy. The
+// Envoy before a backend counts: no client reaches the backend without it.
 func TestTheEnvoyThatCarriesCallsIsOnlyTold(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

@@ -17,8 +17,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestTOK15_ABootSaysWhichTokensItUses: those of the last answer that it took, whatever
-// was given out since, so that they are not revoked as old.
+// TestTOK15_ABootSaysWhichTokensItUses: the Boot reports the tokens of the last answer that it
+// received, even if newer ones were issued, so that its own are not revoked as old.
 func TestTOK15_ABootSaysWhichTokensItUses(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)
@@ -152,7 +152,7 @@ func TestATokenThatConsulDoesNotKnowIsReplaced(t *testing.T) {
 	}
 	c.Start(t)
 	a := newTestAgent(t, w)
-	a.cfg.Consul = "127.0.0.1:0" // a Consul proxy, behind which nobody knows any token
+	a.cfg.Consul = "127.0.0.1:0" // a Consul proxy whose Consul knows no token
 	a.start()
 	for n, want := range []bool{true, false} {
 		order(uint32(n) + 2) // of which each has the agent renew

@@ -20,7 +20,7 @@ type watched struct{ lines chan string }
 func (w *watched) Write(p []byte) (int, error) {
 	select {
 	case w.lines <- string(p):
-	default: // nobody waits for so many
+	default: // the test needs no more than these
 	}
 	return len(p), nil
 }
@@ -38,8 +38,8 @@ func (w *watched) await(t *testing.T, text string) {
 	})
 }
 
-// TestABootWithCoordinatorsAwayEndsInARunningWorkload: the workload is there first, then
-// the agent, then a coordinator, each when it likes. Nobody is started twice.
+// TestABootWithCoordinatorsAwayEndsInARunningWorkload: the workload starts first, then the agent,
+// then a coordinator, in any timing. No process is started twice.
 func TestABootWithCoordinatorsAwayEndsInARunningWorkload(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// lingerLimit leaves a good part of the 8 s in which the parent wants the end for what
-// comes after it.
+// lingerLimit leaves most of the parent's 8 s stop time for the steps after it.
 const lingerLimit = 5 * time.Second
 
-// lingering gives a context that ends after ctx: when no workload is connected to Consul
-// any more, or lingerLimit later. A machine that stops tells all its services at once, and
-// a workload that cannot give its lock back waits for Consul as long as it bears: Patroni
-// for 20 s, in which nobody can be admitted in its place. The other way to end it is stop.
+// lingering returns a context that ends after ctx: when no workload is connected to Consul any
+// more, or lingerLimit later. A machine that stops signals all its services at once. A workload
+// that cannot release its lock waits for Consul for its own limit: Patroni waits 20 s, in which no
+// replacement can be admitted. Calling stop ends the context early.
 func (a *Agent) lingering(ctx context.Context) (longer context.Context, stop context.CancelFunc) {
 	longer, stop = context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {

@@ -8,9 +8,9 @@ import (
 	"cadre.dev/agent/internal/envoy"
 )
 
-// looks shares each look at an Envoy's clusters among all who ask at about the same time. An
-// answer has all clusters, whoever asks, up to megabytes of them; while a leader is waited for
-// each route asks a hundred times a second. Set ask; safe for concurrent use.
+// looks shares each look at an Envoy's clusters among all callers at about the same time. An answer
+// has all clusters, up to megabytes of them; while a route waits for a leader, it asks a hundred
+// times a second. Set ask; safe for concurrent use.
 type looks struct {
 	ask func(ctx context.Context, proxy string) ([]envoy.Cluster, error)
 
@@ -28,8 +28,8 @@ type look struct {
 	err      error
 }
 
-// clusters are those that proxy's Envoy has, as told by a look that is under way or that began
-// age ago at most. ctx ends the wait, not the look: others wait for it. Do not change them.
+// clusters returns the clusters of proxy's Envoy, from a running look or from one that began at
+// most age ago. ctx ends the wait, not the look: other callers wait for it. Do not change them.
 func (l *looks) clusters(ctx context.Context, proxy string, age time.Duration) ([]envoy.Cluster, error) {
 	one := l.look(ctx, proxy, age)
 	select {
@@ -56,8 +56,8 @@ func (l *looks) look(ctx context.Context, proxy string, age time.Duration) *look
 	return one
 }
 
-// serves reports whether who asks now need not look again. An Envoy that is slow is asked
-// nothing more before it has answered.
+// serves reports whether a caller can use this look. A slow Envoy gets no further request before it
+// has answered.
 func (o *look) serves(age time.Duration) bool {
 	select {
 	case <-o.over:

@@ -12,10 +12,9 @@ import (
 // measuredRetry paces the question to a guest agent that is not there yet.
 const measuredRetry = 500 * time.Millisecond
 
-// measured returns once the trust file is known to be part of what this CVM was
-// measured to run. A file that is not ends the agent: its roots, its
-// coordinators and its images are somebody's wish (ATT-02). Which commands hooks and checks
-// may name is taken from the same measured text.
+// measured returns once the trust file is proved to be part of this CVM's measurement. An
+// unmeasured trust file ends the agent: its roots, coordinators and images are not trustworthy
+// (ATT-02). The list of commands for hooks and checks comes from the same measured text.
 func (a *Agent) measured(ctx context.Context) error {
 	last := ""
 	for {

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// joins are the Slots among which this member joins the set, nil where it joins none; waits:
-// nobody has listed it yet, so its workload must not start.
+// joins returns the Slots of the set that this member joins, nil if it joins none. waits means that
+// the set does not list this member yet, so its workload must not start.
 func joins(config *group.AgentConfig) (set []string, waits bool) {
 	m := config.Membership
 	if m == nil || !m.Joins {

@@ -14,7 +14,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// newer is a configuration with what coordinators of tomorrow may add.
+// newer is a configuration with additions of a future coordinator.
 func newer(t *testing.T, c group.AgentConfig, add map[string]any) []byte {
 	t.Helper()
 	var fields map[string]any
@@ -31,9 +31,8 @@ func newer(t *testing.T, c group.AgentConfig, add map[string]any) []byte {
 	return data
 }
 
-// TestANewerCoordinatorsConfigurationDoesNotStopAnAgent: what it does not know it ignores,
-// unless it may not; a hook whose work it does not know has failed, and the spec says what
-// that means.
+// TestANewerCoordinatorsConfigurationDoesNotStopAnAgent: the agent ignores unknown fields, except
+// mandatory ones. A hook with unknown work fails, and the spec defines the consequence.
 func TestANewerCoordinatorsConfigurationDoesNotStopAnAgent(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

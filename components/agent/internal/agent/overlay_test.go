@@ -17,7 +17,7 @@ import (
 	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
 )
 
-// What a coordinator may ask about the overlay, over a real control session.
+// A coordinator reads the state of the overlay over a real control session.
 func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)
@@ -69,8 +69,8 @@ func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
 	}
 }
 
-// Sessions with coordinators and a small group of its own are kept; others are made when
-// somebody wants one.
+// The agent keeps sessions with coordinators and with a small own group; it makes other sessions on
+// demand.
 func TestWhichSessionsAnAgentKeeps(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

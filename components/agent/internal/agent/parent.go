@@ -10,8 +10,8 @@ import (
 	"cadre.dev/agent/internal/admit"
 )
 
-// Parent is whoever outlives this process: what it gives is of one Boot, however many
-// processes that has. Safe for concurrent use.
+// Parent is the process that outlives this one: it serves one Boot, across all its processes. Safe
+// for concurrent use.
 type Parent interface {
 	// Key is the Boot key. NewKey ends the Boot and gives that of the next; Key does
 	// so from then on.

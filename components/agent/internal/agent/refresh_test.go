@@ -11,9 +11,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestARefreshOfChecksIsToldWithoutALapse: from the moment that a member is healthy none of its
-// reports says otherwise because its checks changed, and the first one that names the new Revision
-// has the new checks.
+// TestARefreshOfChecksIsToldWithoutALapse: once a member is healthy, no report contradicts that
+// because its checks changed. The first report that names the new Revision has the new checks.
 func TestARefreshOfChecksIsToldWithoutALapse(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())

@@ -26,7 +26,7 @@ func (a *Agent) take(admitted admit.Admitted) {
 	a.changed.Set(struct{}{})
 }
 
-// heldOf is what the renewal loop needs to know.
+// heldOf returns the renewal loop's view of a.
 func heldOf(a admit.Admitted) renewal.Held {
 	return renewal.Held{Since: a.Since, Ends: a.Ends(), Epoch: a.Grant.GetPolicyEpoch()}
 }
@@ -97,8 +97,8 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 		return renewal.Held{}, err
 	}
 	if a.tokenLost = err != nil; a.tokenLost {
-		// It may be gone from Consul, whatever the records say. The rest is good, and the next
-		// renewal asks for another.
+		// Consul may have lost the token, whatever the records say. The other credentials are good,
+		// and the next renewal requests another token.
 		a.cfg.Log.Warn("the token that stays is not known to consul", "error", err)
 	}
 	a.tellKept(next)
@@ -107,7 +107,7 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	return heldOf(next), nil
 }
 
-// tellKept logs what the coordinators could give no value of.
+// tellKept logs the secrets that the coordinators could not renew.
 func (a *Agent) tellKept(next admit.Admitted) {
 	if kept := next.Grant.GetKeptSecrets(); len(kept) > 0 {
 		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps those that it has", "secrets", kept)
@@ -141,8 +141,8 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	return heldOf(next), nil
 }
 
-// proveTokens waits until Consul knows the workload's new token, as it is asked through the
-// Consul proxy (TOK-13). Where there is no Consul proxy nobody uses it.
+// proveTokens waits until Consul knows the workload's new token, and asks through the Consul proxy
+// (TOK-13). Without a Consul proxy no workload uses the token.
 func (a *Agent) proveTokens(ctx context.Context, next admit.Admitted) error {
 	token := next.Grant.GetConsul().GetWorkloadToken()
 	if token == "" || a.cfg.Consul == "" {

@@ -9,13 +9,14 @@ import (
 	"cadre.dev/agent/internal/workloadfiles"
 )
 
-// resumed is what an earlier process of this Boot left, read and checked.
+// resumed is the state of an earlier process of this Boot, read and checked.
 type resumed struct {
 	admitted admit.Admitted
 	config   []byte
 }
 
-// resume reads what an earlier process of this Boot held; nil: this one asks for admission.
+// resume reads the state of an earlier process of this Boot. If it is nil, this process requests
+// admission.
 func (a *Agent) resume() *resumed {
 	state, err := a.held.Load()
 	if state == nil {
@@ -40,7 +41,7 @@ func (a *Agent) openMesh() (*workloadfiles.Folder, error) {
 	return workloadfiles.Open(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
 }
 
-// first is what this process begins with: what the Boot holds, or admission.
+// first returns the credentials that this process begins with: the Boot's own, or new ones.
 func (a *Agent) first(ctx context.Context) (admit.Admitted, error) {
 	if r := a.resumed; r != nil {
 		a.cfg.Log.Info("the boot goes on", "group", r.admitted.ID.Group, "slot", r.admitted.ID.Slot, "since", r.admitted.Since, "ends", r.admitted.Ends())
@@ -60,14 +61,13 @@ func (a *Agent) reconfigure() {
 	}
 }
 
-// keepHeld keeps what the next process of this Boot needs up to date.
+// keepHeld keeps the saved state for the next process of this Boot up to date.
 func (a *Agent) keepHeld(ctx context.Context) error {
 	latestvalue.Each(ctx, a.saveHeld, a.admitted.Next, a.peers.Next, a.config.Next)
 	return nil
 }
 
-// saveHeld saves what is in force now. What cannot be kept costs the next process an
-// admission, and nothing else.
+// saveHeld saves the state in force. A failed save costs the next process only an admission.
 func (a *Agent) saveHeld() {
 	current, _ := a.admitted.Get()
 	if current == nil || a.ended.Load() != nil {
@@ -88,7 +88,7 @@ func (a *Agent) saveHeld() {
 	}
 }
 
-// forget is for the end of the Boot: what it held goes. With spent, its key goes too.
+// forget removes the saved state at the end of the Boot. With spent, it removes the key, too.
 func (a *Agent) forget(spent bool) error {
 	err := a.held.Remove()
 	if spent {
@@ -98,8 +98,8 @@ func (a *Agent) forget(spent bool) error {
 	return err
 }
 
-// untilFarewell runs parts until ctx ends or one fails. If whole has ended too, the
-// coordinators are told first: what fails is begun again, as the same Boot.
+// untilFarewell runs parts until ctx ends or one fails. If whole has ended too, it first notifies
+// the coordinators: after a failure the same Boot continues in a new process.
 func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.Context) error) error {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -113,8 +113,8 @@ func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.
 	return runAll(inner, parts...)
 }
 
-// farewell tells the coordinators that this Boot ends, so that its Slot need not wait for
-// the end of its lease.
+// farewell notifies the coordinators that this Boot ends, so that its Slot need not wait for the
+// end of its lease.
 func (a *Agent) farewell(ctx context.Context) {
 	if a.ended.Load() != nil {
 		return

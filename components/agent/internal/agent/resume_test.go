@@ -89,7 +89,7 @@ func TestALaterProcessOfABootGoesOn(t *testing.T) {
 	}
 }
 
-// What a workload said of its backend holds on in the next process.
+// A workload's report about its backend stays valid in the next process.
 func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)
@@ -116,7 +116,7 @@ func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// Who ends in order says so; who fails is begun again, and must not.
+// A process that ends in order sends a farewell; a process that fails is restarted, and must not.
 func TestOnlyAnEndIsAFarewell(t *testing.T) {
 	t.Parallel()
 	c, a, _ := resumeWorld(t)
@@ -171,7 +171,7 @@ func TestTOK21_AnotherBootIsAdmittedAnew(t *testing.T) {
 	}
 }
 
-// What is not whole is nothing.
+// A truncated file counts as missing.
 func TestAHalfWrittenFileIsAnAdmission(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)

@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// envoyStop is what is left of the parent's 8 s when workloads were given time to leave.
+	// envoyStop is the rest of the parent's 8 s after workloads had time to leave.
 	envoyStop = 2 * time.Second
 	// poolerID is whom poolers run as. Nothing else of the agent's container does.
 	poolerID = 61070
 )
 
-// service is this CVM's part in the service layer: its Envoys, their way to coordinators, and
-// what stands in front of routes. nil: it has none.
+// service is this CVM's part in the service layer: its Envoys, their connection to coordinators,
+// and the holders in front of routes. It is nil without a service layer.
 type service struct {
 	envoys *envoy.Supervisor
 	relay  *xdsrelay.Relay
@@ -74,8 +74,8 @@ func (a *Agent) newService() (*service, error) {
 	return s, nil
 }
 
-// program is the path of name: where PATH has it, or where the agent's image does. Where it is
-// nowhere, whoever runs it says so.
+// program returns the path of name: from PATH, or from the agent's image. If neither has it,
+// starting the program fails with the reason.
 func program(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -90,7 +90,7 @@ func program(name string) string {
 	return filepath.Join("/usr/local/bin", name)
 }
 
-// leaves reports whether another process of this Boot follows one that ends for that cause.
+// leaves reports whether another process of this Boot follows after that cause.
 func leaves(cause error) bool {
 	_, ended := errors.AsType[*admit.EndedError](cause)
 	return cause != nil && !ended && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errMoved)
@@ -122,7 +122,7 @@ func (s *service) open(a *Agent, slot string) {
 	})
 }
 
-// shut ends what this Boot had: it lost its Slot.
+// shut ends the service layer of this Boot, which lost its Slot.
 func (s *service) shut() {
 	if s == nil {
 		return
@@ -132,7 +132,7 @@ func (s *service) shut() {
 	_ = s.routes.Set(nil) // none has nothing wrong
 }
 
-// set has the parts do what the group's mesh says.
+// set applies the group's service mesh to the parts.
 func (s *service) set(a *Agent, slot string, mesh group.ServiceMesh) error {
 	if s == nil {
 		if len(mesh.Proxies) > 0 {
@@ -166,7 +166,7 @@ func (s *service) set(a *Agent, slot string, mesh group.ServiceMesh) error {
 	return err
 }
 
-// endpoints are those that a route leads to now, or did age ago, by this CVM's own Envoy.
+// endpoints returns the endpoints of a route in this CVM's own Envoy, at most age old.
 func (a *Agent) endpoints(ctx context.Context, name string, age time.Duration) ([]netip.AddrPort, error) {
 	config, _ := a.config.Get()
 	if config == nil {
@@ -223,8 +223,8 @@ func (a *Agent) checks() []health.Result {
 	return append(out, proxies...)
 }
 
-// informCalls has the proxy that carries what a group calls be told only. Another group makes
-// this one its caller by its own spec: it could take this one's members out of service else.
+// informCalls makes the result of the proxy for outgoing calls informative only. Another group's
+// spec makes this group its caller: otherwise it could take this group's members out of service.
 func informCalls(proxies []health.Result, groupName string) []health.Result {
 	for n := range proxies {
 		proxies[n].Informative = proxies[n].Name == group.ProxyCheck(group.ProxyOf(groupName))
@@ -264,7 +264,7 @@ func (h holder) Hold(ctx context.Context, groupName, operation string) []control
 // Release implements control.Holder.
 func (h holder) Release(groupName, operation, leader string) {
 	if config, _ := h.a.config.Get(); config != nil && config.Group == groupName && config.Slot == leader {
-		// It is this member that leads now: who waits for it goes by what is seen here.
+		// This member leads now: callers that wait for it use the member's own view.
 		h.a.member.Kick()
 	}
 	if h.a.service != nil {

@@ -31,9 +31,9 @@ volumes:
     driver_opts: { type: tmpfs, device: tmpfs }
 `
 
-// TestR115_TheAgentRestartsAService: the whole way from a coordinator's order to the process,
-// with the real agent and the real init. The container stays, an order that was carried out is
-// not repeated by the next Boot, and what the compose text does not let be restarted is not.
+// TestR115_TheAgentRestartsAService covers the whole path from a coordinator's order to the
+// process, with the real agent and the real init. The container stays, the next Boot does not
+// repeat a completed order, and a service is restarted only if the compose text allows it.
 func TestR115_TheAgentRestartsAService(t *testing.T) {
 	t.Parallel()
 	bwrap, err := exec.LookPath("bwrap")

@@ -27,7 +27,7 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 			a.cfg.Log.Warn("the token of the admission is not known yet", "error", err)
 		}
 	}
-	// Not the hub's peers: they may be newer than what updateMesh would read.
+	// Not the hub's peers: they may be newer than the peers that updateMesh would read.
 	latestvalue.Each(ctx, func() {
 		if err := a.updateMesh(&announced); err != nil {
 			a.cfg.Log.Error("mesh files are not up to date", "error", err)
@@ -82,7 +82,7 @@ func (a *Agent) results() []lifecycle.Result {
 	return nil
 }
 
-// notReady says what is missing; empty when ready.
+// notReady names the missing condition; empty when ready.
 func (a *Agent) notReady() string {
 	current, _ := a.admitted.Get()
 	ended := a.ended.Load()

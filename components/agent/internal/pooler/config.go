@@ -23,20 +23,20 @@ type Config struct {
 	Dir string
 	// Address is where applications connect, Target where Envoy listens for the route.
 	Address, Target netip.AddrPort
-	// Users are those that applications may be: by name, the file with the password that
-	// the database knows of them, which they have to give here as well. An empty path is for
-	// one that it asks no password of: nor does this.
+	// Users are the users that applications may log in as. Each name maps to the file with the
+	// user's password in the database, which clients must give here as well. An empty path declares
+	// a user without a password in the database; PgBouncer then asks for none either.
 	Users map[string]string
 	// Binary is PgBouncer's; "" finds it on PATH.
 	Binary string
-	// UID and GID are what PgBouncer runs as when this process is root, since it refuses to
-	// be root itself. Nothing else may run as UID: PgBouncer takes commands from it.
+	// PgBouncer runs as UID and GID when this process is root, since it refuses to run as root. No
+	// other process may run as UID: PgBouncer takes commands from that user.
 	UID, GID uint32
 	Log      *slog.Logger
 }
 
 const (
-	// admin is who the agent is on the console. No application may be called so.
+	// admin is the agent's user on the console. No application's user may have this name.
 	admin = "cadre-agent"
 	// console is the name of PgBouncer's console among its databases.
 	console = group.PoolerConsole
@@ -52,7 +52,7 @@ const (
 
 var routeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// validate tells all that is wrong.
+// validate reports all errors of c.
 func (c Config) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

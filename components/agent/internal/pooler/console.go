@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Bounds on what PgBouncer says.
+// Bounds on PgBouncer's answers.
 const (
 	maxMessage = 64 << 10
 	maxAnswer  = 4 << 20
@@ -31,7 +31,7 @@ type client struct {
 	in   *bufio.Reader
 }
 
-// refusal is an error that the other side told.
+// refusal is an error that PgBouncer returned.
 type refusal struct{ code, text string }
 
 func (r *refusal) Error() string { return r.text }
@@ -59,9 +59,9 @@ func newClient(conn net.Conn) *client { return &client{conn: conn, in: bufio.New
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// query runs one statement and gives its rows. ctx bounds it, and its end is told as the error. The
-// answer has to say that it is this statement's: after a WAIT_CLOSE on the same console PgBouncer
-// answers a PAUSE at once, with the tag WAIT_CLOSE, while transactions are open.
+// query runs one statement and returns its rows. ctx bounds the query, and its end is returned as
+// the error. The answer's tag must be that of the statement: after a WAIT_CLOSE on the same console
+// PgBouncer answers a PAUSE at once, with the tag WAIT_CLOSE, while transactions are open.
 func (c *client) query(ctx context.Context, text string) ([]map[string]string, error) {
 	rows, tag, err := c.ask(ctx, 'Q', append([]byte(text), 0))
 	if err == nil && firstWord(tag) != firstWord(text) {
@@ -127,7 +127,7 @@ func (c *client) answer() (rows []map[string]string, tag string, err error) {
 			if len(body) < 4 || binary.BigEndian.Uint32(body) != 0 {
 				return nil, "", errors.New("it asks for a password")
 			}
-		default: // told on the way: parameters, notices
+		default: // sent in between: parameters, notices
 		}
 	}
 }

@@ -17,7 +17,7 @@ func message(kind byte, body string) string {
 
 const ready = "Z\x00\x00\x00\x05I"
 
-// say plays the other side of a client, and what it hears is thrown away.
+// say plays the server of a client, and discards the client's messages.
 func say(t *testing.T, text string) *client {
 	t.Helper()
 	here, there := net.Pipe()

@@ -23,12 +23,12 @@ const (
 	iniFile   = "pgbouncer.ini"
 	hbaFile   = "hba.conf"
 	usersFile = "users.txt"
-	// logPipe is what PgBouncer writes its log to; it outlives the worker that reads it.
+	// logPipe is the pipe of PgBouncer's log; it outlives the worker that reads it.
 	logPipe = "log"
 )
 
-// folder is one Pooler's. It is root's, so that PgBouncer can put no link where the agent
-// writes; what PgBouncer makes is in run, which is its own.
+// folder is the folder of one Pooler. Its owner is root, so that PgBouncer cannot place a link
+// where the agent writes. PgBouncer writes to run, which it owns.
 type folder string
 
 func (c Config) folder() folder { return folder(filepath.Join(c.Dir, c.Route)) }
@@ -40,7 +40,7 @@ func (f folder) socket(port uint16) string {
 	return filepath.Join(f.run(), ".s.PGSQL."+strconv.Itoa(int(port)))
 }
 
-// owner is whom files are for: nobody else when this process is not root.
+// owner returns the owner of the files: unchanged if this process is not root.
 func (c Config) owner() (uid, gid int) {
 	if os.Geteuid() != 0 {
 		return -1, -1
@@ -48,7 +48,7 @@ func (c Config) owner() (uid, gid int) {
 	return int(c.UID), int(c.GID)
 }
 
-// prepare makes the folder and what does not change.
+// prepare makes the folder and the files that do not change.
 func (c Config) prepare() error {
 	f := c.folder()
 	uid, gid := c.owner()
@@ -67,7 +67,7 @@ func (c Config) prepare() error {
 		}
 	}
 	if err == nil {
-		// Whatever the umask was.
+		// Set the mode again, because the umask may have reduced it.
 		err = errors.Join(os.Chmod(string(f), 0o711), os.Lchown(f.run(), uid, gid), os.Chmod(f.run(), 0o700)) //nolint:gosec // others may pass, and read nothing
 	}
 	if err == nil {
@@ -116,7 +116,8 @@ func (c Config) put(name string, data []byte) (changed bool, err error) {
 	return true, nil
 }
 
-// readUsers reads the passwords. Those that cannot be had are left out, and told.
+// readUsers reads the passwords. It omits users with an unreadable password and returns their
+// errors.
 func readUsers(from map[string]string) ([]user, error) {
 	var (
 		out  []user
@@ -155,7 +156,7 @@ func readPassword(path string) (string, error) {
 	return password, nil
 }
 
-// pid is what PgBouncer wrote; 0: nothing useful.
+// readPID returns the pid from PgBouncer's file; 0 if there is no usable pid.
 func (f folder) readPID() int {
 	// PgBouncer's user may have put anything there: no link is followed, no pipe waited for.
 	file, err := os.OpenFile(f.pid(), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)

@@ -14,8 +14,8 @@ const (
 	poolSize = 20
 )
 
-// settings are the same for every route. What is PgBouncer's default stands here only where
-// the choice matters.
+// settings are the same for every route. A default of PgBouncer is listed only if the choice
+// matters.
 const settings = `
 ; A transaction is the least that may be paused between: with sessions, one idle client would
 ; keep PAUSE waiting. What a session keeps (SET, LISTEN, prepared statements) does not work.
@@ -76,10 +76,10 @@ func (c Config) ini() []byte {
 	return []byte(b.String())
 }
 
-// hba says who may be whom, out of users by name with the file of their password. Over TCP a
-// user that has one must give it, also while the file is missing; one that the database asks
-// none of is believed, as it is there. The socket is the agent's: for the console, and to log
-// in once for a pool, whose password the agent has anyway. What no line allows is refused.
+// hba lists the allowed logins. users maps each name to the file of its password. Over TCP a user
+// with a password must give it, even while the file is missing. A user without a password is
+// trusted, as in the database. The socket is for the agent: for the console, and to log in once for
+// a pool, whose password the agent has anyway. A login without a line is refused.
 func hba(users map[string]string) []byte {
 	var b strings.Builder
 	b.WriteString("local " + console + " " + admin + " trust\n" +

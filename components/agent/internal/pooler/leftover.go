@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// resumeAllWithin bounds what a new worker does before anything else.
+// resumeAllWithin bounds the first step of a new worker.
 const resumeAllWithin = time.Second
 
-// ResumeAll resumes every PgBouncer below dir, whoever started it. A worker calls it before
-// anything else: the one before may have died within a pause. PgBouncers that cannot be
-// reached are told as the error; none is fine.
+// ResumeAll resumes every PgBouncer below dir, including those of an earlier worker. A worker calls
+// it before any other work: the previous worker may have died within a pause. The error lists
+// unreachable PgBouncers; it is nil if there are no PgBouncers.
 func ResumeAll(ctx context.Context, dir string, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, resumeAllWithin, errSilent)
 	defer cancel()
@@ -49,9 +49,9 @@ func ResumeAll(ctx context.Context, dir string, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// EndOthers ends every PgBouncer below cfg.Dir but those of the routes keep, and removes
-// their files: routes that are gone since the worker that started them. Of cfg only what all
-// Poolers share is needed.
+// EndOthers ends every PgBouncer below cfg.Dir except those of the routes keep, and removes their
+// files: these routes were removed since the previous worker. EndOthers uses only the fields of cfg
+// that all Poolers share.
 func EndOthers(cfg Config, keep []string) error {
 	entries, err := os.ReadDir(cfg.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

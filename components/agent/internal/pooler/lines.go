@@ -16,7 +16,8 @@ const (
 	// sayEvery is how often lines that say the same are passed on: in an outage, and while a
 	// client has a wrong password, every try of every client makes one.
 	sayEvery = 10 * time.Second
-	// maxKinds bounds what is told apart, and with it all that is said in sayEvery.
+	// maxKinds bounds the number of distinct kinds, and with it the number of lines in each
+	// sayEvery.
 	maxKinds = 30
 )
 
@@ -28,8 +29,8 @@ type saying struct {
 	again int
 }
 
-// pacing decides which lines are passed on: the first of each kind at once, and of those that
-// follow the newest, each sayEvery, with how many there were. The zero value is of use.
+// pacing decides which lines are logged: the first line of each kind at once, and then the newest
+// line, each sayEvery, with the number of lines since. The zero value is ready to use.
 type pacing struct {
 	kinds map[string]*kind
 	// leftOut are lines of kinds beyond maxKinds, leftFrom is when the first of them was read.
@@ -43,7 +44,7 @@ type kind struct {
 	newest saying
 }
 
-// take is for a line that was read at now; it returns what is to be said.
+// take takes a line read at now; it returns the lines to log.
 func (p *pacing) take(now time.Time, level slog.Level, text string) []saying {
 	out := p.due(now)
 	name := kindOf(text)
@@ -102,12 +103,12 @@ func (p *pacing) next() time.Time {
 	return first.Add(sayEvery)
 }
 
-// whose is what PgBouncer calls one connection: it differs where lines say the same.
+// whose matches PgBouncer's name of one connection: it differs between otherwise equal lines.
 var whose = regexp.MustCompile(`^[CS]-0x[0-9a-f]+: |@[^ ]*:[0-9]+`)
 
 func kindOf(text string) string { return whose.ReplaceAllString(text, "") }
 
-// passLog has what PgBouncer says in the agent's log, until pipe is closed.
+// passLog copies PgBouncer's log to the agent's log, until pipe is closed.
 func (p *Pooler) passLog(ctx context.Context, pipe io.Reader) {
 	lines := make(chan string)
 	go func() {

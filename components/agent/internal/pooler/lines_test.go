@@ -13,8 +13,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestLinesThatSayTheSameArePaced, whichever client they are of; the first is told at once, and
-// none is forgotten.
+// TestLinesThatSayTheSameArePaced, whichever client they are about; the first line is logged at
+// once, and the count includes every line.
 func TestLinesThatSayTheSameArePaced(t *testing.T) {
 	var p pacing
 	start := time.Unix(1000, 0)

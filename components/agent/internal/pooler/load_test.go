@@ -17,7 +17,7 @@ type turnout struct {
 	l *net.TCPListener
 
 	mu    sync.Mutex
-	to    netip.AddrPort        // guarded by mu; zero: nobody leads
+	to    netip.AddrPort        // guarded by mu; zero: no leader
 	late  time.Duration         // guarded by mu; the way to the leader takes so long
 	conns map[net.Conn]struct{} // guarded by mu
 }
@@ -49,7 +49,7 @@ func newTurnout(t *testing.T) *turnout {
 
 func (s *turnout) at() netip.AddrPort { return s.l.Addr().(*net.TCPAddr).AddrPort() }
 
-// set makes another the leader: what stands ends, as it does when a database is demoted.
+// set changes the leader: existing connections end, as they do when a database is demoted.
 func (s *turnout) set(to netip.AddrPort) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +197,8 @@ func handOversUnderLoad(t *testing.T, s *server) {
 	t.Logf("%d queries in %d hand-overs, the longest took %v", queries, rounds, longest)
 }
 
-// paused asks again for a pause that the machine was too busy for. One that fails holds nothing, so a
-// leader that moved then would cost clients an error, as it should.
+// paused retries a pause that failed because the machine was too busy. A failed pause holds no
+// clients, so a leader that moved then would cost clients an error, as it should.
 func (w *world) paused(limit time.Duration) (err error) {
 	for range 20 {
 		if err = w.Pause(w.t.Context(), limit); !errors.Is(err, errBusy) {
@@ -238,7 +238,7 @@ func slowLogin(t *testing.T, s *server) {
 	}
 }
 
-// rest waits for d, or until ctx ends: what a client does between two queries.
+// rest waits for d, or until ctx ends: the client's idle time between two queries.
 func rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

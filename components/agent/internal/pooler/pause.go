@@ -27,8 +27,8 @@ var (
 	errReleased = errors.New("it was released before it was paused")
 )
 
-// pause is one that is reached, or on its way, or not certainly over. Its fields are guarded
-// by the Pooler's mu.
+// pause is a pause that is reached, in progress, or not certainly over. Its fields are guarded by
+// the Pooler's mu.
 type pause struct {
 	until time.Time
 	// abort ends the wait for it.
@@ -98,8 +98,8 @@ func (p *Pooler) beginPause(limit time.Duration, abort context.CancelCauseFunc) 
 	return now, nil
 }
 
-// pauseAgain has a PgBouncer paused that died within a pause and is new: who connects waits
-// for the end of that. If it cannot be, all go on.
+// pauseAgain pauses a PgBouncer that died within a pause and was restarted: new clients wait for
+// the end of that pause. If the pause fails, all clients continue.
 func (p *Pooler) pauseAgain(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin, errBusy)
 	defer cancel()
@@ -126,7 +126,7 @@ func (p *Pooler) pauseNow(ctx context.Context) error {
 	defer c.close()
 	err = pauseOn(ctx, c)
 	if refused, is := errors.AsType[*refusal](err); is && strings.Contains(refused.text, "already") {
-		// A resume before was not heard. It tells nothing of open transactions.
+		// An earlier resume got no answer. The console then reports no open transactions.
 		if err := resume(ctx, c); err != nil {
 			return err
 		}
@@ -147,7 +147,8 @@ func pauseOn(ctx context.Context, c *client) error {
 // a login off, and PgBouncer take that for a failure: after the RESUME it would wait before
 // the next login, and give every query that comes until then an error.
 func quiet(ctx context.Context, c *client) error {
-	// A pool that is full makes no login. A resume gives it its size again, whoever does it.
+	// A full pool starts no login. Every resume restores the pool's size, in this worker or the
+	// next.
 	if _, err := c.query(ctx, "SET default_pool_size = 0"); err != nil {
 		return err
 	}
@@ -173,8 +174,8 @@ func quiet(ctx context.Context, c *client) error {
 	}
 }
 
-// Resume lets queries go on, and says how many clients waited. Without a pause it does
-// nothing. What PgBouncer does not take now it is told again until it does, also after an
+// Resume resumes queries and returns how many clients waited. Without a pause it does nothing. If
+// PgBouncer rejects a command, the Pooler retries until it succeeds, even after Resume returned an
 // error.
 func (p *Pooler) Resume(ctx context.Context) (waited int, err error) {
 	p.mu.Lock()
@@ -201,7 +202,7 @@ func (p *Pooler) Resume(ctx context.Context) (waited int, err error) {
 	return p.resumeNow(ctx)
 }
 
-// resumeNow is called in turn. When it fails, somebody goes on trying.
+// resumeNow needs the turn. If it fails, another goroutine retries.
 func (p *Pooler) resumeNow(ctx context.Context) (waited int, err error) {
 	p.mu.Lock()
 	now := p.pause
@@ -264,7 +265,7 @@ func (p *Pooler) insist(now *pause) {
 	}
 }
 
-// expire is the pause's own clock: whoever should have ended it did not.
+// expire is the pause's own time limit, for a pause that no caller ended.
 func (p *Pooler) expire(now *pause) {
 	p.mu.Lock()
 	if p.pause != now || !p.running || !now.over && time.Now().Before(now.until) {

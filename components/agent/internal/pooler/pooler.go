@@ -31,27 +31,28 @@ const (
 
 // Stats are of one Pooler. Counters are since it was made, the rest says now.
 type Stats struct {
-	// Up tells that PgBouncer answers, Problem why it does not, or what else is wrong.
+	// Up reports that PgBouncer answers. Problem is the reason if it does not, or another fault.
 	Up      bool
 	Problem string
-	// Paused tells that it is paused, or about to be.
+	// Paused reports that PgBouncer is paused, or about to be.
 	Paused bool
 	// Clients are connected, Waiting of them want a server, Servers are connected.
 	Clients, Waiting, Servers int
-	// Starts of PgBouncer, TakenOver ones that ran already, Reloads of its passwords.
+	// Starts counts the starts of PgBouncer, TakenOver the running processes that were taken over,
+	// Reloads the reloads of its passwords.
 	Starts, TakenOver, Reloads uint64
 	// Pauses succeeded, PausesFailed did not in time, PausesExpired ended by their limit.
 	Pauses, PausesFailed, PausesExpired uint64
 }
 
-// pool is one that PgBouncer has: servers of a database, logged in as a user.
+// pool is one of PgBouncer's pools: servers of a database, logged in as a user.
 type pool struct{ database, user string }
 
 // Pooler runs PgBouncer for one route. Make it with [New]; safe for concurrent use.
 type Pooler struct {
 	cfg Config
 	log *slog.Logger
-	// turn is taken by whoever changes whether PgBouncer is paused; capacity 1.
+	// turn is held by the goroutine that pauses or resumes PgBouncer; capacity 1.
 	turn chan struct{}
 
 	mu      sync.Mutex
@@ -63,10 +64,10 @@ type Pooler struct {
 	problem string            // guarded by mu; of the passwords
 	owed    bool              // guarded by mu; PgBouncer has not read the newest passwords
 	last    *process          // guarded by mu; the newest that runs, or ran
-	parts   sync.WaitGroup    // what Run waits for; grows under mu while running
+	parts   sync.WaitGroup    // Run waits for these; grows under mu while running
 }
 
-// New makes a Pooler; the error tells all that is wrong with cfg.
+// New makes a Pooler; the error lists all faults of cfg.
 func New(cfg Config) (*Pooler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("pooler of route %s: %w", cfg.Route, err)
@@ -97,9 +98,9 @@ func (p *Pooler) Stats() Stats {
 	return out
 }
 
-// Run has PgBouncer run until ctx ends: one that runs already is taken over, and resumed
-// first; one that dies is started again. When ctx ends it is resumed, and left running for
-// who comes next; [Pooler.End] ends it.
+// Run runs PgBouncer until ctx ends: it takes over and first resumes a running PgBouncer, and
+// restarts one that dies. When ctx ends, Run resumes PgBouncer and leaves it running for the next
+// worker; [Pooler.End] ends it.
 func (p *Pooler) Run(ctx context.Context) error {
 	if err := p.cfg.prepare(); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (p *Pooler) Run(ctx context.Context) error {
 	}
 }
 
-// stop ends what a pause has under way, before Run does.
+// stop ends the work of a pause, before Run returns.
 func (p *Pooler) stop(ctx context.Context) {
 	p.mu.Lock()
 	p.running = false
@@ -233,12 +234,12 @@ func (p *Pooler) ready(ctx context.Context, proc *process, taken bool) error {
 // settle brings a PgBouncer that answers into the state that it should have.
 func (p *Pooler) settle(ctx context.Context, c *client, taken bool) error {
 	if taken {
-		// First of all: who paused it is gone.
+		// Resume first: the worker that paused it is gone.
 		if err := resume(ctx, c); err != nil {
 			return err
 		}
-		// Then: they may be files that who is gone had written and not had it read, by whose
-		// rules a user is still believed that has a password now.
+		// Then reload: the previous worker may have written files that PgBouncer has not read.
+		// Under the old rules PgBouncer still trusts a user that has a password now.
 		p.mu.Lock()
 		p.owed = true
 		p.mu.Unlock()
@@ -329,8 +330,8 @@ func (p *Pooler) console(ctx context.Context) (*client, error) {
 	return login(ctx, "unix", p.cfg.folder().socket(p.cfg.Address.Port()), admin, console)
 }
 
-// writeUsers brings the files with the passwords, and with who must give one, up to date.
-// Users whose password cannot be had are left out, and told as a problem: the others can work.
+// writeUsers updates the files with the passwords and the rules. It omits users whose password is
+// unreadable and reports them as a problem: the other users can work.
 func (p *Pooler) writeUsers() {
 	p.mu.Lock()
 	from := p.users
@@ -352,8 +353,8 @@ func (p *Pooler) writeUsers() {
 
 // putUsers writes both files, and reports whether PgBouncer has not read one of them.
 func (p *Pooler) putUsers(from map[string]string) (changed bool, err error) {
-	// First who must give a password: PgBouncer reads the passwords by itself, and a user that
-	// got one must not be let in by it on the word that was enough before.
+	// The rules come first: PgBouncer reads the passwords on its own, and a user with a new
+	// password must not log in under the old rule, which trusted the user.
 	changed, err = p.cfg.put(hbaFile, hba(from))
 	if err != nil {
 		return false, err
@@ -363,7 +364,7 @@ func (p *Pooler) putUsers(from map[string]string) (changed bool, err error) {
 	return changed || other, errors.Join(err, writeErr)
 }
 
-// note keeps what the console says of its pools.
+// note records the console's rows about the pools.
 func (p *Pooler) note(rows []map[string]string) {
 	var (
 		pools                     []pool
@@ -398,9 +399,9 @@ func number(row map[string]string, column string) int {
 	return n
 }
 
-// warm logs in once for each pool that the PgBouncer before had. One that has talked to its
-// server lets clients in also while it is paused; until then their connect waits. By the
-// socket, where the agent needs nobody's password.
+// warm logs in once for each pool of the previous PgBouncer. A pool that has talked to its server
+// lets clients in even while it is paused; until then their connect waits. warm uses the socket,
+// where the agent needs no user's password.
 func (p *Pooler) warm(ctx context.Context) {
 	p.mu.Lock()
 	pools := slices.Clone(p.pools)

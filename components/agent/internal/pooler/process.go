@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// endWithin is how long PgBouncer may take to end when it is told to, which it does at once.
+	// endWithin bounds how long PgBouncer may take to end after the signal; normally it ends at
+	// once.
 	endWithin = 2 * time.Second
 	// lookForEnd paces the looks at a process that is not this one's child.
 	lookForEnd = 100 * time.Millisecond
@@ -42,11 +43,11 @@ func (c Config) start() (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start pgbouncer: %w", err)
 	}
-	// One that was killed left them, and PgBouncer would take whatever has the number by now
-	// for another of itself.
+	// A killed PgBouncer leaves these files. The next one would take any process with the old pid
+	// for another PgBouncer.
 	_ = os.Remove(c.folder().pid())
 	_ = os.Remove(c.folder().socket(c.Address.Port()))
-	// Neither blocks PgBouncer when nobody reads its log, nor ends it.
+	// In this mode PgBouncer neither blocks on a log without a reader, nor ends with its reader.
 	pipe, err := syscall.Open(c.folder().path(logPipe), syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start pgbouncer: open its log: %w", err)
@@ -75,8 +76,8 @@ func (c Config) start() (*process, error) {
 	}
 	p := &process{pid: pid, handle: handle, done: make(chan struct{})}
 	if p.openFiles() < enoughFiles {
-		// The limit that this process raised for itself is not its children's. It takes a
-		// capability; without it, who looks at openFiles tells.
+		// This process raised its own limit; children do not inherit it. Setting it takes a
+		// capability; without the capability, the check of openFiles reports the low limit.
 		_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: enoughFiles, Max: enoughFiles}, nil)
 	}
 	go func() {
@@ -114,8 +115,8 @@ func (c Config) running() *process {
 	return &process{pid: pid, handle: handle, done: make(chan struct{})}
 }
 
-// owns reports whether pid is a PgBouncer with this configuration's file, whoever wrote the
-// number down.
+// owns reports whether pid is a PgBouncer with this configuration's file, independent of the source
+// of the pid.
 func (c Config) owns(pid int) bool {
 	at := "/proc/" + strconv.Itoa(pid)
 	argv, err := os.ReadFile(at + "/cmdline")

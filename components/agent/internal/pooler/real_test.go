@@ -84,7 +84,7 @@ func noConsoleOverTCP(t *testing.T, s *server) {
 			t.Errorf("%s was let in to %s over TCP", tc[0], tc[1])
 		}
 	}
-	// The socket is for the agent alone, which administers as nobody else.
+	// The socket is for the agent alone, and only for its own user name.
 	socket := w.cfg.folder().socket(w.cfg.Address.Port())
 	for _, tc := range [][2]string{{"app", console}, {admin, "shop"}, {"postgres", "shop"}} {
 		if _, err := login(t.Context(), "unix", socket, tc[0], tc[1]); err == nil {
@@ -107,7 +107,7 @@ func pauses(t *testing.T, s *server) {
 		if err := w.Pause(t.Context(), time.Minute); err != nil {
 			t.Errorf("again: %v", err)
 		}
-		c := w.app() // who is new is let in at once
+		c := w.app() // a new client is let in at once
 		done := []<-chan error{w.asks(a, "SELECT 1"), w.asks(b, "SELECT 1"), w.asks(c, "SELECT 1")}
 		w.waiting(3)
 		for _, d := range done {
@@ -166,7 +166,7 @@ func pauseIsBounded(t *testing.T, s *server) {
 	if took := time.Since(began); took < pauseWithin || took > pauseWithin+commandWithin {
 		t.Errorf("it took %v", took)
 	}
-	w.get(w.app(), "SELECT 1") // nobody waits
+	w.get(w.app(), "SELECT 1") // no client waits
 	w.get(c, "SELECT 1")
 	if _, err := c.query(t.Context(), "COMMIT"); err != nil {
 		t.Error(err)
@@ -268,7 +268,8 @@ func killed(t *testing.T, s *server) {
 			t.Fatal(err)
 		}
 		w.until("another one runs", func(s Stats) bool { return s.Up && s.Starts == n })
-		// It was told of the pools of the one before: who is new is let in while it is paused.
+		// The new PgBouncer warmed the pools of the previous one: a new client is let in while it
+		// is paused.
 		w.sees("it is warm", func(pools []map[string]string) bool {
 			return slices.ContainsFunc(pools, func(row map[string]string) bool {
 				return row["database"] == "shop" && row["user"] == "app" && row["sv_idle"] == "1"
@@ -303,7 +304,7 @@ func killedWhilePaused(t *testing.T, s *server) {
 	}
 }
 
-// stuckWhilePaused: what PgBouncer does not hear it is told again.
+// stuckWhilePaused: a command that gets no answer is retried.
 func stuckWhilePaused(t *testing.T, s *server) {
 	w := s.pooler(t)
 	c := w.app()
@@ -338,7 +339,7 @@ func workerDiesWhilePaused(t *testing.T, s *server) {
 	w.get(c, "SELECT 1")
 	pid := w.pid()
 	w.stop()
-	// What a worker leaves that is killed within a pause.
+	// This is the state after a worker was killed within a pause.
 	console, err := w.console(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +359,7 @@ func workerDiesWhilePaused(t *testing.T, s *server) {
 		t.Errorf("%+v, pid %d was %d: want it taken over", got, next.pid(), pid)
 	}
 	w.get(c, "SELECT 1") // its connections stand
-	// It is watched though it is nobody's child here.
+	// It is watched though it is no child of this process.
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +409,7 @@ func anotherTarget(t *testing.T, s *server) {
 	pid := w.pid()
 	w.stop()
 	cfg := w.cfg
-	cfg.Target = freeAddress(t) // nobody is there
+	cfg.Target = freeAddress(t) // no server listens there
 	next := runPooler(t, cfg)
 	if got := next.Stats(); got.TakenOver != 0 || got.Starts != 1 || next.pid() == pid {
 		t.Errorf("%+v, pid %d was %d: want another one", got, next.pid(), pid)
@@ -465,7 +466,7 @@ func missingPassword(t *testing.T, s *server) {
 	}
 }
 
-// wrongPassword: who does not know it is nobody's user, and reaches no server.
+// wrongPassword: a client without the right password is rejected, and reaches no server.
 func wrongPassword(t *testing.T, s *server) {
 	w := s.pooler(t)
 	for _, password := range []string{"", "wrong", "first secret "} {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// uid is what PgBouncer runs as here: nobody else has it.
+// PgBouncer runs as uid here; no other process does.
 const uid = 64123
 
 // server is a real PostgreSQL with one application's user.
@@ -42,7 +42,7 @@ func freeAddress(t *testing.T) netip.AddrPort {
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// openFolder is one that every user may pass through.
+// openFolder returns a folder that every user may enter.
 func openFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cadre-pooler-") //nolint:usetesting // another user must reach it
@@ -159,7 +159,7 @@ func (s *server) start() {
 }
 
 func (s *server) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGINT) // fast: it ends what is open
+	_ = s.cmd.Process.Signal(syscall.SIGINT) // fast: it closes open connections
 	_ = s.cmd.Wait()
 }
 
@@ -296,7 +296,7 @@ func (w *world) app() *client {
 	return c
 }
 
-// asks has a query under way, and gives what comes of it.
+// asks starts a query, and returns its result.
 func (w *world) asks(c *client, text string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -326,7 +326,7 @@ func (w *world) waiting(n int) {
 	w.sees(fmt.Sprintf("%d clients wait", n), func(pools []map[string]string) bool { return sum(pools, "cl_waiting") == n })
 }
 
-// sees waits for what the console tells of the pools.
+// sees waits until the console's rows about the pools satisfy is.
 func (w *world) sees(what string, is func(pools []map[string]string) bool) {
 	w.t.Helper()
 	within(w.t, what, func(ctx context.Context) error {
@@ -351,8 +351,8 @@ func sum(pools []map[string]string, column string) int {
 	return n
 }
 
-// busy has a transaction open on c while other has a server too, and PAUSE on its way, as
-// the servers tell that are not in use.
+// busy opens a transaction on c while other has a server, too, and starts PAUSE, until the idle
+// servers report it.
 func (w *world) busy(c, other *client) (paused <-chan error) {
 	w.t.Helper()
 	if _, err := c.query(w.t.Context(), "BEGIN"); err != nil {
