@@ -43,8 +43,8 @@ type Config struct {
 	Pin *Pin
 	// Dial opens a first contact with any coordinator.
 	Dial func(ctx context.Context) (Conn, error)
-	// Seen are the highest Term and state of the coordinators' records that this agent ever saw;
-	// nil: it tells of none.
+	// Seen returns the highest Term and state of the coordinators' records that this agent has
+	// seen; nil: it reports none.
 	Seen func() (term, state uint64)
 	Log  *slog.Logger
 }
@@ -63,8 +63,8 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg}
 }
 
-// Admitted is what an admitted Boot has. Every part of it was checked against
-// what the coordinator proved.
+// Admitted is the result of an admission. Every part of it was checked against the coordinator's
+// evidence.
 type Admitted struct {
 	ID overlay.ID
 	// AppID and InstanceID as the guest agent names this CVM.
@@ -80,13 +80,13 @@ type Admitted struct {
 // Admit makes one attempt with one coordinator.
 func (c *Client) Admit(ctx context.Context) (Admitted, error) { return c.attempt(ctx, nil) }
 
-// Again is Admit of a Boot that has held in force: what of it is in use is not taken
-// away, and secrets that the coordinators cannot read the epoch of stay as held.
+// Again repeats Admit for a Boot whose credentials held are in force: tokens in use stay valid, and
+// secrets with an unreadable epoch keep their held value.
 func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
 	return c.attempt(ctx, &held)
 }
 
-// Held tells a coordinator what of a is in use.
+// Held reports to a coordinator which parts of a are in use.
 func (a Admitted) Held() *admissionv1.Held {
 	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip(), KeepsToken: true}
 }
@@ -180,14 +180,15 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 	return out, nil
 }
 
-// maxSkew is how far the clocks of an agent and a coordinator may lie apart. It is less than
-// what SVIDs are backdated by, so that a Boot which passes can use its own.
+// maxSkew is the largest accepted difference between the clocks of an agent and a coordinator. It
+// is less than the backdating of SVIDs, so that an accepted Boot can use its own.
 const maxSkew = 2 * time.Minute
 
-// sameTime compares this machine's clock with the coordinator's, which says until when its nonce
-// is good. Hosts choose the time of guests that do not wait for authenticated time, so one of the
-// two may be set to a day on which what ended is valid. Both ends run measured code: it is enough
-// that one of them asks. asked and answered are when the request left and its answer came.
+// sameTime compares this machine's clock with the coordinator's, which is derived from the expiry
+// of its nonce. The host sets the clock of a guest that does not wait for authenticated time, so
+// one of the two clocks may show a day on which expired evidence is valid. Both ends run measured
+// code: it is enough that one of them compares. asked and answered are when the request left and
+// its answer came.
 func sameTime(ch *admissionv1.ChallengeResponse, asked, answered time.Time) error {
 	if ch.GetExpiresAt() == nil {
 		return errors.New("the coordinator does not say until when its nonce is good")
@@ -216,8 +217,8 @@ func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.Challenge
 	if !equal(said.TLSPublicKey, state.PeerCertificates[0].RawSubjectPublicKeyInfo) {
 		return said, errors.New("CHANNEL_BINDING_MISMATCH: the coordinator's statement has another TLS key than this connection")
 	}
-	// One quote may serve many agents. Ours must be among them, by what we know of
-	// this connection ourselves.
+	// One quote may serve many agents. Our exchange must be among them, computed from our own view
+	// of this connection.
 	own := statement.Exchange{Exporter: exporter, PeerNonce: nonce}
 	if !said.Commits(own, ch.GetCoordinatorLeaf(), ch.GetCoordinatorPath()) {
 		return said, errors.New("CHANNEL_BINDING_MISMATCH: the coordinator's statement does not commit to this connection and our nonce")
@@ -258,7 +259,8 @@ func trusted(trust attest.Trust, claims policy.Claims, now time.Time) error {
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: allowed_envs names %.80q, which coordinators do not read: whoever writes their environment could use it",
 			appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()))
 	case !trust.MayCoordinate(claims.ComposeHash):
-		// Keys of the app outlive its compose file, so the app alone does not say what runs.
+		// Keys of the app outlive its compose file, so the app alone does not identify the running
+		// code.
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator runs compose hash %s, which is none of coordinator_compose_hashes in the measured trust file: roll out a trust file that names it before the coordinators are upgraded, or find out who upgraded them",
 			claims.ComposeHash)
 	}

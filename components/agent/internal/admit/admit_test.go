@@ -58,7 +58,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestATT29_ClocksMayDifferALittle: what NTP leaves between two machines keeps nothing out.
+// TestATT29_ClocksMayDifferALittle: the usual difference between two machines with NTP is accepted.
 func TestATT29_ClocksMayDifferALittle(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Minute, -time.Minute} {
 		w := agenttest.NewWorld(t)
@@ -174,8 +174,8 @@ func TestATT30_AToleratedMachineIsTrusted(t *testing.T) {
 	}
 }
 
-// The coordinators are believed while they run what the measured trust file names,
-// beside what they are to run next.
+// The agent trusts coordinators that run a version named in the measured trust file, the present or
+// the next one.
 func TestATT30_ANamedCoordinatorIsTrusted(t *testing.T) {
 	w := agenttest.NewWorld(t)
 	agenttest.NewCoordinator(w).Start(t)

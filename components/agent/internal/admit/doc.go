@@ -1,4 +1,4 @@
-// Package admit gets this Boot admitted:
+// Package admit requests the admission of this Boot:
 //
 //	Boot                                   coordinator (first contact)
 //	 │  Challenge(app, instance, key, nonce) ──►
@@ -7,6 +7,6 @@
 //	 │  Admit(statement, evidence over our key, this channel, its nonce) ──►
 //	 │  ◄── SVID, CA bundle, Consul token, secrets, first peers
 //
-// The Boot key lives in memory only. A process that is given the key of one before it is the
-// same Boot, and goes on with what that one held (Resume).
+// The Boot key exists only in memory. A later process with the same key is the same Boot, and
+// continues with the credentials of the earlier one (Resume).
 package admit

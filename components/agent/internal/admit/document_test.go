@@ -25,8 +25,8 @@ const (
 
 var errNoBoot = errors.New("no guest starts with it")
 
-// believed is what an agent says to genuine evidence of a coordinator that was measured
-// with raw; errNoBoot where no guest starts with it at all, since it cannot read it.
+// believed returns the agent's verdict on genuine evidence of a coordinator that was measured with
+// raw; errNoBoot if no guest boots with raw, since it cannot parse it.
 func believed(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, raw []byte) error {
 	t.Helper()
 	guest, err := cloud.Boot(attestsim.BootConfig{AppID: documentApp, AppCompose: raw, InstanceIDSeed: bytes.Repeat([]byte{7}, 20), OSImage: documentImage})
@@ -66,7 +66,7 @@ func TestThreat_ATT_16_NoCoordinatorIsBelievedWithABadDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The agent knows no spec of theirs: what coordinators read is a closed list.
+	// The agent has no spec of the coordinators: their variables are a closed list.
 	for _, name := range []string{"DB_HOST", "CONSUL_HTTP_ADDR"} {
 		cases = append(cases, appcomposetest.Case{Name: "env " + name, Raw: appcomposetest.Good("demo-coordinator", "services: {}", name)})
 	}

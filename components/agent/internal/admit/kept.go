@@ -10,10 +10,10 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// keep fills in what the coordinator left out of grant: the token, where that of was goes
-// on, and the secrets of which nobody can tell which value is in force. A secret that
-// the Boot does not have stays out. was is nil at the first admission, and then nothing may
-// be left out.
+// keep fills in the parts that the coordinator left out of grant: the token, if the token of was
+// stays valid, and the secrets whose value in force no coordinator could determine. A secret that
+// the Boot does not have stays out. was is nil at the first admission; then every part must be
+// present.
 func keep(was, grant *admissionv1.Credentials) (*admissionv1.Credentials, error) {
 	names, token := grant.GetKeptSecrets(), grant.GetConsul().GetTokenKept()
 	switch {

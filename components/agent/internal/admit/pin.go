@@ -13,10 +13,9 @@ const (
 	pinLimit = 1 << 10
 )
 
-// Pin is the cluster ID of the cluster that this CVM belongs to, for good: the one that the
-// measured trust file names, else the first one that admitted it, kept on the preserved
-// disk. Any other is another set of coordinators of the same app (GEN-02). Safe for
-// concurrent use.
+// Pin is the cluster ID of this CVM's cluster, fixed permanently. It comes from the measured trust
+// file, or else from the first admission, and is stored on the preserved disk. Another cluster ID
+// means another set of coordinators of the same app (GEN-02). Safe for concurrent use.
 type Pin struct {
 	disk  *durable.Disk // nil keeps nothing
 	named string        // by the trust file; "" if it names none
@@ -29,8 +28,8 @@ type pinned struct {
 	ClusterID string `json:"cluster_id"`
 }
 
-// OpenPin reads what disk keeps; with nil it is kept in memory alone. named is the trust
-// file's cluster ID or "": what it names counts, whatever the disk says.
+// OpenPin reads the pin from disk; with nil the pin is kept in memory only. named is the trust
+// file's cluster ID or ""; it takes precedence over the disk.
 func OpenPin(disk *durable.Disk, named string) (*Pin, error) {
 	p := &Pin{disk: disk, named: named}
 	if disk == nil {
@@ -51,7 +50,7 @@ func OpenPin(disk *durable.Disk, named string) (*Pin, error) {
 	return p, nil
 }
 
-// Check refuses what a coordinator proved if it is not the pinned cluster ID.
+// Check rejects a coordinator's proved cluster ID if it is not the pinned one.
 func (p *Pin) Check(proved string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

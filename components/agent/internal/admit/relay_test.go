@@ -33,7 +33,7 @@ type relay struct {
 	copies  sync.WaitGroup
 
 	mu   sync.Mutex
-	seen []byte // guarded by mu; what the agent sent
+	seen []byte // guarded by mu; the agent's bytes
 }
 
 func newRelay(t *testing.T, w *agenttest.World) *relay {
@@ -89,7 +89,7 @@ func (r *relay) dial(ctx context.Context, boot tls.Certificate) (admit.Conn, err
 	return relayed{client}, nil
 }
 
-// Write keeps what the agent sends.
+// Write records the agent's bytes.
 func (r *relay) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

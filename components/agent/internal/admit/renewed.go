@@ -40,7 +40,7 @@ func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitte
 	return out, nil
 }
 
-// Ends is when the first part of what is held ends: certificate or token.
+// Ends is when the first of the credentials expires: certificate or token.
 func (a Admitted) Ends() time.Time {
 	ends := a.ExpiresAt
 	earlier := func(at time.Time) {

@@ -13,7 +13,7 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// State is what the next worker of this Boot needs to go on with a.
+// State is the state that the next worker of this Boot needs to continue with a.
 func (a Admitted) State() (credcache.State, error) {
 	grant, err := proto.Marshal(a.Grant)
 	if err != nil {
@@ -22,10 +22,10 @@ func (a Admitted) State() (credcache.State, error) {
 	return credcache.State{AppID: a.AppID, InstanceID: a.InstanceID, Since: a.Since, Grant: grant, Peers: a.Peers}, nil
 }
 
-// Resume goes on with what an earlier process of this Boot was admitted with: what was
-// checked then is checked once more, but for the coordinator's evidence, which nobody keeps.
-// A certificate that has ended is refused; tokens that have are not, since only the
-// coordinators whose absence let them end could do with them anything.
+// Resume continues with the admission of an earlier process of this Boot. It repeats the checks,
+// except those of the coordinator's evidence, which is not stored. It rejects an expired
+// certificate, but accepts expired tokens: they are useless while the coordinators are away, and
+// the coordinators renew them.
 func (c *Client) Resume(state credcache.State) (Admitted, error) {
 	none := Admitted{}
 	grant := &admissionv1.Credentials{}

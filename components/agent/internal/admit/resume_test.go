@@ -14,8 +14,8 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// A later process of the same Boot goes on with what the first was admitted with, and with
-// nothing else.
+// A later process of the same Boot continues with the credentials of the first process, and only
+// with those.
 func TestTOK20_ResumedCredentials(t *testing.T) {
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)

@@ -10,11 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// AdmitUntil repeats Admit until it succeeds or ctx ends, or this Boot is told
-// that its name is spent (*EndedError). Pauses grow from 0.2 s, each drawn from
-// the whole range so that a thousand Boots that start together spread out, and are
-// never shorter than a coordinator asks for. A refusal is logged when its code
-// changes: a Slot that waits for its turn says so once.
+// AdmitUntil repeats Admit until it succeeds, ctx ends, or this Boot has ended (*EndedError).
+// Pauses grow from 0.2 s, each drawn from the whole range so that a thousand Boots that start
+// together spread out, and are never shorter than a coordinator requests. A rejection is logged
+// when its code changes: a Slot that waits for its turn logs once.
 func (c *Client) AdmitUntil(ctx context.Context) (Admitted, error) {
 	last := ""
 	for attempt := 1; ; attempt++ {
@@ -45,7 +44,7 @@ func (c *Client) AdmitUntil(ctx context.Context) (Admitted, error) {
 	}
 }
 
-// waitsFor says what must happen before the Boot is admitted.
+// waitsFor names the event that the admission waits for.
 func waitsFor(code string) string {
 	switch policy.Code(code) { //nolint:exhaustive // the rest has no better word
 	case policy.CodeInstanceConflict:
@@ -64,8 +63,8 @@ func waitsFor(code string) string {
 	return "another answer"
 }
 
-// pauseAfter is how long to wait after err at the given attempt, from 1: full
-// jitter over a range that doubles, on top of what the coordinator asked for.
+// pauseAfter is how long to wait after err at the given attempt, from 1: full jitter over a range
+// that doubles, on top of the coordinator's requested pause.
 func pauseAfter(err error, attempt int) time.Duration {
 	span := policy.RetrySpan(policy.Code(Code(err)), attempt)
 	return grpcconn.RetryAfter(err, policy.RetryWait) + rand.N(span) + time.Millisecond //nolint:gosec // jitter is no secret

@@ -16,7 +16,7 @@ import (
 // EndedError says that this Boot no longer is the Slot that it was admitted to. Its
 // name is spent: only a new Boot key may ask for the Slot again.
 type EndedError struct {
-	// Code is INCARNATION_STALE, or what the Boot was evicted for.
+	// Code is INCARNATION_STALE, or the reason of an eviction.
 	Code, Message string
 }
 
@@ -31,10 +31,9 @@ func OnlyEnded(err error) error {
 	return nil
 }
 
-// Standing asks a coordinator whether this Boot still is what it was admitted as;
-// nil: it is. *EndedError: it is not, by the word of a server that shows the SVID
-// of a coordinator under the CA that this Boot was admitted with. Any other error
-// means that it is not known.
+// Standing asks a coordinator whether this Boot is still admitted; nil means yes. *EndedError means
+// no, from a server with the SVID of a coordinator under the CA of this Boot's admission. Any other
+// error means that the status is unknown.
 func (c *Client) Standing(ctx context.Context, a *Admitted) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()

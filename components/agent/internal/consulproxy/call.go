@@ -161,8 +161,8 @@ type joined struct {
 	io.Closer
 }
 
-// counted is a request's body that knows whether some of it was taken. Read and Close are
-// safe beside each other and beside what it knows.
+// counted is a request's body that records whether any of it was read. Read and Close may run
+// concurrently, also with its other methods.
 type counted struct {
 	io.Reader
 
@@ -181,8 +181,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close leaves a body that was not touched for the next coordinator. Nobody waits for the
-// rest of another one.
+// Close keeps an unread body open for the next coordinator. A body that was read in part is closed,
+// without waiting for its rest.
 func (c *counted) Close() error {
 	if c.touched.Load() && c.err.Load() == nil {
 		c.stop()
@@ -190,7 +190,7 @@ func (c *counted) Close() error {
 	return nil
 }
 
-// cut reports that nobody reads the body to its end any more: its answer came before that.
+// cut reports that reading of the body stopped early: its answer came before its end.
 func (c *counted) cut() bool {
 	if c == nil || !c.touched.Load() {
 		return false

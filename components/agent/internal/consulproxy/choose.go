@@ -9,20 +9,20 @@ import (
 	"cadre.dev/overlay"
 )
 
-// Coordinator is one that may be asked.
+// Coordinator is a candidate for requests.
 type Coordinator struct {
 	ID overlay.ID
-	// Up tells that there is a Session with it.
+	// Up reports that there is a Session with it.
 	Up bool
 }
 
 // forgiveAfter is how long a coordinator that failed is tried after the others.
 const forgiveAfter = 30 * time.Second
 
-// Order is how coordinators are tried by the Slot self: those with a Session first, those
-// that failed lately last, the one that failed longest ago before the others of them. What
-// is left is spread by a hash of both names, so that the members of a cluster share its
-// coordinators, and each member its successors when one is gone.
+// Order returns the coordinators in the order in which the Slot self tries them: those with a
+// Session first, and those that failed lately last. Among the failed ones, the oldest failure comes
+// first. A hash of both names orders the rest, so that the members of a cluster spread over its
+// coordinators, and over the successors when a coordinator is gone.
 func Order(self string, all []Coordinator, failed map[overlay.ID]time.Time, now time.Time) []overlay.ID {
 	type ranked struct {
 		id     overlay.ID

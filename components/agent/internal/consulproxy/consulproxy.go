@@ -19,19 +19,19 @@ import (
 	"cadre.dev/overlay"
 )
 
-// Bounds on what the workloads of one CVM have open.
+// Bounds on the open connections of one CVM's workloads.
 const (
 	maxConns    = 512
-	spareConns  = 64 // for those that are told so
+	spareConns  = 64 // for connections that get an error answer
 	maxRequests = 1024
 	maxHeader   = 16 << 10
-	// maxBody is twice what Consul takes for one value.
+	// maxBody is twice Consul's limit for one value.
 	maxBody = 1 << 20
 	// keepConn is how long a connection without requests is kept.
 	keepConn = 10 * time.Minute
 )
 
-// Codes in front of what the Proxy itself answers.
+// Codes in front of the Proxy's own answers.
 const (
 	codeNotReady      = "DOOR_NOT_READY"
 	codeNoCoordinator = "DOOR_NO_COORDINATOR"
@@ -78,7 +78,7 @@ type Proxy struct {
 	// by mu.
 	without, lost map[overlay.ID]time.Time
 
-	parts sync.WaitGroup // what Run waits for
+	parts sync.WaitGroup // Run waits for these
 }
 
 // state is either a way or why there is none.
@@ -97,8 +97,7 @@ func New(cfg Config) *Proxy {
 // Open has requests carried to coordinators from now on.
 func (d *Proxy) Open(way Way) { d.state.Store(&state{way: &way}) }
 
-// Shut has requests answered with an error that names the reason from now on, and ends
-// those that are open.
+// Shut answers requests with an error that names the reason from now on, and ends the open ones.
 func (d *Proxy) Shut(reason string) {
 	d.state.Store(&state{reason: reason})
 	if u, _ := d.current.Get(); u != nil {
@@ -193,8 +192,8 @@ func (d *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	res, err := d.answer(r.Context(), c)
 	if c.body.cut() && r.ProtoMajor == 1 {
-		// The connection ends with the body. A client that was not told would send its next
-		// request on it, and have no answer.
+		// The connection ends with the body. Without this header, a client would send its next
+		// request on it and get no answer.
 		w.Header().Set("Connection", "close")
 	}
 	if err != nil {
@@ -205,12 +204,12 @@ func (d *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.pass(w, r, res)
 }
 
-// fail tells why there is no answer. Clients of Consul ask again after a 500, as its
-// servers answer one while they have no leader; they take any other code for an answer.
+// fail returns the reason for a missing answer. Clients of Consul retry after a 500, because its
+// servers answer a 500 while they have no leader; they take any other code for an answer.
 func (d *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch _, large := errors.AsType[*http.MaxBytesError](err); {
 	case r.Context().Err() != nil:
-		panic(http.ErrAbortHandler) // nobody listens
+		panic(http.ErrAbortHandler) // the client is gone
 	case large:
 		tooLarge(w)
 	case errors.Is(err, errUnsure):
@@ -245,7 +244,7 @@ func (d *Proxy) pass(w http.ResponseWriter, r *http.Request, res *http.Response)
 	}
 }
 
-// flushing passes on at once what came.
+// flushing flushes each write at once.
 type flushing struct {
 	w  io.Writer
 	to *http.ResponseController
@@ -259,7 +258,7 @@ func (f *flushing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// nobody is no user agent, rather than this program's.
+// nobody is an empty user agent, to replace this program's own.
 var nobody = []string{""}
 
 // passed are the fields that are of the message and not of one connection.
@@ -287,8 +286,8 @@ func refuse(w http.ResponseWriter, status int, code, text string) {
 	_, _ = fmt.Fprintf(w, "%s: %s", code, text)
 }
 
-// bounded is a listener that knows which connections are above its bound. They get an
-// answer to their first request; what comes while many of them are open gets none.
+// bounded is a listener that marks the connections above its bound. Each gets an error answer to
+// its first request; while many of them are open, further connections get none.
 type bounded struct {
 	net.Listener
 

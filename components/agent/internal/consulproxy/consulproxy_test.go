@@ -156,8 +156,8 @@ func TestCoordinatorsComeBack(t *testing.T) {
 	})
 }
 
-// TestDOR07_AWriteIsSentOnce: what may have had its effect is not asked of another coordinator,
-// what certainly had none is.
+// TestDOR07_AWriteIsSentOnce: a request that may have had its effect is not repeated to another
+// coordinator; a request that certainly had none is.
 func TestDOR07_AWriteIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -182,7 +182,7 @@ func TestDOR07_AWriteIsSentOnce(t *testing.T) {
 				}
 			}
 		}
-		// The connection in use is dead and nobody knows: nothing is written on it.
+		// The connection in use is dead without notice: no request is written on it.
 		w.ask("GET", "/v1/kv/x", nil)
 		second := w.inUse()
 		first.live()
@@ -262,8 +262,9 @@ func TestACoordinatorWithoutConsul(t *testing.T) {
 	})
 }
 
-// TestNobodyRunsFromOneCoordinatorToTheNext while Consul has no leader: none of them can ask
-// it, and to try each of them now and then will do. One is gone, who led Consul, say.
+// TestNobodyRunsFromOneCoordinatorToTheNext while Consul has no leader: no coordinator can reach a
+// leader then, so the Proxy tries each only now and then. The lost coordinator may have been the
+// leader.
 func TestNobodyRunsFromOneCoordinatorToTheNext(t *testing.T) {
 	for name, gone := range map[string]func(*server){"away": (*server).die, "silent": (*server).hush} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaderless(t, gone) }) })
@@ -338,8 +339,8 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	})
 }
 
-// TestBodiesStream: what a client has sent is at the coordinator before the client goes on,
-// and the other way around.
+// TestBodiesStream: the client's bytes reach the coordinator before the client continues, and the
+// other way around.
 func TestBodiesStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -498,7 +499,7 @@ func TestUnusedWhenNobodyIsConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.open()
-		w.proxy.Unused(t.Context()) // nobody came yet
+		w.proxy.Unused(t.Context()) // no client yet
 		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 200 {
 			t.Fatalf("%d %q", status, text)
 		}

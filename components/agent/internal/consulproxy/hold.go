@@ -14,11 +14,11 @@ import (
 const (
 	// waitFor is how long a request waits while there is no coordinator.
 	waitFor = 2 * time.Second
-	// stagger is how long one coordinator may take to answer before the next one is tried
-	// beside it, and connectFor how long any may.
+	// stagger is how long one coordinator may take to answer before the next one is tried in
+	// parallel, and connectFor how long any may take.
 	stagger    = 250 * time.Millisecond
 	connectFor = 2 * time.Second
-	// tryEvery paces the tries while requests wait and nobody answers.
+	// tryEvery paces the tries while requests wait and no coordinator answers.
 	tryEvery = 200 * time.Millisecond
 )
 
@@ -93,7 +93,7 @@ func (d *Proxy) hold(ctx context.Context) {
 	}
 }
 
-// again has another try made in a moment, if somebody still waits then.
+// again starts another try after a moment, if a request still waits then.
 func (d *Proxy) again(ctx context.Context) {
 	timer := time.NewTimer(tryEvery)
 	defer timer.Stop()
@@ -113,8 +113,8 @@ func (d *Proxy) want() {
 	}
 }
 
-// connect tries the coordinators, in their order and then beside each other, and takes the
-// first one that answers. What it learns of those that fail it notes.
+// connect tries the coordinators in their order, with overlap, and takes the first one that
+// answers. It records the failures of the others.
 func (d *Proxy) connect(ctx context.Context, failed map[overlay.ID]time.Time) (*upstream, error) {
 	way := d.state.Load().way
 	if way == nil {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// repeatable reports whether a request that got no answer may be asked of another
-// coordinator. sent tells that it may have reached the first one; read, that some of its
-// body was taken, which cannot be had again.
+// repeatable reports whether a request without an answer may be repeated to another coordinator.
+// sent: it may have reached the first one. read: part of its body was consumed and cannot be sent
+// again.
 //
-// Sent again are reads, and renewals of a session: renewed twice is renewed. Everything
-// else may have had its effect: a lock that was taken and let go again meanwhile must not
-// be taken by a copy of the request.
+// Reads are repeated, and renewals of a session, which are idempotent. Any other request may have
+// had its effect: a lock that was acquired and released meanwhile must not be acquired again by a
+// copy of the request.
 func repeatable(method, path string, sent, read bool) bool {
 	switch {
 	case read:
@@ -29,13 +29,13 @@ func repeatable(method, path string, sent, read bool) bool {
 const (
 	// defaultWait is Consul's, for a query that names an index and no wait.
 	defaultWait = 5 * time.Minute
-	// leastWait is what is left of a wait that is over: 0 would mean Consul's default.
+	// leastWait replaces the rest of an expired wait: 0 would mean Consul's default.
 	leastWait = 10 * time.Millisecond
 )
 
-// remaining is the query of a request that has been waiting for elapsed: the same, with
-// its index, and with what is left of its wait if it is a blocking one. Whoever asked goes
-// on to wait as long as they said, whichever coordinator answers.
+// remaining is the query of a request that has waited for elapsed: the same, with its index, and
+// with the rest of its wait if it is a blocking query. The client's total wait stays the same,
+// whichever coordinator answers.
 func remaining(query string, elapsed time.Duration) string {
 	if elapsed <= 0 {
 		return query
@@ -51,7 +51,7 @@ func remaining(query string, elapsed time.Duration) string {
 		case "wait":
 			d, err := time.ParseDuration(value)
 			if err != nil {
-				return query // Consul says what is wrong with it
+				return query // Consul returns the error for it
 			}
 			at = i
 			if d > 0 {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzATargetIsCarriedAsItWas: the coordinator judges the path that the workload asked for. A
-// slash that is encoded stays so, and what is decoded on the way is decoded once.
+// FuzzATargetIsCarriedAsItWas: the coordinator authorizes the workload's original path. An encoded
+// slash stays encoded, and each hop decodes at most once.
 func FuzzATargetIsCarriedAsItWas(f *testing.F) {
 	for _, seed := range []string{"/v1/kv/service%2Fpg%2Fa?raw", "/v1/kv/a%252Fb", "/v1/kv/service/pg/%C3%A9?index=7", "/v1/kv/service/pg/a b", "/v1/kv/..%2f?recurse"} {
 		f.Add(seed)

@@ -50,7 +50,7 @@ type upstream struct {
 // for its turn.
 var transport = &http2.Transport{AllowHTTP: true, DisableCompression: true, StrictMaxConcurrentStreams: true}
 
-// connect makes HTTP/2 on conn and has it prove that somebody answers. It owns conn.
+// connect starts HTTP/2 on conn and waits for proof that the other side answers. It owns conn.
 func connect(ctx context.Context, id overlay.ID, conn net.Conn) (*upstream, error) {
 	u := &upstream{id: id, conn: &watched{Conn: conn, ended: make(chan struct{})}, left: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -65,8 +65,8 @@ func connect(ctx context.Context, id overlay.ID, conn net.Conn) (*upstream, erro
 	return nil, fmt.Errorf("%s: %w", id.Slot, errors.Join(err, context.Cause(ctx)))
 }
 
-// ask sends one request. sent tells, of one without an answer, that it may have reached
-// the coordinator. The answer's body must be closed.
+// ask sends one request. Without an answer, sent reports that the request may have reached the
+// coordinator. The answer's body must be closed.
 func (u *upstream) ask(req *http.Request) (res *http.Response, sent bool, err error) {
 	var begun atomic.Bool
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
@@ -88,8 +88,7 @@ func (u *upstream) ask(req *http.Request) (res *http.Response, sent bool, err er
 	return res, true, nil
 }
 
-// leave tells that new requests must not come here; those that are open go on. The first
-// reason counts.
+// leave stops new requests on this connection; open requests continue. The first reason counts.
 func (u *upstream) leave(why error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -107,8 +106,8 @@ func (u *upstream) reason() error {
 	return u.why
 }
 
-// watch closes the connection, and with it ends what is open on it, when ctx ends, when
-// the coordinator is silent, and when it was left and nothing is open any more.
+// watch closes the connection, and with it all requests on it, when ctx ends, when the coordinator
+// stops answering, and when it was left and no request is open any more.
 func (u *upstream) watch(ctx context.Context) {
 	defer u.close()
 	timer := time.NewTimer(idleFor)
@@ -167,7 +166,7 @@ func (u *upstream) ping(ctx context.Context) error {
 	return nil
 }
 
-// close ends the connection without a word: who does not answer does not read either.
+// close ends the connection without a goodbye: an unresponsive peer would not read it.
 func (u *upstream) close() {
 	_ = u.conn.Close()
 	if u.h2 != nil {

@@ -36,11 +36,11 @@ type world struct {
 type server struct {
 	w  *world
 	id overlay.ID
-	// handle may replace what the server does.
+	// handle may replace the server's handler.
 	handle func(http.ResponseWriter, *http.Request) (done bool)
 
 	mu      sync.Mutex
-	away    bool          // guarded by mu: nobody can connect
+	away    bool          // guarded by mu: all connections are refused
 	silent  chan struct{} // guarded by mu: nil, or answers wait until it is closed
 	conns   []net.Conn    // guarded by mu
 	asked   []*http.Request
@@ -164,7 +164,7 @@ func (s *server) accept(context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// die has all connections end and nobody connect, live is its end.
+// die ends all connections and refuses new ones; live undoes it.
 func (s *server) die() {
 	s.mu.Lock()
 	s.away = true

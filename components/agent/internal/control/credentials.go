@@ -22,9 +22,9 @@ const renewLimit = 8 * time.Second
 // ErrNoSession reports that no coordinator is connected.
 var ErrNoSession = errors.New("no coordinator is connected")
 
-// Renew asks the connected coordinators for fresh credentials, one after the other
-// from a random one on, until one grants. A refusal is given only when nobody does:
-// one coordinator may be behind.
+// Renew asks the connected coordinators for fresh credentials, one after the other from a random
+// one on, until one grants them. Renew returns a rejection only if all reject: a single coordinator
+// may be behind.
 func (h *Hub) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.Credentials, error) {
 	all := h.sessionsNow()
 	if len(all) == 0 {

@@ -12,17 +12,17 @@ import (
 // farewellLimit bounds a farewell: the container's end waits for it.
 const farewellLimit = time.Second
 
-// Farewell tells every connected coordinator that this Boot ends, and returns when all
-// have answered, at the latest after a second. The Boot's lease is given up then, so that
-// its successor waits for nothing, and this Boot is given nothing any more: call it when
-// the workload is stopped, and before the sessions end. One coordinator that took it is
-// enough; an error says that none did, and the successor waits for the lease's time.
+// Farewell notifies every connected coordinator that this Boot ends, and returns when all have
+// answered, at the latest after a second. A coordinator then releases the Boot's lease, so that the
+// successor does not wait, and gives this Boot no further credentials: call Farewell after the
+// workload has stopped, and before the sessions end. One coordinator's success is enough. An error
+// means that none succeeded; the successor then waits until the lease expires.
 func (h *Hub) Farewell(ctx context.Context) error {
 	all := h.sessionsNow()
 	if len(all) == 0 {
 		return ErrNoSession
 	}
-	h.leaving.Store(true) // what coordinators refuse from here on is no news
+	h.leaving.Store(true) // later rejections by coordinators are expected
 	ctx, cancel := context.WithTimeout(ctx, farewellLimit)
 	defer cancel()
 	errs := make([]error, len(all))

@@ -13,21 +13,20 @@ import (
 const (
 	// beginLimit bounds BeginHandover: callers' agents have 2.5 s.
 	beginLimit = 3 * time.Second
-	// endLimit bounds EndHandover: whoever is not told releases at the limit of the hold.
+	// endLimit bounds EndHandover: an agent without a notice releases at the limit of the hold.
 	endLimit = time.Second
 )
 
-// BeginHandover has all connected coordinators tell the agents of callers to hold what dials
-// the routes that follow this Slot's role: each those that it hears. It returns when the
-// answers that came speak of every caller, or all are there: 3 s at most. An error says that
-// no coordinator did it; nothing is held then, as far as is known.
+// BeginHandover asks all connected coordinators to have the agents of callers pause the routes that
+// follow this Slot's role. Each coordinator reaches the agents with a session to it. BeginHandover
+// returns when the answers cover every caller, or all coordinators have answered: 3 s at most. It
+// returns an error if no coordinator succeeded; then no route is known to be paused.
 func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint32) (Held, error) {
 	all := h.sessionsNow()
 	if len(all) == 0 {
 		return Held{}, ErrNoSession
 	}
-	// Calls that are not waited for go on: who hears late of a hand-over that is over already
-	// takes it for that.
+	// The remaining calls continue: a coordinator that receives one after the hand-over ignores it.
 	ctx, cancel := context.WithTimeout(ctx, beginLimit)
 	answers := make(chan answered, len(all))
 	var asking sync.WaitGroup
@@ -53,8 +52,8 @@ func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint3
 	return sum.held()
 }
 
-// EndHandover tells every connected coordinator who leads now, "" when that is not known. One
-// that took it is enough. It takes a second at most.
+// EndHandover reports the present leader to every connected coordinator, "" when it is not known.
+// One coordinator's success is enough. EndHandover takes a second at most.
 func (h *Hub) EndHandover(ctx context.Context, operation string, attempt uint32, leader string) error {
 	all := h.sessionsNow()
 	if len(all) == 0 {
@@ -75,7 +74,7 @@ func (h *Hub) EndHandover(ctx context.Context, operation string, attempt uint32,
 	return anyDone(errs)
 }
 
-// anyDone is nil when one of those that were asked did it.
+// anyDone is nil when at least one call succeeded.
 func anyDone(errs []error) error {
 	for _, err := range errs {
 		if err == nil {
@@ -85,13 +84,13 @@ func anyDone(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// Holder is what holds this CVM's calls back while another group's leadership moves. Its
-// methods are idempotent by group and operation.
+// Holder pauses this CVM's calls to another group while its leadership moves. Its methods are
+// idempotent by group and operation.
 type Holder interface {
 	// Hold returns when all is held that can be, within a few seconds.
 	Hold(ctx context.Context, group, operation string) []HeldRoute
-	// Release begins to let go; leader is the Slot that leads now, "" when nobody knows. The
-	// leader's own agent is told too.
+	// Release starts to resume the calls; leader is the Slot that leads now, "" when that is
+	// unknown. The leader's own agent is notified too.
 	Release(group, operation, leader string)
 }
 

@@ -8,25 +8,25 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Held is what callers of this Slot's group did.
+// Held is the outcome of a hold among the callers of this Slot's group.
 type Held struct {
-	// Holding are the Slots whose agents hold what there is to hold.
+	// Holding are the Slots whose agents have paused all their routes to it.
 	Holding []string
-	// NotHolding are those that do not, with the reason.
+	// NotHolding are the Slots whose agents have not, with the reason.
 	NotHolding map[string]string
 }
 
 // unheardBy is the reason of those whom no coordinator that answered hears.
 const unheardBy = "no coordinator that answered hears its agent"
 
-// answered is what one coordinator said.
+// answered is the answer of one coordinator.
 type answered struct {
 	out *controlv1.BeginHandoverResponse
 	err error
 }
 
-// callersHeld is made of the answers of several coordinators. What one could bring about
-// counts, whatever the others could not. The zero value has no answer yet.
+// callersHeld combines the answers of several coordinators. A caller counts as held if any
+// coordinator reports it held. The zero value has no answer yet.
 type callersHeld struct {
 	holding, unheard map[string]bool
 	not              map[string]string

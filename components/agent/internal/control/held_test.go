@@ -32,8 +32,8 @@ func (a *teller) BeginHandover(ctx context.Context, _ *controlv1.BeginHandoverRe
 	return a.out, a.err
 }
 
-// TestCallersOfAllCoordinators: each coordinator tells those whom it hears, and what one of
-// them brought about counts.
+// TestCallersOfAllCoordinators: each coordinator notifies the agents with a session to it, and the
+// success of any one counts.
 func TestCallersOfAllCoordinators(t *testing.T) {
 	says := func(holding []string, not map[string]string, unheard ...string) *teller {
 		return &teller{out: &controlv1.BeginHandoverResponse{Holding: holding, NotHolding: not, Unheard: unheard}}

@@ -28,9 +28,9 @@ type Config struct {
 	Report func() *controlv1.Report
 	// ReportChanged has a channel ready whenever Report would differ from before.
 	ReportChanged *latestvalue.Value[struct{}]
-	// Overlay answers what coordinators ask about the overlay; the zero one has no node.
+	// Overlay answers coordinators' requests about the overlay; the zero Server has no node.
 	Overlay overlaystatus.Server
-	// Holder is told of other groups' hand-overs; nil: nothing is held here.
+	// Holder receives other groups' hand-overs; nil: this agent pauses nothing.
 	Holder Holder
 	// Run is how many processes this Boot had before: reports are numbered on from theirs.
 	Run uint32
@@ -96,14 +96,13 @@ func (h *Hub) Term() uint64 {
 // Seen are the highest Term of any message, and the highest state of desired state, across boots.
 func (h *Hub) Seen() (term, state uint64) { return h.term.highest() }
 
-// errOlder: what a coordinator gave is of records older than what was seen. It is behind
-// the others for a moment, or was restored.
+// errOlder: the coordinator's records are older than records seen before. The coordinator is
+// briefly behind the others, or was restored from a backup.
 var errOlder = errors.New("its records are older than what was seen of them")
 
-// acceptDesired takes d if it is newer and of no older records. Terms and numbers that
-// grow with the records order, never times: two leaders' clocks may differ by minutes.
-// Term, version and sum in this order tell what is newer: a restored store may count versions
-// from a lower number again.
+// acceptDesired takes d if it is newer and of no older records. Only Terms and numbers that grow
+// with the records decide, never times: two leaders' clocks may differ by minutes. Term, version
+// and sum, in this order, decide which state is newer: a restored store may reuse lower versions.
 func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) error {
 	if d.GetVersion() == 0 {
 		return nil // this coordinator does not know yet
@@ -137,10 +136,9 @@ func asksOther(a, b *controlv1.Desired) bool {
 		x.GetOperationId() != y.GetOperationId() || x.GetVerb() != y.GetVerb() || x.GetAttempt() != y.GetAttempt()
 }
 
-// acceptPeers takes what a coordinator's map is now, sorted by Slot, unless one is in
-// force that is newer by (term, version); a coordinator of an earlier version gives no
-// Term. A map without coordinators would cut us off from whoever could correct it, so it
-// is refused.
+// acceptPeers takes a coordinator's present map, sorted by Slot, unless the map in force is newer
+// by (term, version); a coordinator of an earlier version gives no Term. acceptPeers rejects a map
+// without coordinators, because no coordinator could then reach this agent to correct it.
 func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*controlv1.Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,20 +166,19 @@ func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*control
 	return nil
 }
 
-// known names the desired state that we have, for who may have a newer one.
+// known identifies the present desired state, so that a coordinator can send a newer one.
 func (h *Hub) known() *controlv1.GetDesiredRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return &controlv1.GetDesiredRequest{KnownTerm: h.desiredTerm, KnownVersion: h.desiredVersion, KnownIndexSum: h.desiredSum}
 }
 
-// wake makes every session fetch: whoever woke us need not be the one that
-// answers first.
+// wake makes every session fetch: another coordinator may answer before the sender of the wake-up.
 func (h *Hub) wake() {
 	for _, s := range h.sessionsNow() {
 		s.again()
 	}
 }
 
-// Run builds reports until ctx ends. Sessions run beside it in Serve.
+// Run builds reports until ctx ends. Serve runs the sessions in parallel.
 func (h *Hub) Run(ctx context.Context) error { return h.runReports(ctx) }

@@ -59,8 +59,8 @@ func TestNewestDesiredStateWins(t *testing.T) {
 	}
 }
 
-// TestOneVersionMayBeTakenTwice: a coordinator saw the newest record before an earlier one. Another one
-// that still lacks it takes nothing back.
+// TestOneVersionMayBeTakenTwice: a coordinator sent the newest record before an earlier one.
+// Another coordinator that lacks the newest record does not revert it.
 func TestOneVersionMayBeTakenTwice(t *testing.T) {
 	h := newHub(t, t.TempDir())
 	for _, c := range []struct{ sum, epoch, want uint64 }{{100, 1, 1}, {120, 2, 2}, {120, 3, 2}, {100, 1, 2}} {
@@ -199,7 +199,7 @@ func TestPeerMaps(t *testing.T) {
 	})
 }
 
-// TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole: what is in force stays so until then.
+// TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole: the old map stays in force until then.
 func TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole(t *testing.T) {
 	coordinator := &controlv1.Peer{Group: "coordinator", Slot: "coordinator-0", Vip: "127.50.0.1", Coordinator: true}
 	s := &session{hub: newHub(t, t.TempDir()), peer: from}

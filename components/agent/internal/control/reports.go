@@ -21,7 +21,7 @@ const (
 	reportAgain = 2 * time.Second
 )
 
-// told is what coordinators are told next: a report, or that an earlier one holds.
+// told is the next message to coordinators: a report, or a heartbeat that confirms the last one.
 type told struct {
 	report *controlv1.Report
 	// content is the sequence of the first report that said the same.
@@ -68,8 +68,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// tell makes a report and says whether it is told: always when it is due, else when it
-// says something that cannot wait for the heartbeat.
+// tell makes a report and returns whether it is published: always when it is due, else when it has
+// a change that cannot wait for the heartbeat.
 func (h *Hub) tell(due bool) bool {
 	r := h.cfg.Report()
 	h.mu.Lock()
@@ -88,8 +88,8 @@ func (h *Hub) tell(due bool) bool {
 	return true
 }
 
-// contentOf is a report without what changes all the time and is in each heartbeat: of how
-// long all has been healthy, it keeps whether it is.
+// contentOf returns a report without the fields that change in each heartbeat. Of the time since
+// all is healthy it keeps only whether all is healthy.
 func contentOf(r *controlv1.Report) *controlv1.Report {
 	out := proto.CloneOf(r)
 	out.HealthyFor = whether(r)
@@ -103,10 +103,10 @@ func whether(r *controlv1.Report) *durationpb.Duration {
 	return nil
 }
 
-// sameUrgent reports that r says nothing else than content did but for what is not told at once:
-// how far a replica lags in bytes, how far the records have come, and the texts beside a verdict
-// decide nothing, and an error may name another port each time. It changes r for as long as it
-// takes: a copy of each report costs more than all else of it.
+// sameUrgent reports that r and content differ at most in fields that wait for the heartbeat: a
+// replica's lag in bytes, the version of the records, and the texts next to a verdict. These decide
+// nothing, and an error may name another port each time. sameUrgent changes r while it runs and
+// restores it: a copy of each report would cost more than the rest of the comparison.
 func sameUrgent(r, content *controlv1.Report) bool {
 	if content == nil {
 		return false
@@ -133,7 +133,7 @@ func sameUrgent(r, content *controlv1.Report) bool {
 	return proto.Equal(r, content)
 }
 
-// reportLoop tells one coordinator.
+// reportLoop sends reports to one coordinator.
 func (s *session) reportLoop(ctx context.Context) {
 	var index uint64
 	for {
@@ -146,7 +146,7 @@ func (s *session) reportLoop(ctx context.Context) {
 			continue
 		}
 		if err := s.report(ctx, next); err != nil {
-			index = 0 // once more, with what is the newest by then
+			index = 0 // retry with the newest report of that time
 			if !wait(ctx, reportAgain) {
 				return
 			}
@@ -154,7 +154,7 @@ func (s *session) reportLoop(ctx context.Context) {
 	}
 }
 
-// report tells that the last report holds where this coordinator has it, else the whole.
+// report confirms the last report if this coordinator has it, else it sends the whole report.
 func (s *session) report(ctx context.Context, next told) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

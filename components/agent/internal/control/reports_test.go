@@ -74,7 +74,7 @@ func (l *listener) fail(failing bool) {
 	l.failing = failing
 }
 
-// heard gives what came since it was asked last.
+// heard returns the messages since the last heard.
 func (l *listener) heard() (whole, short int, holds *controlv1.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *listener) heard() (whole, short int, holds *controlv1.Report) {
 	return whole, short, holds
 }
 
-// member is what an agent reports in these tests.
+// member is the content of an agent's reports in these tests.
 type member struct {
 	mu      sync.Mutex
 	report  *controlv1.Report // guarded by mu
@@ -173,8 +173,8 @@ func TestALagThatMovesWaitsForTheHeartbeat(t *testing.T) {
 	})
 }
 
-// TestATextThatMovesWaitsForTheHeartbeat: an error may name another port at each try. What it
-// comes with does not wait.
+// TestATextThatMovesWaitsForTheHeartbeat: an error may name another port at each try. Other changes
+// in the same report do not wait.
 func TestATextThatMovesWaitsForTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := reporting(t, true)
@@ -201,8 +201,8 @@ func TestATextThatMovesWaitsForTheHeartbeat(t *testing.T) {
 	})
 }
 
-// TestACoordinatorThatLacksTheReportGetsIt: it began anew, it failed, or it is of an
-// earlier version and takes no heartbeats.
+// TestACoordinatorThatLacksTheReportGetsIt: the coordinator restarted, failed, or is of an earlier
+// version without heartbeats.
 func TestACoordinatorThatLacksTheReportGetsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := reporting(t, true)

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// poll is the longest time between two fetches; jittered downwards by half. It is for
-	// what neither a wake-up nor the answer to a report told.
+	// poll is the longest time between two fetches; jittered downwards by half. It catches changes
+	// without a wake-up and without a report's answer.
 	poll = time.Minute
 	// callLimit bounds one call; a coordinator that needs longer is not connected.
 	callLimit = 5 * time.Second
-	// messageLimit bounds what a coordinator may send.
+	// messageLimit bounds a message from a coordinator.
 	messageLimit = 4 << 20
-	// askedLimit bounds what a coordinator asks: names and numbers.
+	// askedLimit bounds a request of a coordinator: names and numbers.
 	askedLimit = 64 << 10
 	// pause after a call that failed.
 	pause = 500 * time.Millisecond
@@ -55,16 +55,16 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 		cancel(errors.Join(errors.New("control session closed"), err))
 	})
 	s.run(ctx, func() {
-		// A session that is up but whose gRPC died would be useless for ever: closing
-		// the connections makes the overlay dial anew.
+		// A session that is up with a dead gRPC connection would stay useless: closing the
+		// connections makes the overlay dial again.
 		_ = conns.First.Close()
 		_ = conns.Second.Close()
 	})
 	serving.Wait()
 }
 
-// Talk runs one control session with a coordinator that is called in other ways than over the
-// overlay, until ctx ends: a simulated one. It does what Serve does, without connections.
+// Talk runs one control session with a coordinator until ctx ends, without the overlay: for a
+// simulated coordinator. It does the same as Serve, without connections.
 func (h *Hub) Talk(ctx context.Context, peer overlay.ID, client controlv1.CoordinatorServiceClient) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -72,7 +72,7 @@ func (h *Hub) Talk(ctx context.Context, peer overlay.ID, client controlv1.Coordi
 	s.run(ctx, func() {})
 }
 
-// Wake is what a coordinator may call of an agent that it talks with so; from is its name.
+// Wake serves the calls of a coordinator that uses Talk; from is its name.
 func (h *Hub) Wake(ctx context.Context, from overlay.ID, r *controlv1.WakeRequest) error {
 	_, err := (&wakeServer{hub: h, from: from}).Wake(ctx, r)
 	return err
@@ -112,7 +112,7 @@ type session struct {
 	told   told          // the report that this coordinator has; of reportLoop alone
 
 	mu   sync.Mutex
-	held peermap.Known // guarded by mu; the peer map as this coordinator told it
+	held peermap.Known // guarded by mu; this coordinator's peer map
 }
 
 func (s *session) fetchLoop(ctx context.Context) {
@@ -149,7 +149,7 @@ func (s *session) fetchNow(ctx context.Context) error {
 	return errors.Join(errPeers, errDesired)
 }
 
-// takePeers takes a map, or what changed of one. After an error the whole map is asked for.
+// takePeers applies a map, or a change of one. After an error the session requests the whole map.
 func (s *session) takePeers(r *controlv1.GetPeersResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *session) takePeers(r *controlv1.GetPeersResponse) error {
 	return err
 }
 
-// mapVersion is the version of the peer map that this coordinator told last.
+// mapVersion is the version of this coordinator's last peer map.
 func (s *session) mapVersion() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,15 +199,15 @@ func (s *session) note(ctx context.Context, call string, err error) {
 	}
 }
 
-// wakeServer is what coordinators may call.
+// wakeServer serves the calls of coordinators.
 type wakeServer struct {
 	controlv1.UnimplementedAgentServiceServer
 	hub  *Hub
 	from overlay.ID
 }
 
-// Wake fetches, unless the sender's Term is old. That this Boot has ended is true
-// whoever leads.
+// Wake fetches, unless the sender's Term is old. The end of this Boot is final, so it is accepted
+// from a sender of any Term.
 func (w *wakeServer) Wake(_ context.Context, r *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
 	if r.GetEndedCode() != "" {
 		w.hub.end(w.from, r.GetEndedCode(), r.GetEndedMessage())

@@ -15,10 +15,10 @@ const (
 	stateEvery = 10 * time.Second
 )
 
-// termKeeper remembers how far the coordinators have come, across reboots: the highest
-// Term, and the highest state of their records. What the disk refuses is kept in
-// memory, and so in force until this process ends: an order that is not obeyed for want of
-// disk would keep the one who makes room from being served. Safe for concurrent use.
+// termKeeper remembers the progress of the coordinators across reboots: the highest Term, and the
+// highest state of their records. After a failed write the values stay in memory, and so in force
+// until this process ends. If a full disk blocked orders, the agent could never receive the order
+// that frees the disk. Safe for concurrent use.
 type termKeeper struct {
 	disk *durable.Disk
 	log  *slog.Logger
@@ -31,8 +31,8 @@ type termKeeper struct {
 	refused mark      // guarded by mu; refused last, so that each Term is logged once
 }
 
-// mark is how far records have come. Neither ever falls: a leader of a higher Term whose
-// state is lower took over from a backup, and is told by what agents saw.
+// mark is the progress of the records. Neither field ever falls: a leader of a higher Term with a
+// lower state started from a backup, and agents report the higher state to it.
 type mark struct {
 	Term  uint64 `json:"term"`
 	State uint64 `json:"state,omitempty"`
@@ -69,7 +69,7 @@ func (k *termKeeper) obey(m mark) bool {
 	m.State = max(m.State, k.obeyed.State)
 	k.obeyed, k.seen = m, max(k.seen, m.Term)
 	if now := time.Now(); k.kept.Term != m.Term || k.kept.State != m.State && now.Sub(k.keptAt) >= stateEvery {
-		// A disk that refuses is told as a fault, and gets it later.
+		// A failed write is reported as a fault, and repeated later.
 		_ = k.disk.Put(termName, m)
 		k.kept, k.keptAt = m, now
 	}

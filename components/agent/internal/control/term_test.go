@@ -9,8 +9,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestDesiredStateOfOlderRecordsIsNotObeyed: neither of an older Term nor of an older state,
-// whatever the version says.
+// TestDesiredStateOfOlderRecordsIsNotObeyed: the agent rejects an older Term and an older state,
+// whatever the version.
 func TestDesiredStateOfOlderRecordsIsNotObeyed(t *testing.T) {
 	h := newHub(t, t.TempDir())
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestAStateThatOnlyGrowsIsWrittenNowAndThen(t *testing.T) {
 	}
 }
 
-// reported is what the agent tells coordinators now.
+// reported is the agent's present report.
 func reported(h *Hub) *controlv1.Report {
 	h.tell(true)
 	next, _ := h.reports.Get()

@@ -80,7 +80,7 @@ func ask(ctx context.Context, conn net.Conn, method, path string) (int, []byte, 
 	return res.StatusCode, text, err
 }
 
-// serverInfo is what an Envoy says of itself.
+// serverInfo is an Envoy's report about itself.
 type serverInfo struct {
 	State string `json:"state"`
 	Node  struct {
@@ -98,7 +98,7 @@ func (a admin) find(ctx context.Context) (p *process, info serverInfo, err error
 		if p, err = open(pid); err != nil {
 			return err
 		}
-		// Who listens answers now, so its pid was not another's when it was opened.
+		// The listener has answered, so its pid was still the same process's when it was opened.
 		_, text, err := ask(ctx, conn, http.MethodGet, "/server_info")
 		if err == nil {
 			err = json.Unmarshal(text, &info)
@@ -198,7 +198,7 @@ func figures(text []byte) map[string]int {
 	return out
 }
 
-// Cluster is what an Envoy knows of one upstream.
+// Cluster is an Envoy's view of one upstream.
 type Cluster struct {
 	Name      string
 	Endpoints []Endpoint
@@ -213,8 +213,8 @@ type Endpoint struct {
 	Healthy bool
 }
 
-// parseClusters reads the answer to /clusters?format=json: what coordinators gave, not what
-// the bootstrap has.
+// parseClusters reads the answer to /clusters?format=json: the clusters from coordinators, without
+// those of the bootstrap.
 func parseClusters(text []byte) ([]Cluster, error) {
 	var answer struct {
 		Clusters []struct {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Bounds on what one Envoy takes.
+// Bounds on the resources of one Envoy.
 const (
 	// maxConns is how many connections it accepts at once; more wait in the backlog.
 	maxConns = 4096
-	// maxHeap is what it allocates before it accepts no more (Envoy itself takes 11 MiB,
-	// and about 58 MiB resident with its code).
+	// maxHeap is the heap size at which Envoy accepts no more (Envoy itself takes 11 MiB, and about
+	// 58 MiB resident with its code).
 	maxHeap = 256 << 20
 	// pingEvery and pingWithin find a coordinator that is silent where the overlay does
 	// not: one whose connection stands and whose process does not answer. The overlay's
@@ -48,7 +48,7 @@ type object = map[string]any
 // same values. Nothing in it is secret.
 func bootstrap(p Proxy, at netip.AddrPort, admin string) ([]byte, error) {
 	ads := object{"ads": object{}, "resource_api_version": "V3",
-		// It is not live before it has what it asked for, however long that takes.
+		// Envoy is not live before it has its configuration, however long that takes.
 		"initial_fetch_timeout": seconds(0)}
 	out, err := json.MarshalIndent(object{
 		"node": object{
@@ -89,7 +89,7 @@ func bootstrap(p Proxy, at netip.AddrPort, admin string) ([]byte, error) {
 			},
 			"stats_matcher": object{"inclusion_list": object{"patterns": []any{object{"safe_regex": object{"regex": kept}}}}},
 		},
-		// No timer: they are brought up to date when somebody asks.
+		// No timer: the statistics are updated on each request for them.
 		"stats_flush_on_admin": true,
 		"overload_manager": object{
 			"refresh_interval": seconds(time.Second),

@@ -4,21 +4,20 @@
 //	                           │                   │
 //	                           └─ <RunDir>/<name>/ ┘   bootstrap.json  admin.sock  log  lock
 //
-// An Envoy outlives the worker that started it, as the Boot does: it inherits no
-// parent-death signal, and holds the lock of its folder for as long as it lives. The next
-// worker finds the lock held, asks at the admin socket who that is, and takes it over when it
-// would have started the same; else it replaces it. So there are never two for one proxy.
-// What Envoy writes goes into a named pipe that is in the folder, not in a worker: while
-// nobody reads it the lines wait, and more than it takes are lost, but Envoy never is.
+// An Envoy outlives the worker that started it, as the Boot does: it inherits no parent-death
+// signal, and holds the lock of its folder for as long as it lives. The next worker finds the lock
+// taken and asks at the admin socket which Envoy runs there. It takes that Envoy over if it would
+// have started the same one; else it replaces it. So there are never two for one proxy. Envoy
+// writes its log into a named pipe in the folder, independent of any worker: without a reader the
+// lines wait, and lines beyond the pipe's size are lost, but Envoy continues.
 //
-// Envoy holds no token and no key of ours. What it may know, the coordinator that it reaches
-// over xDS gives it.
+// Envoy holds no token and no key of Cadre. A coordinator gives it all configuration over xDS.
 //
-//	bootstrap.go   what an Envoy is started with: pure
-//	plan.go        what to start, stop and take over: pure
-//	judge.go       what an Envoy's answers mean, and when to ask again: pure
-//	restarts.go    how long to wait before it is started again: pure
-//	lines.go       what of its words goes into the log: pure but for the reader
+//	bootstrap.go   the bootstrap of an Envoy: pure
+//	plan.go        which Envoys to start, stop and take over: pure
+//	judge.go       the meaning of an Envoy's answers, and when to ask again: pure
+//	restarts.go    how long to wait before the next start: pure
+//	lines.go       which of its log lines the agent logs: pure except for the reader
 //	folder.go      the files of one proxy
 //	process.go     one process, child or not
 //	admin.go       its admin socket

@@ -17,14 +17,14 @@ import (
 const (
 	// pathMost is how long the path of a unix socket may be.
 	pathMost = 107
-	// pipeSize is what waits of an Envoy's lines while no worker is there.
+	// pipeSize bounds the waiting log lines of an Envoy while there is no worker.
 	pipeSize = 256 << 10
 )
 
 // folder has the files of one proxy.
 type folder string
 
-// folderName is short and safe whatever the id is: a socket's path has a bound.
+// folderName is short and has only safe characters, whatever the id: a socket's path is bounded.
 func folderName(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
@@ -61,8 +61,8 @@ func (f folder) write(text []byte) error {
 	return os.Rename(next, f.bootstrap())
 }
 
-// lock takes the folder's lock; nil without an error means that somebody has it. It is let
-// go when the file and all its copies are closed: an Envoy has one, from before its first
+// lock takes the folder's lock; nil without an error means that another process has it. The lock is
+// released when the file and all its copies are closed: an Envoy has a copy, from before its first
 // instruction to after its last.
 func (f folder) lock() (*os.File, error) {
 	file, err := os.OpenFile(f.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
@@ -113,19 +113,19 @@ func (f folder) holders() []int {
 	return out
 }
 
-// reader is the end of the pipe that lines come from. As it could be written to as well it
-// never ends by itself; Close ends it.
+// reader is the read end of the log pipe. It is open for writing too, so it never reaches end of
+// file; Close ends it.
 func (f folder) reader() (*os.File, error) {
 	return os.OpenFile(f.log(), os.O_RDWR|syscall.O_NONBLOCK, 0)
 }
 
-// writer is the other end, for an Envoy: full or without a reader it neither blocks nor
-// kills who writes. The caller closes it.
+// writer is the write end, for an Envoy: a full pipe, or a pipe without a reader, neither blocks
+// nor kills the writer. The caller closes it.
 func (f folder) writer() (int, error) {
 	fd, err := unix.Open(f.log(), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open the pipe %s: %w", f.log(), err)
 	}
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize) // what it is by default is good, too
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize) // the default size works, too
 	return fd, nil
 }

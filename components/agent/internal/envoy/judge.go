@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// askFirst and askMost pace the questions while one starts, askLate when that takes
-	// long, askLive when it is live: its end is told by the kernel, not found by asking.
+	// askFirst and askMost pace the probes while an Envoy starts, askLate when the start takes
+	// long, askLive when it is live: the kernel reports its end, without a probe.
 	askFirst = 25 * time.Millisecond
 	askMost  = 500 * time.Millisecond
 	askLate  = 2 * time.Second
 	askLive  = 15 * time.Second
-	// late is when a start is thought to wait for somebody.
+	// late is when a start is assumed to wait for a dependency.
 	late = 5 * time.Second
 	// silentFor is for how long one may leave questions without an answer. It has its
 	// connections meanwhile, and a machine that is short of processors is not helped by
@@ -20,7 +20,7 @@ const (
 	silentFor = time.Minute
 )
 
-// seen is what an Envoy answered at one time.
+// seen is an Envoy's answer at one time.
 type seen struct {
 	at       time.Time
 	answered bool
@@ -33,7 +33,7 @@ type seen struct {
 	accepted, refused int
 }
 
-// opinion is what is thought of an Envoy.
+// opinion is the current judgement of an Envoy.
 type opinion struct {
 	state   State
 	message string
@@ -52,7 +52,7 @@ func begin(now time.Time) opinion {
 	return opinion{state: StateStarting, began: now, heard: now}
 }
 
-// judge forms the next opinion from what was seen.
+// judge derives the next opinion from s.
 func (o opinion) judge(s seen) opinion {
 	o.asked++
 	if !s.answered {

@@ -36,10 +36,10 @@ type keeper struct {
 	mu     sync.Mutex
 	status Status // guarded by mu
 
-	lastError atomic.Pointer[string] // of what the Envoy wrote
+	lastError atomic.Pointer[string] // the last error that the Envoy logged
 }
 
-// run keeps an Envoy until ctx ends. after is closed when the folder is nobody else's.
+// run keeps an Envoy until ctx ends. after is closed when the previous keeper has left the folder.
 func (k *keeper) run(ctx context.Context, after <-chan struct{}) {
 	defer close(k.done)
 	if after != nil {
@@ -122,7 +122,7 @@ func (k *keeper) acquire(ctx context.Context) (*process, error) {
 			return nil, err
 		}
 	}
-	// Who has the lock is alone here.
+	// The holder of the lock is alone here.
 	if err := errors.Join(k.at.write(text), remove(k.at.admin())); err != nil {
 		_ = lock.Close()
 		return nil, err
@@ -135,7 +135,7 @@ func (k *keeper) acquire(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// program says what is wrong with the file that is to be run.
+// program returns an error if the file cannot be run.
 func program(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
@@ -181,7 +181,7 @@ func (k *keeper) watch(ctx context.Context, p *process) (live time.Duration, why
 			liveAt = time.Now()
 		}
 		select {
-		case <-p.ended: // its end is what is told
+		case <-p.ended: // the end of the process is the error to report
 		default:
 			k.set(o.state, p.pid, o.message)
 		}
@@ -189,8 +189,8 @@ func (k *keeper) watch(ctx context.Context, p *process) (live time.Duration, why
 	}
 }
 
-// end is what happens when ctx has ended: either the Envoy, p or one that is still there, is
-// left to who comes next, or it ends.
+// end handles the end of ctx: it either leaves the Envoy, p or a running one, to the next worker,
+// or ends it.
 func (k *keeper) end(ctx context.Context, p *process) {
 	if k.cfg.leaves(context.Cause(ctx)) {
 		if p != nil {
@@ -231,7 +231,7 @@ func idle(ctx context.Context, at folder, limit time.Duration) {
 	}
 }
 
-// sweep ends what runs in a folder, p if that is known, and removes it.
+// sweep ends the process that runs in a folder, p if that is known, and removes the folder.
 func sweep(ctx context.Context, at folder, p *process) error {
 	if _, err := os.Stat(string(at)); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -252,7 +252,7 @@ func sweep(ctx context.Context, at folder, p *process) error {
 	return os.RemoveAll(string(at))
 }
 
-// clear ends who has the folder's lock, p if that is known, and returns the lock.
+// clear ends the holder of the folder's lock, p if that is known, and returns the lock.
 func clear(ctx context.Context, at folder, p *process) (*os.File, error) {
 	var all []*process
 	if p != nil {

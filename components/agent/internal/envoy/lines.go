@@ -41,8 +41,8 @@ func parseLine(line string) (level slog.Level, part, text string) {
 	return level, part, text
 }
 
-// secret is what a private key begins with: Envoy hides those of a configuration that it
-// refuses, but shows all of one that it cannot read.
+// secret is the beginning of a private key: Envoy redacts the keys of a configuration that it
+// rejects, but logs all of a configuration that it cannot parse.
 const secret = "PRIVATE KEY"
 
 // allowance bounds lines: linesAtOnce, and one more each lineEvery.
@@ -50,11 +50,11 @@ type allowance struct {
 	used int
 	// from is since when used counts.
 	from time.Time
-	// leftOut are those that were not allowed since one was.
+	// leftOut counts the lines dropped since the last allowed line.
 	leftOut int
 }
 
-// take asks for one line; told is how many were left out before it.
+// take asks for one line; told is the number of lines dropped before it.
 func (a *allowance) take(now time.Time) (told int, ok bool) {
 	if back := int(now.Sub(a.from) / lineEvery); back > 0 {
 		a.used, a.from = max(a.used-back, 0), now

@@ -24,9 +24,9 @@ const (
 	figuresMost  = 512 << 10
 )
 
-// Gather implements prometheus.Gatherer: the figures of all Envoys, each with the label
-// proxy, beside whether they are there. It never fails: an Envoy that does not answer, or
-// says too much, has no figures of its own.
+// Gather implements prometheus.Gatherer: it returns the metrics of all Envoys, each with the label
+// proxy, and whether each Envoy runs. Gather never fails: it omits the own metrics of an Envoy that
+// does not answer, or whose answer is too large.
 func (s *Supervisor) Gather() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), gatherWithin)
 	defer cancel()
@@ -77,7 +77,7 @@ func labels(proxy string) []*dto.LabelPair {
 	return []*dto.LabelPair{{Name: proto.String("proxy"), Value: &proxy}}
 }
 
-// parseFigures reads what an Envoy says for Prometheus and labels it.
+// parseFigures parses an Envoy's metrics and labels them.
 func parseFigures(text []byte, proxy string) (map[string]*dto.MetricFamily, error) {
 	if len(text) > figuresMost {
 		return nil, fmt.Errorf("its figures have %d bytes, the most is %d", len(text), figuresMost)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// todo is what to do about all proxies.
+// todo lists the next actions for all proxies.
 type todo struct {
-	// stop names the keepers that are to end, start the proxies that want one. What is in
-	// both is started when the one before has ended.
+	// stop names the keepers that must end, start the proxies to start. A proxy in both is started
+	// when its previous keeper has ended.
 	stop  []string
 	start []Proxy
 	// sweep are folders that no proxy has: one of an earlier worker.
 	sweep []string
 }
 
-// plan compares what is wanted with what is kept and with the folders that are there. nil is
-// not yet told: then nothing is touched that an earlier worker may have left for good reason.
+// plan compares the wanted proxies with the running ones and with the existing folders. A nil
+// wanted is not known yet: then plan leaves the Envoys of an earlier worker alone.
 func plan(wanted map[string]Proxy, keeping map[string]Proxy, folders []string) todo {
 	var out todo
 	if wanted == nil {
@@ -43,18 +43,18 @@ func plan(wanted map[string]Proxy, keeping map[string]Proxy, folders []string) t
 	return out
 }
 
-// found is what is in a proxy's folder before anything is started there.
+// found is the state of a proxy's folder before a start.
 type found struct {
 	// held: a process has the lock.
 	held bool
 	// answers: it is an Envoy that answered at the admin socket.
 	answers bool
-	// Whether it runs what would be started: program and arguments, bootstrap, node.
+	// The running Envoy equals the one to start: program and arguments, bootstrap, node.
 	sameCommand, sameBootstrap, sameNode bool
 	draining                             bool
 }
 
-// verdict is what follows from what was found.
+// verdict is the decision about a found Envoy.
 type verdict int
 
 const (
@@ -63,7 +63,7 @@ const (
 	replace
 )
 
-// verdict says what to do, and of a replacement why.
+// verdict returns the decision, and the reason of a replacement.
 func (f found) verdict() (verdict, string) {
 	switch {
 	case !f.held:

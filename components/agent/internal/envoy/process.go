@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a running Envoy, whoever started it. Its pid cannot come to mean another one.
+// process is a running Envoy, of this worker or an earlier one. Its pid cannot be reused.
 type process struct {
 	pid int
 	fd  *os.File // a pidfd
@@ -25,7 +25,7 @@ type process struct {
 // start runs an Envoy that has lock for as long as it lives. It gets no environment, and no
 // signal when this process ends, unless it is mortal. lock is closed here.
 func start(argv []string, at folder, lock *os.File, mortal bool) (*process, error) {
-	defer lock.Close() //nolint:errcheck // the child has it, or nobody
+	defer lock.Close() //nolint:errcheck // the child has its own copy, or failed to start
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err

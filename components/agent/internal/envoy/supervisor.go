@@ -21,7 +21,7 @@ import (
 const Version = "1.39.3"
 
 const (
-	// defaultStop leaves connections of workloads two seconds to end by themselves.
+	// defaultStop leaves the connections of workloads two seconds to end.
 	defaultStop = 3 * time.Second
 	// defaultDrain is Envoy's own. After it connections end whose listener was changed, and
 	// a coordinator changes one whenever a certificate is renewed or a caller comes or goes:
@@ -29,10 +29,9 @@ const (
 	defaultDrain = 10 * time.Minute
 )
 
-// Proxy is one that is wanted. All fields are required.
+// Proxy is a wanted proxy. All fields are required.
 type Proxy struct {
-	// ID is that of the proxy in Consul's catalog, Service what it stands for, and Node the
-	// Slot.
+	// ID is the proxy's id in Consul's catalog, Service the service behind it, and Node the Slot.
 	ID, Service, Node string
 }
 
@@ -43,9 +42,9 @@ const (
 	// StateStarting is before it has its listeners.
 	StateStarting State = "starting"
 	StateLive     State = "live"
-	// StateDraining accepts nothing more from other machines: it is about to end. While its
-	// Slot drains it is live: discovery keeps callers away, who was not told yet is better
-	// served than refused, and what was drained comes back by another start alone.
+	// StateDraining accepts no new connections from other machines: the Envoy is about to end.
+	// While its Slot drains, the Envoy stays live. Discovery keeps callers away, and a caller with
+	// old data is better served than refused. Only a new start ends the draining of an Envoy.
 	StateDraining State = "draining"
 	// StateDown is without a process.
 	StateDown State = "down"
@@ -59,7 +58,7 @@ type Status struct {
 	Since time.Time
 	// Restarts counts how often it was started again, by this process.
 	Restarts int
-	// Message says what is wrong, "" for nothing.
+	// Message names the fault, "" for none.
 	Message string
 	// PID is 0 while there is no process.
 	PID int
@@ -70,8 +69,8 @@ type Config struct {
 	// Binary is the path of the program. Required. While it is not there all Envoys are down
 	// and say so.
 	Binary string
-	// RunDir is a folder on a tmpfs that nobody else uses; it is made, and so short that
-	// sockets can be below it. Required.
+	// RunDir is a folder on a tmpfs for this Supervisor alone. The Supervisor makes it. Its path
+	// must be short enough for sockets below it. Required.
 	RunDir string
 	// XDS is where the agent's relay listens. Required.
 	XDS netip.AddrPort
@@ -93,7 +92,7 @@ func (c *Config) leaves(cause error) bool { return c.Leaves != nil && c.Leaves(c
 // Supervisor keeps one Envoy for each proxy. Make it with [New]; safe for concurrent use.
 type Supervisor struct {
 	cfg     Config
-	wanted  latestvalue.Value[map[string]Proxy] // nil: not told yet
+	wanted  latestvalue.Value[map[string]Proxy] // nil: not known yet
 	status  latestvalue.Value[[]Status]
 	publish sync.Mutex
 
@@ -133,8 +132,8 @@ func New(cfg Config) (*Supervisor, error) {
 	return &Supervisor{cfg: cfg, keepers: map[string]*keeper{}}, nil
 }
 
-// Set replaces what is wanted. Envoys of proxies that stay as they were go on untouched.
-// Before the first Set those that an earlier process left are not touched either.
+// Set replaces the wanted proxies. Envoys of unchanged proxies continue untouched. Before the first
+// Set the Envoys of an earlier process continue, too.
 func (s *Supervisor) Set(proxies []Proxy) {
 	wanted := make(map[string]Proxy, len(proxies))
 	for _, p := range proxies {
@@ -152,9 +151,9 @@ func (s *Supervisor) Status() []Status {
 // Statuses changes whenever one of them does.
 func (s *Supervisor) Statuses() *latestvalue.Value[[]Status] { return &s.status }
 
-// Run keeps the Envoys until ctx ends, and then drains and ends them, within
-// Config.StopWithin and what the kernel takes, unless Config.Leaves. It returns an error when
-// RunDir cannot be used. Call it once.
+// Run keeps the Envoys until ctx ends, and then drains and ends them, within Config.StopWithin and
+// the kernel's own time, unless Config.Leaves. It returns an error when RunDir cannot be used. Call
+// it once.
 func (s *Supervisor) Run(ctx context.Context) error {
 	if err := os.MkdirAll(s.cfg.RunDir, 0o700); err != nil {
 		return fmt.Errorf("envoy's run folder: %w", err)
@@ -164,7 +163,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	var (
 		running sync.WaitGroup
-		// busy is closed, for each folder, when who was last there has ended.
+		// busy is closed, for each folder, when its previous keeper has ended.
 		busy  = map[string]<-chan struct{}{}
 		index uint64
 		last  map[string]Proxy
@@ -180,7 +179,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 	}
 	if last == nil && !s.cfg.leaves(context.Cause(ctx)) {
-		// What an earlier process left ends with this one.
+		// The Envoys of an earlier process end with this one.
 		folders, err := s.folders()
 		if err != nil {
 			return err
@@ -238,7 +237,7 @@ func (s *Supervisor) keeper(p Proxy) *keeper {
 	}
 }
 
-// sweep ends what earlier processes left in folders.
+// sweep ends the Envoys of earlier processes in folders.
 func (s *Supervisor) sweep(ctx context.Context, folders []string, busy map[string]<-chan struct{}, running *sync.WaitGroup) {
 	for _, name := range folders {
 		after := busy[name]
@@ -246,7 +245,7 @@ func (s *Supervisor) sweep(ctx context.Context, folders []string, busy map[strin
 		case <-after: // never, if there is none
 		default:
 			if after != nil {
-				continue // who is there removes it
+				continue // its keeper removes it
 			}
 		}
 		done := make(chan struct{})
@@ -290,7 +289,7 @@ func (s *Supervisor) all() []*keeper {
 	return out
 }
 
-// tell publishes the statuses; the last one to do so has the newest.
+// tell publishes the statuses; the last call publishes the newest.
 func (s *Supervisor) tell() {
 	s.publish.Lock()
 	defer s.publish.Unlock()

@@ -280,7 +280,7 @@ func TestWhatNobodyWantsEnds(t *testing.T) {
 	first := beginRun(t, cfg, web, db)
 	unwanted, wanted := first.live(web.ID), first.live(db.ID)
 	first.stop(errFailed)
-	second := beginRun(t, cfg) // not told yet
+	second := beginRun(t, cfg) // no Set yet
 	dial(t, c.port(web.ID))
 	second.Set([]Proxy{db})
 	if now := second.live(db.ID); now.PID != wanted.PID {
@@ -290,7 +290,7 @@ func TestWhatNobodyWantsEnds(t *testing.T) {
 	second.stop(errFailed)
 
 	third := beginRun(t, cfg)
-	third.stop(nil) // never told, and the end
+	third.stop(nil) // the end, without any Set
 	gone(t, wanted.PID)
 }
 
@@ -337,7 +337,7 @@ func TestWithoutTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.live(web.ID) // by itself
+	r.live(web.ID) // without another Set
 }
 
 // TestItOutlivesItsWorker kills a process that keeps an Envoy.

@@ -31,7 +31,7 @@ type control struct {
 	headers []metadata.MD  // guarded by mu, of the streams
 }
 
-// node is what an Envoy says of itself in its first request.
+// node is an Envoy's own description in its first request.
 type node struct {
 	id, cluster string
 	metadata    map[string]string

@@ -42,11 +42,10 @@ func NewChecker(commands Commands, told Told, log *slog.Logger) *Checker {
 	return &Checker{commands: commands, told: told, log: log}
 }
 
-// SetChecks replaces the checks; Results are those of the new ones when it returns. What a check
-// with the same name asks for in the same way, however often, goes on to hold. One that is new, or
-// asks for something else, is Pending where none of those before counts against the member, so
-// that a member that is well stays so until it is judged. The first ones of a process count from
-// the beginning.
+// SetChecks replaces the checks; when it returns, Results are those of the new checks. A check
+// keeps its verdict if a check of the same name asked the same, at any interval. A new or changed
+// check is Pending if no previous check counts against the member, so that a healthy member stays
+// healthy until the first verdict. The first checks of a process count from the beginning.
 func (c *Checker) SetChecks(specs []group.HealthCheck) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,13 +71,13 @@ func (c *Checker) SetChecks(specs []group.HealthCheck) {
 	c.changes.Set(struct{}{})
 }
 
-// asksTheSame reports that next differs from old, of the same name, in its times and thresholds at
-// most, and gives the workload no less time: what passed may not pass any more with less.
+// asksTheSame reports that next differs from old, of the same name, at most in its times and
+// thresholds, and gives the workload no less time: with less time a passed check might fail.
 func asksTheSame(old, next group.HealthCheck) bool {
 	return patience(next) >= patience(old) && reflect.DeepEqual(asked(old), asked(next))
 }
 
-// asked is what a check asks for and where, without how often.
+// asked is the request of a check, without its times.
 func asked(h group.HealthCheck) group.HealthCheck {
 	h.CheckIntervalSec, h.TimeoutSec, h.HealthyThreshold, h.UnhealthyThreshold = 0, 0, 0, 0
 	if h.TTL != nil {
@@ -111,7 +110,7 @@ func (c *Checker) Results() []Result {
 	return out
 }
 
-// Changes wakes whoever reports judgements.
+// Changes wakes the reporter of judgements.
 func (c *Checker) Changes() *latestvalue.Value[struct{}] { return &c.changes }
 
 // Run checks until ctx ends: a goroutine for each check, for as long as it is in force.
@@ -161,7 +160,7 @@ func (c *Checker) run(ctx context.Context, one *check) {
 	c.runAsked(ctx, one)
 }
 
-// runAsked judges by what it asks the workload.
+// runAsked judges by requests to the workload.
 func (c *Checker) runAsked(ctx context.Context, one *check) {
 	spec := one.spec
 	j := newJudge(spec, c.resultOf(one))
@@ -199,8 +198,8 @@ func (c *Checker) resultOf(one *check) Result {
 	return one.result
 }
 
-// put replaces a result and wakes whoever reports it. Of a check that is in force no more it is
-// nobody's news: what goes on in its place has its last judgement.
+// put replaces a result and wakes the reporter. The result of a replaced check is ignored: its
+// successor has its own last judgement.
 func (c *Checker) put(one *check, r Result) {
 	c.mu.Lock()
 	one.result = r

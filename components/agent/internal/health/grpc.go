@@ -15,11 +15,11 @@ import (
 	"cadre.dev/core/group"
 )
 
-// maxAnswer bounds what is read of an answer, which is one number.
+// maxAnswer bounds an answer, which is one number.
 const maxAnswer = 4096
 
-// probeGRPC asks grpc.health.v1. It makes a new connection each time, as a new client would,
-// and dials loopback by itself: neither a resolver nor a proxy of the environment is asked.
+// probeGRPC calls grpc.health.v1. It makes a new connection each time, as a new client would, and
+// dials loopback directly, without a resolver and without the environment's proxy.
 func probeGRPC(ctx context.Context, c group.GRPCCheck) outcome {
 	address := net.JoinHostPort(group.LoopbackAddress, strconv.Itoa(c.Port))
 	conn, err := grpc.NewClient("passthrough:///"+address,

@@ -30,7 +30,7 @@ func serveGRPC(t *testing.T, register func(*grpc.Server)) int {
 }
 
 func TestGRPCHealthHasThreeValues(t *testing.T) {
-	// A proxy of the environment is not asked for what is on loopback.
+	// The environment's proxy is not used for loopback.
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	real := healthserver.NewServer()
 	real.SetServingStatus("shop.v1.Orders", healthv1.HealthCheckResponse_NOT_SERVING)

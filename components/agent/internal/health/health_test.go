@@ -209,8 +209,8 @@ func TestAProbeThatTakesLongRests(t *testing.T) {
 	probe(outcome{}, time.Second, 10*time.Second)
 }
 
-// TestHK01_HK02_ChecksReachLoopbackOnly: nothing is followed, and the host is no part of
-// what a spec can say.
+// TestHK01_HK02_ChecksReachLoopbackOnly: a check follows no redirect, and a spec cannot name a
+// host.
 func TestHK01_HK02_ChecksReachLoopbackOnly(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))

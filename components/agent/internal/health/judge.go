@@ -13,10 +13,10 @@ type Result struct {
 	Message string
 	// Since is when Health was entered.
 	Since time.Time
-	// Informative: it is told, and the member's health does not go by it.
+	// Informative: reported only; the member's health does not depend on it.
 	Informative bool
-	// Pending: it came while the Boot ran and the member was well, and has no verdict yet. The
-	// member's health does not go by it, and what brought it is not proven.
+	// Pending: the check was added while the member was healthy, and has no verdict yet. The
+	// member's health does not depend on it, and the change that added it is not proved yet.
 	Pending bool
 }
 
@@ -32,7 +32,7 @@ type verdict int
 const (
 	passes verdict = iota
 	fails
-	// unsure: whoever was asked does not know.
+	// unsure: the probe got no usable verdict.
 	unsure
 )
 
@@ -65,9 +65,9 @@ type judge struct {
 	failed, missed row
 }
 
-// add takes one outcome. It reports whether anything but the time changed. Failures make it
-// unhealthy. What cannot be told ends health in the same time, and does not make well or ill:
-// what was unhealthy stays so until it passes.
+// add takes one outcome. It reports whether any field except the time changed. Failures make the
+// check unhealthy. Unknown outcomes end health after the same time, and change nothing else: an
+// unhealthy check stays unhealthy until it passes.
 func (j *judge) add(o outcome, at time.Time) bool {
 	before := j.result
 	j.result.Message = o.text
@@ -111,13 +111,13 @@ func (r *Result) enter(h rollout.Health, at time.Time) {
 	r.Pending = r.Pending && h == rollout.Unknown
 }
 
-// pause until the next probe, after one that took some time.
+// pause returns the time until the next probe, after a probe that took took.
 func (j *judge) pause(took time.Duration) time.Duration {
 	const (
 		// A Slot that is back waits for this: the rollout can go on no sooner.
 		eager = 100 * time.Millisecond
-		// rests is how much longer than a probe that did not pass is waited: a command that works
-		// for a second would else run all the time, beside a workload that is ill already.
+		// rests is the factor of the pause after a slow failed probe: otherwise a command that runs
+		// for a second would run all the time, next to a workload that is unhealthy already.
 		rests = 9
 	)
 	if j.missed.count == 0 {

@@ -14,7 +14,7 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// workload answers commands as it is told, and counts them.
+// workload answers commands as configured, and counts them.
 type workload struct {
 	mu    sync.Mutex
 	ill   map[string]bool
@@ -52,10 +52,10 @@ type running struct {
 
 	told  *selfreport.Registry
 	mu    sync.Mutex
-	lapse []Result // what counted against the member since it was asked last
+	lapse []Result // the failures since the last lapsed
 }
 
-// bubble runs f beside the checks of one process, in virtual time.
+// bubble runs f with the checks of one process, in virtual time.
 func bubble(t *testing.T, f func(t *testing.T, r *running)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func (r *running) set(checks ...group.HealthCheck) {
 	r.told.Set(selfreport.OfChecks(checks))
 }
 
-// lapsed is what counted against the member since it was called last.
+// lapsed returns the results that counted against the member since the last call.
 func (r *running) lapsed() []Result {
 	synctest.Wait()
 	r.mu.Lock()
@@ -103,7 +103,7 @@ func (r *running) lapsed() []Result {
 	return out
 }
 
-// wants compares names, healths and who is pending, in order.
+// wants compares names, healths and pending results, in order.
 func (r *running) wants(t *testing.T, when string, want ...Result) {
 	t.Helper()
 	synctest.Wait()
@@ -180,8 +180,8 @@ func TestARefreshOfTheChecksOfAWellMember(t *testing.T) {
 	}
 }
 
-// TestAJudgementOutlivesItsTimes: neither is it asked anew, nor is it bad news, where no more than
-// its times change; and the new times count from then on.
+// TestAJudgementOutlivesItsTimes: a change of times alone neither repeats the check nor fails it;
+// the new times apply from then on.
 func TestAJudgementOutlivesItsTimes(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		check, other := of("a", "a"), of("b", "b")
@@ -214,8 +214,8 @@ func TestAJudgementOutlivesItsTimes(t *testing.T) {
 	})
 }
 
-// TestLessTimeIsAnotherQuestion: what passes within two seconds does not within one, so the step that
-// asks for it waits for a verdict, while the member stays well.
+// TestLessTimeIsAnotherQuestion: an answer that takes two seconds may not fit in one, so the new
+// step waits for a verdict, while the member stays healthy.
 func TestLessTimeIsAnotherQuestion(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		r.takes = 2 * time.Second
@@ -235,8 +235,8 @@ func TestLessTimeIsAnotherQuestion(t *testing.T) {
 	})
 }
 
-// TestWhoIsNotWellHasToProveIt: a member that a check counts against is not made well by another
-// one that nobody has looked at, whatever becomes of the first.
+// TestWhoIsNotWellHasToProveIt: an untested new check does not make an unhealthy member healthy,
+// whatever becomes of the failed one.
 func TestWhoIsNotWellHasToProveIt(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		r.is("a", true)
@@ -258,7 +258,7 @@ func TestWhoIsNotWellHasToProveIt(t *testing.T) {
 	})
 }
 
-// TestTheWordOfAWorkloadOutlivesARefresh: as long as the check stays one that it answers.
+// TestTheWordOfAWorkloadOutlivesARefresh: as long as the workload still answers that check.
 func TestTheWordOfAWorkloadOutlivesARefresh(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		ttl := func(name string, sec int) group.HealthCheck {

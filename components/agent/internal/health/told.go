@@ -10,15 +10,15 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Told is what workloads say of their checks; *selfreport.Registry is it.
+// Told holds the workloads' own reports of their checks; *selfreport.Registry implements it.
 type Told interface {
 	States() []selfreport.State
 	Changes() *latestvalue.Value[struct{}]
 }
 
-// runTold judges by the workload's own word, without thresholds. Silence is a failure once a
-// word would hold no longer: the last one, or one of when the check began. One that was judged
-// before had its word, and the registry kept the time of that.
+// runTold judges by the workload's own reports, without thresholds. A missing report is a failure
+// once a report would have expired, counted from the last report or from the begin of the check.
+// For a check that was judged before, the registry has the time of its last report.
 func (c *Checker) runTold(ctx context.Context, one *check) {
 	spec, result := one.spec, c.resultOf(one)
 	silent := time.NewTimer(seconds(spec.TTL.TTLSec, 1))
@@ -50,7 +50,7 @@ func (c *Checker) runTold(ctx context.Context, one *check) {
 	}
 }
 
-// wordOf is what the workload says of a check, with the text of a word that is no plain yes.
+// wordOf returns the workload's report of a check, with its text unless it is a plain yes.
 func (c *Checker) wordOf(check string) (rollout.Health, string) {
 	all := c.told.States()
 	i := slices.IndexFunc(all, func(s selfreport.State) bool { return s.Name == check })
