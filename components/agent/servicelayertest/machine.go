@@ -46,9 +46,9 @@ type MachineConfig struct {
 	Log         *slog.Logger
 }
 
-// Machine is what an agent has for the service layer, made of the same parts: overlay, control
-// sessions, Consul proxy, Envoys and their way to coordinators. A test stands for its driver (Say) and
-// may have it lie to itself (Alter, Pretend). Its methods may be called concurrently.
+// Machine is an agent's service layer, made of the same parts: overlay, control sessions, Consul
+// proxy, Envoys and their connection to coordinators. The test plays its driver (Say) and may make
+// the agent use a wrong configuration (Alter, Pretend). Its methods may be called concurrently.
 type Machine struct {
 	cfg         MachineConfig
 	node        *overlay.Node
@@ -143,7 +143,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	return nil
 }
 
-// applyDesired has the Envoys be those that the group's part in the service layer names.
+// applyDesired runs the Envoys of the desired service mesh.
 func (m *Machine) applyDesired(ctx context.Context) error {
 	var index uint64
 	for {
@@ -163,7 +163,7 @@ func (m *Machine) applyDesired(ctx context.Context) error {
 	}
 }
 
-// Pretend has the Envoys be those of mesh, whatever coordinators say.
+// Pretend runs the Envoys of mesh, whatever the coordinators configure.
 func (m *Machine) Pretend(mesh group.ServiceMesh) {
 	proxies := make([]envoy.Proxy, 0, len(mesh.Proxies))
 	for _, p := range mesh.Proxies {
@@ -220,7 +220,7 @@ func (m *Machine) watchEnvoys(ctx context.Context) error {
 	}
 }
 
-// Say is what the driver says of the member: its role, and whether it may be used.
+// Say sets the driver's report of the member: its role, and whether it may be used.
 func (m *Machine) Say(role string, ready bool) {
 	m.mu.Lock()
 	m.member = member.State{Known: true, View: driver.View{Role: driver.Role(role), Liveness: driver.LivenessAlive, Ready: ready, CaughtUp: &ready}}

@@ -1,7 +1,6 @@
-// Package servicelayertest lends the agent's Consul proxy, and a Machine with all that an agent has for the
-// service layer, to tests of what is on both sides of them: the
-// agent's part of the way and the coordinators' part know nothing of each other, and the
-// modules that they are in do not import each other.
+// Package servicelayertest lends the agent's Consul proxy, and a Machine with the agent's whole
+// service layer, to tests that cover both sides. The agent's part and the coordinators' part do not
+// depend on each other, and their modules do not import each other.
 package servicelayertest
 
 import "cadre.dev/agent/internal/consulproxy"
@@ -13,7 +12,7 @@ type (
 	Config = consulproxy.Config
 	// Way is how coordinators are reached.
 	Way = consulproxy.Way
-	// Coordinator is one that may be asked.
+	// Coordinator is a candidate for requests.
 	Coordinator = consulproxy.Coordinator
 )
 

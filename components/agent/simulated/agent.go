@@ -21,19 +21,19 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// What a simulation gives an agent, in the agent's own words.
+// The parts that a simulation gives an agent, under the agent's own names.
 type (
 	// Disk is that of a CVM; the zero one is empty.
 	Disk = durable.Memory
-	// Driver knows the simulated workload. One that is a Changer too can change its set.
+	// Driver observes the simulated workload. A Driver that is also a Changer can change its set.
 	Driver = driver.Driver
-	// Changer changes who belongs to the set of the workload.
+	// Changer changes the membership of the workload's set.
 	Changer = driver.Changer
-	// View is what a Driver sees.
+	// View is the result of a Driver's observation.
 	View = driver.View
 	// TransferRequest asks for a hand-over of leadership.
 	TransferRequest = driver.TransferRequest
-	// Transferred is one that was made.
+	// Transferred is the result of a Transfer.
 	Transferred = driver.Transferred
 	// Commands run hooks, and restart services.
 	Commands = lifecycle.Commands
@@ -55,7 +55,7 @@ const (
 	LivenessRefused = driver.LivenessRefused
 )
 
-// HookHeld is the State of a Hook that holds its step until somebody completes it.
+// HookHeld is the State of a Hook that holds its step until it is completed.
 const HookHeld = lifecycle.HookHeld
 
 // Errors of a Driver.
@@ -81,13 +81,13 @@ type Config struct {
 	Checks Checks
 	// Configured is called with each configuration that comes in force, as the workload sees it.
 	Configured func(*group.AgentConfig)
-	// Gone reports that the process has ended: what it still does has no effect.
+	// Gone reports that the process has ended: its further calls have no effect.
 	Gone func() bool
 	Log  *slog.Logger
 }
 
-// Agent is one process of an agent that was admitted. What it has in memory is lost with it: make
-// a new one. Safe for concurrent use.
+// Agent is one process of an admitted agent. Its memory ends with it: make a new one. Safe for
+// concurrent use.
 type Agent struct {
 	cfg     Config
 	member  *member.Watcher
@@ -131,7 +131,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, a.config.Configure(cfg.Config)
 }
 
-// Run does what the agent does, but for the sessions, until ctx ends.
+// Run runs all parts of the agent except the sessions, until ctx ends.
 func (a *Agent) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context) error{
@@ -151,7 +151,7 @@ func (a *Agent) Talk(ctx context.Context, coordinator string, client controlv1.C
 	a.hub.Talk(ctx, a.coordinator(coordinator), client)
 }
 
-// Wake is what a coordinator may call during a session. It does not wait.
+// Wake is the call of a coordinator during a session. It does not wait.
 func (a *Agent) Wake(ctx context.Context, coordinator string, r *controlv1.WakeRequest) error {
 	return a.hub.Wake(ctx, a.coordinator(coordinator), r)
 }

@@ -83,9 +83,9 @@ func (c *commands) RunUntil(ctx context.Context, _ group.ExecAction, _ []string,
 	}
 }
 
-// TestAProcessGoesOnFromItsDisk: an order that one process was in the middle of is begun anew by
-// the next one; one that it ended is answered, and nothing is run again; and none obeys a Term
-// that is older than what another one saw.
+// TestAProcessGoesOnFromItsDisk: a process restarts the unfinished order of the previous one. It
+// answers a finished order without running it again. Each process rejects a Term older than any
+// Term seen before.
 func TestAProcessGoesOnFromItsDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := new(simulated.Disk)

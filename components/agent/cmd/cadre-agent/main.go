@@ -1,5 +1,5 @@
-// Command cadre-agent is the sidecar of a workload CVM: it gets the Boot
-// admitted, connects it to its Peers, and carries out what the leader orders.
+// Command cadre-agent is the sidecar of a workload CVM: it requests the Boot's admission, connects
+// it to its Peers, and carries out the leader's orders.
 package main
 
 import (
@@ -45,14 +45,14 @@ func main() {
 	os.Exit(code) //nolint:gocritic // stop ran
 }
 
-// settings are what flags and variables say.
+// settings are the values of flags and variables.
 type settings struct {
 	agent.Config
 
 	processors int
 }
 
-// keep runs the agent as a child of this process, which keeps what must outlive a crash.
+// keep runs the agent as a child of this process, which keeps the state that must outlive a crash.
 func keep(ctx context.Context, s settings) int {
 	path, err := os.Executable()
 	if err != nil {

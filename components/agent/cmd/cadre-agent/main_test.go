@@ -44,8 +44,7 @@ func inputs(t *testing.T) (flags, env []string) {
 	return flags, env
 }
 
-// A trust file that is not measured ends the agent, whatever else is set to what
-// the attacker wants.
+// An unmeasured trust file ends the agent, whatever the attacker sets in addition.
 func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	w, mallory := agenttest.NewWorld(t), agenttest.NewWorld(t)
 	socket, _ := w.Guest(t, agenttest.WorkerAppID, 1, attestsim.Faults{})

@@ -38,7 +38,7 @@ import (
 // Coordinator is coordinator-0 of the world. The fields may be set before Start.
 type Coordinator struct {
 	World *World
-	// Slot is what every admitted Boot becomes.
+	// Slot is the Slot of every admitted Boot.
 	Slot overlay.ID
 	// AppID of the coordinator's own CVM; Faults of its guest.
 	AppID  string
@@ -47,7 +47,7 @@ type Coordinator struct {
 	NoCollateral bool
 	// ClockAhead is how far its clock is ahead of the machine's.
 	ClockAhead time.Duration
-	// Others are in the peer map beside the coordinator.
+	// Others are in the peer map in addition to the coordinator.
 	Others []*controlv1.Peer
 	// Refuse, if set, answers Admit.
 	Refuse func() error
@@ -81,7 +81,7 @@ type Coordinator struct {
 	left     int                                      // guarded by mu; Boots that said farewell
 }
 
-// NewCoordinator returns one that admits everybody genuine as demo/web/web-0.
+// NewCoordinator returns a coordinator that admits every genuine Boot as demo/web/web-0.
 func NewCoordinator(w *World) *Coordinator {
 	return &Coordinator{
 		World: w, AppID: CoordinatorAppID, Life: time.Hour, version: 1,
@@ -311,7 +311,7 @@ func (a *admission) Admit(ctx context.Context, r *admissionv1.AdmitRequest) (*ad
 	return answer, nil
 }
 
-// verify does what a coordinator must: evidence, statement, channel, nonce.
+// verify does a coordinator's checks: evidence, statement, channel, nonce.
 func (a *admission) verify(ctx context.Context, r *admissionv1.AdmitRequest) (statement.Agent, error) {
 	claim, err := statement.DecodeAgent(r.GetStatement())
 	if err != nil {
@@ -376,7 +376,7 @@ func (c *Coordinator) Renewals() int {
 	return c.renewals
 }
 
-// credentials renews what was granted, for the key of the session.
+// credentials renews the granted credentials, for the key of the session.
 type credentials struct {
 	admissionv1.UnimplementedCredentialServiceServer
 	c *Coordinator

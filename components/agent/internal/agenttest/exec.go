@@ -22,7 +22,7 @@ func ExecProgram(t testing.TB) string {
 	return path
 }
 
-// ServeCommands answers what the agent asks a service to run, in its folder dir.
+// ServeCommands answers the agent's commands for a service, in its folder dir.
 func ServeCommands(t testing.TB, dir string, answer func(call.Request) call.Reply) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a test's folder

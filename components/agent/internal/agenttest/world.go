@@ -59,7 +59,7 @@ func (w *World) services() string {
 	return w.Services
 }
 
-// Collateral is what the manufacturer says of the world's machines now.
+// Collateral is the manufacturer's present collateral for the world's machines.
 func (w *World) Collateral() ([]byte, error) {
 	bundle, err := w.Cloud.Collateral(time.Now(), w.Posture)
 	if err != nil {
@@ -77,7 +77,7 @@ const (
 // World is one cloud with one cluster's CA.
 type World struct {
 	Cloud *attestsim.Cloud
-	// Posture is what the manufacturer says of the machines; zero: all is well.
+	// Posture is the manufacturer's rating of the machines; zero: up to date.
 	Posture attestsim.Posture
 	Gateway *Gateway
 	// Services is the text of the services in every CVM's compose file; "": there are none.
@@ -102,8 +102,8 @@ func NewWorld(t testing.TB) *World {
 	return w
 }
 
-// Second is what the same app's coordinators are on empty disks: the same cluster by name,
-// of another cluster ID.
+// Second returns the world of a second set of coordinators of the same app, on empty disks: the
+// same cluster name with another cluster ID.
 func (w *World) Second(t testing.TB) *World {
 	t.Helper()
 	second := *w
@@ -158,7 +158,7 @@ func TrustFile(t testing.TB, trust attest.Trust) string {
 	return path
 }
 
-// ComposeHash is what every guest of the world measures.
+// ComposeHash is the measured hash of every guest of the world.
 func (w *World) ComposeHash(t testing.TB) string {
 	t.Helper()
 	sum := sha256.Sum256(w.appCompose(t))
@@ -220,7 +220,7 @@ func VIP(group, n byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 120 + byte(os.Getpid()%100), group, n + 1})
 }
 
-// Eventually waits for f on a ticker; what is the failure's text.
+// Eventually polls f on a ticker; what is the text of the failure.
 func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

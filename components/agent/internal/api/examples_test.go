@@ -15,8 +15,8 @@ var (
 	curlToken = regexp.MustCompile(`\$token|\$CADRE_HOOK_TOKEN`)
 )
 
-// TestTheExamplesOfTheHooksPage asks for what each curl line of docs/lifecycle-hooks.md asks for.
-// The page names hooks of its own; here the open one is "flush".
+// TestTheExamplesOfTheHooksPage sends the request of each curl line of docs/lifecycle-hooks.md. The
+// page has hooks of other names; here the open hook is "flush".
 func TestTheExamplesOfTheHooksPage(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/lifecycle-hooks.md")
 	if err != nil {

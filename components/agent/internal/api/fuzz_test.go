@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzRequests: whatever a workload sends, the answer is one of ours, and each
-// refusal has a code. What completes a hook also comes in here.
+// FuzzRequests: for any request of a workload, the answer is one of the API's own, and each
+// rejection has a code. The completion of a hook also comes in here.
 func FuzzRequests(f *testing.F) {
 	f.Add("POST", "/v1/lifecycle/flush/complete", `{"result":"CONTINUE","token":"t0k"}`)
 	f.Add("POST", "/v1/lifecycle/flush/heartbeat", `{"token":"t0k"}`)
@@ -18,7 +18,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("POST", "/v1/lifecycle/..%2f/complete", `{"result":"HOLD"}{}`)
 	f.Fuzz(func(t *testing.T, method, target, body string) {
 		if strings.Contains(target, "wait=") && !strings.Contains(target, "wait=0s") {
-			return // a long poll does what it is asked to
+			return // a long poll waits as requested
 		}
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:7070/"+strings.TrimPrefix(target, "/"), strings.NewReader(body))
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// bodyLimit bounds what a workload may send.
+	// bodyLimit bounds a workload's request.
 	bodyLimit = 16 << 10
 	// maxWait bounds a long poll.
 	maxWait = 5 * time.Minute
@@ -93,8 +93,7 @@ type heartbeatRequest struct {
 	Token string `json:"token"`
 }
 
-// appliedAnswer tells whether the hook was still open for this caller; false is
-// no error (R81).
+// appliedAnswer reports whether the hook was still open for this caller; false is no error (R81).
 type appliedAnswer struct {
 	Applied bool `json:"applied"`
 }

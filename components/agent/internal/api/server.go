@@ -16,7 +16,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Lifecycle is what the API needs of lifecycle.Executor.
+// Lifecycle is the API's view of lifecycle.Executor.
 type Lifecycle interface {
 	Status() (lifecycle.Status, uint64)
 	WaitStatus(ctx context.Context, index uint64) (lifecycle.Status, uint64)
@@ -33,9 +33,9 @@ type Config struct {
 	Instance func() (i Instance, ok bool)
 	// Lifecycle is nil before admission.
 	Lifecycle func() Lifecycle
-	// NotReady says what is missing; empty when ready.
+	// NotReady names the missing condition; empty when ready.
 	NotReady func() string
-	// Backends are those whose registration workloads own, Checks those that they answer.
+	// Backends are the backends that workloads register, Checks the checks that they answer.
 	Backends, Checks *selfreport.Registry
 	Metrics          http.Handler
 	Log              *slog.Logger
@@ -83,8 +83,7 @@ func New(cfg Config) *Server {
 // Handler serves the interface.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// ownNames are what a request may name as its host: address, and the names of loopback
-// with its port.
+// ownNames are the hosts that a request may name: address, and the names of loopback with its port.
 func ownNames(address net.Addr) []string {
 	_, port, err := net.SplitHostPort(address.String())
 	if err != nil {
@@ -93,10 +92,9 @@ func ownNames(address net.Addr) []string {
 	return []string{address.String(), "127.0.0.1:" + port, "[::1]:" + port, "localhost:" + port}
 }
 
-// guard refuses what a web page in some browser could send: the interface is for
-// programs of this CVM, which name it by address. A page whose own name was made to
-// resolve to loopback names that in Host; any page that writes names itself in Origin,
-// and none is served here.
+// guard rejects requests that a web page in a browser could send: the interface is for programs of
+// this CVM, which name it by address. With DNS rebinding, a page's own name appears in Host; any
+// page sends its own name in Origin, and no page is served here.
 func guard(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !slices.Contains(names, strings.ToLower(req.Host)) {

@@ -141,8 +141,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWebPagesAreRefused: neither one that sends its own origin nor one whose name was
-// made to resolve to loopback (DNS rebinding) reads or does anything.
+// TestWebPagesAreRefused: a page that sends its own origin is rejected, and so is a page whose name
+// was made to resolve to loopback (DNS rebinding).
 func TestWebPagesAreRefused(t *testing.T) {
 	ask := func(host string, origin ...string) (code string, did int) {
 		s, life := newTestServer(true)
@@ -307,7 +307,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.ended) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestINP04_SlowClientsAreCutOff: whoever sends or reads too slowly, or nothing.
+// TestINP04_SlowClientsAreCutOff: the server closes connections that send or read too slowly, or
+// not at all.
 func TestINP04_SlowClientsAreCutOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		send   string

@@ -19,14 +19,14 @@ import (
 const (
 	// retry is the pause between calls to a service that takes no commands yet.
 	retry = 200 * time.Millisecond
-	// stopWithin is what a workload has to end when it is restarted, where the compose text does
-	// not say; then it is killed.
+	// stopWithin is a workload's time to end on a restart, unless the compose text sets it; then
+	// the workload is killed.
 	stopWithin = 30 * time.Second
-	// mostStop bounds what it says: the leader gives such a restart 3 minutes until the member is
-	// ready, and then has the CVM restarted.
+	// mostStop bounds the compose text's value: the leader gives such a restart 3 minutes until the
+	// member is ready, and then restarts the CVM.
 	mostStop = 2 * time.Minute
-	// backWithin is how long a service that takes no commands is waited for: its container may
-	// be on its way up. The next rung of the ladder helps one that is not.
+	// backWithin is how long the agent waits for a service that takes no commands: its container
+	// may be starting. The next remedy helps a service that is not.
 	backWithin = 30 * time.Second
 )
 
@@ -42,8 +42,8 @@ type Runner struct {
 // some.
 func New(dir string, log *slog.Logger) *Runner { return &Runner{dir: dir, log: log} }
 
-// Declare takes the commands of the measured compose text, and how long its services have to end.
-// One that is not sound declares no command.
+// Declare takes the commands of the measured compose text, and the stop times of its services. A
+// faulty compose text declares no command.
 func (r *Runner) Declare(compose string) {
 	commands, problems := declared.Read(compose)
 	for _, p := range problems {
@@ -54,10 +54,10 @@ func (r *Runner) Declare(compose string) {
 	r.commands.Store(&commands)
 }
 
-// Run runs what a names for at most limit, with env beside the service's own
-// environment. It returns nil when the command exits with 0, and when nothing of it is
-// left. Errors hold no output, which may have secrets: only the reason that the command
-// gives for people (HK-07, HK-08). ErrNotThere of call is safe to repeat.
+// Run runs a's command for at most limit, with env in addition to the service's own environment. It
+// returns nil when the command exits with 0 and no process of it is left. Errors hold no output,
+// which may have secrets: only the reason that the command reports for people (HK-07, HK-08).
+// ErrNotThere of call is safe to retry.
 func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
 	name := a.Service + "/" + a.Command
 	commands := r.commands.Load()
@@ -106,7 +106,7 @@ func untilThere(ctx context.Context, try func() error) error {
 	}
 }
 
-// Restart ends the workload of a service and starts it anew, in its container. Only a service
+// Restart ends the workload of a service and starts it again, in its container. Only a service
 // whose commands the measured compose text declares can be restarted, even if it declares none.
 func (r *Runner) Restart(ctx context.Context, service string) error {
 	commands := r.commands.Load()

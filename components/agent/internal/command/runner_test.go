@@ -210,7 +210,7 @@ func TestINP11_ALinkInAServicesFolderIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsMeasuredIsRestarted, and what init says is why it was not.
+// TestOnlyWhatIsMeasuredIsRestarted, and a rejection has the reason from init.
 func TestOnlyWhatIsMeasuredIsRestarted(t *testing.T) {
 	var asked []call.Request
 	answer := call.Reply{End: call.Exited}

@@ -19,11 +19,11 @@ const (
 	fileName = "held"
 	// limit bounds the file: the answers that it is made of are bounded too.
 	limit = 16 << 20
-	// purpose names what the sealing key is for, and the format.
+	// purpose names the use of the sealing key, and the format.
 	purpose = "cadre held v1"
 )
 
-// State is what a Boot goes on with.
+// State is the saved state of a Boot.
 type State struct {
 	AppID      string `json:"app_id"`
 	InstanceID string `json:"instance_id"`
@@ -75,8 +75,8 @@ func Open(dir string, boot Boot) (*Store, error) {
 // errNotOurs: another Boot's, or not whole.
 var errNotOurs = errors.New("it is another boot's, or not whole")
 
-// Load gives what was saved; nil: there is nothing that this Boot could use, and what
-// there was is removed. The error says why, and is for people.
+// Load returns the saved state. It returns nil and removes the file if there is no state that this
+// Boot can use; the error is the reason, for people.
 func (s *Store) Load() (*State, error) {
 	state, err := s.read()
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) read() (*State, error) {
 	return out, nil
 }
 
-// Save replaces what was saved, as a whole.
+// Save replaces the saved state atomically.
 func (s *Store) Save(state State) error {
 	plain, err := json.Marshal(state)
 	if err != nil {

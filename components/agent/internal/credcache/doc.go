@@ -1,5 +1,5 @@
-// Package credcache keeps, in memory-backed storage, what a Boot was given, so that the next
-// worker of the same Boot goes on with it and asks nobody. What is kept is sealed under a
-// key that follows from the Boot key: another Boot, and whoever else reads the file, can do
-// nothing with it, and a file that is not whole is no file.
+// Package credcache keeps a Boot's credentials in memory-backed storage, so that the next worker of
+// the same Boot continues with them without any request. The file is sealed under a key derived
+// from the Boot key: it is useless to another Boot and to any other reader. A truncated file counts
+// as missing.
 package credcache

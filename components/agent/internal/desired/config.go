@@ -11,10 +11,10 @@ import (
 // configLimit bounds the configuration that Desired carries.
 const configLimit = 1 << 20
 
-// Config reads what a coordinator wants. This is the one text that is not refused
-// for fields that the reader does not know: coordinators are upgraded first, and an agent
-// of yesterday goes on to serve by what it does know. Fields that may not be ignored are
-// named in must_understand. ignored names the first unknown field; nil: there is none.
+// Config decodes a coordinator's configuration. This is the one text in which unknown fields are
+// allowed: coordinators are upgraded first, and an older agent continues to serve with the fields
+// that it knows. must_understand names the fields that must not be ignored. ignored is the first
+// unknown field; nil if there is none.
 func Config(data []byte) (out *group.AgentConfig, ignored, err error) {
 	if len(data) > configLimit {
 		return nil, nil, fmt.Errorf("configuration has %d bytes, at most %d are taken", len(data), configLimit)

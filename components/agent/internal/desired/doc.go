@@ -1,3 +1,3 @@
-// Package desired reads what a coordinator wants of this Boot, a configuration and an order,
-// and hands it to the parts that do it.
+// Package desired decodes a coordinator's wishes for this Boot, a configuration and an order, and
+// passes them to the parts that apply them.
 package desired

@@ -21,10 +21,10 @@ type InForce struct {
 
 	// Slot that a configuration must be for.
 	Slot func() string
-	// Apply has the parts do what next says, before it is in force; old is the one before, nil:
-	// there is none. An error leaves old in force.
+	// Apply applies next to the parts, before it is in force; old is the previous configuration,
+	// nil if there is none. An error leaves old in force.
 	Apply func(old, next *group.AgentConfig) error
-	// Applied does what follows once it is.
+	// Applied runs once the configuration is in force.
 	Applied func(*group.AgentConfig)
 	Log     *slog.Logger
 
@@ -32,8 +32,8 @@ type InForce struct {
 	refused latestvalue.Value[error]
 }
 
-// Configure puts what a text says in force. An error leaves the old one, and so does no text: the
-// coordinator cannot read what belongs to this Boot.
+// Configure puts the configuration of text in force. After an error the old one stays in force. The
+// same holds for an empty text: the coordinator cannot read this Boot's configuration.
 func (f *InForce) Configure(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -63,8 +63,8 @@ func (f *InForce) Configure(text []byte) error {
 	return nil
 }
 
-// Follow hands each newest desired state on, idempotently, until ctx ends: its configuration is put in
-// force, and order is called with what is ordered, nil where nothing is, which may be repeated.
+// Follow applies each newest desired state, idempotently, until ctx ends: it puts the configuration
+// in force, and calls order with the order, nil if there is none. order may be called repeatedly.
 func (f *InForce) Follow(ctx context.Context, wanted *latestvalue.Value[*controlv1.Desired], order func(*lifecycle.Order)) error {
 	var index uint64
 	for {

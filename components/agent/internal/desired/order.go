@@ -6,7 +6,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Order is what is ordered; nil: nothing.
+// Order converts o; nil: no order.
 func Order(o *controlv1.OperationOrder) *lifecycle.Order {
 	if o.GetOperationId() == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestAnOrderArrivesWhole: what the leader says of a drain is what is carried out.
+// TestAnOrderArrivesWhole: every field of the leader's drain order reaches the executor.
 func TestAnOrderArrivesWhole(t *testing.T) {
 	got := Order(&controlv1.OperationOrder{
 		OperationId: "op", Verb: controlv1.Verb_VERB_DRAIN, Attempt: 2, ExpectedLeader: "db-0", TransferCandidates: []string{"db-1"}, WithoutHooks: true,

@@ -17,10 +17,9 @@ import (
 // retryEvery is how often a disk that refused is tried again.
 const retryEvery = 10 * time.Second
 
-// Disk is a folder of small files whose newest content is in memory too, with its owners.
-// A write that the file system refuses, because it is full or was made read-only, is a
-// fault: it is told as long as it lasts, and made good when the disk takes writes again.
-// Safe for concurrent use.
+// Disk is a folder of small files whose newest content is in memory too, with its owners. A failed
+// write, to a full or read-only file system, is a fault: Disk reports it while it lasts, and
+// repeats the write until it succeeds. Safe for concurrent use.
 type Disk struct {
 	dir   string
 	log   *slog.Logger
@@ -88,11 +87,11 @@ func (d *Disk) put(name string, data []byte) error {
 	return err
 }
 
-// Writing reports that a write is under way. While one does not end, since the disk stands still, whoever
-// puts something waits for it, and so does who asks them.
+// Writing reports that a write is in progress. While a write hangs on a stalled disk, callers of
+// Put wait for it, and so do their own callers.
 func (d *Disk) Writing() bool { return d.writing.Load() > 0 }
 
-// Faults says what is not on the disk and why, in the order of the files' names.
+// Faults lists the files that are not on the disk with the reasons, in the order of their names.
 func (d *Disk) Faults() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +110,7 @@ func cause(err error, path string) string {
 	return path + ": " + err.Error()
 }
 
-// Run makes good what the disk refused until ctx ends.
+// Run repeats failed writes until ctx ends.
 func (d *Disk) Run(ctx context.Context) error {
 	tick := time.NewTicker(retryEvery)
 	defer tick.Stop()
@@ -129,6 +128,6 @@ func (d *Disk) retry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(d.behind)) {
-		_ = d.put(name, d.behind[name].data) // still told as a fault
+		_ = d.put(name, d.behind[name].data) // still reported as a fault
 	}
 }

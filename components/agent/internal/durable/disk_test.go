@@ -107,7 +107,8 @@ func TestAReadOnlyDiskIsAFault(t *testing.T) {
 	}
 }
 
-// TestAWriteThatDoesNotEndIsTold, also while whoever asks for anything else waits for it.
+// TestAWriteThatDoesNotEndIsTold: the hanging write is reported, also while other callers wait for
+// it.
 func TestAWriteThatDoesNotEndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, free := OpenDisk(t.TempDir(), slog.New(slog.DiscardHandler)), make(chan struct{})

@@ -49,7 +49,7 @@ func WriteFileAs(path string, data []byte, mode fs.FileMode, gid int) error {
 	return nil
 }
 
-// RemoveLeftovers removes what writes of path left that did not end. Nobody may write it
+// RemoveLeftovers removes the temporary files of interrupted writes of path. No write may run
 // meanwhile.
 func RemoveLeftovers(path string) error {
 	leftovers, err := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".*"))
@@ -73,8 +73,8 @@ func WriteJSON(path string, v any) error {
 	return WriteFile(path, append(data, '\n'), 0o600)
 }
 
-// ReadJSON decodes path into v and reports whether the file exists. A file over
-// limit bytes is an error: the writer bounds what it writes.
+// ReadJSON decodes path into v and reports whether the file exists. A file over limit bytes is an
+// error: the writer bounds its files.
 func ReadJSON(path string, limit int64, v any) (bool, error) {
 	return decode(path, limit, v, ReadFile)
 }

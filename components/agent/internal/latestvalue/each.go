@@ -12,14 +12,14 @@ func (v *Value[T]) Next() <-chan struct{} {
 }
 
 // Each calls do at once, and again after a change of any source, until ctx ends; changes that come
-// while do works are one. A source gives what is closed at its next change, as Next does; nil:
-// it has none.
+// while do works are combined. A source returns a channel that is closed at its next change, as
+// Next does, or nil for no source.
 func Each(ctx context.Context, do func(), sources ...func() <-chan struct{}) {
 	next := make([]reflect.SelectCase, 1+len(sources))
 	next[0] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}
 	for {
 		for i, source := range sources {
-			// Before do reads them: what changes from here on is seen by the next turn.
+			// Read the channels before do: a later change then starts another turn.
 			next[1+i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(source())}
 		}
 		do()

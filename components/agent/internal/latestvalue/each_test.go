@@ -7,8 +7,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestEach: at once, after each change of any source, once more for what changed meanwhile, and
-// no more when ctx has ended.
+// TestEach: do runs at once, after each change of any source, once more for changes meanwhile, and
+// never after ctx has ended.
 func TestEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (

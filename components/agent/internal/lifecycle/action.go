@@ -45,8 +45,8 @@ func (s *step) act(ctx context.Context, h *openHook) <-chan outcome {
 	return out
 }
 
-// unknownAction fails: a spec of newer coordinators asks for something that this agent does
-// not know, and what its failure means is the spec's to say, as of every hook.
+// unknownAction fails: a spec of newer coordinators requests an action that this agent does not
+// support. The spec defines the consequence of the failure, as for every hook.
 func unknownAction(context.Context, *openHook) error {
 	return errors.New("this agent does not know what the hook does: it is older than the coordinators; roll out its newer image")
 }

@@ -30,15 +30,15 @@ type Config struct {
 	Hooks func() []group.LifecycleHook
 	// Commands runs exec hooks.
 	Commands Commands
-	// Callers are held back while leadership moves; nil: nobody is.
+	// Callers pauses the clients of this member while leadership moves; nil: no client is paused.
 	Callers Callers
 	Log     *slog.Logger
 }
 
-// Callers are those who dial routes that follow this member's role.
+// Callers are the clients of the routes that follow this member's role.
 type Callers interface {
-	// Hold has them wait, and says in a few words who does not; "" when all do. It returns
-	// within a few seconds, and what it could not do never stops a hand-over.
+	// Hold pauses the clients, and names in a few words the members that did not pause; "" if all
+	// did. Hold returns within a few seconds, and its failure never stops a hand-over.
 	Hold(ctx context.Context, k Key) string
 	// Release lets them go on, to leader if it is not "". It returns within a second.
 	Release(ctx context.Context, k Key, leader string)
@@ -74,8 +74,7 @@ func New(cfg Config) (*Executor, error) {
 	return e, nil
 }
 
-// Apply sets what the leader wants now; nil is nothing. It does not block, and
-// may be repeated.
+// Apply sets the leader's present order; nil is no order. It does not block, and may be repeated.
 func (e *Executor) Apply(o *Order) {
 	e.orders.Update(func(*Order) *Order { return o })
 }
@@ -142,7 +141,7 @@ func (r *running) stop(why error) {
 
 var errSuperseded = errors.New("the leader ordered something else")
 
-// reconcile makes what runs agree with what is ordered.
+// reconcile makes the running step match the order.
 func (e *Executor) reconcile(ctx context.Context, at *running, order *Order, regains map[Key]int) *running {
 	if at != nil && (order == nil || order.Key != at.order.Key) {
 		at.stop(errSuperseded)
@@ -191,8 +190,8 @@ func (e *Executor) callOff(ctx context.Context, was Order, now *Order) {
 	}
 }
 
-// regained reports that a drained member leads again although it was to hand over (R86). What
-// was seen before the drain ended says nothing about that.
+// regained reports that a drained member leads again although it was to hand over (R86). A state
+// seen before the drain ended does not count.
 func (e *Executor) regained(o Order, r Result) bool {
 	s := e.cfg.Member.State()
 	e.mu.Lock()
@@ -223,13 +222,12 @@ func (e *Executor) start(ctx context.Context, order Order, before Result) *runni
 	return r
 }
 
-// finish makes a result and the state after it known together: whoever sees the one
-// sees the other.
+// finish publishes a result together with the state after it: no reader sees one without the other.
 func (e *Executor) finish(r Result) {
 	e.mu.Lock()
 	e.current = nil
 	e.ended = time.Now()
-	_ = e.results.put(r) // the disk tells its faults
+	_ = e.results.put(r) // the disk reports its faults
 	e.status.Update(func(s Status) Status {
 		s.State = stateAfter(r)
 		s.Result = &r

@@ -236,10 +236,10 @@ func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
 	})
 }
 
-// TestWhatCameInTimeCounts: when the timer of a hook is looked at late, what its caller was
-// told is applied stays applied, and a heartbeat that waits there has extended the time.
+// TestWhatCameInTimeCounts: when a hook's timer is handled late, a completion reported as applied
+// stays applied, and a waiting heartbeat has extended the time.
 func TestWhatCameInTimeCounts(t *testing.T) {
-	for range 20 { // a choice among what is ready is random
+	for range 20 { // select chooses at random among ready cases
 		synctest.Test(t, func(t *testing.T) {
 			h := &openHook{spec: wait("h"), token: "t", complete: make(chan group.HookResult, 1), heartbeat: make(chan struct{}, 1)}
 			e := &Executor{cfg: Config{Log: slog.New(slog.DiscardHandler)}, open: h}
@@ -248,7 +248,7 @@ func TestWhatCameInTimeCounts(t *testing.T) {
 				t.Fatalf("heartbeat = %t, %v", applied, err)
 			}
 			began := time.Now()
-			// The heartbeat waits beside a timer that has fired already.
+			// The heartbeat waits while the timer has already fired.
 			got, err := s.awaitHook(t.Context(), h, 0, time.Second)
 			if err != nil || !strings.Contains(got.message, "no heartbeat") {
 				t.Fatalf("outcome = %+v, %v", got, err)
@@ -347,7 +347,7 @@ func TestCTL18_FinishedOrderIsAnsweredNotRepeated(t *testing.T) {
 	b.stop()
 
 	rebooted := newBench(t, dir)
-	rebooted.driver.lead(self) // by itself: not this Boot's drain
+	rebooted.driver.lead(self) // a promotion without an order: not this Boot's drain
 	rebooted.Apply(drainOrder(1))
 	got := rebooted.await(drainOrder(1).Key, rollout.StepDone)
 	if got != want {

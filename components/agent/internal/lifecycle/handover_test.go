@@ -43,8 +43,8 @@ func (c fakeCallers) Release(_ context.Context, _ Key, leader string) {
 	_ = c.driver.called("release to " + leader)
 }
 
-// TestNobodyWaitsForWhatCanBeDoneBefore: the driver prepares while callers are still served,
-// and nobody is held for a hand-over that it refuses then.
+// TestNobodyWaitsForWhatCanBeDoneBefore: the driver prepares while callers are still served, and no
+// caller is paused for a hand-over that the driver then refuses.
 func TestNobodyWaitsForWhatCanBeDoneBefore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails error
@@ -85,8 +85,8 @@ func (d slow) Transfer(ctx context.Context, r driver.TransferRequest) (driver.Tr
 	return d.fakeDriver.Transfer(ctx, r)
 }
 
-// TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership: the member is still known as the
-// leader when its drain ends, since nobody looked since.
+// TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership: the last known state still shows the
+// member as leader when its drain ends, because no look followed the hand-over.
 func TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir())

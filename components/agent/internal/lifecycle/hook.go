@@ -62,9 +62,9 @@ type outcome struct {
 // errDeadline is the cause of an order's end by its own deadline.
 var errDeadline = errors.New("the order's deadline passed")
 
-// runHook opens hook and returns CONTINUE or ABANDON. The error is ctx's cause:
-// superseded, shut down, or errDeadline. hold is ctx without the order's
-// deadline: a held hook waits for people, who have no deadline.
+// runHook opens hook and returns CONTINUE or ABANDON. The error is ctx's cause: superseded, shut
+// down, or errDeadline. hold is ctx without the order's deadline: a held hook waits for people, who
+// have no deadline.
 func (s *step) runHook(ctx, hold context.Context, spec group.LifecycleHook) (outcome, error) {
 	token, err := newToken()
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *step) runHook(ctx, hold context.Context, spec group.LifecycleHook) (out
 	return got, nil
 }
 
-// awaitHook runs the hook's action until it ends, somebody completes the hook,
-// or a timer gives the default result (R79, R80).
+// awaitHook runs the hook's action until the action ends, a caller completes the hook, or a timer
+// gives the default result (R79, R80).
 func (s *step) awaitHook(ctx context.Context, h *openHook, beat, limit time.Duration) (outcome, error) {
 	acting, stop := context.WithCancel(ctx)
 	acted := s.act(acting, h)
@@ -149,8 +149,8 @@ func (s *step) beat(h *openHook, timer *time.Timer, beat time.Duration) {
 	s.exec.updateHook(h.token, func(st *HookStatus) { st.HeartbeatDeadline = time.Now().Add(beat) })
 }
 
-// timedOut is the outcome of a hook whose timer fired. A completion that the caller was told
-// is applied counts, however late the timer was looked at.
+// timedOut is the outcome of a hook whose timer fired. A completion that was reported to its caller
+// as applied counts, however late the timer is handled.
 func (e *Executor) timedOut(h *openHook, message string) outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,7 +16,7 @@ type Key struct {
 // Order is one step that the leader wants from this Boot.
 type Order struct {
 	Key
-	// Deadline is absolute; zero means none. It is by the clock of whoever ordered.
+	// Deadline is absolute, by the coordinator's clock; zero means none.
 	Deadline time.Time
 	// Limit takes the place of Deadline: how long the step may take from its beginning
 	// here. 0 means that Deadline counts.

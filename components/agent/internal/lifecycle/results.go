@@ -44,11 +44,10 @@ func (r *results) find(key Key) (Result, bool) {
 	return Result{}, false
 }
 
-// put replaces or appends one and writes the file. The result is kept in memory
-// even when the disk refuses: it is reported from there at once, and work that was done
-// is not done again while this process lives. Only an agent that also ends before the
-// leader has heard of it would begin such an order anew, as one does that ends in the
-// middle of it.
+// put replaces or appends a result and writes the file. After a failed write the result stays in
+// memory: the agent reports it from there at once, and does not repeat the work while this process
+// lives. The order starts again only if the agent also ends before the leader has received the
+// result, just as after a crash in the middle of the order.
 func (r *results) put(one Result) error {
 	kept := make([]Result, 0, len(r.list)+1)
 	for _, old := range r.list {

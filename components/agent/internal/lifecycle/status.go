@@ -38,8 +38,8 @@ type Status struct {
 	Result *Result      `json:"result,omitempty"`
 }
 
-// ErrNoToken tells that a call on a hook carries no token. Names can be guessed: only
-// who knows this run of the hook ends it.
+// ErrNoToken reports that a call on a hook carries no token. Names can be guessed: only a caller
+// with the token of this run may end the hook.
 var ErrNoToken = errors.New("the hook's token is missing")
 
 // Status returns the newest status and its index.
@@ -51,11 +51,11 @@ func (e *Executor) WaitStatus(ctx context.Context, index uint64) (Status, uint64
 	return s, now
 }
 
-// Changes wakes whoever reports results.
+// Changes wakes the reporter of results.
 func (e *Executor) Changes() *latestvalue.Value[Status] { return &e.status }
 
-// Complete ends the open hook whose token it is. A late, repeated or foreign token
-// is accepted without effect (R81), which the result tells; ErrNoToken without one.
+// Complete ends the open hook with that token. A late, repeated or foreign token is accepted
+// without effect (R81): applied is false. Without a token Complete returns ErrNoToken.
 func (e *Executor) Complete(hook, token string, result group.HookResult) (applied bool, err error) {
 	switch result {
 	case group.HookContinue, group.HookAbandon, group.HookHold:

@@ -23,7 +23,7 @@ type step struct {
 	// transferred and newLeader are the outcome of handOver.
 	transferred bool
 	newLeader   string
-	// note is who did not wait for the hand-over.
+	// note names the callers that did not wait for the hand-over.
 	note string
 }
 
@@ -165,8 +165,8 @@ func (s *step) handOver(ctx context.Context) error {
 	}
 }
 
-// transfer makes one call that moves leadership, while callers wait. What would refuse it is
-// found out before, so that nobody waits for a hand-over that is not made.
+// transfer makes one call that moves leadership, while callers wait. Prepare finds a refusal first,
+// so that callers do not wait for a hand-over that does not happen.
 func (s *step) transfer(ctx context.Context, d driver.Driver) (driver.Transferred, error) {
 	request, err := driver.Prepare(ctx, d, driver.TransferRequest{ExpectedLeader: s.order.ExpectedLeader, Candidates: s.order.Candidates})
 	switch {
@@ -183,7 +183,7 @@ func (s *step) transfer(ctx context.Context, d driver.Driver) (driver.Transferre
 		s.exec.cfg.Log.Warn("some callers do not wait for the hand-over", "operation", s.order.Operation, "callers", s.note)
 	}
 	done, err := d.Transfer(ctx, request)
-	// Whether it moved or not, nobody waits any longer; also when the order was called off.
+	// Callers resume in either case, also when the order was cancelled.
 	callers.Release(context.WithoutCancel(ctx), s.order.Key, done.Leader)
 	return done, err
 }

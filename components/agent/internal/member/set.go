@@ -15,8 +15,8 @@ import (
 // saw it: a change that is made twice is made once.
 const setRetry = time.Second
 
-// SetChanger makes the changes of the workload's set that this member is told to make. All
-// exported fields are required and are not changed. Safe for concurrent use.
+// SetChanger makes the ordered changes of the workload's set. All exported fields are required and
+// are not changed. Safe for concurrent use.
 type SetChanger struct {
 	Watcher *Watcher
 	// Config is the newest configuration; nil: there is none.
@@ -36,9 +36,9 @@ func (s *SetChanger) Fault() error {
 	return nil
 }
 
-// Run makes the change of the workload's set that this member is told to make, again
-// and again until it is told otherwise, until ctx ends. It is made only while the member leads
-// its set and a coordinator is connected: what one of yesterday wanted may be the opposite by now.
+// Run makes the ordered change of the workload's set and repeats it until the order changes or ctx
+// ends. Run acts only while the member leads its set and a coordinator is connected: an old order
+// may be the opposite of the present one.
 func (s *SetChanger) Run(ctx context.Context) error {
 	var (
 		told error
@@ -72,14 +72,14 @@ func (s *SetChanger) due() *group.SetChange {
 	return config.Membership.Change
 }
 
-// make makes change, unless it is not this member's turn; made is the last one that
-// was, for the log.
+// make makes change, unless it is not this member's turn; made is the last change made, for the
+// log.
 func (s *SetChanger) make(ctx context.Context, change group.SetChange, made *group.SetChange) error {
 	if !s.Connected() {
-		return nil // told again once one is there
+		return nil // a coordinator repeats the order once connected
 	}
 	if state := s.Watcher.State(); state.View.Role != driver.RoleLeader {
-		return nil // whoever leads is told next
+		return nil // the next leader gets the order
 	}
 	err := driver.Change(ctx, s.Watcher.Driver(), change)
 	s.Watcher.Kick()
@@ -90,7 +90,7 @@ func (s *SetChanger) make(ctx context.Context, change group.SetChange, made *gro
 	return err
 }
 
-// tell logs what is new, and gives what stands in the report.
+// tell logs a new outcome, and returns the error for the report.
 func (s *SetChanger) tell(change group.SetChange, err, before error) error {
 	if err == nil {
 		return nil

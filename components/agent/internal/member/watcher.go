@@ -14,18 +14,18 @@ import (
 const (
 	calm = time.Second
 	busy = 200 * time.Millisecond
-	// quick is the pace for the first moments of what is unsettled: callers of a route wait for
-	// the follower that is told to lead to say so. It ends, because a member that stays broken
-	// must not be asked so often for ever.
+	// quick is the interval for the first moments after a change: callers of a route wait for the
+	// new leader's own report. quickFor bounds it, because a member that stays broken must not be
+	// queried so often permanently.
 	quick    = 50 * time.Millisecond
 	quickFor = 5 * time.Second
-	// budget is what one observation may take before the view counts as unknown. hangs is when
-	// it does also where the driver does not return.
+	// budget is how long one observation may take before the view counts as unknown. hangs is the
+	// same limit for a driver that does not return.
 	budget = 2 * time.Second
 	hangs  = 10 * time.Second
 )
 
-// State is what is known about the member.
+// State is the known state of the member.
 type State struct {
 	View driver.View
 	// Known is false until the driver answered, and again while it cannot.
@@ -44,7 +44,8 @@ type Watcher struct {
 	began   atomic.Int64
 	started time.Time
 	kick    chan struct{}
-	// tell is from when on a look is told of whatever it shows; nil: when something changed.
+	// tell is the time from which each look is reported, changed or not; nil: only changes are
+	// reported.
 	tell atomic.Pointer[time.Time]
 	// changed is when the view last moved; of Run's goroutine alone.
 	changed time.Time
@@ -82,8 +83,8 @@ func (w *Watcher) Driver() driver.Driver {
 	return w.driver
 }
 
-// State returns the newest state. It is unknown while a look does not end: what the one before it
-// showed may be long over.
+// State returns the newest state. It is unknown while a look hangs: the previous state may be
+// outdated.
 func (w *Watcher) State() State {
 	if w.Looking() > hangs {
 		return State{View: driver.View{Role: driver.RoleUnknown, Message: "a look at the workload does not end"}}
@@ -91,8 +92,8 @@ func (w *Watcher) State() State {
 	return *w.state.Load()
 }
 
-// Looking is for how long the present observation has been under way; 0 between two. It should
-// stay near what one may take (2 s): a driver that hears no context hangs.
+// Looking is how long the present observation has been running; 0 between two. It should stay near
+// the budget (2 s): a driver that ignores its context hangs.
 func (w *Watcher) Looking() time.Duration {
 	if began := w.began.Load(); began > 0 {
 		return time.Since(w.started) - time.Duration(began)
@@ -100,14 +101,14 @@ func (w *Watcher) Looking() time.Duration {
 	return 0
 }
 
-// TellNext has Changes tell of the next look that begins from now on, whatever it shows.
+// TellNext makes Changes report the next look that begins from now on, changed or not.
 func (w *Watcher) TellNext() {
 	now := time.Now()
 	w.tell.Store(&now)
 	w.Kick()
 }
 
-// Changes wakes whoever waits for another state; small moves of the lag do not count.
+// Changes wakes its readers after a change of state; small changes of the lag do not count.
 func (w *Watcher) Changes() *latestvalue.Value[struct{}] { return &w.changes }
 
 // SetActive asks for more frequent observations while an order is carried out.
@@ -186,8 +187,8 @@ func (w *Watcher) observe(ctx context.Context) {
 	w.publish(State{View: view, Known: true, At: at})
 }
 
-// moved reports whether who leads changed, or what the member is good for. What a member that
-// catches up says of its progress does not count.
+// moved reports whether the leader or the member's fitness changed. The progress of a member that
+// catches up does not count.
 func moved(a, b driver.View) bool {
 	return a.Role != b.Role || a.Leader != b.Leader || a.Epoch != b.Epoch || a.Liveness != b.Liveness || a.Ready != b.Ready
 }

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// scripted is a driver that says what it is told to, and counts how often it is asked.
+// scripted is a driver with scripted answers that counts its calls.
 type scripted struct {
 	driver.Driver
 	view  func(since time.Duration) driver.View
@@ -23,7 +23,7 @@ func (s *scripted) Observe(context.Context) (driver.View, error) {
 	return s.view(time.Since(s.began)), nil
 }
 
-// TestAHandOverIsSeenAtOnce: a member whose leader went is looked at often, but not for ever.
+// TestAHandOverIsSeenAtOnce: a member without a leader is observed often, for a bounded time.
 func TestAHandOverIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gone, takes = 10 * time.Second, 10*time.Second + 730*time.Millisecond
@@ -53,7 +53,7 @@ func TestAHandOverIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// TestABrokenMemberIsNotAskedWithoutEnd, whatever it tells about itself.
+// TestABrokenMemberIsNotAskedWithoutEnd, whatever it reports about itself.
 func TestABrokenMemberIsNotAskedWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{began: time.Now(), view: func(since time.Duration) driver.View {

@@ -15,19 +15,19 @@ const (
 	// Lonely is how long without any control session before the Boot asks at first
 	// contact for where the coordinators are.
 	Lonely = 2 * time.Minute
-	// admissionPause is the least time between two whole admissions, whatever they are
-	// for: each costs a quote and its verification.
+	// admissionPause is the least time between two whole admissions, for any reason: each costs a
+	// quote and its verification.
 	admissionPause = 5 * time.Second
-	// rotatedPause bounds how long a Boot lets pass before it renews for a new epoch
-	// of a secret: the members must not all come at once, and the coordinator that
-	// renews may see the new epoch a little later than the one that told of it.
+	// rotatedPause bounds how long a Boot waits before it renews for a new epoch of a secret. The
+	// pause spreads the members, and the renewing coordinator may see the new epoch a little later
+	// than the coordinator that reported it.
 	rotatedPause = time.Second
 )
 
 // Config of a Loop. All fields but Behind and Forgotten are required.
 type Config struct {
-	// Renew asks over any live control session, puts what it gets in force, and says
-	// what is held then. An error leaves what was held.
+	// Renew requests credentials over any live control session, puts them in force and returns
+	// them. After an error the old ones stay in force.
 	Renew func(ctx context.Context) (Held, error)
 	// Admit does so by a whole admission.
 	Admit func(ctx context.Context) (Held, error)
@@ -43,8 +43,8 @@ type Config struct {
 	// Forgotten gets a value when the coordinators say that they know nothing of the Slot:
 	// evidence is all that helps then. nil: they never do.
 	Forgotten <-chan struct{}
-	// Denied is told of each refusal: RENEW_DENIED, INCARNATION_STALE and the like.
-	// What is held goes on until it ends.
+	// Denied receives each rejection: RENEW_DENIED, INCARNATION_STALE and the like. The present
+	// credentials stay in force until they expire.
 	Denied func(code string, err error)
 	Log    *slog.Logger
 }
@@ -56,7 +56,7 @@ type Loop struct {
 	held     Held
 	failures int
 	denied   bool
-	// next is when to try again; zero: when what is held is due.
+	// next is when to try again; zero: when the credentials are due.
 	next time.Time
 	// evidence: only a whole admission will do.
 	evidence bool
@@ -66,7 +66,7 @@ type Loop struct {
 	alone    time.Time // since when no session was live; zero while one is
 }
 
-// Run keeps what is held in force until ctx ends.
+// Run keeps credentials in force until ctx ends.
 func (l *Loop) Run(ctx context.Context, held Held) error {
 	l.take(held)
 	l.admitted = held.Since
@@ -88,8 +88,8 @@ func (l *Loop) Run(ctx context.Context, held Held) error {
 
 func (l *Loop) take(h Held) {
 	l.held, l.failures, l.denied, l.evidence = h, 0, false, false
-	l.alone = time.Time{}          // what came may say where the coordinators are
-	l.rotated = time.Time{}        // the next rotation is spread anew
+	l.alone = time.Time{}          // the new credentials may name other coordinators
+	l.rotated = time.Time{}        // the next rotation gets a new random pause
 	l.next = h.due(rand.Float64()) //nolint:gosec // jitter is no secret
 }
 
@@ -99,8 +99,8 @@ func (l *Loop) failed(denied bool) {
 	l.next = time.Now().Add(pause(l.failures, denied, rand.Float64())) //nolint:gosec // as above
 }
 
-// wait returns when it is time to act: what is held is due, a newer policy is in
-// force, or nobody was connected for the time Lonely.
+// wait returns when it is time to act: the credentials are due, a newer policy is in force, or no
+// session was connected for the time Lonely.
 func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 	for {
 		epoch, epochChanged := l.Wanted()
@@ -145,7 +145,7 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 	}
 }
 
-// behind says what was rotated, and notes when to renew for it.
+// behind names a rotated secret, and schedules the renewal for it.
 func (l *Loop) behind(now time.Time) string {
 	if l.Behind == nil || l.denied || l.failures > 0 {
 		return ""
@@ -183,7 +183,7 @@ func (l *Loop) renew(ctx context.Context) {
 		}
 		l.failed(false)
 		if errors.Is(err, control.ErrNoSession) {
-			// Nobody was asked, so nobody is spared by waiting for longer.
+			// No request was sent, so a longer pause would spare no coordinator.
 			l.failures = min(l.failures, 1)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 const life = 15 * time.Minute
 
-// cluster is what all coordinators together do, in virtual time.
+// cluster plays all coordinators together, in virtual time.
 type cluster struct {
 	sessions latestvalue.Value[int]
 	epoch    latestvalue.Value[uint64]

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/agent/internal/admit"
 )
 
-// Held is what matters of credentials in force.
+// Held holds the dates and the epoch of the credentials in force.
 type Held struct {
 	// Since is when they came, Ends when the first of them ends.
 	Since, Ends time.Time
@@ -24,8 +24,8 @@ const (
 	dueTo   = 0.45
 )
 
-// lifeMost bounds the life that is reckoned with. Certificates outlive tokens so that members
-// do without coordinators for an hour; who renewed them late would lose that.
+// lifeMost bounds the life used for the schedule. Certificates outlive tokens so that members work
+// without coordinators for an hour; a late renewal would shorten that time.
 const lifeMost = 15 * time.Minute
 
 // due is when to renew: spread is from [0, 1) and differs between Boots.
@@ -54,7 +54,7 @@ func pause(failures int, denied bool, spread float64) time.Duration {
 	return out/2 + time.Duration(spread*float64(out)/2)
 }
 
-// verdict is what the outcome of a try means.
+// verdict is the meaning of a try's outcome.
 type verdict int
 
 const (

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A Boot that lost all coordinators the moment before its renewal has what it has for an
-// hour all the same.
+// A Boot that loses all coordinators just before its renewal still has credentials for an hour.
 func TestTOK15_ALongLifeIsRenewedEarly(t *testing.T) {
 	const life = 75 * time.Minute
 	since := time.Unix(1e9, 0)

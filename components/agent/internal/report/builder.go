@@ -17,10 +17,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Sources are what a report is made of.
+// Sources are the inputs of a report.
 type Sources struct {
-	// AgentSpec is the Revision whose driver, hooks and checks are in force; empty: not known. It is
-	// asked first: of what it names, Checks are in force by then.
+	// AgentSpec is the Revision whose driver, hooks and checks are in force; empty: not known. The
+	// Builder reads it first, so that the Checks of that Revision are in force by then.
 	AgentSpec func() string
 	Member    func() member.State
 	Checks    func() []health.Result
@@ -29,7 +29,7 @@ type Sources struct {
 	Epochs func() map[string]uint32
 	// Backends are those whose registration workloads own.
 	Backends func() []selfreport.State
-	// Faults are what the agent cannot do as it should, for people.
+	// Faults are the agent's own faults, for people.
 	Faults  func() []string
 	Version string
 	BootAt  time.Time
@@ -49,8 +49,8 @@ func (b *Builder) Note() {
 	b.streak.add(b.verdict(b.src.Member(), b.src.Checks()), time.Now())
 }
 
-// Follow notes, and has changed tell of it, at once and after a change of any source, until ctx
-// ends; sources are as latestvalue.Each wants them.
+// Follow builds a report and notifies changed, at once and after a change of any source, until ctx
+// ends; sources are like those of latestvalue.Each.
 func (b *Builder) Follow(ctx context.Context, changed *latestvalue.Value[struct{}], sources ...func() <-chan struct{}) {
 	latestvalue.Each(ctx, func() {
 		b.Note()
@@ -58,7 +58,7 @@ func (b *Builder) Follow(ctx context.Context, changed *latestvalue.Value[struct{
 	}, sources...)
 }
 
-// Faults are, for Sources, what is not on the disk and those of errs that there are.
+// Faults returns the faults for Sources: those of the disk, and the non-nil errs.
 func Faults(disk []string, errs ...error) []string {
 	for _, err := range errs {
 		if err != nil {
@@ -99,8 +99,8 @@ func (b *Builder) Build() *controlv1.Report {
 	return r
 }
 
-// verdict is healthy only when every input says so, but for informative checks and those that
-// are pending; unknown is never healthy (R10).
+// verdict is healthy only when every input is, except informative and pending checks; unknown is
+// never healthy (R10).
 func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 	v := state.View
 	seen := state.Known && v.Liveness != driver.LivenessUnknown

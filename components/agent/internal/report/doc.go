@@ -1,2 +1,2 @@
-// Package report turns what the agent knows into the wire form of one Report.
+// Package report converts the agent's state into the wire form of one Report.
 package report

@@ -63,7 +63,7 @@ func TestStreak(t *testing.T) {
 		{6 * time.Second, unknown, 5 * time.Second},  // one probe timed out
 		{8 * time.Second, unknown, 7 * time.Second},  // within the grace
 		{9 * time.Second, healthy, 8 * time.Second},  // not broken
-		{10 * time.Second, unknown, 9 * time.Second}, // the grace begins anew
+		{10 * time.Second, unknown, 9 * time.Second}, // the grace starts again
 		{14 * time.Second, unknown, 0},               // too long
 		{15 * time.Second, healthy, 0},
 		{20 * time.Second, healthy, 5 * time.Second},
@@ -95,8 +95,9 @@ func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	}
 }
 
-// TestAMemberThatRefusesWritesIsHealthyAndSaysSo: its fault stands in the report, and neither its health nor its
-// readiness goes by it, or the revision that ends it would wait for what it ends.
+// TestAMemberThatRefusesWritesIsHealthyAndSaysSo: the report names the fault, and neither health
+// nor readiness depends on it. Otherwise the revision that repairs the fault would wait for the
+// repair.
 func TestAMemberThatRefusesWritesIsHealthyAndSaysSo(t *testing.T) {
 	s := member.State{Known: true, View: driver.View{Liveness: driver.LivenessAlive, Ready: true, CaughtUp: yes(), MayDisrupt: true, Fault: "it refuses every write"}}
 	b := NewBuilder(Sources{

@@ -1,14 +1,14 @@
-// Package sds gives proxies of this CVM the Slot's certificate as files that they
-// reload by themselves, in the form of Envoy's secret discovery service:
+// Package sds gives proxies of this CVM the Slot's certificate as files that they reload
+// automatically, in the form of Envoy's secret discovery service:
 //
 //	tls.crt, tls.key  the SVID with its chain, and its key
 //	ca.crt            the cluster CA
 //	sds.yaml          a secret "svid" that names the first two
 //	sds-ca.yaml       a secret "ca" that names the third
 //
-// All are links through one link, ..data, which a renewal replaces in one step: a
-// reader sees the certificate and key of one renewal, and Envoy, which watches the
-// folder for such moves, reads all of them again.
+// All are links through one link, ..data, which a renewal replaces in one step: a reader sees the
+// certificate and key of one renewal, and Envoy, which watches the folder for such moves, reads all
+// of them again.
 package sds
 
 import (
@@ -34,8 +34,8 @@ type Folder struct {
 	last []byte // guarded by mu; the leaf that is there
 }
 
-// Open takes dir over: it is created if needed, and what an earlier Boot left is
-// removed. The key is readable by root, and by gid if that is not 0.
+// Open takes over dir: it creates dir if needed and removes the files of an earlier Boot. The key
+// is readable by root, and by gid if that is not 0.
 func Open(dir string, gid int) (*Folder, error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil { //nolint:gosec // the key has a mode of its own
 		return nil, fmt.Errorf("open certificate folder: %w", err)
@@ -99,7 +99,7 @@ func (f *Folder) write(cert tls.Certificate, caPEM []byte) error {
 	return f.swap(next)
 }
 
-// put writes one file; nobody but its readers can open it at any moment.
+// put writes one file; only its readers can open it at any moment.
 func (f *Folder) put(path string, data []byte, mode fs.FileMode) error {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (f *Folder) put(path string, data []byte, mode fs.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// swap makes next what all links lead to, in one step, and removes the one before.
+// swap points all links to next, in one step, and removes the previous folder.
 func (f *Folder) swap(next string) error {
 	data := filepath.Join(f.dir, "..data")
 	before, err := os.Readlink(data)

@@ -112,7 +112,7 @@ func TestReadersSeeOneRenewal(t *testing.T) {
 	cancel()
 	reader.Wait()
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != len(names)+2 { // ..data and what it leads to
+	if err != nil || len(entries) != len(names)+2 { // ..data and its target
 		t.Errorf("%d entries (%v), want %d", len(entries), err, len(names)+2)
 	}
 }
@@ -160,8 +160,8 @@ func envoy(t *testing.T) string {
 	return ""
 }
 
-// TestTOK15_EnvoyServesTheRenewedCertificate: the same process serves the new
-// certificate to new connections, and those that were there go on.
+// TestTOK15_EnvoyServesTheRenewedCertificate: the same process serves the new certificate to new
+// connections, and existing connections continue.
 func TestTOK15_EnvoyServesTheRenewedCertificate(t *testing.T) {
 	binary := envoy(t)
 	dir := filepath.Join(t.TempDir(), "tls")
@@ -221,7 +221,7 @@ func TestTOK15_EnvoyServesTheRenewedCertificate(t *testing.T) {
 	_ = open.Close()
 }
 
-// awaitServed connects until the certificate is the one that is served.
+// awaitServed connects until the server presents the certificate.
 func awaitServed(t *testing.T, at string, want tls.Certificate) *tls.Conn {
 	t.Helper()
 	deadline := time.NewTimer(30 * time.Second)

@@ -22,7 +22,7 @@ type keep struct {
 	failing    bool
 }
 
-// file is what is kept, for the Boot that it names.
+// file is the stored content, for the Boot that it names.
 type file struct {
 	Boot  string          `json:"boot"`
 	Words map[string]kept `json:"words"`
@@ -63,7 +63,7 @@ func (k *keep) read() (file, error) {
 		return file{}, fmt.Errorf("read %s: something follows the words", k.path)
 	}
 	if out.Boot != k.boot {
-		return file{}, nil // what another Boot was told is nothing of this one's
+		return file{}, nil // a report to another Boot does not count
 	}
 	for name, w := range out.Words {
 		if err := w.check(); err != nil {
@@ -73,8 +73,8 @@ func (k *keep) read() (file, error) {
 	return out, nil
 }
 
-// save replaces what is kept. What cannot be kept is lost with this process, and that is said
-// once.
+// save replaces the stored reports. After a failure the reports end with this process, which logs
+// the failure once.
 func (k *keep) save(words map[string]kept) {
 	if k.path == "" {
 		return

@@ -16,7 +16,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Bounds of what a workload may say.
+// Bounds of a workload's report.
 const (
 	MaxTags   = 8
 	MaxTag    = 40
@@ -33,7 +33,7 @@ const (
 	Critical Status = "critical"
 )
 
-// Word is what a workload says of one backend, or one check.
+// Word is a workload's report of one backend, or one check.
 type Word struct {
 	Status Status `json:"status"`
 	// Tags are lower-case names; one of them may be the role of a route.
@@ -57,7 +57,7 @@ var (
 	ErrInvalid = errors.New("not taken")
 )
 
-// Registry has what workloads of this CVM said. Safe for concurrent use.
+// Registry holds the reports of this CVM's workloads. Safe for concurrent use.
 type Registry struct {
 	changed latestvalue.Value[struct{}]
 	keep    keep
@@ -65,7 +65,8 @@ type Registry struct {
 	mu    sync.Mutex
 	ttls  map[string]time.Duration // guarded by mu; of all that workloads speak for
 	words map[string]said          // guarded by mu
-	// before is what an earlier process of the Boot was told, until the first Set. Guarded by mu.
+	// before holds the reports of an earlier process of the Boot, until the first Set. Guarded by
+	// mu.
 	before map[string]kept
 }
 
@@ -78,9 +79,9 @@ type said struct {
 // New returns a Registry that keeps nothing.
 func New() *Registry { return newRegistry(keep{}) }
 
-// Open returns a Registry that keeps what is said in the file at path, whose folder must be in
-// memory, and goes on with what an earlier process of the same Boot was told. What it cannot
-// read it does not know.
+// Open returns a Registry that stores its reports in the file at path, whose folder must be in
+// memory. The Registry continues with the reports of an earlier process of the same Boot. It
+// ignores an unreadable file.
 func Open(path, boot string, log *slog.Logger) *Registry {
 	r := newRegistry(keep{path: path, boot: boot, log: log})
 	r.before = r.keep.load()
@@ -91,7 +92,7 @@ func newRegistry(k keep) *Registry {
 	return &Registry{keep: k, ttls: map[string]time.Duration{}, words: map[string]said{}}
 }
 
-// Changes tells of each change of States.
+// Changes reports each change of States.
 func (r *Registry) Changes() *latestvalue.Value[struct{}] { return &r.changed }
 
 // OfBackends are the backends that workloads speak for, as the group's mesh has them, with
@@ -117,8 +118,8 @@ func OfChecks(checks []group.HealthCheck) map[string]time.Duration {
 	return ttls
 }
 
-// Set names what workloads speak for, and how long a word holds. What was said of one that stays
-// holds as long from when it was said.
+// Set names the backends or checks that workloads report, each with the time that a report holds. A
+// report of a remaining name expires that long after it was made.
 func (r *Registry) Set(ttls map[string]time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +142,8 @@ func (r *Registry) Set(ttls map[string]time.Duration) {
 	r.changed.Set(struct{}{})
 }
 
-// takeLocked takes words that an earlier process was told. One that was said later than now
-// counts from now: a clock that was set back gives no word more than its time.
+// takeLocked takes over the reports of an earlier process. A report from the future counts from
+// now: a clock that was set back gives no report more than its time.
 func (r *Registry) takeLocked(before map[string]kept, now time.Time) {
 	for name, k := range before {
 		at := k.At
@@ -237,7 +238,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// expire drops what holds no longer, and says when to look again.
+// expire drops expired reports and returns the time until the next expiry.
 func (r *Registry) expire(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

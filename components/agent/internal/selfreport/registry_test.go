@@ -97,7 +97,7 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-// TestAnotherSpec: what was said of a backend holds while a workload owns it.
+// TestAnotherSpec: a backend's report holds while a workload owns the registration.
 func TestAnotherSpec(t *testing.T) {
 	r := New()
 	r.Set(owned(time.Minute))

@@ -28,8 +28,8 @@ type Info struct {
 	JoinMembers []string
 	// VIPs by Slot name, of all known Peers and this Slot.
 	VIPs map[string]netip.Addr
-	// Routes are the VIPs of the routes that this Slot may dial, by route name. A Slot's own
-	// name means the Slot, whatever a route is called.
+	// Routes are the VIPs of the routes that this Slot may dial, by route name. If a route has the
+	// name of a Slot, the name resolves to the Slot.
 	Routes      map[string]netip.Addr
 	Meta        map[string]string
 	Secrets     map[string]Secret
@@ -42,7 +42,7 @@ type Info struct {
 type Folder struct {
 	dir, secrets folder
 	gid          int
-	// again: an earlier process of this Boot wrote what is there.
+	// again: an earlier process of this Boot wrote the present files.
 	again bool
 
 	mu      sync.Mutex
@@ -51,10 +51,10 @@ type Folder struct {
 	withdrawn bool
 }
 
-// Open takes dir over, which must be in memory: it is created if needed, and a
-// ready file that an earlier Boot left is removed, since its files are not ours.
-// Secrets without an owner of their own are readable by gid too, if it is not 0.
-// program is what workloads start with, a path or a name on PATH; "" places none.
+// Open takes over dir, which must be in memory. It creates dir if needed, and removes the ready
+// file of an earlier Boot, because the files are not this Boot's. Secrets without an owner of their
+// own are readable by gid too, if it is not 0. Workloads start with program, a path or a name on
+// PATH; "" places none.
 func Open(dir string, gid int, program string) (*Folder, error) {
 	return openFor(dir, gid, program, false)
 }
@@ -95,7 +95,8 @@ func open(dir string, gid int, program string, again bool) (*Folder, error) {
 	if err := InMemory(f.secrets.path); err != nil {
 		return nil, err
 	}
-	// Whatever the umask was: workloads of other users read from here.
+	// Set the mode again, because the umask may have reduced it: workloads of other users read
+	// here.
 	if err := errors.Join(root.Chmod(".", 0o755), f.secrets.root.Chmod(".", 0o755)); err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (f *Folder) place(program string) error {
 	return errors.Join(f.public("exec", data, 0o755), f.public("exec.sh", []byte(wrapper), 0o755))
 }
 
-// wrapper becomes the program beside it, which is the one that waits and does the rest.
+// wrapper executes the program in the same folder, which waits and does the rest.
 const wrapper = `#!/bin/sh
 # Becomes exec, beside it, which waits until this CVM is admitted and runs what stands after --.
 case $0 in
@@ -133,7 +134,7 @@ case $0 in
 esac
 `
 
-// Write brings all files except ready up to date; what did not change is not touched.
+// Write brings all files except ready up to date, and leaves unchanged files alone.
 func (f *Folder) Write(info Info) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +166,7 @@ func (f *Folder) public(name string, data []byte, mode fs.FileMode) error {
 	return f.put(f.dir, name, data, access{mode: mode, uid: -1, gid: -1})
 }
 
-// put writes what changed.
+// put writes the file if it changed.
 func (f *Folder) put(in folder, name string, data []byte, who access) error {
 	if f.withdrawn {
 		return errWithdrawn

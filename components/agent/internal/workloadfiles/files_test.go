@@ -102,8 +102,8 @@ func TestRoutesStandBehindSlots(t *testing.T) {
 	}
 }
 
-// TestTheScriptBecomesTheProgram: in each shell that is here, with every word as it is, and
-// whatever way it is found.
+// TestTheScriptBecomesTheProgram, in each installed shell, with every argument unchanged, and by
+// any path.
 func TestTheScriptBecomesTheProgram(t *testing.T) {
 	dir := secrettest.MemoryDir(t)
 	program := filepath.Join(t.TempDir(), "program")

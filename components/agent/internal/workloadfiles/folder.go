@@ -49,7 +49,7 @@ func (f folder) same(name string, opened *os.Root) error {
 	return nil
 }
 
-// access is who may do what with a file. A negative id leaves that of this process.
+// access is the mode and owner of a file. A negative id keeps that of this process.
 type access struct {
 	mode     fs.FileMode
 	uid, gid int
@@ -58,7 +58,7 @@ type access struct {
 // put replaces name as a whole: a reader sees the old file or the new one, with its
 // final owner and mode from the start. The umask has no say.
 func (f folder) put(name string, data []byte, who access) error {
-	// A name of its own for each try, which nobody can have prepared.
+	// Each try has a random name, so that no other process can have prepared the file.
 	temporary := "." + name + "." + rand.Text()
 	file, err := f.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -95,7 +95,7 @@ func (f folder) holds(name string, data []byte, who access) bool {
 	if owner, ok := at.Sys().(*syscall.Stat_t); !ok || !who.owns(owner) {
 		return false
 	}
-	// Not one that blocks, should somebody have put a pipe there meanwhile.
+	// Do not block, in case another process has put a pipe there.
 	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
@@ -120,7 +120,7 @@ func (a access) owns(at *syscall.Stat_t) bool {
 	return int64(at.Uid) == int64(uid) && int64(at.Gid) == int64(gid)
 }
 
-// names lists what is in the folder.
+// names lists the folder.
 func (f folder) names() ([]string, error) {
 	dir, err := f.root.Open(".")
 	if err != nil {
@@ -134,7 +134,7 @@ func (f folder) names() ([]string, error) {
 	return names, nil
 }
 
-// remove deletes name, whatever it is; what is not there is fine.
+// remove deletes name, whatever its type; a missing file is no error.
 func (f folder) remove(name string) error {
 	if err := f.root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s/%s: %w", f.path, name, err)

@@ -25,15 +25,14 @@ type Secret struct {
 
 const (
 	secretsFolder = "secrets"
-	// epochsFile tells epochs, never values, so that a workload can watch for a
-	// rotation. It is written after the secrets: who sees a new epoch there finds the
-	// new value.
+	// epochsFile has epochs and no values, so that a workload can watch for a rotation. It is
+	// written after the secrets: a reader that sees a new epoch there finds the new value.
 	epochsFile = "secret-epochs.json"
 	// allowed are the bits that the file of a secret may have.
 	allowed fs.FileMode = 0o660
 )
 
-// writeSecrets makes secrets/ hold exactly what there is.
+// writeSecrets makes secrets/ hold exactly the given secrets.
 func (f *Folder) writeSecrets(secrets map[string]Secret) error {
 	if err := f.dir.same(secretsFolder, f.secrets.root); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (f *Folder) writeSecrets(secrets map[string]Secret) error {
 		if _, wanted := secrets[name]; wanted {
 			continue
 		}
-		// One that the spec does not declare any more, or a leftover of a write.
+		// The file is a removed secret, or a leftover of an interrupted write.
 		errs = append(errs, f.secrets.remove(name))
 		delete(f.written, f.secrets.path+"/"+name)
 	}
@@ -87,7 +86,7 @@ func (f *Folder) meshAccess() access {
 	return access{mode: 0o400, uid: -1, gid: -1}
 }
 
-// written is what a file was made of last; the content itself is not kept.
+// written identifies the last content of a file; the content itself is not kept.
 type written struct {
 	digest [sha256.Size]byte
 	who    access

@@ -104,8 +104,8 @@ func TestTOK16_TOK19_OwnerAndModeWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// INP-11: whatever stands where a file is expected is replaced and not followed, and
-// a folder that is not ours any more is refused.
+// INP-11: an unexpected object in place of a file is replaced and not followed, and a replaced
+// folder is rejected.
 func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	for name, plant := range map[string]func(path string) error{
@@ -183,8 +183,8 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 	})
 }
 
-// A rotation replaces the file, tells the new epoch after it, and leaves nothing of
-// what is not declared any more.
+// A rotation replaces the file, then publishes the new epoch, and removes each secret that is no
+// longer declared.
 func TestSecretsFollowTheirDeclaration(t *testing.T) {
 	dir := secrettest.MemoryDir(t)
 	f, err := Open(dir, 0, "")

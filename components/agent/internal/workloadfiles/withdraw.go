@@ -8,9 +8,9 @@ import (
 // errWithdrawn: a part that does not know yet that the Slot is lost writes nothing.
 var errWithdrawn = errors.New("the files were withdrawn")
 
-// Withdraw takes back what lets workloads start and act as the Slot: the ready
-// file, the Consul token and the secrets. It is for a Boot that lost its Slot, and
-// final: the next Boot opens the folder anew.
+// Withdraw removes the files with which workloads start and act as the Slot: the ready file, the
+// Consul token and the secrets. It serves a Boot that lost its Slot, and is final: the next Boot
+// opens the folder again.
 func (f *Folder) Withdraw() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxConns bounds what is open at once: an Envoy has one connection, and two for a
-	// moment; a CVM has a few Envoys.
+	// maxConns bounds the open connections: an Envoy has one connection, and two for a moment; a
+	// CVM has a few Envoys.
 	maxConns = 64
-	// tryFor bounds the opening at one coordinator: a stream in a Session that is up takes
-	// one round trip. connectFor bounds it at all of them: what Envoy asks once more by
-	// itself need not wait longer here.
+	// tryFor bounds the opening at one coordinator: a stream in a Session that is up takes one
+	// round trip. connectFor bounds it at all of them together: Envoy retries on its own, so it
+	// need not wait longer here.
 	tryFor     = time.Second
 	connectFor = 3 * time.Second
-	// lastFor is how long the second direction may last when the first is over: neither side
-	// of HTTP/2 has much to say to one that has ended.
+	// lastFor is how long the second direction may last when the first is over: an HTTP/2 peer
+	// sends little after the other side has ended.
 	lastFor = time.Second
 	// settleEvery, jittered upwards by half of it, is when a connection asks whether it is
 	// where it would be opened now. Without it all would stay where they went when their
@@ -81,7 +81,7 @@ func New(cfg Config) *Relay {
 // xDS service of one. Connections of an Open before end.
 func (r *Relay) Open(way consulproxy.Way) { r.turn(&state{way: way, over: make(chan struct{})}) }
 
-// Shut ends all connections, and those that come from now on.
+// Shut ends all connections, and rejects new ones.
 func (r *Relay) Shut() { r.turn(nil) }
 
 func (r *Relay) turn(next *state) {
@@ -153,7 +153,7 @@ func pause(ctx context.Context) {
 
 // carry has one connection, near, until it is over.
 func (r *Relay) carry(ctx context.Context, near net.Conn, s *state) {
-	defer near.Close() //nolint:errcheck // nobody is told
+	defer near.Close() //nolint:errcheck // the client gets no other notice
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -234,7 +234,7 @@ func (r *Relay) fail(id overlay.ID) {
 	r.failed[id] = time.Now()
 }
 
-// unreached tells once that there is no coordinator.
+// unreached logs once that there is no coordinator.
 func (r *Relay) unreached(ctx context.Context, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,7 +30,7 @@ type server struct {
 
 	mu     sync.Mutex
 	refuse bool       // guarded by mu
-	hang   bool       // guarded by mu: opening takes for ever
+	hang   bool       // guarded by mu: opening never returns
 	down   bool       // guarded by mu: there is no Session
 	brief  bool       // guarded by mu: streams end at once
 	conns  []net.Conn // guarded by mu
@@ -104,7 +104,7 @@ func (w *world) dial() net.Conn {
 	return conn
 }
 
-// ask says something on conn and returns who answers; "" when the connection is over.
+// ask sends a byte on conn and returns the answering coordinator; "" when the connection is over.
 func ask(conn net.Conn) string {
 	if _, err := conn.Write([]byte("x")); err != nil {
 		return ""
