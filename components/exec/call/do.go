@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// ErrNotThere tells that the service takes no commands now: it is not running yet, or
-// not any more. Nothing was started.
+// ErrNotThere reports that the service takes no commands now: it is not running yet, or not any
+// more. No command was started.
 var ErrNotThere = errors.New("takes no commands now")
 
 const (
 	// sendLimit bounds how long the service may take to accept a request.
 	sendLimit = 5 * time.Second
-	// endLimit bounds how long the service may take to answer once its command's time is
-	// up or nobody wants it any more.
+	// endLimit bounds how long the service may take to answer once its command's time is up or the
+	// caller has gone.
 	endLimit = 10 * time.Second
 )
 
@@ -93,5 +93,5 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("connect to %s: %w", path, err)
 	}
-	return conn.(*net.UnixConn), nil //nolint:forcetypeassert // what "unix" dials
+	return conn.(*net.UnixConn), nil //nolint:forcetypeassert // "unix" dials this type
 }

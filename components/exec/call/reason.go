@@ -25,5 +25,5 @@ func CleanReason(text string) string {
 		b.WriteString(piece)
 		rest = rest[size:]
 	}
-	return strings.TrimSpace(b.String()) // what was cut off may have left a blank
+	return strings.TrimSpace(b.String()) // the cut may have left a blank
 }

@@ -10,10 +10,9 @@ import (
 // MaxStop bounds how long a workload may be given to end.
 const MaxStop = 10 * time.Minute
 
-// Restart has the workload of the service that shares dir end and start anew. It is asked to
-// end with SIGTERM, and killed after stop with all that it left behind. nil: the new one was
-// started. ErrNotThere is safe to repeat; after any other error nobody knows whether the
-// workload was ended.
+// Restart ends the workload of the service that shares dir and starts it again. The workload gets
+// SIGTERM, and is killed after stop with all its leftovers. nil means that the new one was started.
+// ErrNotThere is safe to retry; after any other error it is unknown whether the workload was ended.
 func Restart(ctx context.Context, dir string, stop time.Duration) error {
 	if stop > MaxStop {
 		return fmt.Errorf("stop: is %s, at most %s are allowed", stop, MaxStop)

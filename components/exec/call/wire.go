@@ -37,12 +37,12 @@ const SocketName = "socket"
 type Request struct {
 	// Argv is the program and its arguments; no shell reads it.
 	Argv []string `json:"argv"`
-	// Env are CADRE_NAME=value beside the environment of the service.
+	// Env are CADRE_NAME=value, in addition to the environment of the service.
 	Env []string `json:"env,omitempty"`
 	// Time is when the command is killed, counted from its start; of a restart: when the
 	// workload is killed, counted from the signal that asks it to end.
 	Time time.Duration `json:"time"`
-	// Restart has the workload end and start anew; there is no command then.
+	// Restart requests an end and a new start of the workload; there is no command then.
 	Restart bool `json:"restart,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type Request struct {
 type End string
 
 const (
-	// Exited: by itself, with Code.
+	// Exited: the command exited with Code.
 	Exited End = "exited"
 	// Signalled: by a signal, which is Code.
 	Signalled End = "signalled"
@@ -69,11 +69,11 @@ type Reply struct {
 	// Reason is one printable line of at most ReasonLimit bytes, which the command wrote to
 	// the descriptor that CADRE_REASON_FD names. It may be shown to people.
 	Reason string `json:"reason,omitempty"`
-	// Output is the start of what the command wrote. It may hold secrets.
+	// Output is the start of the command's output. It may hold secrets.
 	Output []byte `json:"output,omitempty"`
 }
 
-// Check names what is wrong with a request.
+// Check returns the fault of a request.
 func (r Request) Check() error {
 	switch {
 	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0):

@@ -49,7 +49,7 @@ func TestINP01_FramesAreBoundedBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-// TestTheLargestFramesFit: what the bounds allow is never refused for its size.
+// TestTheLargestFramesFit: a frame within the bounds is never rejected for its size.
 func TestTheLargestFramesFit(t *testing.T) {
 	word := strings.Repeat("\x01", MaxBytes/8)
 	req := Request{Time: MaxTime}
@@ -84,7 +84,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// FuzzINP09_ReadRequest: what is read is sound, or an error.
+// FuzzINP09_ReadRequest: every request read is valid, or an error.
 func FuzzINP09_ReadRequest(f *testing.F) {
 	f.Add([]byte(frame(`{"argv":["a"],"time":1000000}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -95,7 +95,7 @@ func FuzzINP09_ReadRequest(f *testing.F) {
 	})
 }
 
-// FuzzHK08_CleanReason: one printable line of bounded length, whatever was said.
+// FuzzHK08_CleanReason: one printable line of bounded length, for any input.
 func FuzzHK08_CleanReason(f *testing.F) {
 	f.Add("a\x1b[31m\nb")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -15,7 +15,7 @@ import (
 const (
 	// Key is the extension of a service.
 	Key = "x-cadre"
-	// Program is what a service with commands runs under.
+	// Program is the program that a service with commands runs under.
 	Program = "/run/mesh/exec"
 	// Folder is where a service has the folder that it shares with the agent; the agent
 	// has it below, under the service's name.

@@ -118,8 +118,8 @@ func TestCommandsReachAServiceFromTheAgentAlone(t *testing.T) {
 	}
 }
 
-// TestHK03_NoSharedProcessesLeadToTheCommands: /proc/<pid>/root is the folder of whom one
-// shares processes with, whoever of the two asks for it.
+// TestHK03_NoSharedProcessesLeadToTheCommands: a service can reach /proc/<pid>/root of each process
+// in its namespace, whichever of the two declares the sharing.
 func TestHK03_NoSharedProcessesLeadToTheCommands(t *testing.T) {
 	const web = "  web:\n    image: web\n"
 	const db = "    image: db\n"

@@ -1,5 +1,4 @@
-// Package declared reads which commands a measured compose text lets the agent run, and
-// where:
+// Package declared reads which commands a measured compose text lets the agent run, and where:
 //
 //	services:
 //	  cadre:
@@ -18,7 +17,7 @@
 //	  exec:
 //	    content: | # Script
 //
-// A spec names service and command; only the text says what that is, so nothing that is
-// not measured chooses a word of it. The volume is what makes the agent the only one
-// that a service takes commands from: it is judged here too.
+// A spec names service and command; only the measured text defines the command, so that unmeasured
+// input chooses no word of it. The volume ensures that a service takes commands only from the
+// agent: this package checks the volume, too.
 package declared

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// Shell is Program for whoever would rather start a script: the agent places it beside it,
+	// Shell is Program for services that start a script: the agent places it in the same folder,
 	// and it becomes Program.
 	Shell = Program + ".sh"
 	// Waiter is where a service has Script, which it starts with.
 	Waiter = "/etc/cadre/exec.sh"
-	// Script waits for Program and becomes it. It stands in the compose text, as a config
-	// of the service: a health check of the agent in its place has an end, after which
-	// nobody starts the workload any more, and without either a workload that is quicker
-	// than the agent has nothing to start with.
+	// Script waits for Program and becomes it. It is part of the compose text, as a config of the
+	// service. A health check of the agent would be no replacement: it has an end, after which the
+	// engine no longer starts the workload. Without either, a workload that is faster than the
+	// agent has no program to start with.
 	Script = `#!/bin/sh
 # Waits until the agent has put exec there, however late that is, and becomes it.
 trap 'exit 143' TERM
@@ -47,7 +47,7 @@ func (r *reader) start(s named, at *yaml.Node) {
 	}
 }
 
-// waits: what the service has at Waiter is Script, word for word.
+// waits checks that the service has Script at Waiter, byte for byte.
 func (r *reader) waits(s named, at *yaml.Node) {
 	where := s.path("configs")
 	var source string

@@ -55,8 +55,8 @@ func clean(target string) string {
 	return target
 }
 
-// volumes: each service with commands shares one folder in memory with the agent, and
-// nobody else has it.
+// volumes checks that each service with commands shares one folder in memory with the agent, and
+// with no other service.
 func (r *reader) volumes() {
 	owner := map[string]string{} // service by volume
 	seen := map[string]bool{}    // "service" and "agent:service"
@@ -77,7 +77,7 @@ func (r *reader) volumes() {
 	}
 }
 
-// place judges what stands at or below Folder.
+// place checks a mount at or below Folder.
 func (r *reader) place(m mount, owner map[string]string, seen map[string]bool) {
 	if !within(m.target) {
 		return

@@ -12,7 +12,7 @@ func within(target string) bool {
 	return target == Folder || strings.HasPrefix(target, Folder+"/")
 }
 
-// others: no third one has the folder, by whatever way.
+// others checks that no third service can reach the folder.
 func (r *reader) others(s named, owner map[string]string) {
 	for _, m := range mountsOf(s) {
 		switch of := owner[m.source]; {
@@ -29,10 +29,10 @@ func (r *reader) others(s named, owner map[string]string) {
 	r.processes(s)
 }
 
-// processes: /proc/<pid>/root of a process is its container's files, so who shares
-// processes with a service that has a folder of commands, or with the agent, has the
-// folder. It is the same from which of the two the sharing is asked. The IPC namespace
-// holds neither processes nor files, so it may be shared.
+// processes checks shared process namespaces. /proc/<pid>/root of a process is its container's
+// files, so a service that shares processes with the agent, or with a service that has a folder of
+// commands, can reach the folder. It does not matter which of the two declares the sharing. The IPC
+// namespace holds neither processes nor files, so it may be shared.
 func (r *reader) processes(s named) {
 	at, v := entry(s.node, "pid")
 	if at == nil || len(r.out) == 0 {
@@ -73,7 +73,7 @@ func (r *reader) cover(n *yaml.Node, where, target string) {
 	}
 }
 
-// files: compose binds the file of a secret or a config, whatever it is.
+// files checks secrets and configs: compose binds their file, whatever it is.
 func (r *reader) files() {
 	for _, section := range []string{"secrets", "configs"} {
 		each(get(r.root, section), func(key, v *yaml.Node) {

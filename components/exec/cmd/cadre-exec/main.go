@@ -30,7 +30,7 @@ exit code it ends with (128 and the number for a signal).
   --version  print the version and exit
 `
 
-// agentUID is who may have commands run: the agent runs as root.
+// agentUID is the user that may run commands: the agent runs as root.
 const agentUID = 0
 
 func main() {

@@ -26,8 +26,8 @@ var left = map[string]string{
 	"hops from fork to fork": "hop() { [ $1 -gt 0 ] || exec sleep 600; hop $(($1 - 1)) & exit 0; }; hop 200 &",
 }
 
-// TestHK04_NothingOfACommandOutlivesItsTime: neither when its time is up, nor when the
-// agent has died or wants it no more, nor when it ended by itself; however it hides.
+// TestHK04_NothingOfACommandOutlivesItsTime: no process of a command outlives the command's time,
+// its caller, the agent, or its own exit, however it hides.
 func TestHK04_NothingOfACommandOutlivesItsTime(t *testing.T) {
 	for name, script := range left {
 		for _, how := range []string{"time is up", "agent is gone", "ended by itself", "reaper was killed"} {
@@ -89,7 +89,7 @@ func TestHK04_OutputNeitherHoldsNorFloods(t *testing.T) {
 	}
 }
 
-// TestHK08_AReasonIsOnePrintableLine whatever a command writes.
+// TestHK08_AReasonIsOnePrintableLine, whatever a command writes.
 func TestHK08_AReasonIsOnePrintableLine(t *testing.T) {
 	r := up(t)
 	reply, err := r.do(t.Context(), soon, `printf 'not yet: \033[31mred\007\302\205 \342\200\256x \377\nsecond line' >&"$CADRE_REASON_FD"; echo said elsewhere; exit 1`)
@@ -101,8 +101,8 @@ func TestHK08_AReasonIsOnePrintableLine(t *testing.T) {
 	}
 }
 
-// TestHK07_ACommandHasTheWorkloadsPlaceAndNoDescriptors: its user, folder and variables,
-// and of what init was started with nothing beyond the standard descriptors.
+// TestHK07_ACommandHasTheWorkloadsPlaceAndNoDescriptors: a command has the workload's user, folder
+// and variables, and of init's descriptors only the standard ones.
 func TestHK07_ACommandHasTheWorkloadsPlaceAndNoDescriptors(t *testing.T) {
 	secret, err := os.Create(filepath.Join(t.TempDir(), "secret"))
 	if err != nil {
@@ -129,7 +129,7 @@ func TestHK07_ACommandHasTheWorkloadsPlaceAndNoDescriptors(t *testing.T) {
 	})
 }
 
-// TestCommandsComeFromTheAgentAlone: nobody else is heard, even with the socket at hand.
+// TestCommandsComeFromTheAgentAlone: other users are rejected, even with the socket at hand.
 func TestCommandsComeFromTheAgentAlone(t *testing.T) {
 	r := newRig(t)
 	r.agentUID = os.Getuid() + 1

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// followPoll is how often the agent's names are read where the kernel cannot tell of changes.
+	// followPoll is how often the agent's names are read where the kernel cannot report changes.
 	followPoll = time.Second
 	// followRetry is how long names that could not be written wait.
 	followRetry = 30 * time.Second
@@ -20,12 +20,12 @@ const (
 // follower keeps the container's hosts file as the agent's is.
 type follower struct {
 	from, to string
-	// said is what is wrong and was told, so that it is told once.
+	// said is the last logged problem, so that each problem is logged once.
 	said string
 }
 
-// follow writes the names now and, until this process ends, whenever they change. Names that
-// cannot be had are told and stop nobody: a workload without them is better than none.
+// follow writes the names now and after each change, until this process ends. It logs a failure and
+// continues: a workload without names is better than none.
 func follow(cfg Config) {
 	if cfg.Hosts == "" {
 		return
@@ -67,7 +67,7 @@ func (f *follower) update() {
 	}
 }
 
-// wayOut says what a compose file can do.
+// wayOut names the remedy in the compose file.
 func wayOut(err error) string {
 	switch {
 	case errors.Is(err, syscall.EROFS):
@@ -78,8 +78,8 @@ func wayOut(err error) string {
 	return ""
 }
 
-// watch tells of changes in the agent's folder; not of one file, which is replaced as a whole.
-// It is nil where the kernel has no watch left for this user.
+// watch reports changes in the agent's folder; a watch of one file would miss its replacement. It
+// is nil if the kernel has no watch left for this user.
 func watch(dir string) <-chan struct{} {
 	events, err := inotify(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func watch(dir string) <-chan struct{} {
 	}
 	changed := make(chan struct{}, 1)
 	go func() {
-		// What happened is not asked: every event, also that some were lost, means a look.
+		// The event's content is ignored: every event, even a lost one, causes a look.
 		buffer := make([]byte, 4096)
 		for {
 			if _, err := events.Read(buffer); err != nil {

@@ -21,7 +21,7 @@ type Config struct {
 	// Commands is the folder that the agent and this service alone share; commands are
 	// taken there if it exists.
 	Commands string
-	// AgentUID is who may send commands.
+	// AgentUID is the user that may send commands.
 	AgentUID int
 	// Hosts is the file that has the names of Peers and routes as long as the workload runs;
 	// "" for none.
@@ -51,8 +51,7 @@ const (
 	maxMeshFileSize = 1 << 20
 )
 
-// Role carries out a role that this program gave itself; ok is false when args are
-// somebody else's.
+// Role carries out a role that this program gave itself; ok is false if args name no role.
 func Role(args []string) (code int, ok bool) {
 	switch {
 	case len(args) > 3 && args[0] == serverRole:
@@ -160,8 +159,8 @@ func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 	}
 }
 
-// startServer starts what takes commands; closing end ends it. What it says there is asked of
-// init.
+// startServer starts the server of commands; closing end ends it. The server's restart requests go
+// to init.
 func startServer(cfg Config, env *meshEnv, as *syscall.Credential) (pid int, end *os.File, err error) {
 	info, err := os.Stat(cfg.Commands)
 	if errors.Is(err, fs.ErrNotExist) {

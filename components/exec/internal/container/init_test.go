@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// await waits for what is sure to come.
+// await waits for an event that is certain to come.
 func (r *rig) await(what string, ok func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(soon); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -120,8 +120,8 @@ func TestWhatIsLeftToInitIsReaped(t *testing.T) {
 	})
 }
 
-// TestTheContainerEndsWithWhatRunsCommands: without it nobody could tell what commands
-// leave behind.
+// TestTheContainerEndsWithWhatRunsCommands: without its server init could not separate the
+// leftovers of commands.
 func TestTheContainerEndsWithWhatRunsCommands(t *testing.T) {
 	r := up(t)
 	if _, err := r.do(t.Context(), soon, "exit 0"); err != nil {

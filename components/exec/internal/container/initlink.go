@@ -30,7 +30,7 @@ func (l *initLink) hear() {
 	}
 }
 
-// restart has init end the workload, with stop for that, and start it anew.
+// restart asks init to end the workload within stop, and to start it again.
 func (l *initLink) restart(stop time.Duration) call.Reply {
 	if !l.one.TryLock() {
 		return notStarted(errors.New("it is restarted already"))

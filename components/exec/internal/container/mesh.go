@@ -18,7 +18,7 @@ type meshEnv struct {
 	taken []string
 }
 
-// take loads the agent's variables into the environment. Those that it had and has no more go.
+// take loads the agent's variables into the environment, and unsets those that were removed.
 func (e *meshEnv) take() error {
 	path := filepath.Join(e.mesh, "env")
 	text, err := readFile(path)
@@ -48,7 +48,8 @@ func (e *meshEnv) take() error {
 	return nil
 }
 
-// readFile reads a plain file. Others mount the agent's folder, too: one that blocks is refused.
+// readFile reads a plain file. Other containers mount the agent's folder, too: readFile rejects a
+// file that blocks.
 func readFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -70,8 +71,8 @@ func readFile(path string) (string, error) {
 
 type variable struct{ name, value string }
 
-// parseEnv reads what the agent writes for a POSIX shell: NAME='value' in each line, a
-// quote in a value as shells need it. A value may have newlines.
+// parseEnv reads the agent's environment for a POSIX shell: NAME='value' in each line, a quote in a
+// value as shells need it. A value may have newlines.
 func parseEnv(text string) ([]variable, error) {
 	var out []variable
 	for text != "" {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// The names of Peers and routes stand in the container's own hosts file, which programs read
-// at any time, in pieces of their own size, and which cannot be renamed over: it is a mount.
-// A read is not atomic against a write beside it. So nothing that a reader could miss is ever
-// moved, cut off or written over. Each name is a line of its own with a mark at its end,
+// The names of Peers and routes are in the container's own hosts file. Programs read it at any
+// time, in pieces of their own size. No rename can replace the file, because it is a mount, and a
+// read is not atomic against a concurrent write. So content that a reader could miss is never
+// moved, cut off or overwritten. Each name is a line of its own with a mark at its end,
 //
 //	127.10.0.1 postgres-master # cadre
 //
-// is appended as a comment ("#27.10.0.1 ..."), of which a reader may see any part, and is
-// there or gone by its first byte, which no reader can see half. Lines of others stay as and
-// where they are. What is gone stays as a comment and is used again: addresses are given for
-// ever, so the file grows with what is new and not with what comes and goes.
+// First it is appended as a comment ("#27.10.0.1 ..."), of which a reader may see any part. Its
+// first byte then switches it on or off, and no reader can see half a byte. Other lines stay
+// unchanged and in place. A removed name stays as a comment and is reused: addresses are permanent,
+// so the file grows with new names and not with each change.
 
 const (
 	mark = " # cadre"
@@ -31,8 +31,8 @@ type entry struct{ address, name string }
 
 func (e entry) line() string { return e.address + " " + e.name }
 
-// entriesOf reads what the agent wrote. A line that is not of the overlay has no place in a
-// container: localhost is everybody's own.
+// entriesOf parses the agent's file. A line outside the overlay has no place in a container:
+// localhost is each container's own.
 func entriesOf(text string) []entry {
 	var out []entry
 	for line := range strings.Lines(text) {
@@ -58,7 +58,7 @@ type record struct {
 	alive bool
 }
 
-// recordsOf finds our lines; one that is not whole is a comment of nobody.
+// recordsOf finds our lines; an incomplete line is a comment without an owner.
 func recordsOf(hosts string) []record {
 	var out []record
 	at := int64(0)
@@ -75,7 +75,7 @@ func recordsOf(hosts string) []record {
 	return out
 }
 
-// change is what makes a hosts file say what is wanted.
+// change makes a hosts file contain the wanted names.
 type change struct {
 	// add is appended before all else. Then the file is looked at again.
 	add string
@@ -83,7 +83,7 @@ type change struct {
 	come, leave []int64
 }
 
-// changeOf compares a hosts file with what it should say.
+// changeOf compares a hosts file with its wanted content.
 func changeOf(hosts string, want []entry) change {
 	wanted := map[entry]bool{}
 	for _, w := range want {
@@ -106,8 +106,8 @@ func changeOf(hosts string, want []entry) change {
 		if alive[w] {
 			continue
 		}
-		// A name whose address changes comes behind the line that goes: who reads on from a
-		// line that has gone finds the new one, whenever it read what stands before.
+		// A name whose address changes goes behind its removed line: a reader that continues after
+		// the removed line finds the new one, whenever it read the part before.
 		places := sleeping[w]
 		if at := len(places) - 1; at >= 0 && places[at] >= behind[w.name] {
 			out.come = append(out.come, places[at])
@@ -116,13 +116,13 @@ func changeOf(hosts string, want []entry) change {
 		out.add += string(gone) + w.line()[1:] + mark + "\n"
 	}
 	if out.add != "" && hosts != "" && !strings.HasSuffix(hosts, "\n") {
-		out.add = "\n" + out.add // somebody's last line, or ours of which a full disk took a part
+		out.add = "\n" + out.add // a foreign last line, or our line that a full disk cut off
 	}
 	return out
 }
 
-// write makes the hosts file at path say what is wanted, in place. Somebody who writes the
-// whole file anew at the same moment wins; container engines do so only before a start.
+// write makes the hosts file at path contain the wanted names, in place. A process that rewrites
+// the whole file at the same moment wins; container engines do so only before a start.
 func write(path string, want []entry) error {
 	hosts, err := readFile(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func write(path string, want []entry) error {
 		if err := put(path, os.O_APPEND, func(f *os.File) error { _, err := f.WriteString(c.add); return err }); err != nil {
 			return err
 		}
-		// Somebody else may have appended, too: places are those of the file as it is.
+		// Another process may have appended, too: read again for the present positions.
 		if hosts, err = readFile(path); err != nil {
 			return err
 		}

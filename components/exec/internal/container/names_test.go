@@ -26,7 +26,7 @@ func says(hosts io.Reader) map[string]string {
 	return out
 }
 
-// TestAHostsFileIsChangedAndNotRewritten: each step begins with what the one before left.
+// TestAHostsFileIsChangedAndNotRewritten: each step continues with the file of the previous one.
 func TestAHostsFileIsChangedAndNotRewritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
 	for _, step := range []struct{ name, before, mesh, want string }{

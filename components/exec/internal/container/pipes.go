@@ -29,7 +29,7 @@ func (p *pipes) childHas() {
 	_ = errors.Join(p.control.r.Close(), p.output.w.Close(), p.reason.w.Close(), p.status.w.Close())
 }
 
-// drain bounds what is still read.
+// drain bounds the remaining reads.
 func (p *pipes) drain() {
 	for _, one := range []pipe{p.output, p.reason, p.status} {
 		_ = one.r.SetReadDeadline(time.Now().Add(drainLimit))
@@ -46,7 +46,7 @@ func (p *pipes) close() {
 	}
 }
 
-// keep reads r to its end and yields the first limit bytes: who writes is never held up.
+// keep reads r to its end and yields the first limit bytes, so that the writer never blocks.
 func keep(r io.Reader, limit int64) <-chan []byte {
 	out := make(chan []byte, 1)
 	go func() {

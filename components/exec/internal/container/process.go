@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// becomeSubreaper makes this process inherit what its descendants leave behind.
+// becomeSubreaper makes this process inherit its orphaned descendants.
 func becomeSubreaper() error {
 	const prSetChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
@@ -30,14 +30,14 @@ func renouncePrivileges() error {
 	return nil
 }
 
-// surviveSignals drops what is sent to all processes of the container. Caught and not
+// surviveSignals drops signals sent to all processes of the container. They are caught and not
 // ignored: programs inherit an ignored signal.
 func surviveSignals() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 }
 
-// keepDescriptors keeps what this process was started with, beside the standard ones,
-// from every program that it starts.
+// keepDescriptors keeps this process's inherited descriptors, except the standard ones, from every
+// program that it starts.
 func keepDescriptors() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -109,9 +109,9 @@ func descendants(spared func(pid int) bool) (children []int, groups map[int]bool
 	return children, groups
 }
 
-// killBelow kills every descendant but spared ones, as far as it is one now: groups
-// first, since a signal to a group reaches what is being forked in it as well.
-// Children cannot end and be replaced meanwhile: only this process reaps them.
+// killBelow kills every present descendant except spared ones: groups first, since a signal to a
+// group also reaches a process that is being forked in it. Children cannot end and be replaced
+// meanwhile: only this process reaps them.
 func killBelow(spared func(pid int) bool) (children int) {
 	list, groups := descendants(spared)
 	for group := range groups {
@@ -130,7 +130,7 @@ func killAll(note func(pid int, status syscall.WaitStatus)) {
 	for {
 		options := 0
 		if killBelow(func(int) bool { return false }) == 0 {
-			options = syscall.WNOHANG // what has just come to us is not killed yet
+			options = syscall.WNOHANG // a child inherited just now is not killed yet
 		}
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, options, nil)

@@ -13,9 +13,8 @@ import (
 	"cadre.dev/exec/call"
 )
 
-// reap runs one command and ends when nothing of it is left. Descriptors: 0 ends when
-// nobody wants the command any more, 1 and 2 are its output, 3 its reason, 4 takes the
-// status.
+// reap runs one command and ends when no process of it is left. Descriptors: the end of 0 means
+// that the caller has gone, 1 and 2 are the command's output, 3 its reason, 4 takes the status.
 func reap(limit string, argv []string) int {
 	reply := run(limit, argv)
 	status := os.NewFile(statusFD, "status")

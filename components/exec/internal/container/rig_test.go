@@ -16,7 +16,7 @@ import (
 	"cadre.dev/exec/call"
 )
 
-// soon bounds waits for what is sure to come.
+// soon bounds waits for events that are certain to come.
 const soon = 30 * time.Second
 
 // initRole is the test program as the first process of a container:
@@ -107,7 +107,7 @@ func (r *rig) start(script string) {
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as}
 	r.cmd.ExtraFiles, r.cmd.Dir = r.files, r.dir
 	r.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // else each process ends a second late
-	// Files, not pipes: those would be waited for as long as somebody has them.
+	// Files, not pipes: the test would wait for pipes as long as any process has them.
 	var errs [2]error
 	r.out, errs[0] = os.Create(filepath.Join(r.dir, "stdout"))
 	r.err, errs[1] = os.Create(filepath.Join(r.dir, "stderr"))
@@ -170,7 +170,7 @@ func (r *rig) do(ctx context.Context, limit time.Duration, script string) (call.
 	}
 }
 
-// holder is a pipe: whoever of a command lives keeps its other end open.
+// holder is a pipe: each live process of a command keeps its other end open.
 type holder struct {
 	path string
 	file *os.File
@@ -200,7 +200,7 @@ func (h *holder) begun(t *testing.T) {
 		if n == 1 {
 			return
 		}
-		if !errors.Is(err, io.EOF) { // nobody has opened it yet
+		if !errors.Is(err, io.EOF) { // no process has opened it yet
 			t.Fatalf("the command did not begin: %v", err)
 		}
 		time.Sleep(time.Millisecond)

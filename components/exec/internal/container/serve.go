@@ -19,10 +19,10 @@ import (
 const (
 	// maxCommands run at once; a group has at most 16 checks, and hooks run one by one.
 	maxCommands = 32
-	// receiveLimit bounds how long a caller may take to say what it wants.
+	// receiveLimit bounds how long a caller may take to send its request.
 	receiveLimit = 5 * time.Second
-	// drainLimit bounds the wait for what a command wrote, once nothing of it is left:
-	// the other end can only be with somebody whom it gave its descriptor.
+	// drainLimit bounds the wait for a command's output once no process of it is left: only a
+	// process outside, which received its descriptor, can hold the other end.
 	drainLimit = time.Second
 )
 
@@ -32,9 +32,9 @@ type server struct {
 	slots chan struct{}
 	init  *initLink
 
-	// mu is held while a reaper is started, so that nobody takes it for a stray.
+	// mu is held while a reaper is started, so that reapAll does not take it for a stray.
 	mu      sync.Mutex
-	env     *meshEnv                        // guarded by mu; what commands begin with
+	env     *meshEnv                        // guarded by mu; the initial environment of commands
 	reapers map[int]chan syscall.WaitStatus // guarded by mu; by pid
 }
 
@@ -98,7 +98,7 @@ func (s *server) answer(conn *net.UnixConn) {
 	_ = call.WriteReply(conn, reply) // a caller that is gone needs none
 }
 
-// fromAgent refuses whoever else found the socket.
+// fromAgent rejects any other user that opened the socket.
 func (s *server) fromAgent(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 		return notStarted(err)
 	}
 	go func() {
-		// The caller says nothing more: whatever comes is its end.
+		// The caller sends no more bytes: a read returns only at its end.
 		_, _ = conn.Read(make([]byte, 1))
 		_ = p.control.w.Close()
 	}()
@@ -164,7 +164,7 @@ func (s *server) restart(stop time.Duration) call.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.env.take(); err != nil {
-		_ = fail(0, err) // init could read it: commands keep what they had
+		_ = fail(0, err) // init could read it: commands keep the old environment
 	}
 	return reply
 }
@@ -186,7 +186,7 @@ func (s *server) start(req call.Request, p *pipes) (<-chan syscall.WaitStatus, e
 	return ended, nil
 }
 
-// reapAll takes the status of reapers, and kills what one that was killed has left.
+// reapAll collects the status of reapers, and kills the leftovers of a killed reaper.
 func (s *server) reapAll(died <-chan os.Signal) {
 	for range died {
 		s.mu.Lock()

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// workload is what the container is about. It is started anew when the agent asks.
+// workload is the container's main process. It is restarted on a request of the agent.
 type workload struct {
 	program string
 	argv    []string
 	as      *syscall.Credential
 
 	mu sync.Mutex
-	// env is what each run begins with. Guarded by mu.
+	// env is the initial environment of each run. Guarded by mu.
 	env *meshEnv
 	// pid is 0 between two runs. Guarded by mu.
 	pid int
-	// ending: whatever is asked, the container ends with this run. Guarded by mu.
+	// ending: the container ends with this run, whatever is requested. Guarded by mu.
 	ending bool
-	// again has a value from when a restart is asked for until the new run began; it takes what
-	// is wrong, "" for nothing. Guarded by mu.
+	// again is set from the request for a restart until the new run began; it receives the error,
+	// "" for none. Guarded by mu.
 	again chan<- string
 }
 
-// begin starts a run. Nobody else holds mu yet, or the caller does.
+// begin starts a run. The caller holds mu, except for the first run.
 func (w *workload) begin() error {
 	pid, err := syscall.ForkExec(w.program, w.argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Credential: w.as}})
 	if err != nil {
@@ -41,8 +41,8 @@ func (w *workload) begin() error {
 	return nil
 }
 
-// passOn gives the workload what is sent to the container. What ends a container ends it also
-// in the middle of a restart, and no restart follows it.
+// passOn passes the container's signals to the workload. A signal that ends the container also ends
+// it in the middle of a restart, and prevents the restart.
 func (w *workload) passOn(signals <-chan os.Signal) {
 	for s := range signals {
 		if sig, ok := forThe(s); ok {
@@ -60,7 +60,7 @@ func (w *workload) signal(sig syscall.Signal, ends bool) {
 	}
 }
 
-// reap waits for everything that ends, until the workload does and is not to start anew.
+// reap collects every process that ends, until the workload ends without a restart.
 func (w *workload) reap(server int) int {
 	code := 0
 	for {
@@ -71,8 +71,8 @@ func (w *workload) reap(server int) int {
 		case err != nil:
 			return fail(exitFailed, fmt.Errorf("wait: %w", err))
 		case pid == server:
-			// Without it nobody can tell what commands left behind from what the workload
-			// did: the container starts anew.
+			// Without the server, init cannot separate the leftovers of commands from those of the
+			// workload: the container starts again.
 			_ = fail(exitFailed, fmt.Errorf("what runs commands ended with code %d: the workload is stopped", exitCode(status)))
 			w.last()
 		case w.ended(pid):
@@ -132,8 +132,8 @@ func (w *workload) next(server int) (over bool, problem error) {
 	return false, err
 }
 
-// restart asks the workload to end, kills it after stop, and returns what is wrong once the
-// next run began; "" for nothing.
+// restart asks the workload to end, kills it after stop, and returns the error once the next run
+// began; "" for none.
 func (w *workload) restart(stop time.Duration) string {
 	done := make(chan string, 1)
 	w.mu.Lock()
@@ -160,8 +160,8 @@ func (w *workload) restart(stop time.Duration) string {
 	return <-done // or this process ends
 }
 
-// takeRestarts carries out what the server asks for, one line each: how long the workload has
-// to end. The answer is a line too, empty or what is wrong.
+// takeRestarts carries out the server's requests, one line each: the workload's time to end. The
+// answer is a line too, empty or the error.
 func (w *workload) takeRestarts(server io.ReadWriter) {
 	for lines := bufio.NewScanner(server); lines.Scan(); {
 		stop, err := time.ParseDuration(lines.Text())

@@ -39,7 +39,7 @@ func TestTheWorkloadStartsAnew(t *testing.T) {
 	r := newRig(t)
 	left := newHolder(t, r.dir)
 	r.ready()
-	// What stays behind ignores what asks it to end, in a session of its own.
+	// The leftover ignores termination signals, in a session of its own.
 	r.start(`if [ -e runs ]; then echo "$CADRE_SLOT" >> runs; exec sleep 600; fi
 		echo "$CADRE_SLOT" >> runs
 		trap 'echo bye >> runs; exit 0' TERM
@@ -69,7 +69,7 @@ func TestTheWorkloadStartsAnew(t *testing.T) {
 	}
 }
 
-// What the agent's variables had and have no more is gone: of the next run, and of commands after it.
+// A removed variable is unset for the next run, and for commands after it.
 func TestAVariableThatIsGoneIsUnset(t *testing.T) {
 	r := newRig(t)
 	r.ready()
@@ -95,7 +95,7 @@ func TestAVariableThatIsGoneIsUnset(t *testing.T) {
 func TestAHungWorkloadIsKilled(t *testing.T) {
 	r := newRig(t)
 	r.ready()
-	// A real container takes its last run along; here nobody does.
+	// A real container takes its last run along; the test must kill it.
 	t.Cleanup(func() {
 		text, err := os.ReadFile(filepath.Join(r.dir, "pid"))
 		if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && pid > 1 {
@@ -116,8 +116,8 @@ func TestAHungWorkloadIsKilled(t *testing.T) {
 	r.wait()
 }
 
-// TestNoRestartFollowsTheContainersEnd: a workload that takes its time to end, as it was told, is
-// not started anew meanwhile. What it merely reloads on tells it nothing of the kind.
+// TestNoRestartFollowsTheContainersEnd: a workload that is slow to end after the container's stop
+// is not restarted meanwhile. A signal for a reload does not prevent a restart.
 func TestNoRestartFollowsTheContainersEnd(t *testing.T) {
 	for _, stop := range stops {
 		t.Run(stop.String(), func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestNoRestartFollowsTheContainersEnd(t *testing.T) {
 	}
 }
 
-// TestTheContainersEndGoesBeforeARestart: what ends the container while the workload is about
-// to start anew ends it.
+// TestTheContainersEndGoesBeforeARestart: a stop of the container during a restart ends the
+// container.
 func TestTheContainersEndGoesBeforeARestart(t *testing.T) {
 	r := newRig(t)
 	r.ready()
