@@ -26,7 +26,7 @@ func TestThreat_ATT_16_GenuineEvidenceOfABadDocumentSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One cloud for all: its keys are what takes time.
+	// All cases share one cloud, because making its keys takes time.
 	f := newFake(t)
 	for _, c := range cases {
 		hash := sha256.Sum256(c.Raw)

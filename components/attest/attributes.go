@@ -24,10 +24,9 @@ const (
 	attrAllowed  = attrRequired | attrLASS | attrPKS
 )
 
-// XFAM, the extended CPU features that the guest may use: x87 and SSE are fixed
-// on; AVX, AVX-512, PKRU, CET and AMX are data state only. Refused: PT (8) and
-// LBR (15), which record the guest's branches, PASID (10), HDC (13), UINTR (14),
-// HWP (16), and what is reserved.
+// XFAM, the extended CPU features that the guest may use: x87 and SSE are fixed on; AVX, AVX-512,
+// PKRU, CET and AMX are data state only. Rejected: PT (8) and LBR (15), which record the guest's
+// branches, PASID (10), HDC (13), UINTR (14), HWP (16), and all reserved bits.
 const (
 	xfamRequired = uint64(1)<<0 | 1<<1
 	xfamAllowed  = xfamRequired | 1<<2 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<11 | 1<<12 | 1<<17 | 1<<18
@@ -83,7 +82,7 @@ func checkAttributes(body *pb.TDQuoteBody) error {
 	if extra := xfam &^ xfamAllowed; extra != 0 {
 		return refuse(CodeTDAttributesForbidden, "XFAM sets bits %#x that are not allowed", extra)
 	}
-	// Intel's own module has a zero signer; nobody sets an owner in dstack.
+	// Intel's own module has a zero signer; dstack sets no owner.
 	for _, zero := range []struct {
 		name  string
 		value []byte

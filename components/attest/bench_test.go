@@ -12,9 +12,9 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// Both side by side: what the library needs for the signatures of a quote alone,
-// and the whole verification with event log, app-compose and cached collateral.
-// The second is to stay below 1.5 times the first.
+// Both in comparison: the library's time for the signatures of a quote alone, and the whole
+// verification with event log, app-compose and cached collateral. The second is to stay below 1.5
+// times the first.
 
 func BenchmarkLibraryWithoutCollateral(b *testing.B) {
 	f := newFake(b)

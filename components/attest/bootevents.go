@@ -38,22 +38,21 @@ type bootEvent struct {
 
 const (
 	maxBootPayload = 1 << 10
-	// maxGPUPayload bounds what NVIDIA's tools say of the GPUs.
+	// maxGPUPayload bounds the output of NVIDIA's tools about the GPUs.
 	maxGPUPayload = 64 << 10
 	// maxInitScripts is dstack's bound.
 	maxInitScripts = 5
 )
 
-// bootGrammar is the order in which dstack 0.5 and 0.6 boot. An event may be left out
-// if it is not required; none may come out of this order, twice, or under
-// another name. A later dstack with other events gets rows here, after a person
-// has read what they mean.
+// bootGrammar is the order in which dstack 0.5 and 0.6 boot. An event may be left out if it is not
+// required. An event out of this order, a second time, or under another name is rejected. A later
+// dstack with other events gets rows here, after a person has read their meaning.
 var bootGrammar = []bootEvent{
 	{name: eventPreparing, sizes: []int{0}, required: true},
 	{name: eventAppID, sizes: []int{20}, required: true},
 	{name: eventComposeHash, sizes: []int{32}, required: true},
-	// From 0.6 on: the scripts that run before the containers, and the policy for GPUs,
-	// which is measured without any GPU, too. What they hash is checked in checkCompose.
+	// From 0.6 on: the scripts that run before the containers, and the policy for GPUs, which is
+	// measured without any GPU, too. checkCompose checks the hashed content.
 	{name: eventInitScript, sizes: []int{32}, repeated: true},
 	{name: eventGPUPolicy, sizes: []int{32}},
 	// NVIDIA's word about the GPUs is not judged.
@@ -69,7 +68,7 @@ var bootGrammar = []bootEvent{
 	{name: eventReady, sizes: []int{0}, required: true},
 }
 
-// KeyProvider is who gives CVMs their keys.
+// KeyProvider identifies the service that gives CVMs their keys.
 type KeyProvider struct {
 	// Name: "kms", "local-sgx", "tpm" or "none".
 	Name string `json:"name"`
@@ -78,7 +77,7 @@ type KeyProvider struct {
 	ID string `json:"id"`
 }
 
-// bootFacts is what the events before system-ready say.
+// bootFacts are the facts from the events before system-ready.
 type bootFacts struct {
 	appID, composeHash, instanceID []byte
 	// osImageHash is nil if there is no such event.
@@ -91,10 +90,9 @@ type bootFacts struct {
 	eventVersion int
 }
 
-// readBoot reads the identity from the events before the first system-ready.
-// Software in the guest can emit events of any name later on, so a boot name
-// after it is refused: nobody honest emits one, and a reader that takes the last
-// one would be deceived (ATT-19).
+// readBoot reads the identity from the events before the first system-ready. Software in the guest
+// can emit events of any name later on, so readBoot rejects a boot name after it: no image emits
+// one there, and a reader that takes the last one would be deceived (ATT-19).
 func readBoot(events []event) (bootFacts, error) {
 	var facts bootFacts
 	next, ready := 0, false
@@ -137,14 +135,14 @@ func readBoot(events []event) (bootFacts, error) {
 	case len(facts.initScripts) > maxInitScripts:
 		return bootFacts{}, refuse(CodeEventLogAmbiguous, "event log has %d %s, dstack runs at most %d", len(facts.initScripts), eventInitScript, maxInitScripts)
 	case facts.gpuPolicy == nil && len(facts.initScripts) > 0:
-		// No image writes one without the other, so what the rest means is not known.
+		// Every known image writes both or neither, so the meaning of the other events is unknown.
 		return bootFacts{}, refuse(CodeEventLogAmbiguous, "event log has %s without %s", eventInitScript, eventGPUPolicy)
 	}
 	return facts, nil
 }
 
-// unknownEvent refuses an event that no known image writes before the boundary. In
-// other letters it is one that a careless reader takes for a known one.
+// unknownEvent rejects an event that no known image writes before the boundary. A name in other
+// letter case could be mistaken for a known one by a careless reader.
 func unknownEvent(name string) *Error {
 	if slices.ContainsFunc(bootGrammar, func(row bootEvent) bool { return strings.EqualFold(row.name, name) }) {
 		return refuse(CodeEventLogAmbiguous, "event %q is written in other letters", name)

@@ -21,7 +21,7 @@ type pckChain struct {
 	leaf, ca, root *x509.Certificate
 	// simulated: the root is not Intel's.
 	simulated bool
-	// machine has what the leaf says; the quote's part is filled in per quote.
+	// machine has the leaf's fields; the quote's part is filled in per quote.
 	machine collateral.Machine
 }
 
@@ -31,8 +31,8 @@ const (
 	pckName    = "Intel SGX PCK Certificate"
 )
 
-// maxCached bounds each cache of a Verifier. A full one is emptied: only what has
-// verified gets in, so there is nothing to defend.
+// maxCached bounds each cache of a Verifier. A full cache is emptied: only verified entries get in,
+// so an attacker gains nothing.
 const maxCached = 256
 
 // chainOf opens the quote's chain. A chain of the same bytes is opened once: its
@@ -100,9 +100,9 @@ func checkLink(cert, parent *x509.Certificate, name string) error {
 	return cert.CheckSignatureFrom(parent)
 }
 
-// threeCertificates parses leaf, intermediate and root. The chain must be the
-// canonical PEM of them, with the NUL that Intel's library appends or without:
-// text between or around the blocks would be signed by nobody.
+// threeCertificates parses leaf, intermediate and root. The chain must be their canonical PEM, with
+// the NUL that Intel's library appends or without: text between or around the blocks would be
+// unsigned.
 func threeCertificates(chain []byte) (certs [3]*x509.Certificate, err error) {
 	canonical := make([]byte, 0, len(chain))
 	rest := chain

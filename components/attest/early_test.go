@@ -72,8 +72,8 @@ func TestATT04_TheEarlySetWarnsAndDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestATT28_AnEarlySetThatHangsHoldsUpNothing: what a service does with the question for
-// the early set delays the standard set not at all and one admission by a moment.
+// TestATT28_AnEarlySetThatHangsHoldsUpNothing: a hanging request for the early set never delays the
+// standard set, and delays one admission by a moment.
 func TestATT28_AnEarlySetThatHangsHoldsUpNothing(t *testing.T) {
 	asked, end := make(chan struct{}, 8), make(chan struct{})
 	defer close(end)
@@ -99,8 +99,8 @@ func TestATT28_AnEarlySetThatHangsHoldsUpNothing(t *testing.T) {
 	<-asked
 }
 
-// TestRealEvaluationsForetellTheNext: what Intel signed as evaluation 20 foretells, read as the
-// early set under evaluation 19, the day on which the same machine was out of date.
+// TestRealEvaluationsForetellTheNext reads Intel's signed evaluation 20 as the early set under
+// evaluation 19. It foretells the day on which the same machine was out of date.
 func TestRealEvaluationsForetellTheNext(t *testing.T) {
 	standard, _ := published(t, "b0c06f_2026-08-11_eval19")
 	early, _ := published(t, "b0c06f_2026-08-13_eval20")

@@ -34,8 +34,8 @@ type event struct {
 	name string
 	// payload is nil for boot events (imr 0 to 2), where nothing is read from it.
 	payload []byte
-	// digest is what the register was extended with. For imr 3 it is recomputed
-	// from name and payload, never taken from the log.
+	// digest is the value that extended the register. For imr 3 it is recomputed from name and
+	// payload, never taken from the log.
 	digest register
 	// version of the digest: 1, or 2 where the app asks for it (guest images 0.6).
 	version int
@@ -49,13 +49,13 @@ type logEntry struct {
 	Event        string  `json:"event"`
 	EventPayload string  `json:"event_payload"`
 	Version      int     `json:"version"`
-	// Preimage is what the digest is of, hex, in version 2.
+	// Preimage is the preimage of the digest, hex, in version 2.
 	Preimage string `json:"preimage"`
 }
 
-// parseEventLog reads a log in either of the agents' styles: all runtime events
-// with their digests (agents up to 0.5.5), or all without (from 0.5.6). A digest
-// that is there must be right; a mixture of both styles is nobody's.
+// parseEventLog reads a log in either of the agents' styles: all runtime events with their digests
+// (agents up to 0.5.5), or all without (from 0.5.6). A present digest must be right; a mixture of
+// both styles is rejected.
 func parseEventLog(text string) ([]event, error) {
 	if len(text) > MaxEventLogSize {
 		return nil, refuse(CodeTooLarge, "event log has %d bytes, the limit is %d", len(text), MaxEventLogSize)
@@ -147,9 +147,9 @@ func (e logEntry) parse(i int) (event, error) {
 	return ev, nil
 }
 
-// runtimePreimage is what the digest of a runtime event is of. Version 1 is
-// LE32(type) ":" name ":" payload, version 2 the canonical JSON (RFC 8785) of name,
-// payload in hex, and type. No text is one of each: they differ in the first byte.
+// runtimePreimage is the preimage of a runtime event's digest. Version 1 is LE32(type) ":" name ":"
+// payload, version 2 the canonical JSON (RFC 8785) of name, payload in hex, and type. No text is
+// one of each: they differ in the first byte.
 func runtimePreimage(version int, name string, payload []byte) ([]byte, error) {
 	if version == 2 {
 		return appcompose.Encode(map[string]any{"name": name, "payload": hex.EncodeToString(payload), "type": int64(runtimeEventType)})
@@ -172,9 +172,9 @@ func replay(events []event) (regs [registers]register, count [registers]int) {
 	return regs, count
 }
 
-// checkReplay compares the replay with the quoted registers. RTMR3 must be
-// explained in full. The other three count by their value, so a log without
-// their events is accepted; one that has them must get them right.
+// checkReplay compares the replay with the quoted registers. The log must explain RTMR3 in full.
+// The other three count by their value, so a log without their events is accepted; if the log has
+// their events, they must replay correctly.
 func checkReplay(events []event, quoted [][]byte) error {
 	regs, count := replay(events)
 	if len(quoted) != registers {

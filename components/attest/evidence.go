@@ -2,7 +2,7 @@ package attest
 
 import "context"
 
-// Evidence is what a Boot presents about itself. All of it is untrusted until
+// Evidence is the proof that a Boot presents about itself. All of it is untrusted until
 // Verifier.Verify has accepted it.
 type Evidence struct {
 	// Quote is the raw TDX quote, with or without trailing zero padding.
@@ -15,13 +15,13 @@ type Evidence struct {
 	// Collateral is a collateral.Bundle for the quote's machine, if the other side
 	// gave one. It is no more trusted than the rest: only its signatures count.
 	Collateral []byte
-	// VMConfig is the JSON text that the guest agent has from the host. It proves
-	// nothing; dstack-verifier computes from it what the image must measure to.
+	// VMConfig is the JSON text that the guest agent has from the host. It proves nothing;
+	// dstack-verifier computes the image's expected measurements from it.
 	VMConfig string
 }
 
-// Info is what the guest agent says about its own CVM. It is unsigned: fit to
-// fill in a claim, never to check one.
+// Info is the guest agent's description of its own CVM. It is unsigned: fit to fill in a claim,
+// never to check one.
 type Info struct {
 	// AppID, 40 lower-case hex characters.
 	AppID string

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// The parsers of bytes that we did not make: none may panic, and what is
-// accepted must hold what the type promises.
+// The parsers of foreign bytes: no parser may panic, and every accepted value must hold the
+// promises of its type.
 
 func FuzzINP09_ParseQuote(f *testing.F) {
 	f.Add(realEvidence(f).Quote)
@@ -74,12 +74,11 @@ func FuzzINP09_ParseTrust(f *testing.F) {
 	})
 }
 
-// FuzzINP09_Verify: whatever is changed in genuine evidence, what is accepted says what
-// was measured and nothing else. An empty quote stands for that of a simulated CVM and an
-// empty collateral for what belongs to it: both are signed by keys that each process makes
-// for itself, and texts beside them that nobody signs are what reaches the depths. That
-// quote's signatures are verified once, since it does not change: they would take most of
-// each execution.
+// FuzzINP09_Verify: for any change of genuine evidence, the accepted claims are exactly the
+// measured ones. An empty quote stands for that of a simulated CVM, and an empty collateral for its
+// collateral. Both are signed by keys that each process makes for itself, and the fuzzer reaches
+// the deep code by the unsigned texts next to them. The signatures of that quote are verified once,
+// since they would take most of each execution.
 func FuzzINP09_Verify(f *testing.F) {
 	j := newJudge(f, nil)
 	simulated, hardware := j.evidence(f), realEvidence(f)

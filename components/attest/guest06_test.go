@@ -22,7 +22,7 @@ func digestOf(text string) []byte {
 	return sum[:]
 }
 
-// boot06 is what a guest image 0.6 measures, in its order.
+// boot06 are the events of a guest image 0.6, in its order.
 func boot06(version int, compose string, scripts []string, gpuPolicy string) []event {
 	events := []event{
 		runtimeOf(version, eventPreparing, nil), runtimeOf(version, eventAppID, fakeAppID), runtimeOf(version, eventComposeHash, digestOf(compose)),
@@ -36,7 +36,7 @@ func boot06(version int, compose string, scripts []string, gpuPolicy string) []e
 		runtimeOf(version, eventKeyProvider, []byte(fakeProvider)), runtimeOf(version, eventStorageFS, []byte("zfs")), runtimeOf(version, eventReady, nil))
 }
 
-// TestATT18_BootLogsOfGuestImages06: what an image makes from the compose file must be what the compose file says.
+// TestATT18_BootLogsOfGuestImages06: an image's events must match the compose file.
 func TestATT18_BootLogsOfGuestImages06(t *testing.T) {
 	const policyText = `{"attest_gpu":true}`
 	two, own := []string{"one", "two"}, []string{appcompose.InitScript}

@@ -12,7 +12,7 @@ type IDs struct {
 	ComposeHash string `json:"compose_hash"`
 	// AppID is given, or the default one.
 	AppID string `json:"app_id"`
-	// MRConfigIDV1 and V2 are what MRCONFIGID of a quote is when it is not zero.
+	// MRConfigIDV1 and V2 are the possible values of a quote's MRCONFIGID, except zero.
 	MRConfigIDV1 string `json:"mr_config_id_v1"`
 	MRConfigIDV2 string `json:"mr_config_id_v2"`
 }
@@ -38,7 +38,7 @@ func Identify(raw []byte, appID, provider, providerID string) (IDs, error) {
 	return out, err
 }
 
-// configID is what MRCONFIGID is made from.
+// configID is the preimage of MRCONFIGID.
 type configID struct {
 	// composeHash has 32 bytes, appID 20.
 	composeHash, appID []byte

@@ -15,17 +15,16 @@ import (
 	"cadre.dev/core/strictjson"
 )
 
-// CheckMeasured refuses, with CONFIG_UNAUTHENTICATED, to work by a trust file
-// that is not part of what this CVM was measured to run: its bytes must stand
-// literally in a config of the measured compose file. Otherwise whoever writes a
-// file, a flag or the environment could add a root (ATT-02, ATT-17).
+// CheckMeasured rejects, with CONFIG_UNAUTHENTICATED, a trust file that is not part of this CVM's
+// measurement: its bytes must appear literally in a config of the measured compose file. Otherwise
+// an attacker with access to a file, a flag or the environment could add a root (ATT-02, ATT-17).
 //
-// It refuses a process that another compose file started in the same way. mark is what
-// --revision-mark says: a container that the engine restored from an earlier boot has that of
-// the earlier text (ATT-36).
+// It rejects a process that another compose file started in the same way. mark is the value of
+// --revision-mark: a container that the engine restored from an earlier boot has the mark of the
+// earlier text (ATT-36).
 //
-// The compose hash is the one that replays to this CVM's own quote. An error that
-// is no *Error is the guest agent's: try again.
+// The compose hash is the one that replays to this CVM's own quote. An error that is no *Error is
+// the guest agent's: try again.
 //
 // It returns the measured compose text.
 func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte, mark string) (compose string, err error) {
@@ -75,8 +74,8 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	if err := checkCompose(boot, ev.AppCompose); err != nil {
 		return "", unmeasured("%v", err)
 	}
-	// A document that lets the environment choose the compose file, or whatever else
-	// decides what runs, does not fix that this file is the one which is mounted.
+	// If a document lets the environment choose the compose file, or any other part of the
+	// workload, the document does not prove that this trust file is the mounted one.
 	app, problems := appcompose.Judge(ev.AppCompose, rulesOf(trustFile, boot.keyProvider.ID))
 	if len(problems) > 0 {
 		return "", unmeasured("app-compose.json: %s", appcompose.Texts(problems))
@@ -87,7 +86,7 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	return app.Compose, nil
 }
 
-// rulesOf is what a trust file says of documents; the strictest where it cannot be read.
+// rulesOf returns a trust file's rules for documents; the strictest rules if it cannot be read.
 func rulesOf(trustFile []byte, keyProvider string) appcompose.Rules {
 	var trust struct {
 		Scripts       []string `json:"pre_launch_scripts_sha256"`

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// quoter is a guest agent that quotes whatever it is told, in a CVM with compose.
+// quoter is a guest agent that quotes any given data, in a CVM with compose.
 type quoter struct {
 	t       *testing.T
 	compose string

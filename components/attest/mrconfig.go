@@ -14,9 +14,8 @@ import (
 
 const mrConfigIDSize = 48
 
-// checkMRConfigID checks MRCONFIGID, which the VMM fixes in hardware before the
-// guest starts. Zero means that the VMM sets none. It can only confirm what the
-// event log says, never replace it.
+// checkMRConfigID checks MRCONFIGID, which the VMM fixes in hardware before the guest starts. Zero
+// means that the VMM sets none. It can only confirm the event log, never replace it.
 func checkMRConfigID(id []byte, boot bootFacts) error {
 	if isZero(id) {
 		return nil
@@ -51,9 +50,9 @@ func checkMRConfigID(id []byte, boot bootFacts) error {
 // mrConfigIDV3Domain separates the digest of a document of version 3 from others.
 const mrConfigIDV3Domain = "dstack-mr-config-v3:\x00"
 
-// checkMRConfigIDV3 compares with the documents that the VMM of dstack 0.6 may have
-// written about the measured events. Two members depend on what no event says: the GPU
-// policy is there with GPUs, the init scripts from manifest version 3 on.
+// checkMRConfigIDV3 compares with the documents that the VMM of dstack 0.6 may have written about
+// the measured events. Two members depend on facts without an event: the GPU policy is there with
+// GPUs, the init scripts from manifest version 3 on.
 func checkMRConfigIDV3(id []byte, boot bootFacts) error {
 	for _, gpu := range []bool{false, true} {
 		for _, scripts := range []bool{false, true} {

@@ -39,9 +39,9 @@ type tdQuote struct {
 	five *quote5 // nil: version 4
 }
 
-// quote5 is what version 5 has beyond version 4.
+// quote5 is the part of version 5 beyond version 4.
 type quote5 struct {
-	// signed is what the attestation key signed.
+	// signed is the data that the attestation key signed.
 	signed []byte
 	// secondSVN is TEE_TCB_SVN_2: the TDX module as it is now, where the quote's first one
 	// is the module at the start of the TD. nil in a body of TD 1.0.
@@ -50,8 +50,7 @@ type quote5 struct {
 	serviceTD []byte
 }
 
-// asVersion4 takes a version 5 apart: the same quote without what version 4 does not have,
-// and that.
+// asVersion4 splits a version 5 quote: into the same quote as version 4, and the additional part.
 func asVersion4(raw []byte) ([]byte, *quote5, error) {
 	if len(raw) < headerSize+bodyHeaderSize {
 		return nil, nil, refuse(CodeQuoteMalformed, "quote has %d bytes, too short for a header", len(raw))
@@ -78,9 +77,8 @@ func asVersion4(raw []byte) ([]byte, *quote5, error) {
 	return four, five, nil
 }
 
-// verify checks what the library checks of a version 4: the dates of the chain, whose
-// signatures hold, the QE report, the attestation key that it commits to, and the
-// signature of that key.
+// verify makes the same checks as the library for a version 4: the dates of the chain, its
+// signatures, the QE report, the attestation key that it commits to, and the signature of that key.
 func (f *quote5) verify(q *pb.QuoteV4, chain *pckChain, now time.Time) error {
 	for _, cert := range []*x509.Certificate{chain.leaf, chain.ca, chain.root} {
 		if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
@@ -122,8 +120,8 @@ func signedBy(key *ecdsa.PublicKey, message, signature []byte) bool {
 	return ecdsa.Verify(key, digest[:], r, s)
 }
 
-// check refuses a TD that is bound to a service TD: that one may move its memory to a
-// machine that nobody has judged.
+// check rejects a TD that is bound to a service TD, which may move its memory to an unverified
+// machine.
 func (f *quote5) check() error {
 	if f != nil && !isZero(f.serviceTD) {
 		return refuse(CodeTDAttributesForbidden, "MRSERVICETD is %x, must be zero", f.serviceTD)

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// TestATT01_QuotesOfVersion5: of both bodies, with what TD 1.5 adds judged.
+// TestATT01_QuotesOfVersion5: both bodies are judged, with the additions of TD 1.5.
 func TestATT01_QuotesOfVersion5(t *testing.T) {
 	svn := attestsim.HealthyTEETCBSVN()
 	older := svn

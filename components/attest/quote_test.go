@@ -162,7 +162,7 @@ func TestATT08_OwnerAndSEAMFieldsMustBeZero(t *testing.T) {
 	}
 }
 
-// TestATT14_QuotesForOtherPurposesAreRefused covers what dstack itself quotes.
+// TestATT14_QuotesForOtherPurposesAreRefused covers dstack's own quotes.
 func TestATT14_QuotesForOtherPurposesAreRefused(t *testing.T) {
 	message := []byte("statement")
 	want := sha512.Sum512(append([]byte("cadre-agent-statement\x00"), message...))

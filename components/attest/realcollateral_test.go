@@ -74,7 +74,7 @@ func TestIntelsOwnCollateralIsRead(t *testing.T) {
 	}
 }
 
-// The constant distribution point is the one that Intel's root names.
+// The constant distribution point equals the one in Intel's root.
 func TestIntelsRootNamesItsOwnList(t *testing.T) {
 	if got := mustIntel(t).CRLDistributionPoints; len(got) != 1 || got[0] != collateral.IntelRootCRL {
 		t.Errorf("distribution points %v", got)

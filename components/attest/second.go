@@ -12,19 +12,19 @@ import (
 	"cadre.dev/core/strictjson"
 )
 
-// Judge decides whether Evidence is genuine and what it says, as Verifier does.
+// Judge decides whether Evidence is genuine and returns its claims, as Verifier does.
 type Judge interface {
 	Verify(ctx context.Context, ev Evidence, reportData [64]byte) (policy.Claims, error)
 }
 
-// Confirm asks second about ev, which a first Judge has accepted with claims. nil:
-// second accepts it too, and every claim that both make is the same. Otherwise one of
-// the two is wrong, and nobody knows which: VERIFIER_INCONSISTENT. A second that does
-// not answer is VERIFIER_UNAVAILABLE, to be retried; one that was not asked, since the
-// OS image is unknown, OS_IMAGE_FORBIDDEN.
+// Confirm asks second about ev, which a first Judge has accepted with claims. It returns nil if
+// second accepts ev too, and every claim that both make is the same. Otherwise one of the two is
+// wrong, and it is unknown which: VERIFIER_INCONSISTENT. A second that does not answer is
+// VERIFIER_UNAVAILABLE, to be retried. If second was not asked, since the OS image is unknown, the
+// error is OS_IMAGE_FORBIDDEN.
 //
-// What the first refuses the second is not asked about. A Judge that is a service may
-// take long: the caller bounds how many ask at once, and the time by ctx.
+// Call Confirm only for evidence that the first Judge accepted. A Judge that is a service may take
+// long: the caller bounds how many ask at once, and the time by ctx.
 func Confirm(ctx context.Context, second Judge, ev Evidence, reportData [64]byte, claims policy.Claims) error {
 	other, err := second.Verify(ctx, ev, reportData)
 	if err != nil {
@@ -75,9 +75,9 @@ func differs(a, b policy.Claims) string {
 	return ""
 }
 
-// NewDstackVerifier makes the Judge that asks the service at url. images are the
-// ones that may run: about evidence of any other it is not asked, since it would
-// fetch whatever image the host's configuration names (ATT-28).
+// NewDstackVerifier makes the Judge that asks the service at url. images are the allowed images.
+// The Judge never sends evidence of any other image, since the service would fetch the image that
+// the host's configuration names (ATT-28).
 func NewDstackVerifier(url string, images map[string][]policy.Measurement) (Judge, error) {
 	client, err := dstackverifier.New(dstackverifier.Config{URL: url})
 	if err != nil {

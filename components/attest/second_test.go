@@ -60,7 +60,7 @@ func TestATT27_VerifiersMustAgreeOnEveryClaim(t *testing.T) {
 	}
 }
 
-// answerFor is what a service says of the fake's evidence.
+// answerFor is a service's answer about the fake's evidence.
 func answerFor(f *fake, claims policy.Claims) []byte {
 	provider := fmt.Sprintf(`{"name":%q,"id":%q}`, claims.KeyProviderName, claims.KeyProviderID)
 	text, _ := json.Marshal(map[string]any{"is_valid": true, "reason": nil, "details": map[string]any{

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// What one source has does not hide what the next one has, and whatever is used has
-// passed everything.
+// Bad collateral of one source does not hide the next source's, and used collateral has passed
+// every check.
 func TestATT06_UselessCollateralDoesNotHideTheNext(t *testing.T) {
 	type posture = attestsim.Posture
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestATT06_UselessCollateralDoesNotHideTheNext(t *testing.T) {
 	}
 }
 
-// Of several reasons the one that says most is told.
+// Of several reasons the most informative one is returned.
 func TestWhyNoCollateralCanBeUsed(t *testing.T) {
 	j := newJudge(t, nil)
 	ended, err := j.cloud.Collateral(j.now, attestsim.Posture{Age: 40 * 24 * time.Hour})

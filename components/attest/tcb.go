@@ -11,9 +11,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// evaluateTCB says what collateral says of the machine: the verifier's own if it
-// has a source, otherwise what came with the evidence. Without any the TCB is
-// not evaluated, and policy denies that.
+// evaluateTCB applies collateral to the machine: the verifier's own if it has a source, otherwise
+// the collateral in the evidence. Without any the TCB is not evaluated, and policy denies that.
 func (v *Verifier) evaluateTCB(ctx context.Context, quote *tdQuote, chain *pckChain, given []byte) (policy.TCB, error) {
 	var (
 		set *collateral.Set
@@ -42,8 +41,8 @@ func (v *Verifier) evaluateTCB(ctx context.Context, quote *tdQuote, chain *pckCh
 	return tcb, err
 }
 
-// early is what the first source with an early set in date says of the machine. Whatever
-// is wrong with one, it refuses nobody and is remembered by nothing: it is a warning.
+// early returns the machine's rating in the first early set that is in date. It is only a warning:
+// a faulty early set rejects no evidence and leaves no mark.
 func (v *Verifier) early(ctx context.Context, quote *tdQuote, chain *pckChain) policy.EarlyTCB {
 	for _, source := range v.sources {
 		knows, ok := source.(collateral.EarlySource)
@@ -71,16 +70,16 @@ func (v *Verifier) early(ctx context.Context, quote *tdQuote, chain *pckChain) p
 	return policy.EarlyTCB{}
 }
 
-// find asks the sources in order; the chain has verified, so its FMSPC is no claim.
-// The first collateral that may be used counts: what one source has, damaged, ended
-// or replayed, does not hide the next one's. Collateral that finds this clock behind
-// ends the search, since an older one would find it right (ATT-29).
+// find asks the sources in order; the chain has verified, so its FMSPC is trustworthy. The first
+// usable collateral counts: damaged, expired or replayed collateral of one source does not hide the
+// next source's. Collateral that finds this clock behind ends the search, since older collateral
+// would accept the clock (ATT-29).
 func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, error) {
 	var errs []error
 	for _, source := range v.sources {
 		set, err := v.findIn(ctx, source.Bundle, chain)
-		// Another verifier has seen a newer evaluation: what this one keeps for hours is refused
-		// from now on, so the source is asked again.
+		// Another verifier has seen a newer evaluation, so the collateral cached here for hours is
+		// rejected from now on. Ask the source again.
 		if newer, ok := source.(collateral.NewerSource); ok && codeIs(err, policy.CodeCollateralRollback) {
 			set, err = v.findIn(ctx, newer.Newer, chain)
 		}
@@ -114,7 +113,7 @@ type familyKey struct {
 	root  *x509.Certificate // one of the roots' own pointers
 }
 
-// keep remembers what was accepted last for the chain's family.
+// keep remembers the last accepted collateral for the chain's family.
 func (v *Verifier) keep(set *collateral.Set, chain *pckChain) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,8 +123,8 @@ func (v *Verifier) keep(set *collateral.Set, chain *pckChain) {
 	v.best[familyKey{chain.machine.FMSPC, chain.root}] = set
 }
 
-// kept is what was accepted last, if it may be used still: one cache that lags behind must
-// not end all admissions. nil: there is none.
+// kept returns the last accepted collateral if it is still usable: one lagging cache must not end
+// all admissions. nil: there is none.
 func (v *Verifier) kept(ctx context.Context, chain *pckChain) *collateral.Set {
 	v.mu.Lock()
 	set := v.best[familyKey{chain.machine.FMSPC, chain.root}]
@@ -161,7 +160,7 @@ func (v *Verifier) openGiven(chain *pckChain, given []byte) (*collateral.Set, er
 	return v.open(setKey{sha256.Sum256(given), chain.root}, func() (collateral.Bundle, error) { return collateral.ParseBundle(given) })
 }
 
-// setKey is what was opened, under which root.
+// setKey identifies an opened bundle, and its root.
 type setKey struct {
 	digest [32]byte
 	root   *x509.Certificate // one of the roots' own pointers
@@ -193,8 +192,8 @@ func (v *Verifier) open(key setKey, read func() (collateral.Bundle, error)) (*co
 	return set, nil
 }
 
-// checkFresh judges dates and the replay of older collateral, and remembers the
-// newest. The collateral is genuine here, whatever becomes of the evidence.
+// checkFresh checks dates and the replay of older collateral, and remembers the newest. The
+// collateral is genuine here, independent of the evidence.
 func (v *Verifier) checkFresh(ctx context.Context, set *collateral.Set, chain *pckChain) error {
 	now, mark := v.now(), set.Mark()
 	if mark.FMSPC != chain.machine.FMSPC {
@@ -250,7 +249,7 @@ func (v *Verifier) CollateralFor(ctx context.Context, quote []byte) ([]byte, err
 	return set.Encoded(), nil
 }
 
-// machineOf joins what the chain and the quote say.
+// machineOf joins the machine's fields from the chain and the quote.
 func machineOf(quote *tdQuote, chain *pckChain) collateral.Machine {
 	m := chain.machine
 	body := quote.GetTdQuoteBody()

@@ -26,7 +26,7 @@ func (s *sourceFunc) Bundle(_ context.Context, fmspc string) (collateral.Bundle,
 	return s.f(fmspc)
 }
 
-// judge is a verifier whose manufacturer says what posture says.
+// judge is a verifier whose manufacturer publishes posture.
 type judge struct {
 	*fake
 	posture attestsim.Posture
@@ -307,7 +307,7 @@ func TestATT06_RevokedCertificatesAreRefused(t *testing.T) {
 	}
 }
 
-// A revocation takes effect at the next call, whatever was accepted before.
+// A revocation takes effect at the next call, even for evidence accepted before.
 func TestATT06_RevocationIsNotCached(t *testing.T) {
 	j := newJudge(t, nil)
 	if _, err := j.judge(t); err != nil {
@@ -393,7 +393,7 @@ func TestATT29_TheClockMustNotBeBeforeWhatIntelSigned(t *testing.T) {
 	marks := &collateral.Memory{}
 	j := newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = marks })
 	start := j.now
-	// The bundle of the start is all there is: what moves is the clock.
+	// Only the bundle of the start exists; the clock moves.
 	bundle, err := j.cloud.Collateral(start, attestsim.Posture{})
 	if err != nil {
 		t.Fatal(err)
@@ -462,7 +462,7 @@ func TestCollateralComesWithTheEvidence(t *testing.T) {
 	ev.Collateral = make([]byte, collateral.MaxBundleSize+1)
 	_, err = v.Verify(context.Background(), ev, j.report.ReportData)
 	wantCode(t, "too long", err, CodeTooLarge)
-	// A coordinator judges by its own, whatever came.
+	// A coordinator judges by its own collateral and ignores that of the evidence.
 	ev.Collateral = []byte("junk")
 	if _, err := j.v.Verify(context.Background(), ev, j.report.ReportData); err != nil {
 		t.Error(err)
@@ -546,8 +546,8 @@ func TestATT04_ANewEvaluationWarnsBeforeItEndsAHealthyCluster(t *testing.T) {
 	}
 }
 
-// TestATT05_ACacheThatLagsDoesNotEndAdmissions: what was accepted last is used while it is in date, and never what
-// is older than it.
+// TestATT05_ACacheThatLagsDoesNotEndAdmissions: the last accepted collateral is used while it is in
+// date, and older collateral never.
 func TestATT05_ACacheThatLagsDoesNotEndAdmissions(t *testing.T) {
 	j := newJudge(t, nil)
 	start := j.now

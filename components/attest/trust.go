@@ -20,26 +20,26 @@ import (
 // MaxTrustSize bounds a trust file in bytes.
 const MaxTrustSize = 1 << 20
 
-// maxCoordinatorHashes is far more than an upgrade needs: what runs and what is to run.
+// maxCoordinatorHashes is far more than an upgrade needs: the present hashes and the next.
 const maxCoordinatorHashes = 64
 
-// Trust is the trust file: what a cluster's measured compose says to trust. The
-// zero value trusts nobody.
+// Trust is the trust file: the anchors of trust in a cluster's measured compose. The zero value
+// trusts no evidence.
 type Trust struct {
 	// Cluster is the cluster's name, one DNS label.
 	Cluster string `json:"cluster"`
 	// CoordinatorAppID is the app whose instances are coordinators, 40 hex.
 	CoordinatorAppID string `json:"coordinator_app_id"`
-	// CoordinatorComposeHashes are the only compose hashes that a coordinator may run
-	// to be believed at first contact, 64 hex each. Empty: any of its app, so that
-	// whoever may upgrade that app says what the coordinators are. It cannot stand in
-	// the coordinators' own trust file: that is part of what the hash is of.
+	// CoordinatorComposeHashes are the only compose hashes of a trusted coordinator at first
+	// contact, 64 hex each. Empty: any of its app, so that the permission to upgrade that app
+	// decides which code the coordinators run. It cannot be in the coordinators' own trust file,
+	// because the hash covers that file.
 	CoordinatorComposeHashes []string `json:"coordinator_compose_hashes,omitempty"`
-	// ClusterID is the only cluster ID of the cluster whose coordinators are believed
-	// (core/clusterid). Empty: an agent believes the first one that admits it and no other
-	// from then on. A coordinator with it joins that cluster ID and never makes another.
+	// ClusterID is the only accepted cluster ID of the coordinators' cluster (core/clusterid).
+	// Empty: an agent accepts the first cluster ID that admits it and no other from then on. A
+	// coordinator with it joins that cluster ID and never makes another.
 	ClusterID string `json:"cluster_id,omitempty"`
-	// RootsPEM are roots beside Intel's: another manufacturer, a simulated one.
+	// RootsPEM are roots in addition to Intel's: another manufacturer, a simulated one.
 	RootsPEM string `json:"roots_pem"`
 	// KeyProvider is a mandatory pin (ATT-21): without it a host could run the
 	// same compose under a KMS of its own.
@@ -49,8 +49,7 @@ type Trust struct {
 	Images map[string][]policy.Measurement `json:"images"`
 	// AllowSimulated admits evidence under RootsPEM.
 	AllowSimulated bool `json:"allow_simulated"`
-	// OperatorTokenSHA256 is the hash of the first operator's token; empty where
-	// nobody is let in that way.
+	// OperatorTokenSHA256 is the hash of the first operator's token; empty disables this way in.
 	OperatorTokenSHA256 string `json:"operator_token_sha256"`
 	// PreLaunchScriptsSHA256 are the pre_launch_script texts that the platform may
 	// add to an app-compose.json, by hex SHA-256. Empty: none.
@@ -62,14 +61,14 @@ type Trust struct {
 	// Collateral is where coordinators find Intel's judgement of machines. Agents
 	// need none: the coordinator hands its own over, signed by Intel.
 	Collateral TrustCollateral `json:"collateral,omitzero"`
-	// TCB says which states of a machine are tolerated beside UpToDate.
+	// TCB lists the tolerated states of a machine in addition to UpToDate.
 	TCB policy.TCBPolicy `json:"tcb,omitzero"`
 	// DstackVerifier is a second opinion on all evidence; empty: none is asked.
 	DstackVerifier TrustVerifier `json:"dstack_verifier,omitzero"`
 }
 
-// TrustCollateral names the sources of collateral, asked in this order. Neither is
-// trusted: what they give is signed.
+// TrustCollateral names the sources of collateral, asked in this order. Neither is trusted: their
+// collateral is signed.
 type TrustCollateral struct {
 	// PCCSURL is the base of a caching service in the form of Intel's, or Intel's own.
 	PCCSURL string `json:"pccs_url,omitempty"`
@@ -79,8 +78,8 @@ type TrustCollateral struct {
 	// BundlePath is a file or folder of imported bundles, for coordinators without a
 	// way out.
 	BundlePath string `json:"bundle_path,omitempty"`
-	// MaxAge bounds the age of what Intel signed, "168h" for example, from one hour
-	// to 30 days; empty: its own dates only.
+	// MaxAge bounds the age of Intel's signed documents, "168h" for example, from one hour to 30
+	// days; empty: their own dates only.
 	MaxAge string `json:"max_age,omitempty"`
 }
 
@@ -91,8 +90,8 @@ type TrustVerifier struct {
 	URL string `json:"url,omitempty"`
 }
 
-// LoadTrust reads the trust file at path and checks it as ParseTrust does. The
-// bytes are for CheckMeasured, without which the file is only what somebody wrote.
+// LoadTrust reads the trust file at path and checks it as ParseTrust does. The bytes are for
+// CheckMeasured, without which the file is unauthenticated.
 func LoadTrust(path string) (Trust, []byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -132,7 +131,7 @@ func (t Trust) MayCoordinate(composeHash string) bool {
 	return len(t.CoordinatorComposeHashes) == 0 || slices.Contains(t.CoordinatorComposeHashes, composeHash)
 }
 
-// DocumentRules is what app-compose.json of the cluster is judged by.
+// DocumentRules are the rules for the cluster's app-compose.json.
 func (t Trust) DocumentRules() appcompose.Rules {
 	return appcompose.Rules{Scripts: slices.Clone(t.PreLaunchScriptsSHA256), KeyProviderID: t.KeyProvider.ID, SecureTimeOff: t.SecureTimeOff}
 }
@@ -152,9 +151,8 @@ func (t Trust) ImagePolicy() policy.ImagePolicy {
 	}
 }
 
-// VerifierConfig is the part of Trust that a Verifier uses. It has no source of
-// collateral: an agent's verifier takes what comes with the evidence, a
-// coordinator adds CollateralSource.
+// VerifierConfig is the part of Trust that a Verifier uses. It has no source of collateral: an
+// agent's verifier takes the collateral in the evidence, a coordinator adds CollateralSource.
 func (t Trust) VerifierConfig() VerifierConfig {
 	maxAge, _ := t.Collateral.maxAge() // Validate refused a bad one
 	cfg := VerifierConfig{Documents: t.DocumentRules(), MaxCollateralAge: maxAge}

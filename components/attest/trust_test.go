@@ -249,8 +249,8 @@ func TestATT04_TheGraceOfATrustFileReachesThePolicy(t *testing.T) {
 	}
 }
 
-// TestOPS12_LimitsOfATrustFileReachThePolicy: operators grant within what is measured, and nothing where
-// it says nothing.
+// TestOPS12_LimitsOfATrustFileReachThePolicy: operators grant within the measured limits, and
+// nothing without measured limits.
 func TestOPS12_LimitsOfATrustFileReachThePolicy(t *testing.T) {
 	now := time.Now()
 	old := policy.TCB{Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}}

@@ -51,10 +51,9 @@ func (c TrustCollateral) validate() []error {
 	return problems
 }
 
-// CollateralSource is where a coordinator finds collateral. Without any source a
-// coordinator must not start: it could tell no revoked machine from a good one
-// (ATT-06). kept has what was fetched before this process began, and stands behind
-// what is fetched now; nil: nothing. It alone is no source.
+// CollateralSource is a coordinator's source of collateral. Without any source a coordinator must
+// not start: it could not distinguish a revoked machine (ATT-06). kept has the collateral fetched
+// before this process began, as a fallback; nil: none. kept alone does not count as a source.
 func (t Trust) CollateralSource(kept collateral.Source) (collateral.Source, error) {
 	var sources collateral.Sources
 	if t.Collateral.PCCSURL != "" {

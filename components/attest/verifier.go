@@ -17,24 +17,24 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// VerifierConfig is what a Verifier trusts. It comes from measured
-// configuration, never from the environment.
+// VerifierConfig holds a Verifier's trust anchors. It comes from measured configuration, never from
+// the environment.
 type VerifierConfig struct {
-	// RootsPEM are roots beside Intel's. Evidence under one of them is Simulated.
-	// nil: Intel's only.
+	// RootsPEM are roots in addition to Intel's. Evidence under one of them is Simulated. nil:
+	// Intel's only.
 	RootsPEM []byte
-	// Documents is what an app-compose.json is judged by. Its key provider is that of the
-	// evidence, which policy compares.
+	// Documents are the rules for an app-compose.json. Its key provider is that of the evidence,
+	// which policy compares.
 	Documents appcompose.Rules
-	// Collateral finds collateral. Each of several Sources is asked until what one has
-	// may be used. nil: what comes with the evidence is used, and without that the TCB
-	// is not evaluated.
+	// Collateral finds collateral. Several Sources are asked in turn until one has usable
+	// collateral. nil: the collateral in the evidence is used, and without that the TCB is not
+	// evaluated.
 	Collateral collateral.Source
-	// Accepted is told at each use which collateral of that source may be used: its
-	// signatures hold, it is in date and not older than the newest. It must be quick
-	// when that is the one of before. nil: nobody is.
+	// Accepted is called at each use with the usable collateral of that source: its signatures
+	// hold, it is in date and not older than the newest. It must be quick for the same collateral
+	// as before. nil: it is not called.
 	Accepted func(*collateral.Set)
-	// MaxCollateralAge bounds the age of what Intel signed; 0: its own dates only.
+	// MaxCollateralAge bounds the age of Intel's signed documents; 0: their own dates only.
 	MaxCollateralAge time.Duration
 	// Highest remembers the newest collateral. nil: in this process's memory.
 	Highest collateral.Highest
@@ -52,7 +52,7 @@ type VerifierConfig struct {
 type Verifier struct {
 	roots     roots
 	documents appcompose.Rules
-	sources   collateral.Sources // nil: what comes with the evidence
+	sources   collateral.Sources // nil: use the collateral in the evidence
 	accepted  func(*collateral.Set)
 	maxAge    time.Duration
 	highest   collateral.Highest
@@ -99,13 +99,13 @@ func sourcesOf(source collateral.Source) collateral.Sources {
 	return collateral.Sources{source}
 }
 
-// Verify says what genuine Evidence claims. reportData is what the quote must
-// commit to: the digest of a statement that the caller has checked. The error is
-// an *Error, except when ctx has ended. The only I/O is that of the source of
-// collateral, and nothing is asked of it before the evidence is known to be genuine.
+// Verify returns the claims of genuine Evidence. reportData is the required report data of the
+// quote: the digest of a statement that the caller has checked. The error is an *Error, except when
+// ctx has ended. The only I/O is that of the source of collateral, which is asked only about
+// genuine evidence.
 //
-// Claims without an app-compose.json preimage have no ComposeText and an
-// AppComposeProblem, so that policy refuses them.
+// Claims without an app-compose.json preimage have no ComposeText and an AppComposeProblem, so that
+// policy rejects them.
 func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte) (policy.Claims, error) {
 	if err := ctx.Err(); err != nil {
 		return policy.Claims{}, fmt.Errorf("verify evidence: %w", err)
@@ -124,7 +124,7 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 	return v.claims(ctx, quote, chain, ev, reportData)
 }
 
-// claims judges what a quote whose signatures hold says, and what comes with it.
+// claims checks the content of a quote with valid signatures, and the rest of the evidence.
 func (v *Verifier) claims(ctx context.Context, quote *tdQuote, chain *pckChain, ev Evidence, reportData [64]byte) (policy.Claims, error) {
 	body := quote.GetTdQuoteBody()
 	if err := checkAttributes(body); err != nil {
@@ -170,8 +170,9 @@ func (v *Verifier) claims(ctx context.Context, quote *tdQuote, chain *pckChain, 
 	return claims, nil
 }
 
-// judgeAppCompose fills in what the preimage says, and why it is not acceptable. The bytes are
-// measured, so a bad one is not forged evidence but a bad Revision: policy's to refuse.
+// judgeAppCompose fills in the preimage's content, and the reason if it is not acceptable. The
+// bytes are measured, so a bad preimage is not forged evidence but a bad Revision: policy rejects
+// it.
 func judgeAppCompose(claims *policy.Claims, raw []byte, rules appcompose.Rules) {
 	if len(raw) == 0 {
 		claims.AppComposeProblem = "app-compose.json is not part of the evidence"

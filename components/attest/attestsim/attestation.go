@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// attestation is a quote over data with what explains it, in the one blob that agents from
-// 0.5.6 answer to Attest and embed in RA-TLS certificates. Its form is version 0 of dstack's
-// VersionedAttestation (dstack-attest of v0.5.11), in SCALE: the fields one after the other,
-// integers little-endian, lists and texts after their compact length. One for a certificate shows
-// the runtime events only, and no digests.
+// attestation is a quote over data together with its event log and configuration. It is the one
+// blob that agents from 0.5.6 return from Attest and embed in RA-TLS certificates. Its form is
+// version 0 of dstack's VersionedAttestation (dstack-attest of v0.5.11), in SCALE: the fields one
+// after the other, integers little-endian, lists and texts after their compact length. An
+// attestation for a certificate has only the runtime events, without digests.
 func (g *Guest) attestation(data [64]byte, forCertificate bool) ([]byte, error) {
 	quote, events, err := g.shownQuote(data)
 	if err != nil {

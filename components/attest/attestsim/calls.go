@@ -113,7 +113,7 @@ func (g *Guest) tamper(events []event) []event {
 	return changed
 }
 
-// vmConfig is the host's word about the machine. Nobody may trust it.
+// vmConfig is the host's description of the machine, which is not trustworthy.
 func (g *Guest) vmConfig() (string, error) {
 	text, err := json.Marshal(map[string]any{
 		"spec_version":               1,

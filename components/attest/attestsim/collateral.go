@@ -13,8 +13,8 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// Posture is what the simulated manufacturer says of its machines. Its zero value
-// says that all is well.
+// Posture is the simulated manufacturer's rating of its machines. Its zero value rates them as up
+// to date.
 type Posture struct {
 	// Platform, Module and QE are the statuses of the levels that the machines
 	// reach; "" is UpToDate.
@@ -24,8 +24,7 @@ type Posture struct {
 	// Replaced is the date of a newer level that only an UpdatedHost reaches, so that the
 	// own level of all others is OutOfDate unless Platform says otherwise; zero: there is none.
 	Replaced time.Time `json:"replaced,omitzero"`
-	// Early is what the service says where a caller asks for the early set; nil: the same
-	// as of the standard set.
+	// Early is the rating in the early set; nil: the same as in the standard set.
 	Early *Posture `json:"early,omitempty"`
 	// Advisories stand at the platform's level.
 	Advisories []string `json:"advisories,omitempty"`
@@ -35,8 +34,8 @@ type Posture struct {
 	// how long it is valid from then; 0 is 30 days.
 	Age  time.Duration `json:"-"`
 	Life time.Duration `json:"-"`
-	// RevokedHosts are machines by name. RevokedCA and RevokedSigner revoke the
-	// intermediate and who signs TCB info and QE identity.
+	// RevokedHosts are machines by name. RevokedCA revokes the intermediate, and RevokedSigner the
+	// signer of TCB info and QE identity.
 	RevokedHosts  []string `json:"revoked_hosts,omitempty"`
 	RevokedCA     bool     `json:"revoked_ca,omitempty"`
 	RevokedSigner bool     `json:"revoked_signer,omitempty"`
@@ -51,7 +50,7 @@ const defaultEvaluation = 17
 // FMSPC is the family of all machines of a Cloud.
 func FMSPC() string { return hex.EncodeToString(fmspc) }
 
-// Collateral makes what p says at now, signed under the Cloud's root.
+// Collateral makes the collateral of p at now, signed under the Cloud's root.
 func (c *Cloud) Collateral(now time.Time, p Posture) (collateral.Bundle, error) {
 	b, err := c.collateralAt(now, p)
 	if err != nil {

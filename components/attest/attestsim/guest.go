@@ -14,8 +14,7 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 )
 
-// DefaultAgentVersion is the dstack whose behaviour a Guest shows unless told
-// otherwise.
+// DefaultAgentVersion is the dstack version whose behaviour a Guest shows by default.
 const DefaultAgentVersion = "0.5.11"
 
 // BootConfig is one boot of one CVM.
@@ -36,7 +35,7 @@ type BootConfig struct {
 	AgentVersion string
 	// Host is the machine's name. "" is the only machine of a small cloud.
 	Host string
-	// Faults are what is wrong with this boot. Zero: nothing.
+	// Faults are the faults of this boot. Zero: none.
 	Faults Faults
 }
 
@@ -44,7 +43,7 @@ type BootConfig struct {
 type Faults struct {
 	// DebugTD starts the TD in debug mode.
 	DebugTD bool
-	// ForeignKeyProvider measures the KMS of somebody else.
+	// ForeignKeyProvider measures another KMS.
 	ForeignKeyProvider bool
 	// ForeignConfig fixes MRCONFIGID by another document than that of AppCompose.
 	ForeignConfig bool
@@ -99,7 +98,7 @@ type Guest struct {
 	failedCalls int      // guarded by mu
 }
 
-// Boot starts a Guest: it measures what cfg says, in the order of its version of dstack.
+// Boot starts a Guest: it measures cfg, in the order of its version of dstack.
 func (c *Cloud) Boot(cfg BootConfig) (*Guest, error) {
 	g := &Guest{cloud: c, appCompose: append([]byte(nil), cfg.AppCompose...), faults: cfg.Faults}
 	var err error

@@ -19,7 +19,7 @@ func agentOf(image string) string {
 	return ""
 }
 
-// measureDocument emits what an image 0.6 makes from app-compose.json, and an image 0.5 does not.
+// measureDocument emits the events that only an image 0.6 derives from app-compose.json.
 func (g *Guest) measureDocument() error {
 	said, err := appcompose.ReadMeasured(g.appCompose)
 	if err != nil {

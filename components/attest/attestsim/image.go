@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// defaultImages are the OS images that a Cloud has when nobody names others.
+// defaultImages are the OS images of a Cloud whose configuration names none.
 var defaultImages = []string{"dstack-0.5.4", "dstack-0.5.7", "dstack-0.5.11", "dstack-0.6.0"}
 
 // Shape is the virtual hardware of a CVM that the firmware measures.
@@ -22,9 +22,9 @@ type Shape struct {
 // names none.
 var Shapes = []Shape{{1, 2048}, {2, 4096}, {4, 8192}}
 
-// Images says what the named OS images measure to, in each of Shapes; without names, a
-// default set. Any name is an image: its measurements are derived from name and shape
-// alone, the same in every Cloud. As on real hardware the shape shows in RTMR0 only.
+// Images returns the measurements of the named OS images, in each of Shapes; without names, of a
+// default set. Any name is an image: its measurements are derived from name and shape alone, the
+// same in every Cloud. As on real hardware the shape shows in RTMR0 only.
 func (c *Cloud) Images(names ...string) map[string][]policy.Measurement {
 	if len(names) == 0 {
 		names = defaultImages
@@ -45,7 +45,7 @@ type image struct {
 	mrtd   [48]byte
 	rtmr   [3][48]byte
 	hash   [32]byte // the os-image-hash event
-	events []event  // what firmware and kernel measured, imr 0 to 2
+	events []event  // the events of firmware and kernel, imr 0 to 2
 }
 
 // The event types of UEFI that the invented boot uses.

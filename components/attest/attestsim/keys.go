@@ -38,7 +38,7 @@ func (g *Guest) getKey(request keyRequest) (keyReply, error) {
 	return keyReply{Key: key, SignatureChain: g.chainFor(request.Purpose, public)}, nil
 }
 
-// derivedKey is the 32 bytes of path; the algorithm only says what they are.
+// derivedKey is the 32 bytes of path; the algorithm only names their use.
 func (g *Guest) derivedKey(path, algorithm string) (key, public []byte, err error) {
 	key, err = ratls(g.appKey.Serialize(), path)
 	if err != nil {
@@ -94,7 +94,7 @@ func (g *Guest) sign(request signRequest) (signReply, error) {
 	}, nil
 }
 
-// k256Digest is what a secp256k1 signature covers.
+// k256Digest is the digest that a secp256k1 signature covers.
 func k256Digest(algorithm string, data []byte) ([]byte, error) {
 	if algorithm != "secp256k1_prehashed" {
 		sum := sha256.Sum256(data)

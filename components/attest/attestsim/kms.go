@@ -41,8 +41,8 @@ func ratls(key []byte, info string) ([]byte, error) {
 	return hkdf.Key(sha256.New, key, []byte("RATLS"), info, 32)
 }
 
-// appKey is what the KMS gives to every instance of an app, and its signature
-// over the app key's public half.
+// appKey is the key that the KMS gives to every instance of an app, and the KMS's signature over
+// the app key's public half.
 func (k *kms) appKey(appID []byte) (key, signature []byte, err error) {
 	key, err = ratls(k.root.Serialize(), string(appID)+"app-key")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// PCCS serves a Cloud's collateral in the form of Intel's caching service. What it
-// says can be changed while it runs. It is safe for concurrent use.
+// PCCS serves a Cloud's collateral in the form of Intel's caching service. Its answers can be
+// changed while it runs. It is safe for concurrent use.
 type PCCS struct {
 	cloud *Cloud
 	now   func() time.Time
@@ -48,7 +48,7 @@ func (c *Cloud) NewPCCS(now func() time.Time) *PCCS {
 	return p
 }
 
-// Set changes what the service says from now on.
+// Set changes the service's answers from now on.
 func (p *PCCS) Set(posture Posture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +61,8 @@ func (p *PCCS) Cloud() *Cloud { return p.cloud }
 // early reports that a caller asks for the early set.
 func early(r *http.Request) bool { return r.URL.Query().Get("update") == "early" }
 
-// Requests counts what was asked, answered or not, other than for the early set: that is
-// asked for in the background.
+// Requests counts all requests, answered or not, except those for the early set, which run in the
+// background.
 func (p *PCCS) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -44,15 +44,15 @@ func deriveP256(seed []byte, label string) (*ecdsa.PrivateKey, error) {
 	return nil, fmt.Errorf("no P-256 key for %q", label)
 }
 
-// steady signs with nonces from the message (RFC 6979), whatever the source of
-// randomness: the same certificate comes out the same.
+// steady signs with nonces from the message (RFC 6979), and ignores the source of randomness: the
+// same certificate comes out the same.
 type steady struct{ *ecdsa.PrivateKey }
 
 func (s steady) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	return s.PrivateKey.Sign(nil, digest, opts)
 }
 
-// subject is a full Intel subject; the organisation tells the truth.
+// subject is a full Intel subject; the organisation names the simulation.
 func subject(cn string) pkix.Name {
 	return pkix.Name{
 		CommonName:   cn,
@@ -63,9 +63,9 @@ func subject(cn string) pkix.Name {
 	}
 }
 
-// template has what all certificates of the chain share. The subject key id and
-// the CRL distribution point are there because Intel's have them: the leaf must
-// have exactly six extensions.
+// template has the common fields of all certificates of the chain. The subject key id and the CRL
+// distribution point are there because Intel's have them: the leaf must have exactly six
+// extensions.
 func template(cn string, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	spki, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
@@ -218,7 +218,7 @@ func (c *Cloud) makeHost(name string) (*host, error) {
 	return h, nil
 }
 
-// cpuSVN is the TCB level that every simulated machine shows, but for an updated one.
+// cpuSVN is the TCB level of every simulated machine, except an updated one.
 var cpuSVN = []byte{5, 5, 2, 2, 3, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0}
 
 const pceSVN = 11

@@ -11,8 +11,8 @@ import (
 	"math/big"
 )
 
-// Report is the TD report body that a quote signs, field by field. The zero
-// value of an array is what the field shows.
+// Report is the TD report body that a quote signs, field by field. A zero array stays zero in the
+// quote.
 type Report struct {
 	TEETCBSVN      [16]byte
 	MRSEAM         [48]byte
@@ -59,8 +59,8 @@ func RealQE() QuotingEnclave {
 	return qe
 }
 
-// Quote makes a version 4 quote of report on the named host. Everything that a
-// verifier recomputes is consistent; what is in report and qe is as given.
+// Quote makes a version 4 quote of report on the named host. All fields that a verifier recomputes
+// are consistent; report and qe are used as given.
 func (c *Cloud) Quote(hostName string, report Report, qe QuotingEnclave) ([]byte, error) {
 	h, err := c.hostNamed(hostName)
 	if err != nil {

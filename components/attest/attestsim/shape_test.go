@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// A shape shows in RTMR0 and vm_config, an image in every register but RTMR3; both are
-// among what the Cloud says that the image measures to.
+// A shape shows in RTMR0 and vm_config, an image in every register except RTMR3; both are among the
+// image's measurements of the Cloud.
 func TestShapeAndImageAreMeasured(t *testing.T) {
 	cloud := openCloud(t)
 	v := newVerifier(t, cloud.RootPEM())

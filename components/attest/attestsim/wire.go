@@ -34,7 +34,7 @@ func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
 // method is one call of the agent.
 type method struct {
-	// since is the release that brought the call, until the one that dropped it; zero: none did.
+	// The call exists from release since until the release before until; zero: no bound.
 	since, until version
 	call         func(g *Guest, request []byte) (any, error)
 }
@@ -95,7 +95,7 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeJSON answers with a body of declared length, as the agent does. The Node SDK reads the
-// socket by itself, knows Content-Length only, and takes a chunked answer for an empty one.
+// socket directly, knows Content-Length only, and takes a chunked answer for an empty one.
 func writeJSON(w http.ResponseWriter, status int, value any, indent string) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)

@@ -24,8 +24,8 @@ const (
 
 const bundleVersion = 1
 
-// Bundle is all collateral that quotes of one family of machines need. It is
-// what somebody claims: nothing in it is verified before Open.
+// Bundle is all collateral that quotes of one family of machines need. It is an unverified claim
+// until Open.
 type Bundle struct {
 	// Version of this document: 1.
 	Version int `json:"version"`
@@ -110,8 +110,8 @@ func (b Bundle) Digest() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// unusable is collateral that cannot be read or does not verify: whoever gave it
-// is at fault, so other collateral may do.
+// unusable is collateral that cannot be read or does not verify: its source is at fault, so other
+// collateral may do.
 func unusable(format string, args ...any) error {
 	return refusal.New(policy.CodeCollateralUnavailable, format, args...)
 }

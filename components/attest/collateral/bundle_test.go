@@ -106,7 +106,7 @@ func TestRaisedMarksOnlyGrow(t *testing.T) {
 	}
 }
 
-// Whatever is accepted has been signed, whoever made the bytes.
+// Every accepted bundle has valid signatures, for any input bytes.
 func FuzzINP09_Bundle(f *testing.F) {
 	cloud := openCloud(f)
 	good, err := simBundle(f, cloud).Encode()

@@ -1,11 +1,10 @@
-// Package collateral is Intel's signed judgement of its own machines: TCB info
-// and quoting-enclave identity with their levels, and the lists of revoked
-// certificates. It reads them, checks every signature, finds them, and says what
-// they mean for one quote.
+// Package collateral handles Intel's signed judgement of its own machines: TCB info and
+// quoting-enclave identity with their levels, and the lists of revoked certificates. The package
+// finds and parses them, checks every signature, and applies them to one quote.
 //
 //	Source ──▶ Bundle ──Open(root)──▶ Set ──Fresh(now)──▶ Set.Evaluate(machine)
 //	PCCS, Files                       signatures, chains   levels, pure
 //
-// Nothing here trusts where a Bundle came from. A signature is judged once per
-// Bundle, since it cannot change; dates and revocations are judged at each use.
+// The source of a Bundle is never trusted. A signature is checked once per Bundle, since it cannot
+// change; dates and revocations are checked at each use.
 package collateral

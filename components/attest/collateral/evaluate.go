@@ -12,7 +12,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Machine is what a genuine quote says of the machine beneath it.
+// Machine is a genuine quote's description of the machine beneath it.
 type Machine struct {
 	// FMSPC and PCEID of the PCK certificate, lower-case hex.
 	FMSPC, PCEID string
@@ -36,11 +36,10 @@ type Enclave struct {
 	SVN        uint16
 }
 
-// Evaluate says what s means for m: the worst status of the platform, the TDX
-// module and the quoting enclave, and the advisories of all three. It is pure.
-// Collateral of another family is COLLATERAL_UNAVAILABLE; an enclave that is not
-// the named one QE_IDENTITY_INVALID; a machine below every level
-// TCB_OUT_OF_DATE. A status that is not UpToDate is no error: policy judges it.
+// Evaluate applies s to m. It returns the worst status of the platform, the TDX module and the
+// quoting enclave, and the advisories of all three. It is pure. Collateral of another family is
+// COLLATERAL_UNAVAILABLE; an enclave that is not the named one QE_IDENTITY_INVALID; a machine below
+// every level TCB_OUT_OF_DATE. A status that is not UpToDate is no error: policy judges it.
 func (s *Set) Evaluate(m Machine) (policy.TCB, error) {
 	if m.FMSPC != s.tcb.FMSPC || m.PCEID != s.tcb.PCEID {
 		return policy.TCB{}, unusable("the TCB info is of FMSPC %s, PCE %s; the machine is %s, %s", s.tcb.FMSPC, s.tcb.PCEID, m.FMSPC, m.PCEID)

@@ -61,7 +61,7 @@ func (f *Files) Bundle(_ context.Context, fmspc string) (Bundle, error) {
 	return Bundle{}, unusable("no file in %s is of FMSPC %s: %v", f.Path, fmspc, errors.Join(errs...))
 }
 
-// refresh reads what changed. The caller holds mu.
+// refresh reads the changed files. The caller holds mu.
 func (f *Files) refresh() error {
 	paths, err := f.list()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// The documents without their signature: what Intel signs is not hostile, but a
-// parser must not be what stands between.
+// The documents without their signature: Intel's signed documents are not hostile, but the parser
+// must be safe without that protection.
 
 func FuzzINP09_TCBInfo(f *testing.F) {
 	f.Add(`{"id":"TDX","version":3,"issueDate":"2026-06-01T00:00:00Z","nextUpdate":"2026-07-01T00:00:00Z","fmspc":"50806f000000","pceId":"0000","tcbType":0,"tcbEvaluationDataNumber":15,"tdxModule":{"mrsigner":"","attributes":"","attributesMask":""},"tcbLevels":[{"tcb":{"sgxtcbcomponents":[{"svn":5}],"pcesvn":11,"tdxtcbcomponents":[]},"tcbStatus":"UpToDate"}]}`)

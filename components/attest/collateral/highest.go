@@ -9,15 +9,14 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Highest remembers the newest collateral that was accepted, per FMSPC, so that
-// an older one with signatures just as good is no use to anybody (ATT-05).
-// Implementations are safe for concurrent use. An error of either method refuses
-// the evidence: what is not known is not assumed.
+// Highest remembers the newest accepted collateral, per FMSPC, so that an attacker cannot replay
+// older collateral with valid signatures (ATT-05). Implementations are safe for concurrent use. An
+// error of either method rejects the evidence: an unknown mark is never assumed.
 type Highest interface {
-	// Get returns the mark of fmspc, with the newest signed time of all families: no honest
-	// clock is before it, whatever the family. The rest is zero when there is no mark of fmspc.
+	// Get returns the mark of fmspc, with the newest signed time of all families: no honest clock
+	// is before it, whatever the family. The rest is zero when there is no mark of fmspc.
 	Get(ctx context.Context, fmspc string) (policy.CollateralMark, error)
-	// Raise records the maximum of what is known and mark, field by field.
+	// Raise records the maximum of the stored mark and mark, field by field.
 	Raise(ctx context.Context, mark policy.CollateralMark) error
 }
 
@@ -61,7 +60,7 @@ func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
 // known and the clock says now. A number whose newest document has ended binds nothing:
 // one look at Intel's early set would else bar the standard set for a year.
 func CheckMark(mark, highest policy.CollateralMark, now time.Time) error {
-	// What an operator accepts below the highest number, while the permit lasts.
+	// An operator may accept a number below the highest while the permit lasts.
 	var accepted policy.CollateralPermit
 	if now.Before(highest.Permit.Until) {
 		accepted = highest.Permit

@@ -51,9 +51,9 @@ type PCCSConfig struct {
 	// Refresh is how long a bundle is used without asking again; 0 and more than 6
 	// hours: 6 hours.
 	Refresh time.Duration
-	// Kept has what was fetched before this process began; it is asked once per family.
-	// What it has stands behind what is fetched: it is used for as long as its dates
-	// allow while the service does not answer. nil: nothing was kept.
+	// Kept has the collateral fetched before this process began; it is asked once per family. While
+	// the service does not answer, its collateral is used as long as its dates allow. nil: there is
+	// none.
 	Kept Source
 	// Transport is the HTTP transport; nil: one without proxy, since the
 	// environment is not to be trusted with where requests go.
@@ -62,13 +62,12 @@ type PCCSConfig struct {
 	Now func() time.Time
 }
 
-// PCCS fetches collateral from a caching service in the form of Intel's
-// provisioning certification service. URLs have one fixed form; only the FMSPC of
-// a verified chain is put into them.
+// PCCS fetches collateral from a caching service in the form of Intel's provisioning certification
+// service. URLs have one fixed form; only the FMSPC of a verified chain is put into them.
 //
-// A bundle is used until it is to be refreshed; when that fails, the one before is
-// used on, for as long as its dates allow (the caller judges these). One that was
-// kept from before this process is such a one before, and due at once.
+// A bundle is used until its refresh is due. If the refresh fails, the previous bundle is used on,
+// as long as its dates allow (the caller judges these). A bundle kept from before this process
+// counts as a previous bundle, and its refresh is due at once.
 type PCCS struct {
 	base, rootCRL string
 	refresh       time.Duration
@@ -80,7 +79,7 @@ type PCCS struct {
 	families map[string]*family // guarded by mu
 }
 
-// family is the cache of one FMSPC. One fetch runs at a time, for all who need it.
+// family is the cache of one FMSPC. One fetch runs at a time, for all callers.
 type family struct {
 	mu      sync.Mutex
 	running chan struct{} // guarded by mu; closed at the end of the fetch that runs, nil: none does
@@ -142,8 +141,8 @@ func bare(base string) string {
 	return base
 }
 
-// pinned accepts one certificate by its digest, whatever its name, dates and issuer; nil
-// for no digest. All that the service says is signed in addition, by Intel.
+// pinned accepts one certificate by its digest, whatever its name, dates and issuer; nil for no
+// digest. All of the service's answers are signed in addition, by Intel.
 func pinned(digest string) *tls.Config {
 	if digest == "" {
 		return nil
@@ -196,7 +195,7 @@ func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// One that has ended and cannot be replaced is no bundle: another source may have one.
+	// An expired bundle without a replacement counts as missing: another source may have one.
 	if !f.fetched.IsZero() && f.err == nil || p.now().Before(f.until) {
 		return f.bundle, nil
 	}
@@ -207,8 +206,8 @@ func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 	return Bundle{}, asUnavailable("fetch collateral of FMSPC "+fmspc, err)
 }
 
-// Newer implements NewerSource. The service is asked at most as often as after a failure: one that
-// lags is not flooded.
+// Newer implements NewerSource. The service is asked at most as often as after a failure, so that a
+// lagging service is not flooded.
 func (p *PCCS) Newer(ctx context.Context, fmspc string) (Bundle, error) {
 	if err := checkFMSPC(fmspc); err != nil {
 		return Bundle{}, asUnavailable("fetch collateral", err)
@@ -222,8 +221,8 @@ func (p *PCCS) Newer(ctx context.Context, fmspc string) (Bundle, error) {
 	return p.Bundle(ctx, fmspc)
 }
 
-// ensure starts a fetch if one is due, and says what to wait for, at most limit; nil:
-// for nothing.
+// ensure starts a fetch if one is due, and returns the fetch to wait for, at most limit; nil if the
+// caller need not wait.
 func (p *PCCS) ensure(ctx context.Context, f *family, fmspc string) (running <-chan struct{}, limit time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,8 +273,8 @@ func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, began tim
 	}
 }
 
-// fetchEarly asks for the early set after the standard one, which waits for nothing. What
-// was there before stays where the service has none: its dates are judged at each use.
+// fetchEarly fetches the early set after the standard set, which never waits for it. If the service
+// has none, the previous early set stays: its dates are judged at each use.
 func (p *PCCS) fetchEarly(ctx context.Context, f *family, fmspc string, standard Bundle, done chan struct{}) {
 	early := standard
 	d, err := p.documents(ctx, fmspc, "early")
@@ -325,8 +324,7 @@ func (p *PCCS) Early(ctx context.Context, fmspc string) (Bundle, bool) {
 	return f.early, f.early.Version != 0
 }
 
-// family returns the cache of fmspc. When there are too many, one that nobody
-// uses now is forgotten.
+// family returns the cache of fmspc. When there are too many, it drops an unused one.
 func (p *PCCS) family(ctx context.Context, fmspc string) *family {
 	p.mu.Lock()
 	defer p.mu.Unlock()

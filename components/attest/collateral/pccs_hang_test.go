@@ -12,8 +12,8 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// TestATT28_AServiceThatHangsHoldsNobodyUp: what was fetched is used meanwhile, and who
-// has nothing waits for as long as it wants to.
+// TestATT28_AServiceThatHangsHoldsNobodyUp: fetched collateral is used meanwhile, and a caller
+// without any waits as long as its own context.
 func TestATT28_AServiceThatHangsHoldsNobodyUp(t *testing.T) {
 	var hangs atomic.Bool
 	release := make(chan struct{})
@@ -50,8 +50,8 @@ func TestATT28_AServiceThatHangsHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestATT06_AnImportHelpsWhenTheServiceIsCutOff: what the service gave has ended, and a
-// file that was imported since counts.
+// TestATT06_AnImportHelpsWhenTheServiceIsCutOff: the service's collateral has expired, and a file
+// imported since then counts.
 func TestATT06_AnImportHelpsWhenTheServiceIsCutOff(t *testing.T) {
 	s := newService(t, nil)
 	if _, err := s.get(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// restarted is another process that has what the one before left.
+// restarted is another process that has the bundle left by the previous one.
 func (s *service) restarted(t testing.TB, left collateral.Bundle) {
 	t.Helper()
 	var err error
@@ -45,7 +45,7 @@ func TestATT06_ARestartWhileTheServiceIsDownKeepsWhatWasFetched(t *testing.T) {
 	if got := s.sim.Requests(); got != requestsPerBundle+1 {
 		t.Errorf("%d requests, want %d: the service is asked first, once", got, requestsPerBundle+1)
 	}
-	// What was kept stands behind what is fetched.
+	// Fetched collateral goes before kept collateral.
 	s.pass(11 * time.Second)
 	s.sim.Set(attestsim.Posture{Evaluation: 18})
 	b, err := s.get()
@@ -77,8 +77,8 @@ func TestWhatWasKeptMustBeOfTheFamily(t *testing.T) {
 	wantUnavailable(t, "rubbish", err)
 }
 
-// TestATT28_AServiceThatHangsAtTheStartHoldsNobodyUpForLong: all wait for as long as one
-// would, then what was kept is used.
+// TestATT28_AServiceThatHangsAtTheStartHoldsNobodyUpForLong: all callers together wait as long as
+// one would, then the kept collateral is used.
 func TestATT28_AServiceThatHangsAtTheStartHoldsNobodyUpForLong(t *testing.T) {
 	var hangs atomic.Bool
 	release := make(chan struct{})

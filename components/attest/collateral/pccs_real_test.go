@@ -13,7 +13,7 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// rewritten answers what next answers, with headers and body edited.
+// rewritten returns next's answers, with headers and body edited.
 func rewritten(edit func(path string, header http.Header, body []byte) []byte) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func TestPCCSReadsWhatRealCachesAnswer(t *testing.T) {
 	const tcb = "Tcb-Info-Issuer-Chain"
 	for name, c := range map[string]struct {
 		edit func(path string, header http.Header, body []byte) []byte
-		want string // what the error says; "": none
+		want string // the error's text; "": none
 	}{
 		"a list in hex": {func(path string, _ http.Header, body []byte) []byte {
 			if strings.HasSuffix(path, "/pckcrl") {

@@ -106,8 +106,7 @@ func TestPCCSFetchesOnceForManyCallers(t *testing.T) {
 	}
 }
 
-// What was fetched is used while the service is down, and the service is not
-// asked at every call.
+// Fetched collateral is used while the service is down, and not every call makes a request.
 func TestATT06_AServiceThatIsDownKeepsWhatWasFetched(t *testing.T) {
 	s := newService(t, nil)
 	if _, err := s.get(); err != nil {

@@ -187,7 +187,7 @@ func (s *Set) Encoded() []byte { return s.encoded }
 // FMSPC is the family of machines that the TCB info speaks of.
 func (s *Set) FMSPC() string { return s.tcb.FMSPC }
 
-// Mark is what is remembered of s against replays of older collateral.
+// Mark is the mark of s that is remembered against replays of older collateral.
 func (s *Set) Mark() policy.CollateralMark {
 	return policy.CollateralMark{
 		FMSPC: s.tcb.FMSPC, TCBEvaluation: s.tcb.EvaluationNumber, QEEvaluation: s.qe.EvaluationNumber,

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Source finds collateral. What it returns is not verified and may have ended:
-// the caller opens and judges it. Implementations are safe for concurrent use.
+// Source finds collateral. Its result is unverified and may have expired: the caller opens and
+// judges it. Implementations are safe for concurrent use.
 type Source interface {
 	// Bundle of the machines called fmspc, 12 lower-case hex characters. It comes
 	// from a PCK chain that has verified, never from a claim (ATT-28). No bundle is
@@ -20,24 +20,24 @@ type Source interface {
 	Bundle(ctx context.Context, fmspc string) (Bundle, error)
 }
 
-// NewerSource is a Source that keeps what it found for a while.
+// NewerSource is a Source that caches its result for a while.
 type NewerSource interface {
-	// Newer is Bundle for a caller that knows of newer collateral than Bundle returned: what
-	// is kept is asked for again, unless that happened a moment ago.
+	// Newer is Bundle for a caller that knows of newer collateral than Bundle returned: it fetches
+	// the cached result again, unless that happened a moment ago.
 	Newer(ctx context.Context, fmspc string) (Bundle, error)
 }
 
 // EarlySource is a Source that also knows Intel's early set.
 type EarlySource interface {
-	// Early returns the early set, unverified. It causes no request of its own and waits a
-	// moment at most: whoever asks is about to decide something else. false: there is none.
+	// Early returns the early set, unverified. It starts no request of its own and waits only a
+	// moment, because the caller is about to decide about an admission. false: there is none.
 	Early(ctx context.Context, fmspc string) (Bundle, bool)
 }
 
 // Sources asks one Source after another; the first that has a bundle wins.
 type Sources []Source
 
-// Bundle implements Source. The error names what each one said.
+// Bundle implements Source. The error lists each source's error.
 func (s Sources) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 	var errs []error
 	for _, source := range s {

@@ -71,7 +71,7 @@ func worst(all ...Status) Status {
 	return UpToDate
 }
 
-// Worse is what both mean for one machine: the worst status, all advisories, the first date.
+// Worse combines two results for one machine: the worst status, all advisories, the first date.
 func Worse(a, b policy.TCB) policy.TCB {
 	out := a
 	out.Status = string(worst(Status(a.Status), Status(b.Status)))

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/strictjson"
 )
 
-// componentCount is how many components a TCB has, SGX and TDX each. A list of
-// another length is refused: comparing what there is would ignore the rest.
+// componentCount is how many components a TCB has, SGX and TDX each. A list of another length is
+// rejected: a comparison of a shorter list would ignore the rest.
 const componentCount = 16
 
 // tcbInfo is version 3 of Intel's TCB info for TDX. Names that Intel may add are

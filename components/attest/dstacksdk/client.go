@@ -53,7 +53,7 @@ func New(socket string) *Client {
 // Close ends the idle connections. The client can still be used.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Quote is a quote with what explains it.
+// Quote is a quote with its event log and report data.
 type Quote struct {
 	Quote []byte
 	// EventLog and VMConfig are JSON texts, exactly as the agent gave them.
@@ -93,9 +93,9 @@ type Key struct {
 	Chain [][]byte
 }
 
-// Key returns the key of path. No algorithm is named: the bytes are the same for
-// all of them, and for any other than the first the SDK asks for the agent's
-// version, which agents before 0.5.7 cannot tell.
+// Key returns the key of path. The request names no algorithm: the bytes are the same for all of
+// them. For any other than the first the SDK requests the agent's version, which agents before
+// 0.5.7 do not report.
 func (c *Client) Key(ctx context.Context, path, purpose string) (Key, error) {
 	reply, err := call(ctx, c, "GetKey", func(ctx context.Context) (*dstack.GetKeyResponse, error) {
 		return c.sdk.GetKey(ctx, path, purpose, "")
@@ -117,8 +117,8 @@ func (c *Client) Key(ctx context.Context, path, purpose string) (Key, error) {
 // Info is the agent's word about its CVM; unsigned.
 type Info struct {
 	AppID, InstanceID, ComposeHash, AppName, OSImageHash string
-	// TCBInfo is a JSON document in a text. The SDK's reader of it wants every
-	// field right, the whole event log too, so callers read what they need.
+	// TCBInfo is a JSON document in a text. The SDK's reader of it wants every field right, the
+	// whole event log too, so callers read only the fields they need.
 	TCBInfo string
 }
 

@@ -110,8 +110,8 @@ func TestTheEnvironmentNamesNoAgent(t *testing.T) {
 	}
 }
 
-// TestOtherCallsKeepTheirTransport: what this package adds to the process's
-// transport concerns its own calls only, and two clients do not mix.
+// TestOtherCallsKeepTheirTransport: this package's addition to the process's transport affects its
+// own calls only, and two clients do not mix.
 func TestOtherCallsKeepTheirTransport(t *testing.T) {
 	one := newClient(t, serve(t, answer(`{"version":"one"}`)))
 	two := newClient(t, serve(t, answer(`{"version":"two"}`)))

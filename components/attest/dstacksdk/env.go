@@ -36,8 +36,8 @@ func EnvNames(env map[string]string) []string {
 	return names
 }
 
-// CheckEnv reports what the guest would refuse or drop, and what the SDK would
-// change without a word; nil when nothing.
+// CheckEnv reports values that the guest would reject or drop, or that the SDK would change
+// silently; nil if there are none.
 func CheckEnv(env map[string]string) error {
 	if len(env) > maxEnvItems {
 		return fmt.Errorf("%w: %d values, the guest takes at most %d", ErrEnv, len(env), maxEnvItems)
@@ -62,9 +62,9 @@ func CheckEnv(env map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// SealEnv encrypts env for recipient, an app's X25519 key of 32 bytes, and
-// returns hex. It gives secrecy from those who do not hold the app's key, and no
-// proof of origin: values must never carry a trust decision.
+// SealEnv encrypts env for recipient, an app's X25519 key of 32 bytes, and returns hex. Only
+// holders of the app's key can read it. It is no proof of origin: values must never carry a trust
+// decision.
 func SealEnv(recipient []byte, env map[string]string) (string, error) {
 	if err := CheckEnv(env); err != nil {
 		return "", err

@@ -22,8 +22,8 @@ const (
 	signatureSize = 65
 )
 
-// EnvKeyProof is what a key service says for an app's env key. An empty
-// signature was not given.
+// EnvKeyProof is a key service's statement about an app's env key. An empty signature counts as
+// missing.
 type EnvKeyProof struct {
 	// Signature covers app id and key, SignatureV1 the Timestamp (Unix seconds)
 	// as well. 65 bytes each.
@@ -34,14 +34,14 @@ type EnvKeyProof struct {
 // Given says whether there is a signature at all.
 func (p EnvKeyProof) Given() bool { return len(p.Signature) > 0 || len(p.SignatureV1) > 0 }
 
-// Verify checks that service signed key for appID (40 hex characters). Each
-// signature that was given must be right, and one must be; with a timestamp it is
-// at most 5 minutes old and 1 minute ahead. Errors wrap ErrEnvKey.
+// Verify checks that service signed key for appID (40 hex characters). Each present signature must
+// be right, and at least one must be present; with a timestamp it is at most 5 minutes old and 1
+// minute ahead. Errors wrap ErrEnvKey.
 //
-// The SDK's functions recover a signer, whoever that is, and answer nil without
-// an error for much that is malformed; so the comparison is made here. They take
-// a key of any length too: the text that is signed has no lengths in it, and a
-// signature with a timestamp is one without for a key that begins with those bytes.
+// The SDK's functions recover any signer, and answer nil without an error for many malformed
+// inputs; so Verify compares the signer itself. The functions accept a key of any length, too: the
+// signed text has no lengths in it, so a signature with a timestamp equals one without for a key
+// that begins with those bytes.
 func (p EnvKeyProof) Verify(service, key []byte, appID string) error {
 	id, err := hex.DecodeString(appID)
 	switch {
@@ -85,9 +85,8 @@ func signer(got []byte, err error) string {
 // nothing else.
 const keyServicePath, keyServicePurpose = "cadre/v1/key-service", "key-service"
 
-// KeyService returns the public key, compressed secp256k1, of the service that
-// gave this CVM its keys: the one that signed its app key. It is as true as the
-// keys of this CVM are.
+// KeyService returns the public key, compressed secp256k1, of the service that gave this CVM its
+// keys: the one that signed its app key. It is as trustworthy as the keys of this CVM are.
 func (c *Client) KeyService(ctx context.Context) ([]byte, error) {
 	info, err := c.Info(ctx)
 	if err != nil {

@@ -44,7 +44,7 @@ type roundTripKey struct{}
 // roundTrip is one call on its way through the SDK.
 type roundTrip struct {
 	over http.RoundTripper
-	// shape has the reply's type: what its names are checked against.
+	// shape has the reply's type, against which the reply's names are checked.
 	shape any
 }
 
@@ -58,8 +58,8 @@ var install = sync.OnceValues(func() (*http.Transport, error) {
 	return t, nil
 })
 
-// installed fails if calls would not go through this package's transport: they
-// would ask whoever listens on this machine's port 80.
+// installed fails if calls would bypass this package's transport: they would reach any server on
+// this machine's port 80.
 func installed() error {
 	t, err := install()
 	if err == nil && http.DefaultTransport != http.RoundTripper(t) {
@@ -88,7 +88,7 @@ func (t *roundTrip) do(r *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		// The bound suits an error's JSON; what is cut off is shown as it came.
+		// The bound suits an error's JSON; a longer text is shown cut off.
 		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 8*maxErrorText))
 		return nil, &Error{Method: path.Base(r.URL.Path), Status: resp.StatusCode, Message: errorText(raw)}
 	}
@@ -106,7 +106,7 @@ func (t *roundTrip) do(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// errorText is the "error" of an agent's answer, or the start of what else it sent.
+// errorText is the "error" of an agent's answer, or the start of any other answer.
 func errorText(raw []byte) string {
 	var body struct {
 		Error string `json:"error"`

@@ -44,9 +44,9 @@ func TestWhyNotGetComposeHash(t *testing.T) {
 	}
 }
 
-// TestWhyNotReplayRTMRs: a log that cannot be read replays to zeros without an
-// error, and what a log says is never compared with the digest that counts. That
-// logs of agents from 0.5.6 on replay wrongly is attestsim's TestLogStyles.
+// TestWhyNotReplayRTMRs: the SDK replays an unreadable log to zeros without an error, and never
+// compares a log's content with the digest that counts. For logs of agents from 0.5.6 on,
+// attestsim's TestLogStyles shows a wrong replay.
 func TestWhyNotReplayRTMRs(t *testing.T) {
 	unreadable := dstack.GetQuoteResponse{EventLog: "not JSON"}
 	got, err := unreadable.ReplayRTMRs()

@@ -10,9 +10,9 @@ import (
 	"cadre.dev/core/strictjson"
 )
 
-// answer is the service's reply. Pointers tell what is missing from what is false:
-// a verdict that is not there is not a verdict. Newer versions add names; those are
-// ignored, and no verdict is taken from a second place.
+// answer is the service's reply. Pointers separate a missing verdict from a false one: a missing
+// verdict counts as no verdict. Newer versions add names; those are ignored, and no verdict is
+// taken from a second place.
 type answer struct {
 	IsValid *bool    `json:"is_valid"`
 	Reason  *string  `json:"reason"`

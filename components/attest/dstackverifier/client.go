@@ -83,7 +83,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Evidence is what the service needs.
+// Evidence is the input of the service.
 type Evidence struct {
 	Quote []byte
 	// EventLog and VMConfig are the guest agent's JSON texts.
@@ -99,11 +99,10 @@ type request struct {
 	Debug       bool    `json:"debug"`
 }
 
-// Verify returns what the service says of ev: identity, key provider, OS image
-// and TCB; the measurements are left empty. An answer that is missing is
-// VERIFIER_UNAVAILABLE, to be retried; a negative one, an odd one, or one about
-// something else is VERIFIER_INCONSISTENT, since the caller has found the evidence
-// genuine itself.
+// Verify returns the service's claims about ev: identity, key provider, OS image and TCB; the
+// measurements are left empty. A missing answer is VERIFIER_UNAVAILABLE, to be retried. A negative
+// or malformed answer, or an answer about other evidence, is VERIFIER_INCONSISTENT, since the
+// caller has found the evidence genuine itself.
 func (c *Client) Verify(ctx context.Context, ev Evidence, reportData [64]byte) (policy.Claims, error) {
 	body, err := json.Marshal(request{Quote: hex.EncodeToString(ev.Quote), EventLog: ev.EventLog, VMConfig: ev.VMConfig})
 	if err != nil {

@@ -70,7 +70,7 @@ func TestAGoodAnswerBecomesClaims(t *testing.T) {
 	a := goodAnswer()
 	d := a["details"].(map[string]any)
 	d["tcb_status"], d["advisory_ids"] = "SWHardeningNeeded", []any{"INTEL-SA-2", "INTEL-SA-1", "INTEL-SA-2"}
-	// What newer versions add is ignored.
+	// Additions of newer versions are ignored.
 	d["acpi_tables_verified"], d["os_image_is_dev"], d["tee_variant"] = true, false, "tdx"
 	got, err := verify(t, func(w http.ResponseWriter, r *http.Request) {
 		var request map[string]any

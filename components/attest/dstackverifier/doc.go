@@ -1,5 +1,5 @@
-// Package dstackverifier asks a dstack-verifier, a service of its own, what it
-// makes of evidence. It checks the answer as one of a stranger: one strict form,
-// every verdict present and true, nothing empty. It judges no freshness and knows
-// no Slot; it is a second opinion beside attest.Verifier, never the only one.
+// Package dstackverifier sends evidence to a dstack-verifier, a separate service, for a second
+// opinion. The package treats the answer as untrusted: one strict form, every verdict present and
+// true, no empty field. It judges no freshness and knows no Slot; it is used in addition to
+// attest.Verifier, never alone.
 package dstackverifier

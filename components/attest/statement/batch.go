@@ -20,8 +20,8 @@ const (
 	MaxBatch = 1 << maxDepth
 )
 
-// The first byte of every hashed node says what it is, so that no inner node can
-// be shown as an exchange and no exchange as an inner node.
+// The first byte of every hashed node is its type, so that no inner node can be shown as an
+// exchange and no exchange as an inner node.
 const (
 	nodeLeaf byte = iota
 	nodeInner
@@ -36,13 +36,13 @@ type Exchange struct {
 	PeerNonce []byte
 }
 
-// Batch is what one quote of a coordinator asserts to all agents that wait for
-// one: a quote takes a second on real hardware, and agents come by the hundred.
-// It commits to the exchanges by the root of a tree over them; each agent gets
-// its path and checks its own Exchange, made of what it knows itself.
+// Batch is the statement in one quote of a coordinator for all agents that wait for one: a quote
+// takes a second on real hardware, and agents come by the hundred. It commits to the exchanges by
+// the root of a tree over them; each agent gets its path and checks its own Exchange, built from
+// its own values.
 type Batch struct {
 	Cluster string
-	// ClusterID is the one that the coordinator serves (core/clusterid).
+	// ClusterID is the cluster ID that the coordinator serves (core/clusterid).
 	ClusterID string
 	AppID     string
 	Slot      string
@@ -58,7 +58,7 @@ type Batch struct {
 // Encode returns the one encoding, as Agent.Encode does.
 func (s Batch) Encode() []byte { return encode(batchTag, s.fields()) }
 
-// ReportData is what a quote for this statement must carry.
+// ReportData is the required report data of a quote for this statement.
 func (s Batch) ReportData() [64]byte { return digest(batchTag, s.Encode()) }
 
 // Validate says which fields are out of bounds; all problems at once.
@@ -105,8 +105,8 @@ func (s Batch) Commits(e Exchange, index uint32, path [][]byte) bool {
 	return subtle.ConstantTimeCompare(node[:], s.Root) == 1
 }
 
-// Gather makes the tree over 1 to MaxBatch exchanges: its root, and for each
-// exchange the path that Commits wants beside its index.
+// Gather makes the tree over 1 to MaxBatch exchanges. It returns the root, and for each exchange
+// the path that Commits needs in addition to its index.
 func Gather(exchanges []Exchange) (root []byte, paths [][][]byte, err error) {
 	if n := len(exchanges); n == 0 || n > MaxBatch {
 		return nil, nil, fmt.Errorf("gather exchanges: %d, must be 1 to %d", n, MaxBatch)

@@ -4,8 +4,7 @@ import "fmt"
 
 const clusterIDTag = "cadre-cluster-id-statement"
 
-// ClusterID is what a coordinator asserts to another one that asks which cluster ID of the
-// cluster it knows.
+// ClusterID is a coordinator's assertion to another coordinator about the cluster ID that it knows.
 type ClusterID struct {
 	Cluster string
 	// ClusterID that it knows (core/clusterid); "" while it knows none.
@@ -22,7 +21,7 @@ type ClusterID struct {
 // Encode returns the one encoding, as Agent.Encode does.
 func (s ClusterID) Encode() []byte { return encode(clusterIDTag, s.fields()) }
 
-// ReportData is what a quote for this statement must carry.
+// ReportData is the required report data of a quote for this statement.
 func (s ClusterID) ReportData() [64]byte { return digest(clusterIDTag, s.Encode()) }
 
 // Validate says which fields are out of bounds; all problems at once.

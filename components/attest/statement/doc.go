@@ -1,15 +1,14 @@
-// Package statement is what quotes commit to: who asks whom for what, over
-// which connection. A statement has exactly one encoding:
+// Package statement defines the statements that quotes commit to: the two parties, the purpose and
+// the connection. A statement has exactly one encoding:
 //
 //	version, 2 bytes big-endian
 //	purpose tag, then each field in the order of the struct:
 //	    length, 4 bytes big-endian, and the bytes
 //
-// Decode refuses every other byte string, so two readers cannot read two things
-// from one (ATT-24). The quote's report data is SHA-512(tag || 0x00 || encoding);
-// the tags differ from each other and from those that dstack uses for its own
-// quotes ("ratls-cert:", "app-data:"), so no quote serves two purposes (ATT-14).
+// Decode rejects every other byte string, so two readers cannot read two things from one (ATT-24).
+// The quote's report data is SHA-512(tag || 0x00 || encoding); the tags differ from each other and
+// from those that dstack uses for its own quotes ("ratls-cert:", "app-data:"), so no quote serves
+// two purposes (ATT-14).
 //
-// Whether a statement agrees with the Evidence it comes with is core/policy's
-// question.
+// Package core/policy decides whether a statement agrees with the Evidence it comes with.
 package statement

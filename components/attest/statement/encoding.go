@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/clusterid"
 )
 
-// Version is the encoding's version, the only one that Decode reads.
+// Version is the encoding's version, the only version that Decode reads.
 const Version = 1
 
 // MaxSize bounds an encoding in bytes; more is refused before it is read.

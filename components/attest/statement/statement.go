@@ -13,16 +13,16 @@ const (
 	coordinatorTag = "cadre-coordinator-statement"
 )
 
-// NonceLife is how long a coordinator's nonce is good. The end of it that a coordinator names
-// tells what its clock says.
+// NonceLife is how long a coordinator's nonce is valid. The nonce's expiry, as reported by the
+// coordinator, shows the coordinator's clock.
 const NonceLife = 60 * time.Second
 
-// Agent is what a Boot asserts when it asks for admission to a Slot.
+// Agent is a Boot's assertion when it requests admission to a Slot.
 type Agent struct {
 	// Cluster, Group and Slot are names: lower-case letters, digits and '-',
 	// 1 to 63 bytes, starting and ending with a letter or digit.
 	Cluster, Group, Slot string
-	// ClusterID is the one that the coordinator proved (core/clusterid).
+	// ClusterID is the cluster ID that the coordinator proved (core/clusterid).
 	ClusterID string
 	// AppID and InstanceID, 40 lower-case hex characters each.
 	AppID, InstanceID string
@@ -36,11 +36,10 @@ type Agent struct {
 	Exporter []byte
 }
 
-// Coordinator is what a coordinator asserts to an agent before the agent tells
-// it anything.
+// Coordinator is a coordinator's assertion to an agent, before the agent sends any data of its own.
 type Coordinator struct {
 	Cluster string
-	// ClusterID is the one that the coordinator serves (core/clusterid).
+	// ClusterID is the cluster ID that the coordinator serves (core/clusterid).
 	ClusterID string
 	AppID     string
 	Slot      string
@@ -53,13 +52,13 @@ type Coordinator struct {
 	CABundleSHA256 []byte
 }
 
-// Encode returns the one encoding. It never fails: what a statement with fields
-// out of bounds encodes to, DecodeAgent refuses.
+// Encode returns the one encoding. It never fails: DecodeAgent rejects the encoding of a statement
+// with fields out of bounds.
 func (s Agent) Encode() []byte {
 	return encode(agentTag, s.fields())
 }
 
-// ReportData is what a quote for this statement must carry.
+// ReportData is the required report data of a quote for this statement.
 func (s Agent) ReportData() [64]byte { return digest(agentTag, s.Encode()) }
 
 // Validate says which fields are out of bounds; all problems at once.
@@ -98,7 +97,7 @@ func (s *Agent) fields() []field {
 // Encode returns the one encoding, as Agent.Encode does.
 func (s Coordinator) Encode() []byte { return encode(coordinatorTag, s.fields()) }
 
-// ReportData is what a quote for this statement must carry.
+// ReportData is the required report data of a quote for this statement.
 func (s Coordinator) ReportData() [64]byte { return digest(coordinatorTag, s.Encode()) }
 
 // Validate says which fields are out of bounds; all problems at once.

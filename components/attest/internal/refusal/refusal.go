@@ -8,11 +8,11 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Error is why Evidence, or what is needed to judge it, was refused.
+// Error is the reason for rejecting Evidence, or an input for its judgement.
 type Error struct {
 	// Code is the stable reason.
 	Code policy.Code
-	// Message says which part and what is wrong with it; it holds no secret.
+	// Message names the part and its fault; it holds no secret.
 	Message string
 }
 
