@@ -155,7 +155,7 @@ func accept(c Context, claims policy.Claims, now time.Time) error {
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("its app-compose.json: %s", claims.AppComposeProblem)
 	case appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()) != "":
-		return fmt.Errorf("its app-compose.json: allowed_envs names %.80q, which coordinators do not read: whoever writes their environment could use it",
+		return fmt.Errorf("its app-compose.json: allowed_envs names %.80q, which coordinators do not read: a change of their environment could use it",
 			appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()))
 	case !t.MayCoordinate(claims.ComposeHash), len(c.CoordinatorComposeHashes) > 0 && !slices.Contains(c.CoordinatorComposeHashes, claims.ComposeHash):
 		return fmt.Errorf("it runs compose hash %s, which is not one that this context knows", claims.ComposeHash)

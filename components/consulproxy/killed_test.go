@@ -26,7 +26,7 @@ func TestAKilledEnvoyComesBack(t *testing.T) {
 		load.await(t, 5)
 		begin := time.Now()
 		killed.m.order("kill", killed.proxy)
-		said := killed.m.said.await(t, 1, "an envoy is not there, it is started again", "proxy="+killed.proxy)
+		said := killed.m.said.await(t, 1, "an envoy ended, it is restarted", "proxy="+killed.proxy)
 		if !strings.Contains(said, "signal: killed") {
 			t.Errorf("the log does not say how it ended: %s", said)
 		}

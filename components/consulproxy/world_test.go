@@ -108,7 +108,7 @@ type reasons struct {
 
 // Handle implements slog.Handler.
 func (r *reasons) Handle(ctx context.Context, record slog.Record) error {
-	if record.Message == "a coordinator is left" {
+	if record.Message == "consul requests leave this coordinator" {
 		record.Attrs(func(a slog.Attr) bool {
 			if a.Key == "error" {
 				r.mu.Lock()

@@ -114,7 +114,7 @@ func TestAProcessGoesOnFromItsDisk(t *testing.T) {
 			ran  int
 		}{
 			{"it dies in the middle", 2, 30 * time.Second, controlv1.StepState_STEP_STATE_RUNNING, 1},
-			{"it begins anew and ends", 2, 2 * time.Minute, controlv1.StepState_STEP_STATE_DONE, 2},
+			{"it starts again and ends", 2, 2 * time.Minute, controlv1.StepState_STEP_STATE_DONE, 2},
 			{"it answers", 2, 30 * time.Second, controlv1.StepState_STEP_STATE_DONE, 2},
 		} {
 			if said := runs(&coordinator{term: step.term}, 0, step.d); said != step.said || hooks.ran != step.ran {

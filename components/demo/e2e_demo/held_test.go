@@ -51,7 +51,7 @@ func restartWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narr
 		t.Fatalf("the group is not whole: %v", err)
 	}
 	old, app := leader(ctx, t, r), rig.App+"-0"
-	died := []string{`"an envoy is not there, it is started again"`, `"a pooler ended, it is started again"`}
+	died := []string{`"an envoy ended, it is restarted"`, `"a pooler ended, it is restarted"`}
 	said := make([]int, len(died))
 	for i, text := range died {
 		lines, err := r.Lines(ctx, r.PlatformName(app), "cadre", text)
@@ -115,7 +115,7 @@ func awaitReleased(ctx context.Context, t *testing.T, r *rig.Rig, app, operation
 		return err == nil && !slices.ContainsFunc(holds, func(h rig.Hold) bool { return h.To.IsZero() }), err
 	}, nil)
 	if err != nil {
-		t.Errorf("a route is held without end: %+v: %v", holds, err)
+		t.Errorf("a route is paused without end: %+v: %v", holds, err)
 	}
 	return holds
 }

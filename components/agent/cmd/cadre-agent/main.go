@@ -56,7 +56,7 @@ type settings struct {
 func keep(ctx context.Context, s settings) int {
 	path, err := os.Executable()
 	if err != nil {
-		s.Log.Error("the program does not find itself", "error", err)
+		s.Log.Error("the path of the program is not found", "error", err)
 		return 1
 	}
 	return parent.Run(ctx, parent.Config{
@@ -103,12 +103,12 @@ func read(args []string, getenv func(string) string, stderr io.Writer) (s settin
 	rendezvousCA := flags.String("rendezvous-ca", getenv("CADRE_RENDEZVOUS_CA"), "base64 of the `PEM` that their certificates lead to; empty: the system's (env CADRE_RENDEZVOUS_CA)")
 	paths := flags.String("paths", getenv("CADRE_PATHS"), "`kinds` of path that may be used, of direct-tcp,direct-udp,gateway,relay; empty: all (env CADRE_PATHS)")
 	flags.StringVar(&cfg.StateDir, "state-dir", "/var/lib/cadre", "`folder` on the preserved disk")
-	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for what the Boot holds")
+	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for the state of the Boot")
 	flags.StringVar(&cfg.MeshDir, "mesh-dir", "/run/mesh", "tmpfs `folder` shared with the workloads")
 	flags.StringVar(&cfg.ExecDir, "exec-dir", "/run/cadre-exec", "`folder` with one folder for each service that takes commands, shared with that service alone")
 	flags.StringVar(&cfg.ExecBinary, "exec-binary", "cadre-exec", "`program` that workloads start with, put into the mesh folder as exec; empty puts none")
 	flags.IntVar(&cfg.MeshGID, "mesh-gid", 0, "group `id` that may read secrets in the mesh folder; 0 is root only")
-	flags.BoolVar(&cfg.MeshSVID, "mesh-svid", false, "write this slot's certificate and key to tls in the mesh folder, for a proxy: who reads them is this slot to every peer")
+	flags.BoolVar(&cfg.MeshSVID, "mesh-svid", false, "write this slot's certificate and key to tls in the mesh folder, for a proxy: any process that reads them can act as this slot towards every peer")
 	flags.StringVar(&cfg.DstackSocket, "dstack-socket", "", "guest agent's unix `socket`; empty is the default search order")
 	flags.StringVar(&cfg.Consul, "consul", fmt.Sprintf("127.0.0.1:%d", group.ConsulHTTPPort), "loopback `address` where workloads reach Consul, by way of a coordinator; empty: nowhere")
 	flags.StringVar(&cfg.XDS, "xds", fmt.Sprintf("127.0.0.1:%d", group.ConsulXDSPort), "loopback `address` where Envoys get their configuration, by way of a coordinator; empty: no proxies and no routes")

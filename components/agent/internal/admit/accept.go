@@ -33,7 +33,7 @@ func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent
 	}
 	bundle := sha256.Sum256(grant.GetCaBundlePem())
 	if !equal(bundle[:], proved.CABundleSHA256) {
-		return Admitted{}, errors.New("read credentials: SVID_UNTRUSTED: the CA bundle is not the one that the coordinator proved")
+		return Admitted{}, errors.New("read credentials: SVID_UNTRUSTED: the CA bundle differs from the one that the coordinator proved")
 	}
 	if got := clusterid.OfPEM(grant.GetCaBundlePem()); got != proved.ClusterID {
 		return Admitted{}, fmt.Errorf("read credentials: SVID_UNTRUSTED: the CA is of cluster ID %q, the coordinator proved %s", got, proved.ClusterID)
@@ -85,7 +85,7 @@ func (c *Client) readSVID(grant *admissionv1.Credentials, id overlay.ID) (tls.Ce
 	case len(out.Leaf.URIs) != 1 || out.Leaf.URIs[0].String() != id.String():
 		return none, nil, fmt.Errorf("SVID_ID_INVALID: svid does not name exactly %s", id)
 	case len(out.Leaf.DNSNames)+len(out.Leaf.IPAddresses)+len(out.Leaf.EmailAddresses) > 0:
-		return none, nil, fmt.Errorf("SVID_ID_INVALID: svid has names beside %s", id)
+		return none, nil, fmt.Errorf("SVID_ID_INVALID: svid has names in addition to %s", id)
 	case out.Leaf.IsCA:
 		return none, nil, errors.New("SVID_ID_INVALID: svid is a CA's certificate")
 	}

@@ -191,7 +191,7 @@ const maxSkew = 2 * time.Minute
 // its answer came.
 func sameTime(ch *admissionv1.ChallengeResponse, asked, answered time.Time) error {
 	if ch.GetExpiresAt() == nil {
-		return errors.New("the coordinator does not say until when its nonce is good")
+		return errors.New("the coordinator's nonce has no expiry")
 	}
 	theirs := ch.GetExpiresAt().AsTime().Add(-statement.NonceLife)
 	if theirs.Before(asked.Add(-maxSkew)) || theirs.After(answered.Add(maxSkew)) {
@@ -256,12 +256,12 @@ func trusted(trust attest.Trust, claims policy.Claims, now time.Time) error {
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: %s", claims.AppComposeProblem)
 	case appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()) != "":
-		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: allowed_envs names %.80q, which coordinators do not read: whoever writes their environment could use it",
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: allowed_envs names %.80q, which coordinators do not read: a change of their environment could use it",
 			appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()))
 	case !trust.MayCoordinate(claims.ComposeHash):
 		// Keys of the app outlive its compose file, so the app alone does not identify the running
 		// code.
-		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator runs compose hash %s, which is none of coordinator_compose_hashes in the measured trust file: roll out a trust file that names it before the coordinators are upgraded, or find out who upgraded them",
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator runs compose hash %s, which is not listed in coordinator_compose_hashes of the measured trust file: roll out a trust file that names it before the coordinators are upgraded, or find out which operator upgraded them",
 			claims.ComposeHash)
 	}
 	if d := policy.AppraiseTCB(trust.TCB, claims.TCB, now); !d.Allowed {

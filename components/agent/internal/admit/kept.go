@@ -20,12 +20,12 @@ func keep(was, grant *admissionv1.Credentials) (*admissionv1.Credentials, error)
 	case len(names) == 0 && !token:
 		return grant, nil
 	case was == nil:
-		return nil, errors.New("read credentials: something is left out that this boot never had")
+		return nil, errors.New("read credentials: a part is left out that this boot never had")
 	}
 	out := proto.CloneOf(grant)
 	if has := was.GetConsul(); token {
 		if has.GetWorkloadToken() == "" || has.GetTokensId() != grant.GetConsul().GetTokensId() || grant.GetConsul().GetWorkloadToken() != "" {
-			return nil, errors.New("read credentials: a token is said to stay that this boot does not have")
+			return nil, errors.New("read credentials: a token is marked as kept, but this boot has none")
 		}
 		out.Consul.WorkloadToken, out.Consul.TokensExpireAt = has.GetWorkloadToken(), has.GetTokensExpireAt()
 	}

@@ -45,7 +45,7 @@ func OpenPin(disk *durable.Disk, named string) (*Pin, error) {
 		p.kept = file.ClusterID
 	case named == "":
 		// Taken for none it would let anybody in.
-		return nil, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s does not tell which cluster ID of the cluster this CVM belongs to: %w; name it in the measured trust file: \"cluster_id\" of the cluster's context", disk.Path(pinFile), err)
+		return nil, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s does not name the cluster ID of this CVM's cluster: %w; name it in the measured trust file: \"cluster_id\" of the cluster's context", disk.Path(pinFile), err)
 	}
 	return p, nil
 }

@@ -51,7 +51,7 @@ func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstClusterIDThatAdmittedIt(t *te
 			}
 		}
 		if admit.Code(err) != "CLUSTER_MISMATCH" || len(second.Boots()) > 0 {
-			t.Errorf("%s: code %s, %d boots told about themselves", what, admit.Code(err), len(second.Boots()))
+			t.Errorf("%s: code %s, %d boots sent data about themselves", what, admit.Code(err), len(second.Boots()))
 		}
 	}
 	refused(client, "the boot that was admitted")

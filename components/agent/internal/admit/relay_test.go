@@ -125,7 +125,7 @@ func TestATT12_AnAgentGivesARelayNothing(t *testing.T) {
 		t.Errorf("admit through a relay: %v", err)
 	}
 	if len(c.Boots()) != 0 {
-		t.Error("somebody was admitted")
+		t.Error("a boot was admitted")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitte
 	case grant.GetGeneration() != was.GetGeneration() || grant.GetVip() != was.GetVip():
 		return Admitted{}, errors.New("read renewed credentials: they are for another generation or address")
 	case !equal(grant.GetCaBundlePem(), was.GetCaBundlePem()):
-		return Admitted{}, errors.New("read renewed credentials: SVID_UNTRUSTED: the CA bundle is not the one that was proved at admission")
+		return Admitted{}, errors.New("read renewed credentials: SVID_UNTRUSTED: the CA bundle differs from the one proved at admission")
 	case grant.GetExpiresAt() == nil || !grant.GetExpiresAt().AsTime().After(time.Now()):
 		return Admitted{}, errors.New("read renewed credentials: SVID_EXPIRED: they have ended already; check the clock")
 	}

@@ -52,7 +52,7 @@ func waitsFor(code string) string {
 	case policy.CodeSlotUnknown, policy.CodeInstanceMismatch:
 		return "the leader to bind this instance to a slot"
 	case policy.CodeRevisionNotAllowed, policy.CodeRevisionNotApproved, policy.CodeRevisionBelowFloor:
-		return "the slot's policy to allow what this CVM runs"
+		return "the slot's policy to allow the revision that this CVM runs"
 	case policy.CodeClusterMismatch:
 		return "a coordinator of the cluster ID that this CVM belongs to"
 	case policy.CodeOverloaded, policy.CodeRateLimited:

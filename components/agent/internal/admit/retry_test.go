@@ -67,7 +67,7 @@ func TestPausesGrowAndStayShortWhileItIsNotThisBootsTurn(t *testing.T) {
 			t.Errorf("%s: pauses grow to %v", code, got)
 		}
 		if waitsFor(code) == waitsFor("X") {
-			t.Errorf("%s: the log does not say what it waits for", code)
+			t.Errorf("%s: the log does not name the awaited event", code)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (a *Agent) getsOn() bool {
 	_, _ = a.hub.Sessions().Get()
 	_ = a.hub.Term()
 	if took := a.member.Looking(); took > lookLimit {
-		a.cfg.Log.Error("a look at the workload does not end", "since", took.String())
+		a.cfg.Log.Error("an observation of the workload hangs", "since", took.String())
 		return false
 	}
 	return true

@@ -83,7 +83,7 @@ func TestWhatHangsDoesNotBeat(t *testing.T) {
 		watcher.SetDriver(d)
 		beats(lookLimit + 2*parent.BeatEvery)
 		if got := beats(span); got != 0 {
-			t.Errorf("%d beats in %v while a look at the workload does not end", got, span)
+			t.Errorf("%d beats in %v while an observation of the workload hangs", got, span)
 		}
 		close(d.free)
 		if got := beats(span); got < 5 {

@@ -32,9 +32,9 @@ func (c *callers) Hold(ctx context.Context, k lifecycle.Key) string {
 	c.try++
 	held, err := c.hub.BeginHandover(ctx, k.Operation, c.try)
 	if err != nil {
-		return "no coordinator could tell them: " + err.Error()
+		return "no coordinator could notify them: " + err.Error()
 	}
-	c.log.Info("callers wait for the hand-over", "operation", k.Operation, "attempt", k.Attempt, "callers", len(held.Holding))
+	c.log.Info("callers are paused for the hand-over", "operation", k.Operation, "attempt", k.Attempt, "callers", len(held.Holding))
 	var out []string
 	for _, slot := range slices.Sorted(maps.Keys(held.NotHolding)) {
 		out = append(out, fmt.Sprintf("%s: %s", slot, held.NotHolding[slot]))
@@ -45,6 +45,6 @@ func (c *callers) Hold(ctx context.Context, k lifecycle.Key) string {
 // Release implements lifecycle.Callers.
 func (c *callers) Release(ctx context.Context, k lifecycle.Key, leader string) {
 	if err := c.hub.EndHandover(ctx, k.Operation, c.try, leader); err != nil {
-		c.log.Warn("callers are not told that the hand-over ended, they go on by themselves", "operation", k.Operation, "error", err)
+		c.log.Warn("callers are not notified of the end of the hand-over, they resume automatically at its limit", "operation", k.Operation, "error", err)
 	}
 }

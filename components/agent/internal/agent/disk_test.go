@@ -68,7 +68,7 @@ func TestOrdersAreObeyedWithAFullDisk(t *testing.T) {
 
 	c.Order(&controlv1.Desired{Version: 2, Term: 4, State: 6, ConfigJson: config(t, hooked), Operation: drain("op-1")})
 	completeHook(t, a, "flush", "CONTINUE")
-	agenttest.Eventually(t, soon, "the drain is done and the fault is told", func() bool {
+	agenttest.Eventually(t, soon, "the drain is done and the fault is reported", func() bool {
 		r := c.Last()
 		return step(r, "op-1").GetState() == controlv1.StepState_STEP_STATE_DONE && r.GetTerm() == 4 && r.GetState() == 6 &&
 			len(r.GetFaults()) == 2 && strings.Contains(r.GetFaults()[0], "operations.json: no space left on device") &&

@@ -32,13 +32,13 @@ func Serve(ctx context.Context, cfg Config) error {
 		ended, is := errors.AsType[*admit.EndedError](err)
 		if is || ctx.Err() != nil || errors.Is(err, errMoved) {
 			if err := a.forget(is || err != nil); err != nil {
-				cfg.Log.Error("the next process may take this one's boot for its own", "error", err)
+				cfg.Log.Error("the saved boot is not removed: the next process may resume it", "error", err)
 			}
 		}
 		if !is || ctx.Err() != nil {
 			return err
 		}
-		cfg.Log.Warn("this boot is its slot no more, a new one asks for admission", "boot", a.boot.ID, "code", ended.Code, "error", ended.Message)
+		cfg.Log.Warn("this boot lost its slot, a new boot requests admission", "boot", a.boot.ID, "code", ended.Code, "error", ended.Message)
 		// An attacker in between could send the same answer each time; pause between the rounds.
 		select {
 		case <-ctx.Done():
@@ -94,7 +94,7 @@ func (a *Agent) watchStanding(ctx context.Context) error {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			a.cfg.Log.Info("no coordinator says whether this boot still is its slot", "slot", current.ID.Slot, "error", err)
+			a.cfg.Log.Info("no coordinator answers whether this boot still has its slot", "slot", current.ID.Slot, "error", err)
 		}
 		a.alone(ctx, standingEvery+rand.N(standingEvery/2)) //nolint:gosec // jitter is no secret
 	}

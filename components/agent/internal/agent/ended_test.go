@@ -106,7 +106,7 @@ func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	agenttest.Eventually(t, soon, "the ready file goes", func() bool { return !a.exists("ready") })
-	t.Logf("given up %v after it was told", time.Since(started).Round(time.Millisecond))
+	t.Logf("given up %v after the notice", time.Since(started).Round(time.Millisecond))
 	wantGivenUp(t, c, a, closed)
 }
 

@@ -33,7 +33,7 @@ func TestTheEnvoyThatCarriesCallsIsOnlyTold(t *testing.T) {
 		}
 		return false
 	}
-	agenttest.Eventually(t, soon, "it is told, and the member is healthy", func() bool {
+	agenttest.Eventually(t, soon, "the check is reported, and the member is healthy", func() bool {
 		return down("proxy:web-sidecar-proxy", true) && c.Last().GetHealthyFor().AsDuration() > 0
 	})
 	order(11, calls, group.Proxy{ID: "web-api-sidecar-proxy", Service: "web-api", Backend: "api", Port: 20000, LocalPort: 80})

@@ -24,7 +24,7 @@ func (a *Agent) measured(ctx context.Context) error {
 			return nil
 		}
 		if _, refused := errors.AsType[*attest.Error](err); refused {
-			return fmt.Errorf("what this agent was started with (trust file %s): %w", a.cfg.TrustFile, err)
+			return fmt.Errorf("check the measured trust file %s: %w", a.cfg.TrustFile, err)
 		}
 		if text := err.Error(); text != last && ctx.Err() == nil {
 			a.cfg.Log.Warn("own evidence is not available yet", "error", err)

@@ -59,7 +59,7 @@ func TestANewerCoordinatorsConfigurationDoesNotStopAnAgent(t *testing.T) {
 	})
 
 	c.Order(&controlv1.Desired{Version: 3, Term: 1, ConfigJson: newer(t, plain, map[string]any{"lifecycle_hook": nil, "must_understand": []string{"weather.storm"}}), Operation: drain("op-3")})
-	agenttest.Eventually(t, soon, "what may not be ignored is a fault, and the order is obeyed as before", func() bool {
+	agenttest.Eventually(t, soon, "a mandatory unknown field is a fault, and the order is obeyed as before", func() bool {
 		r := c.Last()
 		return step(r, "op-3").GetState() == controlv1.StepState_STEP_STATE_ABORTED && len(r.GetFaults()) == 1 && strings.Contains(r.GetFaults()[0], "weather.storm")
 	})

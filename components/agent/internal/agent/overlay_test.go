@@ -47,7 +47,7 @@ func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
 	}
 	bench := &controlv1.OverlayBenchRequest{Peer: "coordinator-0", Direction: overlayv1.Direction_DIRECTION_SEND, Duration: durationpb.New(50 * time.Millisecond)}
 	if _, err := agent.OverlayBench(t.Context(), bench); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "BENCH_FORBIDDEN") {
-		t.Errorf("bench that nobody allowed: %v", err)
+		t.Errorf("bench without permission: %v", err)
 	}
 	if err := c.AllowBench(); err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func (a *Agent) renew(ctx context.Context) error {
 		},
 		Forgotten: a.forgotten,
 		Denied: func(code string, err error) {
-			a.cfg.Log.Error("renewal is denied; what is held ends by itself", "code", code, "error", err)
+			a.cfg.Log.Error("renewal is denied; the present credentials stay until they expire", "code", code, "error", err)
 			if code == string(policy.CodeIncarnationStale) || code == string(policy.CodePeerRevoked) {
 				cancel(&admit.EndedError{Code: code, Message: err.Error()})
 			}
@@ -99,7 +99,7 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	if a.tokenLost = err != nil; a.tokenLost {
 		// Consul may have lost the token, whatever the records say. The other credentials are good,
 		// and the next renewal requests another token.
-		a.cfg.Log.Warn("the token that stays is not known to consul", "error", err)
+		a.cfg.Log.Warn("the token that stays in use is unknown to consul", "error", err)
 	}
 	a.tellKept(next)
 	a.askedAt.Store(known.GetVersion())
@@ -110,7 +110,7 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 // tellKept logs the secrets that the coordinators could not renew.
 func (a *Agent) tellKept(next admit.Admitted) {
 	if kept := next.Grant.GetKeptSecrets(); len(kept) > 0 {
-		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps those that it has", "secrets", kept)
+		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps its present secrets", "secrets", kept)
 	}
 }
 

@@ -21,13 +21,13 @@ func (a *Agent) resume() *resumed {
 	state, err := a.held.Load()
 	if state == nil {
 		if err != nil {
-			a.cfg.Log.Info("the boot asks for admission", "error", err)
+			a.cfg.Log.Info("the boot requests admission", "error", err)
 		}
 		return nil
 	}
 	admitted, err := a.admit.Resume(*state)
 	if err != nil {
-		a.cfg.Log.Warn("the boot asks for admission again", "error", errors.Join(err, a.held.Remove()))
+		a.cfg.Log.Warn("the boot requests admission again", "error", errors.Join(err, a.held.Remove()))
 		return nil
 	}
 	a.bootAt = state.BootAt
@@ -44,7 +44,7 @@ func (a *Agent) openMesh() (*workloadfiles.Folder, error) {
 // first returns the credentials that this process begins with: the Boot's own, or new ones.
 func (a *Agent) first(ctx context.Context) (admit.Admitted, error) {
 	if r := a.resumed; r != nil {
-		a.cfg.Log.Info("the boot goes on", "group", r.admitted.ID.Group, "slot", r.admitted.ID.Slot, "since", r.admitted.Since, "ends", r.admitted.Ends())
+		a.cfg.Log.Info("the boot resumes", "group", r.admitted.ID.Group, "slot", r.admitted.ID.Slot, "since", r.admitted.Since, "ends", r.admitted.Ends())
 		return r.admitted, nil
 	}
 	return a.admit.AdmitUntil(ctx)
@@ -57,7 +57,7 @@ func (a *Agent) reconfigure() {
 		return
 	}
 	if err := a.config.Configure(a.resumed.config); err != nil {
-		a.cfg.Log.Error("the configuration of before is not in force", "error", err)
+		a.cfg.Log.Error("the previous configuration is not in force", "error", err)
 	}
 }
 
@@ -75,7 +75,7 @@ func (a *Agent) saveHeld() {
 	}
 	state, err := current.State()
 	if err != nil {
-		a.cfg.Log.Error("the boot would not outlive this process", "error", err)
+		a.cfg.Log.Error("the boot's state is not saved: the next process would request admission", "error", err)
 		return
 	}
 	state.BootAt = a.bootAt
@@ -84,7 +84,7 @@ func (a *Agent) saveHeld() {
 	}
 	state.Config = a.config.Text()
 	if err := a.held.Save(state); err != nil {
-		a.cfg.Log.Error("the boot would not outlive this process as it is", "error", err)
+		a.cfg.Log.Error("the boot's newest state is not saved: the next process would resume an older one", "error", err)
 	}
 }
 

@@ -105,7 +105,7 @@ func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 	if code, body := a.call("PUT", "/v1/backends/queue", `{"status":"passing","output":"fine"}`); code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
 	}
-	agenttest.Eventually(t, soon, "the word is told", told)
+	agenttest.Eventually(t, soon, "the report is sent", told)
 	seen := c.Last().GetSequence()
 	a.stop()
 	parent.run++
@@ -148,7 +148,7 @@ func TestALaterProcessNeedsNoCoordinator(t *testing.T) {
 	c.Drop()
 	parent.run++
 	a.start()
-	agenttest.Eventually(t, soon, "the workload's interface tells who it is", func() bool {
+	agenttest.Eventually(t, soon, "the workload's interface shows the identity", func() bool {
 		code, body := a.call("GET", "/v1/instance", "")
 		return code == 200 && strings.Contains(body, `"known":true`)
 	})

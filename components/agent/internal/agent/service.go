@@ -103,7 +103,7 @@ func (s *service) run(ctx context.Context, a *Agent) error {
 	}
 	// A worker that died within a pause left clients waiting.
 	if err := pooler.ResumeAll(ctx, s.poolers, a.cfg.Log); err != nil {
-		a.cfg.Log.Warn("poolers of before may wait", "error", err)
+		a.cfg.Log.Warn("poolers of the previous process may still be paused", "error", err)
 	}
 	return runAll(ctx, s.envoys.Run, s.relay.Run, s.routes.Run)
 }

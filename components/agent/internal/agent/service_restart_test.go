@@ -85,12 +85,12 @@ func TestR115_TheAgentRestartsAService(t *testing.T) {
 	}
 	agenttest.Eventually(t, soon, "the workload runs", func() bool { return ran() == 1 })
 	order("op1", "db")
-	agenttest.Eventually(t, soon, "it was restarted, and that is told", func() bool {
+	agenttest.Eventually(t, soon, "the service was restarted, and the report says so", func() bool {
 		state, _ := told("op1")
 		return state == controlv1.StepState_STEP_STATE_DONE && ran() == 2
 	})
 	order("op2", "web")
-	agenttest.Eventually(t, soon, "what is not declared is refused", func() bool {
+	agenttest.Eventually(t, soon, "an undeclared service is rejected", func() bool {
 		state, message := told("op2")
 		return state == controlv1.StepState_STEP_STATE_FAILED && strings.Contains(message, "EXEC_FORBIDDEN")
 	})

@@ -177,7 +177,7 @@ func (s *Server) onHook(w http.ResponseWriter, do func(Lifecycle) (bool, error))
 	applied, err := do(life)
 	switch {
 	case errors.Is(err, lifecycle.ErrNoToken):
-		writeError(w, http.StatusBadRequest, "TOKEN_MISSING", "token: "+err.Error()+"; GET /v1/lifecycle has it beside the open hook")
+		writeError(w, http.StatusBadRequest, "TOKEN_MISSING", "token: "+err.Error()+"; GET /v1/lifecycle has it in the open hook")
 	case err != nil:
 		writeError(w, http.StatusBadRequest, "RESULT_INVALID", err.Error())
 	default:

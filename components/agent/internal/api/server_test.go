@@ -385,7 +385,7 @@ func TestACheckOfTheWorkload(t *testing.T) {
 		}
 	}
 	if got := s.cfg.Checks.States(); got[0].Health != "healthy" || got[0].Output != "slow" {
-		t.Errorf("what was refused counts: %+v", got)
+		t.Errorf("a rejected report counts: %+v", got)
 	}
 }
 
@@ -417,6 +417,6 @@ func TestABackendOfTheWorkload(t *testing.T) {
 		}
 	}
 	if got := s.cfg.Backends.States(); got[0].Health != "healthy" || got[0].Tags[0] != "master" {
-		t.Errorf("what was refused counts: %+v", got)
+		t.Errorf("a rejected report counts: %+v", got)
 	}
 }

@@ -47,7 +47,7 @@ func New(dir string, log *slog.Logger) *Runner { return &Runner{dir: dir, log: l
 func (r *Runner) Declare(compose string) {
 	commands, problems := declared.Read(compose)
 	for _, p := range problems {
-		r.log.Error("no command is run: the measured compose file does not declare them soundly", "problem", p.String())
+		r.log.Error("no command is run: the measured compose file declares them with faults", "problem", p.String())
 	}
 	stops := declared.Stops(compose)
 	r.stops.Store(&stops)
@@ -62,7 +62,7 @@ func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limi
 	name := a.Service + "/" + a.Command
 	commands := r.commands.Load()
 	if commands == nil {
-		return fmt.Errorf("command %s: what this CVM was measured to run is not known yet", name)
+		return fmt.Errorf("command %s: the measured compose file of this CVM is not known yet", name)
 	}
 	argv := (*commands)[a.Service][a.Command]
 	if argv == nil {
@@ -111,10 +111,10 @@ func untilThere(ctx context.Context, try func() error) error {
 func (r *Runner) Restart(ctx context.Context, service string) error {
 	commands := r.commands.Load()
 	if commands == nil {
-		return errors.New("what this CVM was measured to run is not known yet")
+		return errors.New("the measured compose file of this CVM is not known yet")
 	}
 	if _, ok := (*commands)[service]; !ok {
-		return fmt.Errorf("EXEC_FORBIDDEN: service %q has no %s in the measured compose file, so it is not restarted by itself", service, declared.Key)
+		return fmt.Errorf("EXEC_FORBIDDEN: service %q has no %s in the measured compose file, so it is not restarted alone", service, declared.Key)
 	}
 	stop := stopWithin
 	if said, ok := (*r.stops.Load())[service]; ok {

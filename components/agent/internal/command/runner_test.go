@@ -237,7 +237,7 @@ func TestOnlyWhatIsMeasuredIsRestarted(t *testing.T) {
 		t.Errorf("refused by init: %v", err)
 	}
 	if err := command.New(t.TempDir(), log).Restart(t.Context(), "db"); err == nil {
-		t.Error("restarted before it is known what was measured")
+		t.Error("restarted before the measured text is known")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("called off"))

@@ -110,7 +110,7 @@ func (g *Gate) expire(h *hold) {
 		return // released, or it got more time
 	}
 	if n := g.endLocked(h, true); n > 0 {
-		g.log.Warn("a hold ended by its limit, connections go on as they are", "route", g.cfg.Route, "connections", n)
+		g.log.Warn("a pause ended by its limit, connections resume", "route", g.cfg.Route, "connections", n)
 	}
 }
 

@@ -98,7 +98,7 @@ func (w *world) nobody(why string) {
 	w.t.Helper()
 	_ = w.target.SetDeadline(time.Now().Add(time.Millisecond))
 	if c, err := w.target.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		w.t.Fatalf("%s: somebody reached the target: %v %v", why, c, err)
+		w.t.Fatalf("%s: a connection reached the target: %v %v", why, c, err)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 	c := w.accept() // the half closed connection
 	hear(t, c, "x")
 	hearEnd(t, c)
-	w.nobody("those that left")
+	w.nobody("the closed connections")
 }
 
 // TestADialThatFailsIsTriedAgainInsideTheHold: also that of a connection which came before.

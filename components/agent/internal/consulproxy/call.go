@@ -28,7 +28,7 @@ const (
 )
 
 // errWithout is why a coordinator is left that answers, and cannot ask its Consul.
-var errWithout = errors.New("it cannot ask its consul")
+var errWithout = errors.New("it cannot reach its consul")
 
 // errUnsure reports a request that may have had its effect: its coordinator went away
 // before the answer came.

@@ -51,8 +51,8 @@ func TestOrder(t *testing.T) {
 		failed map[overlay.ID]time.Time
 		want   []overlay.ID
 	}{
-		"one that failed is last":         {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-time.Second)}, []overlay.ID{preferred[1], preferred[2], preferred[0]}},
-		"the one that failed last is":     {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-time.Second), preferred[1]: now.Add(-2 * time.Second), preferred[2]: now.Add(-3 * time.Second)}, []overlay.ID{preferred[2], preferred[1], preferred[0]}},
+		"a failed coordinator is last":    {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-time.Second)}, []overlay.ID{preferred[1], preferred[2], preferred[0]}},
+		"the latest failure is last":      {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-time.Second), preferred[1]: now.Add(-2 * time.Second), preferred[2]: now.Add(-3 * time.Second)}, []overlay.ID{preferred[2], preferred[1], preferred[0]}},
 		"a failure is forgiven":           {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-forgiveAfter)}, preferred},
 		"nobody":                          {nil, nil, []overlay.ID{}},
 		"without a Session in their turn": {coordinators(false, false, false), nil, preferred},

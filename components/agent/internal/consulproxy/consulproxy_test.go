@@ -110,7 +110,7 @@ func TestAnIdleConnectionCostsNothing(t *testing.T) {
 		heard := u.conn.at.Load()
 		time.Sleep(idleFor / 2)
 		if u.conn.at.Load() != heard {
-			t.Error("the connection was talked on while nobody asked for anything")
+			t.Error("the connection was used while no request was open")
 		}
 		first := w.inUse()
 		first.hush()
@@ -120,7 +120,7 @@ func TestAnIdleConnectionCostsNothing(t *testing.T) {
 		}
 		time.Sleep(2 * idleFor)
 		if u, _ := w.proxy.current.Get(); u != nil {
-			t.Error("the connection is kept though nobody asks for anything")
+			t.Error("the connection is kept without requests")
 		}
 		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 200 {
 			t.Errorf("after that: %d %s", status, text)
@@ -288,7 +288,7 @@ func leaderless(t *testing.T, gone func(*server)) {
 	const seconds = 10
 	for range seconds * 20 {
 		if status, _, _ := w.ask("GET", "/v1/kv/x", nil); status != http.StatusInternalServerError {
-			t.Fatalf("status %d, want what Consul's clients ask again after", status)
+			t.Fatalf("status %d, want a status after which Consul's clients retry", status)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -435,7 +435,7 @@ func TestBounds(t *testing.T) {
 		}
 		unknown := struct{ io.Reader }{strings.NewReader(strings.Repeat("x", maxBody+1))}
 		if status, text, _ := w.ask("PUT", "/v1/kv/x", unknown); status != 413 && status != 0 {
-			t.Errorf("one whose size is not told: %d %q", status, text)
+			t.Errorf("a body of unknown size: %d %q", status, text)
 		}
 		if status, text, _ := w.ask("PUT", "/v1/kv/x", strings.NewReader(strings.Repeat("x", maxBody))); status != 200 {
 			t.Errorf("the largest body: %d %.80q", status, text)
@@ -542,7 +542,7 @@ func TestTOK13_NotFoundJustAfterTheIssueIsLag(t *testing.T) {
 		}
 		began := time.Now()
 		if err := w.proxy.Knows(t.Context(), "other"); err == nil || !strings.Contains(err.Error(), "ACL not found") || time.Since(began) < knowLimit {
-			t.Errorf("a token that nobody knows: %v after %v", err, time.Since(began))
+			t.Errorf("an unknown token: %v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

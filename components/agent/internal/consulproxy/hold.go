@@ -75,7 +75,7 @@ func (d *Proxy) hold(ctx context.Context) {
 			continue
 		}
 		unreached = ""
-		d.log.Info("consul requests go to a coordinator", "coordinator", u.id.Slot)
+		d.log.Info("consul requests now go to this coordinator", "coordinator", u.id.Slot)
 		d.parts.Go(func() { u.watch(ctx) })
 		d.current.Set(u)
 		<-u.left // ctx's end is one reason
@@ -85,7 +85,7 @@ func (d *Proxy) hold(ctx context.Context) {
 			if !errors.Is(why, errWithout) {
 				d.lose(u.id)
 			}
-			d.log.Info("a coordinator is left", "coordinator", u.id.Slot, "error", why)
+			d.log.Info("consul requests leave this coordinator", "coordinator", u.id.Slot, "error", why)
 		}
 		if d.waiting.Load() > 0 {
 			d.want()

@@ -33,11 +33,11 @@ func TestAFarewellReachesEveryCoordinatorWithinASecond(t *testing.T) {
 		taken        bool
 		within       time.Duration
 	}{
-		"nobody is connected":     {nil, false, 0},
-		"all take it":             {[]func(context.Context) error{good, good, good}, true, 0},
-		"one takes it":            {[]func(context.Context) error{fails, good, fails}, true, 0},
-		"one takes it, one hangs": {[]func(context.Context) error{good, silent}, true, farewellLimit},
-		"nobody takes it":         {[]func(context.Context) error{fails, silent}, false, farewellLimit},
+		"no coordinator is connected": {nil, false, 0},
+		"all take it":                 {[]func(context.Context) error{good, good, good}, true, 0},
+		"one takes it":                {[]func(context.Context) error{fails, good, fails}, true, 0},
+		"one takes it, one hangs":     {[]func(context.Context) error{good, silent}, true, farewellLimit},
+		"no coordinator succeeds":     {[]func(context.Context) error{fails, silent}, false, farewellLimit},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHub(t, t.TempDir())
@@ -51,7 +51,7 @@ func TestAFarewellReachesEveryCoordinatorWithinASecond(t *testing.T) {
 			}
 			h.noteEnded(from, status.Error(codes.FailedPrecondition, "INCARNATION_STALE: this boot said farewell"))
 			if ended, _ := h.Ended().Get(); (ended != nil) != (len(c.coordinators) == 0) {
-				t.Errorf("%s: told that it ended: %v", name, ended)
+				t.Errorf("%s: notified that it ended: %v", name, ended)
 			}
 		})
 	}

@@ -45,13 +45,13 @@ func TestCallersOfAllCoordinators(t *testing.T) {
 		took    time.Duration
 		failed  bool
 	}{
-		"each hears some":         {[]*teller{says([]string{"app-0"}, nil, "app-1"), says([]string{"app-1"}, nil, "app-0")}, []string{"app-0", "app-1"}, nil, 0, false},
-		"one of them did it":      {[]*teller{says(nil, map[string]string{"app-0": "its agent does not answer"}, "app-1"), says([]string{"app-0", "app-1"}, nil)}, []string{"app-0", "app-1"}, nil, 0, false},
-		"nobody hears one":        {[]*teller{says([]string{"app-0"}, nil, "app-1"), says(nil, nil, "app-0", "app-1")}, []string{"app-0"}, map[string]string{"app-1": unheardBy}, 0, false},
-		"a silent one is needed":  {[]*teller{says([]string{"app-0"}, nil, "app-1"), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": unheardBy}, beginLimit, false},
-		"a silent one is not":     {[]*teller{says([]string{"app-0"}, map[string]string{"app-1": "busy"}), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": "busy"}, 0, false},
-		"one knows nothing of it": {[]*teller{{err: errors.New("behind")}, says([]string{"app-0"}, nil)}, []string{"app-0"}, nil, 0, false},
-		"none does it":            {[]*teller{{err: errors.New("behind")}, {silent: true}}, nil, nil, beginLimit, true},
+		"each hears some":           {[]*teller{says([]string{"app-0"}, nil, "app-1"), says([]string{"app-1"}, nil, "app-0")}, []string{"app-0", "app-1"}, nil, 0, false},
+		"one of them did it":        {[]*teller{says(nil, map[string]string{"app-0": "its agent does not answer"}, "app-1"), says([]string{"app-0", "app-1"}, nil)}, []string{"app-0", "app-1"}, nil, 0, false},
+		"one caller has no session": {[]*teller{says([]string{"app-0"}, nil, "app-1"), says(nil, nil, "app-0", "app-1")}, []string{"app-0"}, map[string]string{"app-1": unheardBy}, 0, false},
+		"a silent one is needed":    {[]*teller{says([]string{"app-0"}, nil, "app-1"), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": unheardBy}, beginLimit, false},
+		"a silent one is not":       {[]*teller{says([]string{"app-0"}, map[string]string{"app-1": "busy"}), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": "busy"}, 0, false},
+		"one knows nothing of it":   {[]*teller{{err: errors.New("behind")}, says([]string{"app-0"}, nil)}, []string{"app-0"}, nil, 0, false},
+		"none does it":              {[]*teller{{err: errors.New("behind")}, {silent: true}}, nil, nil, beginLimit, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -98,7 +98,7 @@ func (h *Hub) Seen() (term, state uint64) { return h.term.highest() }
 
 // errOlder: the coordinator's records are older than records seen before. The coordinator is
 // briefly behind the others, or was restored from a backup.
-var errOlder = errors.New("its records are older than what was seen of them")
+var errOlder = errors.New("its records are older than records seen before")
 
 // acceptDesired takes d if it is newer and of no older records. Only Terms and numbers that grow
 // with the records decide, never times: two leaders' clocks may differ by minutes. Term, version

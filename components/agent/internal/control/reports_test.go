@@ -211,7 +211,7 @@ func TestACoordinatorThatLacksTheReportGetsIt(t *testing.T) {
 		time.Sleep(heartbeat)
 		synctest.Wait()
 		if whole, _, holds := l.heard(); whole != 1 || holds == nil {
-			t.Errorf("to one that began anew: %d reports", whole)
+			t.Errorf("to a restarted coordinator: %d reports", whole)
 		}
 		l.fail(true)
 		time.Sleep(heartbeat)
@@ -219,7 +219,7 @@ func TestACoordinatorThatLacksTheReportGetsIt(t *testing.T) {
 		time.Sleep(reportAgain)
 		synctest.Wait()
 		if whole, _, _ := l.heard(); whole != 1 {
-			t.Errorf("to one that failed: %d reports", whole)
+			t.Errorf("to a failed coordinator: %d reports", whole)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {

@@ -55,19 +55,19 @@ type Store struct {
 func Open(dir string, boot Boot) (*Store, error) {
 	key, err := boot.Derive(purpose)
 	if err != nil {
-		return nil, fmt.Errorf("open what the boot holds: %w", err)
+		return nil, fmt.Errorf("open the boot's saved credentials: %w", err)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("open what the boot holds: %w", err)
+		return nil, fmt.Errorf("open the boot's saved credentials: %w", err)
 	}
 	box, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("open what the boot holds: %w", err)
+		return nil, fmt.Errorf("open the boot's saved credentials: %w", err)
 	}
 	s := &Store{path: filepath.Join(dir, fileName), box: box}
 	if err := durable.RemoveLeftovers(s.path); err != nil {
-		return nil, fmt.Errorf("open what the boot holds: %w", err)
+		return nil, fmt.Errorf("open the boot's saved credentials: %w", err)
 	}
 	return s, nil
 }
@@ -80,7 +80,7 @@ var errNotOurs = errors.New("it is another boot's, or not whole")
 func (s *Store) Load() (*State, error) {
 	state, err := s.read()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("what the last worker held is not used: %w", err), s.Remove())
+		return nil, errors.Join(fmt.Errorf("the last worker's credentials are not used: %w", err), s.Remove())
 	}
 	return state, nil
 }
@@ -105,14 +105,14 @@ func (s *Store) read() (*State, error) {
 func (s *Store) Save(state State) error {
 	plain, err := json.Marshal(state)
 	if err != nil {
-		return fmt.Errorf("keep what the boot holds: %w", err)
+		return fmt.Errorf("save the boot's credentials: %w", err)
 	}
 	sealed := s.box.Seal(nil, nil, plain, []byte(purpose))
 	if len(sealed) > limit {
-		return fmt.Errorf("keep what the boot holds: %d bytes, at most %d are kept", len(sealed), limit)
+		return fmt.Errorf("save the boot's credentials: %d bytes, at most %d are kept", len(sealed), limit)
 	}
 	if err := durable.WriteFile(s.path, sealed, 0o600); err != nil {
-		return fmt.Errorf("keep what the boot holds: %w", err)
+		return fmt.Errorf("save the boot's credentials: %w", err)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (s *Store) Save(state State) error {
 // Remove forgets all; the next worker asks for admission.
 func (s *Store) Remove() error {
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget what the boot holds: %w", err)
+		return fmt.Errorf("remove the boot's saved credentials: %w", err)
 	}
 	return nil
 }

@@ -108,6 +108,6 @@ func TestLeftoversOfAWriteAreRemoved(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	if err := s.Remove(); err != nil {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }

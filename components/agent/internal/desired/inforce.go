@@ -58,7 +58,7 @@ func (f *InForce) Configure(text []byte) error {
 	f.Log.Info("configuration applied", "slot", next.Slot, "workload", next.Workload.Kind,
 		"hooks", len(next.LifecycleHooks), "checks", len(next.HealthChecks))
 	if ignored != nil {
-		f.Log.Info("configuration is of a newer coordinator, what this agent does not know of it is ignored", "error", ignored)
+		f.Log.Info("configuration is of a newer coordinator, fields unknown to this agent are ignored", "error", ignored)
 	}
 	return nil
 }

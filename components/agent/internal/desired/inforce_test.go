@@ -63,7 +63,7 @@ func TestWhatIsRefusedLeavesTheOldConfiguration(t *testing.T) {
 			{"another slot's", config("web-1", one), nil, nil, "", true},
 			{"the first", config("web-0", one), nil, []string{"apply", "applied", "order"}, "one", false},
 			{"the same again", config("web-0", one), nil, []string{"order"}, "one", false},
-			{"one that cannot be applied", config("web-0", two), errors.New("no such driver"), []string{"apply", "order"}, "one", true},
+			{"a configuration that cannot be applied", config("web-0", two), errors.New("no such driver"), []string{"apply", "order"}, "one", true},
 			{"no text", nil, nil, []string{"order"}, "one", false},
 			{"no JSON", []byte("{"), nil, []string{"order"}, "one", true},
 			{"the second", config("web-0", two), nil, []string{"apply", "applied", "order"}, "two", false},

@@ -29,7 +29,7 @@ type Changer interface {
 func Change(ctx context.Context, d Driver, change group.SetChange) error {
 	c, ok := d.(Changer)
 	if !ok {
-		return fmt.Errorf("%w: its driver cannot change who belongs to the set", ErrUnsafe)
+		return fmt.Errorf("%w: its driver cannot change the members of the set", ErrUnsafe)
 	}
 	switch change.Do {
 	case group.SetAdd:

@@ -84,7 +84,7 @@ func (c *consul) failed(ctx context.Context, header http.Header, slot, id string
 	case members[at].Status == consulAlive && mayLive:
 		return false, nil
 	case members[at].Status == consulAlive:
-		return false, fmt.Errorf("%w: %s still takes part in the gossip: a server that lives comes back by itself", ErrUnsafe, slot)
+		return false, fmt.Errorf("%w: %s still takes part in the gossip: a live server is listed again automatically", ErrUnsafe, slot)
 	}
 	return true, nil
 }

@@ -21,7 +21,7 @@ func TestConsulServersLeave(t *testing.T) {
 	lost := (lead + 1) % 3
 	old := c.id(t, consulName(lost))
 	for what, change := range map[string]struct{ slot, id string }{
-		"one that lives":     {consulName(lost), old},
+		"a live server":      {consulName(lost), old},
 		"the leader itself":  {consulName(lead), c.id(t, consulName(lead))},
 		"another one's name": {consulName((lead + 2) % 3), old},
 	} {
@@ -52,7 +52,7 @@ func TestConsulServersLeave(t *testing.T) {
 	}
 	at := c.leader(t)
 	if err := Change(t.Context(), c.drivers[at], changeOf("remove", consulName(lost), old)); err != nil {
-		t.Errorf("what was asked for the old server comes late: %v", err)
+		t.Errorf("a late request for the old server: %v", err)
 	}
 	if err := c.healthy(t.Context()); err != nil {
 		t.Errorf("it changed something: %v", err)
@@ -120,7 +120,7 @@ func (c *realCluster) leaves(t *testing.T, lost int, id string) {
 			}
 			return nil
 		}
-		return errors.New("nobody leads")
+		return errors.New("no member leads")
 	})
 }
 

@@ -113,13 +113,13 @@ func TestMinQuorumFollowsTheServers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		have, wanted, contested, want int
 	}{
-		"fewer replicas":                 {have: 5, wanted: 3, want: 4},
-		"changed by others in between":   {have: 5, wanted: 3, contested: 1, want: 4},
-		"one above the servers":          {have: 7, wanted: 3, want: 4},
-		"one is replaced":                {have: 5, wanted: 5, want: 5},
-		"an operator's own":              {have: 3, wanted: 3, want: 3},
-		"nothing set":                    {have: 0, wanted: 3, want: 0},
-		"who is wanted is not known yet": {have: 5, want: 4},
+		"fewer replicas":                  {have: 5, wanted: 3, want: 4},
+		"changed by others in between":    {have: 5, wanted: 3, contested: 1, want: 4},
+		"one above the servers":           {have: 7, wanted: 3, want: 4},
+		"one is replaced":                 {have: 5, wanted: 5, want: 5},
+		"an operator's own":               {have: 3, wanted: 3, want: 3},
+		"nothing set":                     {have: 0, wanted: 3, want: 0},
+		"the wanted set is not known yet": {have: 5, want: 4},
 	} {
 		f := &fakeConsul{servers: names, minQuorum: tc.have, contested: tc.contested}
 		if err := Change(t.Context(), f.driver(t, names[:tc.wanted]), changeOf("remove", "c-4", "id-c-4")); err != nil {

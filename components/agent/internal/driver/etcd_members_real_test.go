@@ -58,7 +58,7 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 	// How it ends is etcd's affair: now and then it panics on its way out (status 2).
 	out := c.procs["etcd-3"].cmd
 	if err := out.Wait(); out.ProcessState == nil || !out.ProcessState.Exited() {
-		t.Errorf("who is taken out ends by itself: %v", err)
+		t.Errorf("the removed member did not exit: %v", err)
 	}
 	c.refused("remove", c.leader(), "")
 	c.refused("promote", "etcd-9", "")
@@ -127,7 +127,7 @@ func (c *etcdMembers) leader() (slot string) {
 				return nil
 			}
 		}
-		return errors.New("nobody leads")
+		return errors.New("no member leads")
 	})
 	return slot
 }
@@ -192,7 +192,7 @@ func (c *etcdMembers) joins(slot string, set ...string) {
 		c.t.Fatalf("before it starts: learners %v, voters %v, may be disrupted %t: %v", v.Learners, v.Voters, v.MayDisrupt, err)
 	}
 	c.start(slot, "existing", set)
-	within(c.t, 30*time.Second, "the learner tells what it is", func(ctx context.Context) error {
+	within(c.t, 30*time.Second, "the learner reports its role", func(ctx context.Context) error {
 		if v, err := c.drivers[slot].Observe(ctx); err != nil || v.Liveness != LivenessAlive || v.Role != RoleLearner || v.Ready || v.QuorumMember {
 			return fmt.Errorf("%+v, %w", v, err)
 		}

@@ -249,7 +249,7 @@ func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr erro
 	case me.XLog.Paused:
 		v.Message = "replay is paused"
 	case lag > p.maxLag && received <= p.maxLag:
-		v.Message = fmt.Sprintf("replay is %d bytes behind what the replica has received: "+
+		v.Message = fmt.Sprintf("replay is %d bytes behind the data that the replica has received: "+
 			"a replica with recovery_min_apply_delay counts as caught up only with the tag nofailover", lag-received)
 	case lag > p.maxLag:
 		v.Message = fmt.Sprintf("replay is %d bytes behind", lag)

@@ -285,7 +285,7 @@ func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
 		return err
 	})
 	if holder, _ := store.lock(); holder != "" || !slices.Equal(w.by, []int{evicted}) {
-		t.Errorf("with its peers in reach: the lock is %q's, writes were taken by %v, want nobody's and %d alone", holder, w.by, evicted)
+		t.Errorf("with its peers in reach: the lock is %q's, writes were taken by %v, want a free lock and %d alone", holder, w.by, evicted)
 	}
 	t.Logf("without token and session for %s: %d writes taken by %s", time.Since(evictedAt).Round(time.Second), len(w.acked)-before, c.names[evicted])
 

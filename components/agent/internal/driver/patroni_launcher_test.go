@@ -57,9 +57,9 @@ func TestLauncherChangesKnownPatroniOnly(t *testing.T) {
 		ours  = "__main__ 0.1 __main__ Clock True"
 	)
 	for name, tc := range map[string]struct{ version, env, want string }{
-		"the image's":      {version: string(pinned[1]), want: ours},
-		"told to be stock": {version: string(pinned[1]), env: "CADRE_PATRONI=stock", want: stock},
-		"another one":      {version: "4.1.99", want: stock},
+		"the image's":  {version: string(pinned[1]), want: ours},
+		"set to stock": {version: string(pinned[1]), env: "CADRE_PATRONI=stock", want: stock},
+		"another one":  {version: "4.1.99", want: stock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// Run it as a program and print the result of its changes.

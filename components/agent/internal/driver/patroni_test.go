@@ -171,12 +171,12 @@ func TestPatroniSwitchover(t *testing.T) {
 		err    error
 		calls  int
 	}{
-		"as asked":                          {code: 200, on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
-		"another replica won":               {code: 200, text: `Switched over to "db-2" instead of "db-1"`, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1},
-		"status unknown but done":           {code: 503, text: "Switchover status unknown", on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
-		"refused since somebody else leads": {code: 412, text: "leader name does not match", on: promote("db-2"), want: Transferred{false, "db-2", 4}, calls: 1},
-		"no good candidates":                {code: 412, text: "switchover is not possible: no good candidates have been found", err: ErrUnsafe, calls: 2},
-		"failed":                            {code: 503, text: "Switchover failed", err: ErrBusy, calls: 2},
+		"as asked":                           {code: 200, on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
+		"another replica won":                {code: 200, text: `Switched over to "db-2" instead of "db-1"`, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1},
+		"status unknown but done":            {code: 503, text: "Switchover status unknown", on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
+		"refused since another member leads": {code: 412, text: "leader name does not match", on: promote("db-2"), want: Transferred{false, "db-2", 4}, calls: 1},
+		"no good candidates":                 {code: 412, text: "switchover is not possible: no good candidates have been found", err: ErrUnsafe, calls: 2},
+		"failed":                             {code: 503, text: "Switchover failed", err: ErrBusy, calls: 2},
 		"first candidate lags": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
 			change: func(f *fakePatroni) { f.status["db-1"]["xlog"] = map[string]any{"replayed_location": -(64 << 20)} }},
 		"only the synchronous one may lead": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
@@ -206,10 +206,10 @@ func TestPatroniSwitchover(t *testing.T) {
 			change: func(f *fakePatroni) { f.member("db-1")["tags"] = map[string]any{"replicatefrom": "db-2"} }},
 		"the first one has priority 0": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
 			change: func(f *fakePatroni) { f.member("db-1")["tags"] = map[string]any{"failover_priority": 0} }},
-		"nobody qualifies": {err: ErrUnsafe, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
-		"backup runs":      {err: ErrBusy, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = []any{map[string]any{"state": "backup"}} }},
-		"no leader":        {err: ErrTransient, change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }},
-		"is moved already": {want: Transferred{false, "db-1", 3}, change: func(f *fakePatroni) { f.member("db-0")["role"], f.member("db-1")["role"] = "replica", "leader" }},
+		"no candidate qualifies": {err: ErrUnsafe, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
+		"backup runs":            {err: ErrBusy, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = []any{map[string]any{"state": "backup"}} }},
+		"no leader":              {err: ErrTransient, change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }},
+		"is moved already":       {want: Transferred{false, "db-1", 3}, change: func(f *fakePatroni) { f.member("db-0")["role"], f.member("db-1")["role"] = "replica", "leader" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakePatroni(t)
@@ -280,13 +280,13 @@ func TestPatroniTakesThePreparedCandidate(t *testing.T) {
 		"another one is synchronous": {on: refuses("db-2"), want: Transferred{true, "db-2", 4}, calls: 2, reads: 2,
 			change: func(f *fakePatroni) { f.member("db-2")["role"] = "sync_standby" }},
 		"Patroni refuses it, and the view shows no reason": {on: refuses("db-2"), want: Transferred{true, "db-2", 4}, calls: 2, reads: 2},
-		"nobody can any more": {err: ErrUnsafe, reads: 1,
+		"no candidate can any more": {err: ErrUnsafe, reads: 1,
 			change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
 		"a backup runs": {err: ErrBusy, reads: 1,
 			change: func(f *fakePatroni) {
 				f.status["db-0"]["replication"] = append(f.status["db-0"]["replication"].([]any), map[string]any{"state": "backup"})
 			}},
-		"somebody else leads": {want: Transferred{false, "db-2", 3}, reads: 1,
+		"another member leads": {want: Transferred{false, "db-2", 3}, reads: 1,
 			change: func(f *fakePatroni) {
 				f.promote("db-2")
 				f.status["db-0"]["timeline"] = 3
@@ -370,7 +370,7 @@ func TestPatroniCheckpoint(t *testing.T) {
 				t.Errorf("prepare = %v, want an error with %q", err, tc.says)
 			}
 			if r.Chosen.Candidate != "db-1" {
-				t.Errorf("without a checkpoint nobody is chosen: %+v", r)
+				t.Errorf("without a checkpoint a candidate is chosen: %+v", r)
 			}
 		})
 	}

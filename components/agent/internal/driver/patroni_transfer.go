@@ -28,7 +28,7 @@ const patroniChoiceLimit = 5 * time.Second
 func (p *patroni) Prepare(ctx context.Context, r TransferRequest) (TransferRequest, error) {
 	late := p.checkpoint(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniChoiceLimit,
-		fmt.Errorf("candidates were not looked at within %s", patroniChoiceLimit))
+		fmt.Errorf("candidates were not checked within %s", patroniChoiceLimit))
 	defer cancel()
 	found, err := p.look(ctx, r, nil)
 	if err == nil && found.leader == "" {

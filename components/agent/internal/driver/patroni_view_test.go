@@ -68,7 +68,7 @@ func TestPatroniView(t *testing.T) {
 				f.member(name)["tags"] = map[string]any{"nofailover": true}
 			}
 		}, role: RoleLeader, caughtUp: ptr(true), disrupt: true},
-		"nobody follows": {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
+		"no replica follows": {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
 		"sync not in use": {self: "db-0", change: func(f *fakePatroni) {
 			f.member("db-1")["role"] = "sync_standby"
 			f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "db-2", "state": "streaming"}}

@@ -78,11 +78,11 @@ func (d *Disk) put(name string, data []byte) error {
 	case err != nil:
 		d.behind[name] = behind{data: data, why: err}
 		if !was {
-			d.log.Error("the disk takes no writes, what it should keep is in memory alone", "error", err)
+			d.log.Error("the disk rejects writes, its newest content is only in memory", "error", err)
 		}
 	case was:
 		delete(d.behind, name)
-		d.log.Info("the disk takes writes again", "file", d.Path(name))
+		d.log.Info("the disk accepts writes again", "file", d.Path(name))
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (d *Disk) Faults() []string {
 	defer d.mu.Unlock()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(d.behind)) {
-		out = append(out, "the disk takes no writes, a restart would forget what is in memory alone: "+cause(d.behind[name].why, d.Path(name)))
+		out = append(out, "the disk rejects writes, a restart would lose the content that is only in memory: "+cause(d.behind[name].why, d.Path(name)))
 	}
 	return out
 }

@@ -119,7 +119,7 @@ func TestAWriteThatDoesNotEndIsTold(t *testing.T) {
 		go func() { _ = d.Put("a", 1) }()
 		synctest.Wait()
 		if !d.Writing() {
-			t.Error("a write that stands still is not told")
+			t.Error("a hanging write is not reported")
 		}
 		close(free)
 		synctest.Wait()

@@ -127,10 +127,10 @@ func peer(conn *net.UnixConn) (int, error) {
 	)
 	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err := errors.Join(err, failed); err != nil {
-		return 0, fmt.Errorf("ask who listens: %w", err)
+		return 0, fmt.Errorf("identify the listener: %w", err)
 	}
 	if cred.Pid <= 0 {
-		return 0, errors.New("ask who listens: it is in another pid namespace")
+		return 0, errors.New("identify the listener: it is in another pid namespace")
 	}
 	return int(cred.Pid), nil
 }

@@ -21,10 +21,10 @@ func TestPlan(t *testing.T) {
 		want            todo
 	}{
 		"nothing":                        {},
-		"not told yet":                   {untold: true, folders: []string{"a"}},
+		"no Set yet":                     {untold: true, folders: []string{"a"}},
 		"a new one":                      {wanted: []Proxy{web}, want: todo{start: []Proxy{web}}},
 		"it is there":                    {wanted: []Proxy{web}, keeping: []Proxy{web}, folders: []string{folderName(web.ID)}},
-		"another beside it":              {wanted: []Proxy{web, db}, keeping: []Proxy{web}, want: todo{start: []Proxy{db}}},
+		"an additional proxy":            {wanted: []Proxy{web, db}, keeping: []Proxy{web}, want: todo{start: []Proxy{db}}},
 		"not wanted any more":            {keeping: []Proxy{web}, folders: []string{folderName(web.ID)}, want: todo{stop: []string{web.ID}}},
 		"changed":                        {wanted: []Proxy{moved}, keeping: []Proxy{web}, want: todo{stop: []string{web.ID}, start: []Proxy{moved}}},
 		"left by an earlier one":         {folders: []string{"a", "b"}, want: todo{sweep: []string{"a", "b"}}},
@@ -135,7 +135,7 @@ func TestJudge(t *testing.T) {
 		o = o.judge(seen{at: start})
 	}
 	if o.next() != askMost {
-		t.Errorf("one that never answers is asked after %v", o.next())
+		t.Errorf("a silent Envoy is probed after %v", o.next())
 	}
 }
 

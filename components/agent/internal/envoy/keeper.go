@@ -78,7 +78,7 @@ func (k *keeper) run(ctx context.Context, after <-chan struct{}) {
 		k.set(StateDown, 0, why)
 		var pause time.Duration
 		if pace, pause = pace.after(live); ctx.Err() == nil {
-			k.log.Warn("an envoy is not there, it is started again", "pause", pause.String(), "error", why)
+			k.log.Warn("an envoy ended, it is restarted", "pause", pause.String(), "error", why)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -142,7 +142,7 @@ func program(path string) error {
 		err = fmt.Errorf("stat %s: it is no program", path)
 	}
 	if err != nil {
-		return fmt.Errorf("envoy is not there: %w; put Envoy %s into the agent's image, or name the place where it is", err, Version)
+		return fmt.Errorf("envoy is missing: %w; put Envoy %s into the agent's image, or name its path", err, Version)
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func clear(ctx context.Context, at folder, p *process) (*os.File, error) {
 	}
 	lock, err := at.lock()
 	if err == nil && lock == nil {
-		err = fmt.Errorf("somebody still has %s", at.lockFile())
+		err = fmt.Errorf("another process still holds %s", at.lockFile())
 	}
 	return lock, err
 }

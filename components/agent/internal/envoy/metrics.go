@@ -55,7 +55,7 @@ func (s *Supervisor) Gather() ([]*dto.MetricFamily, error) {
 				got[i], err = parseFigures(text, status.ID)
 			}
 			if err != nil {
-				k.log.Debug("an envoy gives no figures", "error", err)
+				k.log.Debug("an envoy returns no metrics", "error", err)
 			}
 		})
 	}

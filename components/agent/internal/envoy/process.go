@@ -62,7 +62,7 @@ func start(argv []string, at folder, lock *os.File, mortal bool) (*process, erro
 func open(pid int) (*process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("hold on to process %d: %w", pid, err)
+		return nil, fmt.Errorf("open a pidfd of process %d: %w", pid, err)
 	}
 	return &process{pid: pid, fd: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}, nil
 }

@@ -61,7 +61,7 @@ func TestItIsLiveWithWhatTheCoordinatorGave(t *testing.T) {
 		t.Errorf("clusters: %+v (%v)", clusters, err)
 	}
 	if _, err := r.Clusters(t.Context(), "other"); err == nil {
-		t.Error("clusters of nobody")
+		t.Error("clusters of an unknown proxy")
 	}
 
 	at := folder(filepath.Join(cfg.RunDir, folderName(web.ID)))

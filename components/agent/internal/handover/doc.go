@@ -14,7 +14,7 @@
 // idempotent, because it names one attempt: <operation>/<attempt>. All attempts of an Operation
 // together hold a route for twice its limit at most.
 //
-//	machine.go  when a route is held and released: pure
+//	machine.go  when a route is paused and released: pure
 //	budget.go   for how long one Operation may hold a route in all: pure
 //	unit.go     one route: its machine, clock and effects
 //	holder.go   the holder: a gate, or a pooler

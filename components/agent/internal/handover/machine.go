@@ -228,7 +228,7 @@ func (m *machine) onDone(now time.Time, e done) []effect {
 		return nil // it was released meanwhile
 	}
 	if e.err != nil {
-		return m.openAs(now, "it could not be held", false, GaveUp, e.err.Error())
+		return m.openAs(now, "it could not be paused", false, GaveUp, e.err.Error())
 	}
 	h.reached = true
 	return []effect{doAnswer{e.operation, m.reached, ""}}

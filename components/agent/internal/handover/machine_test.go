@@ -76,21 +76,21 @@ func TestMachine(t *testing.T) {
 			step{ms, shows(), ""}, step{ms, done{operation: "other"}, ""}, step{ms, to(1), ""}, step{ms, shows(1), "open op after 6ms: " + namedBy})},
 		"the release was late": {steps: append(slices.Clone(begin),
 			step{ms, shows(2), "open op after 3ms: " + noRelease}, step{ms, to(2), ""})},
-		"nobody releases": {steps: append(slices.Clone(begin),
+		"no release": {steps: append(slices.Clone(begin),
 			step{ms, shows(), ""}, step{4996 * ms, tick{}, ""}, step{ms, tick{}, "open op after 5s: " + limit})},
 		"the leader is not reached in time": {steps: append(slices.Clone(begin),
 			step{ms, to(2), ""}, step{4996 * ms, tick{}, ""}, step{ms, tick{}, "open op after 5s: " + limit})},
 		"the hand-over failed, the leader stays": {steps: append(slices.Clone(begin),
 			step{ms, nobody, "open op after 3ms: " + notMoved})},
-		"it failed, and nobody leads for a while": {steps: append(slices.Clone(begin),
+		"it failed, and there is no leader for a while": {steps: append(slices.Clone(begin),
 			step{ms, shows(), ""}, step{ms, nobody, ""}, step{ms, shows(1), "open op after 5ms: " + notMoved})},
 		"it failed, and names the leader that stays": {steps: append(slices.Clone(begin),
 			step{ms, to(1), "open op after 3ms: " + namedBy})},
-		"the leader is nobody we know": {steps: append(slices.Clone(begin),
+		"the leader is unknown here": {steps: append(slices.Clone(begin),
 			step{ms, stranger, ""}, step{ms, shows(1), ""}, step{ms, shows(2), "open op after 5ms: " + another})},
 		"the leader moved on": {steps: append(slices.Clone(begin),
 			step{ms, to(2), ""}, step{ms, shows(3), "open op after 4ms: " + another})},
-		"what was before is not known": {steps: []step{
+		"the state before is unknown": {steps: []step{
 			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, seen{failed: true}, ""}, {ms, to(2), ""}, {ms, seen{failed: true}, ""},
 			{ms, shows(1), ""}, {ms, shows(2), "open op after 5ms: " + namedBy}}},
 		"it is not known, and the hand-over failed": {steps: []step{
@@ -105,7 +105,7 @@ func TestMachine(t *testing.T) {
 			{0, ask, "hold op 5s"}, {ms, shows(1), ""}, {ms, to(2), ""}, {ms, shows(2), "answer op released, open op after 3ms: " + namedBy},
 			{ms, done{"op", errors.New("released")}, ""}, {ms, reached, ""}}},
 		"it cannot be held": {steps: []step{
-			{0, ask, "hold op 5s"}, {2 * time.Second, done{"op", errors.New("busy")}, "answer op gave_up, open op after 2s: it could not be held"},
+			{0, ask, "hold op 5s"}, {2 * time.Second, done{"op", errors.New("busy")}, "answer op gave_up, open op after 2s: it could not be paused"},
 			{ms, ask, "answer op released"}, {ms, to(2), ""}, {ms, shows(2), ""}}},
 		"the limit ends before it is reached": {steps: []step{
 			{0, ask, "hold op 5s"}, {5 * time.Second, tick{}, "answer op released, open op after 5s: " + limit}}},
@@ -142,7 +142,7 @@ func TestMachine(t *testing.T) {
 			{ms, holdAsked{"op2", time.Second}, "hold op2 1s"}, {ms, shows(3), ""}, {ms, done{operation: "op2"}, "answer op2 paused"}, {ms, shows(), ""},
 			{time.Second, tick{}, "open op2 after 1.003s: " + limit}, {ms, shows(1), "reconnect"},
 			// A hold that failed has closed no connection.
-			{ms, holdAsked{"op3", time.Second}, "hold op3 1s"}, {ms, shows(2), ""}, {ms, done{"op3", errors.New("busy")}, "answer op3 gave_up, open op3 after 2ms: it could not be held"},
+			{ms, holdAsked{"op3", time.Second}, "hold op3 1s"}, {ms, shows(2), ""}, {ms, done{"op3", errors.New("busy")}, "answer op3 gave_up, open op3 after 2ms: it could not be paused"},
 			{ms, shows(2), "reconnect"}}},
 	} {
 		m, now := tc.machine, time.Unix(1000, 0)
@@ -304,11 +304,11 @@ func TestEveryHoldEnds(t *testing.T) {
 			}
 		}
 		if m.hold != nil {
-			t.Fatalf("seed %d: held for ever:\n%s", seed, strings.Join(trace, "\n"))
+			t.Fatalf("seed %d: held without end:\n%s", seed, strings.Join(trace, "\n"))
 		}
 		for op, waits := range asked {
 			if waits {
-				t.Fatalf("seed %d: who asked for %s waits for ever:\n%s", seed, op, strings.Join(trace, "\n"))
+				t.Fatalf("seed %d: the caller of %s waits without end:\n%s", seed, op, strings.Join(trace, "\n"))
 			}
 		}
 	}

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type collector struct{ stats func() []Stats }
 
 var (
-	descServed = desc("served", "1 while nothing is wrong with what stands at the route's address.")
+	descServed = desc("served", "1 while the route's address is served without a fault.")
 	descHeld   = desc("held", "1 while clients of the route wait, or are about to.")
 
 	// Of routes without a pooler.
@@ -14,7 +14,7 @@ var (
 	descWaiting = desc("waiting_connections", "Open connections that wait for the end of a hold.")
 	descHolds   = desc("held_connections_total", "Connections that had to wait.")
 	descEnded   = desc("held_connections_ended_total", "Connections that wait no more: released with the hold, expired with its limit, or left by their clients.", "outcome")
-	descRefused = desc("refused_connections_total", "Connections that found no place: too many waited, or were open.")
+	descRefused = desc("refused_connections_total", "Connections that were refused: too many waited, or were open.")
 	descFailed  = desc("failed_connections_total", "Connections that reached no target.")
 
 	// Of routes with one.
@@ -24,7 +24,7 @@ var (
 	descQueued        = desc("pooler_waiting_clients", "Clients of the pooler that want a server.")
 	descServers       = desc("pooler_servers", "Connections of the pooler to servers.")
 	descStarts        = desc("pooler_starts_total", "How often PgBouncer was started.")
-	descTakenOver     = desc("pooler_taken_over_total", "How often a PgBouncer that ran already was taken over.")
+	descTakenOver     = desc("pooler_taken_over_total", "How often a running PgBouncer was taken over.")
 	descReloads       = desc("pooler_reloads_total", "How often the pooler read its passwords again.")
 	descPauses        = desc("pooler_pauses_total", "Pauses that were reached.")
 	descPausesFailed  = desc("pooler_failed_pauses_total", "Pauses that were not reached in time.")

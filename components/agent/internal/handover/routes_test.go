@@ -387,7 +387,7 @@ func TestARouteThatCannotBeMade(t *testing.T) {
 			t.Errorf("%d tries in a minute", tries)
 		}
 		if n := strings.Count(w.log.String(), "a bad user"); n != 1 {
-			t.Errorf("it is told %d times:\n%s", n, w.log.String())
+			t.Errorf("it is logged %d times:\n%s", n, w.log.String())
 		}
 		pooled.Users = nil
 		w.set(pooled)
@@ -434,7 +434,7 @@ func TestAnAddressThatCannotBeServedIsTriedAgain(t *testing.T) {
 			t.Errorf("%d tries in a minute", tries)
 		}
 		if n := strings.Count(w.log.String(), "a route's address is not served"); n != 1 {
-			t.Errorf("it is told %d times", n)
+			t.Errorf("it is logged %d times", n)
 		}
 	})
 }

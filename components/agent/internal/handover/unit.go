@@ -224,9 +224,9 @@ func (u *unit) doHold(ctx context.Context, e doHold) {
 		err := u.holder.hold(ctx, e.limit)
 		switch {
 		case err == nil:
-			u.log.Info("a route is held", "group", group, "operation", e.operation, "limit", e.limit)
+			u.log.Info("a route is paused", "group", group, "operation", e.operation, "limit", e.limit)
 		case ctx.Err() == nil:
-			u.log.Warn("a route cannot be held", "group", group, "operation", e.operation, "error", err)
+			u.log.Warn("a route cannot be paused", "group", group, "operation", e.operation, "error", err)
 		}
 		// The loop may wait for nothing that this waits for: its jobs have no bound.
 		u.tell(done{e.operation, err})

@@ -54,7 +54,7 @@ func TestGRPCHealthHasThreeValues(t *testing.T) {
 		"no such service":    {group.GRPCCheck{Port: port, Service: "shop.v1.None"}, time.Minute, fails, "no service of that name"},
 		"no health service":  {group.GRPCCheck{Port: bare}, time.Minute, fails, "no grpc.health.v1.Health"},
 		"says nothing":       {group.GRPCCheck{Port: silent.Addr().(*net.TCPAddr).Port}, 50 * time.Millisecond, fails, "DeadlineExceeded"},
-		"nobody listens":     {group.GRPCCheck{Port: 1}, time.Minute, fails, "refused"},
+		"no server listens":  {group.GRPCCheck{Port: 1}, time.Minute, fails, "refused"},
 		"another protocol's": {group.GRPCCheck{Port: httpPort(t)}, time.Minute, fails, "grpc health"},
 	} {
 		t.Run(name, func(t *testing.T) {

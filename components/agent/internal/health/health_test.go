@@ -29,7 +29,7 @@ func TestJudge(t *testing.T) {
 	s := time.Second
 	for name, probes := range map[string][]probe{
 		"unknown until the healthy threshold": {{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}},
-		"a failure starts the count anew":     {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, ok, rollout.Healthy}},
+		"a failure resets the count":          {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, ok, rollout.Healthy}},
 		"fast failures are no quicker verdict": {
 			{0, bad, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, bad, rollout.Unknown},
 			{17 * s, bad, rollout.Unhealthy},
@@ -37,11 +37,11 @@ func TestJudge(t *testing.T) {
 		"one failure is not unhealthy":   {{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}, {10 * s, bad, rollout.Healthy}, {s, ok, rollout.Healthy}},
 		"few failures are not unhealthy": {{0, bad, rollout.Unknown}, {30 * s, bad, rollout.Unknown}, {s, bad, rollout.Unhealthy}},
 		"unhealthy needs two to recover": {{0, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}, {s, ok, rollout.Unhealthy}, {s, ok, rollout.Healthy}},
-		"what cannot be told ends health, in the same time": {
+		"unknown outcomes end health, after the same time": {
 			{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}, {10 * s, dunno, rollout.Healthy}, {10 * s, bad, rollout.Healthy}, {10 * s, dunno, rollout.Unknown},
 			{s, ok, rollout.Unknown}, {s, ok, rollout.Healthy},
 		},
-		"what cannot be told is no failure":  {{0, dunno, rollout.Unknown}, {30 * s, dunno, rollout.Unknown}, {s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}},
+		"an unknown outcome is no failure":   {{0, dunno, rollout.Unknown}, {30 * s, dunno, rollout.Unknown}, {s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}},
 		"unhealthy stays so until it passes": {{0, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}, {30 * s, dunno, rollout.Unhealthy}, {30 * s, dunno, rollout.Unhealthy}},
 		"unknown stays unknown for a mix":    {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, bad, rollout.Unknown}},
 	} {

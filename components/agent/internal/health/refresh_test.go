@@ -140,15 +140,15 @@ func TestARefreshOfTheChecksOfAWellMember(t *testing.T) {
 		at, ended []Result
 		ill       string
 	}{
-		"one comes":              {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("a", "a"), of("b", "b")}, []Result{well("a"), pending("b")}, []Result{well("a"), well("b")}, ""},
-		"the first one comes":    {[]group.HealthCheck{}, []group.HealthCheck{of("b", "b")}, []Result{pending("b")}, []Result{well("b")}, ""},
-		"one that fails comes":   {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("b", "b"), of("a", "a")}, []Result{pending("b"), well("a")}, []Result{ill("b"), well("a")}, "b"},
-		"one goes":               {[]group.HealthCheck{of("a", "a"), of("b", "b")}, []group.HealthCheck{of("b", "b")}, []Result{well("b")}, []Result{well("b")}, ""},
-		"all go":                 {[]group.HealthCheck{of("a", "a")}, nil, nil, nil, ""},
-		"one has another name":   {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("b", "a")}, []Result{pending("b")}, []Result{well("b")}, ""},
-		"one asks for another":   {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("a", "b")}, []Result{pending("a")}, []Result{well("a")}, ""},
-		"one is of another kind": {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{{Name: "a", TCP: &group.TCPCheck{Port: 1}}}, []Result{pending("a")}, []Result{ill("a")}, ""},
-		"the workload is to say": {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{{Name: "a", TTL: &group.TTLCheck{TTLSec: 30}}}, []Result{pending("a")}, []Result{ill("a")}, ""},
+		"one comes":                {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("a", "a"), of("b", "b")}, []Result{well("a"), pending("b")}, []Result{well("a"), well("b")}, ""},
+		"the first one comes":      {[]group.HealthCheck{}, []group.HealthCheck{of("b", "b")}, []Result{pending("b")}, []Result{well("b")}, ""},
+		"a failing check is added": {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("b", "b"), of("a", "a")}, []Result{pending("b"), well("a")}, []Result{ill("b"), well("a")}, "b"},
+		"one goes":                 {[]group.HealthCheck{of("a", "a"), of("b", "b")}, []group.HealthCheck{of("b", "b")}, []Result{well("b")}, []Result{well("b")}, ""},
+		"all go":                   {[]group.HealthCheck{of("a", "a")}, nil, nil, nil, ""},
+		"one has another name":     {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("b", "a")}, []Result{pending("b")}, []Result{well("b")}, ""},
+		"one asks for another":     {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{of("a", "b")}, []Result{pending("a")}, []Result{well("a")}, ""},
+		"one is of another kind":   {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{{Name: "a", TCP: &group.TCPCheck{Port: 1}}}, []Result{pending("a")}, []Result{ill("a")}, ""},
+		"the workload is to say":   {[]group.HealthCheck{of("a", "a")}, []group.HealthCheck{{Name: "a", TTL: &group.TTLCheck{TTLSec: 30}}}, []Result{pending("a")}, []Result{ill("a")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *running) {
@@ -196,7 +196,7 @@ func TestAJudgementOutlivesItsTimes(t *testing.T) {
 			t.Errorf("healthy since %s, before %s", got, since)
 		}
 		if got := r.times("b"); got != asked {
-			t.Errorf("the other check was asked %d times, before %d: it begins anew", got, asked)
+			t.Errorf("the other check was asked %d times, before %d: it was restarted", got, asked)
 		}
 		if lapsed := r.lapsed(); len(lapsed) > 0 {
 			t.Errorf("it counted against the member: %+v", lapsed)
@@ -254,7 +254,7 @@ func TestWhoIsNotWellHasToProveIt(t *testing.T) {
 		r.set(of("a", "b"), of("never", "never"))
 		r.wants(t, "one comes", well("a"), pending("never"))
 		r.set(of("a", "b"), of("c", "c"))
-		r.wants(t, "what was pending stands in nobody's way", well("a"), pending("c"))
+		r.wants(t, "a pending check delays no other", well("a"), pending("c"))
 	})
 }
 
@@ -288,8 +288,8 @@ func TestTheWordOfAWorkloadOutlivesARefresh(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		r.wants(t, "silent for the new time", ill("a"), ill("b"))
 		r.set(ttl("a", 60), ttl("b", 5))
-		r.wants(t, "silence stays what it was", ill("a"), ill("b"))
+		r.wants(t, "a missing report stays a failure", ill("a"), ill("b"))
 		r.set(of("a", "a"))
-		r.wants(t, "asked again, by one that was ill", unknown("a"))
+		r.wants(t, "a new report after a failure", unknown("a"))
 	})
 }

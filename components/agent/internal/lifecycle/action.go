@@ -48,7 +48,7 @@ func (s *step) act(ctx context.Context, h *openHook) <-chan outcome {
 // unknownAction fails: a spec of newer coordinators requests an action that this agent does not
 // support. The spec defines the consequence of the failure, as for every hook.
 func unknownAction(context.Context, *openHook) error {
-	return errors.New("this agent does not know what the hook does: it is older than the coordinators; roll out its newer image")
+	return errors.New("this agent does not support the hook's action: it is older than the coordinators; roll out its newer image")
 }
 
 // callHTTP calls the workload on the CVM's loopback. A workload that does not

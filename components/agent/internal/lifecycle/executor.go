@@ -162,7 +162,7 @@ func (e *Executor) reconcile(ctx context.Context, at *running, order *Order, reg
 	used, here := regains[order.Key]
 	if here && used < regainLimit && e.regained(*order, old) {
 		regains[order.Key]++
-		e.cfg.Log.Warn("leadership came back after the drain", "operation", order.Operation)
+		e.cfg.Log.Warn("the member leads again after the drain", "operation", order.Operation)
 		return e.start(ctx, *order, old)
 	}
 	return nil

@@ -109,7 +109,7 @@ func TestHookOutcomes(t *testing.T) {
 			h.HTTP = &group.HTTPAction{Port: port, Path: "/500"}
 			h.DefaultResult = group.HookHold
 		}), rollout.StepHeld, "HOLD"},
-		"nobody listens until the heartbeat": {hook(func(h *group.LifecycleHook) {
+		"no listener until the heartbeat": {hook(func(h *group.LifecycleHook) {
 			h.HTTP = &group.HTTPAction{Port: 1, Path: "/"}
 			h.HeartbeatTimeout = short
 		}), rollout.StepAborted, "no heartbeat"},
@@ -268,7 +268,7 @@ func TestWhatCameInTimeCounts(t *testing.T) {
 				t.Fatalf("complete = %t, %v", applied, err)
 			}
 			if got := e.timedOut(h, "late"); got.result != group.HookContinue {
-				t.Errorf("outcome = %+v, want what the caller said", got)
+				t.Errorf("outcome = %+v, want the caller's result", got)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func TestNobodyWaitsForWhatCanBeDoneBefore(t *testing.T) {
 		calls string
 	}{
 		"prepared":          {nil, rollout.StepDone, `prepare hold by "db-2": transfer release to db-2 drain`},
-		"refused":           {fmt.Errorf("%w: nobody can", driver.ErrUnsafe), rollout.StepFailed, "prepare"},
+		"refused":           {fmt.Errorf("%w: no candidate can", driver.ErrUnsafe), rollout.StepFailed, "prepare"},
 		"busy":              {fmt.Errorf("%w: a backup", driver.ErrBusy), rollout.StepFailed, "prepare prepare prepare"},
 		"could not prepare": {fmt.Errorf("%w: slow", driver.ErrTransient), rollout.StepDone, `prepare hold by "": transfer release to db-2 drain`},
 	} {

@@ -44,7 +44,7 @@ func (s *step) run(ctx context.Context) (Result, bool) {
 	case err != nil:
 		r.Message = clip(err.Error())
 	case s.note != "":
-		r.Message = clip("callers that did not wait for the hand-over: " + s.note)
+		r.Message = clip("callers that were not paused for the hand-over: " + s.note)
 	}
 	return r, true
 }
@@ -173,14 +173,14 @@ func (s *step) transfer(ctx context.Context, d driver.Driver) (driver.Transferre
 	case errors.Is(err, driver.ErrUnsafe), errors.Is(err, driver.ErrBusy):
 		return driver.Transferred{}, err
 	case err != nil:
-		s.exec.cfg.Log.Warn("hand-over is not prepared and takes longer", "operation", s.order.Operation, "error", err)
+		s.exec.cfg.Log.Warn("the hand-over is not prepared and will take longer", "operation", s.order.Operation, "error", err)
 	}
 	callers := s.exec.cfg.Callers
 	if callers == nil {
 		return d.Transfer(ctx, request)
 	}
 	if s.note = callers.Hold(ctx, s.order.Key); s.note != "" {
-		s.exec.cfg.Log.Warn("some callers do not wait for the hand-over", "operation", s.order.Operation, "callers", s.note)
+		s.exec.cfg.Log.Warn("some callers are not paused for the hand-over", "operation", s.order.Operation, "callers", s.note)
 	}
 	done, err := d.Transfer(ctx, request)
 	// Callers resume in either case, also when the order was cancelled.

@@ -87,7 +87,7 @@ func (w *Watcher) Driver() driver.Driver {
 // outdated.
 func (w *Watcher) State() State {
 	if w.Looking() > hangs {
-		return State{View: driver.View{Role: driver.RoleUnknown, Message: "a look at the workload does not end"}}
+		return State{View: driver.View{Role: driver.RoleUnknown, Message: "an observation of the workload hangs"}}
 	}
 	return *w.state.Load()
 }

@@ -95,13 +95,13 @@ func (p *parent) run(ctx context.Context) (int, error) {
 		var then next
 		policy, then = policy.after(ended)
 		if then.leave && !p.leave {
-			p.cfg.Log.Error("workers hang one after the other: the next is left alone, whatever it does", "hung", hangsMost)
+			p.cfg.Log.Error("workers hang one after the other: a hanging worker is not restarted any more", "hung", hangsMost)
 		}
 		p.leave = then.leave
 		if then.end {
 			return ended.code, nil
 		}
-		p.cfg.Log.Warn("the worker ended, it is started again", "code", ended.code, "signal", ended.signal,
+		p.cfg.Log.Warn("the worker ended, it is restarted", "code", ended.code, "signal", ended.signal,
 			"lived", ended.lived.String(), "pause", then.pause.String())
 		if then.spent {
 			if err := p.renew(); err != nil {
@@ -176,7 +176,7 @@ func (p *parent) watch(ctx context.Context, worker process) (_ exit, over bool) 
 			// The log line must not precede the signal: if the log's reader is stuck, the worker
 			// hangs on it and this process would, too. Go programs print where each goroutine is,
 			// and end.
-			go p.cfg.Log.Error("the worker hangs: it tells what it is at, and is started again")
+			go p.cfg.Log.Error("the worker hangs: it prints its stacks and is restarted")
 			ended := p.end(worker, syscall.SIGQUIT)
 			ended.hung = true
 			return ended, true
@@ -214,7 +214,7 @@ func (p *parent) serve(conn *net.UnixConn) {
 		}
 		r, err := parseRequest(data[:n])
 		if err != nil {
-			p.cfg.Log.Error("the worker is not understood", "error", err)
+			p.cfg.Log.Error("the worker sent an invalid request", "error", err)
 			return
 		}
 		if err := p.answer(conn, r); err != nil {
@@ -233,7 +233,7 @@ func (p *parent) answer(conn *net.UnixConn, r request) error {
 	case verbKey:
 		value = p.key
 	case verbNewKey:
-		p.cfg.Log.Warn("the boot is spent, a new one begins")
+		p.cfg.Log.Warn("the boot has ended, a new boot begins")
 		err = p.renew()
 		value = p.key
 	case verbRun:

@@ -136,7 +136,7 @@ func (p *part) talk(conn net.Conn) {
 			p.deaf.Store(true)
 			p.tell(conn)
 		case "mumble":
-			_, err := p.worker.conn.Write([]byte("what is not a request"))
+			_, err := p.worker.conn.Write([]byte("this is no request"))
 			must(err)
 			if _, err := p.worker.Key(); err == nil {
 				panic("the parent still answers")
@@ -234,7 +234,7 @@ func (r *rig) hear(d *json.Decoder) told {
 	r.t.Helper()
 	var who told
 	if err := d.Decode(&who); err != nil {
-		r.t.Fatalf("nobody answers: %v", err)
+		r.t.Fatalf("no worker answers: %v", err)
 	}
 	return who
 }
@@ -288,7 +288,7 @@ func TestAWorkerThatHangsIsStartedAgain(t *testing.T) {
 		}
 		text := r.log.String()
 		if how == "beat" && (!strings.Contains(text, "SIGQUIT: quit") || !strings.Contains(text, "playWorker")) {
-			t.Errorf("it does not tell where it hangs:\n%s", text)
+			t.Errorf("it does not print its stacks:\n%s", text)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestWhenAWorkerIsStartedAgain(t *testing.T) {
 		"killed at its start: at once":          {[]exit{killed(0)}, next{}},
 		"killed twice at its start":             {[]exit{killed(0), killed(0)}, next{pause: pauseFirst}},
 		"killed three times":                    {[]exit{killed(0), killed(0), killed(0)}, next{pause: 2 * pauseFirst}},
-		"killed for ever":                       {make([]exit, 100), next{spent: true, pause: pauseMost}},
+		"killed each time":                      {make([]exit, 100), next{spent: true, pause: pauseMost}},
 		"steady meanwhile":                      {[]exit{killed(0), killed(0), killed(time.Minute)}, next{}},
 		"an error at the first start":           {[]exit{{code: 1}}, next{end: true}},
 		"an error at the start after a kill":    {[]exit{killed(0), {code: 1}}, next{end: true}},

@@ -100,8 +100,8 @@ func parseAnswer(data []byte) ([]byte, error) {
 	return nil, fmt.Errorf("not an answer: %.40q", data)
 }
 
-// errFull: the parent holds as many sockets as it may.
-var errFull = errors.New("the parent holds as many sockets as it may")
+// errFull: the parent holds its maximum number of sockets.
+var errFull = errors.New("the parent holds its maximum number of sockets")
 
 // holds reports which sockets a parent keeps for its worker: TCP on loopback, and the two listeners
 // of Sessions, whose names are sessions. UDP on loopback is left out: datagrams may be lost, and

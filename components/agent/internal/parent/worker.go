@@ -134,7 +134,7 @@ func (w *Worker) ask(r request) ([]byte, *os.File, error) {
 	data, rights := make([]byte, answerLimit), make([]byte, syscall.CmsgSpace(4))
 	n, rn, _, _, err := w.conn.ReadMsgUnix(data, rights)
 	if err != nil {
-		return nil, nil, fmt.Errorf("hear the parent: %w", err)
+		return nil, nil, fmt.Errorf("read the parent's answer: %w", err)
 	}
 	file, err := fileOf(rights[:rn], r.name)
 	if err != nil {

@@ -42,7 +42,7 @@ func ResumeAll(ctx context.Context, dir string, log *slog.Logger) error {
 				errs[i] = fmt.Errorf("resume the pooler at %s: %w", at, err)
 				return
 			}
-			log.Info("a pooler of the worker before is resumed", "route", filepath.Base(filepath.Dir(filepath.Dir(at))), "took", time.Since(began))
+			log.Info("a pooler of the previous worker is resumed", "route", filepath.Base(filepath.Dir(filepath.Dir(at))), "took", time.Since(began))
 		})
 	}
 	all.Wait()

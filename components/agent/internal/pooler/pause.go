@@ -24,7 +24,7 @@ var (
 	errDown = errors.New("the pooler does not run")
 	errBusy = fmt.Errorf("transactions are open for longer than %v", pauseWithin)
 	// errReleased ends a pause that is not reached yet.
-	errReleased = errors.New("it was released before it was paused")
+	errReleased = errors.New("the hold was released before the pause was reached")
 )
 
 // pause is a pause that is reached, in progress, or not certainly over. Its fields are guarded by

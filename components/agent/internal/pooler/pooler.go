@@ -127,7 +127,7 @@ func (p *Pooler) Run(ctx context.Context) error {
 			return nil
 		}
 		wait := again.after(time.Since(began))
-		p.log.Warn("a pooler ended, it is started again", "error", err, "wait", wait)
+		p.log.Warn("a pooler ended, it is restarted", "error", err, "wait", wait)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -280,7 +280,7 @@ func (p *Pooler) look(ctx context.Context, proc *process) error {
 			answered = time.Now()
 		case ctx.Err() != nil, proc.ended():
 		case time.Since(answered) > silentFor:
-			return errors.Join(fmt.Errorf("its console is silent for %v: %w", silentFor, err), proc.end())
+			return errors.Join(fmt.Errorf("its console has not answered for %v: %w", silentFor, err), proc.end())
 		}
 	}
 }
@@ -428,7 +428,7 @@ func (p *Pooler) up(taken bool, pid int) {
 	}
 	p.mu.Unlock()
 	if taken {
-		p.log.Info("a pooler of the worker before is taken over, and resumed", "pid", pid)
+		p.log.Info("a pooler of the previous worker is taken over, and resumed", "pid", pid)
 	} else {
 		p.log.Info("a pooler runs", "pid", pid, "address", p.cfg.Address.String())
 	}

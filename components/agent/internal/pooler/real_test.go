@@ -20,7 +20,7 @@ func TestReal(t *testing.T) {
 	s := startServer(t)
 	for name, f := range map[string]func(*testing.T, *server){
 		"queries reach the server":                  queries,
-		"nobody administers it over TCP":            noConsoleOverTCP,
+		"no administration over TCP":                noConsoleOverTCP,
 		"a pause holds queries until it is resumed": pauses,
 		"a pause waits for transactions":            pauseWaitsForTransactions,
 		"a long transaction bounds a pause":         pauseIsBounded,
@@ -35,7 +35,7 @@ func TestReal(t *testing.T) {
 		"stuck, it is ended":                        stuckWhilePaused,
 		"a worker that dies within a pause":         workerDiesWhilePaused,
 		"a worker that ends within a pause":         workerEndsWhilePaused,
-		"another target ends the one that runs":     anotherTarget,
+		"another target ends the running pooler":    anotherTarget,
 		"a password that rotates":                   rotation,
 		"a password that is missing":                missingPassword,
 		"a password that is not given":              wrongPassword,
@@ -65,7 +65,7 @@ func queries(t *testing.T, s *server) {
 	if n := (&process{pid: w.pid()}).openFiles(); n == 0 {
 		t.Error("how many files it may open is not known")
 	}
-	w.until("what it has is seen", func(s Stats) bool { return s.Clients == 1 && s.Servers == 1 && s.Starts == 1 })
+	w.until("its counters are seen", func(s Stats) bool { return s.Clients == 1 && s.Servers == 1 && s.Starts == 1 })
 }
 
 func mode(t *testing.T, path string) os.FileMode {
@@ -209,7 +209,7 @@ func limitEndsPause(t *testing.T, s *server) {
 	if err := <-w.asks(c, "SELECT 1"); err != nil || time.Since(began) < limit {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
-	w.until("the limit is told", func(s Stats) bool { return s.PausesExpired == 1 && !s.Paused })
+	w.until("the limit is counted", func(s Stats) bool { return s.PausesExpired == 1 && !s.Paused })
 }
 
 func pauseGetsMoreTime(t *testing.T, s *server) {
@@ -319,7 +319,7 @@ func stuckWhilePaused(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	if _, err := w.Resume(t.Context()); !errors.Is(err, errSilent) {
-		t.Errorf("resume of one that is stuck: %v", err)
+		t.Errorf("resume of a stuck pooler: %v", err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -434,7 +434,7 @@ func rotation(t *testing.T, s *server) {
 		w.get(w.app(), "SELECT 1")
 	}
 	w.stop()
-	s.setPassword("while nobody looks")
+	s.setPassword("unobserved password")
 	next := runPooler(t, w.cfg)
 	if err := next.Reconnect(t.Context()); err != nil {
 		t.Fatal(err)
@@ -451,7 +451,7 @@ func missingPassword(t *testing.T, s *server) {
 	if err := w.SetUsers(map[string]string{"app": s.secret, "other": other}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("it is told", func(s Stats) bool { return strings.Contains(s.Problem, "user other: "+other+" does not exist") })
+	w.until("the problem is reported", func(s Stats) bool { return strings.Contains(s.Problem, "user other: "+other+" does not exist") })
 	w.get(w.app(), "SELECT 1") // the others can work
 	if err := os.WriteFile(other, []byte("x\n"), 0o400); err != nil {
 		t.Fatal(err)
@@ -474,7 +474,7 @@ func wrongPassword(t *testing.T, s *server) {
 			t.Errorf("app was let in with %q", password)
 		}
 	}
-	w.sees("nobody has a server", func(pools []map[string]string) bool { return sum(pools, "sv_idle") == 0 })
+	w.sees("no client has a server", func(pools []map[string]string) bool { return sum(pools, "sv_idle") == 0 })
 	w.get(w.app(), "SELECT 1")
 }
 
@@ -582,7 +582,7 @@ func takenAddress(t *testing.T, s *server) {
 			_ = c.Close()
 		}
 	}()
-	w.until("it is told", func(s Stats) bool { return strings.Contains(s.Problem, "does not listen for the route") })
+	w.until("the problem is reported", func(s Stats) bool { return strings.Contains(s.Problem, "does not listen for the route") })
 	_ = taken.Close()
 	<-refuse
 	w.until("it is up", func(s Stats) bool { return s.Up })
@@ -618,7 +618,7 @@ func routesThatAreGone(t *testing.T, s *server) {
 		t.Error(err)
 	}
 	if w.pid() != pid {
-		t.Error("one that is kept was ended")
+		t.Error("a kept pooler was ended")
 	}
 	if err := EndOthers(Config{Dir: w.cfg.Dir, UID: uid, GID: uid}, nil); err != nil {
 		t.Error(err)

@@ -179,7 +179,7 @@ func (l *Loop) renew(ctx context.Context) {
 		l.failed(true)
 	case again:
 		if ctx.Err() == nil {
-			l.Log.Warn("credentials not renewed, it is tried again", "ends", l.held.Ends, "error", err)
+			l.Log.Warn("credentials are not renewed, the agent retries", "ends", l.held.Ends, "error", err)
 		}
 		l.failed(false)
 		if errors.Is(err, control.ErrNoSession) {
@@ -198,7 +198,7 @@ func (l *Loop) admit(ctx context.Context, why string) {
 		return
 	}
 	if ctx.Err() == nil {
-		l.Log.Warn("admission is not renewed, it is tried again", "code", admit.Code(err), "ends", l.held.Ends, "error", err)
+		l.Log.Warn("admission is not renewed, the agent retries", "code", admit.Code(err), "ends", l.held.Ends, "error", err)
 	}
 	l.failed(false)
 	if !l.alone.IsZero() {

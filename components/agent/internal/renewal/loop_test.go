@@ -211,7 +211,7 @@ func TestTOK03_DenialIsToldAndNotHammered(t *testing.T) {
 		time.Sleep(life)
 	})
 	if len(c.denied) == 0 || c.denied[0] != "INCARNATION_STALE" {
-		t.Errorf("told %v", c.denied)
+		t.Errorf("denied %v", c.denied)
 	}
 	if n := len(c.tried); n > 45 || len(c.admits) != 0 {
 		t.Errorf("%d tries, %d admissions in %v", n, len(c.admits), life)

@@ -39,7 +39,7 @@ func TestVerdict(t *testing.T) {
 		"member is behind":              {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, unhealthy},
 		"unknown hides no bad news":     {member.State{}, check(rollout.Unhealthy), unhealthy},
 		"a new check is not judged yet": {good, []health.Result{{Name: "a", Health: rollout.Healthy}, {Name: "b", Health: rollout.Unknown, Pending: true}}, healthy},
-		"what is only told":             {good, []health.Result{{Name: "a", Health: rollout.Unhealthy, Informative: true}, {Name: "b", Health: rollout.Unknown, Informative: true}}, healthy},
+		"an informative check":          {good, []health.Result{{Name: "a", Health: rollout.Unhealthy, Informative: true}, {Name: "b", Health: rollout.Unknown, Informative: true}}, healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := (&Builder{}).verdict(tc.state, tc.checks); got != tc.want {

@@ -40,7 +40,7 @@ type kept struct {
 func (k *keep) load() map[string]kept {
 	f, err := k.read()
 	if err != nil {
-		k.log.Warn("what workloads said is lost, nothing of it is known until it is said again", "error", err)
+		k.log.Warn("the workloads' reports are lost, their state is unknown until the next reports", "error", err)
 	}
 	return f.Words
 }
@@ -60,7 +60,7 @@ func (k *keep) read() (file, error) {
 		return file{}, fmt.Errorf("read %s: %w", k.path, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return file{}, fmt.Errorf("read %s: something follows the words", k.path)
+		return file{}, fmt.Errorf("read %s: data after the reports", k.path)
 	}
 	if out.Boot != k.boot {
 		return file{}, nil // a report to another Boot does not count
@@ -81,7 +81,7 @@ func (k *keep) save(words map[string]kept) {
 	}
 	err := durable.WriteJSON(k.path, file{Boot: k.boot, Words: words})
 	if err != nil && !k.failing {
-		k.log.Error("what workloads say would not outlive this process", "error", err)
+		k.log.Error("the workloads' reports are not saved for the next process", "error", err)
 	}
 	k.failing = err != nil
 }

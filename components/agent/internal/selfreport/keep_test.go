@@ -51,7 +51,7 @@ func TestAWordOutlivesTheProcess(t *testing.T) {
 
 		r, log := next(dir, "one")
 		if got := r.States(); len(got) != 0 {
-			t.Errorf("before it is known who owns a backend: %+v", got)
+			t.Errorf("before the owner of a backend is known: %+v", got)
 		}
 		time.Sleep(3 * time.Second)
 		_, index := r.Changes().Get()
@@ -61,7 +61,7 @@ func TestAWordOutlivesTheProcess(t *testing.T) {
 			t.Errorf("6 s after it was said: %+v", got)
 		}
 		if _, now := r.Changes().Get(); now == index {
-			t.Error("what an earlier process was told is told to nobody")
+			t.Error("a report to an earlier process is not published")
 		}
 		go func() { _ = r.Run(t.Context()) }()
 		time.Sleep(3 * time.Second)
@@ -132,12 +132,12 @@ func TestWhatIsTakenBackStaysSo(t *testing.T) {
 	r.Set(nil)
 	r.Set(owned(time.Minute))
 	if got := healthOf(t, r); got != rollout.Unknown {
-		t.Errorf("it was nobody's meanwhile: %s", got)
+		t.Errorf("no workload owned it meanwhile: %s", got)
 	}
 	r, _ = next(dir, "one")
 	r.Set(owned(time.Minute))
 	if got := healthOf(t, r); got != rollout.Unknown {
-		t.Errorf("it was nobody's before the process: %s", got)
+		t.Errorf("no workload owned it before the process: %s", got)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestWordsThatCannotBeKept(t *testing.T) {
 	for range 3 {
 		put(t, r, Word{Status: Passing})
 	}
-	if got := healthOf(t, r); got != rollout.Healthy || strings.Count(log.String(), "would not outlive") != 1 {
+	if got := healthOf(t, r); got != rollout.Healthy || strings.Count(log.String(), "are not saved") != 1 {
 		t.Errorf("%s, log %q", got, log)
 	}
 }

@@ -52,7 +52,7 @@ type State struct {
 
 var (
 	// ErrUnknown: workloads speak for nothing of that name.
-	ErrUnknown = errors.New("is nothing that the workload speaks for")
+	ErrUnknown = errors.New("is not a name that the workload reports on")
 	// ErrInvalid: the word breaks a bound.
 	ErrInvalid = errors.New("not taken")
 )

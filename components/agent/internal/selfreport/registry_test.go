@@ -61,7 +61,7 @@ func TestAWordHoldsForItsTime(t *testing.T) {
 			t.Errorf("said again in time: %+v", got)
 		}
 		if _, now := r.Changes().Get(); now != index {
-			t.Error("the same word again is told as a change")
+			t.Error("the same report again is notified as a change")
 		}
 		time.Sleep(9 * time.Second)
 		if got := state(); got.Health != rollout.Healthy {
@@ -72,7 +72,7 @@ func TestAWordHoldsForItsTime(t *testing.T) {
 			t.Errorf("after its time: %+v", got)
 		}
 		if _, now := r.Changes().Get(); now == index {
-			t.Error("the end of a word is not told")
+			t.Error("the expiry of a report is not notified")
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestAnotherSpec(t *testing.T) {
 	r.Set(nil)
 	r.Set(owned(time.Minute))
 	if got := r.States(); got[0].Health != rollout.Unknown {
-		t.Errorf("it was nobody's meanwhile: %+v", got)
+		t.Errorf("no workload owned it meanwhile: %+v", got)
 	}
 }
 
@@ -145,6 +145,6 @@ func TestAWordHoldsAsLongAsIsAskedForNow(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		set(5 * time.Second)
-		wants("one that was over before", rollout.Unknown)
+		wants("an expired report", rollout.Unknown)
 	})
 }

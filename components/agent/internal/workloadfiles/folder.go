@@ -44,7 +44,7 @@ func (f folder) same(name string, opened *os.Root) error {
 		return err
 	}
 	if !now.IsDir() || !os.SameFile(now, was) {
-		return fmt.Errorf("PATH_ESCAPE: %s/%s is not the folder that this agent made: somebody replaced it", f.path, name)
+		return fmt.Errorf("PATH_ESCAPE: %s/%s is not the folder that this agent made: another process replaced it", f.path, name)
 	}
 	return nil
 }

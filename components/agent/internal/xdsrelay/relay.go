@@ -39,7 +39,7 @@ const (
 
 var (
 	errNone    = errors.New("no coordinator takes a stream for envoy")
-	errSettled = errors.New("another coordinator is this slot's again")
+	errSettled = errors.New("this slot's preferred coordinator is back")
 )
 
 // Config makes a Relay.

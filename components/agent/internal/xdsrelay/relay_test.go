@@ -185,7 +185,7 @@ func TestOneThatDiesIsFollowedByTheNext(t *testing.T) {
 		}
 		order[1].set(func() { order[1].refuse = false })
 		if got := ask(w.dial()); got != order[1].id.Slot {
-			t.Errorf("%q answers, want the one that came back", got)
+			t.Errorf("%q answers, want the returned coordinator", got)
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestBeforeAndAfterItIsOpen(t *testing.T) {
 		w.open()
 		conn := w.dial()
 		if got := ask(conn); got == "" {
-			t.Error("nobody answers")
+			t.Error("no coordinator answers")
 		}
 		w.relay.Shut()
 		synctest.Wait()
@@ -270,7 +270,7 @@ func TestBeforeAndAfterItIsOpen(t *testing.T) {
 		}
 		w.open()
 		if got := ask(w.dial()); got == "" {
-			t.Error("nobody answers when it is open again")
+			t.Error("no coordinator answers when it is open again")
 		}
 	})
 }
