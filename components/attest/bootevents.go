@@ -196,7 +196,7 @@ func (f *bootFacts) take(row bootEvent, payload []byte) error {
 			return refuse(CodeEventLogInvalid, "event %q: %v", row.name, err)
 		}
 		if f.keyProvider.Name == "" {
-			return refuse(CodeEventLogInvalid, "event %q names nobody", row.name)
+			return refuse(CodeEventLogInvalid, "event %q names no key provider", row.name)
 		}
 	}
 	return nil

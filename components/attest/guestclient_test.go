@@ -128,6 +128,6 @@ func TestGuestClientEndsWithItsContext(t *testing.T) {
 
 func TestGuestClientWithoutAgent(t *testing.T) {
 	if _, err := NewGuestClient(filepath.Join(t.TempDir(), "no.sock")).Version(context.Background()); err == nil {
-		t.Error("an answer from nobody")
+		t.Error("an answer without a server")
 	}
 }

@@ -65,7 +65,7 @@ func TestIntelsOwnCollateralIsRead(t *testing.T) {
 		m.TDX[2], m.SGX, m.PCESVN = 5, [16]uint8{5, 5, 2, 2, 3, 1, 0, 3}, 11
 		tcb, err := set.Evaluate(m)
 		if err != nil || tcb.Status != "UpToDate" || !tcb.ValidUntil.Equal(time.Date(2023, 7, 8, 7, 24, 59, 0, time.UTC)) {
-			t.Errorf("a machine with what is asked for: %+v, %v", tcb, err)
+			t.Errorf("a machine with the required fields: %+v, %v", tcb, err)
 		}
 		m.PCESVN = 5
 		if tcb, err := set.Evaluate(m); err != nil || tcb.Status != "OutOfDate" {

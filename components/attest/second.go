@@ -36,7 +36,7 @@ func Confirm(ctx context.Context, second Judge, ev Evidence, reportData [64]byte
 		case refused.Code == policy.CodeVerifierUnavailable, refused.Code == policy.CodeOSImageForbidden:
 			return refused
 		}
-		return refuse(policy.CodeVerifierInconsistent, "the second verifier refuses what the first accepts: %v", err)
+		return refuse(policy.CodeVerifierInconsistent, "the second verifier rejects evidence that the first accepts: %v", err)
 	}
 	if difference := differs(claims, other); difference != "" {
 		return refuse(policy.CodeVerifierInconsistent, "the verifiers differ in %s", difference)

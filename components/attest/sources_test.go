@@ -70,10 +70,10 @@ func TestWhyNoCollateralCanBeUsed(t *testing.T) {
 		sources collateral.Sources
 		want    policy.Code
 	}{
-		"one has none":      {collateral.Sources{none}, policy.CodeCollateralUnavailable},
-		"none has any":      {collateral.Sources{none, none}, policy.CodeCollateralUnavailable},
-		"one that ended":    {collateral.Sources{none, old, none}, policy.CodeCollateralExpired},
-		"it alone, by name": {collateral.Sources{old}, policy.CodeCollateralExpired},
+		"one has none":       {collateral.Sources{none}, policy.CodeCollateralUnavailable},
+		"none has any":       {collateral.Sources{none, none}, policy.CodeCollateralUnavailable},
+		"expired collateral": {collateral.Sources{none, old, none}, policy.CodeCollateralExpired},
+		"it alone, by name":  {collateral.Sources{old}, policy.CodeCollateralExpired},
 	} {
 		if j.v, err = NewVerifier(VerifierConfig{RootsPEM: j.cloud.RootPEM(), Collateral: c.sources, Now: simNow}); err != nil {
 			t.Fatal(err)

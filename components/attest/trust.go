@@ -182,7 +182,7 @@ func (t Trust) Validate() error {
 		add("coordinator_app_id %q is not 40 lower-case hex characters", t.CoordinatorAppID)
 	}
 	if len(t.CoordinatorComposeHashes) > maxCoordinatorHashes {
-		add("coordinator_compose_hashes has %d entries, the limit is %d: remove those that no coordinator runs any more", len(t.CoordinatorComposeHashes), maxCoordinatorHashes)
+		add("coordinator_compose_hashes has %d entries, the limit is %d: remove the hashes that no coordinator runs any more", len(t.CoordinatorComposeHashes), maxCoordinatorHashes)
 	}
 	for i, hash := range t.CoordinatorComposeHashes {
 		if !hex64.MatchString(hash) {
@@ -200,7 +200,7 @@ func (t Trust) Validate() error {
 		// Such a pin would only show at the first boot, as a refusal of all of them.
 		add("key_provider.name %q can never be admitted: app-compose.json must have kms_enabled true, since disks and app keys must outlive an update; run a KMS and set the name to \"kms\"", t.KeyProvider.Name)
 	case "none", "":
-		add("key_provider.name %q pins nobody; set it to \"kms\" and the id to that of the platform's KMS", t.KeyProvider.Name)
+		add("key_provider.name %q pins no key provider; set it to \"kms\" and the id to that of the platform's KMS", t.KeyProvider.Name)
 	default:
 		add("key_provider.name %q is not kms", t.KeyProvider.Name)
 	}

@@ -88,7 +88,7 @@ func TestATT21_TrustFilesThatPinNobodyAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"no key provider", drop("key_provider"), "key_provider"},
-		{"key provider none", set("key_provider", map[string]any{"name": "none", "id": ""}), "pins nobody"},
+		{"key provider none", set("key_provider", map[string]any{"name": "none", "id": ""}), "pins no key provider"},
 		{"key provider without id", set("key_provider", map[string]any{"name": "kms", "id": ""}), "key_provider.id"},
 		{"upper-case id", set("key_provider", map[string]any{"name": "kms", "id": strings.Repeat("AB", 32)}), "lower-case"},
 		{"unknown provider", set("key_provider", map[string]any{"name": "mine", "id": strings.Repeat("30", 91)}), "is not kms"},
@@ -125,7 +125,7 @@ func TestATT21_TrustFilesThatPinNobodyAreRefused(t *testing.T) {
 		{"collateral with no age", set("collateral", map[string]any{"max_age": "soon"}), "collateral.max_age"},
 		{"collateral relative path", set("collateral", map[string]any{"bundle_path": "x"}), "collateral.bundle_path"},
 		{"collateral with more", set("collateral", map[string]any{"check": false}), "unknown key"},
-		{"an exception for ever", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "OutOfDate", "until": "2999-01-01T00:00:00Z", "reason": "x"}}}), "more than 30 days"},
+		{"an exception without end", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "OutOfDate", "until": "2999-01-01T00:00:00Z", "reason": "x"}}}), "more than 30 days"},
 		{"an exception without an end", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "OutOfDate", "reason": "x"}}}), "until is missing"},
 		{"an exception for all", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "Revoked", "until": "2020-01-01T00:00:00Z", "reason": "x"}}}), "status"},
 		{"tcb with more", set("tcb", map[string]any{"skip": true}), "unknown key"},

@@ -25,7 +25,7 @@ func TestShapeAndImageAreMeasured(t *testing.T) {
 		}
 		m := policy.Measurement{MRTD: c.MRTD, RTMR0: c.RTMR0, RTMR1: c.RTMR1, RTMR2: c.RTMR2}
 		if !slices.Contains(cloud.Images(image)[image], m) {
-			t.Errorf("%s with %+v measures %+v, which nobody says", image, shape, m)
+			t.Errorf("%s with %+v measures %+v, which is not listed", image, shape, m)
 		}
 		return m
 	}

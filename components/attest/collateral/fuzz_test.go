@@ -54,7 +54,7 @@ func TestWorstIsNeverBetterThanAnyOfThem(t *testing.T) {
 			}
 		}
 		if worst(a, "") != Revoked || worst(a, "Fine") != Revoked {
-			t.Errorf("an unknown status beside %s is not the worst", a)
+			t.Errorf("an unknown status next to %s is not the worst", a)
 		}
 	}
 }

@@ -254,7 +254,7 @@ func (s *Set) Revoked(leaf, ca *x509.Certificate) error {
 	}
 	for _, signer := range []*x509.Certificate{s.platformCA, s.tcbSigner, s.qeSigner} {
 		if contains(s.rootRevoked, signer.SerialNumber) {
-			return unusable("%q, who signed the collateral, is revoked", signer.Subject.CommonName)
+			return unusable("%q, the signer of the collateral, is revoked", signer.Subject.CommonName)
 		}
 	}
 	return nil

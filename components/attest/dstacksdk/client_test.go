@@ -169,7 +169,7 @@ func TestAnAgentThatComesLaterIsFound(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "late.sock")
 	c := newClient(t, socket)
 	if _, err := c.Version(t.Context()); err == nil {
-		t.Error("an answer from nobody")
+		t.Error("an answer without a server")
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

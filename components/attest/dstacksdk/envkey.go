@@ -74,9 +74,9 @@ func (p EnvKeyProof) Verify(service, key []byte, appID string) error {
 func signer(got []byte, err error) string {
 	switch {
 	case err != nil:
-		return "nobody (" + err.Error() + ")"
+		return "no signer (" + err.Error() + ")"
 	case got == nil:
-		return "nobody (malformed)"
+		return "no signer (malformed)"
 	}
 	return string(got)
 }

@@ -125,7 +125,7 @@ func (a appInfo) claims() (policy.Claims, error) {
 		return policy.Claims{}, fmt.Errorf("app_info.key_provider_info: %w", err)
 	}
 	if provider.Name == "" || provider.ID == "" {
-		return policy.Claims{}, errors.New("app_info.key_provider_info names nobody")
+		return policy.Claims{}, errors.New("app_info.key_provider_info names no key provider")
 	}
 	return policy.Claims{
 		AppID: *a.AppID, ComposeHash: *a.ComposeHash, InstanceID: *a.InstanceID, OSImageHash: *a.OSImageHash,

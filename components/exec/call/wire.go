@@ -77,7 +77,7 @@ type Reply struct {
 func (r Request) Check() error {
 	switch {
 	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0):
-		return errors.New("restart: stands beside a command")
+		return errors.New("restart: must not be combined with a command")
 	case r.Restart:
 	case len(r.Argv) == 0 || r.Argv[0] == "":
 		return errors.New("argv: is empty")

@@ -47,7 +47,7 @@ func Read(text string) (commands Commands, problems []Problem) {
 	defer func() {
 		// A spec is foreign input: a parser's crash must be its refusal.
 		if crash := recover(); crash != nil {
-			commands, problems = nil, unreadable(fmt.Errorf("it makes the reader crash: %v", crash))
+			commands, problems = nil, unreadable(fmt.Errorf("the reader crashes on it: %v", crash))
 		}
 	}()
 	root, err := parse(text)
@@ -169,9 +169,9 @@ func (r *reader) argv(at string, list *yaml.Node) []string {
 		here := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case word.Kind != yaml.ScalarNode || word.Tag != "!!str":
-			r.refuse(word, here, "is not a text", "quote it; no alias, number or list stands here")
+			r.refuse(word, here, "is not a text", "quote it; no alias, number or list is allowed here")
 		case strings.Contains(word.Value, "$"):
-			r.refuse(word, here, "has a '$', which compose would take for a variable", "put what needs one into a script under configs")
+			r.refuse(word, here, "has a '$', which compose would take for a variable", "put a command that needs one into a script under configs")
 		}
 		out = append(out, word.Value)
 	}

@@ -69,7 +69,7 @@ func (r *reader) covered(s named) {
 
 func (r *reader) cover(n *yaml.Node, where, target string) {
 	if within(clean(target)) {
-		r.refuse(n, where, "stands in "+Folder+", where only volumes for commands do", "put it elsewhere")
+		r.refuse(n, where, "stands in "+Folder+", where only volumes for commands may be mounted", "put it elsewhere")
 	}
 }
 
@@ -94,14 +94,14 @@ func (r *reader) aliases(owner map[string]string) {
 		where := "volumes." + key.Value + "."
 		for _, k := range []string{"name", "external"} {
 			if at, _ := entry(v, k); at != nil {
-				r.refuse(at, where+k, "can make it the same volume as one that carries commands", "remove it")
+				r.refuse(at, where+k, "can make it the same volume as a volume that carries commands", "remove it")
 			}
 		}
 		if driver := get(v, "driver"); driver != nil && driver.Value != "local" {
-			r.refuse(driver, where+"driver", "can be any folder, one that carries commands too", "use the local driver")
+			r.refuse(driver, where+"driver", "can be any folder, also a folder that carries commands", "use the local driver")
 		}
 		if opts := get(v, "driver_opts"); opts != nil && (text(opts, "type") != "tmpfs" || strings.Contains(text(opts, "o"), "bind")) {
-			r.refuse(opts, where+"driver_opts", "can make it any folder, one that carries commands too", "remove them, or write { type: tmpfs, device: tmpfs }")
+			r.refuse(opts, where+"driver_opts", "can make it any folder, also a folder that carries commands", "remove them, or write { type: tmpfs, device: tmpfs }")
 		}
 	})
 }

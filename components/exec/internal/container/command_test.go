@@ -30,7 +30,7 @@ var left = map[string]string{
 // its caller, the agent, or its own exit, however it hides.
 func TestHK04_NothingOfACommandOutlivesItsTime(t *testing.T) {
 	for name, script := range left {
-		for _, how := range []string{"time is up", "agent is gone", "ended by itself", "reaper was killed"} {
+		for _, how := range []string{"time is up", "agent is gone", "exited", "reaper was killed"} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				r := up(t)
@@ -43,7 +43,7 @@ func TestHK04_NothingOfACommandOutlivesItsTime(t *testing.T) {
 				switch how {
 				case "time is up":
 					limit = 300 * time.Millisecond
-				case "ended by itself":
+				case "exited":
 					rest, want = "exit 3", call.Reply{End: call.Exited, Code: 3}
 				case "reaper was killed":
 					rest, want = "kill -9 $PPID; sleep 600", call.Reply{End: call.Signalled, Code: 9}

@@ -119,7 +119,7 @@ func checkMark(cfg Config) error {
 	}
 	measured, err := readFile(filepath.Join(cfg.ServiceMesh, "revision-mark"))
 	if err != nil {
-		return fmt.Errorf("the agent says no revision mark to compare --revision-mark with: give the agent's service the same argument: %w", err)
+		return fmt.Errorf("the agent has no revision mark to compare --revision-mark with: give the agent's service the same argument: %w", err)
 	}
 	if measured != cfg.Mark {
 		return fmt.Errorf("this container was made for revision mark %.64q, and this CVM measured %.64q: it is of an earlier revision and runs nothing", cfg.Mark, measured)
@@ -171,14 +171,14 @@ func startServer(cfg Config, env *meshEnv, as *syscall.Credential) (pid int, end
 	}
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, nil, fmt.Errorf("connect with what runs commands: %w", err)
+		return 0, nil, fmt.Errorf("connect with the server of commands: %w", err)
 	}
 	r, w := os.NewFile(uintptr(pair[0]), "server"), os.NewFile(uintptr(pair[1]), "init")
 	defer r.Close() //nolint:errcheck // the server has it
 	argv := append([]string{serverRole, cfg.Commands, strconv.Itoa(cfg.AgentUID), env.mesh}, env.taken...)
 	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{r.Fd(), 2, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Credential: as}})
 	if err != nil {
-		return 0, nil, errors.Join(startProblem("what runs commands", err, as), w.Close())
+		return 0, nil, errors.Join(startProblem("the server of commands", err, as), w.Close())
 	}
 	return pid, w, nil
 }

@@ -33,7 +33,7 @@ func (l *initLink) hear() {
 // restart asks init to end the workload within stop, and to start it again.
 func (l *initLink) restart(stop time.Duration) call.Reply {
 	if !l.one.TryLock() {
-		return notStarted(errors.New("it is restarted already"))
+		return notStarted(errors.New("it is being restarted already"))
 	}
 	defer l.one.Unlock()
 	if _, err := fmt.Fprintln(l.conn, stop); err != nil {

@@ -138,7 +138,7 @@ func write(path string, want []entry) error {
 			return err
 		}
 		if c = changeOf(hosts, want); c.add != "" {
-			return fmt.Errorf("%s is being written by somebody else", path)
+			return fmt.Errorf("%s is being written by another process", path)
 		}
 	}
 	if len(c.come) == 0 && len(c.leave) == 0 {

@@ -52,7 +52,7 @@ func TestAHostsFileIsChangedAndNotRewritten(t *testing.T) {
 			"#27.50.0.1 db-0 # cadre\n127.50.0.9 db-0 # cadre\n",
 		},
 		{
-			"and back: not before the one that goes", "", "127.50.0.1 db-0\n",
+			"and back: not before the removed line", "", "127.50.0.1 db-0\n",
 			"#27.50.0.1 db-0 # cadre\n#27.50.0.9 db-0 # cadre\n127.50.0.1 db-0 # cadre\n",
 		},
 		{

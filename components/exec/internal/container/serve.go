@@ -112,7 +112,7 @@ func (s *server) fromAgent(conn *net.UnixConn) error {
 		return errors.Join(err, credErr)
 	}
 	if int(who.Uid) != s.agent {
-		return fmt.Errorf("a caller with user id %d is refused: commands come from the agent", who.Uid)
+		return fmt.Errorf("a caller with user id %d is rejected: commands come from the agent", who.Uid)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 	reply := call.Reply{End: call.Signalled, Code: int(syscall.SIGKILL)}
 	if code.Exited() {
 		if err := json.Unmarshal(<-status, &reply); err != nil {
-			reply = notStarted(fmt.Errorf("how it ended is not known: %w", err))
+			reply = notStarted(fmt.Errorf("its exit status is not known: %w", err))
 		}
 	}
 	reply.Output, reply.Reason = <-output, call.CleanReason(string(<-reason))

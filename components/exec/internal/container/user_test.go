@@ -45,10 +45,10 @@ func TestTheWorkloadIsAnotherUser(t *testing.T) {
 func TestAUserIsThatOfTheImage(t *testing.T) {
 	a, err := accountOf("nobody")
 	if err != nil || a.uid == 0 || a.gid == 0 || a.home == "" {
-		t.Errorf("nobody is %+v, %v", a, err)
+		t.Errorf("user nobody is %+v, %v", a, err)
 	}
 	if b, err := accountOf("nobody:0"); err != nil || b.uid != a.uid || b.gid != 0 {
-		t.Errorf("nobody of group 0 is %+v, %v", b, err)
+		t.Errorf("user nobody of group 0 is %+v, %v", b, err)
 	}
 	for text, want := range map[string]string{
 		"root": "is root", "0:5": "is root", "54321": "as in --user=70:70", "no-such-user": "as in --user=70:70",

@@ -73,7 +73,7 @@ func (w *workload) reap(server int) int {
 		case pid == server:
 			// Without the server, init cannot separate the leftovers of commands from those of the
 			// workload: the container starts again.
-			_ = fail(exitFailed, fmt.Errorf("what runs commands ended with code %d: the workload is stopped", exitCode(status)))
+			_ = fail(exitFailed, fmt.Errorf("the server of commands ended with code %d: the workload is stopped", exitCode(status)))
 			w.last()
 		case w.ended(pid):
 			code = exitCode(status)
@@ -143,7 +143,7 @@ func (w *workload) restart(stop time.Duration) string {
 		return "the container ends"
 	case w.again != nil:
 		w.mu.Unlock()
-		return "it starts anew already"
+		return "it is being restarted already"
 	}
 	w.again = done
 	ends := w.pid

@@ -163,7 +163,7 @@ func TestTheContainersEndGoesBeforeARestart(t *testing.T) {
 	go func() { done <- r.restart(soon) }()
 	r.await("the end of the run is asked for", func() bool { return len(r.runs()) == 2 })
 	if err := r.restart(soon); err == nil || !strings.Contains(err.Error(), "already") {
-		t.Errorf("a second restart beside the first: %v", err)
+		t.Errorf("a second restart during the first: %v", err)
 	}
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
 	r.await("the container's end is asked for", func() bool { return len(r.runs()) == 3 })
@@ -172,7 +172,7 @@ func TestTheContainersEndGoesBeforeARestart(t *testing.T) {
 		t.Errorf("ended with %d", code)
 	}
 	if err := <-done; err == nil {
-		t.Error("a restart that did not come is told as one")
+		t.Error("a missing restart is reported as done")
 	}
 	if got := strings.Join(r.runs(), " "); got != "run asked asked" {
 		t.Errorf("runs %q", got)
