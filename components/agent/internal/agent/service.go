@@ -158,7 +158,7 @@ func (s *service) set(a *Agent, slot string, mesh group.ServiceMesh) error {
 		}
 		routes = append(routes, handover.Route{
 			Name: r.Name, Group: r.Group, Role: r.Role, VIP: r.VIP, Behind: r.Behind(), Port: uint16(r.Port),
-			Hold: r.Hold.D(), Pooler: r.Pooler, Users: users,
+			Pause: r.Hold.D(), Pooler: r.Pooler, Users: users,
 		})
 	}
 	err := errors.Join(append(refused, s.routes.Set(routes))...)
@@ -250,8 +250,8 @@ func (h holder) Hold(ctx context.Context, groupName, operation string) []control
 		return nil
 	}
 	var out []control.HeldRoute
-	for _, r := range h.a.service.routes.Hold(ctx, groupName, operation, 0) {
-		held := r.State == handover.Held || r.State == handover.Paused
+	for _, r := range h.a.service.routes.Pause(ctx, groupName, operation, 0) {
+		held := r.State == handover.Waiting || r.State == handover.Paused
 		message := r.Message
 		if !held && message == "" {
 			message = string(r.State)

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxHeld bounds the connections that wait, and maxOpen all of one Gate: each carried
+	// maxPaused bounds the connections that wait, and maxOpen all of one Pauser: each carried
 	// one costs this process two descriptors and a pipe for each direction in use.
-	maxHeld = 1000
-	maxOpen = 4096
-	// dialFor bounds one try to reach the target, and retryEvery paces them after a hold.
+	maxPaused = 1000
+	maxOpen   = 4096
+	// dialFor bounds one try to reach the target, and retryEvery paces them after a pause.
 	dialFor    = 5 * time.Second
 	retryEvery = 20 * time.Millisecond
 	// maxDials bounds the concurrent dials: a target's queue usually holds 128 connections, and the
@@ -25,7 +25,7 @@ const (
 	acceptAgain = 50 * time.Millisecond
 )
 
-// Config makes a Gate. All fields are required.
+// Config makes a Pauser. All fields are required.
 type Config struct {
 	// Route is for the log.
 	Route string
@@ -36,33 +36,33 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Counters count since the Gate was made, except the fields that say now.
+// Counters count since the Pauser was made, except the fields that say now.
 type Counters struct {
-	// OpenNow counts all connections, HeldNow those of them that wait.
-	OpenNow, HeldNow int
-	// Held counts the connections that waited. Of them Released were carried on when the hold was
+	// OpenNow counts all connections, PausedNow those of them that wait.
+	OpenNow, PausedNow int
+	// Paused counts the connections that waited. Of them Resumed were carried on when the pause was
 	// over, Expired when its limit ended first, and Left were closed by their clients.
-	Held, Released, Expired, Left uint64
+	Paused, Resumed, Expired, Left uint64
 	// Refused found no place: too many waited, or were open.
 	Refused uint64
 	// Failed reached no target.
 	Failed uint64
 }
 
-// Gate forwards one address. Make it with [New]; safe for concurrent use.
-type Gate struct {
+// Pauser forwards one address. Make it with [New]; safe for concurrent use.
+type Pauser struct {
 	cfg   Config
 	log   *slog.Logger
 	dials chan struct{} // capacity maxDials
 
 	mu     sync.Mutex
-	hold   *hold                     // guarded by mu; nil: connections are carried at once
+	pause  *pause                    // guarded by mu; nil: connections are carried at once
 	conns  map[*net.TCPConn]struct{} // guarded by mu; all of clients
 	counts Counters                  // guarded by mu
 }
 
-// hold is one time of waiting. Its fields are guarded by the Gate's mu.
-type hold struct {
+// pause is one time of waiting. Its fields are guarded by the Pauser's mu.
+type pause struct {
 	until time.Time
 	timer *time.Timer
 	// waiting are the connections whose goroutines are in wait.
@@ -71,42 +71,42 @@ type hold struct {
 	expired bool
 }
 
-// New makes a Gate that carries connections once it runs.
-func New(cfg Config) *Gate {
-	return &Gate{cfg: cfg, log: cfg.Log, dials: make(chan struct{}, maxDials), conns: map[*net.TCPConn]struct{}{}}
+// New makes a Pauser that carries connections once it runs.
+func New(cfg Config) *Pauser {
+	return &Pauser{cfg: cfg, log: cfg.Log, dials: make(chan struct{}, maxDials), conns: map[*net.TCPConn]struct{}{}}
 }
 
-// Hold has connections that come from now on wait, until [Gate.Release] or for limit. A
-// hold that is under way gets the new limit. Connections that stand are left alone.
-func (g *Gate) Hold(limit time.Duration) {
+// Pause has connections that come from now on wait, until [Pauser.Resume] or for limit. A
+// pause that is under way gets the new limit. Connections that stand are left alone.
+func (g *Pauser) Pause(limit time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	until := time.Now().Add(limit)
-	if h := g.hold; h != nil {
+	if h := g.pause; h != nil {
 		h.until = until
 		h.timer.Reset(limit)
 		return
 	}
-	h := &hold{until: until, waiting: map[*net.TCPConn]struct{}{}}
+	h := &pause{until: until, waiting: map[*net.TCPConn]struct{}{}}
 	h.timer = time.AfterFunc(limit, func() { g.expire(h) })
-	g.hold = h
+	g.pause = h
 }
 
-// Release carries the waiting connections on and returns their number. Without a hold it does
+// Resume carries the waiting connections on and returns their number. Without a pause it does
 // nothing.
-func (g *Gate) Release() int {
+func (g *Pauser) Resume() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.hold == nil {
+	if g.pause == nil {
 		return 0
 	}
-	return g.endLocked(g.hold, false)
+	return g.endLocked(g.pause, false)
 }
 
-func (g *Gate) expire(h *hold) {
+func (g *Pauser) expire(h *pause) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.hold != h || time.Now().Before(h.until) {
+	if g.pause != h || time.Now().Before(h.until) {
 		return // released, or it got more time
 	}
 	if n := g.endLocked(h, true); n > 0 {
@@ -114,10 +114,10 @@ func (g *Gate) expire(h *hold) {
 	}
 }
 
-func (g *Gate) endLocked(h *hold, expired bool) int {
+func (g *Pauser) endLocked(h *pause, expired bool) int {
 	h.timer.Stop()
 	h.ended, h.expired = true, expired
-	g.hold = nil
+	g.pause = nil
 	for c := range h.waiting {
 		wake(c)
 	}
@@ -125,7 +125,7 @@ func (g *Gate) endLocked(h *hold, expired bool) int {
 }
 
 // Counters are as they are now.
-func (g *Gate) Counters() Counters {
+func (g *Pauser) Counters() Counters {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out := g.counts
@@ -135,7 +135,7 @@ func (g *Gate) Counters() Counters {
 
 // Run serves until ctx ends, and then ends all connections. It returns an error when the
 // socket cannot be had or fails.
-func (g *Gate) Run(ctx context.Context) error {
+func (g *Pauser) Run(ctx context.Context) error {
 	l, err := g.cfg.Listen(ctx, "tcp", g.cfg.Address)
 	if err != nil {
 		return fmt.Errorf("listen for connections to route %s: %w", g.cfg.Route, err)
@@ -183,8 +183,8 @@ func (g *Gate) Run(ctx context.Context) error {
 	}
 }
 
-// enter gives a new connection its place, in a hold if there is one.
-func (g *Gate) enter(ctx context.Context, c *net.TCPConn) (*hold, bool) {
+// enter gives a new connection its place, in a pause if there is one.
+func (g *Pauser) enter(ctx context.Context, c *net.TCPConn) (*pause, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ctx.Err() != nil {
@@ -194,7 +194,7 @@ func (g *Gate) enter(ctx context.Context, c *net.TCPConn) (*hold, bool) {
 		g.counts.Refused++
 		return nil, false
 	}
-	h := g.hold
+	h := g.pause
 	if h != nil && !g.parkLocked(c, h) {
 		return nil, false
 	}
@@ -202,29 +202,29 @@ func (g *Gate) enter(ctx context.Context, c *net.TCPConn) (*hold, bool) {
 	return h, true
 }
 
-func (g *Gate) parkLocked(c *net.TCPConn, h *hold) bool {
-	if g.counts.HeldNow >= maxHeld {
+func (g *Pauser) parkLocked(c *net.TCPConn, h *pause) bool {
+	if g.counts.PausedNow >= maxPaused {
 		g.counts.Refused++
 		return false
 	}
 	h.waiting[c] = struct{}{}
-	g.counts.HeldNow++
-	g.counts.Held++
+	g.counts.PausedNow++
+	g.counts.Paused++
 	return true
 }
 
-func (g *Gate) leave(c *net.TCPConn) {
+func (g *Pauser) leave(c *net.TCPConn) {
 	_ = c.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.conns, c)
 }
 
-func (g *Gate) closeAll() {
+func (g *Pauser) closeAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.hold != nil {
-		g.endLocked(g.hold, false)
+	if g.pause != nil {
+		g.endLocked(g.pause, false)
 	}
 	for c := range g.conns {
 		_ = c.Close()
@@ -232,7 +232,7 @@ func (g *Gate) closeAll() {
 }
 
 // serve has one connection wait while it must, reaches its target, and carries it.
-func (g *Gate) serve(ctx context.Context, c *net.TCPConn, h *hold) {
+func (g *Pauser) serve(ctx context.Context, c *net.TCPConn, h *pause) {
 	waits := h != nil
 	for {
 		if waits && !g.wait(c, h) {
@@ -255,13 +255,13 @@ func (g *Gate) serve(ctx context.Context, c *net.TCPConn, h *hold) {
 	}
 }
 
-// wait returns when c's hold is over, and reports whether its client is still there.
-func (g *Gate) wait(c *net.TCPConn, h *hold) (there bool) {
+// wait returns when c's pause is over, and reports whether its client is still there.
+func (g *Pauser) wait(c *net.TCPConn, h *pause) (there bool) {
 	gone := clientGone(c)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(h.waiting, c)
-	g.counts.HeldNow--
+	g.counts.PausedNow--
 	switch {
 	case gone:
 		g.counts.Left++
@@ -269,20 +269,20 @@ func (g *Gate) wait(c *net.TCPConn, h *hold) (there bool) {
 	case h.expired:
 		g.counts.Expired++
 	default:
-		g.counts.Released++
+		g.counts.Resumed++
 	}
 	return c.SetReadDeadline(time.Time{}) == nil
 }
 
-// after decides on a connection whose target was not reached: while there is a hold it
-// waits, also if it came before; until its own hold's limit it is tried again; else it gets
+// after decides on a connection whose target was not reached: while there is a pause it
+// waits, also if it came before; until its own pause's limit it is tried again; else it gets
 // the error. Nothing of it was read yet.
-func (g *Gate) after(c *net.TCPConn, h *hold) (next *hold, waits, again bool) {
+func (g *Pauser) after(c *net.TCPConn, h *pause) (next *pause, waits, again bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.hold != nil && g.parkLocked(c, g.hold):
-		return g.hold, true, true
+	case g.pause != nil && g.parkLocked(c, g.pause):
+		return g.pause, true, true
 	case h != nil && time.Now().Before(h.until):
 		return h, false, true
 	}
@@ -290,7 +290,7 @@ func (g *Gate) after(c *net.TCPConn, h *hold) (next *hold, waits, again bool) {
 	return h, false, false
 }
 
-func (g *Gate) dial(ctx context.Context) (*net.TCPConn, error) {
+func (g *Pauser) dial(ctx context.Context) (*net.TCPConn, error) {
 	select {
 	case g.dials <- struct{}{}:
 		defer func() { <-g.dials }()

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// world is a Gate in front of a target that a test plays.
+// world is a Pauser in front of a target that a test plays.
 type world struct {
 	t      *testing.T
-	gate   *Gate
+	pauser *Pauser
 	at     string
 	target *net.TCPListener
 }
@@ -27,19 +27,19 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, target: listen(t, "127.0.0.1:0")}
 	free := listen(t, "127.0.0.1:0")
 	w.at = free.Addr().String()
-	w.gate = New(Config{
+	w.pauser = New(Config{
 		Route: "db", Address: w.at, Target: w.target.Addr().String(), Log: slog.New(slog.DiscardHandler),
 		Listen: func(context.Context, string, string) (net.Listener, error) { return free, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.gate.Run(ctx) }()
+	go func() { done <- w.pauser.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if got := w.gate.Counters(); got.OpenNow != 0 || got.HeldNow != 0 {
+		if got := w.pauser.Counters(); got.OpenNow != 0 || got.PausedNow != 0 {
 			t.Errorf("after the end: %+v", got)
 		}
 	})
@@ -102,17 +102,17 @@ func (w *world) nobody(why string) {
 	}
 }
 
-// until waits for the Gate's counters.
+// until waits for the Pauser's counters.
 func (w *world) until(what string, is func(Counters) bool) {
 	w.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	late := time.After(30 * time.Second)
-	for !is(w.gate.Counters()) {
+	for !is(w.pauser.Counters()) {
 		select {
 		case <-tick.C:
 		case <-late:
-			w.t.Fatalf("not within 30s: %s: %+v", what, w.gate.Counters())
+			w.t.Fatalf("not within 30s: %s: %+v", what, w.pauser.Counters())
 		}
 	}
 }
@@ -172,15 +172,15 @@ func TestHoldsNewConnectionsAndLeavesOldOnes(t *testing.T) {
 	w := newWorld(t)
 	old := w.dial()
 	oldAt := w.accept()
-	w.gate.Hold(time.Hour)
+	w.pauser.Pause(time.Hour)
 	a, b := w.dial(), w.dial()
 	say(t, a, "early")
-	w.until("two held", func(c Counters) bool { return c.HeldNow == 2 })
-	w.nobody("while held")
+	w.until("two paused", func(c Counters) bool { return c.PausedNow == 2 })
+	w.nobody("while paused")
 	say(t, old, "still")
 	hear(t, oldAt, "still")
 
-	if n := w.gate.Release(); n != 2 {
+	if n := w.pauser.Resume(); n != 2 {
 		t.Errorf("released %d, want 2", n)
 	}
 	say(t, b, "after") // both may now speak, in any order
@@ -200,10 +200,10 @@ func TestHoldsNewConnectionsAndLeavesOldOnes(t *testing.T) {
 	}
 	hear(t, a, "+early")
 	hear(t, b, "+after")
-	if got := w.gate.Counters(); got.Held != 2 || got.Released != 2 || got.Expired != 0 || got.HeldNow != 0 {
+	if got := w.pauser.Counters(); got.Paused != 2 || got.Resumed != 2 || got.Expired != 0 || got.PausedNow != 0 {
 		t.Errorf("%+v", got)
 	}
-	if n := w.gate.Release(); n != 0 {
+	if n := w.pauser.Resume(); n != 0 {
 		t.Errorf("a second release found %d", n)
 	}
 	w.dial()
@@ -212,50 +212,50 @@ func TestHoldsNewConnectionsAndLeavesOldOnes(t *testing.T) {
 
 func TestAHoldEndsByItsLimit(t *testing.T) {
 	w := newWorld(t)
-	w.gate.Hold(time.Hour)
+	w.pauser.Pause(time.Hour)
 	app := w.dial()
 	say(t, app, "x")
-	w.until("one held", func(c Counters) bool { return c.HeldNow == 1 })
-	w.gate.Hold(10 * time.Millisecond) // the same hold, with less time
+	w.until("one paused", func(c Counters) bool { return c.PausedNow == 1 })
+	w.pauser.Pause(10 * time.Millisecond) // the same pause, with less time
 	hear(t, w.accept(), "x")
-	if got := w.gate.Counters(); got.Expired != 1 || got.Released != 0 {
+	if got := w.pauser.Counters(); got.Expired != 1 || got.Resumed != 0 {
 		t.Errorf("%+v", got)
 	}
-	if n := w.gate.Release(); n != 0 {
+	if n := w.pauser.Resume(); n != 0 {
 		t.Errorf("a release after the limit found %d", n)
 	}
 }
 
 func TestTooManyAreRefusedAndAPlaceIsFreeAgain(t *testing.T) {
 	w := newWorld(t)
-	w.gate.Hold(time.Hour)
+	w.pauser.Pause(time.Hour)
 	first := w.dial()
 	var rest sync.WaitGroup
 	for range 8 {
 		rest.Go(func() {
-			for range (maxHeld - 1) / 8 {
+			for range (maxPaused - 1) / 8 {
 				w.dial()
 			}
 		})
 	}
 	rest.Wait()
-	for range (maxHeld - 1) % 8 {
+	for range (maxPaused - 1) % 8 {
 		w.dial()
 	}
-	w.until("all places taken", func(c Counters) bool { return c.HeldNow == maxHeld })
+	w.until("all places taken", func(c Counters) bool { return c.PausedNow == maxPaused })
 	w.refused("as one too many")
 	_ = first.Close() // it has sent nothing
-	w.until("a place free", func(c Counters) bool { return c.HeldNow == maxHeld-1 && c.Left == 1 })
+	w.until("a place free", func(c Counters) bool { return c.PausedNow == maxPaused-1 && c.Left == 1 })
 	w.dial()
-	w.until("it is taken", func(c Counters) bool { return c.HeldNow == maxHeld })
-	if got := w.gate.Counters(); got.Refused != 1 || got.Held != maxHeld+1 {
+	w.until("it is taken", func(c Counters) bool { return c.PausedNow == maxPaused })
+	if got := w.pauser.Counters(); got.Refused != 1 || got.Paused != maxPaused+1 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 	w := newWorld(t)
-	w.gate.Hold(time.Hour)
+	w.pauser.Pause(time.Hour)
 	for name, tc := range map[string]struct {
 		leave func(*net.TCPConn)
 		left  bool
@@ -265,41 +265,41 @@ func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 		// It may only be done with sending, as HTTP clients of the simple kind are.
 		"has sent, and ends its side": {func(c *net.TCPConn) { say(t, c, "x"); _ = c.CloseWrite() }, false},
 	} {
-		before := w.gate.Counters()
+		before := w.pauser.Counters()
 		c := w.dial()
-		w.until(name, func(c Counters) bool { return c.Held == before.Held+1 })
+		w.until(name, func(c Counters) bool { return c.Paused == before.Paused+1 })
 		tc.leave(c)
 		if tc.left {
-			w.until(name, func(c Counters) bool { return c.Left == before.Left+1 && c.HeldNow == before.HeldNow })
+			w.until(name, func(c Counters) bool { return c.Left == before.Left+1 && c.PausedNow == before.PausedNow })
 		}
 	}
-	w.gate.Release()
+	w.pauser.Resume()
 	c := w.accept() // the half closed connection
 	hear(t, c, "x")
 	hearEnd(t, c)
 	w.nobody("the closed connections")
 }
 
-// TestADialThatFailsIsTriedAgainInsideTheHold: also that of a connection which came before.
-func TestADialThatFailsIsTriedAgainInsideTheHold(t *testing.T) {
+// TestAFailedDialIsRetriedDuringThePause: also that of a connection which came before.
+func TestAFailedDialIsRetriedDuringThePause(t *testing.T) {
 	w := newWorld(t)
 	at := w.target.Addr().String()
 	_ = w.target.Close()
-	w.refused("without a hold")
-	w.gate.Hold(time.Hour)
+	w.refused("without a pause")
+	w.pauser.Pause(time.Hour)
 	app := w.dial()
 	say(t, app, "once")
-	w.until("one held", func(c Counters) bool { return c.HeldNow == 1 })
-	w.gate.Release() // while no client waits
-	w.gate.Hold(time.Hour)
-	w.until("held again, by the next hold", func(c Counters) bool { return c.HeldNow == 1 && c.Held == 2 })
-	w.gate.Release()
-	w.target = listen(t, at) // still inside the first hold's limit
+	w.until("one paused", func(c Counters) bool { return c.PausedNow == 1 })
+	w.pauser.Resume() // while no client waits
+	w.pauser.Pause(time.Hour)
+	w.until("paused again, by the next pause", func(c Counters) bool { return c.PausedNow == 1 && c.Paused == 2 })
+	w.pauser.Resume()
+	w.target = listen(t, at) // still inside the first pause's limit
 	srv := w.accept()
 	hear(t, srv, "once")
 	_ = app.CloseWrite()
 	hearEnd(t, srv) // said once, not twice
-	if got := w.gate.Counters(); got.Failed != 1 {
+	if got := w.pauser.Counters(); got.Failed != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -307,7 +307,7 @@ func TestADialThatFailsIsTriedAgainInsideTheHold(t *testing.T) {
 func TestAfterTheLimitADialThatFailsIsAnError(t *testing.T) {
 	w := newWorld(t)
 	_ = w.target.Close()
-	w.gate.Hold(10 * time.Millisecond)
+	w.pauser.Pause(10 * time.Millisecond)
 	w.refused("after the limit")
 }
 
@@ -315,9 +315,9 @@ func TestTheEndEndsEverything(t *testing.T) {
 	w := newWorld(t)
 	w.dial()
 	w.accept()
-	w.gate.Hold(time.Hour)
+	w.pauser.Pause(time.Hour)
 	w.dial()
-	w.until("one carried, one held", func(c Counters) bool { return c.OpenNow == 2 && c.HeldNow == 1 })
+	w.until("one carried, one paused", func(c Counters) bool { return c.OpenNow == 2 && c.PausedNow == 1 })
 	// newWorld's cleanup waits for Run.
 }
 

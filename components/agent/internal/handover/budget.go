@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// tries is how many times its limit all tries of one Operation may hold a route in all: a
+	// tries is how many times its limit all tries of one Operation may pause a route in all: a
 	// member whose hand-over fails again and again must not keep callers waiting with it.
 	tries = 2
-	// rememberSpent is how long the budget remembers the hold time of an Operation after its last
-	// hold.
+	// rememberSpent is how long the budget remembers the pause time of an Operation after its last
+	// pause.
 	rememberSpent = time.Hour
 )
 
-// budget counts for how long each Operation has held one route. The zero value is of use.
+// budget counts for how long each Operation has paused one route. The zero value is of use.
 type budget struct{ by map[string]share }
 
 // share is one Operation's.
@@ -23,11 +23,11 @@ type share struct {
 	last  time.Time
 }
 
-// spent returns how long the Operation of try has held the route.
+// spent returns how long the Operation of try has paused the route.
 func (b *budget) spent(try string) time.Duration { return b.by[operationOf(try)].spent }
 
-// spend adds the hold time of one try to the budget of its Operation.
-func (b *budget) spend(now time.Time, try string, held time.Duration) {
+// spend adds the pause time of one try to the budget of its Operation.
+func (b *budget) spend(now time.Time, try string, paused time.Duration) {
 	if b.by == nil {
 		b.by = map[string]share{}
 	}
@@ -37,7 +37,7 @@ func (b *budget) spend(now time.Time, try string, held time.Duration) {
 		}
 	}
 	of := operationOf(try)
-	b.by[of] = share{b.by[of].spent + held, now}
+	b.by[of] = share{b.by[of].spent + paused, now}
 	dropOldest(b.by, func(s share) time.Time { return s.last })
 }
 

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// lookReleased, lookHeld and lookIdle pace the looks at a route's endpoints: while a
+	// lookReleased, lookPaused and lookIdle pace the looks at a route's endpoints: while a
 	// leader is waited for, while a release is, and, for a pooler, else.
 	lookReleased = 10 * time.Millisecond
-	lookHeld     = 50 * time.Millisecond
+	lookPaused   = 50 * time.Millisecond
 	lookIdle     = time.Second
-	// remember is for how long a hold that comes after its release is known for late.
+	// remember is how long a request to pause after its release is recognized as late.
 	remember = time.Minute
 	// maxRemembered bounds the number of remembered operations; the oldest makes room.
 	maxRemembered = 64
 )
 
-// State is the outcome of a Hold on one route.
+// State is the outcome of a Pause on one route.
 type State string
 
 const (
-	// Held: new connections wait.
-	Held State = "held"
+	// Waiting: new connections wait.
+	Waiting State = "waiting"
 	// Paused: queries wait, and no transaction is open.
 	Paused State = "paused"
 	// GaveUp: the pooler could not be paused in time, all go on.
 	GaveUp State = "gave_up"
-	// Released: the hold was over before it began, or before it was reached.
+	// Released: the pause was over before it began, or before it was reached.
 	Released State = "released"
-	// Spent: the Operation has held the route for as long as it may.
+	// Spent: the Operation has paused the route for as long as it may.
 	Spent State = "spent"
 	// Unknown: the asker did not wait for the answer.
 	Unknown State = "unknown"
@@ -42,8 +42,8 @@ const (
 // machine decides for one route. It has no clock and no effects of its own: step takes an event and
 // returns the effects.
 //
-//	        holdAsked              done
-//	open ─────────────► reaching ────────► held
+//	        pauseAsked             done
+//	open ─────────────► reaching ────────► paused
 //	 ▲                     │                │
 //	 └─────────────────────┴────────────────┘
 //	   limit, release and endpoints, endpoints alone, failure, change
@@ -52,13 +52,13 @@ type machine struct {
 	pooled bool
 	// others: the route is to followers, not to the leader.
 	others bool
-	// reached is how the holder's success is called.
+	// reached is the State after the pauser's success.
 	reached State
 
-	hold *hold // nil: open
+	pause *pause // nil: open
 	// over are operations that are released, by when that is forgotten.
 	over map[string]time.Time
-	// budget is the hold time of all tries of an Operation together.
+	// budget is the pause time of all tries of an Operation together.
 	budget budget
 	// last are the endpoints that servers of the pooler are connected to.
 	last []netip.AddrPort
@@ -66,8 +66,8 @@ type machine struct {
 	looked time.Time
 }
 
-// hold is one time of holding.
-type hold struct {
+// pause is the pause in progress.
+type pause struct {
 	operation    string
 	since, until time.Time
 	reached      bool
@@ -82,8 +82,8 @@ type hold struct {
 type event interface{ event() }
 
 type (
-	// holdAsked: an Operation is about to move the leadership.
-	holdAsked struct {
+	// pauseAsked: an Operation is about to move the leadership.
+	pauseAsked struct {
 		operation string
 		limit     time.Duration
 	}
@@ -94,7 +94,7 @@ type (
 		moved  bool
 		leader netip.Addr
 	}
-	// done reports that the holder holds the route, or err.
+	// done reports that the pauser pauses the route, or err.
 	done struct {
 		operation string
 		err       error
@@ -110,7 +110,7 @@ type (
 	tick struct{}
 )
 
-func (holdAsked) event()    {}
+func (pauseAsked) event()   {}
 func (releaseAsked) event() {}
 func (done) event()         {}
 func (seen) event()         {}
@@ -121,19 +121,19 @@ func (tick) event()         {}
 type effect interface{ effect() }
 
 type (
-	// doHold starts a hold; the holder answers with [done].
-	doHold struct {
+	// doPause starts a pause; the pauser answers with [done].
+	doPause struct {
 		operation string
 		limit     time.Duration
 	}
-	// doOpen has it release, whether it holds yet or not.
+	// doOpen resumes the clients, whether the pause was reached or not.
 	doOpen struct {
 		operation string
-		held      time.Duration
+		paused    time.Duration
 		why       string
 		expired   bool
 	}
-	// doAnswer returns the outcome of operation's hold to its caller.
+	// doAnswer returns the outcome of operation's pause to its caller.
 	doAnswer struct {
 		operation string
 		state     State
@@ -145,7 +145,7 @@ type (
 	doReconnect struct{}
 )
 
-func (doHold) effect()      {}
+func (doPause) effect()     {}
 func (doOpen) effect()      {}
 func (doAnswer) effect()    {}
 func (doLook) effect()      {}
@@ -155,12 +155,12 @@ func (doReconnect) effect() {}
 func (m *machine) step(now time.Time, e event) []effect {
 	var out []effect
 	switch e := e.(type) {
-	case holdAsked:
-		out = m.onHold(now, e)
+	case pauseAsked:
+		out = m.onPause(now, e)
 	case releaseAsked:
 		m.forget(now, e.operation)
-		if m.hold != nil && m.hold.operation == e.operation {
-			m.hold.release = &e
+		if m.pause != nil && m.pause.operation == e.operation {
+			m.pause.release = &e
 			m.looked = time.Time{} // look at once
 			out = m.judge(now)
 		}
@@ -173,7 +173,7 @@ func (m *machine) step(now time.Time, e event) []effect {
 	case changed:
 		out = m.open(now, e.why, false)
 	case tick:
-		if m.hold != nil && !now.Before(m.hold.until) {
+		if m.pause != nil && !now.Before(m.pause.until) {
 			out = m.open(now, "its limit ended", true)
 		}
 	}
@@ -184,12 +184,12 @@ func (m *machine) step(now time.Time, e event) []effect {
 	return out
 }
 
-func (m *machine) onHold(now time.Time, e holdAsked) []effect {
+func (m *machine) onPause(now time.Time, e pauseAsked) []effect {
 	var out []effect
 	if until, late := m.over[e.operation]; late && now.Before(until) {
-		return []effect{doAnswer{e.operation, Released, "the operation was over before the hold came"}}
+		return []effect{doAnswer{e.operation, Released, "the operation was over before the pause was requested"}}
 	}
-	if h := m.hold; h != nil && h.operation == e.operation {
+	if h := m.pause; h != nil && h.operation == e.operation {
 		if h.reached {
 			return []effect{doAnswer{e.operation, m.reached, ""}}
 		}
@@ -197,33 +197,33 @@ func (m *machine) onHold(now time.Time, e holdAsked) []effect {
 	}
 	left := m.left(now, e)
 	if left <= 0 {
-		return []effect{doAnswer{e.operation, Spent, fmt.Sprintf("the operation has held the route for %v in all, and may no longer", tries*e.limit)}}
+		return []effect{doAnswer{e.operation, Spent, fmt.Sprintf("the operation has paused the route for %v in all, and may no longer", tries*e.limit)}}
 	}
-	if h := m.hold; h != nil {
-		// The hold goes on, for another one.
+	if h := m.pause; h != nil {
+		// The pause continues for the new operation.
 		m.forget(now, h.operation)
 		m.budget.spend(now, h.operation, now.Sub(h.since))
 		if !h.reached {
-			out = append(out, doAnswer{h.operation, Released, "another operation holds the route"})
+			out = append(out, doAnswer{h.operation, Released, "another operation pauses the route"})
 		}
 	}
 	limit := min(e.limit, left)
-	m.hold = &hold{operation: e.operation, since: now, until: now.Add(limit)}
+	m.pause = &pause{operation: e.operation, since: now, until: now.Add(limit)}
 	m.looked = time.Time{}
-	return append(out, doHold{e.operation, limit})
+	return append(out, doPause{e.operation, limit})
 }
 
-// left is for how long the Operation of e may hold yet, all its tries together.
-func (m *machine) left(now time.Time, e holdAsked) time.Duration {
+// left is the pause time that the Operation of e has left, over all its tries.
+func (m *machine) left(now time.Time, e pauseAsked) time.Duration {
 	spent := m.budget.spent(e.operation)
-	if h := m.hold; h != nil && operationOf(h.operation) == operationOf(e.operation) {
+	if h := m.pause; h != nil && operationOf(h.operation) == operationOf(e.operation) {
 		spent += now.Sub(h.since)
 	}
 	return tries*e.limit - spent
 }
 
 func (m *machine) onDone(now time.Time, e done) []effect {
-	h := m.hold
+	h := m.pause
 	if h == nil || h.operation != e.operation {
 		return nil // it was released meanwhile
 	}
@@ -235,7 +235,7 @@ func (m *machine) onDone(now time.Time, e done) []effect {
 }
 
 func (m *machine) onSeen(now time.Time, endpoints []netip.AddrPort) []effect {
-	h := m.hold
+	h := m.pause
 	if h == nil {
 		return m.follow(endpoints)
 	}
@@ -258,7 +258,7 @@ func (m *machine) follow(endpoints []netip.AddrPort) []effect {
 
 // judge releases the route when a leader is reachable.
 func (m *machine) judge(now time.Time) []effect {
-	h := m.hold
+	h := m.pause
 	if !h.known || len(h.now) == 0 {
 		return nil
 	}
@@ -290,13 +290,13 @@ func (m *machine) open(now time.Time, why string, expired bool) []effect {
 	return m.openAs(now, why, expired, Released, why)
 }
 
-// openAs ends the hold; a caller that still waits for an answer gets state and message.
+// openAs ends the pause; a caller that still waits for an answer gets state and message.
 func (m *machine) openAs(now time.Time, why string, expired bool, state State, message string) []effect {
-	h := m.hold
+	h := m.pause
 	if h == nil {
 		return nil
 	}
-	m.hold = nil
+	m.pause = nil
 	m.forget(now, h.operation)
 	m.budget.spend(now, h.operation, now.Sub(h.since))
 	var out []effect
@@ -308,10 +308,10 @@ func (m *machine) openAs(now time.Time, why string, expired bool, state State, m
 	} else {
 		out = append(out, doAnswer{h.operation, state, message})
 	}
-	return append(out, doOpen{operation: h.operation, held: now.Sub(h.since), why: why, expired: expired})
+	return append(out, doOpen{operation: h.operation, paused: now.Sub(h.since), why: why, expired: expired})
 }
 
-// forget notes that operation is over: a hold of it that comes later is late.
+// forget records that operation is over: a later request to pause for it is late.
 func (m *machine) forget(now time.Time, operation string) {
 	maps.DeleteFunc(m.over, func(_ string, until time.Time) bool { return !now.Before(until) })
 	if m.over == nil {
@@ -332,10 +332,10 @@ func dropOldest[V any](all map[string]V, from func(V) time.Time) {
 
 func (m *machine) lookEvery() time.Duration {
 	switch {
-	case m.hold != nil && m.hold.release != nil:
+	case m.pause != nil && m.pause.release != nil:
 		return lookReleased
-	case m.hold != nil:
-		return lookHeld
+	case m.pause != nil:
+		return lookPaused
 	case m.pooled:
 		return lookIdle
 	}
@@ -348,8 +348,8 @@ func (m *machine) next() time.Time {
 	if every := m.lookEvery(); every > 0 {
 		at = m.looked.Add(every)
 	}
-	if m.hold != nil && (at.IsZero() || m.hold.until.Before(at)) {
-		at = m.hold.until
+	if m.pause != nil && (at.IsZero() || m.pause.until.Before(at)) {
+		at = m.pause.until
 	}
 	return at
 }

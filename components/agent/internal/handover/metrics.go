@@ -6,16 +6,16 @@ import "github.com/prometheus/client_golang/prometheus"
 type collector struct{ stats func() []Stats }
 
 var (
-	descServed = desc("served", "1 while the route's address is served without a fault.")
-	descHeld   = desc("held", "1 while clients of the route wait, or are about to.")
+	descServed      = desc("served", "1 while the route's address is served without a fault.")
+	descRoutePaused = desc("held", "1 while clients of the route wait, or are about to.")
 
 	// Of routes without a pooler.
-	descOpen    = desc("open_connections", "Connections of clients that are open.")
-	descWaiting = desc("waiting_connections", "Open connections that wait for the end of a hold.")
-	descHolds   = desc("held_connections_total", "Connections that had to wait.")
-	descEnded   = desc("held_connections_ended_total", "Connections that wait no more: released with the hold, expired with its limit, or left by their clients.", "outcome")
-	descRefused = desc("refused_connections_total", "Connections that were refused: too many waited, or were open.")
-	descFailed  = desc("failed_connections_total", "Connections that reached no target.")
+	descOpen              = desc("open_connections", "Connections of clients that are open.")
+	descWaiting           = desc("waiting_connections", "Open connections that wait for the end of a pause.")
+	descConnectionsPaused = desc("held_connections_total", "Connections that had to wait.")
+	descEnded             = desc("held_connections_ended_total", "Connections that wait no more: resumed with the release, expired with its limit, or left by their clients.", "outcome")
+	descRefused           = desc("refused_connections_total", "Connections that were refused: too many waited, or were open.")
+	descFailed            = desc("failed_connections_total", "Connections that reached no target.")
 
 	// Of routes with one.
 	descUp            = desc("pooler_up", "1 while the route's PgBouncer answers.")
@@ -53,12 +53,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			send(d, prometheus.CounterValue, float64(v), labels...)
 		}
 		is(descServed, r.Problem == "")
-		is(descHeld, r.Held)
-		if g := r.Gate; g != nil {
+		is(descRoutePaused, r.Paused)
+		if g := r.Connections; g != nil {
 			gauge(descOpen, g.OpenNow)
-			gauge(descWaiting, g.HeldNow)
-			count(descHolds, g.Held)
-			count(descEnded, g.Released, "released")
+			gauge(descWaiting, g.PausedNow)
+			count(descConnectionsPaused, g.Paused)
+			count(descEnded, g.Resumed, "released")
 			count(descEnded, g.Expired, "expired")
 			count(descEnded, g.Left, "left")
 			count(descRefused, g.Refused)

@@ -15,8 +15,8 @@ func TestFigures(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector{func() []Stats {
 		return []Stats{
-			{Route: "master", Group: "db", Held: true, Gate: &connpause.Counters{
-				OpenNow: 9, HeldNow: 2, Held: 20, Released: 15, Expired: 1, Left: 2, Refused: 3, Failed: 4,
+			{Route: "master", Group: "db", Paused: true, Connections: &connpause.Counters{
+				OpenNow: 9, PausedNow: 2, Paused: 20, Resumed: 15, Expired: 1, Left: 2, Refused: 3, Failed: 4,
 			}},
 			{Route: "pooled", Group: "db", Problem: "it does not answer", Pooler: &pooler.Stats{
 				Up: true, Paused: true, Clients: 11, Waiting: 5, Servers: 6, Starts: 7, TakenOver: 8, Reloads: 10, Pauses: 12, PausesFailed: 13, PausesExpired: 14,

@@ -21,9 +21,9 @@ func TestThroughARealPooler(t *testing.T) {
 		t.Skip("starts PgBouncer")
 	}
 	if _, err := exec.LookPath("pgbouncer"); err != nil || os.Getuid() != 0 {
-		t.Skip("needs pgbouncer on PATH and root: a pooler was not held for real")
+		t.Skip("needs pgbouncer on PATH and root: a pooler was not paused for real")
 	}
-	dir, err := os.MkdirTemp("", "cadre-hold-") //nolint:usetesting // another user must reach it
+	dir, err := os.MkdirTemp("", "cadre-pause-") //nolint:usetesting // another user must reach it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestThroughARealPooler(t *testing.T) {
 	vip := l.Addr().(*net.TCPAddr).AddrPort()
 	_ = l.Close()
 	r := Route{
-		Name: "master", Group: "db", Role: "leader", Pooler: PgBouncer, Hold: 5 * time.Second,
+		Name: "master", Group: "db", Role: "leader", Pooler: PgBouncer, Pause: 5 * time.Second,
 		VIP: vip.Addr(), Port: vip.Port(), Behind: netip.MustParseAddr("127.11.0.1"),
 	}
 	cfg := Config{
@@ -64,16 +64,16 @@ func TestThroughARealPooler(t *testing.T) {
 		}
 	}
 	s, stop := worker()
-	if got := states(s.Hold(t.Context(), "db", "op", 0)); got != "master paused" {
+	if got := states(s.Pause(t.Context(), "db", "op", 0)); got != "master paused" {
 		t.Errorf("got %s", got)
 	}
 	s.Release("db", "op", "")
-	until(t, "it is resumed", func() bool { got := s.Stats(); return !got[0].Held && !got[0].Pooler.Paused })
-	if got := states(s.Hold(t.Context(), "db", "op2", 200*time.Millisecond)); got != "master paused" {
+	until(t, "it is resumed", func() bool { got := s.Stats(); return !got[0].Paused && !got[0].Pooler.Paused })
+	if got := states(s.Pause(t.Context(), "db", "op2", 200*time.Millisecond)); got != "master paused" {
 		t.Errorf("got %s", got)
 	}
-	until(t, "the limit ends it", func() bool { got := s.Stats(); return !got[0].Held && !got[0].Pooler.Paused })
-	if got := states(s.Hold(t.Context(), "db", "op3", 0)); got != "master paused" {
+	until(t, "the limit ends it", func() bool { got := s.Stats(); return !got[0].Paused && !got[0].Pooler.Paused })
+	if got := states(s.Pause(t.Context(), "db", "op3", 0)); got != "master paused" {
 		t.Errorf("got %s", got)
 	}
 	stop()

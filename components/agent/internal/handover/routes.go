@@ -25,14 +25,14 @@ const PgBouncer = "pgbouncer"
 type Route struct {
 	Name string
 	// Group is the group whose leadership the route depends on. Role is the part of the group that
-	// the route reaches; a route without a role is never held.
+	// the route reaches; a route without a role is never paused.
 	Group, Role string
 	// Applications dial VIP and Port. Envoy listens on Behind and Port; if Behind is not the VIP, a
-	// holder of this package listens on the VIP.
+	// pauser of this package listens on the VIP.
 	VIP, Behind netip.Addr
 	Port        uint16
-	// Hold is the longest that clients wait; 0: not at all.
-	Hold time.Duration
+	// Pause bounds how long clients wait; 0: they never wait.
+	Pause time.Duration
 	// Pooler is PgBouncer or "".
 	Pooler string
 	// Users of the pooler, by name the file of the password.
@@ -42,12 +42,12 @@ type Route struct {
 func (r Route) address() netip.AddrPort { return netip.AddrPortFrom(r.VIP, r.Port) }
 func (r Route) behind() netip.AddrPort  { return netip.AddrPortFrom(r.Behind, r.Port) }
 
-// limit is for how long the route is held that is to be held for asked.
+// limit returns the duration of a pause that was requested for asked.
 func (r Route) limit(asked time.Duration) time.Duration {
 	if asked > 0 {
-		return min(asked, r.Hold)
+		return min(asked, r.Pause)
 	}
-	return r.Hold
+	return r.Pause
 }
 
 // validate reports all errors of r.
@@ -84,7 +84,7 @@ type Config struct {
 	UID, GID uint32
 	// Keep leaves poolers running when Run ends: another worker follows and takes them over.
 	Keep bool
-	// Listen opens a gate's socket; a net.ListenConfig's does.
+	// Listen opens a pauser's socket; a net.ListenConfig's does.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// Endpoints are the route's in our own Envoy now, or were age ago at most. It is asked
 	// every 10 ms while a leader is waited for, by one caller for each route: age is half the
@@ -95,7 +95,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Result is the outcome of a hold on one route.
+// Result is the outcome of a pause on one route.
 type Result struct {
 	Route string
 	State State
@@ -106,12 +106,12 @@ type Result struct {
 // Stats are of one route.
 type Stats struct {
 	Route, Group string
-	// Held reports that clients wait, or are about to.
-	Held bool
+	// Paused reports that clients wait, or are about to.
+	Paused bool
 	// Problem is why the route's address is not served, or served badly; "": it is well.
-	Problem string
-	Gate    *connpause.Counters // nil: it has none
-	Pooler  *pooler.Stats       // nil: it has none
+	Problem     string
+	Connections *connpause.Counters // nil: it has none
+	Pooler      *pooler.Stats       // nil: it has none
 }
 
 // Routes are all of a CVM that something stands in front of. Make it with [New]; safe for
@@ -119,7 +119,7 @@ type Stats struct {
 type Routes struct {
 	cfg       Config
 	log       *slog.Logger
-	newHolder func(Route, Config) (holder, error)
+	newPauser func(Route, Config) (pauser, error)
 	wanted    latestvalue.Value[[]Route]
 
 	mu    sync.Mutex
@@ -128,10 +128,10 @@ type Routes struct {
 
 // New makes Routes, of which there are none yet.
 func New(cfg Config) *Routes {
-	return &Routes{cfg: cfg, log: cfg.Log, newHolder: newHolder, units: map[string]*unit{}}
+	return &Routes{cfg: cfg, log: cfg.Log, newPauser: newPauser, units: map[string]*unit{}}
 }
 
-// Set starts a gate or pooler for each of routes and stops all others, soon. Set leaves unchanged
+// Set starts a pauser for each of routes and stops all others, soon. Set leaves unchanged
 // routes alone and changes settings in place where connected clients allow it. The error lists all
 // faults; the routes without a fault are served all the same.
 func (s *Routes) Set(routes []Route) error {
@@ -231,11 +231,11 @@ func (s *Routes) apply(ctx context.Context, routes []Route) {
 		if runs {
 			continue
 		}
-		h, err := s.newHolder(r, s.cfg)
+		h, err := s.newPauser(r, s.cfg)
 		if err != nil {
-			// A route without a holder stays in the list, because a missing route in a count is
+			// A route without a pauser stays in the list, because a missing route in a count is
 			// easily overlooked. Running it logs the problem and retries.
-			h = &unmade{route: r, make: func(r Route) (holder, error) { return s.newHolder(r, s.cfg) }}
+			h = &unmade{route: r, make: func(r Route) (pauser, error) { return s.newPauser(r, s.cfg) }}
 		}
 		u := newUnit(r, h, s.cfg)
 		u.start(ctx)
@@ -251,12 +251,12 @@ func (s *Routes) finish(u *unit, end bool) {
 	if !end {
 		return
 	}
-	if err := u.holder.end(); err != nil {
+	if err := u.pauser.end(); err != nil {
 		u.log.Error("a route's pooler may run on", "error", err)
 	}
 }
 
-// configure has u serve r from now on, if it can without a new holder.
+// configure has u serve r from now on, if it can without a new pauser.
 func (u *unit) configure(r Route) bool {
 	u.mu.Lock()
 	old := u.route
@@ -270,7 +270,7 @@ func (u *unit) configure(r Route) bool {
 	case old.address() != r.address() || old.behind() != r.behind() || old.Pooler != r.Pooler || old.Group != r.Group || old.Role != r.Role:
 		return false
 	}
-	err := u.holder.configure(r)
+	err := u.pauser.configure(r)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
@@ -282,13 +282,13 @@ func (u *unit) configure(r Route) bool {
 	return true
 }
 
-// of are the units of routes to group that may be held, in the order of their names.
+// of are the units of routes to group that may be paused, in the order of their names.
 func (s *Routes) of(group string) []*unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*unit
 	for _, u := range s.units {
-		if r := u.now(); r.Group == group && r.Role != "" && r.Hold > 0 {
+		if r := u.now(); r.Group == group && r.Role != "" && r.Pause > 0 {
 			out = append(out, u)
 		}
 	}
@@ -302,19 +302,19 @@ func (u *unit) now() Route {
 	return u.route
 }
 
-// Hold pauses the clients of the routes to group, because operation is about to move its
-// leadership. Hold returns when the clients are paused, when a pause failed, or when ctx ends; the
-// holds already begun then continue. operation names one attempt: a second call with the same name
+// Pause pauses the clients of the routes to group, because operation is about to move its
+// leadership. Pause returns when the clients are paused, when a pause failed, or when ctx ends; the
+// pauses already begun then continue. operation names one attempt: a second call with the same name
 // changes nothing, and neither does a call after its Release. limit, if it is more than 0, and the
 // route's own bound limit the time.
-func (s *Routes) Hold(ctx context.Context, group, operation string, limit time.Duration) []Result {
+func (s *Routes) Pause(ctx context.Context, group, operation string, limit time.Duration) []Result {
 	units := s.of(group)
 	out := make([]Result, len(units))
 	var all sync.WaitGroup
 	for i, u := range units {
 		all.Go(func() {
 			r := u.now()
-			a := u.hold(ctx, holdAsked{operation, r.limit(limit)})
+			a := u.pause(ctx, pauseAsked{operation, r.limit(limit)})
 			out[i] = Result{Route: r.Name, State: a.state, Message: a.message}
 		})
 	}
@@ -322,7 +322,7 @@ func (s *Routes) Hold(ctx context.Context, group, operation string, limit time.D
 	return out
 }
 
-// Release ends the holds of operation on the routes to group: when our own Envoy shows the
+// Release ends the pauses of operation on the routes to group: when our own Envoy shows the
 // Slot leader, or another one than before; at once when leader is "", because the operation
 // did not move the leadership. It returns at once.
 func (s *Routes) Release(group, operation, leader string) {

@@ -18,10 +18,10 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// fake is a holder that records its calls.
+// fake is a pauser that records its calls.
 type fake struct {
 	name string
-	// slow is how long a hold takes, refuse its error.
+	// slow is how long a pause takes, refuse its error.
 	slow   time.Duration
 	refuse error
 
@@ -51,8 +51,8 @@ func (f *fake) run(ctx context.Context) error {
 	return nil
 }
 
-func (f *fake) hold(ctx context.Context, limit time.Duration) error {
-	f.note("hold %s", limit)
+func (f *fake) pause(ctx context.Context, limit time.Duration) error {
+	f.note("pause %s", limit)
 	select {
 	case <-time.After(f.slow):
 		return f.refuse
@@ -76,7 +76,7 @@ func (f *fake) configure(r Route) error {
 	if r.Users["bad"] != "" {
 		return errors.New("a bad user")
 	}
-	f.note("configure %s", r.Hold)
+	f.note("configure %s", r.Pause)
 	return nil
 }
 
@@ -112,7 +112,7 @@ func newWorld(t *testing.T, routes ...Route) *world {
 			return vip(n), err == nil
 		},
 	})
-	w.newHolder = func(r Route, _ Config) (holder, error) {
+	w.newPauser = func(r Route, _ Config) (pauser, error) {
 		if w.fakes[r.Name] == nil {
 			w.fakes[r.Name] = &fake{name: r.Name}
 		}
@@ -156,7 +156,7 @@ func (w *world) show(slots ...int) {
 		w.envoy[name] = at(slots...)
 	}
 	w.mu.Unlock()
-	time.Sleep(lookHeld)
+	time.Sleep(lookPaused)
 	synctest.Wait()
 }
 
@@ -170,7 +170,7 @@ func (w *world) told(route, want string) {
 
 func route(name string, n byte) Route {
 	return Route{
-		Name: name, Group: "db", Role: "leader", Port: 5432, Hold: 5 * time.Second,
+		Name: name, Group: "db", Role: "leader", Port: 5432, Pause: 5 * time.Second,
 		VIP: netip.AddrFrom4([4]byte{127, 10, 0, n}), Behind: netip.AddrFrom4([4]byte{127, 11, 0, n}),
 	}
 }
@@ -197,16 +197,16 @@ func TestAHandOver(t *testing.T) {
 		w.told("master", "run")
 		w.told("pooled", "run, reconnect")
 		if len(w.fakes) != 3 {
-			t.Errorf("%d holders, want none for a route that does not hold", len(w.fakes))
+			t.Errorf("%d pausers, want none for a route that does not pause", len(w.fakes))
 		}
 		w.fakes["pooled"].slow = 100 * time.Millisecond
-		if got := states(w.Hold(t.Context(), "db", "op", 3*time.Second)); got != "master held, pooled paused" {
+		if got := states(w.Pause(t.Context(), "db", "op", 3*time.Second)); got != "master waiting, pooled paused" {
 			t.Errorf("got %s", got)
 		}
-		w.told("master", "hold 3s")
-		w.told("pooled", "hold 3s")
+		w.told("master", "pause 3s")
+		w.told("pooled", "pause 3s")
 		w.told("other", "run")
-		if got := w.Stats(); len(got) != 3 || !got[0].Held || got[1].Held || !got[2].Held {
+		if got := w.Stats(); len(got) != 3 || !got[0].Paused || got[1].Paused || !got[2].Paused {
 			t.Errorf("%+v", got)
 		}
 		w.Release("db", "op", "db-2")
@@ -215,7 +215,7 @@ func TestAHandOver(t *testing.T) {
 		w.show(2)
 		w.told("master", "open")
 		w.told("pooled", "open")
-		if got := states(w.Hold(t.Context(), "db", "op", 3*time.Second)); got != "master released, pooled released" {
+		if got := states(w.Pause(t.Context(), "db", "op", 3*time.Second)); got != "master released, pooled released" {
 			t.Errorf("once more: %s", got)
 		}
 		w.Release("nobody", "op", "")
@@ -236,14 +236,14 @@ func TestAReleaseEndsAHoldThatIsOnItsWay(t *testing.T) {
 		var asking sync.WaitGroup
 		for range 2 { // twice, too
 			asking.Go(func() {
-				got := w.Hold(t.Context(), "db", "op", 0)
+				got := w.Pause(t.Context(), "db", "op", 0)
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				results = append(results, got...)
 			})
 		}
 		w.show(1)
-		w.told("master", "run, hold 5s")
+		w.told("master", "run, pause 5s")
 		w.Release("db", "op", "")
 		asking.Wait()
 		if got := states(results); got != "master released, master released" {
@@ -253,31 +253,31 @@ func TestAReleaseEndsAHoldThatIsOnItsWay(t *testing.T) {
 	})
 }
 
-func TestWhoeverDiesEveryHoldEnds(t *testing.T) {
+func TestEveryPauseEndsAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, route("master", 1))
 		w.show(1)
-		w.Hold(t.Context(), "db", "op", 0)
+		w.Pause(t.Context(), "db", "op", 0)
 		synctest.Wait() // the unit reads the endpoints of the previous leader
 		w.show(3)       // no release arrives, but the route has a leader
-		w.told("master", "run, hold 5s, open")
+		w.told("master", "run, pause 5s, open")
 
 		w.mu.Lock()
 		w.broken = true // Envoy
 		w.mu.Unlock()
-		w.Hold(t.Context(), "db", "op2", 0)
+		w.Pause(t.Context(), "db", "op2", 0)
 		w.Release("db", "op2", "nobody-7")
 		time.Sleep(5*time.Second - time.Millisecond)
-		w.told("master", "hold 5s")
+		w.told("master", "pause 5s")
 		time.Sleep(time.Millisecond)
 		w.told("master", "open")
 		if !strings.Contains(w.log.String(), `reason="its limit ended"`) || !strings.Contains(w.log.String(), "slot=nobody-7") {
 			t.Errorf("the log does not say it:\n%s", w.log.String())
 		}
 
-		w.Hold(t.Context(), "db", "op3", 0)
+		w.Pause(t.Context(), "db", "op3", 0)
 		w.stop()
-		w.told("master", "hold 5s, open, ran, end")
+		w.told("master", "pause 5s, open, ran, end")
 	})
 }
 
@@ -287,16 +287,16 @@ func TestAskersDoNotWaitForEver(t *testing.T) {
 		w.fakes["master"].slow = 2 * time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got := states(w.Hold(ctx, "db", "op", 0)); got != "master unknown" {
+		if got := states(w.Pause(ctx, "db", "op", 0)); got != "master unknown" {
 			t.Errorf("got %s", got)
 		}
-		w.told("master", "run, hold 5s") // it goes on
+		w.told("master", "run, pause 5s") // it goes on
 		w.fakes["master"].refuse = errors.New("transactions are open")
-		if got := w.Hold(t.Context(), "db", "op", 0); states(got) != "master gave_up" || got[0].Message != "transactions are open" {
+		if got := w.Pause(t.Context(), "db", "op", 0); states(got) != "master gave_up" || got[0].Message != "transactions are open" {
 			t.Errorf("got %+v", got)
 		}
 		w.told("master", "open")
-		if got := w.Hold(t.Context(), "nobody", "op", 0); len(got) != 0 {
+		if got := w.Pause(t.Context(), "nobody", "op", 0); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -309,11 +309,11 @@ func TestRoutesComeChangeAndGo(t *testing.T) {
 		w.told("master", "run")
 		w.set(master)
 		w.told("master", "")
-		master.Hold = time.Second
+		master.Pause = time.Second
 		w.set(master)
 		w.told("master", "configure 1s")
-		w.Hold(t.Context(), "db", "op", 0)
-		w.told("master", "hold 1s")
+		w.Pause(t.Context(), "db", "op", 0)
+		w.told("master", "pause 1s")
 		master.Behind = netip.MustParseAddr("127.11.9.9") // waiting clients continue to the old address
 		w.set(master)
 		w.told("master", "open, ran, end, run")
@@ -365,8 +365,8 @@ func TestSetTellsAllThatIsWrong(t *testing.T) {
 func TestARouteThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		whole, tries := w.newHolder, 0
-		w.newHolder = func(r Route, cfg Config) (holder, error) {
+		whole, tries := w.newPauser, 0
+		w.newPauser = func(r Route, cfg Config) (pauser, error) {
 			if tries++; r.Users["bad"] != "" {
 				return nil, errors.New("a bad user")
 			}
@@ -378,7 +378,7 @@ func TestARouteThatCannotBeMade(t *testing.T) {
 		if got := w.Stats(); len(got) != 1 || got[0].Problem != "a bad user" || got[0].Pooler == nil || got[0].Pooler.Up || got[0].Group != "db" {
 			t.Errorf("%+v", got)
 		}
-		if got := w.Hold(t.Context(), "db", "op", 0); states(got) != "pooled gave_up" || got[0].Message != "the route is not served" {
+		if got := w.Pause(t.Context(), "db", "op", 0); states(got) != "pooled gave_up" || got[0].Message != "the route is not served" {
 			t.Errorf("got %+v", got)
 		}
 		time.Sleep(time.Minute)
@@ -396,16 +396,16 @@ func TestARouteThatCannotBeMade(t *testing.T) {
 		if got := w.Stats(); len(got) != 1 || got[0].Problem != "" {
 			t.Errorf("%+v", got)
 		}
-		w.Hold(t.Context(), "db", "op2", 0)
-		w.told("pooled", "hold 5s")
+		w.Pause(t.Context(), "db", "op2", 0)
+		w.told("pooled", "pause 5s")
 
-		good := pooled.Hold
-		pooled.Users, pooled.Hold = map[string]string{"bad": "/x"}, time.Second // it keeps those of before
+		good := pooled.Pause
+		pooled.Users, pooled.Pause = map[string]string{"bad": "/x"}, time.Second // it keeps those of before
 		w.set(pooled)
 		if got := w.Stats(); got[0].Problem != "it keeps its settings: a bad user" {
 			t.Errorf("%+v", got)
 		}
-		pooled.Users, pooled.Hold = nil, good
+		pooled.Users, pooled.Pause = nil, good
 		w.set(pooled)
 		if got := w.Stats(); got[0].Problem != "" {
 			t.Errorf("%+v", got)
@@ -419,13 +419,13 @@ func TestAnAddressThatCannotBeServedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		w := newWorld(t)
-		w.newHolder = newHolder
+		w.newPauser = newPauser
 		w.cfg.Listen = func(context.Context, string, string) (net.Listener, error) {
 			tries++
 			return nil, errors.New("in use")
 		}
 		w.set(route("master", 1))
-		if got := w.Stats(); len(got) != 1 || !strings.Contains(got[0].Problem, "in use") || got[0].Gate == nil {
+		if got := w.Stats(); len(got) != 1 || !strings.Contains(got[0].Problem, "in use") || got[0].Connections == nil {
 			t.Errorf("%+v", got)
 		}
 		time.Sleep(time.Minute)
@@ -462,11 +462,11 @@ func TestThroughARealGate(t *testing.T) {
 		},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Dir: t.TempDir(),
 	})
-	// The gate's target is the address behind: one on which our Envoy listens.
-	s.newHolder = func(r Route, cfg Config) (holder, error) {
+	// The pauser's target is the address behind: one on which our Envoy listens.
+	s.newPauser = func(r Route, cfg Config) (pauser, error) {
 		ap := envoy.Addr().(*net.TCPAddr).AddrPort()
 		r.Behind, r.Port = ap.Addr(), ap.Port()
-		return newHolder(r, cfg)
+		return newPauser(r, cfg)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -475,7 +475,7 @@ func TestThroughARealGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the routes that are set stand", func() bool { return len(s.Stats()) == 1 })
-	if got := states(s.Hold(t.Context(), "db", "op", 0)); got != "master held" {
+	if got := states(s.Pause(t.Context(), "db", "op", 0)); got != "master waiting" {
 		t.Fatalf("got %s", got)
 	}
 	app, err := net.Dial("tcp", at0.Addr().String())
@@ -502,8 +502,8 @@ func TestThroughARealGate(t *testing.T) {
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if stats := s.Stats(); stats[0].Gate.Released != 1 {
-		t.Errorf("%+v", stats[0].Gate)
+	if stats := s.Stats(); stats[0].Connections.Resumed != 1 {
+		t.Errorf("%+v", stats[0].Connections)
 	}
 	cancel()
 	if err := <-ended; err != nil {

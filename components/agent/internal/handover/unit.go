@@ -23,9 +23,9 @@ const (
 type unit struct {
 	cfg    Config
 	log    *slog.Logger
-	holder holder
+	pauser pauser
 	events chan event
-	// asks are holds that want an answer.
+	// asks are requests to pause that want an answer.
 	asks chan ask
 	// closing is closed when the unit stops taking events, ended when all its work is over.
 	closing, ended chan struct{}
@@ -33,7 +33,7 @@ type unit struct {
 
 	mu      sync.Mutex
 	route   Route  // guarded by mu
-	held    bool   // guarded by mu
+	paused  bool   // guarded by mu
 	problem string // guarded by mu; why the address is not served
 	stale   string // guarded by mu; why it is served by the settings of before
 
@@ -41,12 +41,12 @@ type unit struct {
 	machine machine
 	waiters map[string][]chan<- answer // by operation
 	looking bool
-	undo    context.CancelFunc // of the hold that is under way
+	undo    context.CancelFunc // of the pause in progress
 	jobs    queue
 }
 
 type ask struct {
-	holdAsked
+	pauseAsked
 
 	to chan<- answer // capacity 1
 }
@@ -56,23 +56,23 @@ type answer struct {
 	message string
 }
 
-func newUnit(r Route, h holder, cfg Config) *unit {
+func newUnit(r Route, h pauser, cfg Config) *unit {
 	return &unit{
-		cfg: cfg, log: cfg.Log.With("route", r.Name), holder: h, route: r, machine: r.machine(),
+		cfg: cfg, log: cfg.Log.With("route", r.Name), pauser: h, route: r, machine: r.machine(),
 		events: make(chan event), asks: make(chan ask), closing: make(chan struct{}), ended: make(chan struct{}),
 		waiters: map[string][]chan<- answer{}, undo: func() {}, jobs: newQueue(),
 	}
 }
 
 func (r Route) machine() machine {
-	m := machine{pooled: r.Pooler != "", others: r.Role == "follower" || r.Role == "learner", reached: Held}
+	m := machine{pooled: r.Pooler != "", others: r.Role == "follower" || r.Role == "learner", reached: Waiting}
 	if m.pooled {
 		m.reached = Paused
 	}
 	return m
 }
 
-// start runs u until ctx or cancel ends it. The unit opens the route before its holder ends.
+// start runs u until ctx or cancel ends it. The unit opens the route before its pauser ends.
 func (u *unit) start(ctx context.Context) {
 	ctx, u.cancel = context.WithCancel(ctx)
 	go func() {
@@ -90,11 +90,11 @@ func (u *unit) start(ctx context.Context) {
 	}()
 }
 
-// serve has the holder run, again after an error.
+// serve runs the pauser, again after an error.
 func (u *unit) serve(ctx context.Context) {
 	rest, told := restFirst, ""
 	for {
-		err := u.holder.run(ctx)
+		err := u.pauser.run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -124,8 +124,8 @@ func (u *unit) setProblem(text string) {
 	u.problem = text
 }
 
-// hold asks for a hold and waits for its outcome.
-func (u *unit) hold(ctx context.Context, e holdAsked) answer {
+// pause asks for a pause and waits for its outcome.
+func (u *unit) pause(ctx context.Context, e pauseAsked) answer {
 	to := make(chan answer, 1)
 	select {
 	case u.asks <- ask{e, to}:
@@ -163,7 +163,7 @@ func (u *unit) loop(ctx context.Context, looks *sync.WaitGroup) {
 			}
 		case a := <-u.asks:
 			u.waiters[a.operation] = append(u.waiters[a.operation], a.to)
-			e = a.holdAsked
+			e = a.pauseAsked
 		case <-timer.C:
 			e = tick{}
 		case <-ctx.Done():
@@ -188,8 +188,8 @@ func (u *unit) loop(ctx context.Context, looks *sync.WaitGroup) {
 func (u *unit) act(ctx context.Context, looks *sync.WaitGroup, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
-		case doHold:
-			u.doHold(ctx, e)
+		case doPause:
+			u.doPause(ctx, e)
 		case doOpen:
 			u.doOpen(e)
 		case doAnswer:
@@ -204,7 +204,7 @@ func (u *unit) act(ctx context.Context, looks *sync.WaitGroup, effects []effect)
 			}
 		case doReconnect:
 			u.jobs.push(func(ctx context.Context) {
-				if err := u.holder.reconnect(ctx); err != nil {
+				if err := u.pauser.reconnect(ctx); err != nil {
 					u.log.Warn("a pooler keeps servers of endpoints that are gone", "error", err)
 				}
 			})
@@ -212,16 +212,16 @@ func (u *unit) act(ctx context.Context, looks *sync.WaitGroup, effects []effect)
 	}
 }
 
-func (u *unit) doHold(ctx context.Context, e doHold) {
+func (u *unit) doPause(ctx context.Context, e doPause) {
 	u.mu.Lock()
-	u.held = true
+	u.paused = true
 	group := u.route.Group
 	u.mu.Unlock()
 	ctx, undo := context.WithCancel(ctx)
 	u.undo()
 	u.undo = undo
 	u.jobs.push(func(context.Context) {
-		err := u.holder.hold(ctx, e.limit)
+		err := u.pauser.pause(ctx, e.limit)
 		switch {
 		case err == nil:
 			u.log.Info("a route is paused", "group", group, "operation", e.operation, "limit", e.limit)
@@ -235,15 +235,15 @@ func (u *unit) doHold(ctx context.Context, e doHold) {
 
 func (u *unit) doOpen(e doOpen) {
 	u.mu.Lock()
-	u.held = false
+	u.paused = false
 	group := u.route.Group
 	u.mu.Unlock()
 	u.undo()
 	u.jobs.push(func(ctx context.Context) {
-		waited, err := u.holder.open(ctx)
+		waited, err := u.pauser.open(ctx)
 		level := slog.LevelInfo
 		attrs := []any{
-			"group", group, "operation", e.operation, "held", e.held.Round(time.Millisecond), "connections", waited, "reason", e.why,
+			"group", group, "operation", e.operation, "paused", e.paused.Round(time.Millisecond), "connections", waited, "reason", e.why,
 		}
 		if err != nil {
 			attrs = append(attrs, "error", err)
@@ -276,9 +276,9 @@ func (u *unit) look(ctx context.Context, age time.Duration) {
 // stats are as they are now.
 func (u *unit) stats() Stats {
 	u.mu.Lock()
-	out := Stats{Route: u.route.Name, Group: u.route.Group, Held: u.held, Problem: cmp.Or(u.problem, u.stale)}
+	out := Stats{Route: u.route.Name, Group: u.route.Group, Paused: u.paused, Problem: cmp.Or(u.problem, u.stale)}
 	u.mu.Unlock()
-	u.holder.stats(&out)
+	u.pauser.stats(&out)
 	return out
 }
 

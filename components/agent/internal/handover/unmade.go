@@ -9,19 +9,19 @@ import (
 	"cadre.dev/agent/internal/pooler"
 )
 
-// unmade is a route whose holder could not be made. run makes the holder and then delegates to it.
+// unmade is a route whose pauser could not be made. run makes the pauser and then delegates to it.
 // Until that succeeds, the route's address is closed and run returns the reason.
 type unmade struct {
-	make func(Route) (holder, error)
+	make func(Route) (pauser, error)
 
 	mu    sync.Mutex
 	route Route  // guarded by mu
-	made  holder // guarded by mu; nil: not yet
+	made  pauser // guarded by mu; nil: not yet
 }
 
 var errUnmade = errors.New("the route is not served")
 
-func (n *unmade) holder() holder {
+func (n *unmade) pauser() pauser {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.made
@@ -42,22 +42,22 @@ func (n *unmade) run(ctx context.Context) error {
 	return made.run(ctx)
 }
 
-func (n *unmade) hold(ctx context.Context, limit time.Duration) error {
-	if made := n.holder(); made != nil {
-		return made.hold(ctx, limit)
+func (n *unmade) pause(ctx context.Context, limit time.Duration) error {
+	if made := n.pauser(); made != nil {
+		return made.pause(ctx, limit)
 	}
 	return errUnmade
 }
 
 func (n *unmade) open(ctx context.Context) (int, error) {
-	if made := n.holder(); made != nil {
+	if made := n.pauser(); made != nil {
 		return made.open(ctx)
 	}
 	return 0, nil
 }
 
 func (n *unmade) reconnect(ctx context.Context) error {
-	if made := n.holder(); made != nil {
+	if made := n.pauser(); made != nil {
 		return made.reconnect(ctx)
 	}
 	return nil // it has no servers
@@ -75,14 +75,14 @@ func (n *unmade) configure(r Route) error {
 }
 
 func (n *unmade) end() error {
-	if made := n.holder(); made != nil {
+	if made := n.pauser(); made != nil {
 		return made.end()
 	}
 	return nil
 }
 
 func (n *unmade) stats(to *Stats) {
-	made := n.holder()
+	made := n.pauser()
 	switch {
 	case made != nil:
 		made.stats(to)

@@ -10,8 +10,8 @@ func TestHoldsAreReadFromAnAgentsLog(t *testing.T) {
 	const (
 		held     = `{"@level":"info","@message":"a route is paused","@timestamp":"2026-11-24T12:13:11.1Z","group":"postgres","limit":5000000000,"operation":"postgres-1.restart-abc/1","route":"postgres-master"}`
 		pooled   = `{"@level":"info","@message":"a route is paused","@timestamp":"2026-11-24T12:13:11.3Z","group":"postgres","limit":5000000000,"operation":"postgres-1.restart-abc/1","route":"postgres-pooled"}`
-		released = `{"@level":"info","@message":"a route is released","@timestamp":"2026-11-24T12:13:12.2Z","held":1100000000,"operation":"postgres-1.restart-abc/1","reason":"the new leader is there","route":"postgres-master"}`
-		expired  = `{"@level":"warn","@message":"a route is released","@timestamp":"2026-11-24T12:13:21Z","held":10000000000,"operation":"postgres-1.restart-abc/1","reason":"expired","route":"postgres-pooled"}`
+		released = `{"@level":"info","@message":"a route is released","@timestamp":"2026-11-24T12:13:12.2Z","paused":1100000000,"operation":"postgres-1.restart-abc/1","reason":"the new leader is there","route":"postgres-master"}`
+		expired  = `{"@level":"warn","@message":"a route is released","@timestamp":"2026-11-24T12:13:21Z","paused":10000000000,"operation":"postgres-1.restart-abc/1","reason":"expired","route":"postgres-pooled"}`
 		refused  = `{"@level":"warn","@message":"a route cannot be paused","@timestamp":"2026-11-24T12:13:11.1Z","error":"odd","operation":"postgres-1.restart-abc/1","route":"postgres-pooled"}`
 	)
 	at := func(ms int) time.Time {

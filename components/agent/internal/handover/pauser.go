@@ -9,28 +9,28 @@ import (
 	"cadre.dev/agent/internal/pooler"
 )
 
-// holder has the clients of one route wait. At most one of hold, open and reconnect is under
-// way.
-type holder interface {
+// pauser pauses the clients of one route. At most one of pause, open and reconnect runs at a
+// time.
+type pauser interface {
 	// run serves the route's address until ctx ends.
 	run(ctx context.Context) error
-	// hold returns when clients wait, for limit at most, or go on again; ctx's end undoes it.
-	hold(ctx context.Context, limit time.Duration) error
-	// open lets clients go on, and says how many waited. Without a hold it does nothing.
+	// pause returns when clients wait, for limit at most, or have resumed; ctx's end undoes it.
+	pause(ctx context.Context, limit time.Duration) error
+	// open resumes the clients and returns how many waited. Without a pause it does nothing.
 	open(ctx context.Context) (waited int, err error)
 	// reconnect has servers that stand replaced.
 	reconnect(ctx context.Context) error
-	// configure applies the settings that may change while the holder runs.
+	// configure applies the settings that may change while the pauser runs.
 	configure(r Route) error
 	// end is for a route that is gone; run is over.
 	end() error
-	// stats fills in the holder's own counters.
+	// stats fills in the pauser's own counters.
 	stats(to *Stats)
 }
 
-func newHolder(r Route, cfg Config) (holder, error) {
+func newPauser(r Route, cfg Config) (pauser, error) {
 	if r.Pooler == "" {
-		return gated{connpause.New(connpause.Config{
+		return unpooled{connpause.New(connpause.Config{
 			Route: r.Name, Address: r.address().String(), Target: r.behind().String(), Listen: cfg.Listen, Log: cfg.Log,
 		})}, nil
 	}
@@ -41,24 +41,24 @@ func newHolder(r Route, cfg Config) (holder, error) {
 	return pooled{p}, nil
 }
 
-// gated is a route without a pooler.
-type gated struct{ *connpause.Gate }
+// unpooled is a route without a pooler.
+type unpooled struct{ *connpause.Pauser }
 
-func (g gated) run(ctx context.Context) error { return g.Run(ctx) }
+func (g unpooled) run(ctx context.Context) error { return g.Run(ctx) }
 
-func (g gated) hold(_ context.Context, limit time.Duration) error {
-	g.Hold(limit)
+func (g unpooled) pause(_ context.Context, limit time.Duration) error {
+	g.Pause(limit)
 	return nil
 }
 
-func (g gated) open(context.Context) (int, error) { return g.Release(), nil }
-func (gated) reconnect(context.Context) error     { return nil }
-func (gated) configure(Route) error               { return nil }
-func (gated) end() error                          { return nil }
+func (g unpooled) open(context.Context) (int, error) { return g.Resume(), nil }
+func (unpooled) reconnect(context.Context) error     { return nil }
+func (unpooled) configure(Route) error               { return nil }
+func (unpooled) end() error                          { return nil }
 
-func (g gated) stats(to *Stats) {
+func (g unpooled) stats(to *Stats) {
 	counters := g.Counters()
-	to.Gate = &counters
+	to.Connections = &counters
 }
 
 // pooled is a route with one.
@@ -66,7 +66,7 @@ type pooled struct{ *pooler.Pooler }
 
 func (p pooled) run(ctx context.Context) error { return p.Run(ctx) }
 
-func (p pooled) hold(ctx context.Context, limit time.Duration) error { return p.Pause(ctx, limit) }
+func (p pooled) pause(ctx context.Context, limit time.Duration) error { return p.Pause(ctx, limit) }
 
 func (p pooled) open(ctx context.Context) (int, error) { return p.Resume(ctx) }
 func (p pooled) reconnect(ctx context.Context) error   { return p.Reconnect(ctx) }
