@@ -178,7 +178,7 @@ func opens(t *testing.T, p process, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := os.ReadFile(p.path("run/cadre/held"))
+	sealed, err := os.ReadFile(p.path("run/cadre/credentials"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,18 +80,18 @@ type Admitted struct {
 // Admit makes one attempt with one coordinator.
 func (c *Client) Admit(ctx context.Context) (Admitted, error) { return c.attempt(ctx, nil) }
 
-// Again repeats Admit for a Boot whose credentials held are in force: tokens in use stay valid, and
-// secrets with an unreadable epoch keep their held value.
-func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
-	return c.attempt(ctx, &held)
+// Again repeats Admit for a Boot that uses present: tokens in use stay valid, and secrets with an
+// unreadable epoch keep their value.
+func (c *Client) Again(ctx context.Context, present Admitted) (Admitted, error) {
+	return c.attempt(ctx, &present)
 }
 
-// Held reports to a coordinator which parts of a are in use.
-func (a Admitted) Held() *admissionv1.Held {
+// InUse reports to a coordinator which parts of a are in use.
+func (a Admitted) InUse() *admissionv1.Held {
 	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip(), KeepsToken: true}
 }
 
-func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) {
+func (c *Client) attempt(ctx context.Context, present *Admitted) (Admitted, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptLimit,
 		fmt.Errorf("admission took longer than %s", attemptLimit))
 	defer cancel()
@@ -153,8 +153,8 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose, VmConfig: evidence.VMConfig,
 		},
 	}
-	if held != nil {
-		request.Held = held.Held()
+	if present != nil {
+		request.Held = present.InUse()
 	}
 	if c.cfg.Seen != nil {
 		request.SeenTerm, request.SeenState = c.cfg.Seen()
@@ -171,8 +171,8 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 		return Admitted{}, err
 	}
 	var was *admissionv1.Credentials
-	if held != nil {
-		was = held.Grant
+	if present != nil {
+		was = present.Grant
 	}
 	if out.Grant, err = keep(was, out.Grant); err != nil {
 		return Admitted{}, err

@@ -145,12 +145,12 @@ func TestStandingBelievesOnlyACoordinator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Standing(t.Context(), &admitted); err != nil {
+	if err := client.AdmissionStatus(t.Context(), &admitted); err != nil {
 		t.Errorf("the coordinator says: %v", err)
 	}
 	other := agenttest.NewWorld(t)
 	admitted.Credentials.Roots = other.Roots
-	if err := client.Standing(t.Context(), &admitted); err == nil || admit.OnlyEnded(err) != nil || !strings.Contains(err.Error(), "BROKER_UNTRUSTED") {
+	if err := client.AdmissionStatus(t.Context(), &admitted); err == nil || admit.OnlyEnded(err) != nil || !strings.Contains(err.Error(), "BROKER_UNTRUSTED") {
 		t.Errorf("a server of another CA: %v", err)
 	}
 }

@@ -9,15 +9,15 @@ import (
 )
 
 // Renewed checks credentials that a coordinator gave over a control session: they are
-// for the same name, Boot, generation and address as held, and under the very CA that
+// for the same name, Boot, generation and address as present, and under the very CA that
 // the coordinators proved at admission (TOK-20). Secrets that they cannot read the epoch
-// of stay as held.
-func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitted, error) {
-	was := held.Grant
+// of stay as present.
+func (c *Client) Renewed(present Admitted, grant *admissionv1.Credentials) (Admitted, error) {
+	was := present.Grant
 	switch {
-	case grant.GetCluster() != held.ID.Cluster || grant.GetGroup() != held.ID.Group || grant.GetSlot() != held.ID.Slot:
+	case grant.GetCluster() != present.ID.Cluster || grant.GetGroup() != present.ID.Group || grant.GetSlot() != present.ID.Slot:
 		return Admitted{}, fmt.Errorf("read renewed credentials: they are for %s/%s/%s, this is %s",
-			grant.GetCluster(), grant.GetGroup(), grant.GetSlot(), held.ID)
+			grant.GetCluster(), grant.GetGroup(), grant.GetSlot(), present.ID)
 	case grant.GetBootId() != c.cfg.Boot.ID:
 		return Admitted{}, errors.New("read renewed credentials: they are for another boot")
 	case grant.GetGeneration() != was.GetGeneration() || grant.GetVip() != was.GetVip():
@@ -27,14 +27,14 @@ func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitte
 	case grant.GetExpiresAt() == nil || !grant.GetExpiresAt().AsTime().After(time.Now()):
 		return Admitted{}, errors.New("read renewed credentials: SVID_EXPIRED: they have ended already; check the clock")
 	}
-	certificate, roots, err := c.readSVID(grant, held.ID)
+	certificate, roots, err := c.readSVID(grant, present.ID)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("read renewed credentials: %w", err)
 	}
 	if grant, err = keep(was, grant); err != nil {
 		return Admitted{}, err
 	}
-	out := held
+	out := present
 	out.Grant, out.Since, out.ExpiresAt = grant, time.Now(), grant.GetExpiresAt().AsTime()
 	out.Credentials.Certificate, out.Credentials.Roots = certificate, roots
 	return out, nil

@@ -38,7 +38,7 @@ type Agent struct {
 	trustFile []byte
 	boot      *admit.Boot
 	bootAt    time.Time
-	held      *credcache.Store
+	credcache *credcache.Store
 	// resumed is the state of the previous worker of this Boot; nil if there was none.
 	resumed *resumed
 	guest   attest.Guest
@@ -58,8 +58,8 @@ type Agent struct {
 	consulProxy *consulproxy.Proxy
 	builder     *report.Builder
 	set         *member.SetChanger
-	// backends are the backends that the workload reports about, told the checks that it answers.
-	backends, told *selfreport.Registry
+	// backends has the workload's reports on its backends, checkReports those on its checks.
+	backends, checkReports *selfreport.Registry
 	// service is nil without --xds.
 	service *service
 	changed latestvalue.Value[struct{}]
@@ -117,18 +117,18 @@ func New(cfg Config) (*Agent, error) {
 		}
 	}
 	commands := command.New(cfg.ExecDir, cfg.Log)
-	told := selfreport.Open(filepath.Join(cfg.RunDir, "checks"), boot.ID, cfg.Log)
+	checkReports := selfreport.Open(filepath.Join(cfg.RunDir, "checks"), boot.ID, cfg.Log)
 	a := &Agent{
 		forgotten: make(chan struct{}, 1), svid: svid,
-		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), held: keeper,
-		guest:       attest.NewGuestClient(cfg.DstackSocket),
-		disk:        disk,
-		member:      member.NewWatcher(cfg.Log),
-		checker:     health.NewChecker(commands, told, cfg.Log),
-		command:     commands,
-		told:        told,
-		backends:    selfreport.Open(filepath.Join(cfg.RunDir, "words"), boot.ID, cfg.Log),
-		consulProxy: consulproxy.New(consulproxy.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
+		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), credcache: keeper,
+		guest:        attest.NewGuestClient(cfg.DstackSocket),
+		disk:         disk,
+		member:       member.NewWatcher(cfg.Log),
+		checker:      health.NewChecker(commands, checkReports, cfg.Log),
+		command:      commands,
+		checkReports: checkReports,
+		backends:     selfreport.Open(filepath.Join(cfg.RunDir, "backends"), boot.ID, cfg.Log),
+		consulProxy:  consulproxy.New(consulproxy.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
 	a.config = desired.InForce{Slot: func() string { return a.self().Slot }, Apply: a.apply, Applied: a.route, Log: cfg.Log}
 	a.admit = admit.New(admit.Config{
@@ -152,7 +152,7 @@ func New(cfg Config) (*Agent, error) {
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
-		Overlay: a.overlayServer(), Holder: holder{a}, Run: run,
+		Overlay: a.overlayServer(), Pauser: routePauser{a}, Run: run,
 	})
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	server := api.New(api.Config{
 		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
-		Backends: a.backends, Checks: a.told,
+		Backends: a.backends, Checks: a.checkReports,
 		Metrics: a.metricsHandler(), Log: a.cfg.Log,
 	})
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
@@ -186,7 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.member.Run,
 		a.checker.Run,
 		a.backends.Run,
-		a.told.Run,
+		a.checkReports.Run,
 		a.runConsulProxy,
 		func(ctx context.Context) error { return a.service.run(ctx, a) },
 		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },
@@ -240,7 +240,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		a.applyPeers,
 		a.writeMesh,
 		a.set.Run,
-		a.keepHeld,
+		a.keepCredentials,
 		a.watchHealth,
 	)
 }

@@ -31,7 +31,7 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	a.checker.SetChecks(next.HealthChecks)
 	// After the checks: a removed check would fail without its reports, and a new one would count
 	// at once beside the old checks.
-	a.told.Set(selfreport.OfChecks(next.HealthChecks))
+	a.checkReports.Set(selfreport.OfChecks(next.HealthChecks))
 	if d != nil {
 		a.member.SetDriver(d)
 	}

@@ -30,14 +30,14 @@ func newCallers(hub *control.Hub, log *slog.Logger) *callers {
 // Hold implements lifecycle.Callers.
 func (c *callers) Hold(ctx context.Context, k lifecycle.Key) string {
 	c.try++
-	held, err := c.hub.BeginHandover(ctx, k.Operation, c.try)
+	paused, err := c.hub.BeginHandover(ctx, k.Operation, c.try)
 	if err != nil {
 		return "no coordinator could notify them: " + err.Error()
 	}
-	c.log.Info("callers are paused for the hand-over", "operation", k.Operation, "attempt", k.Attempt, "callers", len(held.Holding))
+	c.log.Info("callers are paused for the hand-over", "operation", k.Operation, "attempt", k.Attempt, "callers", len(paused.Paused))
 	var out []string
-	for _, slot := range slices.Sorted(maps.Keys(held.NotHolding)) {
-		out = append(out, fmt.Sprintf("%s: %s", slot, held.NotHolding[slot]))
+	for _, slot := range slices.Sorted(maps.Keys(paused.NotPaused)) {
+		out = append(out, fmt.Sprintf("%s: %s", slot, paused.NotPaused[slot]))
 	}
 	return strings.Join(out, "; ")
 }

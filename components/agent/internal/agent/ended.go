@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// standingAfter is how long the Boot goes without a control session before it asks whether it
+	// statusAfter is how long the Boot goes without a control session before it asks whether it
 	// still is its Slot. A Boot that was paused or cut off, and replaced meanwhile, gets no
 	// session, so it would not learn about the replacement.
-	standingAfter = 3 * time.Second
-	// standingEvery, jittered upwards by half of it, paces further questions.
-	standingEvery = 10 * time.Second
+	statusAfter = 3 * time.Second
+	// statusEvery, jittered upwards by half of it, paces further questions.
+	statusEvery = 10 * time.Second
 )
 
 // Serve runs agents until ctx ends, one Boot after the other. A Boot that lost its Slot stops at
@@ -79,11 +79,11 @@ func (a *Agent) withdraw(why *admit.EndedError) error {
 // watchStanding asks at first contact while no control session is up.
 func (a *Agent) watchStanding(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if !a.alone(ctx, standingAfter) {
+		if !a.alone(ctx, statusAfter) {
 			continue
 		}
 		current, _ := a.admitted.Get()
-		err := a.admit.Standing(ctx, current)
+		err := a.admit.AdmissionStatus(ctx, current)
 		if ended, is := errors.AsType[*admit.EndedError](err); is {
 			return a.withdraw(ended)
 		}
@@ -96,7 +96,7 @@ func (a *Agent) watchStanding(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			a.cfg.Log.Info("no coordinator answers whether this boot still has its slot", "slot", current.ID.Slot, "error", err)
 		}
-		a.alone(ctx, standingEvery+rand.N(standingEvery/2)) //nolint:gosec // jitter is no secret
+		a.alone(ctx, statusEvery+rand.N(statusEvery/2)) //nolint:gosec // jitter is no secret
 	}
 	return nil
 }

@@ -26,9 +26,9 @@ func (a *Agent) take(admitted admit.Admitted) {
 	a.changed.Set(struct{}{})
 }
 
-// heldOf returns the renewal loop's view of a.
-func heldOf(a admit.Admitted) renewal.Held {
-	return renewal.Held{Since: a.Since, Ends: a.Ends(), Epoch: a.Grant.GetPolicyEpoch()}
+// credentialsOf returns the renewal loop's view of a.
+func credentialsOf(a admit.Admitted) renewal.Credentials {
+	return renewal.Credentials{Since: a.Since, Ends: a.Ends(), Epoch: a.Grant.GetPolicyEpoch()}
 }
 
 // renew keeps the credentials from ending.
@@ -38,12 +38,12 @@ func (a *Agent) renew(ctx context.Context) error {
 	defer cancel(nil)
 	loop := renewal.Loop{Config: renewal.Config{
 		Renew: a.renewOnce,
-		Admit: func(ctx context.Context) (renewal.Held, error) {
-			held, err := a.admitOnce(ctx)
+		Admit: func(ctx context.Context) (renewal.Credentials, error) {
+			credentials, err := a.admitOnce(ctx)
 			if errors.Is(err, errMoved) {
 				cancel(err)
 			}
-			return held, err
+			return credentials, err
 		},
 		Wanted: func() (uint64, <-chan struct{}) {
 			d, index := a.hub.Desired().Get()
@@ -66,7 +66,7 @@ func (a *Agent) renew(ctx context.Context) error {
 			}
 		}, Log: a.cfg.Log,
 	}}
-	err := loop.Run(ctx, heldOf(*current))
+	err := loop.Run(ctx, credentialsOf(*current))
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errMoved):
 		return cause
@@ -79,22 +79,22 @@ func (a *Agent) renew(ctx context.Context) error {
 
 // renewOnce asks over a control session. New credentials are in force when the
 // tokens among them have been seen to work: until then the old ones are.
-func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
+func (a *Agent) renewOnce(ctx context.Context) (renewal.Credentials, error) {
 	current, _ := a.admitted.Get()
 	known, _ := a.hub.Desired().Get()
-	held := current.Held()
-	held.KeepsToken = !a.tokenLost
-	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: held})
+	inUse := current.InUse()
+	inUse.KeepsToken = !a.tokenLost
+	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: inUse})
 	if err != nil {
-		return renewal.Held{}, err
+		return renewal.Credentials{}, err
 	}
 	next, err := a.admit.Renewed(*current, grant)
 	if err != nil {
-		return renewal.Held{}, err
+		return renewal.Credentials{}, err
 	}
 	err = a.proveTokens(ctx, next)
 	if err != nil && !grant.GetConsul().GetTokenKept() {
-		return renewal.Held{}, err
+		return renewal.Credentials{}, err
 	}
 	if a.tokenLost = err != nil; a.tokenLost {
 		// Consul may have lost the token, whatever the records say. The other credentials are good,
@@ -104,7 +104,7 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	a.tellKept(next)
 	a.askedAt.Store(known.GetVersion())
 	a.take(next)
-	return heldOf(next), nil
+	return credentialsOf(next), nil
 }
 
 // tellKept logs the secrets that the coordinators could not renew.
@@ -118,15 +118,15 @@ func (a *Agent) tellKept(next admit.Admitted) {
 var errMoved = errors.New("admission now gives this boot another name or address; starting over")
 
 // admitOnce attests again, with the same Boot key.
-func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
+func (a *Agent) admitOnce(ctx context.Context) (renewal.Credentials, error) {
 	current, _ := a.admitted.Get()
 	known, _ := a.hub.Desired().Get()
 	next, err := a.admit.Again(ctx, *current)
 	if err != nil {
-		return renewal.Held{}, err
+		return renewal.Credentials{}, err
 	}
 	if next.ID != current.ID || next.Grant.GetVip() != current.Grant.GetVip() {
-		return renewal.Held{}, fmt.Errorf("%w: %s", errMoved, next.ID)
+		return renewal.Credentials{}, fmt.Errorf("%w: %s", errMoved, next.ID)
 	}
 	if !a.hub.Connected() {
 		a.peers.Set(next.Peers)
@@ -138,7 +138,7 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	a.tellKept(next)
 	a.askedAt.Store(known.GetVersion())
 	a.take(next)
-	return heldOf(next), nil
+	return credentialsOf(next), nil
 }
 
 // proveTokens waits until Consul knows the workload's new token, and asks through the Consul proxy

@@ -18,7 +18,7 @@ type resumed struct {
 // resume reads the state of an earlier process of this Boot. If it is nil, this process requests
 // admission.
 func (a *Agent) resume() *resumed {
-	state, err := a.held.Load()
+	state, err := a.credcache.Load()
 	if state == nil {
 		if err != nil {
 			a.cfg.Log.Info("the boot requests admission", "error", err)
@@ -27,7 +27,7 @@ func (a *Agent) resume() *resumed {
 	}
 	admitted, err := a.admit.Resume(*state)
 	if err != nil {
-		a.cfg.Log.Warn("the boot requests admission again", "error", errors.Join(err, a.held.Remove()))
+		a.cfg.Log.Warn("the boot requests admission again", "error", errors.Join(err, a.credcache.Remove()))
 		return nil
 	}
 	a.bootAt = state.BootAt
@@ -61,14 +61,14 @@ func (a *Agent) reconfigure() {
 	}
 }
 
-// keepHeld keeps the saved state for the next process of this Boot up to date.
-func (a *Agent) keepHeld(ctx context.Context) error {
-	latestvalue.Each(ctx, a.saveHeld, a.admitted.Next, a.peers.Next, a.config.Next)
+// keepCredentials keeps the saved state for the next process of this Boot up to date.
+func (a *Agent) keepCredentials(ctx context.Context) error {
+	latestvalue.Each(ctx, a.saveCredentials, a.admitted.Next, a.peers.Next, a.config.Next)
 	return nil
 }
 
-// saveHeld saves the state in force. A failed save costs the next process only an admission.
-func (a *Agent) saveHeld() {
+// saveCredentials saves the state in force. A failed save costs the next process only an admission.
+func (a *Agent) saveCredentials() {
 	current, _ := a.admitted.Get()
 	if current == nil || a.ended.Load() != nil {
 		return
@@ -83,14 +83,14 @@ func (a *Agent) saveHeld() {
 		state.Peers = list
 	}
 	state.Config = a.config.Text()
-	if err := a.held.Save(state); err != nil {
+	if err := a.credcache.Save(state); err != nil {
 		a.cfg.Log.Error("the boot's newest state is not saved: the next process would resume an older one", "error", err)
 	}
 }
 
 // forget removes the saved state at the end of the Boot. With spent, it removes the key, too.
 func (a *Agent) forget(spent bool) error {
-	err := a.held.Remove()
+	err := a.credcache.Remove()
 	if spent {
 		_, failed := a.cfg.Parent.NewKey()
 		err = errors.Join(err, failed)
@@ -103,13 +103,13 @@ func (a *Agent) forget(spent bool) error {
 func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.Context) error) error {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	told := context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(ctx, func() {
 		if whole.Err() != nil {
 			a.farewell(inner)
 		}
 		cancel(context.Cause(ctx))
 	})
-	defer told()
+	defer stop()
 	return runAll(inner, parts...)
 }
 

@@ -97,7 +97,7 @@ func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 		Workload:    group.Workload{Kind: "none"},
 		ServiceMesh: group.ServiceMesh{Proxies: []group.Proxy{{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(time.Minute)}}},
 	})})
-	told := func() bool {
+	reported := func() bool {
 		got := c.Last().GetBackends()
 		return len(got) == 1 && got[0].GetHealth() == controlv1.Health_HEALTH_HEALTHY && got[0].GetOutput() == "fine"
 	}
@@ -105,13 +105,13 @@ func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 	if code, body := a.call("PUT", "/v1/backends/queue", `{"status":"passing","output":"fine"}`); code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
 	}
-	agenttest.Eventually(t, soon, "the report is sent", told)
+	agenttest.Eventually(t, soon, "the report is sent", reported)
 	seen := c.Last().GetSequence()
 	a.stop()
 	parent.run++
 	a.start()
 	agenttest.Eventually(t, soon, "reports go on", func() bool { return c.Last().GetSequence() > seen && c.Last().GetMemberKnown() })
-	if !told() {
+	if !reported() {
 		t.Errorf("after the next process began: %v", c.Last().GetBackends())
 	}
 }
@@ -176,7 +176,7 @@ func TestAHalfWrittenFileIsAnAdmission(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	a.stop()
-	path := filepath.Join(a.cfg.RunDir, "held")
+	path := filepath.Join(a.cfg.RunDir, "credentials")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -241,28 +241,28 @@ func (s *service) changed() <-chan struct{} {
 	return s.envoys.Statuses().Changed(index)
 }
 
-// holder implements control.Holder.
-type holder struct{ a *Agent }
+// routePauser implements control.RoutePauser.
+type routePauser struct{ a *Agent }
 
-// Hold implements control.Holder.
-func (h holder) Hold(ctx context.Context, groupName, operation string) []control.HeldRoute {
+// Pause implements control.RoutePauser.
+func (h routePauser) Pause(ctx context.Context, groupName, operation string) []control.PausedRoute {
 	if h.a.service == nil {
 		return nil
 	}
-	var out []control.HeldRoute
+	var out []control.PausedRoute
 	for _, r := range h.a.service.routes.Pause(ctx, groupName, operation, 0) {
-		held := r.State == handover.Waiting || r.State == handover.Paused
+		paused := r.State == handover.Waiting || r.State == handover.Paused
 		message := r.Message
-		if !held && message == "" {
+		if !paused && message == "" {
 			message = string(r.State)
 		}
-		out = append(out, control.HeldRoute{Route: r.Route, Held: held, Message: message})
+		out = append(out, control.PausedRoute{Route: r.Route, Paused: paused, Message: message})
 	}
 	return out
 }
 
-// Release implements control.Holder.
-func (h holder) Release(groupName, operation, leader string) {
+// Release implements control.RoutePauser.
+func (h routePauser) Release(groupName, operation, leader string) {
 	if config, _ := h.a.config.Get(); config != nil && config.Group == groupName && config.Slot == leader {
 		// This member leads now: callers that wait for it use the member's own view.
 		h.a.member.Kick()

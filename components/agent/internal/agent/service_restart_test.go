@@ -75,7 +75,7 @@ func TestR115_TheAgentRestartsAService(t *testing.T) {
 		data, _ := os.ReadFile(runs)
 		return strings.Count(string(data), "web-0\n")
 	}
-	told := func(operation string) (controlv1.StepState, string) {
+	reported := func(operation string) (controlv1.StepState, string) {
 		for _, s := range c.Last().GetSteps() {
 			if s.GetOperationId() == operation && s.GetVerb() == controlv1.Verb_VERB_RESTART_SERVICE {
 				return s.GetState(), s.GetMessage()
@@ -86,19 +86,19 @@ func TestR115_TheAgentRestartsAService(t *testing.T) {
 	agenttest.Eventually(t, soon, "the workload runs", func() bool { return ran() == 1 })
 	order("op1", "db")
 	agenttest.Eventually(t, soon, "the service was restarted, and the report says so", func() bool {
-		state, _ := told("op1")
+		state, _ := reported("op1")
 		return state == controlv1.StepState_STEP_STATE_DONE && ran() == 2
 	})
 	order("op2", "web")
 	agenttest.Eventually(t, soon, "an undeclared service is rejected", func() bool {
-		state, message := told("op2")
+		state, message := reported("op2")
 		return state == controlv1.StepState_STEP_STATE_FAILED && strings.Contains(message, "EXEC_FORBIDDEN")
 	})
 	a.stop()
 	order("op1", "db")
 	a.start()
 	agenttest.Eventually(t, soon, "the next boot answers from its memory", func() bool {
-		state, _ := told("op1")
+		state, _ := reported("op1")
 		return state == controlv1.StepState_STEP_STATE_DONE
 	})
 	if n := ran(); n != 2 {

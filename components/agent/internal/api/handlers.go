@@ -190,7 +190,7 @@ func (s *Server) putBackend(w http.ResponseWriter, req *http.Request) {
 	if !readBody(w, req, &body) {
 		return
 	}
-	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), selfreport.Word(body))
+	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), selfreport.Report(body))
 	answerWord(w, ttl, err, "BACKEND_UNKNOWN", `; a backend needs registration { owner = "workload" } in the group's spec, and a route`)
 }
 
@@ -199,7 +199,7 @@ func (s *Server) putCheck(w http.ResponseWriter, req *http.Request) {
 	if !readBody(w, req, &body) {
 		return
 	}
-	ttl, err := s.cfg.Checks.Put(req.PathValue("check"), selfreport.Word{Status: body.Status, Output: body.Output})
+	ttl, err := s.cfg.Checks.Put(req.PathValue("check"), selfreport.Report{Status: body.Status, Output: body.Output})
 	answerWord(w, ttl, err, "CHECK_UNKNOWN", "; a health_check needs ttl { } in the revision that this boot runs")
 }
 

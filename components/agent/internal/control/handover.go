@@ -21,10 +21,10 @@ const (
 // follow this Slot's role. Each coordinator reaches the agents with a session to it. BeginHandover
 // returns when the answers cover every caller, or all coordinators have answered: 3 s at most. It
 // returns an error if no coordinator succeeded; then no route is known to be paused.
-func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint32) (Held, error) {
+func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint32) (PausedCallers, error) {
 	all := h.sessionsNow()
 	if len(all) == 0 {
-		return Held{}, ErrNoSession
+		return PausedCallers{}, ErrNoSession
 	}
 	// The remaining calls continue: a coordinator that receives one after the hand-over ignores it.
 	ctx, cancel := context.WithTimeout(ctx, beginLimit)
@@ -43,13 +43,13 @@ func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint3
 		asking.Wait()
 		cancel()
 	}()
-	var sum callersHeld
+	var sum callerAnswers
 	for range all {
 		if sum.add(<-answers); sum.whole() {
 			break
 		}
 	}
-	return sum.held()
+	return sum.sum()
 }
 
 // EndHandover reports the present leader to every connected coordinator, "" when it is not known.
@@ -84,39 +84,39 @@ func anyDone(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// Holder pauses this CVM's calls to another group while its leadership moves. Its methods are
+// RoutePauser pauses this CVM's calls to another group while its leadership moves. Its methods are
 // idempotent by group and operation.
-type Holder interface {
-	// Hold returns when all is held that can be, within a few seconds.
-	Hold(ctx context.Context, group, operation string) []HeldRoute
+type RoutePauser interface {
+	// Pause returns when each route is paused or has failed to pause, within a few seconds.
+	Pause(ctx context.Context, group, operation string) []PausedRoute
 	// Release starts to resume the calls; leader is the Slot that leads now, "" when that is
 	// unknown. The leader's own agent is notified too.
 	Release(group, operation, leader string)
 }
 
-// HeldRoute is how one route is.
-type HeldRoute struct {
+// PausedRoute is the result of a pause on one route.
+type PausedRoute struct {
 	Route   string
-	Held    bool
+	Paused  bool
 	Message string
 }
 
 // HoldRoutes implements AgentService.
 func (w *wakeServer) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRequest) (*controlv1.HoldRoutesResponse, error) {
 	out := &controlv1.HoldRoutesResponse{}
-	if w.hub.cfg.Holder == nil {
+	if w.hub.cfg.Pauser == nil {
 		return out, nil
 	}
-	for _, one := range w.hub.cfg.Holder.Hold(ctx, r.GetGroup(), r.GetOperationId()) {
-		out.Routes = append(out.Routes, &controlv1.HeldRoute{Route: one.Route, Held: one.Held, Message: one.Message})
+	for _, one := range w.hub.cfg.Pauser.Pause(ctx, r.GetGroup(), r.GetOperationId()) {
+		out.Routes = append(out.Routes, &controlv1.HeldRoute{Route: one.Route, Held: one.Paused, Message: one.Message})
 	}
 	return out, nil
 }
 
 // ReleaseRoutes implements AgentService.
 func (w *wakeServer) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRoutesRequest) (*controlv1.ReleaseRoutesResponse, error) {
-	if w.hub.cfg.Holder != nil {
-		w.hub.cfg.Holder.Release(r.GetGroup(), r.GetOperationId(), r.GetLeader())
+	if w.hub.cfg.Pauser != nil {
+		w.hub.cfg.Pauser.Release(r.GetGroup(), r.GetOperationId(), r.GetLeader())
 	}
 	return &controlv1.ReleaseRoutesResponse{}, nil
 }

@@ -30,8 +30,8 @@ type Config struct {
 	ReportChanged *latestvalue.Value[struct{}]
 	// Overlay answers coordinators' requests about the overlay; the zero Server has no node.
 	Overlay overlaystatus.Server
-	// Holder receives other groups' hand-overs; nil: this agent pauses nothing.
-	Holder Holder
+	// Pauser receives other groups' hand-overs; nil: this agent pauses nothing.
+	Pauser RoutePauser
 	// Run is how many processes this Boot had before: reports are numbered on from theirs.
 	Run uint32
 	Log *slog.Logger
@@ -43,7 +43,7 @@ type Hub struct {
 	term    *termKeeper
 	desired latestvalue.Value[*controlv1.Desired]
 	peers   latestvalue.Value[[]overlay.Peer]
-	reports latestvalue.Value[told]
+	reports latestvalue.Value[update]
 	ended   latestvalue.Value[*Ended]
 	// sessions counts live ones.
 	sessions latestvalue.Value[int]
@@ -56,7 +56,7 @@ type Hub struct {
 	desiredTerm     uint64                // guarded by mu
 	peersTerm       uint64                // guarded by mu; of the map in force
 	peersVersion    uint64                // guarded by mu; of the map in force
-	peersTold       []*controlv1.Peer     // guarded by mu; the map in force, sorted by Slot
+	peersGiven      []*controlv1.Peer     // guarded by mu; the map in force, sorted by Slot
 	sequence        uint64                // guarded by mu
 	content         *controlv1.Report     // guarded by mu; of the last report
 	contentSequence uint64                // guarded by mu; of the first report with that content
@@ -139,7 +139,7 @@ func asksOther(a, b *controlv1.Desired) bool {
 // acceptPeers takes a coordinator's present map, sorted by Slot, unless the map in force is newer
 // by (term, version); a coordinator of an earlier version gives no Term. acceptPeers rejects a map
 // without coordinators, because no coordinator could then reach this agent to correct it.
-func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*controlv1.Peer) error {
+func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, given []*controlv1.Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if term == 0 {
@@ -148,7 +148,7 @@ func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*control
 	if term < h.peersTerm || term == h.peersTerm && version < h.peersVersion || version == 0 {
 		return nil
 	}
-	list, err := peers.FromProto(from.Cluster, told)
+	list, err := peers.FromProto(from.Cluster, given)
 	if err != nil {
 		return err
 	}
@@ -157,10 +157,10 @@ func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*control
 	}
 	first := h.peersVersion == 0
 	h.peersTerm, h.peersVersion = term, version
-	if !first && slices.EqualFunc(h.peersTold, told, func(a, b *controlv1.Peer) bool { return proto.Equal(a, b) }) {
+	if !first && slices.EqualFunc(h.peersGiven, given, func(a, b *controlv1.Peer) bool { return proto.Equal(a, b) }) {
 		return nil // another coordinator said so before
 	}
-	h.peersTold = told
+	h.peersGiven = given
 	h.cfg.Log.Info("peer map received", "version", version, "peers", len(list), "peer", from.Slot)
 	h.peers.Set(list)
 	return nil

@@ -169,7 +169,7 @@ func TestPeerMaps(t *testing.T) {
 		h := newHub(t, t.TempDir())
 		for i, r := range []struct {
 			term, version uint64
-			told          []*controlv1.Peer
+			given         []*controlv1.Peer
 			want          int
 		}{
 			{3, 50, both, 2},
@@ -182,7 +182,7 @@ func TestPeerMaps(t *testing.T) {
 			{4, 0, both, 1}, // nothing is known there yet
 			{4, 9, both, 2},
 		} {
-			if err := h.acceptPeers(from, r.term, r.version, r.told); err != nil {
+			if err := h.acceptPeers(from, r.term, r.version, r.given); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := h.Peers().Get(); len(got) != r.want {

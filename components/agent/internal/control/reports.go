@@ -21,8 +21,8 @@ const (
 	reportAgain = 2 * time.Second
 )
 
-// told is the next message to coordinators: a report, or a heartbeat that confirms the last one.
-type told struct {
+// update is the next message to coordinators: a report, or a heartbeat that confirms the last one.
+type update struct {
 	report *controlv1.Report
 	// content is the sequence of the first report that said the same.
 	content uint64
@@ -31,12 +31,12 @@ type told struct {
 // runReports makes one report for all coordinators after each change that matters to
 // them, and at least every heartbeat.
 func (h *Hub) runReports(ctx context.Context) error {
-	h.tell(true)
+	h.makeReport(true)
 	for {
 		beat := time.NewTimer(heartbeat*3/4 + rand.N(heartbeat/4)) //nolint:gosec // jitter is no secret
 		for waiting := true; waiting; {
 			_, index := h.cfg.ReportChanged.Get()
-			if h.tell(false) {
+			if h.makeReport(false) {
 				break
 			}
 			select {
@@ -44,7 +44,7 @@ func (h *Hub) runReports(ctx context.Context) error {
 				beat.Stop()
 				return nil
 			case <-beat.C:
-				h.tell(true)
+				h.makeReport(true)
 				waiting = false
 			case <-h.cfg.ReportChanged.Changed(index):
 				if !wait(ctx, debounce) {
@@ -68,9 +68,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// tell makes a report and returns whether it is published: always when it is due, else when it has
+// makeReport makes a report and returns whether it is published: always when it is due, else when it has
 // a change that cannot wait for the heartbeat.
-func (h *Hub) tell(due bool) bool {
+func (h *Hub) makeReport(due bool) bool {
 	r := h.cfg.Report()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *Hub) tell(due bool) bool {
 		h.content, h.contentSequence = content, h.sequence
 	}
 	r.Sequence, r.At = h.sequence, timestamppb.Now()
-	h.reports.Set(told{report: r, content: h.contentSequence})
+	h.reports.Set(update{report: r, content: h.contentSequence})
 	return true
 }
 
@@ -155,13 +155,13 @@ func (s *session) reportLoop(ctx context.Context) {
 }
 
 // report confirms the last report if this coordinator has it, else it sends the whole report.
-func (s *session) report(ctx context.Context, next told) error {
+func (s *session) report(ctx context.Context, next update) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	req := &controlv1.ReportRequest{Report: next.report}
-	if s.told.content == next.content {
+	if s.last.content == next.content {
 		req = &controlv1.ReportRequest{Heartbeat: &controlv1.Heartbeat{
-			Sequence: next.report.GetSequence(), Report: s.told.report.GetSequence(),
+			Sequence: next.report.GetSequence(), Report: s.last.report.GetSequence(),
 			HealthyMs: uint64(max(0, next.report.GetHealthyFor().AsDuration().Milliseconds())),
 		}}
 	}
@@ -172,14 +172,14 @@ func (s *session) report(ctx context.Context, next told) error {
 	}
 	s.note(ctx, "report", err)
 	if err != nil {
-		s.told = told{}
+		s.last = update{}
 		return err
 	}
 	switch {
 	case !answer.GetHeartbeats():
-		s.told = told{} // of an earlier version
+		s.last = update{} // of an earlier version
 	case req.GetReport() != nil:
-		s.told = next
+		s.last = next
 	}
 	s.hub.term.note(answer.GetTerm())
 	if answer.GetDesiredVersion() > s.hub.known().GetKnownVersion() || answer.GetPeersVersion() > s.mapVersion() {

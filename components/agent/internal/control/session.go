@@ -109,10 +109,10 @@ type session struct {
 	client controlv1.CoordinatorServiceClient
 	failed sync.Map      // call name → last error text, so that each is logged once
 	fetch  chan struct{} // capacity 1: wakes the fetch loop
-	told   told          // the report that this coordinator has; of reportLoop alone
+	last   update        // the report that this coordinator has; of reportLoop alone
 
-	mu   sync.Mutex
-	held peermap.Known // guarded by mu; this coordinator's peer map
+	mu    sync.Mutex
+	peers peermap.Known // guarded by mu; this coordinator's peer map
 }
 
 func (s *session) fetchLoop(ctx context.Context) {
@@ -153,12 +153,12 @@ func (s *session) fetchNow(ctx context.Context) error {
 func (s *session) takePeers(r *controlv1.GetPeersResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed, err := s.held.Apply(r)
+	changed, err := s.peers.Apply(r)
 	if err == nil && changed {
-		err = s.hub.acceptPeers(s.peer, r.GetTerm(), r.GetVersion(), s.held.Peers())
+		err = s.hub.acceptPeers(s.peer, r.GetTerm(), r.GetVersion(), s.peers.Peers())
 	}
 	if err != nil {
-		s.held = peermap.Known{}
+		s.peers = peermap.Known{}
 	}
 	return err
 }
@@ -167,7 +167,7 @@ func (s *session) takePeers(r *controlv1.GetPeersResponse) error {
 func (s *session) mapVersion() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held.Version()
+	return s.peers.Version()
 }
 
 // again has the session fetch.

@@ -77,7 +77,7 @@ func TestAStateThatOnlyGrowsIsWrittenNowAndThen(t *testing.T) {
 
 // reported is the agent's present report.
 func reported(h *Hub) *controlv1.Report {
-	h.tell(true)
+	h.makeReport(true)
 	next, _ := h.reports.Get()
 	return next.report
 }

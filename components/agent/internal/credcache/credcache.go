@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	fileName = "held"
+	fileName = "credentials"
 	// limit bounds the file: the answers that it is made of are bounded too.
 	limit = 16 << 20
 	// purpose names the use of the sealing key, and the format.
-	purpose = "cadre held v1"
+	purpose = "cadre credentials v1"
 )
 
 // State is the saved state of a Boot.

@@ -16,12 +16,12 @@ func TestPlan(t *testing.T) {
 	moved.Node = "web-1"
 	for name, tc := range map[string]struct {
 		wanted, keeping []Proxy
-		untold          bool
+		notSet          bool
 		folders         []string
 		want            todo
 	}{
 		"nothing":                        {},
-		"no Set yet":                     {untold: true, folders: []string{"a"}},
+		"no Set yet":                     {notSet: true, folders: []string{"a"}},
 		"a new one":                      {wanted: []Proxy{web}, want: todo{start: []Proxy{web}}},
 		"it is there":                    {wanted: []Proxy{web}, keeping: []Proxy{web}, folders: []string{folderName(web.ID)}},
 		"an additional proxy":            {wanted: []Proxy{web, db}, keeping: []Proxy{web}, want: todo{start: []Proxy{db}}},
@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 			return out
 		}
 		wanted := set(tc.wanted)
-		if tc.untold {
+		if tc.notSet {
 			wanted = nil
 		}
 		got := plan(wanted, set(tc.keeping), tc.folders)
@@ -178,8 +178,8 @@ func TestAllowance(t *testing.T) {
 		t.Errorf("%d lines at once", took)
 	}
 	now = now.Add(lineEvery)
-	if told, ok := a.take(now); !ok || told != 2*linesAtOnce {
-		t.Errorf("later: %v, %d left out", ok, told)
+	if dropped, ok := a.take(now); !ok || dropped != 2*linesAtOnce {
+		t.Errorf("later: %v, %d left out", ok, dropped)
 	}
 	if _, ok := a.take(now); ok {
 		t.Error("two more")

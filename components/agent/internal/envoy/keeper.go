@@ -309,10 +309,10 @@ func (k *keeper) read(ctx context.Context, lines *os.File) {
 		if level >= slog.LevelError {
 			k.lastError.Store(&text)
 		}
-		if told, ok := allowed.take(time.Now()); ok {
+		if dropped, ok := allowed.take(time.Now()); ok {
 			attrs := []slog.Attr{slog.String("part", part), slog.String("text", text)}
-			if told > 0 {
-				attrs = append(attrs, slog.Int("left_out", told))
+			if dropped > 0 {
+				attrs = append(attrs, slog.Int("left_out", dropped))
 			}
 			k.log.LogAttrs(ctx, level, "envoy says", attrs...)
 		}

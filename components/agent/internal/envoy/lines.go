@@ -54,8 +54,8 @@ type allowance struct {
 	leftOut int
 }
 
-// take asks for one line; told is the number of lines dropped before it.
-func (a *allowance) take(now time.Time) (told int, ok bool) {
+// take asks for one line; dropped is the number of lines dropped before it.
+func (a *allowance) take(now time.Time) (dropped int, ok bool) {
 	if back := int(now.Sub(a.from) / lineEvery); back > 0 {
 		a.used, a.from = max(a.used-back, 0), now
 	}
@@ -64,8 +64,8 @@ func (a *allowance) take(now time.Time) (told int, ok bool) {
 		return 0, false
 	}
 	a.used++
-	told, a.leftOut = a.leftOut, 0
-	return told, true
+	dropped, a.leftOut = a.leftOut, 0
+	return dropped, true
 }
 
 // readLines gives each line of r, cut at lineMost, to take, until r ends.

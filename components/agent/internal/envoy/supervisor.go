@@ -220,7 +220,7 @@ func (s *Supervisor) reconcile(ctx context.Context, wanted map[string]Proxy, bus
 	}
 	s.mu.Unlock()
 	s.sweep(ctx, todo.sweep, busy, running)
-	s.tell()
+	s.publishStatuses()
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (s *Supervisor) keeper(p Proxy) *keeper {
 	cfg.Leaves = func(cause error) bool { return !errors.Is(cause, errNotWanted) && s.cfg.leaves(cause) }
 	return &keeper{
 		cfg: &cfg, proxy: p, at: folder(filepath.Join(s.cfg.RunDir, folderName(p.ID))),
-		log: s.cfg.Log.With("proxy", p.ID), changed: s.tell, done: make(chan struct{}),
+		log: s.cfg.Log.With("proxy", p.ID), changed: s.publishStatuses, done: make(chan struct{}),
 		status: Status{ID: p.ID, State: StateStarting, Since: time.Now()},
 	}
 }
@@ -289,8 +289,8 @@ func (s *Supervisor) all() []*keeper {
 	return out
 }
 
-// tell publishes the statuses; the last call publishes the newest.
-func (s *Supervisor) tell() {
+// publishStatuses publishes the statuses; the last call publishes the newest.
+func (s *Supervisor) publishStatuses() {
 	s.publish.Lock()
 	defer s.publish.Unlock()
 	var out []Status

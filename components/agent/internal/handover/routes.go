@@ -334,7 +334,7 @@ func (s *Routes) Release(group, operation, leader string) {
 		}
 	}
 	for _, u := range s.of(group) {
-		u.tell(e)
+		u.send(e)
 	}
 }
 

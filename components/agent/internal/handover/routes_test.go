@@ -35,8 +35,8 @@ func (f *fake) note(format string, args ...any) {
 	f.did = append(f.did, fmt.Sprintf(format, args...))
 }
 
-// told returns the calls since the last told.
-func (f *fake) told() string {
+// calls returns the calls since the last calls.
+func (f *fake) calls() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := strings.Join(f.did, ", ")
@@ -160,10 +160,10 @@ func (w *world) show(slots ...int) {
 	synctest.Wait()
 }
 
-func (w *world) told(route, want string) {
+func (w *world) calls(route, want string) {
 	w.t.Helper()
 	synctest.Wait()
-	if got := w.fakes[route].told(); got != want {
+	if got := w.fakes[route].calls(); got != want {
 		w.t.Errorf("%s did %q, want %q", route, got, want)
 	}
 }
@@ -194,8 +194,8 @@ func TestAHandOver(t *testing.T) {
 		w := newWorld(t, master, pooled, replicas, other)
 		w.show(1)
 		time.Sleep(lookIdle)
-		w.told("master", "run")
-		w.told("pooled", "run, reconnect")
+		w.calls("master", "run")
+		w.calls("pooled", "run, reconnect")
 		if len(w.fakes) != 3 {
 			t.Errorf("%d pausers, want none for a route that does not pause", len(w.fakes))
 		}
@@ -203,18 +203,18 @@ func TestAHandOver(t *testing.T) {
 		if got := states(w.Pause(t.Context(), "db", "op", 3*time.Second)); got != "master waiting, pooled paused" {
 			t.Errorf("got %s", got)
 		}
-		w.told("master", "pause 3s")
-		w.told("pooled", "pause 3s")
-		w.told("other", "run")
+		w.calls("master", "pause 3s")
+		w.calls("pooled", "pause 3s")
+		w.calls("other", "run")
 		if got := w.Stats(); len(got) != 3 || !got[0].Paused || got[1].Paused || !got[2].Paused {
 			t.Errorf("%+v", got)
 		}
 		w.Release("db", "op", "db-2")
 		w.show(1)
-		w.told("master", "")
+		w.calls("master", "")
 		w.show(2)
-		w.told("master", "open")
-		w.told("pooled", "open")
+		w.calls("master", "open")
+		w.calls("pooled", "open")
 		if got := states(w.Pause(t.Context(), "db", "op", 3*time.Second)); got != "master released, pooled released" {
 			t.Errorf("once more: %s", got)
 		}
@@ -223,7 +223,7 @@ func TestAHandOver(t *testing.T) {
 		if want := `msg="a route is released" route=master group=db operation=op`; !strings.Contains(w.log.String(), want) || !strings.Contains(w.log.String(), "connections=3") {
 			t.Errorf("no %q in\n%s", want, w.log.String())
 		}
-		w.told("pooled", "ran, end")
+		w.calls("pooled", "ran, end")
 	})
 }
 
@@ -243,13 +243,13 @@ func TestAReleaseEndsAHoldThatIsOnItsWay(t *testing.T) {
 			})
 		}
 		w.show(1)
-		w.told("master", "run, pause 5s")
+		w.calls("master", "run, pause 5s")
 		w.Release("db", "op", "")
 		asking.Wait()
 		if got := states(results); got != "master released, master released" {
 			t.Errorf("got %s", got)
 		}
-		w.told("master", "undone, open")
+		w.calls("master", "undone, open")
 	})
 }
 
@@ -260,7 +260,7 @@ func TestEveryPauseEndsAfterACrash(t *testing.T) {
 		w.Pause(t.Context(), "db", "op", 0)
 		synctest.Wait() // the unit reads the endpoints of the previous leader
 		w.show(3)       // no release arrives, but the route has a leader
-		w.told("master", "run, pause 5s, open")
+		w.calls("master", "run, pause 5s, open")
 
 		w.mu.Lock()
 		w.broken = true // Envoy
@@ -268,16 +268,16 @@ func TestEveryPauseEndsAfterACrash(t *testing.T) {
 		w.Pause(t.Context(), "db", "op2", 0)
 		w.Release("db", "op2", "nobody-7")
 		time.Sleep(5*time.Second - time.Millisecond)
-		w.told("master", "pause 5s")
+		w.calls("master", "pause 5s")
 		time.Sleep(time.Millisecond)
-		w.told("master", "open")
+		w.calls("master", "open")
 		if !strings.Contains(w.log.String(), `reason="its limit ended"`) || !strings.Contains(w.log.String(), "slot=nobody-7") {
 			t.Errorf("the log does not say it:\n%s", w.log.String())
 		}
 
 		w.Pause(t.Context(), "db", "op3", 0)
 		w.stop()
-		w.told("master", "pause 5s, open, ran, end")
+		w.calls("master", "pause 5s, open, ran, end")
 	})
 }
 
@@ -290,12 +290,12 @@ func TestAskersDoNotWaitForEver(t *testing.T) {
 		if got := states(w.Pause(ctx, "db", "op", 0)); got != "master unknown" {
 			t.Errorf("got %s", got)
 		}
-		w.told("master", "run, pause 5s") // it goes on
+		w.calls("master", "run, pause 5s") // it goes on
 		w.fakes["master"].refuse = errors.New("transactions are open")
 		if got := w.Pause(t.Context(), "db", "op", 0); states(got) != "master gave_up" || got[0].Message != "transactions are open" {
 			t.Errorf("got %+v", got)
 		}
-		w.told("master", "open")
+		w.calls("master", "open")
 		if got := w.Pause(t.Context(), "nobody", "op", 0); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}
@@ -306,25 +306,25 @@ func TestRoutesComeChangeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		master := route("master", 1)
 		w := newWorld(t, master)
-		w.told("master", "run")
+		w.calls("master", "run")
 		w.set(master)
-		w.told("master", "")
+		w.calls("master", "")
 		master.Pause = time.Second
 		w.set(master)
-		w.told("master", "configure 1s")
+		w.calls("master", "configure 1s")
 		w.Pause(t.Context(), "db", "op", 0)
-		w.told("master", "pause 1s")
+		w.calls("master", "pause 1s")
 		master.Behind = netip.MustParseAddr("127.11.9.9") // waiting clients continue to the old address
 		w.set(master)
-		w.told("master", "open, ran, end, run")
+		w.calls("master", "open, ran, end, run")
 		master.Pooler = PgBouncer
 		w.set(master)
-		w.told("master", "ran, run")
+		w.calls("master", "ran, run")
 		master.Port++ // the pooler that runs is taken over, or ended, by the next one
 		w.set(master)
-		w.told("master", "ran, run")
+		w.calls("master", "ran, run")
 		w.set()
-		w.told("master", "ran, end")
+		w.calls("master", "ran, end")
 		if got := w.Stats(); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
@@ -339,7 +339,7 @@ func TestKeptPoolersAreNotEnded(t *testing.T) {
 		w.cfg.Keep = true
 		w.set(pooled)
 		w.stop()
-		w.told("pooled", "run, ran")
+		w.calls("pooled", "run, ran")
 	})
 }
 
@@ -392,12 +392,12 @@ func TestARouteThatCannotBeMade(t *testing.T) {
 		pooled.Users = nil
 		w.set(pooled)
 		time.Sleep(restMost)
-		w.told("pooled", "run")
+		w.calls("pooled", "run")
 		if got := w.Stats(); len(got) != 1 || got[0].Problem != "" {
 			t.Errorf("%+v", got)
 		}
 		w.Pause(t.Context(), "db", "op2", 0)
-		w.told("pooled", "pause 5s")
+		w.calls("pooled", "pause 5s")
 
 		good := pooled.Pause
 		pooled.Users, pooled.Pause = map[string]string{"bad": "/x"}, time.Second // it keeps those of before
@@ -411,7 +411,7 @@ func TestARouteThatCannotBeMade(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		w.set()
-		w.told("pooled", "open, ran, end")
+		w.calls("pooled", "open, ran, end")
 	})
 }
 

@@ -92,7 +92,7 @@ func (u *unit) start(ctx context.Context) {
 
 // serve runs the pauser, again after an error.
 func (u *unit) serve(ctx context.Context) {
-	rest, told := restFirst, ""
+	rest, logged := restFirst, ""
 	for {
 		err := u.pauser.run(ctx)
 		if ctx.Err() != nil {
@@ -102,8 +102,8 @@ func (u *unit) serve(ctx context.Context) {
 			err = errors.New("it ended")
 		}
 		u.setProblem(err.Error())
-		if err.Error() != told {
-			told = err.Error()
+		if err.Error() != logged {
+			logged = err.Error()
 			u.log.Error("a route's address is not served", "error", err)
 		}
 		timer := time.NewTimer(rest)
@@ -142,8 +142,8 @@ func (u *unit) pause(ctx context.Context, e pauseAsked) answer {
 	}
 }
 
-// tell delivers e to the unit, unless the unit no longer takes events.
-func (u *unit) tell(e event) {
+// send delivers e to the unit, unless the unit no longer takes events.
+func (u *unit) send(e event) {
 	select {
 	case u.events <- e:
 	case <-u.closing:
@@ -229,7 +229,7 @@ func (u *unit) doPause(ctx context.Context, e doPause) {
 			u.log.Warn("a route cannot be paused", "group", group, "operation", e.operation, "error", err)
 		}
 		// The loop may wait for nothing that this waits for: its jobs have no bound.
-		u.tell(done{e.operation, err})
+		u.send(done{e.operation, err})
 	})
 }
 
@@ -265,12 +265,12 @@ func (u *unit) look(ctx context.Context, age time.Duration) {
 	endpoints, err := u.cfg.Endpoints(ctx, name, age)
 	if err != nil {
 		u.log.Debug("a route's endpoints are not known", "error", err)
-		u.tell(seen{failed: true})
+		u.send(seen{failed: true})
 		return
 	}
 	endpoints = slices.Clone(endpoints)
 	slices.SortFunc(endpoints, netip.AddrPort.Compare)
-	u.tell(seen{endpoints: slices.Compact(endpoints)})
+	u.send(seen{endpoints: slices.Compact(endpoints)})
 }
 
 // stats are as they are now.

@@ -16,7 +16,7 @@ import (
 // Checker runs all checks of a configuration. Safe for concurrent use.
 type Checker struct {
 	commands Commands
-	told     Told
+	reports  Reports
 	log      *slog.Logger
 	changes  latestvalue.Value[struct{}]
 	// set wakes Run: the checks are others.
@@ -38,8 +38,8 @@ type Commands interface {
 }
 
 // NewChecker has no checks yet.
-func NewChecker(commands Commands, told Told, log *slog.Logger) *Checker {
-	return &Checker{commands: commands, told: told, log: log}
+func NewChecker(commands Commands, reports Reports, log *slog.Logger) *Checker {
+	return &Checker{commands: commands, reports: reports, log: log}
 }
 
 // SetChecks replaces the checks; when it returns, Results are those of the new checks. A check
@@ -154,7 +154,7 @@ func (c *Checker) inForce() []*check {
 
 func (c *Checker) run(ctx context.Context, one *check) {
 	if one.spec.TTL != nil {
-		c.runTold(ctx, one)
+		c.runReported(ctx, one)
 		return
 	}
 	c.runAsked(ctx, one)

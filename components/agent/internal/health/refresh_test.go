@@ -50,21 +50,21 @@ type running struct {
 	*Checker
 	*workload
 
-	told  *selfreport.Registry
-	mu    sync.Mutex
-	lapse []Result // the failures since the last lapsed
+	reports *selfreport.Registry
+	mu      sync.Mutex
+	lapse   []Result // the failures since the last lapsed
 }
 
 // bubble runs f with the checks of one process, in virtual time.
 func bubble(t *testing.T, f func(t *testing.T, r *running)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &running{workload: &workload{ill: map[string]bool{}, asked: map[string]int{}}, told: selfreport.New()}
-		r.Checker = NewChecker(r.workload, r.told, slog.New(slog.DiscardHandler))
+		r := &running{workload: &workload{ill: map[string]bool{}, asked: map[string]int{}}, reports: selfreport.New()}
+		r.Checker = NewChecker(r.workload, r.reports, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { _ = r.Checker.Run(ctx) })
-		all.Go(func() { _ = r.told.Run(ctx) })
+		all.Go(func() { _ = r.reports.Run(ctx) })
 		all.Go(func() {
 			var index uint64
 			for {
@@ -90,7 +90,7 @@ func bubble(t *testing.T, f func(t *testing.T, r *running)) {
 
 func (r *running) set(checks ...group.HealthCheck) {
 	r.SetChecks(checks) // in the order of the agent
-	r.told.Set(selfreport.OfChecks(checks))
+	r.reports.Set(selfreport.OfChecks(checks))
 }
 
 // lapsed returns the results that counted against the member since the last call.
@@ -266,7 +266,7 @@ func TestTheWordOfAWorkloadOutlivesARefresh(t *testing.T) {
 		}
 		say := func(name string, status selfreport.Status) {
 			t.Helper()
-			if _, err := r.told.Put(name, selfreport.Word{Status: status}); err != nil {
+			if _, err := r.reports.Put(name, selfreport.Report{Status: status}); err != nil {
 				t.Fatal(err)
 			}
 		}

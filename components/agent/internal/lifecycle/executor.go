@@ -115,7 +115,7 @@ func (e *Executor) Run(ctx context.Context) error {
 		case <-done:
 			at = nil
 			e.cfg.Member.SetActive(false)
-			e.cfg.Member.TellNext() // it may lead again, or still, which is no change
+			e.cfg.Member.ReportNext() // it may lead again, or still, which is no change
 		case <-e.orders.Changed(index):
 		case <-e.cfg.Member.Changes().Changed(views):
 		case <-ctx.Done():

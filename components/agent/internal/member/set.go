@@ -41,20 +41,20 @@ func (s *SetChanger) Fault() error {
 // may be the opposite of the present one.
 func (s *SetChanger) Run(ctx context.Context) error {
 	var (
-		told error
-		made group.SetChange
+		failed error
+		made   group.SetChange
 	)
 	for {
 		_, seen := s.Config.Get()
 		change := s.due()
 		var again <-chan time.Time
 		if change == nil {
-			told, made = nil, group.SetChange{}
+			failed, made = nil, group.SetChange{}
 		} else {
-			told = s.tell(*change, s.make(ctx, *change, &made), told)
+			failed = s.logResult(*change, s.make(ctx, *change, &made), failed)
 			again = time.After(setRetry)
 		}
-		s.fault.Set(told)
+		s.fault.Set(failed)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -90,14 +90,14 @@ func (s *SetChanger) make(ctx context.Context, change group.SetChange, made *gro
 	return err
 }
 
-// tell logs a new outcome, and returns the error for the report.
-func (s *SetChanger) tell(change group.SetChange, err, before error) error {
+// logResult logs a new outcome, and returns the error for the report.
+func (s *SetChanger) logResult(change group.SetChange, err, before error) error {
 	if err == nil {
 		return nil
 	}
-	told := fmt.Errorf("%s %s: %w", change.Do, change.Slot, err)
-	if before == nil || before.Error() != told.Error() {
-		s.Log.Warn("the set of the workload is not changed yet", "error", told)
+	failed := fmt.Errorf("%s %s: %w", change.Do, change.Slot, err)
+	if before == nil || before.Error() != failed.Error() {
+		s.Log.Warn("the set of the workload is not changed yet", "error", failed)
 	}
-	return told
+	return failed
 }

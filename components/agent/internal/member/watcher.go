@@ -44,9 +44,9 @@ type Watcher struct {
 	began   atomic.Int64
 	started time.Time
 	kick    chan struct{}
-	// tell is the time from which each look is reported, changed or not; nil: only changes are
+	// reportFrom is the time from which each look is reported, changed or not; nil: only changes are
 	// reported.
-	tell atomic.Pointer[time.Time]
+	reportFrom atomic.Pointer[time.Time]
 	// changed is when the view last moved; of Run's goroutine alone.
 	changed time.Time
 
@@ -101,10 +101,10 @@ func (w *Watcher) Looking() time.Duration {
 	return 0
 }
 
-// TellNext makes Changes report the next look that begins from now on, changed or not.
-func (w *Watcher) TellNext() {
+// ReportNext makes Changes report the next look that begins from now on, changed or not.
+func (w *Watcher) ReportNext() {
 	now := time.Now()
-	w.tell.Store(&now)
+	w.reportFrom.Store(&now)
 	w.Kick()
 }
 
@@ -196,8 +196,8 @@ func moved(a, b driver.View) bool {
 func (w *Watcher) publish(s State) {
 	old := w.State()
 	w.state.Store(&s)
-	from := w.tell.Load()
-	asked := from != nil && !s.At.Before(*from) && w.tell.CompareAndSwap(from, nil)
+	from := w.reportFrom.Load()
+	asked := from != nil && !s.At.Before(*from) && w.reportFrom.CompareAndSwap(from, nil)
 	if old.Known == s.Known && old.View.Equal(s.View) {
 		if asked {
 			w.changes.Set(struct{}{})

@@ -28,9 +28,9 @@ const (
 type Config struct {
 	// Renew requests credentials over any live control session, puts them in force and returns
 	// them. After an error the old ones stay in force.
-	Renew func(ctx context.Context) (Held, error)
+	Renew func(ctx context.Context) (Credentials, error)
 	// Admit does so by a whole admission.
-	Admit func(ctx context.Context) (Held, error)
+	Admit func(ctx context.Context) (Credentials, error)
 	// Wanted is the newest policy epoch that is known, and a channel that closes with
 	// the next change.
 	Wanted func() (epoch uint64, changed <-chan struct{})
@@ -53,9 +53,9 @@ type Config struct {
 type Loop struct {
 	Config
 
-	held     Held
-	failures int
-	denied   bool
+	credentials Credentials
+	failures    int
+	denied      bool
 	// next is when to try again; zero: when the credentials are due.
 	next time.Time
 	// evidence: only a whole admission will do.
@@ -67,15 +67,15 @@ type Loop struct {
 }
 
 // Run keeps credentials in force until ctx ends.
-func (l *Loop) Run(ctx context.Context, held Held) error {
-	l.take(held)
-	l.admitted = held.Since
+func (l *Loop) Run(ctx context.Context, credentials Credentials) error {
+	l.take(credentials)
+	l.admitted = credentials.Since
 	for {
 		why, lonely := l.wait(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // only ctx ends it
 		}
-		if epoch, _ := l.Wanted(); epoch > l.held.Epoch {
+		if epoch, _ := l.Wanted(); epoch > l.credentials.Epoch {
 			l.evidence = true
 		}
 		if l.evidence || lonely {
@@ -86,8 +86,8 @@ func (l *Loop) Run(ctx context.Context, held Held) error {
 	}
 }
 
-func (l *Loop) take(h Held) {
-	l.held, l.failures, l.denied, l.evidence = h, 0, false, false
+func (l *Loop) take(h Credentials) {
+	l.credentials, l.failures, l.denied, l.evidence = h, 0, false, false
 	l.alone = time.Time{}          // the new credentials may name other coordinators
 	l.rotated = time.Time{}        // the next rotation gets a new random pause
 	l.next = h.due(rand.Float64()) //nolint:gosec // jitter is no secret
@@ -109,7 +109,7 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 		if l.evidence {
 			reason = "new evidence is asked for"
 		}
-		if epoch > l.held.Epoch && !l.denied && l.failures == 0 {
+		if epoch > l.credentials.Epoch && !l.denied && l.failures == 0 {
 			// Not all Slots in the same moment: one policy may be many Slots'.
 			at, reason = l.soon(now), "a newer policy is in force"
 		}
@@ -167,10 +167,10 @@ func (l *Loop) soon(now time.Time) time.Time {
 }
 
 func (l *Loop) renew(ctx context.Context) {
-	held, err := l.Renew(ctx)
+	credentials, err := l.Renew(ctx)
 	switch judge(err) {
 	case granted:
-		l.take(held)
+		l.take(credentials)
 	case attest:
 		l.evidence = true
 		l.next = l.soon(time.Now())
@@ -179,7 +179,7 @@ func (l *Loop) renew(ctx context.Context) {
 		l.failed(true)
 	case again:
 		if ctx.Err() == nil {
-			l.Log.Warn("credentials are not renewed, the agent retries", "ends", l.held.Ends, "error", err)
+			l.Log.Warn("credentials are not renewed, the agent retries", "ends", l.credentials.Ends, "error", err)
 		}
 		l.failed(false)
 		if errors.Is(err, control.ErrNoSession) {
@@ -192,13 +192,13 @@ func (l *Loop) renew(ctx context.Context) {
 func (l *Loop) admit(ctx context.Context, why string) {
 	l.Log.Info("the boot attests again", "reason", why)
 	l.admitted = time.Now()
-	held, err := l.Admit(ctx)
+	credentials, err := l.Admit(ctx)
 	if err == nil {
-		l.take(held)
+		l.take(credentials)
 		return
 	}
 	if ctx.Err() == nil {
-		l.Log.Warn("admission is not renewed, the agent retries", "code", admit.Code(err), "ends", l.held.Ends, "error", err)
+		l.Log.Warn("admission is not renewed, the agent retries", "code", admit.Code(err), "ends", l.credentials.Ends, "error", err)
 	}
 	l.failed(false)
 	if !l.alone.IsZero() {

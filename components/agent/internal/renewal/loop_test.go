@@ -36,8 +36,8 @@ func (c *cluster) fail(err error) { c.mu.Lock(); c.err = err; c.mu.Unlock() }
 
 // boot is one agent's loop.
 func (c *cluster) boot(ctx context.Context) {
-	held := Held{Since: time.Now(), Ends: time.Now().Add(life), Epoch: 1}
-	grant := func(whole bool) (Held, error) {
+	credentials := Credentials{Since: time.Now(), Ends: time.Now().Add(life), Epoch: 1}
+	grant := func(whole bool) (Credentials, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		now := time.Now()
@@ -45,35 +45,35 @@ func (c *cluster) boot(ctx context.Context) {
 		if whole {
 			c.admits = append(c.admits, now)
 		}
-		if !now.Before(held.Ends) {
+		if !now.Before(credentials.Ends) {
 			c.expired++
 		}
 		if c.err != nil {
-			return Held{}, c.err
+			return Credentials{}, c.err
 		}
 		if !whole {
 			c.renewed = append(c.renewed, now)
 		}
-		held = Held{Since: now, Ends: now.Add(life), Epoch: held.Epoch}
+		credentials = Credentials{Since: now, Ends: now.Add(life), Epoch: credentials.Epoch}
 		if whole {
-			held.Epoch, _ = c.epoch.Get()
+			credentials.Epoch, _ = c.epoch.Get()
 		}
-		return held, nil
+		return credentials, nil
 	}
 	loop := Loop{Config: Config{
-		Renew: func(context.Context) (Held, error) {
+		Renew: func(context.Context) (Credentials, error) {
 			if n, _ := c.sessions.Get(); n == 0 {
-				return Held{}, control.ErrNoSession
+				return Credentials{}, control.ErrNoSession
 			}
 			return grant(false)
 		},
-		Admit:    func(context.Context) (Held, error) { return grant(true) },
+		Admit:    func(context.Context) (Credentials, error) { return grant(true) },
 		Wanted:   func() (uint64, <-chan struct{}) { e, i := c.epoch.Get(); return e, c.epoch.Changed(i) },
 		Sessions: func() (int, <-chan struct{}) { n, i := c.sessions.Get(); return n, c.sessions.Changed(i) },
 		Denied:   func(code string, _ error) { c.mu.Lock(); c.denied = append(c.denied, code); c.mu.Unlock() },
 		Log:      slog.New(slog.DiscardHandler),
 	}}
-	_ = loop.Run(ctx, held)
+	_ = loop.Run(ctx, credentials)
 }
 
 // run gives f the cluster with n Boots in virtual time.

@@ -27,12 +27,12 @@ func TestTOK15_EveryRotationIsSpread(t *testing.T) {
 			wg.Go(func() {
 				had, _ := epoch.Get()
 				loop := Loop{Config: Config{
-					Renew: func(context.Context) (Held, error) {
+					Renew: func(context.Context) (Credentials, error) {
 						mu.Lock()
 						defer mu.Unlock()
 						came[time.Now()]++
 						had, _ = epoch.Get()
-						return Held{Since: time.Now(), Ends: time.Now().Add(life)}, nil
+						return Credentials{Since: time.Now(), Ends: time.Now().Add(life)}, nil
 					},
 					Wanted: func() (uint64, <-chan struct{}) { _, i := epoch.Get(); return 0, epoch.Changed(i) },
 					Behind: func() string {
@@ -44,7 +44,7 @@ func TestTOK15_EveryRotationIsSpread(t *testing.T) {
 					Sessions: func() (int, <-chan struct{}) { return 1, nil },
 					Log:      slog.New(slog.DiscardHandler),
 				}}
-				_ = loop.Run(ctx, Held{Since: time.Now(), Ends: time.Now().Add(life)})
+				_ = loop.Run(ctx, Credentials{Since: time.Now(), Ends: time.Now().Add(life)})
 			})
 		}
 		for rotation := range 3 {

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/agent/internal/admit"
 )
 
-// Held holds the dates and the epoch of the credentials in force.
-type Held struct {
+// Credentials are the dates and the epoch of the credentials in force.
+type Credentials struct {
 	// Since is when they came, Ends when the first of them ends.
 	Since, Ends time.Time
 	// Epoch of the policy that they rest on.
@@ -29,7 +29,7 @@ const (
 const lifeMost = 15 * time.Minute
 
 // due is when to renew: spread is from [0, 1) and differs between Boots.
-func (h Held) due(spread float64) time.Time {
+func (h Credentials) due(spread float64) time.Time {
 	life := min(h.Ends.Sub(h.Since), lifeMost)
 	return h.Since.Add(time.Duration(float64(life) * (dueFrom + spread*(dueTo-dueFrom))))
 }

@@ -23,37 +23,37 @@ const (
 	MaxOutput = 512
 )
 
-// Status is the workload's word.
+// Status is the state in a workload's report.
 type Status string
 
-// The words, which are Consul's.
+// The statuses, with Consul's names.
 const (
 	Passing  Status = "passing"
 	Warning  Status = "warning"
 	Critical Status = "critical"
 )
 
-// Word is a workload's report of one backend, or one check.
-type Word struct {
+// Report is a workload's report of one backend, or one check.
+type Report struct {
 	Status Status `json:"status"`
 	// Tags are lower-case names; one of them may be the role of a route.
 	Tags   []string `json:"tags,omitempty"`
 	Output string   `json:"output,omitempty"`
 }
 
-// State is how something is by its workload's word.
+// State is the state of a backend or check by its workload's report.
 type State struct {
 	Name string
-	// Health is unknown while there is no word that holds. A warning is healthy.
+	// Health is unknown without a valid report. A warning is healthy.
 	Health rollout.Health
 	Tags   []string
 	Output string
 }
 
 var (
-	// ErrUnknown: workloads speak for nothing of that name.
+	// ErrUnknown: workloads report on no such name.
 	ErrUnknown = errors.New("is not a name that the workload reports on")
-	// ErrInvalid: the word breaks a bound.
+	// ErrInvalid: the report breaks a bound.
 	ErrInvalid = errors.New("not taken")
 )
 
@@ -62,16 +62,16 @@ type Registry struct {
 	changed latestvalue.Value[struct{}]
 	keep    keep
 
-	mu    sync.Mutex
-	ttls  map[string]time.Duration // guarded by mu; of all that workloads speak for
-	words map[string]said          // guarded by mu
+	mu      sync.Mutex
+	ttls    map[string]time.Duration // guarded by mu; of all names that workloads report on
+	reports map[string]timedReport   // guarded by mu
 	// before holds the reports of an earlier process of the Boot, until the first Set. Guarded by
 	// mu.
-	before map[string]kept
+	before map[string]storedReport
 }
 
-type said struct {
-	Word
+type timedReport struct {
+	Report
 
 	at, until time.Time
 }
@@ -89,14 +89,14 @@ func Open(path, boot string, log *slog.Logger) *Registry {
 }
 
 func newRegistry(k keep) *Registry {
-	return &Registry{keep: k, ttls: map[string]time.Duration{}, words: map[string]said{}}
+	return &Registry{keep: k, ttls: map[string]time.Duration{}, reports: map[string]timedReport{}}
 }
 
 // Changes reports each change of States.
 func (r *Registry) Changes() *latestvalue.Value[struct{}] { return &r.changed }
 
-// OfBackends are the backends that workloads speak for, as the group's mesh has them, with
-// how long a word holds.
+// OfBackends returns the backends of the service mesh that workloads report on, each with the time
+// that a report holds.
 func OfBackends(mesh group.ServiceMesh) map[string]time.Duration {
 	ttls := map[string]time.Duration{}
 	for _, p := range mesh.Proxies {
@@ -128,12 +128,12 @@ func (r *Registry) Set(ttls map[string]time.Duration) {
 	}
 	r.ttls = ttls
 	now := time.Now()
-	for name, w := range r.words {
+	for name, w := range r.reports {
 		ttl, still := ttls[name]
 		if w.until = w.at.Add(ttl); still && now.Before(w.until) {
-			r.words[name] = w
+			r.reports[name] = w
 		} else {
-			delete(r.words, name)
+			delete(r.reports, name)
 		}
 	}
 	r.takeLocked(r.before, now)
@@ -144,20 +144,20 @@ func (r *Registry) Set(ttls map[string]time.Duration) {
 
 // takeLocked takes over the reports of an earlier process. A report from the future counts from
 // now: a clock that was set back gives no report more than its time.
-func (r *Registry) takeLocked(before map[string]kept, now time.Time) {
+func (r *Registry) takeLocked(before map[string]storedReport, now time.Time) {
 	for name, k := range before {
 		at := k.At
 		if at.After(now) {
 			at = now
 		}
 		if left := r.ttls[name] - now.Sub(at); left > 0 {
-			r.words[name] = said{k.Word, at, now.Add(left)}
+			r.reports[name] = timedReport{k.Report, at, now.Add(left)}
 		}
 	}
 }
 
-// Put takes a word: ErrUnknown, ErrInvalid. It holds until the next one, for ttl at most.
-func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
+// Put takes a report: ErrUnknown, ErrInvalid. It holds until the next one, for ttl at most.
+func (r *Registry) Put(name string, w Report) (ttl time.Duration, err error) {
 	if err := w.check(); err != nil {
 		return 0, err
 	}
@@ -169,9 +169,9 @@ func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
 	if !ok {
 		return 0, fmt.Errorf("%.60q %w (here: %s)", name, ErrUnknown, strings.Join(slices.Sorted(maps.Keys(r.ttls)), ", "))
 	}
-	before, had := r.words[name]
+	before, had := r.reports[name]
 	now := time.Now()
-	r.words[name] = said{w, now, now.Add(ttl)}
+	r.reports[name] = timedReport{w, now, now.Add(ttl)}
 	r.saveLocked()
 	if !had || before.Status != w.Status || before.Output != w.Output || !slices.Equal(before.Tags, w.Tags) {
 		r.changed.Set(struct{}{})
@@ -179,7 +179,7 @@ func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
 	return ttl, nil
 }
 
-func (w Word) check() error {
+func (w Report) check() error {
 	var errs []error
 	if w.Status != Passing && w.Status != Warning && w.Status != Critical {
 		errs = append(errs, fmt.Errorf("status: %w: %.40q is unknown: use %s, %s or %s", ErrInvalid, string(w.Status), Passing, Warning, Critical))
@@ -198,14 +198,14 @@ func (w Word) check() error {
 	return errors.Join(errs...)
 }
 
-// States are all that workloads speak for, sorted by name.
+// States returns the states of all names that workloads report on, sorted by name.
 func (r *Registry) States() []State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []State
 	for _, name := range slices.Sorted(maps.Keys(r.ttls)) {
-		w, has := r.words[name]
-		s := State{Name: name, Health: rollout.Unknown, Output: "the workload said nothing yet"}
+		w, has := r.reports[name]
+		s := State{Name: name, Health: rollout.Unknown, Output: "the workload has not reported yet"}
 		if has {
 			s.Health, s.Tags, s.Output = health(w.Status), w.Tags, w.Output
 		}
@@ -221,7 +221,7 @@ func health(s Status) rollout.Health {
 	return rollout.Healthy
 }
 
-// Run takes back the words whose time is over, until ctx ends.
+// Run removes expired reports until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	for {
 		_, index := r.changed.Get()
@@ -243,10 +243,10 @@ func (r *Registry) expire(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next, over := time.Hour, false
-	for name, w := range r.words {
+	for name, w := range r.reports {
 		left := w.until.Sub(now)
 		if left <= 0 {
-			delete(r.words, name)
+			delete(r.reports, name)
 			over = true
 			continue
 		}

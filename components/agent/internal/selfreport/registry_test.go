@@ -13,8 +13,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// fileName is where the tests keep words.
-const fileName = "words"
+// fileName is the tests' file of reports.
+const fileName = "reports"
 
 func owned(ttl time.Duration) map[string]time.Duration {
 	return OfBackends(group.ServiceMesh{Proxies: []group.Proxy{
@@ -44,7 +44,7 @@ func TestAWordHoldsForItsTime(t *testing.T) {
 			t.Errorf("before the first word: %+v", got)
 		}
 		say := func() {
-			if ttl, err := r.Put("queue", Word{Status: Passing, Tags: []string{"master", "a", "a"}}); err != nil || ttl != 10*time.Second {
+			if ttl, err := r.Put("queue", Report{Status: Passing, Tags: []string{"master", "a", "a"}}); err != nil || ttl != 10*time.Second {
 				t.Fatal(ttl, err)
 			}
 		}
@@ -80,7 +80,7 @@ func TestAWordHoldsForItsTime(t *testing.T) {
 func TestPutRefuses(t *testing.T) {
 	r := New()
 	r.Set(owned(time.Minute))
-	for name, w := range map[string]Word{
+	for name, w := range map[string]Report{
 		"status":   {Status: "fine"},
 		"tags:":    {Status: Passing, Tags: strings.Split("a,b,c,d,e,f,g,h,i", ",")},
 		"tags[0]:": {Status: Passing, Tags: []string{"Not A Name"}},
@@ -91,7 +91,7 @@ func TestPutRefuses(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"web", "none"} {
-		if _, err := r.Put(name, Word{Status: Passing}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "queue") {
+		if _, err := r.Put(name, Report{Status: Passing}); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "queue") {
 			t.Errorf("backend %s, which no workload owns: %v", name, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestPutRefuses(t *testing.T) {
 func TestAnotherSpec(t *testing.T) {
 	r := New()
 	r.Set(owned(time.Minute))
-	if _, err := r.Put("queue", Word{Status: Critical, Output: "full"}); err != nil {
+	if _, err := r.Put("queue", Report{Status: Critical, Output: "full"}); err != nil {
 		t.Fatal(err)
 	}
 	r.Set(owned(2 * time.Minute))
@@ -115,7 +115,7 @@ func TestAnotherSpec(t *testing.T) {
 	}
 }
 
-// TestAWordHoldsAsLongAsIsAskedForNow: from when it was said, also where the time was another one then.
+// TestAWordHoldsAsLongAsIsAskedForNow: the present TTL counts from the last report, even if the TTL was different then.
 func TestAWordHoldsAsLongAsIsAskedForNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
@@ -127,7 +127,7 @@ func TestAWordHoldsAsLongAsIsAskedForNow(t *testing.T) {
 			}
 		}
 		set(10 * time.Second)
-		if _, err := r.Put("a", Word{Status: Passing}); err != nil {
+		if _, err := r.Put("a", Report{Status: Passing}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second)
@@ -140,7 +140,7 @@ func TestAWordHoldsAsLongAsIsAskedForNow(t *testing.T) {
 		time.Sleep(time.Second)
 		r.expire(time.Now())
 		wants("which is over", rollout.Unknown)
-		if _, err := r.Put("a", Word{Status: Passing}); err != nil {
+		if _, err := r.Put("a", Report{Status: Passing}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second)

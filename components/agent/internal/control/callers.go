@@ -8,15 +8,15 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Held is the outcome of a hold among the callers of this Slot's group.
-type Held struct {
-	// Holding are the Slots whose agents have paused all their routes to it.
-	Holding []string
-	// NotHolding are the Slots whose agents have not, with the reason.
-	NotHolding map[string]string
+// PausedCallers is the outcome of a hold among the callers of this Slot's group.
+type PausedCallers struct {
+	// Paused are the Slots whose agents have paused all their routes to it.
+	Paused []string
+	// NotPaused are the Slots whose agents have not, with the reason.
+	NotPaused map[string]string
 }
 
-// unheardBy is the reason of those whom no coordinator that answered hears.
+// unheardBy is the reason for a caller without a session to any answering coordinator.
 const unheardBy = "no coordinator that answered hears its agent"
 
 // answered is the answer of one coordinator.
@@ -25,16 +25,16 @@ type answered struct {
 	err error
 }
 
-// callersHeld combines the answers of several coordinators. A caller counts as held if any
-// coordinator reports it held. The zero value has no answer yet.
-type callersHeld struct {
+// callerAnswers combines the answers of several coordinators. A caller counts as paused if any
+// coordinator reports it paused. The zero value has no answer yet.
+type callerAnswers struct {
 	holding, unheard map[string]bool
 	not              map[string]string
 	did              bool
 	errs             []error
 }
 
-func (c *callersHeld) add(a answered) {
+func (c *callerAnswers) add(a answered) {
 	if a.err != nil {
 		c.errs = append(c.errs, a.err)
 		return
@@ -52,7 +52,7 @@ func (c *callersHeld) add(a answered) {
 }
 
 // whole reports whether the answers speak of every caller, so that those to come say nothing new.
-func (c *callersHeld) whole() bool {
+func (c *callerAnswers) whole() bool {
 	for slot := range c.unheard {
 		if _, spoken := c.not[slot]; !spoken && !c.holding[slot] {
 			return false
@@ -61,20 +61,20 @@ func (c *callersHeld) whole() bool {
 	return c.did
 }
 
-// held is the sum; an error when there is no answer.
-func (c *callersHeld) held() (Held, error) {
+// sum combines the answers; it returns an error when there is no answer.
+func (c *callerAnswers) sum() (PausedCallers, error) {
 	if !c.did {
-		return Held{}, errors.Join(c.errs...)
+		return PausedCallers{}, errors.Join(c.errs...)
 	}
-	out := Held{NotHolding: map[string]string{}}
+	out := PausedCallers{NotPaused: map[string]string{}}
 	for slot := range c.unheard {
-		out.NotHolding[slot] = unheardBy
+		out.NotPaused[slot] = unheardBy
 	}
-	maps.Copy(out.NotHolding, c.not)
+	maps.Copy(out.NotPaused, c.not)
 	for slot := range c.holding {
-		delete(out.NotHolding, slot)
-		out.Holding = append(out.Holding, slot)
+		delete(out.NotPaused, slot)
+		out.Paused = append(out.Paused, slot)
 	}
-	slices.Sort(out.Holding)
+	slices.Sort(out.Paused)
 	return out, nil
 }

@@ -10,28 +10,28 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Told holds the workloads' own reports of their checks; *selfreport.Registry implements it.
-type Told interface {
+// Reports holds the workloads' own reports of their checks; *selfreport.Registry implements it.
+type Reports interface {
 	States() []selfreport.State
 	Changes() *latestvalue.Value[struct{}]
 }
 
-// runTold judges by the workload's own reports, without thresholds. A missing report is a failure
+// runReported judges by the workload's own reports, without thresholds. A missing report is a failure
 // once a report would have expired, counted from the last report or from the begin of the check.
 // For a check that was judged before, the registry has the time of its last report.
-func (c *Checker) runTold(ctx context.Context, one *check) {
+func (c *Checker) runReported(ctx context.Context, one *check) {
 	spec, result := one.spec, c.resultOf(one)
 	silent := time.NewTimer(seconds(spec.TTL.TTLSec, 1))
 	defer silent.Stop()
 	failsBySilence := result.Health != rollout.Unknown
 	for {
-		_, index := c.told.Changes().Get()
-		health, message := c.wordOf(spec.Name)
+		_, index := c.reports.Changes().Get()
+		health, message := c.reportOf(spec.Name)
 		switch {
 		case health != rollout.Unknown:
 			failsBySilence = true // the registry keeps the time of a word
 		case failsBySilence:
-			health, message = rollout.Unhealthy, "the workload said nothing for "+seconds(spec.TTL.TTLSec, 1).String()
+			health, message = rollout.Unhealthy, "the workload has not reported for "+seconds(spec.TTL.TTLSec, 1).String()
 		}
 		before := result
 		if result.enter(health, time.Now().UTC()); health != before.Health {
@@ -45,14 +45,14 @@ func (c *Checker) runTold(ctx context.Context, one *check) {
 			return
 		case <-silent.C:
 			failsBySilence = true
-		case <-c.told.Changes().Changed(index):
+		case <-c.reports.Changes().Changed(index):
 		}
 	}
 }
 
-// wordOf returns the workload's report of a check, with its text unless it is a plain yes.
-func (c *Checker) wordOf(check string) (rollout.Health, string) {
-	all := c.told.States()
+// reportOf returns the workload's report of a check, with its text unless it is a plain yes.
+func (c *Checker) reportOf(check string) (rollout.Health, string) {
+	all := c.reports.States()
 	i := slices.IndexFunc(all, func(s selfreport.State) bool { return s.Name == check })
 	if i < 0 {
 		return rollout.Unknown, ""

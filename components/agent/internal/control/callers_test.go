@@ -61,7 +61,7 @@ func TestCallersOfAllCoordinators(t *testing.T) {
 				}
 				began := time.Now()
 				got, err := h.BeginHandover(t.Context(), "op", 1)
-				if (err != nil) != c.failed || !slices.Equal(got.Holding, c.holding) || !maps.Equal(got.NotHolding, c.not) {
+				if (err != nil) != c.failed || !slices.Equal(got.Paused, c.holding) || !maps.Equal(got.NotPaused, c.not) {
 					t.Errorf("%+v, %v", got, err)
 				}
 				if took := time.Since(began); took != c.took {

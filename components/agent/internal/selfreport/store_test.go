@@ -22,7 +22,7 @@ func next(dir, boot string) (*Registry, *bytes.Buffer) {
 	return Open(filepath.Join(dir, fileName), boot, slog.New(slog.NewTextHandler(&log, nil))), &log
 }
 
-func put(t *testing.T, r *Registry, w Word) {
+func put(t *testing.T, r *Registry, w Report) {
 	t.Helper()
 	if _, err := r.Put("queue", w); err != nil {
 		t.Fatal(err)
@@ -38,15 +38,15 @@ func healthOf(t *testing.T, r *Registry) rollout.Health {
 	return got[0].Health
 }
 
-// TestAWordOutlivesTheProcess: its time goes on, from when it was said last.
+// TestAWordOutlivesTheProcess: its time continues from its last report.
 func TestAWordOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		r, _ := next(dir, "one")
 		r.Set(owned(10 * time.Second))
-		put(t, r, Word{Status: Warning, Tags: []string{"b", "a"}, Output: "slow"})
+		put(t, r, Report{Status: Warning, Tags: []string{"b", "a"}, Output: "slow"})
 		time.Sleep(6 * time.Second)
-		put(t, r, Word{Status: Warning, Tags: []string{"b", "a"}, Output: "slow"})
+		put(t, r, Report{Status: Warning, Tags: []string{"b", "a"}, Output: "slow"})
 		time.Sleep(3 * time.Second)
 
 		r, log := next(dir, "one")
@@ -85,7 +85,7 @@ func TestAWordEndsWhileNoProcessRuns(t *testing.T) {
 		dir := t.TempDir()
 		r, _ := next(dir, "one")
 		r.Set(owned(10 * time.Second))
-		put(t, r, Word{Status: Passing})
+		put(t, r, Report{Status: Passing})
 		time.Sleep(10 * time.Second)
 		r, _ = next(dir, "one")
 		r.Set(owned(10 * time.Second))
@@ -95,11 +95,11 @@ func TestAWordEndsWhileNoProcessRuns(t *testing.T) {
 	})
 }
 
-// TestAClockThatWasSetBack: a word has its time from the restart, and not again from the next.
+// TestAClockThatWasSetBack: a report counts once from the restart, and not again from the next one.
 func TestAClockThatWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		later := file{Boot: "one", Words: map[string]kept{"queue": {Word{Status: Passing}, time.Now().Add(time.Hour)}}}
+		later := file{Boot: "one", Reports: map[string]storedReport{"queue": {Report{Status: Passing}, time.Now().Add(time.Hour)}}}
 		if err := durable.WriteJSON(filepath.Join(dir, fileName), later); err != nil {
 			t.Fatal(err)
 		}
@@ -119,12 +119,12 @@ func TestAClockThatWasSetBack(t *testing.T) {
 	})
 }
 
-// TestWhatIsTakenBackStaysSo: neither another owner nor another Boot brings a word back.
+// TestWhatIsTakenBackStaysSo: neither another owner nor another Boot brings a report back.
 func TestWhatIsTakenBackStaysSo(t *testing.T) {
 	dir := t.TempDir()
 	r, _ := next(dir, "one")
 	r.Set(owned(time.Minute))
-	put(t, r, Word{Status: Passing})
+	put(t, r, Report{Status: Passing})
 	if got, log := next(dir, "two"); got.before != nil || log.Len() != 0 {
 		t.Errorf("another boot: %+v, %s", got.before, log)
 	}
@@ -143,18 +143,18 @@ func TestWhatIsTakenBackStaysSo(t *testing.T) {
 
 func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 	at := time.Now().Format(time.RFC3339Nano)
-	word := func(more string) string {
-		return `{"boot":"one","words":{"queue":{"status":"passing","at":"` + at + `"` + more + `}}}`
+	report := func(more string) string {
+		return `{"boot":"one","reports":{"queue":{"status":"passing","at":"` + at + `"` + more + `}}}`
 	}
 	for name, content := range map[string]string{
-		"half":             word("")[:40],
+		"half":             report("")[:40],
 		"empty":            "",
-		"unknown field":    word(`,"weight":3`),
-		"unknown field up": `{"boot":"one","words":{},"version":2}`,
-		"more":             word("") + "{}",
-		"a tag":            word(`,"tags":["Not A Name"]`),
-		"too long":         word(`,"output":"`+strings.Repeat("x", MaxOutput+1)+`"`) + "\n",
-		"large":            word("") + strings.Repeat(" ", limit),
+		"unknown field":    report(`,"weight":3`),
+		"unknown field up": `{"boot":"one","reports":{},"version":2}`,
+		"more":             report("") + "{}",
+		"a tag":            report(`,"tags":["Not A Name"]`),
+		"too long":         report(`,"output":"`+strings.Repeat("x", MaxOutput+1)+`"`) + "\n",
+		"large":            report("") + strings.Repeat(" ", limit),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 			if got := healthOf(t, r); got != rollout.Unknown || !strings.Contains(log.String(), path) {
 				t.Errorf("%s, log %q", got, log)
 			}
-			put(t, r, Word{Status: Passing})
+			put(t, r, Report{Status: Passing})
 			r, _ = next(dir, "one")
 			r.Set(owned(time.Minute))
 			if got := healthOf(t, r); got != rollout.Healthy {
@@ -176,7 +176,7 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 		})
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, fileName), []byte(word("")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, fileName), []byte(report("")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r, _ := next(dir, "one")
@@ -188,26 +188,26 @@ func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
 
 // TestTheLongestWordsAreKept: as many as a group has routes, each as long as it may be.
 func TestTheLongestWordsAreKept(t *testing.T) {
-	words := file{Boot: strings.Repeat("b", 64), Words: map[string]kept{}}
+	reports := file{Boot: strings.Repeat("b", 64), Reports: map[string]storedReport{}}
 	for i := range 32 {
-		w := Word{Status: Critical, Output: strings.Repeat("\x01", MaxOutput)}
+		w := Report{Status: Critical, Output: strings.Repeat("\x01", MaxOutput)}
 		for range MaxTags {
 			w.Tags = append(w.Tags, strings.Repeat("t", MaxTag))
 		}
-		words.Words[strings.Repeat("q", 38)+string(rune('a'+i%26))+string(rune('a'+i/26))] = kept{w, time.Now()}
+		reports.Reports[strings.Repeat("q", 38)+string(rune('a'+i%26))+string(rune('a'+i/26))] = storedReport{w, time.Now()}
 	}
-	if data, err := json.Marshal(words); err != nil || len(data) >= limit || len(words.Words) != 32 {
-		t.Errorf("%d words of %d bytes, at most %d are read, %v", len(words.Words), len(data), limit, err)
+	if data, err := json.Marshal(reports); err != nil || len(data) >= limit || len(reports.Reports) != 32 {
+		t.Errorf("%d reports of %d bytes, at most %d are read, %v", len(reports.Reports), len(data), limit, err)
 	}
 }
 
-// TestWordsThatCannotBeKept are taken all the same, and that is said once.
+// TestWordsThatCannotBeKept are accepted all the same, and the failure is logged once.
 func TestWordsThatCannotBeKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	r, log := next(dir, "one")
 	r.Set(owned(time.Minute))
 	for range 3 {
-		put(t, r, Word{Status: Passing})
+		put(t, r, Report{Status: Passing})
 	}
 	if got := healthOf(t, r); got != rollout.Healthy || strings.Count(log.String(), "are not saved") != 1 {
 		t.Errorf("%s, log %q", got, log)

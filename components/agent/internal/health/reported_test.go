@@ -26,13 +26,13 @@ func httpPort(t *testing.T) int {
 func TestTheWorkloadAnswersItsCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checks := []group.HealthCheck{{Name: "alive", TTL: &group.TTLCheck{TTLSec: 10}}}
-		told := selfreport.New()
-		told.Set(selfreport.OfChecks(checks))
-		c := NewChecker(nil, told, slog.New(slog.DiscardHandler))
+		reports := selfreport.New()
+		reports.Set(selfreport.OfChecks(checks))
+		c := NewChecker(nil, reports, slog.New(slog.DiscardHandler))
 		c.SetChecks(checks)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{}, 2)
-		go func() { _ = told.Run(ctx); done <- struct{}{} }()
+		go func() { _ = reports.Run(ctx); done <- struct{}{} }()
 		go func() { _ = c.Run(ctx); done <- struct{}{} }()
 		defer func() { cancel(); <-done; <-done }()
 		wants := func(when string, health rollout.Health, message string) {
@@ -44,11 +44,11 @@ func TestTheWorkloadAnswersItsCheck(t *testing.T) {
 		}
 		say := func(status selfreport.Status, output string) {
 			t.Helper()
-			if _, err := told.Put("alive", selfreport.Word{Status: status, Output: output}); err != nil {
+			if _, err := reports.Put("alive", selfreport.Report{Status: status, Output: output}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		const nothing, silent = "the workload said nothing yet", "the workload said nothing for 10s"
+		const nothing, silent = "the workload has not reported yet", "the workload has not reported for 10s"
 		wants("before the first word", rollout.Unknown, nothing)
 		time.Sleep(10*time.Second - time.Nanosecond)
 		wants("as long as a word holds", rollout.Unknown, nothing)

@@ -12,10 +12,10 @@ import (
 	"cadre.dev/agent/internal/durable"
 )
 
-// limit bounds the file. A group has at most 32 routes and 16 checks: of either as many words.
+// limit bounds the file. A group has at most 32 routes and 16 checks: it has as many reports.
 const limit = 256 << 10
 
-// keep is where words outlive a process. Without a path they do not.
+// keep stores the reports for the next process. Without a path it stores none.
 type keep struct {
 	path, boot string
 	log        *slog.Logger
@@ -24,25 +24,25 @@ type keep struct {
 
 // file is the stored content, for the Boot that it names.
 type file struct {
-	Boot  string          `json:"boot"`
-	Words map[string]kept `json:"words"`
+	Boot    string                  `json:"boot"`
+	Reports map[string]storedReport `json:"reports"`
 }
 
-// kept is a word and when it was said last, by the wall clock: it is the one clock that the
-// next process has too.
-type kept struct {
-	Word
+// storedReport is a report with the wall-clock time when it was last made: the next process has no
+// other common clock.
+type storedReport struct {
+	Report
 
 	At time.Time `json:"at"`
 }
 
-// load gives the words that were kept for this Boot.
-func (k *keep) load() map[string]kept {
+// load returns the stored reports of this Boot.
+func (k *keep) load() map[string]storedReport {
 	f, err := k.read()
 	if err != nil {
 		k.log.Warn("the workloads' reports are lost, their state is unknown until the next reports", "error", err)
 	}
-	return f.Words
+	return f.Reports
 }
 
 func (k *keep) read() (file, error) {
@@ -65,7 +65,7 @@ func (k *keep) read() (file, error) {
 	if out.Boot != k.boot {
 		return file{}, nil // a report to another Boot does not count
 	}
-	for name, w := range out.Words {
+	for name, w := range out.Reports {
 		if err := w.check(); err != nil {
 			return file{}, fmt.Errorf("read %s: %q: %w", k.path, name, err)
 		}
@@ -75,11 +75,11 @@ func (k *keep) read() (file, error) {
 
 // save replaces the stored reports. After a failure the reports end with this process, which logs
 // the failure once.
-func (k *keep) save(words map[string]kept) {
+func (k *keep) save(reports map[string]storedReport) {
 	if k.path == "" {
 		return
 	}
-	err := durable.WriteJSON(k.path, file{Boot: k.boot, Words: words})
+	err := durable.WriteJSON(k.path, file{Boot: k.boot, Reports: reports})
 	if err != nil && !k.failing {
 		k.log.Error("the workloads' reports are not saved for the next process", "error", err)
 	}
@@ -87,9 +87,9 @@ func (k *keep) save(words map[string]kept) {
 }
 
 func (r *Registry) saveLocked() {
-	words := make(map[string]kept, len(r.words))
-	for name, w := range r.words {
-		words[name] = kept{w.Word, w.at}
+	reports := make(map[string]storedReport, len(r.reports))
+	for name, w := range r.reports {
+		reports[name] = storedReport{w.Report, w.at}
 	}
-	r.keep.save(words)
+	r.keep.save(reports)
 }

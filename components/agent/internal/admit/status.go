@@ -31,10 +31,10 @@ func OnlyEnded(err error) error {
 	return nil
 }
 
-// Standing asks a coordinator whether this Boot is still admitted; nil means yes. *EndedError means
+// AdmissionStatus asks a coordinator whether this Boot is still admitted; nil means yes. *EndedError means
 // no, from a server with the SVID of a coordinator under the CA of this Boot's admission. Any other
 // error means that the status is unknown.
-func (c *Client) Standing(ctx context.Context, a *Admitted) error {
+func (c *Client) AdmissionStatus(ctx context.Context, a *Admitted) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
 	conn, err := c.cfg.Dial(ctx)
