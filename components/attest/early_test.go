@@ -72,9 +72,9 @@ func TestATT04_TheEarlySetWarnsAndDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestATT28_AnEarlySetThatHangsHoldsUpNothing: a hanging request for the early set never delays the
+// TestATT28_AHangingEarlySetDelaysNothing: a hanging request for the early set never delays the
 // standard set, and delays one admission by a moment.
-func TestATT28_AnEarlySetThatHangsHoldsUpNothing(t *testing.T) {
+func TestATT28_AHangingEarlySetDelaysNothing(t *testing.T) {
 	asked, end := make(chan struct{}, 8), make(chan struct{})
 	defer close(end)
 	j, _, _ := earlyJudge(t, func(h http.Handler) http.Handler {

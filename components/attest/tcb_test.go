@@ -318,7 +318,7 @@ func TestATT06_RevocationIsNotCached(t *testing.T) {
 	wantCode(t, "revoked meanwhile", err, policy.CodeQuoteRevoked)
 }
 
-func TestATT06_WithoutListsNobodyIsAccepted(t *testing.T) {
+func TestATT06_WithoutListsNoEvidenceIsAccepted(t *testing.T) {
 	other := newFake(t)
 	for name, edit := range map[string]func(b *collateral.Bundle){
 		"no PCK list":     func(b *collateral.Bundle) { b.PCKCRL = nil },
@@ -388,7 +388,7 @@ func TestATT28_NothingUnverifiedCausesAFetch(t *testing.T) {
 	}
 }
 
-func TestATT29_TheClockMustNotBeBeforeWhatIntelSigned(t *testing.T) {
+func TestATT29_TheClockMustNotBeBeforeIntelsSignatures(t *testing.T) {
 	day := 24 * time.Hour
 	marks := &collateral.Memory{}
 	j := newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = marks })

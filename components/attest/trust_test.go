@@ -64,7 +64,7 @@ func TestTrustFile(t *testing.T) {
 	}
 }
 
-func TestATT21_TrustFilesThatPinNobodyAreRefused(t *testing.T) {
+func TestATT21_TrustFilesWithoutAPinAreRejected(t *testing.T) {
 	root := openCloud(t).RootPEM()
 	set := func(key string, value any) func(map[string]any) {
 		return func(f map[string]any) { f[key] = value }

@@ -109,7 +109,7 @@ func TestIdentityLivesAsPlatformSays(t *testing.T) {
 	}
 }
 
-func TestBootRefusesWhatNoCloudBoots(t *testing.T) {
+func TestBootRejectsImpossibleConfigurations(t *testing.T) {
 	cloud := openCloud(t)
 	for name, change := range map[string]func(*attestsim.BootConfig){
 		"app id":       func(c *attestsim.BootConfig) { c.AppID = "app_01" },

@@ -9,9 +9,9 @@ import (
 	"cadre.dev/attest"
 )
 
-// TestTheKeyServiceIsTheOneThatSignsEnvKeys: every app and every release of the
+// TestTheKeyServiceSignsEnvKeys: every app and every release of the
 // guest agent leads to the same key, that of the cloud's key service.
-func TestTheKeyServiceIsTheOneThatSignsEnvKeys(t *testing.T) {
+func TestTheKeyServiceSignsEnvKeys(t *testing.T) {
 	cloud := openCloud(t)
 	for version, app := range map[string]string{"0.5.4": testAppID, "0.5.6": testAppID, "0.5.11": strings.Repeat("02", 20)} {
 		cfg := bootConfig(t)

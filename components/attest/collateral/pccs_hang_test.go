@@ -12,9 +12,9 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// TestATT28_AServiceThatHangsHoldsNobodyUp: fetched collateral is used meanwhile, and a caller
+// TestATT28_AHangingServiceDelaysNoCaller: fetched collateral is used meanwhile, and a caller
 // without any waits as long as its own context.
-func TestATT28_AServiceThatHangsHoldsNobodyUp(t *testing.T) {
+func TestATT28_AHangingServiceDelaysNoCaller(t *testing.T) {
 	var hangs atomic.Bool
 	release := make(chan struct{})
 	s := newService(t, func(next http.Handler) http.Handler {

@@ -30,7 +30,7 @@ func wantNumber(t testing.TB, what string, b collateral.Bundle, err error, want 
 	}
 }
 
-func TestATT06_ARestartWhileTheServiceIsDownKeepsWhatWasFetched(t *testing.T) {
+func TestATT06_ARestartWhileTheServiceIsDownKeepsFetchedCollateral(t *testing.T) {
 	s := newService(t, nil)
 	left, err := s.get()
 	if err != nil {
@@ -61,7 +61,7 @@ func TestATT06_ARestartWhileTheServiceIsDownKeepsWhatWasFetched(t *testing.T) {
 	wantUnavailable(t, "ended", err)
 }
 
-func TestWhatWasKeptMustBeOfTheFamily(t *testing.T) {
+func TestKeptCollateralMustBeOfTheFamily(t *testing.T) {
 	s := newService(t, nil)
 	left, err := s.get()
 	if err != nil {
@@ -77,9 +77,9 @@ func TestWhatWasKeptMustBeOfTheFamily(t *testing.T) {
 	wantUnavailable(t, "rubbish", err)
 }
 
-// TestATT28_AServiceThatHangsAtTheStartHoldsNobodyUpForLong: all callers together wait as long as
+// TestATT28_AServiceThatHangsAtTheStartDelaysCallersOnce: all callers together wait as long as
 // one would, then the kept collateral is used.
-func TestATT28_AServiceThatHangsAtTheStartHoldsNobodyUpForLong(t *testing.T) {
+func TestATT28_AServiceThatHangsAtTheStartDelaysCallersOnce(t *testing.T) {
 	var hangs atomic.Bool
 	release := make(chan struct{})
 	s := newService(t, func(next http.Handler) http.Handler {

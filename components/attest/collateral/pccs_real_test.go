@@ -29,9 +29,9 @@ func rewritten(edit func(path string, header http.Header, body []byte) []byte) f
 	}
 }
 
-// TestPCCSReadsWhatRealCachesAnswer: each deviation that real caches have gives the same bundle, byte for byte;
+// TestPCCSReadsAnswersOfRealCaches: each deviation that real caches have gives the same bundle, byte for byte;
 // two answers for one chain give none.
-func TestPCCSReadsWhatRealCachesAnswer(t *testing.T) {
+func TestPCCSReadsAnswersOfRealCaches(t *testing.T) {
 	const tcb = "Tcb-Info-Issuer-Chain"
 	for name, c := range map[string]struct {
 		edit func(path string, header http.Header, body []byte) []byte

@@ -107,7 +107,7 @@ func TestPCCSFetchesOnceForManyCallers(t *testing.T) {
 }
 
 // Fetched collateral is used while the service is down, and not every call makes a request.
-func TestATT06_AServiceThatIsDownKeepsWhatWasFetched(t *testing.T) {
+func TestATT06_FetchedCollateralIsUsedWhileTheServiceIsDown(t *testing.T) {
 	s := newService(t, nil)
 	if _, err := s.get(); err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ func TestSealEnvIsFreshEachTime(t *testing.T) {
 	}
 }
 
-func TestCheckEnvRefusesWhatAGuestWouldDrop(t *testing.T) {
+func TestCheckEnvRejectsValuesThatAGuestDrops(t *testing.T) {
 	key := bytes.Repeat([]byte{9}, 32)
 	many := map[string]string{}
 	for i := range maxEnvItems + 1 {
@@ -140,8 +140,8 @@ func TestCheckEnvRefusesWhatAGuestWouldDrop(t *testing.T) {
 	}
 }
 
-// TestWhatTheSDKSealsUnasked are the two inputs that SealEnv keeps from it.
-func TestWhatTheSDKSealsUnasked(t *testing.T) {
+// TestTheSDKSealsUncheckedValues are the two inputs that SealEnv keeps from it.
+func TestTheSDKSealsUncheckedValues(t *testing.T) {
 	key := hex.EncodeToString(recipient(t))
 	sealed, err := dstack.EncryptEnvVars(nil, key)
 	if err != nil {

@@ -86,9 +86,9 @@ func TestAnEnvKeyNeedsItsKeyServicesSignature(t *testing.T) {
 	}
 }
 
-// TestWhatTheSDKCallsVerified: a stranger's signature, a malformed one and one
+// TestTheSDKVerifiesTooLittle: a stranger's signature, a malformed one and one
 // for other bytes give no error. So Verify compares, and fixes the lengths.
-func TestWhatTheSDKCallsVerified(t *testing.T) {
+func TestTheSDKVerifiesTooLittle(t *testing.T) {
 	cloud := openCloud(t)
 	key, good := proof(t, cloud, time.Now())
 	strangersKey, stranger := proof(t, openCloud(t), time.Now())

@@ -197,7 +197,7 @@ func TestATT27_NoAnswerIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestATT27_OnlyAddressesThatNobodyElseCanBe(t *testing.T) {
+func TestATT27_OnlyAddressesThatCannotBeImpersonated(t *testing.T) {
 	for _, url := range []string{
 		"", "http://verifier:8080", "http://localhost:8080", "http://10.0.0.1:8080", "http://0.0.0.0:1", "http://[fe80::1]:1", "unix:relative", "unix:",
 		"ftp://127.0.0.1", "https://u:p@x", "https://x/verify", "http://127.0.0.1:1?x", "http://127.0.0.1.example:1",

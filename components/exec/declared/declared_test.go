@@ -33,7 +33,7 @@ volumes:
     driver_opts: { type: tmpfs, device: tmpfs }
 `
 
-func TestReadTellsWhatIsDeclared(t *testing.T) {
+func TestReadReturnsTheDeclaredCommands(t *testing.T) {
 	got, problems := Read(good)
 	want := Commands{"db": {"drain": {"/usr/local/bin/drain", "--now", "5"}, "ready": {"pg_isready"}}}
 	if len(problems) > 0 || !reflect.DeepEqual(got, want) {

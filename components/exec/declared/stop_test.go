@@ -8,7 +8,7 @@ import (
 	"cadre.dev/exec/declared"
 )
 
-func TestStopsAreWhatTheTextSays(t *testing.T) {
+func TestStopsAreThoseOfTheText(t *testing.T) {
 	got := declared.Stops(`
 x-long: &long { image: db, stop_grace_period: 2m }
 services:

@@ -31,7 +31,7 @@ func TestKeepFillsInTheToken(t *testing.T) {
 	}
 }
 
-func TestKeepFillsInWhatWasLeftOut(t *testing.T) {
+func TestKeepFillsInOmittedParts(t *testing.T) {
 	one := func(name, value string, epoch uint32) *admissionv1.Secret {
 		return &admissionv1.Secret{Name: name, Value: []byte(value), Epoch: epoch}
 	}

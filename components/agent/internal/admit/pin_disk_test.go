@@ -8,9 +8,9 @@ import (
 	"cadre.dev/agent/internal/durable"
 )
 
-// TestGEN02_WhatTheTrustFileNamesNeedsNoDisk: without it a cluster ID that no disk keeps is
+// TestGEN02_AClusterIDOfTheTrustFileNeedsNoDisk: without it a cluster ID that no disk keeps is
 // not taken.
-func TestGEN02_WhatTheTrustFileNamesNeedsNoDisk(t *testing.T) {
+func TestGEN02_AClusterIDOfTheTrustFileNeedsNoDisk(t *testing.T) {
 	const clusterID = "0123456789abcdef0123456789abcdef"
 	for named, taken := range map[string]bool{"": false, clusterID: true} {
 		disk := durable.OpenDisk(filepath.Join(t.TempDir(), "gone"), slog.New(slog.DiscardHandler))

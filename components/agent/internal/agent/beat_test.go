@@ -43,8 +43,8 @@ func (d deaf) Observe(context.Context) (driver.View, error) {
 	return driver.View{Role: driver.RoleNone, Liveness: driver.LivenessAlive, Ready: true}, nil
 }
 
-// TestWhatHangsDoesNotBeat: a lock that is never given back, and a driver that never returns.
-func TestWhatHangsDoesNotBeat(t *testing.T) {
+// TestAHangingAgentDoesNotBeat: a lock that is never given back, and a driver that never returns.
+func TestAHangingAgentDoesNotBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			h       = &heart{alone: newAlone()}

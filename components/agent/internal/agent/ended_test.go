@@ -92,8 +92,8 @@ func wantGivenUp(t *testing.T, c *agenttest.Coordinator, a *testAgent, closed *a
 	}
 }
 
-// TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce: by the coordinator's message.
-func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
+// TestIDN04_ANotifiedBootStopsBeingItsSlotAtOnce: by the coordinator's message.
+func TestIDN04_ANotifiedBootStopsBeingItsSlotAtOnce(t *testing.T) {
 	t.Parallel()
 	c, a, closed := lossWorld(t, nil)
 	closed.Store(true)
@@ -110,9 +110,9 @@ func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
 	wantGivenUp(t, c, a, closed)
 }
 
-// TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy: no coordinator can notify a paused Boot. When
+// TestIDN04_AResumedBootWithoutSessionsLearnsWhy: no coordinator can notify a paused Boot. When
 // the Boot resumes, its sessions are gone and it gets no new one. So the Boot asks.
-func TestIDN04_ABootThatSleptAndIsLetInNowhereLearnsWhy(t *testing.T) {
+func TestIDN04_AResumedBootWithoutSessionsLearnsWhy(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool
 	c, a, closed := lossWorld(t, func(c *agenttest.Coordinator) {

@@ -8,9 +8,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestTheEnvoyThatCarriesCallsIsOnlyTold: another group's spec makes a member run this Envoy. The
+// TestTheEnvoyForCallsIsInformative: another group's spec makes a member run this Envoy. The
 // Envoy before a backend counts: no client reaches the backend without it.
-func TestTheEnvoyThatCarriesCallsIsOnlyTold(t *testing.T) {
+func TestTheEnvoyForCallsIsInformative(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)

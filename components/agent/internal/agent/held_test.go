@@ -99,7 +99,7 @@ func TestTOK15_SecretsThatAreLeftOutAreKept(t *testing.T) {
 	agenttest.Eventually(t, soon, "the new value", has("n3w"))
 }
 
-func TestBehindAsksOnceForWhatCannotBeRead(t *testing.T) {
+func TestBehindRequestsAnUnreadableValueOnce(t *testing.T) {
 	grant := &admissionv1.Credentials{
 		Secrets:     []*admissionv1.Secret{{Name: "kept", Epoch: 1}, {Name: "given", Epoch: 1}},
 		KeptSecrets: []string{"kept", "never had"},

@@ -50,8 +50,8 @@ func TestLooksAreShared(t *testing.T) {
 	})
 }
 
-// TestALookOutlivesWhoAsked, since others wait for it.
-func TestALookOutlivesWhoAsked(t *testing.T) {
+// TestALookOutlivesItsCaller, since others wait for it.
+func TestALookOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := looks{ask: func(ctx context.Context, _ string) ([]envoy.Cluster, error) {
 			time.Sleep(time.Second)

@@ -18,7 +18,7 @@ import (
 )
 
 // A coordinator reads the state of the overlay over a real control session.
-func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
+func TestCoordinatorReadsTheOverlaysState(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)

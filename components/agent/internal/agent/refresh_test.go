@@ -11,9 +11,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestARefreshOfChecksIsToldWithoutALapse: once a member is healthy, no report contradicts that
+// TestARefreshOfChecksIsReportedWithoutALapse: once a member is healthy, no report contradicts that
 // because its checks changed. The first report that names the new Revision has the new checks.
-func TestARefreshOfChecksIsToldWithoutALapse(t *testing.T) {
+func TestARefreshOfChecksIsReportedWithoutALapse(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)

@@ -90,7 +90,7 @@ func TestALaterProcessOfABootGoesOn(t *testing.T) {
 }
 
 // A workload's report about its backend stays valid in the next process.
-func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
+func TestAReportOfTheWorkloadOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	c.Order(&controlv1.Desired{Version: 11, Term: 3, SecretEpochs: map[string]uint32{"password": 1}, ConfigJson: config(t, group.AgentConfig{
@@ -157,7 +157,7 @@ func TestALaterProcessNeedsNoCoordinator(t *testing.T) {
 	}
 }
 
-func TestTOK21_AnotherBootIsAdmittedAnew(t *testing.T) {
+func TestTOK21_AnotherBootIsAdmittedAgain(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)
 	a.stop()

@@ -101,8 +101,8 @@ func TestHK04_HK07_HK08_OutputIsNeverReported(t *testing.T) {
 	}
 }
 
-// TestHK03_OnlyWhatTheMeasuredTextDeclaresIsRun: with its very words.
-func TestHK03_OnlyWhatTheMeasuredTextDeclaresIsRun(t *testing.T) {
+// TestHK03_OnlyCommandsOfTheMeasuredTextRun: with its very words.
+func TestHK03_OnlyCommandsOfTheMeasuredTextRun(t *testing.T) {
 	var got []call.Request
 	r, out, _ := newRunner(t, slog.LevelDebug, func(req call.Request) call.Reply {
 		got = append(got, req)
@@ -156,8 +156,8 @@ func TestAHookWaitsForItsService(t *testing.T) {
 	}
 }
 
-// TestTheWayACommandEndedIsTold.
-func TestTheWayACommandEndedIsTold(t *testing.T) {
+// TestTheEndOfACommandIsReported.
+func TestTheEndOfACommandIsReported(t *testing.T) {
 	var reply call.Reply
 	r, _, _ := newRunner(t, slog.LevelInfo, func(call.Request) call.Reply { return reply })
 	for want, is := range map[string]call.Reply{
@@ -210,8 +210,8 @@ func TestINP11_ALinkInAServicesFolderIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsMeasuredIsRestarted, and a rejection has the reason from init.
-func TestOnlyWhatIsMeasuredIsRestarted(t *testing.T) {
+// TestOnlyMeasuredServicesAreRestarted, and a rejection has the reason from init.
+func TestOnlyMeasuredServicesAreRestarted(t *testing.T) {
 	var asked []call.Request
 	answer := call.Reply{End: call.Exited}
 	r, _, log := newRunner(t, slog.LevelInfo, func(req call.Request) call.Reply { asked = append(asked, req); return answer })

@@ -262,10 +262,10 @@ func TestACoordinatorWithoutConsul(t *testing.T) {
 	})
 }
 
-// TestNobodyRunsFromOneCoordinatorToTheNext while Consul has no leader: no coordinator can reach a
+// TestCoordinatorsAreTriedOnlyNowAndThen while Consul has no leader: no coordinator can reach a
 // leader then, so the Proxy tries each only now and then. The lost coordinator may have been the
 // leader.
-func TestNobodyRunsFromOneCoordinatorToTheNext(t *testing.T) {
+func TestCoordinatorsAreTriedOnlyNowAndThen(t *testing.T) {
 	for name, gone := range map[string]func(*server){"away": (*server).die, "silent": (*server).hush} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaderless(t, gone) }) })
 	}
@@ -389,7 +389,7 @@ func TestBodiesStream(t *testing.T) {
 
 // An answer that comes before the body's end ends the connection, and says so: the next request
 // of the workload has one of its own, and is not lost.
-func TestAnAnswerBeforeTheBodysEndTellsThatTheConnectionEnds(t *testing.T) {
+func TestAnAnswerBeforeTheBodysEndAnnouncesTheConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.open()
@@ -493,9 +493,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUnusedWhenNobodyIsConnected: a workload counts for as long as its connection is open,
+// TestUnusedWithoutConnections: a workload counts for as long as its connection is open,
 // whether or not it asks something.
-func TestUnusedWhenNobodyIsConnected(t *testing.T) {
+func TestUnusedWithoutConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.open()

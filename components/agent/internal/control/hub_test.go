@@ -199,8 +199,8 @@ func TestPeerMaps(t *testing.T) {
 	})
 }
 
-// TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole: the old map stays in force until then.
-func TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole(t *testing.T) {
+// TestAfterABadChangeTheWholePeerMapIsRequested: the old map stays in force until then.
+func TestAfterABadChangeTheWholePeerMapIsRequested(t *testing.T) {
 	coordinator := &controlv1.Peer{Group: "coordinator", Slot: "coordinator-0", Vip: "127.50.0.1", Coordinator: true}
 	s := &session{hub: newHub(t, t.TempDir()), peer: from}
 	take := func(r *controlv1.GetPeersResponse, good bool, peers int) {

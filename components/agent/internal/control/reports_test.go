@@ -126,8 +126,8 @@ func reporting(t *testing.T, beats bool) (*member, *listener) {
 	return m, l
 }
 
-// TestAReportIsMadeOfWhatChanges: heartbeats say that it holds, at least every 5 s.
-func TestAReportIsMadeOfWhatChanges(t *testing.T) {
+// TestEachChangeMakesAReport: heartbeats say that it holds, at least every 5 s.
+func TestEachChangeMakesAReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := reporting(t, true)
 		if whole, short, _ := l.heard(); whole != 1 || short != 0 {

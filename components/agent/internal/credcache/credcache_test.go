@@ -41,7 +41,7 @@ func open(t *testing.T, dir string, b boot) *Store {
 	return s
 }
 
-func TestTOK21_TheNextWorkerReadsWhatTheLastOneHeld(t *testing.T) {
+func TestTOK21_TheNextWorkerReadsTheLastOnesCredentials(t *testing.T) {
 	dir := t.TempDir()
 	if got, err := open(t, dir, "one").Load(); got != nil || err != nil {
 		t.Fatalf("nothing was saved: %+v, %v", got, err)
@@ -63,7 +63,7 @@ func TestTOK21_TheNextWorkerReadsWhatTheLastOneHeld(t *testing.T) {
 	}
 }
 
-func TestTOK21_WhatABootCannotUseIsRemoved(t *testing.T) {
+func TestTOK21_UnusableCredentialsAreRemoved(t *testing.T) {
 	for name, spoil := range map[string]func(data []byte) []byte{
 		"half written":  func(data []byte) []byte { return data[:len(data)/2] },
 		"empty":         func([]byte) []byte { return nil },

@@ -15,9 +15,9 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestWhatIsRefusedLeavesTheOldConfiguration, and orders are obeyed all the same; none is before there
+// TestARejectedConfigurationKeepsTheOldOne, and orders are obeyed all the same; none is before there
 // is any configuration.
-func TestWhatIsRefusedLeavesTheOldConfiguration(t *testing.T) {
+func TestARejectedConfigurationKeepsTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			did    []string

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestAnIllConsulServerIsDrainedAsItIs: the step behind the drain may be the repair. A server that
+// TestAnUnhealthyConsulServerIsDrained: the step behind the drain may be the repair. A server that
 // is ready is not stopped before autopilot keeps it.
-func TestAnIllConsulServerIsDrainedAsItIs(t *testing.T) {
+func TestAnUnhealthyConsulServerIsDrained(t *testing.T) {
 	type object = map[string]any
 	answers := func(t *testing.T, refused string, status int) Driver {
 		t.Helper()

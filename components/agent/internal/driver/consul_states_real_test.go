@@ -24,9 +24,9 @@ func aloneConsul(t *testing.T, kind byte, more map[string]any) (*proc, netip.Add
 	return startConsulWith(t, addr, 0, t.TempDir(), more), addr(0)
 }
 
-// TestAConsulThatHangsIsNotTakenForOneThatEnded: a stopped process answers nothing, which proves nothing; a refused
+// TestAHangingConsulIsNotTakenForDead: a stopped process answers nothing, which proves nothing; a refused
 // connection proves that no process listens.
-func TestAConsulThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
+func TestAHangingConsulIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a Consul server")

@@ -17,9 +17,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestAnEtcdThatHangsIsNotTakenForOneThatEnded: a stopped process answers nothing, which proves nothing; a refused
+// TestAHangingEtcdIsNotTakenForDead: a stopped process answers nothing, which proves nothing; a refused
 // connection proves that no process listens.
-func TestAnEtcdThatHangsIsNotTakenForOneThatEnded(t *testing.T) {
+func TestAHangingEtcdIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three etcd members")

@@ -74,9 +74,9 @@ func TestConsulJudgement(t *testing.T) {
 	}
 }
 
-// TestWhoFollowsIsToldByTheLeader: only the leader reports followers, and only those in contact
+// TestTheLeaderReportsItsFollowers: only the leader reports followers, and only those in contact
 // with it.
-func TestWhoFollowsIsToldByTheLeader(t *testing.T) {
+func TestTheLeaderReportsItsFollowers(t *testing.T) {
 	for self, want := range map[string]string{"c-0": "c-1", "c-1": ""} {
 		var me consulSelf
 		me.Stats.Raft.State, me.Stats.Raft.Applied = map[string]string{"c-0": "Leader", "c-1": "Follower"}[self], "900"

@@ -15,7 +15,7 @@ func changeOf(do, slot, id string) group.SetChange {
 
 // A request fails with a clear error if the workload's set cannot be changed, or if it asks for no
 // change.
-func TestAChangeThatNobodyCanMake(t *testing.T) {
+func TestAnImpossibleChangeIsRefused(t *testing.T) {
 	none, err := New(Config{Kind: "none", Self: "web-0"})
 	if err != nil {
 		t.Fatal(err)

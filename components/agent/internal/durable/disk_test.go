@@ -107,9 +107,9 @@ func TestAReadOnlyDiskIsAFault(t *testing.T) {
 	}
 }
 
-// TestAWriteThatDoesNotEndIsTold: the hanging write is reported, also while other callers wait for
+// TestAHangingWriteIsReported: the hanging write is reported, also while other callers wait for
 // it.
-func TestAWriteThatDoesNotEndIsTold(t *testing.T) {
+func TestAHangingWriteIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, free := OpenDisk(t.TempDir(), slog.New(slog.DiscardHandler)), make(chan struct{})
 		d.write = func(string, []byte) error { <-free; return nil }

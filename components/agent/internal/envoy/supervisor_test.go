@@ -32,7 +32,7 @@ func leaving(cfg Config) Config {
 	return cfg
 }
 
-func TestItIsLiveWithWhatTheCoordinatorGave(t *testing.T) {
+func TestItIsLiveWithTheCoordinatorsConfiguration(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	cfg := config(t, c)
@@ -130,7 +130,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestOneThatIsKilledIsStartedAgain(t *testing.T) {
+func TestAKilledEnvoyIsRestarted(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	r := beginRun(t, config(t, c), web, db)
@@ -164,7 +164,7 @@ func TestWithoutACoordinatorItWaits(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatItRefusesIsTold(t *testing.T) {
+func TestARejectedConfigurationIsReported(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	c.bad = true
@@ -208,7 +208,7 @@ func TestTheNextTakesItOver(t *testing.T) {
 	}
 }
 
-func TestWhatRunsOtherwiseIsReplaced(t *testing.T) {
+func TestAnEnvoyWithOtherArgumentsIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*Config, *control, *Proxy)
@@ -273,7 +273,7 @@ func TestAChangedProxyIsReplaced(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyWantsEnds(t *testing.T) {
+func TestUnwantedEnvoysEnd(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	cfg := leaving(config(t, c))
@@ -407,9 +407,9 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestNobodyReadsItsWords has an Envoy write far more than its pipe takes while no worker is
+// TestAnEnvoyWithoutALogReaderContinues has an Envoy write far more than its pipe takes while no worker is
 // there.
-func TestNobodyReadsItsWords(t *testing.T) {
+func TestAnEnvoyWithoutALogReaderContinues(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	cfg := leaving(config(t, c))

@@ -343,7 +343,7 @@ func TestKeptPoolersAreNotEnded(t *testing.T) {
 	})
 }
 
-func TestSetTellsAllThatIsWrong(t *testing.T) {
+func TestSetReportsAllFaults(t *testing.T) {
 	bad := route("bad", 1)
 	bad.Pooler, bad.Port, bad.VIP = "pgpool", 0, netip.MustParseAddr("10.0.0.1")
 	envoys, again, good := route("envoys", 2), route("again", 3), route("good", 3)

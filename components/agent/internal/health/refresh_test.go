@@ -235,9 +235,9 @@ func TestLessTimeIsAnotherQuestion(t *testing.T) {
 	})
 }
 
-// TestWhoIsNotWellHasToProveIt: an untested new check does not make an unhealthy member healthy,
+// TestAnUnhealthyMemberMustPassItsChecks: an untested new check does not make an unhealthy member healthy,
 // whatever becomes of the failed one.
-func TestWhoIsNotWellHasToProveIt(t *testing.T) {
+func TestAnUnhealthyMemberMustPassItsChecks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		r.is("a", true)
 		r.set(of("a", "a"))
@@ -258,8 +258,8 @@ func TestWhoIsNotWellHasToProveIt(t *testing.T) {
 	})
 }
 
-// TestTheWordOfAWorkloadOutlivesARefresh: as long as the workload still answers that check.
-func TestTheWordOfAWorkloadOutlivesARefresh(t *testing.T) {
+// TestTheReportOfAWorkloadOutlivesARefresh: as long as the workload still answers that check.
+func TestTheReportOfAWorkloadOutlivesARefresh(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		ttl := func(name string, sec int) group.HealthCheck {
 			return group.HealthCheck{Name: name, TTL: &group.TTLCheck{TTLSec: sec}}

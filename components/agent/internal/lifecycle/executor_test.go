@@ -236,9 +236,9 @@ func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
 	})
 }
 
-// TestWhatCameInTimeCounts: when a hook's timer is handled late, a completion reported as applied
+// TestACompletionInTimeCounts: when a hook's timer is handled late, a completion reported as applied
 // stays applied, and a waiting heartbeat has extended the time.
-func TestWhatCameInTimeCounts(t *testing.T) {
+func TestACompletionInTimeCounts(t *testing.T) {
 	for range 20 { // select chooses at random among ready cases
 		synctest.Test(t, func(t *testing.T) {
 			h := &openHook{spec: wait("h"), token: "t", complete: make(chan group.HookResult, 1), heartbeat: make(chan struct{}, 1)}

@@ -43,9 +43,9 @@ func (c fakeCallers) Release(_ context.Context, _ Key, leader string) {
 	_ = c.driver.called("release to " + leader)
 }
 
-// TestNobodyWaitsForWhatCanBeDoneBefore: the driver prepares while callers are still served, and no
+// TestCallersAreNotPausedForThePreparation: the driver prepares while callers are still served, and no
 // caller is paused for a hand-over that the driver then refuses.
-func TestNobodyWaitsForWhatCanBeDoneBefore(t *testing.T) {
+func TestCallersAreNotPausedForThePreparation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails error
 		state rollout.StepState
@@ -85,9 +85,9 @@ func (d slow) Transfer(ctx context.Context, r driver.TransferRequest) (driver.Tr
 	return d.fakeDriver.Transfer(ctx, r)
 }
 
-// TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership: the last known state still shows the
+// TestR86_AStateBeforeTheHandoverIsNoRegainedLeadership: the last known state still shows the
 // member as leader when its drain ends, because no look followed the hand-over.
-func TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership(t *testing.T) {
+func TestR86_AStateBeforeTheHandoverIsNoRegainedLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir())
 		b.driver.lead(self)

@@ -22,7 +22,7 @@ func TestASocketIsHeldForTheNextWorker(t *testing.T) {
 	}
 }
 
-func TestASocketThatNobodyClaimsIsClosed(t *testing.T) {
+func TestAnUnclaimedSocketIsClosed(t *testing.T) {
 	s := newSockets(nil)
 	n, now := name{"tcp", "127.0.0.1:0"}, time.Unix(1e9, 0)
 	mustGive(t, s, n)

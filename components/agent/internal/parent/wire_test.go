@@ -43,7 +43,7 @@ func TestAnAnswer(t *testing.T) {
 	}
 }
 
-func TestTOK22_WhatAParentHolds(t *testing.T) {
+func TestTOK22_SocketsThatAParentKeeps(t *testing.T) {
 	sessions := []name{{"tcp", ":7443"}, {"udp4", "0.0.0.0:0"}}
 	for n, want := range map[name]bool{
 		{"tcp", "127.0.0.1:7070"}:       true,

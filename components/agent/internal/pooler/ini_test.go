@@ -51,7 +51,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestConfigTellsAllThatIsWrong(t *testing.T) {
+func TestConfigReportsAllFaults(t *testing.T) {
 	if err := example().validate(); err != nil {
 		t.Errorf("the example: %v", err)
 	}

@@ -67,8 +67,8 @@ func TestManyKindsOfLinesAreBounded(t *testing.T) {
 	}
 }
 
-// TestTheCountIsTold also when no other line follows.
-func TestTheCountIsTold(t *testing.T) {
+// TestTheCountIsLogged also when no other line follows.
+func TestTheCountIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		p := &Pooler{log: slog.New(slog.NewTextHandler(&out, nil))}

@@ -205,7 +205,7 @@ func TestReattestRequired(t *testing.T) {
 	}
 }
 
-func TestTOK03_DenialIsToldAndNotHammered(t *testing.T) {
+func TestTOK03_DenialIsReportedAndNotHammered(t *testing.T) {
 	c := run(t, 1, func(k *cluster) {
 		k.fail(status.Error(codes.PermissionDenied, "INCARNATION_STALE: another boot holds the slot"))
 		time.Sleep(life)

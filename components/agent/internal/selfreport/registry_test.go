@@ -115,8 +115,8 @@ func TestAnotherSpec(t *testing.T) {
 	}
 }
 
-// TestAWordHoldsAsLongAsIsAskedForNow: the present TTL counts from the last report, even if the TTL was different then.
-func TestAWordHoldsAsLongAsIsAskedForNow(t *testing.T) {
+// TestAReportExpiresByThePresentTTL: the present TTL counts from the last report, even if the TTL was different then.
+func TestAReportExpiresByThePresentTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
 		set := func(ttl time.Duration) { r.Set(map[string]time.Duration{"a": ttl}) }

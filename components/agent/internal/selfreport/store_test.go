@@ -38,8 +38,8 @@ func healthOf(t *testing.T, r *Registry) rollout.Health {
 	return got[0].Health
 }
 
-// TestAWordOutlivesTheProcess: its time continues from its last report.
-func TestAWordOutlivesTheProcess(t *testing.T) {
+// TestAReportOutlivesTheProcess: its time continues from its last report.
+func TestAReportOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		r, _ := next(dir, "one")
@@ -119,8 +119,8 @@ func TestAClockThatWasSetBack(t *testing.T) {
 	})
 }
 
-// TestWhatIsTakenBackStaysSo: neither another owner nor another Boot brings a report back.
-func TestWhatIsTakenBackStaysSo(t *testing.T) {
+// TestRemovedReportsStayRemoved: neither another owner nor another Boot brings a report back.
+func TestRemovedReportsStayRemoved(t *testing.T) {
 	dir := t.TempDir()
 	r, _ := next(dir, "one")
 	r.Set(owned(time.Minute))
@@ -141,7 +141,7 @@ func TestWhatIsTakenBackStaysSo(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsNotKnown(t *testing.T) {
+func TestUnreadableReportsAreUnknown(t *testing.T) {
 	at := time.Now().Format(time.RFC3339Nano)
 	report := func(more string) string {
 		return `{"boot":"one","reports":{"queue":{"status":"passing","at":"` + at + `"` + more + `}}}`
@@ -201,8 +201,8 @@ func TestTheLongestWordsAreKept(t *testing.T) {
 	}
 }
 
-// TestWordsThatCannotBeKept are accepted all the same, and the failure is logged once.
-func TestWordsThatCannotBeKept(t *testing.T) {
+// TestReportsThatCannotBeSaved are accepted all the same, and the failure is logged once.
+func TestReportsThatCannotBeSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	r, log := next(dir, "one")
 	r.Set(owned(time.Minute))

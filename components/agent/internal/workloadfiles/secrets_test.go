@@ -65,7 +65,7 @@ func TestTOK16_SecretsFolderOnADiskIsRefused(t *testing.T) {
 
 // TOK-16: owner and mode are as declared under any umask, from the moment that the
 // file has its name.
-func TestTOK16_TOK19_OwnerAndModeWhateverTheUmask(t *testing.T) {
+func TestTOK16_TOK19_OwnerAndModeWithAnyUmask(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to give files away")
 	}

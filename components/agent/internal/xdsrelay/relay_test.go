@@ -164,7 +164,7 @@ func (s *server) die() {
 	}
 }
 
-func TestOneThatDiesIsFollowedByTheNext(t *testing.T) {
+func TestADeadCoordinatorIsReplacedByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
 		w.open()
@@ -190,7 +190,7 @@ func TestOneThatDiesIsFollowedByTheNext(t *testing.T) {
 	})
 }
 
-func TestOneThatDoesNotTakeItIsPassedOver(t *testing.T) {
+func TestARefusingCoordinatorIsSkipped(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(*server)
 		took  time.Duration
@@ -218,8 +218,8 @@ func TestOneThatDoesNotTakeItIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestOneThatEndsStreamsAtOnce: the connection is lost, and the next one is not.
-func TestOneThatEndsStreamsAtOnce(t *testing.T) {
+// TestACoordinatorThatEndsStreamsAtOnce: the connection is lost, and the next one is not.
+func TestACoordinatorThatEndsStreamsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.open()
@@ -235,7 +235,7 @@ func TestOneThatEndsStreamsAtOnce(t *testing.T) {
 	})
 }
 
-func TestNobodyAnswersWithinTheBound(t *testing.T) {
+func TestNoCoordinatorAnswersWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 5)
 		w.open()

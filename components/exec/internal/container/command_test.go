@@ -148,8 +148,8 @@ func TestCommandsComeFromTheAgentAlone(t *testing.T) {
 	}
 }
 
-// TestWhatTheWorkloadLeavesBehindIsItsOwn: commands end, daemons of the workload stay.
-func TestWhatTheWorkloadLeavesBehindIsItsOwn(t *testing.T) {
+// TestLeftoversOfTheWorkloadAreItsOwn: commands end, daemons of the workload stay.
+func TestLeftoversOfTheWorkloadAreItsOwn(t *testing.T) {
 	r := newRig(t)
 	r.ready()
 	pid := filepath.Join(r.dir, "daemon")

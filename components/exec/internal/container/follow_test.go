@@ -52,8 +52,8 @@ func TestNoWatchLeftMeansNoChannel(t *testing.T) {
 	}
 }
 
-// TestAHostsFileThatIsNotWritableIsToldOnce: and the workload runs.
-func TestAHostsFileThatIsNotWritableIsToldOnce(t *testing.T) {
+// TestAReadOnlyHostsFileIsLoggedOnce: and the workload runs.
+func TestAReadOnlyHostsFileIsLoggedOnce(t *testing.T) {
 	r := newRig(t)
 	r.hosts = filepath.Join(r.dir, "etc-hosts")
 	r.write("etc-hosts", "127.0.0.1 localhost\n")

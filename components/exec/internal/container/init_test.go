@@ -104,7 +104,7 @@ func TestASignalEndsTheWaitForAdmission(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftToInitIsReaped(t *testing.T) {
+func TestOrphansOfInitAreReaped(t *testing.T) {
 	r := newRig(t)
 	r.ready()
 	r.start("(sh -c 'exit 0' &); (setsid true &); trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done")
@@ -120,9 +120,9 @@ func TestWhatIsLeftToInitIsReaped(t *testing.T) {
 	})
 }
 
-// TestTheContainerEndsWithWhatRunsCommands: without its server init could not separate the
+// TestTheContainerEndsWithItsCommandServer: without its server init could not separate the
 // leftovers of commands.
-func TestTheContainerEndsWithWhatRunsCommands(t *testing.T) {
+func TestTheContainerEndsWithItsCommandServer(t *testing.T) {
 	r := up(t)
 	if _, err := r.do(t.Context(), soon, "exit 0"); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestTheContainerEndsWithWhatRunsCommands(t *testing.T) {
 	}
 }
 
-func TestParseEnvRefusesWhatTheAgentDoesNotWrite(t *testing.T) {
+func TestParseEnvRejectsForeignText(t *testing.T) {
 	for _, text := range []string{"A", "A=", "A=b\n", "A='b", "A='b'", "A='b' \n", "='b'\n", "A B='c'\n", "A='b'c\n", "A=\"b\"\n"} {
 		if got, err := parseEnv(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)

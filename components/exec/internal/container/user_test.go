@@ -60,7 +60,7 @@ func TestAUserIsThatOfTheImage(t *testing.T) {
 	}
 }
 
-func TestOnlyRootBecomesSomebodyElse(t *testing.T) {
+func TestOnlyRootChangesTheUser(t *testing.T) {
 	r := newRig(t)
 	r.user = "12345:23456"
 	r.ready()

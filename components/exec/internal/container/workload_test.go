@@ -33,9 +33,9 @@ func (r *rig) restart(stop time.Duration) error {
 	}
 }
 
-// TestTheWorkloadStartsAnew: in the same container, with the environment as it is by now, and
+// TestTheWorkloadIsRestarted: in the same container, with the environment as it is by now, and
 // nothing of the run before is left.
-func TestTheWorkloadStartsAnew(t *testing.T) {
+func TestTheWorkloadIsRestarted(t *testing.T) {
 	r := newRig(t)
 	left := newHolder(t, r.dir)
 	r.ready()
