@@ -23,7 +23,7 @@ import (
 // --revision-mark: a container that the engine restored from an earlier boot has the mark of the
 // earlier text (ATT-36).
 //
-// The compose hash is the one that replays to this CVM's own quote. An error that is no *Error is
+// The compose hash must replay to this CVM's own quote. An error that is no *Error is
 // the guest agent's: try again.
 //
 // It returns the measured compose text.

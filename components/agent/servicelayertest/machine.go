@@ -163,7 +163,7 @@ func (m *Machine) applyDesired(ctx context.Context) error {
 	}
 }
 
-// Pretend runs the Envoys of mesh, whatever the coordinators configure.
+// Pretend runs the Envoys of mesh instead of the coordinators' configuration.
 func (m *Machine) Pretend(mesh group.ServiceMesh) {
 	proxies := make([]envoy.Proxy, 0, len(mesh.Proxies))
 	for _, p := range mesh.Proxies {

@@ -18,8 +18,7 @@ type Shape struct {
 	MemoryMB int
 }
 
-// Shapes are those whose measurements Images knows; the first is that of a boot which
-// names none.
+// Shapes are the shapes that Images measures; the first one is the default of a boot.
 var Shapes = []Shape{{1, 2048}, {2, 4096}, {4, 8192}}
 
 // Images returns the measurements of the named OS images, in each of Shapes; without names, of a

@@ -14,7 +14,7 @@ import (
 // error of either method rejects the evidence: an unknown mark is never assumed.
 type Highest interface {
 	// Get returns the mark of fmspc, with the newest signed time of all families: no honest clock
-	// is before it, whatever the family. The rest is zero when there is no mark of fmspc.
+	// is before it, for any family. The rest is zero when there is no mark of fmspc.
 	Get(ctx context.Context, fmspc string) (policy.CollateralMark, error)
 	// Raise records the maximum of the stored mark and mark, field by field.
 	Raise(ctx context.Context, mark policy.CollateralMark) error

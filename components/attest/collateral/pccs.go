@@ -141,7 +141,7 @@ func bare(base string) string {
 	return base
 }
 
-// pinned accepts one certificate by its digest, whatever its name, dates and issuer; nil for no
+// pinned accepts one certificate by its digest and ignores its name, dates and issuer; nil for no
 // digest. All of the service's answers are signed in addition, by Intel.
 func pinned(digest string) *tls.Config {
 	if digest == "" {

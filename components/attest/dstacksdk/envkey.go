@@ -86,7 +86,7 @@ func signer(got []byte, err error) string {
 const keyServicePath, keyServicePurpose = "cadre/v1/key-service", "key-service"
 
 // KeyService returns the public key, compressed secp256k1, of the service that gave this CVM its
-// keys: the one that signed its app key. It is as trustworthy as the keys of this CVM are.
+// keys: the signer of its app key. It is as trustworthy as the keys of this CVM are.
 func (c *Client) KeyService(ctx context.Context) ([]byte, error) {
 	info, err := c.Info(ctx)
 	if err != nil {

@@ -7,7 +7,7 @@
 //
 // Decode rejects every other byte string, so two readers cannot read two things from one (ATT-24).
 // The quote's report data is SHA-512(tag || 0x00 || encoding); the tags differ from each other and
-// from those that dstack uses for its own quotes ("ratls-cert:", "app-data:"), so no quote serves
+// from dstack's tags for its own quotes ("ratls-cert:", "app-data:"), so no quote serves
 // two purposes (ATT-14).
 //
 // Package core/policy decides whether a statement agrees with the Evidence it comes with.

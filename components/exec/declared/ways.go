@@ -73,7 +73,7 @@ func (r *reader) cover(n *yaml.Node, where, target string) {
 	}
 }
 
-// files checks secrets and configs: compose binds their file, whatever it is.
+// files checks secrets and configs: compose binds their file, of any kind.
 func (r *reader) files() {
 	for _, section := range []string{"secrets", "configs"} {
 		each(get(r.root, section), func(key, v *yaml.Node) {

@@ -44,7 +44,7 @@ func inputs(t *testing.T) (flags, env []string) {
 	return flags, env
 }
 
-// An unmeasured trust file ends the agent, whatever the attacker sets in addition.
+// An unmeasured trust file ends the agent, with any other setting of the attacker.
 func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	w, mallory := agenttest.NewWorld(t), agenttest.NewWorld(t)
 	socket, _ := w.Guest(t, agenttest.WorkerAppID, 1, attestsim.Faults{})

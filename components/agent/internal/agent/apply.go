@@ -30,7 +30,7 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	// Before the driver: a Boot of which nothing but that is asked yet would seem well.
 	a.checker.SetChecks(next.HealthChecks)
 	// After the checks: a removed check would fail without its reports, and a new one would count
-	// at once beside the old checks.
+	// at once, together with the old checks.
 	a.checkReports.Set(selfreport.OfChecks(next.HealthChecks))
 	if d != nil {
 		a.member.SetDriver(d)

@@ -28,8 +28,8 @@ type look struct {
 	err      error
 }
 
-// clusters returns the clusters of proxy's Envoy, from a running look or from one that began at
-// most age ago. ctx ends the wait, not the look: other callers wait for it. Do not change them.
+// clusters returns the clusters of proxy's Envoy, from a running look or from a look that began
+// at most age ago. ctx ends the wait, not the look: other callers wait for it. Do not change them.
 func (l *looks) clusters(ctx context.Context, proxy string, age time.Duration) ([]envoy.Cluster, error) {
 	one := l.look(ctx, proxy, age)
 	select {

@@ -97,7 +97,7 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Credentials, error) {
 		return renewal.Credentials{}, err
 	}
 	if a.tokenLost = err != nil; a.tokenLost {
-		// Consul may have lost the token, whatever the records say. The other credentials are good,
+		// Consul may have lost the token even if the records have it. The other credentials are good,
 		// and the next renewal requests another token.
 		a.cfg.Log.Warn("the token that stays in use is unknown to consul", "error", err)
 	}

@@ -220,7 +220,7 @@ func VIP(group, n byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 120 + byte(os.Getpid()%100), group, n + 1})
 }
 
-// Eventually polls f on a ticker; what is the text of the failure.
+// Eventually polls f on a ticker; its failure names the awaited state.
 func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

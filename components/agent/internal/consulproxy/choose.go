@@ -20,7 +20,7 @@ type Coordinator struct {
 const forgiveAfter = 30 * time.Second
 
 // Order returns the coordinators in the order in which the Slot self tries them: those with a
-// Session first, and those that failed lately last. Among the failed ones, the oldest failure comes
+// Session first, and recently failed ones last. Among the failed ones, the oldest failure comes
 // first. A hash of both names orders the rest, so that the members of a cluster spread over its
 // coordinators, and over the successors when a coordinator is gone.
 func Order(self string, all []Coordinator, failed map[overlay.ID]time.Time, now time.Time) []overlay.ID {

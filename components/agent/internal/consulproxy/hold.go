@@ -113,8 +113,8 @@ func (d *Proxy) want() {
 	}
 }
 
-// connect tries the coordinators in their order, with overlap, and takes the first one that
-// answers. It records the failures of the others.
+// connect tries the coordinators in their order, with overlap, and takes the first answering
+// coordinator. It records the failures of the others.
 func (d *Proxy) connect(ctx context.Context, failed map[overlay.ID]time.Time) (*upstream, error) {
 	way := d.state.Load().way
 	if way == nil {

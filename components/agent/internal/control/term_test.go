@@ -10,7 +10,7 @@ import (
 )
 
 // TestDesiredStateOfOlderRecordsIsNotObeyed: the agent rejects an older Term and an older state,
-// whatever the version.
+// with any version.
 func TestDesiredStateOfOlderRecordsIsNotObeyed(t *testing.T) {
 	h := newHub(t, t.TempDir())
 	for _, c := range []struct {

@@ -52,7 +52,7 @@ func TestAHangingConsulIsNotTakenForDead(t *testing.T) {
 	}
 }
 
-// TestAConsulThatAsksForATokenLives, whatever token the driver has, and the reason names the
+// TestAConsulThatAsksForATokenLives, with any token of the driver, and the reason names the
 // missing setting.
 func TestAConsulThatAsksForATokenLives(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestAConsulThatAsksForATokenLives(t *testing.T) {
 	sees(t, consulDriver(t, 0, settings(token(without))), "rules without agent_prefix", refused)
 }
 
-// TestAConsulWithTLSLives, whatever the driver trusts and presents.
+// TestAConsulWithTLSLives, with any certificates of the driver.
 func TestAConsulWithTLSLives(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -163,7 +163,7 @@ func (c *consul) tryMinQuorum(ctx context.Context, header http.Header, want func
 	return strings.TrimSpace(string(answer)) == "true", nil
 }
 
-// server returns the server with that id, whatever its name. Without an id, it returns the server
+// server returns the server with that id, under any name. Without an id, it returns the server
 // listed under the name node, with a vote or without.
 func (r consulRaft) server(node, id string) (consulPeer, bool) {
 	for _, s := range r.Servers {

@@ -65,8 +65,8 @@ type View struct {
 	// name has another id. A member with an unknown Slot is listed under its address if the address
 	// identifies the Slot, else under its id. Nil for a workload without such ids.
 	MemberIDs map[string]string
-	// Followers are the members that this leader sees following it now, sorted: they live, whatever
-	// other sources report. Nil if this member does not lead, or cannot observe them.
+	// Followers are the members that this leader sees following it now, sorted: they live, even
+	// if other sources disagree. Nil if this member does not lead, or cannot observe them.
 	Followers []string
 	// QuorumMember: this member votes in a majority of Voters.
 	QuorumMember bool

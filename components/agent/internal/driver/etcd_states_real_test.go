@@ -54,7 +54,7 @@ func noTLS(v View) bool {
 	return v.Liveness == LivenessAlive && !v.Ready && !v.MayDisrupt && strings.Contains(v.Message, "ca_file")
 }
 
-// TestAnEtcdThatAsksForALoginLives, whatever login the driver has, and the reason names the missing
+// TestAnEtcdThatAsksForALoginLives, with any login of the driver, and the reason names the missing
 // setting.
 func TestAnEtcdThatAsksForALoginLives(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func TestAnEtcdThatAsksForALoginLives(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestAnEtcdWithTLSLives, whatever the driver trusts and presents.
+// TestAnEtcdWithTLSLives, with any certificates of the driver.
 func TestAnEtcdWithTLSLives(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

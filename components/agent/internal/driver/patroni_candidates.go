@@ -155,7 +155,7 @@ func (c patroniCluster) eligibleOther(self string, leader patroniStatus) error {
 	return errors.New(strings.Join(why, "; "))
 }
 
-// anyMayLead reports that a member other than self may lead by its kind, whatever its state. If
+// anyMayLead reports that a member other than self may lead by its kind, in any state. If
 // none may, the leader is the only one of its kind, and waiting for another would never end.
 func (c patroniCluster) anyMayLead(self string) bool {
 	return slices.ContainsFunc(c.Members, func(m patroniMember) bool {

@@ -24,7 +24,7 @@ const (
 // folder has the files of one proxy.
 type folder string
 
-// folderName is short and has only safe characters, whatever the id: a socket's path is bounded.
+// folderName is short and has only safe characters for any id: a socket's path is bounded.
 func folderName(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])

@@ -13,7 +13,7 @@ const (
 // restarts counts failures in a row.
 type restarts struct{ failures int }
 
-// after returns the wait after a failed Envoy, or after one that was live for that long.
+// after returns the wait after a failed Envoy, or after an Envoy that was live for that long.
 func (r restarts) after(live time.Duration) (restarts, time.Duration) {
 	if live >= steady {
 		r.failures = 0

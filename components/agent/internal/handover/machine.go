@@ -151,7 +151,7 @@ func (doAnswer) effect()    {}
 func (doLook) effect()      {}
 func (doReconnect) effect() {}
 
-// step returns the effects of e. Whatever e does not name stays unchanged.
+// step returns the effects of e. It leaves all state unchanged that e does not name.
 func (m *machine) step(now time.Time, e event) []effect {
 	var out []effect
 	switch e := e.(type) {

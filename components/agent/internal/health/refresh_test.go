@@ -236,7 +236,7 @@ func TestLessTimeIsAnotherQuestion(t *testing.T) {
 }
 
 // TestAnUnhealthyMemberMustPassItsChecks: an untested new check does not make an unhealthy member healthy,
-// whatever becomes of the failed one.
+// even after the failed check is removed.
 func TestAnUnhealthyMemberMustPassItsChecks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		r.is("a", true)

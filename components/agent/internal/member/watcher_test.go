@@ -53,7 +53,7 @@ func TestAHandOverIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// TestABrokenMemberIsNotAskedWithoutEnd, whatever it reports about itself.
+// TestABrokenMemberIsNotAskedWithoutEnd, for any report about itself.
 func TestABrokenMemberIsNotAskedWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{began: time.Now(), view: func(since time.Duration) driver.View {

@@ -99,7 +99,7 @@ func (p *Pooler) Stats() Stats {
 }
 
 // Run runs PgBouncer until ctx ends: it takes over and first resumes a running PgBouncer, and
-// restarts one that dies. When ctx ends, Run resumes PgBouncer and leaves it running for the next
+// restarts a dead PgBouncer. When ctx ends, Run resumes PgBouncer and leaves it running for the next
 // worker; [Pooler.End] ends it.
 func (p *Pooler) Run(ctx context.Context) error {
 	if err := p.cfg.prepare(); err != nil {

@@ -27,7 +27,7 @@ type Sources struct {
 	Results   func() []lifecycle.Result
 	// Epochs of the secrets that this Boot has.
 	Epochs func() map[string]uint32
-	// Backends are those whose registration workloads own.
+	// Backends are the backends that workloads register.
 	Backends func() []selfreport.State
 	// Faults are the agent's own faults, for people.
 	Faults  func() []string

@@ -134,7 +134,7 @@ func (f folder) names() ([]string, error) {
 	return names, nil
 }
 
-// remove deletes name, whatever its type; a missing file is no error.
+// remove deletes name, of any type; a missing file is no error.
 func (f folder) remove(name string) error {
 	if err := f.root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s/%s: %w", f.path, name, err)

@@ -89,7 +89,7 @@ func TestHK04_OutputNeitherHoldsNorFloods(t *testing.T) {
 	}
 }
 
-// TestHK08_AReasonIsOnePrintableLine, whatever a command writes.
+// TestHK08_AReasonIsOnePrintableLine, for any output of a command.
 func TestHK08_AReasonIsOnePrintableLine(t *testing.T) {
 	r := up(t)
 	reply, err := r.do(t.Context(), soon, `printf 'not yet: \033[31mred\007\302\205 \342\200\256x \377\nsecond line' >&"$CADRE_REASON_FD"; echo said elsewhere; exit 1`)

@@ -18,7 +18,7 @@ type meshEnv struct {
 	taken []string
 }
 
-// take loads the agent's variables into the environment, and unsets those that were removed.
+// take loads the agent's variables into the environment, and unsets removed variables.
 func (e *meshEnv) take() error {
 	path := filepath.Join(e.mesh, "env")
 	text, err := readFile(path)

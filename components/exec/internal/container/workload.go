@@ -24,7 +24,7 @@ type workload struct {
 	env *meshEnv
 	// pid is 0 between two runs. Guarded by mu.
 	pid int
-	// ending: the container ends with this run, whatever is requested. Guarded by mu.
+	// ending: the container ends with this run, despite later requests. Guarded by mu.
 	ending bool
 	// again is set from the request for a restart until the new run began; it receives the error,
 	// "" for none. Guarded by mu.
