@@ -93,8 +93,8 @@ func (w *world) accept() *net.TCPConn {
 	return c
 }
 
-// nobody fails the test when a connection has reached the target.
-func (w *world) nobody(why string) {
+// unreached fails the test when a connection has reached the target.
+func (w *world) unreached(why string) {
 	w.t.Helper()
 	_ = w.target.SetDeadline(time.Now().Add(time.Millisecond))
 	if c, err := w.target.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -176,7 +176,7 @@ func TestHoldsNewConnectionsAndLeavesOldOnes(t *testing.T) {
 	a, b := w.dial(), w.dial()
 	say(t, a, "early")
 	w.until("two paused", func(c Counters) bool { return c.PausedNow == 2 })
-	w.nobody("while paused")
+	w.unreached("while paused")
 	say(t, old, "still")
 	hear(t, oldAt, "still")
 
@@ -277,7 +277,7 @@ func TestAClientThatGoesAwayFreesItsPlace(t *testing.T) {
 	c := w.accept() // the half closed connection
 	hear(t, c, "x")
 	hearEnd(t, c)
-	w.nobody("the closed connections")
+	w.unreached("the closed connections")
 }
 
 // TestAFailedDialIsRetriedDuringThePause: also that of a connection which came before.

@@ -54,7 +54,7 @@ func TestOrder(t *testing.T) {
 		"a failed coordinator is last":    {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-time.Second)}, []overlay.ID{preferred[1], preferred[2], preferred[0]}},
 		"the latest failure is last":      {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-time.Second), preferred[1]: now.Add(-2 * time.Second), preferred[2]: now.Add(-3 * time.Second)}, []overlay.ID{preferred[2], preferred[1], preferred[0]}},
 		"a failure is forgiven":           {all, map[overlay.ID]time.Time{preferred[0]: now.Add(-forgiveAfter)}, preferred},
-		"nobody":                          {nil, nil, []overlay.ID{}},
+		"none":                            {nil, nil, []overlay.ID{}},
 		"without a Session in their turn": {coordinators(false, false, false), nil, preferred},
 	} {
 		if got := Order("web-0", tc.all, tc.failed, now); !slices.Equal(got, tc.want) {

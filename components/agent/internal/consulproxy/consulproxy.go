@@ -181,7 +181,7 @@ func (d *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{method: r.Method, url: *r.URL, header: passed(r.Header), length: r.ContentLength, began: time.Now()}
 	if c.header.Get("User-Agent") == "" {
-		c.header["User-Agent"] = nobody
+		c.header["User-Agent"] = noUserAgent
 	}
 	if r.ContentLength != 0 {
 		// An answer that comes before the body's end does not wait for that.
@@ -258,8 +258,8 @@ func (f *flushing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// nobody is an empty user agent, to replace this program's own.
-var nobody = []string{""}
+// noUserAgent is an empty user agent, to replace this program's own.
+var noUserAgent = []string{""}
 
 // passed are the fields that are of the message and not of one connection.
 func passed(in http.Header) http.Header {

@@ -43,7 +43,7 @@ func (d *Proxy) Knows(ctx context.Context, token string) error {
 func (d *Proxy) known(ctx context.Context, token string) error {
 	res, err := d.answer(ctx, &call{
 		method: http.MethodGet, url: url.URL{Path: "/v1/acl/token/self"},
-		header: http.Header{"X-Consul-Token": {token}, "User-Agent": nobody}, began: time.Now(),
+		header: http.Header{"X-Consul-Token": {token}, "User-Agent": noUserAgent}, began: time.Now(),
 	})
 	if err != nil {
 		return err

@@ -50,8 +50,8 @@ func playParent() {
 	}))
 }
 
-// told is the answer of a worker to each client.
-type told struct {
+// selfReport is the answer of a worker to each client.
+type selfReport struct {
 	Pid, Parent int
 	Run         uint32
 	Boot        string
@@ -105,19 +105,19 @@ type part struct {
 	key *ecdsa.PrivateKey // guarded by mu
 }
 
-func (p *part) tell(conn net.Conn) {
+func (p *part) report(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	public, err := p.key.PublicKey.Bytes()
 	must(err)
 	sum := sha256.Sum256(public)
 	// The client may have disconnected.
-	_ = json.NewEncoder(conn).Encode(told{Pid: os.Getpid(), Parent: os.Getppid(), Run: p.run, Boot: hex.EncodeToString(sum[:]), UDP: p.udp})
+	_ = json.NewEncoder(conn).Encode(selfReport{Pid: os.Getpid(), Parent: os.Getppid(), Run: p.run, Boot: hex.EncodeToString(sum[:]), UDP: p.udp})
 }
 
 func (p *part) talk(conn net.Conn) {
 	defer conn.Close() //nolint:errcheck // a test's
-	p.tell(conn)
+	p.report(conn)
 	asked := bufio.NewScanner(conn)
 	for asked.Scan() {
 		switch asked.Text() {
@@ -126,7 +126,7 @@ func (p *part) talk(conn net.Conn) {
 		case "panic":
 			// A panic in this goroutine would run the deferred close first: the connection would
 			// end before the process, and the dying process would still accept new clients.
-			go panic("as told")
+			go panic("as ordered")
 			select {}
 		case "exit":
 			os.Exit(0)
@@ -134,21 +134,21 @@ func (p *part) talk(conn net.Conn) {
 			os.Exit(3)
 		case "deaf":
 			p.deaf.Store(true)
-			p.tell(conn)
+			p.report(conn)
 		case "mumble":
 			_, err := p.worker.conn.Write([]byte("this is no request"))
 			must(err)
 			if _, err := p.worker.Key(); err == nil {
 				panic("the parent still answers")
 			}
-			p.tell(conn)
+			p.report(conn)
 		case "new-key":
 			key, err := p.worker.NewKey()
 			must(err)
 			p.mu.Lock()
 			p.key = key
 			p.mu.Unlock()
-			p.tell(conn)
+			p.report(conn)
 		case "beat":
 			must(p.worker.Beat())
 		case "beat and stop":
@@ -219,7 +219,7 @@ func play(t *testing.T, log *syncBuffer, args ...string) *exec.Cmd {
 }
 
 // dial connects and reads which worker serves. No connection is ever refused.
-func (r *rig) dial() (net.Conn, *json.Decoder, told) {
+func (r *rig) dial() (net.Conn, *json.Decoder, selfReport) {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -230,9 +230,9 @@ func (r *rig) dial() (net.Conn, *json.Decoder, told) {
 	return conn, d, r.hear(d)
 }
 
-func (r *rig) hear(d *json.Decoder) told {
+func (r *rig) hear(d *json.Decoder) selfReport {
 	r.t.Helper()
-	var who told
+	var who selfReport
 	if err := d.Decode(&who); err != nil {
 		r.t.Fatalf("no worker answers: %v", err)
 	}
@@ -254,7 +254,7 @@ func TestAWorkerThatDiesIsTheSameBootAgain(t *testing.T) {
 			t.Fatalf("the worker's parent is %d, not %d", before.Parent, r.cmd.Process.Pid)
 		}
 		say(t, conn, end)
-		if err := d.Decode(&told{}); err == nil {
+		if err := d.Decode(&selfReport{}); err == nil {
 			t.Error("an open connection outlives the worker")
 		}
 		// A connection in the gap waits.
@@ -274,7 +274,7 @@ func TestAWorkerThatHangsIsStartedAgain(t *testing.T) {
 		r := begin(t)
 		conn, d, before := r.dial()
 		say(t, conn, how) // and nothing more
-		for d.Decode(&told{}) == nil {
+		for d.Decode(&selfReport{}) == nil {
 			continue // until its end
 		}
 		_, _, after := r.dial()
@@ -307,10 +307,10 @@ func TestTOK21_AWorkerThatEndsInOrderEndsItsBoot(t *testing.T) {
 	r := begin(t)
 	conn, d, before := r.dial()
 	say(t, conn, "exit")
-	if err := d.Decode(&told{}); err == nil {
+	if err := d.Decode(&selfReport{}); err == nil {
 		t.Fatal("the worker did not end")
 	}
-	var after told
+	var after selfReport
 	for {
 		// The old Boot's sockets go with it, so a refusal may come first.
 		conn, err := net.Dial("tcp", r.address)
@@ -336,7 +336,7 @@ func TestTOK22_AWorkerThatSaysNonsenseIsNotAnswered(t *testing.T) {
 		t.Error("another worker answers")
 	}
 	say(t, conn, "kill")
-	_ = d.Decode(&told{})
+	_ = d.Decode(&selfReport{})
 	if _, _, after := r.dial(); after.Boot != before.Boot {
 		t.Error("the Boot is another")
 	}
@@ -366,7 +366,7 @@ func TestTheWorkerDiesWithItsParent(t *testing.T) {
 	r := begin(t)
 	_, d, _ := r.dial()
 	_ = r.cmd.Process.Kill()
-	if err := d.Decode(&told{}); err == nil {
+	if err := d.Decode(&selfReport{}); err == nil {
 		t.Error("the worker lives on")
 	}
 }
