@@ -65,8 +65,8 @@ func (p *Pin) Check(proved string) error {
 	return out
 }
 
-// take pins a cluster ID that admitted this CVM. Without a disk that keeps it the next boot
-// would be anybody's, so nothing goes on from memory alone unless the trust file names the
+// take pins the cluster ID that admitted this CVM. A pin only in memory would let the next boot
+// join another cluster, so take fails without a working disk, unless the trust file names the
 // cluster ID.
 func (p *Pin) take(proved string) error {
 	p.mu.Lock()

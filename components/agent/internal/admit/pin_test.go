@@ -12,7 +12,7 @@ import (
 	"cadre.dev/agent/internal/durable"
 )
 
-// boot is one more Boot of the CVM whose preserved disk dir is.
+// boot starts another Boot of the CVM with the preserved disk dir.
 func boot(t *testing.T, w *agenttest.World, dir, named string) (*admit.Client, error) {
 	t.Helper()
 	pin, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), named)
@@ -75,7 +75,8 @@ func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstClusterIDThatAdmittedIt(t *te
 	}
 }
 
-// TestGEN02_ADamagedPinIsNotNone: the agent does not start, unless the trust file says it.
+// TestGEN02_ADamagedPinIsNotNone: with a damaged pin the agent starts only if the trust file names
+// the cluster ID.
 func TestGEN02_ADamagedPinIsNotNone(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"cluster_id":"x"}`, strings.Repeat(" ", 1<<20)} {
 		dir := t.TempDir()

@@ -134,8 +134,8 @@ func TestATT12_AnAgentGivesARelayNothing(t *testing.T) {
 	}
 }
 
-// TestStandingBelievesOnlyACoordinator: a server that is no coordinator under the
-// CA that the Boot was admitted with cannot make it give its Slot up.
+// TestStandingBelievesOnlyACoordinator: only a coordinator under the CA of the admission can make
+// the Boot give up its Slot.
 func TestStandingBelievesOnlyACoordinator(t *testing.T) {
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)

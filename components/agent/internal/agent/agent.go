@@ -44,8 +44,8 @@ type Agent struct {
 	guest   attest.Guest
 	disk    *durable.Disk
 	admit   *admit.Client
-	// tokenLost: Consul did not know the token that a coordinator said stays. Of the
-	// renewals' goroutine alone.
+	// tokenLost: Consul did not know a token that a coordinator reported as valid. Only the
+	// renewals' goroutine uses it.
 	tokenLost bool
 	mesh      *workloadfiles.Folder
 	svid      *sds.Folder // nil unless asked for
@@ -70,7 +70,7 @@ type Agent struct {
 	// askedAt is the version of the desired state that was known when the credentials in
 	// force were asked for.
 	askedAt atomic.Uint64
-	// ended is why this Boot is its Slot no more; nil while it may be.
+	// ended is why this Boot lost its Slot; nil before.
 	ended atomic.Pointer[admit.EndedError]
 	// forgotten gets a value when the coordinators know nothing of the Slot.
 	forgotten chan struct{}

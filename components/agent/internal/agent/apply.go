@@ -27,7 +27,7 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 			return err
 		}
 	}
-	// Before the driver: a Boot of which nothing but that is asked yet would seem well.
+	// Before the driver: without its checks, a new driver's Boot would seem healthy.
 	a.checker.SetChecks(next.HealthChecks)
 	// After the checks: a removed check would fail without its reports, and a new one would count
 	// at once, together with the old checks.

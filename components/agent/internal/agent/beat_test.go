@@ -31,7 +31,7 @@ func (h *heart) Beat() error {
 	return nil
 }
 
-// deaf is a driver that hears no context.
+// deaf is a driver that ignores its context.
 type deaf struct {
 	driver.Driver
 

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/overlay"
 )
 
-// Config is everything that flags say.
+// Config holds the values of all flags.
 type Config struct {
 	// TrustFile is a literal of the measured compose file.
 	TrustFile string
@@ -107,7 +107,7 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// loopback refuses an address that others could reach: wildcards, names and those of
+// loopback rejects an address that other machines could reach: wildcards, names and addresses of
 // interfaces (TOK-18).
 func loopback(flag, address string) error {
 	host, _, err := net.SplitHostPort(address)

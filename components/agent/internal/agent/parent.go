@@ -19,8 +19,8 @@ type Parent interface {
 	NewKey() (*ecdsa.PrivateKey, error)
 	// Run is how many processes there were before this one.
 	Run() (uint32, error)
-	// Beat says that this process gets on. After the first one it is ended when it says so no
-	// more for a minute, and another takes its place.
+	// Beat reports that this process makes progress. After the first Beat, the parent replaces the
+	// process when a minute passes without another.
 	Beat() error
 	// Listen and ListenPacket are as overlay.Listener wants them.
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
@@ -51,7 +51,7 @@ type alone struct{ net.ListenConfig }
 
 func newAlone() *alone {
 	a := &alone{}
-	a.SetMultipathTCP(false) // apps on this machine do not speak it
+	a.SetMultipathTCP(false) // apps on this machine do not use it
 	return a
 }
 

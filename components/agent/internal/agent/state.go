@@ -18,7 +18,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 	return nil
 }
 
-// writeMesh keeps the workloads' files up to date, and says ready once they are
+// writeMesh keeps the workloads' files up to date, and writes the ready file once they are
 // complete: admitted and configured.
 func (a *Agent) writeMesh(ctx context.Context) error {
 	announced := false

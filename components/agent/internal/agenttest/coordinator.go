@@ -53,10 +53,10 @@ type Coordinator struct {
 	Refuse func() error
 	// Tamper may change a statement before it is quoted.
 	Tamper func(*statement.Coordinator)
-	// Lost, if set, is why the admitted Boot is its Slot no more: Standing says so.
+	// Lost, if set, returns why the admitted Boot lost its Slot: the answer to Standing.
 	Lost func() *admissionv1.StandingResponse
-	// Grant may change an answer before it is sent, Renewal one to a renewal; an error
-	// stands for an answer that is lost.
+	// Grant may change an answer before it is sent, Renewal the answer to a renewal; an error
+	// simulates a lost answer.
 	Grant   func(*admissionv1.AdmitResponse)
 	Renewal func(*admissionv1.RenewRequest, *admissionv1.Credentials) error
 	Life    time.Duration
@@ -175,8 +175,7 @@ func (c *Coordinator) Agent() controlv1.AgentServiceClient {
 	return c.agents[len(c.agents)-1]
 }
 
-// Drop leaves the admitted Boot out of the peer map: its sessions end and none
-// comes up any more.
+// Drop leaves the admitted Boot out of the peer map: its sessions end, and it cannot open new ones.
 func (c *Coordinator) Drop() { c.node.SetPeers(nil) }
 
 // AllowBench lets the admitted Slot begin a bench with this coordinator.

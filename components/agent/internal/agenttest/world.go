@@ -51,7 +51,7 @@ func (w *World) appCompose(t testing.TB) []byte {
 	return raw
 }
 
-// services are those of every CVM's compose text.
+// services is the services section of every CVM's compose text.
 func (w *World) services() string {
 	if w.Services == "" {
 		return "services: {}\n"

@@ -84,7 +84,7 @@ type checkRequest struct {
 	Output string            `json:"output"`
 }
 
-// wordAnswer says for how long the word holds.
+// wordAnswer reports how long the workload's report holds.
 type wordAnswer struct {
 	TTLSeconds float64 `json:"ttl_seconds"`
 }

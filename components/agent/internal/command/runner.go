@@ -89,7 +89,8 @@ func (r *Runner) RunUntil(ctx context.Context, a group.ExecAction, env []string,
 	return untilThere(ctx, func() error { return r.Run(ctx, a, env, limit) })
 }
 
-// untilThere tries until a container is there to take it, or ctx ends: then the error says both.
+// untilThere retries until the container accepts the command, or ctx ends: then the error has both
+// causes.
 func untilThere(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()
@@ -136,7 +137,7 @@ var (
 	errNotBack = fmt.Errorf("takes no commands: its container did not come up in %s", backWithin)
 )
 
-// verdict is nil for success; every other one says how the command ended and why.
+// verdict is nil for success; any other value names the command's end and its cause.
 func verdict(name string, r call.Reply, limit time.Duration) error {
 	var what string
 	switch r.End {

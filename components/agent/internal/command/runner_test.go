@@ -101,7 +101,7 @@ func TestHK04_HK07_HK08_OutputIsNeverReported(t *testing.T) {
 	}
 }
 
-// TestHK03_OnlyCommandsOfTheMeasuredTextRun: with its very words.
+// TestHK03_OnlyCommandsOfTheMeasuredTextRun, with exactly the declared arguments.
 func TestHK03_OnlyCommandsOfTheMeasuredTextRun(t *testing.T) {
 	var got []call.Request
 	r, out, _ := newRunner(t, slog.LevelDebug, func(req call.Request) call.Reply {

@@ -61,7 +61,7 @@ type Pauser struct {
 	counts Counters                  // guarded by mu
 }
 
-// pause is one time of waiting. Its fields are guarded by the Pauser's mu.
+// pause is the pause in progress. Its fields are guarded by the Pauser's mu.
 type pause struct {
 	until time.Time
 	timer *time.Timer
@@ -76,8 +76,8 @@ func New(cfg Config) *Pauser {
 	return &Pauser{cfg: cfg, log: cfg.Log, dials: make(chan struct{}, maxDials), conns: map[*net.TCPConn]struct{}{}}
 }
 
-// Pause has connections that come from now on wait, until [Pauser.Resume] or for limit. A
-// pause that is under way gets the new limit. Connections that stand are left alone.
+// Pause makes new connections wait until [Pauser.Resume], or for limit. A pause in progress gets
+// the new limit. Established connections are left alone.
 func (g *Pauser) Pause(limit time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,8 +133,8 @@ func (g *Pauser) Counters() Counters {
 	return out
 }
 
-// Run serves until ctx ends, and then ends all connections. It returns an error when the
-// socket cannot be had or fails.
+// Run serves until ctx ends, and then closes all connections. It returns an error when the socket
+// cannot be opened or fails.
 func (g *Pauser) Run(ctx context.Context) error {
 	l, err := g.cfg.Listen(ctx, "tcp", g.cfg.Address)
 	if err != nil {
@@ -183,7 +183,7 @@ func (g *Pauser) Run(ctx context.Context) error {
 	}
 }
 
-// enter gives a new connection its place, in a pause if there is one.
+// enter registers a new connection, with the pause if there is one.
 func (g *Pauser) enter(ctx context.Context, c *net.TCPConn) (*pause, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

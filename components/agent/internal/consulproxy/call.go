@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// withoutFor is how long a coordinator is believed to be without Consul that said so, and
-	// lostFor to be away that did not answer: by then its Session has ended.
+	// withoutFor is how long the Proxy avoids a coordinator that reported no Consul, and lostFor a
+	// coordinator that did not answer: by then its Session has ended.
 	withoutFor = time.Second
 	lostFor    = 10 * time.Second
 	// moves bounds how often one request goes from one coordinator to the next.
 	moves = 8
-	// whole is how much of an answer to a request that may be repeated is had before its
-	// first byte is passed on: a coordinator that dies in the middle of so much is not seen.
+	// whole is how much of an answer to a repeatable request is buffered before its first byte is
+	// passed on: the client does not notice if a coordinator dies within that much.
 	whole = 64 << 10
 )
 
@@ -34,7 +34,7 @@ var errWithout = errors.New("it cannot reach its consul")
 // before the answer came.
 var errUnsure = errors.New("the coordinator went away before it answered, and the request may have had its effect")
 
-// call is one request of a workload, until it has its one answer.
+// call is one request of a workload, until it is answered.
 type call struct {
 	method string
 	url    url.URL
@@ -44,7 +44,7 @@ type call struct {
 	began  time.Time
 }
 
-// request is the call as it is sent now.
+// request returns the request for the present try.
 func (c *call) request(ctx context.Context) *http.Request {
 	u := c.url
 	u.Scheme, u.Host = "http", "consul"
@@ -104,9 +104,9 @@ func elsewhere(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable
 }
 
-// moveOn has requests go to another coordinator than u, which cannot ask its Consul. It does
-// not when all others that are there said so, too, a moment ago, as they do while Consul has
-// no leader: all members would run from one to the next, again and again.
+// moveOn moves requests from u, which cannot reach its Consul, to another coordinator. It keeps u
+// if all other coordinators with a Session recently reported the same, as they do while Consul has
+// no leader: otherwise all members would move from one coordinator to the next, again and again.
 func (d *Proxy) moveOn(u *upstream, why error) (moved bool) {
 	way := d.state.Load().way
 	d.mu.Lock()

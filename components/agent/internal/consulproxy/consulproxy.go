@@ -130,7 +130,7 @@ func (d *Proxy) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// Run serves until ctx ends. It returns an error when the socket cannot be had or fails.
+// Run serves until ctx ends. It returns an error when the socket cannot be opened or fails.
 func (d *Proxy) Run(ctx context.Context) error {
 	l, err := d.cfg.Listen(ctx, "tcp", d.cfg.Address)
 	if err != nil {

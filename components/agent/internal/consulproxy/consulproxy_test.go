@@ -14,8 +14,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestDOR07_ACoordinatorDiesUnderBlockingQueries: 200 at once. Each goes on at the next
-// coordinator with its index and the rest of its wait, and has one answer.
+// TestDOR07_ACoordinatorDiesUnderBlockingQueries: 200 at once. Each query continues at the next
+// coordinator with its index and the rest of its wait, and gets one answer.
 func TestDOR07_ACoordinatorDiesUnderBlockingQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
@@ -128,8 +128,8 @@ func TestAnIdleConnectionCostsNothing(t *testing.T) {
 	})
 }
 
-// TestCoordinatorsComeBack: without any, requests wait for a bounded time; with the first
-// that is back they go on.
+// TestCoordinatorsComeBack: without coordinators, requests wait for a bounded time; they continue
+// with the first coordinator that returns.
 func TestCoordinatorsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
@@ -387,8 +387,8 @@ func TestBodiesStream(t *testing.T) {
 	})
 }
 
-// An answer that comes before the body's end ends the connection, and says so: the next request
-// of the workload has one of its own, and is not lost.
+// An answer before the end of the body announces the end of the connection: the workload's next
+// request opens a new connection, and is not lost.
 func TestAnAnswerBeforeTheBodysEndAnnouncesTheConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

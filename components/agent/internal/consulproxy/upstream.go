@@ -80,7 +80,7 @@ func (u *upstream) ask(req *http.Request) (res *http.Response, sent bool, err er
 		over()
 		sent = begun.Load()
 		if stream, is := errors.AsType[http2.StreamError](err); is && stream.Code == http2.ErrCodeRefusedStream {
-			sent = false // the far side says so
+			sent = false // the coordinator reports that it did not process the request
 		}
 		return nil, sent, err
 	}
@@ -184,7 +184,7 @@ type watched struct {
 	err   error // valid after ended
 }
 
-// heard is when something last came, or since if nothing did after that.
+// heard is when the last byte came, or since if no byte came after that.
 func (w *watched) heard(since time.Time) time.Time {
 	if at := time.Unix(0, w.at.Load()); at.After(since) {
 		return at

@@ -187,7 +187,7 @@ func (s *server) cut() {
 	s.conns = nil
 }
 
-// hush has the server say nothing any more, with its connections open; speak is its end.
+// hush stops the server's answers and keeps its connections open; speak undoes it.
 func (s *server) hush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,7 +51,7 @@ func (c *callerAnswers) add(a answered) {
 	}
 }
 
-// whole reports whether the answers speak of every caller, so that those to come say nothing new.
+// whole reports whether the answers cover every caller, so that further answers change nothing.
 func (c *callerAnswers) whole() bool {
 	for slot := range c.unheard {
 		if _, spoken := c.not[slot]; !spoken && !c.holding[slot] {

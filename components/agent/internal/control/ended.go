@@ -10,14 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Ended is a coordinator's word that this Boot no longer is its Slot.
+// Ended is a coordinator's notice that this Boot lost its Slot.
 type Ended struct {
 	Code, Message string
 	// From is the coordinator.
 	From string
 }
 
-// Ended is set once, when a coordinator says so; nil before.
+// Ended is set once, by a coordinator's notice; nil before.
 func (h *Hub) Ended() *latestvalue.Value[*Ended] { return &h.ended }
 
 func (h *Hub) end(from overlay.ID, code, message string) {

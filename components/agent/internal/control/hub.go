@@ -47,7 +47,7 @@ type Hub struct {
 	ended   latestvalue.Value[*Ended]
 	// sessions counts live ones.
 	sessions latestvalue.Value[int]
-	// leaving: this Boot said farewell.
+	// leaving: this Boot has sent its farewell.
 	leaving atomic.Bool
 
 	mu              sync.Mutex
@@ -158,7 +158,7 @@ func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, given []*contro
 	first := h.peersVersion == 0
 	h.peersTerm, h.peersVersion = term, version
 	if !first && slices.EqualFunc(h.peersGiven, given, func(a, b *controlv1.Peer) bool { return proto.Equal(a, b) }) {
-		return nil // another coordinator said so before
+		return nil // another coordinator sent the same before
 	}
 	h.peersGiven = given
 	h.cfg.Log.Info("peer map received", "version", version, "peers", len(list), "peer", from.Slot)

@@ -24,7 +24,7 @@ const (
 // update is the next message to coordinators: a report, or a heartbeat that confirms the last one.
 type update struct {
 	report *controlv1.Report
-	// content is the sequence of the first report that said the same.
+	// content is the sequence of the first report with the same content.
 	content uint64
 }
 

@@ -126,7 +126,7 @@ func reporting(t *testing.T, beats bool) (*member, *listener) {
 	return m, l
 }
 
-// TestEachChangeMakesAReport: heartbeats say that it holds, at least every 5 s.
+// TestEachChangeMakesAReport: in between, heartbeats confirm the report, at least every 5 s.
 func TestEachChangeMakesAReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := reporting(t, true)

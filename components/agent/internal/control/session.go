@@ -188,7 +188,7 @@ func (s *session) note(ctx context.Context, call string, err error) {
 	}
 	s.hub.noteEnded(s.peer, err)
 	if s.conn != nil && s.conn.GetState() == connectivity.Shutdown {
-		s.end(err) // its one connection is gone: nothing can be called any more
+		s.end(err) // its one connection is gone: no call can succeed
 		return
 	}
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {

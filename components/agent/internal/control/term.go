@@ -38,7 +38,7 @@ type mark struct {
 	State uint64 `json:"state,omitempty"`
 }
 
-// below reports that m is of records older than other. State 0 says nothing: it is of a
+// below reports that m is of records older than other. State 0 does not count: it is of a
 // coordinator of an earlier version.
 func (m mark) below(other mark) bool {
 	return m.Term < other.Term || m.State != 0 && m.State < other.State
@@ -53,8 +53,8 @@ func openTerm(disk *durable.Disk, log *slog.Logger) (*termKeeper, error) {
 	return k, nil
 }
 
-// obey reports whether desired state of records at m may be obeyed, and remembers a higher
-// mark before it says yes.
+// obey reports whether the desired state of records at m may be obeyed, and first remembers a
+// higher mark.
 func (k *termKeeper) obey(m mark) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -29,7 +29,7 @@ type consul struct {
 
 var _ Driver = (*consul)(nil)
 
-// consulDrainLimit is longer than a server without a leader takes to say so, which is 7 s.
+// consulDrainLimit is longer than a server needs to report a missing leader, which is 7 s.
 const consulDrainLimit = 15 * time.Second
 
 // consulTrailing is autopilot's MaxTrailingLogs: as close as it wants a voter.
@@ -191,7 +191,7 @@ func (c *consul) Drain(ctx context.Context) error {
 	return err
 }
 
-// keepListed has MinQuorum be the number of servers that raft lists now.
+// keepListed sets MinQuorum to the number of servers that raft lists now.
 func (c *consul) keepListed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, consulDrainLimit, fmt.Errorf("MinQuorum was not set within %s", consulDrainLimit))
 	defer cancel()
@@ -244,7 +244,7 @@ func (c *consul) get(ctx context.Context, path string, header http.Header, v any
 	switch {
 	case err != nil:
 		return err
-	// autopilot/health says 429 with the same body when a server is unhealthy.
+	// autopilot/health answers 429 with the same body when a server is unhealthy.
 	case status != http.StatusOK && status != http.StatusTooManyRequests:
 		return &consulAnswer{path, status, strings.TrimSpace(string(answer[:min(len(answer), 300)]))}
 	}

@@ -56,8 +56,8 @@ func (c *consul) Transfer(ctx context.Context, r TransferRequest) (Transferred, 
 	return c.confirm(ctx, header, epoch, refused, strings.TrimSpace(string(answer)))
 }
 
-// confirm waits until another server leads at a newer term by the word of the
-// own raft state and of the raft configuration that the new leader serves.
+// confirm waits until another server leads at a newer term, according to the own raft state and to
+// the raft configuration that the new leader serves.
 func (c *consul) confirm(ctx context.Context, header http.Header, epoch uint64, refused bool, answer string) (Transferred, error) {
 	var (
 		out    Transferred

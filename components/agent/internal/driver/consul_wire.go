@@ -33,7 +33,7 @@ type consulSelf struct {
 
 type consulRaft struct{ Servers []consulPeer }
 
-// consulPeer is a server in raft. Its ID is the node id, which stands on its disk.
+// consulPeer is a server in raft. Its ID is the node id, which is stored on its disk.
 type consulPeer struct {
 	ID     string
 	Node   string
@@ -41,7 +41,7 @@ type consulPeer struct {
 	Voter  bool
 }
 
-// consulUnknown stands where the gossip has forgotten the node of a raft server.
+// consulUnknown is the name of a raft server whose node the gossip has forgotten.
 const consulUnknown = "(unknown)"
 
 // name is the server's Slot, or its id if Consul no longer knows its name.

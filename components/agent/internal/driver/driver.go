@@ -17,7 +17,7 @@ import (
 type Role string
 
 const (
-	// RoleUnknown means that the workload did not say. The zero value reads as this.
+	// RoleUnknown means that the workload did not report a role. The zero value reads as this.
 	RoleUnknown Role = "unknown"
 	// RoleLeader leads.
 	RoleLeader Role = "leader"
@@ -29,8 +29,8 @@ const (
 	RoleNone Role = "none"
 )
 
-// Liveness is how the local process answered. An answer, a refused connection and no answer are
-// three observations, and only the first two say anything about the process.
+// Liveness is the result of contacting the local process: an answer, a refused connection or no
+// answer. Only the first two prove anything about the process.
 type Liveness string
 
 const (
@@ -46,7 +46,7 @@ const (
 // View is the result of one Observe (workload-handover 2.1). Names are Slot names.
 type View struct {
 	Role Role
-	// Liveness is that of the local process; it says nothing about the cluster.
+	// Liveness is that of the local process, independent of the cluster.
 	Liveness Liveness
 	// Ready: may receive traffic of its role.
 	Ready bool
@@ -78,8 +78,8 @@ type View struct {
 	// Fault names a fault of the workload while the member is ready, for people. Rollouts and
 	// healing ignore it.
 	Fault string
-	// MayDisrupt is false while the workload says that this member must not be
-	// stopped; the reason says why.
+	// MayDisrupt is false while the workload reports that this member must not be stopped;
+	// MayDisruptReason is the reason.
 	MayDisrupt       bool
 	MayDisruptReason string
 }
@@ -124,9 +124,8 @@ type Transferred struct {
 // Driver knows one workload. All methods are safe for concurrent use, end with
 // ctx, and may be repeated.
 type Driver interface {
-	// Observe reads the member's state in under a second. A member that is down
-	// is a View that says so, not an error; an error means the driver itself
-	// could not work.
+	// Observe reads the member's state in under a second. A member that is down is a View with that
+	// state, not an error; an error means that the driver itself failed.
 	Observe(ctx context.Context) (View, error)
 	// Transfer moves leadership off this member and returns when the new leader
 	// is confirmed independently of the call's reply. Errors are ErrBusy,
@@ -200,7 +199,7 @@ func New(cfg Config) (Driver, error) {
 	}
 }
 
-// Preparer is a Driver of which a part of a Transfer can be done before it.
+// Preparer is a Driver that can do a part of a Transfer in advance.
 type Preparer interface {
 	// Prepare returns the request with its choice of candidate. It changes no state that a member
 	// or a client sees. If Transfer would fail, Prepare returns the same error; its other errors

@@ -120,7 +120,7 @@ func (e *etcd) unseen(ctx context.Context, err, liveErr error) View {
 	return v
 }
 
-// nameOf is how the view names a member: by its Slot, or by its address where that is no Slot's.
+// nameOf is the view's name of a member: its Slot, or its address if the Slot is unknown.
 func (e *etcd) nameOf(m *pb.Member) string {
 	name, _ := e.slotOf(m)
 	return name
@@ -170,7 +170,7 @@ func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Mem
 		v.CaughtUp = ptr(false)
 		v.Message = "learner"
 	case readErr != nil:
-		// Without an answer in time it is not known, which is no reason to take traffic away while a leader is known.
+		// Without an answer in time catch-up is unknown; while a leader is known, traffic stays.
 		v.CaughtUp, v.Ready = nil, v.Leader != "" && isTimeout(readErr)
 		v.Message = "linearizable read: " + e.local.refusal(readErr)
 	default:

@@ -119,7 +119,7 @@ func (e *etcd) remoteStatus(ctx context.Context, name string) (*clientv3.StatusR
 	return statusOf(ctx, c)
 }
 
-// confirm waits until another member says about itself that it leads at a newer term.
+// confirm waits until another member reports that it leads at a newer term.
 func (e *etcd) confirm(ctx context.Context, c *clientv3.Client, epoch uint64, names map[uint64]string, called error) (Transferred, error) {
 	var (
 		out    Transferred

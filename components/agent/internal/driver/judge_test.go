@@ -175,8 +175,8 @@ func TestEtcdJudgement(t *testing.T) {
 	}
 }
 
-// TestAMemberThatHasNotStarted has no name: it is the Slot's whose address it has, or stands under
-// that address, and leaves by its id.
+// TestAMemberThatHasNotStarted: the member has no name, so its address identifies its Slot. Without
+// a known Slot the view lists the address, and the member is removed by its id.
 func TestAMemberThatHasNotStarted(t *testing.T) {
 	peers := map[string]string{"127.50.1.4": "e-3"}
 	e := &etcd{self: "e-1", slotAt: func(at netip.Addr) (string, bool) {

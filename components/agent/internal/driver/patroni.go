@@ -85,15 +85,14 @@ func newPatroni(cfg Config, settings group.SettingValues) (*patroni, error) {
 	}, nil
 }
 
-// Observe asks the own member for its state and the cluster view, and the
-// leader for its list of streaming replicas: only that list, with positions read
-// from both sides now, says that a replica has caught up. Patroni's own lag
-// figures are up to loop_wait old. A follower's cluster view may be up to clusterFor old
-// in a steady state; the own member and the leader are asked each time, and a leader asks
-// each time whether it has the lock.
+// Observe asks the own member for its state and the cluster view, and the leader for its list of
+// streaming replicas: only that list, with positions read from both sides now, proves that a
+// replica has caught up. Patroni's own lag figures are up to loop_wait old. A follower's cluster
+// view may be up to clusterFor old in a steady state; Observe always asks the own member and the
+// leader, and a leader always checks that it has the lock.
 //
-// One answer that does not come must make neither this member nor its leader look dead: the state
-// waits for PostgreSQL, the cluster view for Patroni's store, and the readiness of a leader for neither.
+// One missing answer must make neither this member nor its leader look dead: the state waits for
+// PostgreSQL, the cluster view for Patroni's store, and the readiness of a leader for neither.
 func (p *patroni) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
@@ -147,7 +146,7 @@ func (p *patroni) see(s seenCluster) {
 	p.seen = s
 }
 
-// steady: nothing is missing and nothing goes on.
+// steady: the view is complete and no change is in progress.
 func (v View) steady() bool {
 	return v.Ready && len(v.Busy) == 0 && v.MayDisrupt && (v.CaughtUp == nil || *v.CaughtUp)
 }
@@ -179,8 +178,8 @@ func (p *patroni) leaderOf(ctx context.Context, cluster patroniCluster, me patro
 	}
 }
 
-// judge fills role, readiness, catch-up and may-disrupt. leaderErr says why
-// leader is not known.
+// judge fills role, readiness, catch-up and may-disrupt. leaderErr is the reason if leader is not
+// known.
 func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, cluster patroniCluster) {
 	mine, _ := cluster.member(p.self)
 	v.Leader = cluster.leader()
@@ -284,7 +283,7 @@ func (p *patroni) notRunning(me patroniStatus) string {
 const standbyCluster = "Patroni runs a standby cluster (standby_cluster in its dynamic configuration), which this driver " +
 	"does not support: promote the cluster, or use the workload none"
 
-// refusal says why this member must not be stopped; empty when it may.
+// refusal returns why this member must not be stopped; empty when it may.
 func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) string {
 	switch {
 	case cluster.standsBy():

@@ -67,7 +67,7 @@ func patroniNumber(v any) (int64, bool) {
 	return 0, false
 }
 
-// limited reports whether the member has the tag, or the priority 0 that says the same.
+// limited reports whether the member has the tag, or the priority 0 with the same meaning.
 func (m patroniMember) limited(tag, priority string) bool {
 	if set, is := m.Tags[tag]; is {
 		return set != false && set != "" && set != float64(0) && set != nil
@@ -115,8 +115,9 @@ func (c patroniCluster) source(m patroniMember) string {
 	return from
 }
 
-// eligible is why name cannot take over from leader, by Patroni's own rules for a switchover; nil
-// when it can. While there are synchronous standbys, in the quorum mode too, only those may (R56).
+// eligible returns why name cannot take over from leader, by Patroni's own rules for a switchover;
+// nil when it can. While there are synchronous standbys, in the quorum mode too, only they can
+// (R56).
 func (c patroniCluster) eligible(name string, leader patroniStatus) error {
 	m, found := c.member(name)
 	anyStandby := slices.ContainsFunc(c.Members, patroniMember.standby)

@@ -42,7 +42,7 @@ type rig struct {
 	configs []map[string]any
 }
 
-// stockPatroni starts Patroni as it is.
+// stockPatroni starts an unchanged Patroni.
 func stockPatroni(_, patroni string) []string { return []string{patroni} }
 
 // startRig starts members by command, each with the configuration that edit leaves.
@@ -204,7 +204,7 @@ func (r *rig) handOver(t *testing.T, sessions []*session) move {
 	return m
 }
 
-// read finds when a log that Patroni and its PostgreSQL share says each of texts first.
+// read finds the first occurrence of each of texts in a log of Patroni and its PostgreSQL.
 func (m *move) read(t *testing.T, file string, from int64, start time.Time, texts [][2]string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

@@ -71,7 +71,7 @@ func (s *session) connection(ctx context.Context, psql string, last int) int {
 	if err != nil || cmd.Start() != nil {
 		return last
 	}
-	defer cmd.Wait() //nolint:errcheck // how it ends says nothing
+	defer cmd.Wait() //nolint:errcheck // the exit code does not matter
 	defer in.Close() //nolint:errcheck // only the end of the connection matters
 	lines := bufio.NewReader(out)
 	for {

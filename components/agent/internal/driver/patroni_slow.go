@@ -44,7 +44,7 @@ func (p *patroni) readBeside(ctx context.Context, wait bool) func() (patroniClus
 	}
 }
 
-// pause ends with now or after d, and reports whether ctx goes on.
+// pause ends with now or after d, and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration, now <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -56,9 +56,9 @@ func pause(ctx context.Context, d time.Duration, now <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// unseen is the View of a member that did not report its state, by its other answers. The lock and its
-// own word that it is ready make it the leader still. Of any other member it is not known whether it
-// serves, also where its process answers: that is no proof of anything wrong.
+// unseen is the View of a member that did not report its state, from its other answers. The lock
+// and its own report that it is ready still make it the leader. For any other member it is unknown
+// whether it serves, even if its process answers: a slow state is no proof of a fault.
 func (p *patroni) unseen(err error, cluster patroniCluster, clusterErr error, readiness int) View {
 	v := View{Role: RoleUnknown}
 	v.Liveness, _ = livenessOf(err)

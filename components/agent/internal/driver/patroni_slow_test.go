@@ -46,7 +46,7 @@ func TestASlowAnswerMakesNoMemberLookDead(t *testing.T) {
 			if v, err := d.Observe(t.Context()); err != nil || !v.MayDisrupt {
 				t.Fatalf("before: %+v, %v", v, err)
 			}
-			d.see(seenCluster{}) // the view that stands in for some seconds is over
+			d.see(seenCluster{}) // the cached view has expired
 			f.mu.Lock()
 			f.silent = map[string]bool{}
 			for _, what := range tc.silent {
@@ -67,8 +67,8 @@ func TestASlowAnswerMakesNoMemberLookDead(t *testing.T) {
 	}
 }
 
-// TestASlowMemberIsSeenWithinTheSteadyState: the cluster view stands in for a fresh one, and its
-// absence costs none of the time in which the rest is asked.
+// TestASlowMemberIsSeenWithinTheSteadyState: the cached cluster view replaces a fresh one, and a
+// slow read of it costs the other requests no time.
 func TestASlowMemberIsSeenWithinTheSteadyState(t *testing.T) {
 	f := newFakePatroni(t)
 	d := f.driver(t, "db-1", nil)

@@ -39,7 +39,7 @@ func TestPatroniStates(t *testing.T) {
 	}
 }
 
-// quorumMode: a replica with nosync is no candidate, and the next one is asked for.
+// quorumMode: a replica with nosync is no candidate, and the driver requests the next one.
 func (r *rig) quorumMode(t *testing.T) {
 	t.Helper()
 	from := r.leader(t)
@@ -244,8 +244,8 @@ func (r *rig) waitsForRestart(t *testing.T) {
 	within(t, r.settle, "be well", r.healthy)
 }
 
-// lockedAPI: TLS, client certificates and a login on Patroni's API, and the synchronous mode. Without
-// the settings the driver says which one is missing, and with them it hands over.
+// lockedAPI: TLS, client certificates and a login on Patroni's API, and the synchronous mode.
+// Without the settings the driver names the missing one, and with them it hands over.
 func (r *rig) lockedAPI(t *testing.T) {
 	t.Helper()
 	ca := newAuthority(t)

@@ -376,7 +376,7 @@ func TestPatroniCheckpoint(t *testing.T) {
 	}
 }
 
-// TestADriverWithNothingToPrepare leaves the request as it is.
+// TestADriverWithNothingToPrepare leaves the request unchanged.
 func TestADriverWithNothingToPrepare(t *testing.T) {
 	r := TransferRequest{ExpectedLeader: "a", Candidates: []string{"b"}}
 	for name, d := range map[string]Driver{"none": none{}, "etcd": &etcd{}, "consul": &consul{}} {

@@ -37,8 +37,8 @@ func (p *patroni) Prepare(ctx context.Context, r TransferRequest) (TransferReque
 	return r, errors.Join(err, late)
 }
 
-// checkpoint has the primary write out its changes, by Patroni's own connection. Only
-// cadre-patroni offers that, so that it is no failure when it is not there.
+// checkpoint makes the primary write out its changes, through Patroni's own connection. Only
+// cadre-patroni offers that, so a missing endpoint is no failure.
 func (p *patroni) checkpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniPrepareLimit,
 		fmt.Errorf("checkpoint was not done within %s", patroniPrepareLimit))
@@ -167,7 +167,7 @@ func (p *patroni) switchTo(ctx context.Context, target string, epoch uint64) (Tr
 	var wg sync.WaitGroup
 	wg.Go(func() { reply <- p.askSwitchover(asking, target) })
 	out, err := p.confirm(ctx, target, epoch, reply)
-	stopAsking() // the rest of the reply says nothing new
+	stopAsking() // the rest of the reply brings no news
 	wg.Wait()
 	return out, err
 }
@@ -209,8 +209,8 @@ func (p *patroni) choose(ctx context.Context, candidates []string, me patroniSta
 	return "", fmt.Errorf("%w: no candidate can take over: %s", refused.kind(), strings.Join(reasons, "; "))
 }
 
-// follows says why a member that says their of itself is too far from this leader to take over;
-// nil when it is not.
+// follows returns why a member with the report their is too far from this leader to take over; nil
+// when it is not.
 func (p *patroni) follows(me, their patroniStatus) error {
 	switch lag := me.XLog.Location - their.XLog.Replayed; {
 	case their.Timeline != me.Timeline:
@@ -233,7 +233,7 @@ func (p *patroni) askSwitchover(ctx context.Context, target string) error {
 	text := strings.TrimSpace(string(answer))
 	switch {
 	case err != nil:
-		return nil //nolint:nilerr // unknown: the members say
+		return nil //nolint:nilerr // unknown: the members' own reports decide
 	case status == http.StatusOK, status == http.StatusServiceUnavailable && strings.Contains(text, "unknown"):
 		return nil
 	case status == http.StatusServiceUnavailable:

@@ -97,14 +97,14 @@ func (p *proc) start() {
 func (p *proc) stop() {
 	p.t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.cmd.Wait() // the exit code says nothing (workload-handover 2.6)
+	_ = p.cmd.Wait() // the exit code has no meaning (workload-handover 2.6)
 }
 
 // kill ends the member like a crash of its machine, without a goodbye.
 func (p *proc) kill() {
 	p.t.Helper()
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	_ = p.cmd.Wait() // it says that it was killed
+	_ = p.cmd.Wait() // its error is the kill
 }
 
 // within polls f until it gives nil; the last error is the failure.

@@ -102,7 +102,7 @@ func (d *Disk) Faults() []string {
 	return out
 }
 
-// cause is the innermost error: those around it name a temporary file.
+// cause is the innermost error: the outer ones name a temporary file.
 func cause(err error, path string) string {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

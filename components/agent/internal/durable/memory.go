@@ -14,8 +14,8 @@ type Memory struct {
 	files map[string][]byte // guarded by mu; by name
 }
 
-// Open is the folder as a process has it, until closed says that the process is gone: from
-// then on nothing that it writes gets there.
+// Open returns the folder for one process. Once closed reports that the process is gone, its writes
+// have no effect.
 func (m *Memory) Open(closed func() bool, log *slog.Logger) *Disk {
 	return &Disk{
 		log: log, behind: map[string]behind{},

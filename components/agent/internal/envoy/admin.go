@@ -28,7 +28,7 @@ const (
 // admin is the path of an Envoy's admin socket.
 type admin string
 
-// ask is one request on a connection of its own; any status but 200 is an error.
+// ask sends one request on its own connection; any status except 200 is an error.
 func (a admin) ask(ctx context.Context, method, path string) (text []byte, err error) {
 	err = a.connected(ctx, func(conn *net.UnixConn) error {
 		var status int
@@ -153,7 +153,7 @@ func (a admin) look(ctx context.Context) seen {
 	return out
 }
 
-// ready is Envoy's one word; it answers 503 with any other than LIVE.
+// ready returns Envoy's readiness word; Envoy answers 503 with any word except LIVE.
 func (a admin) ready(ctx context.Context) (word string, err error) {
 	err = a.connected(ctx, func(conn *net.UnixConn) error {
 		_, text, err := ask(ctx, conn, http.MethodGet, "/ready")
@@ -163,7 +163,7 @@ func (a admin) ready(ctx context.Context) (word string, err error) {
 	return word, err
 }
 
-// drain has it accept nothing more from other machines; connections that are there go on.
+// drain stops the acceptance of connections from other machines; existing connections continue.
 func (a admin) drain(ctx context.Context) error {
 	for _, path := range []string{"/healthcheck/fail", "/drain_listeners?inboundonly"} {
 		if _, err := a.ask(ctx, http.MethodPost, path); err != nil {
@@ -204,11 +204,11 @@ type Cluster struct {
 	Endpoints []Endpoint
 }
 
-// Endpoint is one of a cluster's.
+// Endpoint is an endpoint of a cluster.
 type Endpoint struct {
 	Address netip.AddrPort
-	// Health is the word that the coordinator gave, HEALTHY for instance, and Healthy
-	// whether Envoy sends it connections.
+	// Health is the coordinator's status, HEALTHY for instance, and Healthy whether Envoy sends it
+	// connections.
 	Health  string
 	Healthy bool
 }

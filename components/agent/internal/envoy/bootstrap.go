@@ -15,9 +15,9 @@ const (
 	// maxHeap is the heap size at which Envoy accepts no more (Envoy itself takes 11 MiB, and about
 	// 58 MiB resident with its code).
 	maxHeap = 256 << 20
-	// pingEvery and pingWithin find a coordinator that is silent where the overlay does
-	// not: one whose connection stands and whose process does not answer. The overlay's
-	// own deadline is shorter, so this one seldom counts, and a ping costs 17 bytes.
+	// pingEvery and pingWithin detect a hanging coordinator that the overlay does not detect: its
+	// connection is up and its process does not answer. The overlay's own deadline is shorter, so
+	// this one seldom counts, and a ping costs 17 bytes.
 	pingEvery  = 5 * time.Second
 	pingWithin = 2 * time.Second
 	// connectWithin bounds the connection to the relay, which is in this machine.
@@ -127,7 +127,7 @@ func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 
-// arguments is the command line of an Envoy, without the word for the program.
+// arguments is the command line of an Envoy, without the program's name.
 func arguments(config string, drain time.Duration) []string {
 	return []string{
 		"--config-path", config,

@@ -24,7 +24,7 @@ const (
 type seen struct {
 	at       time.Time
 	answered bool
-	// ready is its word: LIVE, DRAINING, INITIALIZING, PRE_INITIALIZING.
+	// ready is its readiness word: LIVE, DRAINING, INITIALIZING, PRE_INITIALIZING.
 	ready string
 	// listeners that it has, and whether it has its stream to a coordinator.
 	listeners int

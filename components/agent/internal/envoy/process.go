@@ -17,7 +17,7 @@ import (
 type process struct {
 	pid int
 	fd  *os.File // a pidfd
-	// ended is closed when it is over, and then how says how; or after release.
+	// ended is closed when the process has ended, and how then has the cause; or after release.
 	ended chan struct{}
 	how   string
 }

@@ -66,8 +66,8 @@ type Status struct {
 
 // Config makes a Supervisor.
 type Config struct {
-	// Binary is the path of the program. Required. While it is not there all Envoys are down
-	// and say so.
+	// Binary is the path of the program. Required. While the file is missing all Envoys are down
+	// and report it.
 	Binary string
 	// RunDir is a folder on a tmpfs for this Supervisor alone. The Supervisor makes it. Its path
 	// must be short enough for sockets below it. Required.
@@ -76,14 +76,14 @@ type Config struct {
 	XDS netip.AddrPort
 	// Log may be nil.
 	Log *slog.Logger
-	// DrainTime is how long connections go on whose listener was changed or taken away;
+	// DrainTime is how long connections continue after their listener was changed or removed;
 	// StopWithin bounds the end of an Envoy. Zero means the default.
 	DrainTime, StopWithin time.Duration
 	// Leaves reports whether the Envoys are left running when Run's context ends for that
 	// cause: another process of the same Boot takes them over. nil: never.
 	Leaves func(cause error) bool
 
-	// mortal has Envoys end with this process: those of tests.
+	// mortal ends the Envoys with this process, for tests.
 	mortal bool
 }
 
@@ -262,7 +262,7 @@ func (s *Supervisor) sweep(ctx context.Context, folders []string, busy map[strin
 	}
 }
 
-// folders are the names of those in RunDir.
+// folders are the names of the folders in RunDir.
 func (s *Supervisor) folders() ([]string, error) {
 	entries, err := os.ReadDir(s.cfg.RunDir)
 	if err != nil {

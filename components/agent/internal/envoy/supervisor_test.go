@@ -26,7 +26,7 @@ var (
 	errFailed = errors.New("a part of the agent failed")
 )
 
-// leaving has Envoys go on when errFailed ends the Supervisor.
+// leaving keeps the Envoys running when errFailed ends the Supervisor.
 func leaving(cfg Config) Config {
 	cfg.Leaves = func(cause error) bool { return errors.Is(cause, errFailed) }
 	return cfg
@@ -197,7 +197,7 @@ func TestTheNextTakesItOver(t *testing.T) {
 		t.Errorf("streams of %+v, want the one from before", nodes)
 	}
 
-	// Though it is no child of the second one, its words and its end are known.
+	// The second process is not its parent; its log and its end are observed all the same.
 	_ = syscall.Kill(before.PID, syscall.SIGTERM)
 	after := second.await(web.ID, "live again", func(s Status) bool { return s.State == StateLive && s.PID != before.PID })
 	if after.Restarts != 1 {

@@ -17,7 +17,7 @@ const (
 // budget counts for how long each Operation has paused one route. The zero value is of use.
 type budget struct{ by map[string]share }
 
-// share is one Operation's.
+// share is the pause time of one Operation.
 type share struct {
 	spent time.Duration
 	last  time.Time

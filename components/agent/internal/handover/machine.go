@@ -29,7 +29,7 @@ const (
 	Waiting State = "waiting"
 	// Paused: queries wait, and no transaction is open.
 	Paused State = "paused"
-	// GaveUp: the pooler could not be paused in time, all go on.
+	// GaveUp: the pooler could not be paused in time, and all clients continue.
 	GaveUp State = "gave_up"
 	// Released: the pause was over before it began, or before it was reached.
 	Released State = "released"
@@ -48,7 +48,7 @@ const (
 //	 └─────────────────────┴────────────────┘
 //	   limit, release and endpoints, endpoints alone, failure, change
 type machine struct {
-	// pooled: servers that stand are replaced when the endpoints change.
+	// pooled: existing server connections are replaced when the endpoints change.
 	pooled bool
 	// others: the route is to followers, not to the leader.
 	others bool
@@ -72,7 +72,7 @@ type pause struct {
 	since, until time.Time
 	reached      bool
 	release      *releaseAsked // nil: not asked yet
-	// before are the endpoints of the first look, of which there may be none.
+	// before are the endpoints of the first look, possibly empty.
 	before []netip.AddrPort
 	known  bool // before
 	now    []netip.AddrPort
@@ -99,12 +99,12 @@ type (
 		operation string
 		err       error
 	}
-	// seen: Envoy has these endpoints, in order, or does not say.
+	// seen: Envoy has these endpoints, in order, or did not answer.
 	seen struct {
 		endpoints []netip.AddrPort
 		failed    bool
 	}
-	// changed: the route is another, or no more.
+	// changed: the route was changed or removed.
 	changed struct{ why string }
 	// tick: time has passed.
 	tick struct{}
@@ -301,7 +301,7 @@ func (m *machine) openAs(now time.Time, why string, expired bool, state State, m
 	m.budget.spend(now, h.operation, now.Sub(h.since))
 	var out []effect
 	if h.reached {
-		// A pause has closed all servers: those to come are of these.
+		// A pause has closed all server connections: new ones go to these endpoints.
 		if len(h.now) > 0 {
 			m.last = h.now
 		}

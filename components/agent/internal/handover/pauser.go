@@ -18,7 +18,7 @@ type pauser interface {
 	pause(ctx context.Context, limit time.Duration) error
 	// open resumes the clients and returns how many waited. Without a pause it does nothing.
 	open(ctx context.Context) (waited int, err error)
-	// reconnect has servers that stand replaced.
+	// reconnect replaces existing server connections.
 	reconnect(ctx context.Context) error
 	// configure applies the settings that may change while the pauser runs.
 	configure(r Route) error

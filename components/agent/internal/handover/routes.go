@@ -99,7 +99,7 @@ type Config struct {
 type Result struct {
 	Route string
 	State State
-	// Message is for people; "" when there is nothing to say.
+	// Message is for people; "" if there is none.
 	Message string
 }
 
@@ -114,8 +114,7 @@ type Stats struct {
 	Pooler      *pooler.Stats       // nil: it has none
 }
 
-// Routes are all of a CVM that something stands in front of. Make it with [New]; safe for
-// concurrent use.
+// Routes are the routes of a CVM that have a pauser. Make it with [New]; safe for concurrent use.
 type Routes struct {
 	cfg       Config
 	log       *slog.Logger
@@ -126,7 +125,7 @@ type Routes struct {
 	units map[string]*unit // guarded by mu; by route
 }
 
-// New makes Routes, of which there are none yet.
+// New makes an empty Routes.
 func New(cfg Config) *Routes {
 	return &Routes{cfg: cfg, log: cfg.Log, newPauser: newPauser, units: map[string]*unit{}}
 }
@@ -143,7 +142,7 @@ func (s *Routes) Set(routes []Route) error {
 	)
 	for _, r := range routes {
 		if r.Behind == r.VIP {
-			continue // Envoy stands there itself
+			continue // Envoy itself listens there
 		}
 		err := r.validate()
 		if err == nil && seen[r.Name] {
@@ -190,7 +189,7 @@ func (s *Routes) Run(ctx context.Context) error {
 	return nil
 }
 
-// names of those with a pooler.
+// names returns the names of the routes with a pooler.
 func names(routes []Route) []string {
 	var out []string
 	for _, r := range routes {

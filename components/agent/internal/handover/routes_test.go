@@ -188,7 +188,7 @@ func TestAHandOver(t *testing.T) {
 		master, pooled := route("master", 1), route("pooled", 2)
 		pooled.Pooler = PgBouncer
 		replicas := route("replicas", 3)
-		replicas.Behind = replicas.VIP // Envoy stands there itself
+		replicas.Behind = replicas.VIP // Envoy itself listens there
 		other := route("other", 4)
 		other.Group = "web"
 		w := newWorld(t, master, pooled, replicas, other)
@@ -290,7 +290,7 @@ func TestAskersDoNotWaitForEver(t *testing.T) {
 		if got := states(w.Pause(ctx, "db", "op", 0)); got != "master unknown" {
 			t.Errorf("got %s", got)
 		}
-		w.calls("master", "run, pause 5s") // it goes on
+		w.calls("master", "run, pause 5s") // the pause continues
 		w.fakes["master"].refuse = errors.New("transactions are open")
 		if got := w.Pause(t.Context(), "db", "op", 0); states(got) != "master gave_up" || got[0].Message != "transactions are open" {
 			t.Errorf("got %+v", got)
@@ -347,7 +347,7 @@ func TestSetReportsAllFaults(t *testing.T) {
 	bad := route("bad", 1)
 	bad.Pooler, bad.Port, bad.VIP = "pgpool", 0, netip.MustParseAddr("10.0.0.1")
 	envoys, again, good := route("envoys", 2), route("again", 3), route("good", 3)
-	envoys.Behind = envoys.VIP // Envoy stands there itself
+	envoys.Behind = envoys.VIP // Envoy itself listens there
 	s := New(Config{})
 	err := s.Set([]Route{bad, envoys, good, again, good})
 	for _, want := range []string{`route bad: pooler "pgpool"`, "vip 10.0.0.1", "port", "route again: 127.10.0.3:5432 is the address of route good too", "route good: it is there twice"} {

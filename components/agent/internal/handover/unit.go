@@ -19,7 +19,7 @@ const (
 	restMost  = 5 * time.Second
 )
 
-// unit is one route that runs.
+// unit is a running route.
 type unit struct {
 	cfg    Config
 	log    *slog.Logger
@@ -273,7 +273,7 @@ func (u *unit) look(ctx context.Context, age time.Duration) {
 	u.send(seen{endpoints: slices.Compact(endpoints)})
 }
 
-// stats are as they are now.
+// stats returns the present figures.
 func (u *unit) stats() Stats {
 	u.mu.Lock()
 	out := Stats{Route: u.route.Name, Group: u.route.Group, Paused: u.paused, Problem: cmp.Or(u.problem, u.stale)}

@@ -26,7 +26,7 @@ type Checker struct {
 	checks []*check // guarded by mu; in the spec's order
 }
 
-// check is one of the configuration in force. Another one takes its place when its spec changes.
+// check is a check of the configuration in force. A changed spec replaces it.
 type check struct {
 	spec   group.HealthCheck
 	result Result // guarded by Checker.mu
@@ -86,7 +86,7 @@ func asked(h group.HealthCheck) group.HealthCheck {
 	return h
 }
 
-// patience is how long a check waits for an answer, or for the workload's next word.
+// patience is how long a check waits for an answer, or for the workload's next report.
 func patience(h group.HealthCheck) time.Duration {
 	if h.TTL != nil {
 		return seconds(h.TTL.TTLSec, 1)

@@ -37,7 +37,7 @@ func TestGRPCHealthHasThreeValues(t *testing.T) {
 	real.SetServingStatus("shop.v1.Stock", healthv1.HealthCheckResponse_UNKNOWN)
 	port := serveGRPC(t, func(s *grpc.Server) { healthv1.RegisterHealthServer(s, real) })
 	bare := serveGRPC(t, func(*grpc.Server) {})
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -238,7 +238,7 @@ func TestHK01_HK02_ChecksReachLoopbackOnly(t *testing.T) {
 	}
 }
 
-// fakeCommands does as the names say.
+// fakeCommands acts as the names indicate.
 type fakeCommands struct{}
 
 func (fakeCommands) Run(ctx context.Context, a group.ExecAction, _ []string, _ time.Duration) error {

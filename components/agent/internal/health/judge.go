@@ -23,7 +23,7 @@ type Result struct {
 // outcome of one probe. The zero value passes.
 type outcome struct {
 	kind verdict
-	// text says why it does not pass, and nothing else.
+	// text is the reason of a failure, and nothing else.
 	text string
 }
 
@@ -114,7 +114,7 @@ func (r *Result) enter(h rollout.Health, at time.Time) {
 // pause returns the time until the next probe, after a probe that took took.
 func (j *judge) pause(took time.Duration) time.Duration {
 	const (
-		// A Slot that is back waits for this: the rollout can go on no sooner.
+		// A returned Slot waits for this: the rollout cannot continue earlier.
 		eager = 100 * time.Millisecond
 		// rests is the factor of the pause after a slow failed probe: otherwise a command that runs
 		// for a second would run all the time, next to a workload that is unhealthy already.

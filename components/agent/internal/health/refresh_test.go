@@ -45,7 +45,7 @@ func (w *workload) times(command string) int {
 	return w.asked[command]
 }
 
-// running is a Checker in a bubble, with all that it said.
+// running is a Checker in a bubble, with all its results.
 type running struct {
 	*Checker
 	*workload
@@ -136,7 +136,8 @@ func of(name, command string) group.HealthCheck {
 func TestARefreshOfTheChecksOfAWellMember(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after []group.HealthCheck
-		// at is how it is the moment after, ended a minute later; ill are commands that fail.
+		// at are the results just after the change, ended those a minute later; ill are failing
+		// commands.
 		at, ended []Result
 		ill       string
 	}{

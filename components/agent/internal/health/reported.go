@@ -29,7 +29,7 @@ func (c *Checker) runReported(ctx context.Context, one *check) {
 		health, message := c.reportOf(spec.Name)
 		switch {
 		case health != rollout.Unknown:
-			failsBySilence = true // the registry keeps the time of a word
+			failsBySilence = true // the registry keeps the time of a report
 		case failsBySilence:
 			health, message = rollout.Unhealthy, "the workload has not reported for "+seconds(spec.TTL.TTLSec, 1).String()
 		}

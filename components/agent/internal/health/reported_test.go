@@ -22,7 +22,7 @@ func httpPort(t *testing.T) int {
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// TestTheWorkloadAnswersItsCheck: its word counts at once, and its silence after its time.
+// TestTheWorkloadAnswersItsCheck: its report counts at once, and its silence after the TTL.
 func TestTheWorkloadAnswersItsCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checks := []group.HealthCheck{{Name: "alive", TTL: &group.TTLCheck{TTLSec: 10}}}

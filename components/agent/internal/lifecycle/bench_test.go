@@ -152,7 +152,7 @@ func (b *bench) hook(name string) string {
 	}
 }
 
-// fakeCommands does as the names say.
+// fakeCommands acts as the names indicate.
 type fakeCommands struct{}
 
 func (fakeCommands) Restart(_ context.Context, service string) error {

@@ -40,7 +40,7 @@ type Callers interface {
 	// Hold pauses the clients, and names in a few words the members that did not pause; "" if all
 	// did. Hold returns within a few seconds, and its failure never stops a hand-over.
 	Hold(ctx context.Context, k Key) string
-	// Release lets them go on, to leader if it is not "". It returns within a second.
+	// Release resumes the clients, at leader if it is not "". It returns within a second.
 	Release(ctx context.Context, k Key, leader string)
 }
 
@@ -115,7 +115,7 @@ func (e *Executor) Run(ctx context.Context) error {
 		case <-done:
 			at = nil
 			e.cfg.Member.SetActive(false)
-			e.cfg.Member.ReportNext() // it may lead again, or still, which is no change
+			e.cfg.Member.ReportNext() // it may still lead, or lead again, without a change of state
 		case <-e.orders.Changed(index):
 		case <-e.cfg.Member.Changes().Changed(views):
 		case <-ctx.Done():

@@ -203,8 +203,8 @@ func TestAHookIsCompletedByItsTokenOnly(t *testing.T) {
 	b.await(drainOrder(1).Key, rollout.StepDone)
 }
 
-// TestHeartbeatExtendsOnlyTheHeartbeat runs on a clock of its own: a busy machine that lets
-// heartbeats come late is no news about the executor.
+// TestHeartbeatExtendsOnlyTheHeartbeat runs on a virtual clock: late heartbeats of a busy machine
+// prove nothing about the executor.
 func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
 	h := wait("h")
 	h.HeartbeatTimeout, h.MaxDuration = group.Duration(60*time.Millisecond), group.Duration(300*time.Millisecond)

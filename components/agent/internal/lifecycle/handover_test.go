@@ -71,7 +71,7 @@ func TestCallersAreNotPausedForThePreparation(t *testing.T) {
 	}
 }
 
-// slow is a fakeDriver of which each answer takes a while.
+// slow is a fakeDriver with slow answers.
 type slow struct{ *fakeDriver }
 
 func (d slow) Observe(ctx context.Context) (driver.View, error) {
@@ -108,8 +108,8 @@ func TestR86_AStateBeforeTheHandoverIsNoRegainedLeadership(t *testing.T) {
 	})
 }
 
-// back is a fakeDriver whose member leads again as soon as it is drained, twice, and never says that
-// it did not.
+// back is a fakeDriver whose member leads again as soon as it is drained, twice, without a state in
+// between.
 type back struct {
 	*fakeDriver
 

@@ -16,7 +16,7 @@ const (
 	defaultMaxDuration = time.Hour
 )
 
-// HookState is where a hook stands.
+// HookState is the state of a hook.
 type HookState string
 
 const (
@@ -120,14 +120,14 @@ func (s *step) awaitHook(ctx context.Context, h *openHook, beat, limit time.Dura
 			if ok {
 				return got, nil
 			}
-			ended = nil // cut off with ctx, which says why
+			ended = nil // cut off with ctx, which has the cause
 		case result := <-h.complete:
 			return outcome{result: result, message: completed}, nil
 		case <-h.heartbeat:
 			s.beat(h, heartbeat, beat)
 		case <-heartbeat.C:
 			if beat >= limit {
-				continue // the cap is due at the same moment and says more
+				continue // the cap is due at the same moment and has the better text
 			}
 			select {
 			case <-h.heartbeat: // came in time: it is this process that is late

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// State is where this Slot stands in its life, for the workload.
+// State is the stage of this Slot's life, for the workload.
 type State string
 
 const (

@@ -21,7 +21,7 @@ type SetChanger struct {
 	Watcher *Watcher
 	// Config is the newest configuration; nil: there is none.
 	Config *latestvalue.Value[*group.AgentConfig]
-	// Connected reports that a coordinator is connected, Ended that this Boot is its Slot no more.
+	// Connected reports that a coordinator is connected, Ended that this Boot lost its Slot.
 	Connected, Ended func() bool
 	Log              *slog.Logger
 

@@ -302,7 +302,7 @@ func TestTOK21_ASpentBootGetsAnotherKey(t *testing.T) {
 	}
 }
 
-// A worker that ends in order has said farewell: its Boot is not to be used again.
+// A worker that ends in order has sent its farewell: its Boot must not be used again.
 func TestTOK21_AWorkerThatEndsInOrderEndsItsBoot(t *testing.T) {
 	r := begin(t)
 	conn, d, before := r.dial()

@@ -3,10 +3,10 @@ package parent
 import "time"
 
 const (
-	// BeatEvery is how often a worker is to say that it gets on.
+	// BeatEvery is the interval of a worker's beats.
 	BeatEvery = 5 * time.Second
-	// lookEvery is how often the parent looks whether it did, and missedMost at how many
-	// looks in a row it may have said nothing: hung for a minute.
+	// lookEvery is the parent's interval of looks for a beat, and missedMost the number of missed
+	// looks in a row after which the worker hangs: a minute.
 	lookEvery  = 10 * time.Second
 	missedMost = 6
 )
@@ -15,7 +15,8 @@ const (
 // after a machine was paused for an hour the parent has made one look, not hundreds. So it does not
 // kill a worker that had no CPU to send a beat.
 type pulse struct {
-	// beats were heard by the last look, missed looks followed the last beat.
+	// beats is the number of beats at the last look, missed the number of looks since the last
+	// beat.
 	beats  uint64
 	missed int
 }

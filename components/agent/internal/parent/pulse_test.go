@@ -4,7 +4,7 @@ import "testing"
 
 func TestWhenAWorkerHangs(t *testing.T) {
 	for name, c := range map[string]struct {
-		beats []uint64 // heard by each look
+		beats []uint64 // the number of beats at each look
 		want  bool
 	}{
 		"it never spoke":              {make([]uint64, 100), false},

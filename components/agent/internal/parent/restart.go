@@ -31,7 +31,7 @@ type exit struct {
 	// signal is its name, "" for none.
 	signal string
 	lived  time.Duration
-	// hung: the parent ended it, since it said nothing.
+	// hung: the parent ended the worker, since its beats stopped.
 	hung bool
 }
 

@@ -64,7 +64,7 @@ func (s *sockets) give(n name) (file *os.File, once bool, err error) {
 	return file, false, nil
 }
 
-// release notes that the worker needs a socket no more.
+// release records that the worker no longer needs a socket.
 func (s *sockets) release(n name, now time.Time) {
 	if had := s.held[n]; had != nil {
 		had.given, had.ends = false, now.Add(releaseAfter)
@@ -108,7 +108,7 @@ func open(n name) (*os.File, error) {
 		lc  net.ListenConfig
 		out interface{ File() (*os.File, error) }
 	)
-	lc.SetMultipathTCP(false) // apps on this machine do not speak it, nor does the gateway
+	lc.SetMultipathTCP(false) // apps on this machine do not use it, nor does the gateway
 	// Binding does not wait for anybody.
 	ctx := context.Background()
 	switch n.network {

@@ -21,15 +21,15 @@ type verb string
 const (
 	// verbKey asks for the Boot key, as PKCS #8.
 	verbKey verb = "key"
-	// verbNewKey says that the Boot is spent and asks for the key of a new one.
+	// verbNewKey reports that the Boot has ended and requests the key of a new one.
 	verbNewKey verb = "new-key"
 	// verbRun asks how many workers there were before this one.
 	verbRun verb = "run"
-	// verbBeat says that the worker gets on.
+	// verbBeat reports that the worker makes progress.
 	verbBeat verb = "beat"
 	// verbListen asks for a socket.
 	verbListen verb = "listen"
-	// verbRelease says that the worker needs a socket no more.
+	// verbRelease reports that the worker no longer needs a socket.
 	verbRelease verb = "release"
 )
 

@@ -11,8 +11,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// FromProto reads a whole map. One bad entry refuses the map: a half map would
-// cut Peers off without a word.
+// FromProto reads a whole map. One bad entry rejects the map: a partial map would silently cut
+// Peers off.
 func FromProto(cluster string, in []*controlv1.Peer) ([]overlay.Peer, error) {
 	if len(in) > peermap.Limit {
 		return nil, fmt.Errorf("peer map has %d entries, at most %d are taken", len(in), peermap.Limit)

@@ -24,8 +24,8 @@ const (
 	sslRequest = 80877103
 )
 
-// client speaks PostgreSQL's protocol as far as the console and a first login need it.
-// After an error it is of no use. Not safe for concurrent use.
+// client implements as much of PostgreSQL's protocol as the console and a first login need. It is
+// unusable after an error. Not safe for concurrent use.
 type client struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -207,11 +207,10 @@ func cutString(b []byte) (s string, rest []byte) {
 	return string(b), nil
 }
 
-// afterCount skips how many fields follow: the message's length says it too.
+// afterCount skips the field count, because the message's length implies it.
 func afterCount(b []byte) []byte { return b[min(2, len(b)):] }
 
-// answersAt reports whether something that speaks the protocol is at address: it says no to
-// TLS, in one byte.
+// answersAt reports whether a server of the protocol is at address: it rejects TLS, in one byte.
 func answersAt(ctx context.Context, address string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

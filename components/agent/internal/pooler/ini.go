@@ -102,7 +102,7 @@ func hba(users map[string]string) []byte {
 // user is one line of the users' file.
 type user struct{ name, password string }
 
-// userList is the file of users. The agent has to be in it to be known.
+// userList is the file of users. It must list the agent's user, too.
 func userList(users []user) []byte {
 	var b strings.Builder
 	for _, u := range append([]user{{name: admin}}, users...) {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// sayEvery is how often lines that say the same are passed on: in an outage, and while a
-	// client has a wrong password, every try of every client makes one.
+	// sayEvery is how often equal lines are logged: in an outage, and while a client has a wrong
+	// password, each try of each client makes such a line.
 	sayEvery = 10 * time.Second
 	// maxKinds bounds the number of distinct kinds, and with it the number of lines in each
 	// sayEvery.
@@ -25,7 +25,7 @@ const (
 type saying struct {
 	level slog.Level
 	text  string
-	// again is how many said the same since one of them was passed on, 0: it is the first.
+	// again counts the equal lines since the last logged one; 0 for the first.
 	again int
 }
 
@@ -38,7 +38,7 @@ type pacing struct {
 	leftFrom time.Time
 }
 
-// kind is lines that say the same.
+// kind is a group of equal lines.
 type kind struct {
 	at     time.Time // when one of them was passed on
 	newest saying

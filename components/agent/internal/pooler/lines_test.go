@@ -33,7 +33,7 @@ func TestLinesThatSayTheSameArePaced(t *testing.T) {
 		{2 * time.Second, wrong(3), nil},
 		{sayEvery - 1, "", nil},
 		{sayEvery, "", []saying{{slog.LevelWarn, wrong(3), 2}}},
-		{sayEvery + time.Second, wrong(4), nil}, // it goes on
+		{sayEvery + time.Second, wrong(4), nil}, // the line repeats
 		{2 * sayEvery, "", []saying{{slog.LevelWarn, wrong(4), 1}}},
 		{3 * sayEvery, "", nil}, // it is over
 		{3*sayEvery + time.Second, wrong(5), []saying{{slog.LevelWarn, wrong(5), 0}}},

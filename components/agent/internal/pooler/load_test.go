@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// turnout stands where Envoy does: it accepts always, and carries to the leader that there
-// is, or closes when there is none.
+// turnout takes the place of Envoy: it always accepts, and forwards to the present leader, or
+// closes without one.
 type turnout struct {
 	l *net.TCPListener
 

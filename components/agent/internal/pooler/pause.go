@@ -34,14 +34,13 @@ type pause struct {
 	// abort ends the wait for it.
 	abort context.CancelCauseFunc
 	timer *time.Timer
-	// over: PgBouncer is to be resumed, and is until it said that it was.
+	// over: PgBouncer must be resumed; true until PgBouncer confirmed it.
 	over bool
 }
 
-// Pause has queries wait from now on, until [Pooler.Resume] or for limit, and returns when
-// no transaction is open any more. That takes at most 2 s: if one is still open then, all go
-// on as if nothing had been, and the error says so. A pause that there is already gets the
-// new limit.
+// Pause makes queries wait from now on, until [Pooler.Resume] or for limit, and returns when all
+// transactions have ended. That takes at most 2 s: if a transaction is still open then, all clients
+// continue and Pause returns an error. A pause in progress gets the new limit.
 func (p *Pooler) Pause(ctx context.Context, limit time.Duration) error {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -143,9 +142,9 @@ func pauseOn(ctx context.Context, c *client) error {
 	return err
 }
 
-// quiet has no server logged in to any more, and waits until none is. PAUSE would break such
-// a login off, and PgBouncer take that for a failure: after the RESUME it would wait before
-// the next login, and give every query that comes until then an error.
+// quiet prevents new logins to servers, and waits until none is in progress. PAUSE would break off
+// such a login, and PgBouncer would take that for a failure: after the RESUME it would wait before
+// the next login, and reject every query until then.
 func quiet(ctx context.Context, c *client) error {
 	// A full pool starts no login. Every resume restores the pool's size, in this worker or the
 	// next.

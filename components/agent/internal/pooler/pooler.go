@@ -29,7 +29,8 @@ const (
 	maxPools   = 64
 )
 
-// Stats are of one Pooler. Counters are since it was made, the rest says now.
+// Stats are the figures of a Pooler. Counters count since it was made; the other fields are present
+// values.
 type Stats struct {
 	// Up reports that PgBouncer answers. Problem is the reason if it does not, or another fault.
 	Up      bool
@@ -86,7 +87,7 @@ func (p *Pooler) SetUsers(users map[string]string) error {
 	return nil
 }
 
-// Stats are as they are now.
+// Stats returns the present figures.
 func (p *Pooler) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -443,8 +444,8 @@ func (p *Pooler) down(err error) {
 	}
 }
 
-// backoff decides when a PgBouncer that ended is started again: at once when it ran for a
-// while, for its clients are all waiting; then more and more slowly.
+// backoff decides when a dead PgBouncer is restarted: at once if it had run for a while, since all
+// its clients wait; then at growing intervals.
 type backoff struct{ failures int }
 
 const (

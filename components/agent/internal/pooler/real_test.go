@@ -137,7 +137,7 @@ func pauseWaitsForTransactions(t *testing.T, s *server) {
 	late := w.asks(other, "SELECT 1")
 	w.waiting(1)
 	pending(t, paused, "the pause")
-	w.get(c, "SELECT 2") // the transaction goes on
+	w.get(c, "SELECT 2") // the transaction continues
 	if _, err := c.query(t.Context(), "COMMIT"); err != nil {
 		t.Error(err)
 	}
@@ -358,7 +358,7 @@ func workerDiesWhilePaused(t *testing.T, s *server) {
 	if got := next.Stats(); got.TakenOver != 1 || got.Starts != 0 || next.pid() != pid {
 		t.Errorf("%+v, pid %d was %d: want it taken over", got, next.pid(), pid)
 	}
-	w.get(c, "SELECT 1") // its connections stand
+	w.get(c, "SELECT 1") // its connections are kept
 	// It is watched though it is no child of this process.
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -513,7 +513,7 @@ func passwordFromNowOn(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	letIn("", true)
-	// PgBouncer goes by the rules a moment before it says that it has read them.
+	// PgBouncer applies the rules a moment before it logs that it has read them.
 	within(t, "one start and two reloads", func(context.Context) error {
 		if got := w.Stats(); got.Starts != 1 || got.Reloads != 2 {
 			return fmt.Errorf("%+v", got)

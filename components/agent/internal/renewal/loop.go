@@ -34,14 +34,14 @@ type Config struct {
 	// Wanted is the newest policy epoch that is known, and a channel that closes with
 	// the next change.
 	Wanted func() (epoch uint64, changed <-chan struct{})
-	// Behind says which secret was rotated, by the same knowledge as Wanted; "" none.
-	// It is called after Wanted and may be nil.
+	// Behind names a rotated secret, from the same knowledge as Wanted; "" if none. It is called
+	// after Wanted and may be nil.
 	Behind func() string
 	// Sessions counts the live control sessions, and has a channel that closes with the
 	// next change.
 	Sessions func() (live int, changed <-chan struct{})
-	// Forgotten gets a value when the coordinators say that they know nothing of the Slot:
-	// evidence is all that helps then. nil: they never do.
+	// Forgotten gets a value when the coordinators report that they do not know the Slot: only a
+	// new admission helps then. nil: they never do.
 	Forgotten <-chan struct{}
 	// Denied receives each rejection: RENEW_DENIED, INCARNATION_STALE and the like. The present
 	// credentials stay in force until they expire.

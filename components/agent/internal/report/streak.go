@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// unknownGrace is how long an unknown may last within a healthy streak: one
-// probe that timed out is no proof of bad health, several are.
+// unknownGrace is how long an unknown may last within a healthy streak: one timed-out probe is no
+// proof of bad health, several are.
 const unknownGrace = 3 * time.Second
 
 type verdict int

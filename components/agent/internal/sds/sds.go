@@ -25,7 +25,7 @@ import (
 	"sync"
 )
 
-// Folder is one such folder. Safe for concurrent use.
+// Folder is the folder of certificate files. Safe for concurrent use.
 type Folder struct {
 	dir string
 	gid int
@@ -46,8 +46,8 @@ func Open(dir string, gid int) (*Folder, error) {
 // names are the links in the folder.
 var names = []string{"tls.crt", "tls.key", "ca.crt", "sds.yaml", "sds-ca.yaml"}
 
-// Write puts a certificate with its key, and the CA, in the place of those before.
-// The same certificate again changes nothing.
+// Write replaces the certificate with its key, and the CA. The same certificate again changes
+// nothing.
 func (f *Folder) Write(cert tls.Certificate, caPEM []byte) error {
 	if len(cert.Certificate) == 0 {
 		return errors.New("write certificate folder: no certificate")

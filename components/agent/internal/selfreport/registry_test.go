@@ -24,7 +24,7 @@ func owned(ttl time.Duration) map[string]time.Duration {
 	}})
 }
 
-// TestAWordHoldsForItsTime: a workload that says nothing any more is not known to be well.
+// TestAWordHoldsForItsTime: a workload whose last report expired has an unknown state.
 func TestAWordHoldsForItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -18,7 +18,7 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// Info is everything that the files say.
+// Info is the content of the files.
 type Info struct {
 	Cluster, Group, Slot string
 	VIP                  netip.Addr
@@ -47,7 +47,7 @@ type Folder struct {
 
 	mu      sync.Mutex
 	written map[string]written // guarded by mu; by path
-	// withdrawn: nothing is written any more; guarded by mu.
+	// withdrawn: writes have stopped; guarded by mu.
 	withdrawn bool
 }
 
@@ -200,7 +200,7 @@ func hosts(info Info) []byte {
 	return []byte(b.String())
 }
 
-// routes are the names of routes that stand for nothing else here, sorted.
+// routes are the names of routes that no Slot has, sorted.
 func routes(info Info) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(info.Routes)) {

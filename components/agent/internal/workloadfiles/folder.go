@@ -33,7 +33,7 @@ func (f folder) open(name string) (folder, error) {
 	return out, nil
 }
 
-// same refuses a name that is not, or no more, the folder that was opened.
+// same rejects a name that is not, or no longer, the opened folder.
 func (f folder) same(name string, opened *os.Root) error {
 	now, err := f.root.Lstat(name)
 	if err != nil {
@@ -55,8 +55,8 @@ type access struct {
 	uid, gid int
 }
 
-// put replaces name as a whole: a reader sees the old file or the new one, with its
-// final owner and mode from the start. The umask has no say.
+// put replaces name atomically: a reader sees the old file or the new one, with its final owner and
+// mode from the start. The umask has no effect.
 func (f folder) put(name string, data []byte, who access) error {
 	// Each try has a random name, so that no other process can have prepared the file.
 	temporary := "." + name + "." + rand.Text()

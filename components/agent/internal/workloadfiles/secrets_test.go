@@ -39,7 +39,7 @@ func TestTOK16_FolderOnADiskIsRefused(t *testing.T) {
 	}
 }
 
-// TOK-16: a disk that is mounted inside of the folder is one, too.
+// TOK-16: a disk mounted inside of the folder counts as a disk, too.
 func TestTOK16_SecretsFolderOnADiskIsRefused(t *testing.T) {
 	disk := t.TempDir()
 	if err := InMemory(disk); err == nil {

@@ -29,9 +29,10 @@ const (
 	// lastFor is how long the second direction may last when the first is over: an HTTP/2 peer
 	// sends little after the other side has ended.
 	lastFor = time.Second
-	// settleEvery, jittered upwards by half of it, is when a connection asks whether it is
-	// where it would be opened now. Without it all would stay where they went when their
-	// coordinators were replaced, and the last of those would have none.
+	// settleEvery, jittered upwards by half of it, is how often a connection checks whether its
+	// coordinator is still the preferred one. Without the check all connections would stay where
+	// they moved when their coordinators were replaced, and the last replaced coordinator would
+	// have none.
 	settleEvery = 10 * time.Minute
 	// pauseAfter is the wait after a connection that could not be accepted.
 	pauseAfter = 100 * time.Millisecond
@@ -99,7 +100,7 @@ func (r *Relay) now() *state {
 	return r.state
 }
 
-// Run serves until ctx ends. It returns an error when the socket cannot be had or fails.
+// Run serves until ctx ends. It returns an error when the socket cannot be opened or fails.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := r.cfg.Listen(ctx, "tcp", r.cfg.Address)
 	if err != nil {
@@ -244,9 +245,9 @@ func (r *Relay) unreached(ctx context.Context, err error) {
 	}
 }
 
-// copyBoth copies each way until both are over, lastFor after the first of them, when ctx
-// ends, or when stays says that it is elsewhere now. Both are closed then. ending is the
-// side that ended first, nil for neither.
+// copyBoth copies each way until both have ended, lastFor after the first of them, when ctx ends,
+// or when stays reports another preferred coordinator. Then it closes both. ending is the side that
+// ended first, nil for neither.
 func copyBoth(ctx context.Context, near, far net.Conn, stays func() bool) (ending net.Conn, why error) {
 	type result struct {
 		from net.Conn

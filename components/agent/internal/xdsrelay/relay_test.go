@@ -326,7 +326,7 @@ func TestItGoesBackWhereItBelongs(t *testing.T) {
 	})
 }
 
-// TestHalves is with real sockets: one direction ends, and the other may say its last.
+// TestHalves uses real sockets: one direction ends, and the other may still send its last bytes.
 func TestHalves(t *testing.T) {
 	behind, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
