@@ -55,7 +55,7 @@ var bootGrammar = []bootEvent{
 	// measured without any GPU, too. checkCompose checks the hashed content.
 	{name: eventInitScript, sizes: []int{32}, repeated: true},
 	{name: eventGPUPolicy, sizes: []int{32}},
-	// NVIDIA's word about the GPUs is not judged.
+	// NVIDIA's statement about the GPUs is not verified.
 	{name: eventGPU, most: maxGPUPayload},
 	// Empty with no_instance_id; policy refuses that (ATT-33).
 	{name: eventInstanceID, sizes: []int{0, 20}, required: true},

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// checkCompose checks that raw is the app-compose.json that was measured, and that the
-// other events that a guest image makes from it say the same. An image 0.5 makes none.
+// checkCompose checks that raw is the measured app-compose.json, and that the other events that a
+// guest image derives from it match. An image 0.5 makes none.
 func checkCompose(boot bootFacts, raw []byte) error {
 	if sum := sha256.Sum256(raw); !bytes.Equal(sum[:], boot.composeHash) {
 		return refuse(CodeEventLogInvalid, "app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)

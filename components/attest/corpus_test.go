@@ -13,8 +13,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// evidenceFile reads a file of evidence that others published. It stands outside of the project: the
-// folder shared/fixtures/evidence next to the checkout, or CADRE_EVIDENCE.
+// evidenceFile reads a file of evidence published by others. The file is outside of the project: in
+// the folder shared/fixtures/evidence next to the checkout, or in CADRE_EVIDENCE.
 func evidenceFile(t *testing.T, path ...string) []byte {
 	t.Helper()
 	dir := os.Getenv("CADRE_EVIDENCE")

@@ -36,9 +36,9 @@ func earlyJudge(t *testing.T, wrap func(http.Handler) http.Handler) (*judge, *at
 
 func asIs(h http.Handler) http.Handler { return h }
 
-// TestATT04_TheEarlySetWarnsAndDecidesNothing: a machine that the early set calls out of date is
-// admitted as before, the claim says about when the standard set follows, and the early
-// number binds nothing.
+// TestATT04_TheEarlySetWarnsAndDecidesNothing: a machine that is out of date only in the early set
+// is admitted as before. The claim has the approximate date on which the standard set follows, and
+// the early number binds nothing.
 func TestATT04_TheEarlySetWarnsAndDecidesNothing(t *testing.T) {
 	type p = attestsim.Posture
 	replaced := simNow().Add(-300 * 24 * time.Hour).UTC().Truncate(time.Second)

@@ -5,8 +5,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// The codes that this package answers with. They are the threat model's;
-// core/policy adds those of Appraise.
+// The codes that this package returns. They are the threat model's; core/policy adds those of
+// Appraise.
 const (
 	// CodeQuoteMalformed: the quote, its length fields or its framing cannot be read.
 	CodeQuoteMalformed policy.Code = "QUOTE_MALFORMED"
@@ -31,7 +31,7 @@ const (
 	// CodeEventLogInvalid: the log or the app-compose preimage does not replay to
 	// the quoted registers.
 	CodeEventLogInvalid policy.Code = "EVENT_LOG_INVALID"
-	// CodeEventLogAmbiguous: the log replays, but does not say one thing only.
+	// CodeEventLogAmbiguous: the log replays, but has more than one reading.
 	CodeEventLogAmbiguous policy.Code = "EVENT_LOG_AMBIGUOUS"
 	// CodeStatementNoncanonical: a statement is not in its one encoding.
 	CodeStatementNoncanonical policy.Code = "STATEMENT_NONCANONICAL"

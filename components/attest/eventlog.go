@@ -161,8 +161,8 @@ func runtimePreimage(version int, name string, payload []byte) ([]byte, error) {
 	return append(b, payload...), nil
 }
 
-// replay extends each register with its events, from zero. count says how many
-// events each had.
+// replay extends each register with its events, from zero. count is the number of events of each
+// register.
 func replay(events []event) (regs [registers]register, count [registers]int) {
 	for _, ev := range events {
 		r := &regs[ev.imr]

@@ -258,8 +258,8 @@ func TestATT19_MixedStylesAreRefused(t *testing.T) {
 	wantCode(t, "one digest left out", err, CodeEventLogAmbiguous)
 }
 
-// TestATT20_RegistersAreReportedAsQuoted: whether they are those of an image is
-// Appraise's question, so every bit of them must reach it.
+// TestATT20_RegistersAreReportedAsQuoted: Appraise compares them with the images, so every bit of
+// them must reach it.
 func TestATT20_RegistersAreReportedAsQuoted(t *testing.T) {
 	f := newFake(t)
 	healthy, err := f.verify(t)

@@ -12,8 +12,8 @@ type Evidence struct {
 	// AppCompose is the preimage of the measured compose hash: the raw bytes of
 	// app-compose.json.
 	AppCompose []byte
-	// Collateral is a collateral.Bundle for the quote's machine, if the other side
-	// gave one. It is no more trusted than the rest: only its signatures count.
+	// Collateral is a collateral.Bundle for the quote's machine, if the other side sent it. It is
+	// as untrusted as the rest: only its signatures count.
 	Collateral []byte
 	// VMConfig is the JSON text that the guest agent has from the host. It proves nothing;
 	// dstack-verifier computes the image's expected measurements from it.

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-tdx-guest/pcs"
 )
 
-// realEvidence is a quote of real hardware; testdata/README.md says from where.
+// realEvidence is a quote of real hardware; testdata/README.md names its source.
 func realEvidence(t testing.TB) Evidence {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/dstack-quote-report.json")

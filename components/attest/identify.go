@@ -56,7 +56,7 @@ func (c configID) v1() string { return hex.EncodeToString(mrConfigIDV1(c.compose
 func (c configID) v2() (string, error) {
 	name := c.keyProvider
 	if name == "local" {
-		name = "local-sgx" // the event log's word for it
+		name = "local-sgx" // the event log's name for it
 	}
 	kind, ok := keyProviderKinds[name]
 	if !ok {

@@ -98,8 +98,8 @@ func rulesOf(trustFile []byte, keyProvider string) appcompose.Rules {
 	return appcompose.Rules{Scripts: trust.Scripts, KeyProviderID: keyProvider, SecureTimeOff: trust.SecureTimeOff}
 }
 
-// standsIn looks for a config whose content is text. Compose would fill in a
-// placeholder in it from the environment, so a text with one stands nowhere.
+// standsIn looks for a config whose content is text. Compose would replace a placeholder in it from
+// the environment, so a text with a placeholder is never found.
 func standsIn(composeFile, text string) error {
 	if strings.Contains(text, "$") {
 		return unmeasured("the trust file has a '$', which compose would read as a placeholder")

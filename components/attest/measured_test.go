@@ -106,7 +106,7 @@ func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 	if _, err := CheckMeasured(context.Background(), &quoter{t: t}, nil, ""); codeOf(err) != policy.CodeConfigUnauthenticated {
 		t.Errorf("no trust file: %v", err)
 	}
-	// An agent that is not there yet is no refusal.
+	// An unavailable agent is no rejection.
 	q := &quoter{t: t, fail: errors.New("connection refused")}
 	if _, err := CheckMeasured(context.Background(), q, []byte(trust), ""); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.HasPrefix(string(codeOf(err)), "CONFIG") {
 		t.Errorf("no guest agent: %v", err)

@@ -71,7 +71,7 @@ func checkMRConfigIDV3(id []byte, boot bootFacts) error {
 func mrConfigIDV3(boot bootFacts, gpu, scripts bool) ([]byte, error) {
 	provider := boot.keyProvider.Name
 	if provider == "local-sgx" {
-		provider = "local" // the document's word for it
+		provider = "local" // the document's name for it
 	}
 	doc := map[string]any{
 		"version": 3, "app_id": hex.EncodeToString(boot.appID), "compose_hash": hex.EncodeToString(boot.composeHash), "key_provider": provider,

@@ -43,8 +43,8 @@ type tdQuote struct {
 type quote5 struct {
 	// signed is the data that the attestation key signed.
 	signed []byte
-	// secondSVN is TEE_TCB_SVN_2: the TDX module as it is now, where the quote's first one
-	// is the module at the start of the TD. nil in a body of TD 1.0.
+	// secondSVN is TEE_TCB_SVN_2: the present TDX module, where the quote's first SVN is the module
+	// at the start of the TD. nil in a body of TD 1.0.
 	secondSVN []byte
 	// serviceTD is MRSERVICETD; nil in a body of TD 1.0.
 	serviceTD []byte
@@ -129,9 +129,9 @@ func (f *quote5) check() error {
 	return nil
 }
 
-// evaluate judges the module as it is now in addition to the one at the start of the TD.
-// The worse of both counts: an update of a module heals nothing in a TD that began under
-// the old one, and needs a restart of the CVM.
+// evaluate judges the present module in addition to the module at the start of the TD. The worse of
+// both counts: an update of the module does not repair a TD that began under the old one; the CVM
+// must restart.
 func (f *quote5) evaluate(set *collateral.Set, m collateral.Machine) (policy.TCB, error) {
 	first, err := set.Evaluate(m)
 	if err != nil || f == nil || f.secondSVN == nil {

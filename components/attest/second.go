@@ -32,7 +32,7 @@ func Confirm(ctx context.Context, second Judge, ev Evidence, reportData [64]byte
 		switch {
 		case !ok:
 			return refuse(policy.CodeVerifierUnavailable, "second verifier: %v", err)
-		// Not asked or not able to say is no contradiction.
+		// An unasked or unavailable verifier is no contradiction.
 		case refused.Code == policy.CodeVerifierUnavailable, refused.Code == policy.CodeOSImageForbidden:
 			return refused
 		}

@@ -99,7 +99,7 @@ func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, 
 		}
 	}
 	for _, err := range errs {
-		// That there is some and why it is of no use says more than that there is none.
+		// An unusable collateral is a better reason than missing collateral.
 		if len(errs) == 1 || !codeIs(err, policy.CodeCollateralUnavailable) {
 			return nil, err
 		}

@@ -190,7 +190,7 @@ func TestATT04_EveryComponentCounts(t *testing.T) {
 			tcb, err := j.judge(t)
 			want := "OutOfDate"
 			if list == "tdxtcbcomponents" && i < 2 {
-				want = "UpToDate" // the module's own levels say more
+				want = "UpToDate" // the module's own levels are more precise
 			}
 			if err != nil || tcb.Status != want {
 				t.Errorf("%s[%d]: status %q, error %v; want %s", list, i, tcb.Status, err, want)
@@ -469,8 +469,8 @@ func TestCollateralComesWithTheEvidence(t *testing.T) {
 	}
 }
 
-// TestATT04_OnlyDatesOfTheCollateralBeginAGrace: the part that was replaced first counts, and a part that
-// lacks something else leaves no date at all.
+// TestATT04_OnlyDatesOfTheCollateralBeginAGrace: the part that was replaced first counts, and a
+// part with another fault yields no date at all.
 func TestATT04_OnlyDatesOfTheCollateralBeginAGrace(t *testing.T) {
 	replaced := time.Date(2025, 8, 13, 0, 0, 0, 0, time.UTC)
 	j := newJudge(t, nil)

@@ -125,8 +125,8 @@ func ParseTrust(data []byte) (Trust, error) {
 	return t, nil
 }
 
-// MayCoordinate reports whether a coordinator that runs composeHash is to be
-// believed: it is on the list, or there is no list.
+// MayCoordinate reports whether a coordinator that runs composeHash is trusted: it is on the list,
+// or there is no list.
 func (t Trust) MayCoordinate(composeHash string) bool {
 	return len(t.CoordinatorComposeHashes) == 0 || slices.Contains(t.CoordinatorComposeHashes, composeHash)
 }
@@ -218,7 +218,7 @@ func (t Trust) Validate() error {
 			add("roots_pem: %w", err)
 		}
 	}
-	// Both say the same thing, so that neither is set by accident.
+	// Both settings must agree, so that neither is set by accident.
 	if t.AllowSimulated != (t.RootsPEM != "") {
 		add("allow_simulated is %t, roots_pem is %s: set both or neither", t.AllowSimulated, emptyOrSet(t.RootsPEM))
 	}

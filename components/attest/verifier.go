@@ -42,13 +42,13 @@ type VerifierConfig struct {
 	Now func() time.Time
 }
 
-// Verifier decides whether Evidence is genuine. It is safe for concurrent use.
-// Between calls it keeps which certificates and collateral have signatures that
-// hold, never whether they are in date or revoked.
+// Verifier decides whether Evidence is genuine. It is safe for concurrent use. Between calls it
+// caches which certificates and collateral have valid signatures, never whether they are in date or
+// revoked.
 //
-// Where there is collateral, a machine is judged by it: revocation ends in a
-// refusal here, its TCB becomes a claim that policy judges. Without any the claim
-// is empty: TCB level and revocation remain the platform's word.
+// With collateral, a machine is judged by it: a revocation rejects the evidence here, and the TCB
+// becomes a claim that policy judges. Without collateral the claim is empty: TCB level and
+// revocation remain the platform's responsibility.
 type Verifier struct {
 	roots     roots
 	documents appcompose.Rules

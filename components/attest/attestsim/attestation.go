@@ -56,7 +56,7 @@ func scaleBytes(out, value []byte) []byte {
 	return append(scaleLength(out, len(value)), value...)
 }
 
-// scaleLength appends n in SCALE's compact form. Its lowest two bits say how many bytes it has.
+// scaleLength appends n in SCALE's compact form. Its lowest two bits encode the number of bytes.
 func scaleLength(out []byte, n int) []byte {
 	v := uint32(n)
 	switch size := bits.Len32(v); {

@@ -185,8 +185,8 @@ func TestSDKGetRATLSKey(t *testing.T) {
 	}
 }
 
-// TestAnswersAreReadByTheNodeSDK speaks as @phala/dstack-sdk does: raw HTTP on the socket, a
-// body of Content-Length bytes and nothing else. A chunked answer is empty to that client.
+// TestAnswersAreReadByTheNodeSDK uses the protocol of @phala/dstack-sdk: raw HTTP on the socket, a
+// body of Content-Length bytes. A chunked answer is empty to that client.
 func TestAnswersAreReadByTheNodeSDK(t *testing.T) {
 	_, socket := serve(t, openCloud(t), bootConfig(t))
 	for path, body := range map[string]string{

@@ -71,8 +71,7 @@ func (g *Guest) failsNow() bool {
 	return true
 }
 
-// quote signs the registers as they are now, and returns the log that explains
-// them.
+// quote signs the present registers, and returns the log that explains them.
 func (g *Guest) quote(data [64]byte) ([]byte, []event, error) {
 	g.mu.Lock()
 	report := g.report

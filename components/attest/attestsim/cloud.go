@@ -19,9 +19,8 @@ const (
 	seedSize = 32
 )
 
-// Cloud is one simulated manufacturer with its hosts and its KMS. All keys come
-// from one seed, so a Cloud that is opened again makes the same keys, roots and
-// measurements. It is safe for concurrent use.
+// Cloud is a simulated manufacturer with its hosts and its KMS. All keys come from one seed, so a
+// reopened Cloud makes the same keys, roots and measurements. It is safe for concurrent use.
 type Cloud struct {
 	// constant after OpenCloud
 	seed    []byte

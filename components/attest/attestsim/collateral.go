@@ -21,12 +21,12 @@ type Posture struct {
 	Platform string `json:"platform,omitempty"`
 	Module   string `json:"module,omitempty"`
 	QE       string `json:"qe,omitempty"`
-	// Replaced is the date of a newer level that only an UpdatedHost reaches, so that the
-	// own level of all others is OutOfDate unless Platform says otherwise; zero: there is none.
+	// Replaced is the date of a newer level that only an UpdatedHost reaches, so that all other
+	// hosts are OutOfDate unless Platform overrides it; zero: there is none.
 	Replaced time.Time `json:"replaced,omitzero"`
 	// Early is the rating in the early set; nil: the same as in the standard set.
 	Early *Posture `json:"early,omitempty"`
-	// Advisories stand at the platform's level.
+	// Advisories are the advisories of the platform's level.
 	Advisories []string `json:"advisories,omitempty"`
 	// Evaluation is the tcbEvaluationDataNumber; 0 is 17.
 	Evaluation uint32 `json:"evaluation,omitempty"`

@@ -21,7 +21,7 @@ const DefaultAgentVersion = "0.5.11"
 type BootConfig struct {
 	// AppID, 40 hex characters.
 	AppID string
-	// AppCompose is the bytes of app-compose.json; they are measured as they are.
+	// AppCompose is the bytes of app-compose.json; they are measured unchanged.
 	AppCompose []byte
 	// InstanceIDSeed is 20 bytes that live as long as the CVM's disk; the caller
 	// keeps them. nil: the CVM has no instance id (no_instance_id).

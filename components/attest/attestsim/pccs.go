@@ -22,7 +22,7 @@ type PCCS struct {
 	requests int     // guarded by mu
 }
 
-// NewPCCS returns one whose collateral is of the time that now says.
+// NewPCCS returns a PCCS whose collateral is issued at the time of now.
 func (c *Cloud) NewPCCS(now func() time.Time) *PCCS {
 	p := &PCCS{cloud: c, now: now, mux: http.NewServeMux()}
 	p.mux.HandleFunc("GET /tdx/certification/v4/tcb", func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func (p *PCCS) Set(posture Posture) {
 	p.posture = posture
 }
 
-// Cloud is the manufacturer that the service speaks for.
+// Cloud is the manufacturer whose collateral the service serves.
 func (p *PCCS) Cloud() *Cloud { return p.cloud }
 
 // early reports that a caller asks for the early set.

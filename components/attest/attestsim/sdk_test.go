@@ -58,8 +58,8 @@ func TestSDKGetQuote(t *testing.T) {
 	}
 }
 
-// TestLogStyles: the SDK replays old agents' logs and is known to be wrong with
-// those of newer ones, which leave the runtime digests out.
+// TestLogStyles: the SDK replays old agents' logs correctly. Its replay is wrong for logs of newer
+// agents, which leave the runtime digests out.
 func TestLogStyles(t *testing.T) {
 	ctx := context.Background()
 	for version, stripped := range map[string]bool{"0.5.5": false, "0.5.6": true} {

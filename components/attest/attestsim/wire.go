@@ -147,7 +147,7 @@ func queryJSON(query url.Values) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// agentError is an error in the agent's own words.
+// agentError is an error with the agent's own text.
 type agentError string
 
 func (e agentError) Error() string { return string(e) }

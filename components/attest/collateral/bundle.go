@@ -29,8 +29,8 @@ const bundleVersion = 1
 type Bundle struct {
 	// Version of this document: 1.
 	Version int `json:"version"`
-	// TCBInfo and QEIdentity are the answers of Intel's service as text: the
-	// signature covers the bytes of the inner object, so they stay as they are.
+	// TCBInfo and QEIdentity are the answers of Intel's service as text: the signature covers the
+	// bytes of the inner object, so they stay unchanged.
 	TCBInfo    string `json:"tcb_info"`
 	QEIdentity string `json:"qe_identity"`
 	// The issuer chains are PEM: the signer, then the root.

@@ -89,8 +89,7 @@ func replacedAt(parts ...matched) (first time.Time) {
 	return first
 }
 
-// replacement is the earliest of the dates that is after own; zero: there is none, or
-// own is no date.
+// replacement is the earliest of the dates after own; zero if there is none, or if own is no date.
 func replacement(own time.Time, dates []time.Time) (next time.Time) {
 	for _, d := range dates {
 		if !own.IsZero() && d.After(own) && (next.IsZero() || d.Before(next)) {

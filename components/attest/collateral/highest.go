@@ -56,9 +56,9 @@ func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
 	return nil
 }
 
-// CheckMark reports whether collateral with mark may be used where highest is
-// known and the clock says now. A number whose newest document has ended binds nothing:
-// one look at Intel's early set would else bar the standard set for a year.
+// CheckMark reports whether collateral with mark may be used at now, given the highest known mark.
+// A number whose newest document has expired does not count: otherwise one look at Intel's early
+// set would block the standard set for a year.
 func CheckMark(mark, highest policy.CollateralMark, now time.Time) error {
 	// An operator may accept a number below the highest while the permit lasts.
 	var accepted policy.CollateralPermit

@@ -86,7 +86,7 @@ type family struct {
 	began   time.Time     // guarded by mu; when the last fetch began
 	bundle  Bundle        // guarded by mu
 	fetched time.Time     // guarded by mu; zero: not by this process
-	until   time.Time     // guarded by mu; when the first part of bundle says to end; zero: there is none
+	until   time.Time     // guarded by mu; when the first part of bundle expires; zero: there is none
 	tried   time.Time     // guarded by mu; when the last fetch ended
 	passed  bool          // guarded by mu; a newer bundle was seen elsewhere, none was fetched since
 	renewed time.Time     // guarded by mu; when passed was set last
@@ -309,7 +309,7 @@ func (p *PCCS) Early(ctx context.Context, fmspc string) (Bundle, bool) {
 	f.mu.Lock()
 	running, known := f.earlyRunning, f.early.Version != 0
 	f.mu.Unlock()
-	// Only the first early set of a family is waited for; afterwards there is one to use.
+	// Only the first early set of a family is waited for; later calls use the previous set.
 	if running != nil && !known {
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
@@ -369,8 +369,7 @@ func (f *family) idle() bool {
 // documents are TCB info and QE identity as the service answered.
 type documents struct{ tcb, qe reply }
 
-// documents gets both; update is a parameter of the service that says of which set, "": of
-// the standard one.
+// documents fetches both; update is the service's parameter for the set, "" for the standard set.
 func (p *PCCS) documents(ctx context.Context, fmspc, update string) (d documents, err error) {
 	ofTCB, ofQE := "/tdx/certification/v4/tcb?fmspc="+fmspc, "/tdx/certification/v4/qe/identity"
 	if update != "" {
@@ -430,8 +429,8 @@ func der(body []byte) []byte {
 	return body
 }
 
-// unescape decodes a chain in a header. Intel writes a blank as %20, so that a raw '+' is
-// one of the certificate's own; a form's way of writing makes one of each blank.
+// unescape decodes a chain in a header. Intel writes a blank as %20, so a raw '+' belongs to the
+// certificate; form decoding would turn each '+' into a blank.
 func unescape(header string) (string, error) {
 	if strings.Contains(header, "BEGIN+CERTIFICATE") {
 		return url.QueryUnescape(header)

@@ -53,7 +53,7 @@ func TestATT06_ARestartWhileTheServiceIsDownKeepsFetchedCollateral(t *testing.T)
 	s.restarted(t, left)
 	b, err = s.get()
 	wantNumber(t, "up at the restart", b, err, "18")
-	// Its dates bound it, as those of any other.
+	// Its dates bound its use, as for any other collateral.
 	s.sim.Set(attestsim.Posture{Down: true})
 	s.restarted(t, left)
 	s.pass(400 * 24 * time.Hour)

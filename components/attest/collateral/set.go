@@ -25,8 +25,8 @@ const (
 	PlatformCAName = "Intel SGX PCK Platform CA"
 )
 
-// Set is a Bundle whose signatures all hold under one root. That says nothing
-// about today: see Fresh. It does not change and is safe for concurrent use.
+// Set is a Bundle with valid signatures under one root. Its dates and revocations may have changed
+// since: see Fresh. It does not change and is safe for concurrent use.
 type Set struct {
 	digest [32]byte
 	root   *x509.Certificate
@@ -40,9 +40,9 @@ type Set struct {
 	encoded                 []byte
 }
 
-// Open reads every part of b and checks every signature up to root, which must
-// be the very certificate at the end of each chain. Dates and revocations are not
-// judged here. The error is COLLATERAL_UNAVAILABLE: this collateral is no use.
+// Open reads every part of b and checks every signature up to root, which must be the very
+// certificate at the end of each chain. Dates and revocations are not judged here. The error is
+// COLLATERAL_UNAVAILABLE: this collateral is unusable.
 func Open(b Bundle, root *x509.Certificate) (*Set, error) {
 	encoded, err := b.Encode() // checks the sizes first
 	if err != nil {
@@ -141,7 +141,7 @@ func issuer(chain, name string, root *x509.Certificate) (*x509.Certificate, erro
 	return signer, nil
 }
 
-// checkSignature verifies r‖s over the bytes as they stand.
+// checkSignature verifies r‖s over the unchanged bytes.
 func checkSignature(signer *x509.Certificate, message, signature []byte) error {
 	key, ok := signer.PublicKey.(*ecdsa.PublicKey)
 	if !ok {
@@ -184,7 +184,7 @@ func (s *Set) Digest() [32]byte { return s.digest }
 // Encoded is the canonical document; the caller must not change it.
 func (s *Set) Encoded() []byte { return s.encoded }
 
-// FMSPC is the family of machines that the TCB info speaks of.
+// FMSPC is the family of machines that the TCB info covers.
 func (s *Set) FMSPC() string { return s.tcb.FMSPC }
 
 // Mark is the mark of s that is remembered against replays of older collateral.
@@ -208,9 +208,8 @@ func (s *Set) ValidUntil() time.Time {
 		s.tcbSigner.NotAfter, s.qeSigner.NotAfter, s.platformCA.NotAfter, s.root.NotAfter)
 }
 
-// Fresh reports why s must not be used at now: a part has ended, or is older than
-// maxAge (0: no such limit), or is from the future, which only says that this
-// clock is behind.
+// Fresh reports why s must not be used at now: a part has expired, or is older than maxAge (0: no
+// such limit), or is from the future, which only proves that this clock is behind.
 func (s *Set) Fresh(now time.Time, maxAge time.Duration) error {
 	if newest := s.newestIssue(); now.Add(clockSlack).Before(newest) {
 		return refusal.New(policy.CodeClockUntrusted, "collateral was issued at %s, the clock says %s", stamp(newest), stamp(now))

@@ -65,8 +65,8 @@ func (s Static) Bundle(_ context.Context, fmspc string) (Bundle, error) {
 	return b, nil
 }
 
-// Claims reads of which FMSPC an unverified Bundle says to be and until when, to
-// file it. Nothing is decided by it.
+// Claims reads the claimed FMSPC and expiry of an unverified Bundle, to file it. No decision
+// depends on them.
 func (b Bundle) Claims() (fmspc string, until time.Time, err error) {
 	inner, _, err := signed(b.TCBInfo, "tcbInfo")
 	if err != nil {

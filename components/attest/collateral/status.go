@@ -6,7 +6,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Status is Intel's word for a TCB level.
+// Status is Intel's name for the status of a TCB level.
 type Status string
 
 // The statuses that exist for TDX.

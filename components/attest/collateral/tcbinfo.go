@@ -101,8 +101,8 @@ func (h *hexBytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// signed opens {"<name>":{...},"signature":"<hex r‖s>"} and returns the bytes of
-// the inner object as they stand, and the signature.
+// signed opens {"<name>":{...},"signature":"<hex r‖s>"} and returns the unchanged bytes of the
+// inner object, and the signature.
 func signed(text, name string) (inner, signature []byte, err error) {
 	var outer map[string]json.RawMessage
 	if err := strictjson.Unmarshal([]byte(text), &outer); err != nil {

@@ -114,7 +114,7 @@ func (c *Client) Key(ctx context.Context, path, purpose string) (Key, error) {
 	return Key{Key: key, Chain: chain}, nil
 }
 
-// Info is the agent's word about its CVM; unsigned.
+// Info is the agent's description of its CVM; unsigned.
 type Info struct {
 	AppID, InstanceID, ComposeHash, AppName, OSImageHash string
 	// TCBInfo is a JSON document in a text. The SDK's reader of it wants every field right, the

@@ -21,8 +21,7 @@ const (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ErrEnv means that the values break the guest's rules, which would drop them
-// without a word.
+// ErrEnv means that the values break the guest's rules; the guest would silently drop them.
 var ErrEnv = errors.New("env refused")
 
 // EnvNames returns the names in the order in which they are sealed: sorted, so
@@ -69,7 +68,7 @@ func SealEnv(recipient []byte, env map[string]string) (string, error) {
 	if err := CheckEnv(env); err != nil {
 		return "", err
 	}
-	// Not nil: the SDK would write null, which is no list to a guest.
+	// Not nil: the SDK would write null, which a guest rejects as a list.
 	vars := make([]dstack.EnvVar, 0, len(env))
 	for _, name := range EnvNames(env) {
 		vars = append(vars, dstack.EnvVar{Key: name, Value: env[name]})

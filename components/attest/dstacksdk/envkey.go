@@ -31,7 +31,7 @@ type EnvKeyProof struct {
 	Timestamp              uint64
 }
 
-// Given says whether there is a signature at all.
+// Given reports whether there is any signature.
 func (p EnvKeyProof) Given() bool { return len(p.Signature) > 0 || len(p.SignatureV1) > 0 }
 
 // Verify checks that service signed key for appID (40 hex characters). Each present signature must

@@ -41,7 +41,7 @@ const endpoint = "http://localhost"
 
 type roundTripKey struct{}
 
-// roundTrip is one call on its way through the SDK.
+// roundTrip is one call through the SDK.
 type roundTrip struct {
 	over http.RoundTripper
 	// shape has the reply's type, against which the reply's names are checked.

@@ -27,7 +27,7 @@ type details struct {
 	TCBStatus        *string   `json:"tcb_status"`
 	Advisories       *[]string `json:"advisory_ids"`
 	AppInfo          *appInfo  `json:"app_info"`
-	// Newer versions say this of the image; a development image is refused.
+	// Newer versions report this about the image; a development image is rejected.
 	OSImageIsDev *bool `json:"os_image_is_dev"`
 }
 

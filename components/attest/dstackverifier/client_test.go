@@ -23,7 +23,7 @@ var reportData = [64]byte{1, 2, 3}
 
 const providerText = `{"name":"kms","id":"3059"}`
 
-// goodAnswer is one in which everything is as it must be.
+// goodAnswer is a correct answer.
 func goodAnswer() map[string]any {
 	return map[string]any{
 		"is_valid": true, "reason": nil,

@@ -61,7 +61,7 @@ func (s Batch) Encode() []byte { return encode(batchTag, s.fields()) }
 // ReportData is the required report data of a quote for this statement.
 func (s Batch) ReportData() [64]byte { return digest(batchTag, s.Encode()) }
 
-// Validate says which fields are out of bounds; all problems at once.
+// Validate reports all fields that are out of bounds.
 func (s Batch) Validate() error { return validate(s.fields()) }
 
 // DecodeBatch reads an encoding that Encode could have made, and nothing else.

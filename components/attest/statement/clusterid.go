@@ -24,7 +24,7 @@ func (s ClusterID) Encode() []byte { return encode(clusterIDTag, s.fields()) }
 // ReportData is the required report data of a quote for this statement.
 func (s ClusterID) ReportData() [64]byte { return digest(clusterIDTag, s.Encode()) }
 
-// Validate says which fields are out of bounds; all problems at once.
+// Validate reports all fields that are out of bounds.
 func (s ClusterID) Validate() error { return validate(s.fields()) }
 
 // DecodeClusterID reads an encoding that Encode could have made, and nothing else.

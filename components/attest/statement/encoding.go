@@ -24,12 +24,12 @@ const (
 	maxName            = 63
 )
 
-// ErrNoncanonical says that the bytes are not the one encoding of any statement.
-// Its public code is STATEMENT_NONCANONICAL.
+// ErrNoncanonical reports that the bytes are not the one encoding of any statement. Its public code
+// is STATEMENT_NONCANONICAL.
 var ErrNoncanonical = errors.New("not a canonical statement")
 
-// ErrVersion says that the bytes are a statement of another version. Its public
-// code is UNSUPPORTED_VERSION.
+// ErrVersion reports that the bytes are a statement of another version. Its public code is
+// UNSUPPORTED_VERSION.
 var ErrVersion = errors.New("unsupported statement version")
 
 // field is one field of a statement, by reference.

@@ -61,7 +61,7 @@ func (s Agent) Encode() []byte {
 // ReportData is the required report data of a quote for this statement.
 func (s Agent) ReportData() [64]byte { return digest(agentTag, s.Encode()) }
 
-// Validate says which fields are out of bounds; all problems at once.
+// Validate reports all fields that are out of bounds.
 func (s Agent) Validate() error { return validate(s.fields()) }
 
 // Policy is the part of the statement that Appraise compares with Claims.
@@ -100,7 +100,7 @@ func (s Coordinator) Encode() []byte { return encode(coordinatorTag, s.fields())
 // ReportData is the required report data of a quote for this statement.
 func (s Coordinator) ReportData() [64]byte { return digest(coordinatorTag, s.Encode()) }
 
-// Validate says which fields are out of bounds; all problems at once.
+// Validate reports all fields that are out of bounds.
 func (s Coordinator) Validate() error { return validate(s.fields()) }
 
 // DecodeCoordinator reads an encoding that Encode could have made, and nothing

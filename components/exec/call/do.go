@@ -58,15 +58,14 @@ func Do(ctx context.Context, dir string, req Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	// The service may say anything.
+	// The service's texts are untrusted.
 	reply.Reason, reply.Problem = CleanReason(reply.Reason), CleanReason(reply.Problem)
 	reply.Output = reply.Output[:min(len(reply.Output), OutputLimit)]
 	return reply, nil
 }
 
-// dial connects to the socket that stands at path itself. The service can put anything
-// there: a link would lead to sockets that only this side has, such as the guest
-// agent's (INP-11).
+// dial connects to the socket at path itself, without following links. The service controls the
+// folder: a link would lead to sockets that only this side has, such as the guest agent's (INP-11).
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	const oPath = 0x200000 // O_PATH
 	fd, err := syscall.Open(path, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)

@@ -56,7 +56,7 @@ const (
 	Signalled End = "signalled"
 	// TimedOut: killed, since its time was up or the caller was gone.
 	TimedOut End = "timed-out"
-	// NotStarted: Problem says why.
+	// NotStarted: Problem has the reason.
 	NotStarted End = "not-started"
 )
 
@@ -64,7 +64,7 @@ const (
 type Reply struct {
 	End  End `json:"end"`
 	Code int `json:"code"`
-	// Problem says why nothing was started.
+	// Problem is why no command was started.
 	Problem string `json:"problem,omitempty"`
 	// Reason is one printable line of at most ReasonLimit bytes, which the command wrote to
 	// the descriptor that CADRE_REASON_FD names. It may be shown to people.

@@ -29,11 +29,11 @@ const (
 // Commands are argument vectors by service and name.
 type Commands map[string]map[string][]string
 
-// Problem is one thing that keeps a text's commands from being run.
+// Problem is a fault that keeps a text's commands from being run.
 type Problem struct {
 	// Node is where; never nil from Tree.
 	Node *yaml.Node
-	// Path is where in words, "services.db.x-cadre.exec.drain".
+	// Path is the place in words, "services.db.x-cadre.exec.drain".
 	Path    string
 	Message string
 	// Fix is the way out.
@@ -60,7 +60,7 @@ func Read(text string) (commands Commands, problems []Problem) {
 func parse(text string) (*yaml.Node, error) {
 	var tree map[string]any
 	var doc yaml.Node
-	// Into a map first: that refuses a key that stands twice.
+	// Decode into a map first: that rejects a duplicate key.
 	err := yaml.Unmarshal([]byte(text), &tree)
 	if err == nil {
 		err = yaml.Unmarshal([]byte(text), &doc)
@@ -78,7 +78,7 @@ func unreadable(err error) []Problem {
 	return []Problem{{Node: &yaml.Node{}, Path: "compose", Message: fmt.Sprintf("cannot be read (%v)", err), Fix: "write a plain compose file"}}
 }
 
-// Tree reads a parsed compose text whose keys stand once each.
+// Tree reads a parsed compose text without duplicate keys.
 func Tree(root *yaml.Node) (Commands, []Problem) {
 	r := &reader{root: root, out: Commands{}}
 	if key, _ := entry(root, Key); key != nil {

@@ -137,8 +137,8 @@ func TestHK03_NoSharedProcessesLeadToTheCommands(t *testing.T) {
 	accepted(t, db, db+"    ipc: shareable\n") // no processes, no files
 }
 
-// TestHK03_NoFileOfTheGuestLeadsToTheCommands: the engine keeps volumes in folders of the
-// guest, and secrets, configs, binds and volumes' options name those.
+// TestHK03_NoFileOfTheGuestLeadsToTheCommands: the engine keeps volumes in folders of the guest,
+// which secrets, configs, binds and volumes' options could name.
 func TestHK03_NoFileOfTheGuestLeadsToTheCommands(t *testing.T) {
 	const web = "  web:\n    image: web\n"
 	const db = "    image: db\n"

@@ -6,11 +6,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Stops are how long services of a compose text have to end, by name, where it says so plainly in
-// stop_grace_period.
+// Stops returns the time to end of each service of a compose text, by name, if its
+// stop_grace_period is a plain duration.
 func Stops(compose string) (stops map[string]time.Duration) {
 	stops = map[string]time.Duration{}
-	// As of Read: a parser's crash is a text that says nothing.
+	// As in Read: a text that crashes the parser counts as empty.
 	defer func() { _ = recover() }()
 	root, err := parse(compose)
 	if err != nil {

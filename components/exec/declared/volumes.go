@@ -8,8 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// mount is a place of a service that stands at or below Folder, or has a volume that
-// carries commands.
+// mount is a mount of a service at or below Folder, or of a volume that carries commands.
 type mount struct {
 	service  string
 	node     *yaml.Node

@@ -47,7 +47,7 @@ func (r *reader) processes(s named) {
 	}
 }
 
-// covered: nothing but its volume stands in Folder.
+// covered checks that a service mounts only its volume in Folder.
 func (r *reader) covered(s named) {
 	for _, section := range []struct{ key, base string }{{"secrets", "/run/secrets/"}, {"configs", "/"}} {
 		items(get(s.node, section.key), func(item *yaml.Node) {
@@ -106,7 +106,7 @@ func (r *reader) aliases(owner map[string]string) {
 	})
 }
 
-// items are the elements of a list, or the one value that stands for it.
+// items are the elements of a list, or a single value as one element.
 func items(n *yaml.Node, fn func(item *yaml.Node)) {
 	switch {
 	case n == nil:

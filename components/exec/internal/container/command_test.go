@@ -70,7 +70,7 @@ func TestHK04_NothingOfACommandOutlivesItsTime(t *testing.T) {
 				} else if res.err != nil || res.reply.End != want.End || res.reply.Code != want.Code {
 					t.Errorf("reply %+v, %v; want %+v", res.reply, res.err, want)
 				}
-				wait := time.Duration(0) // the reply says that nothing is left
+				wait := time.Duration(0) // the reply means that no process is left
 				if how == "reaper was killed" {
 					wait = soon
 				}

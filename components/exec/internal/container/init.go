@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Config says where things are.
+// Config has the paths and settings of init.
 type Config struct {
 	// ServiceMesh is the folder that the agent writes: ready, env and hosts are read.
 	ServiceMesh string
@@ -26,8 +26,8 @@ type Config struct {
 	// Hosts is the file that has the names of Peers and routes as long as the workload runs;
 	// "" for none.
 	Hosts string
-	// Mark is that of the compose text which started this container; "" has none. Where the
-	// agent says another one, the container is of an earlier revision and runs nothing.
+	// Mark is the revision mark of the compose text that started this container; "" if there is
+	// none. If the agent's mark differs, the container is of an earlier revision and runs nothing.
 	Mark string
 	// User is whom the workload and commands run as, "name", "id" or with ":group"; "" for the
 	// user of this process.
@@ -127,14 +127,14 @@ func checkMark(cfg Config) error {
 	return nil
 }
 
-// forThe reports a signal that means the workload: not those of our own children and
-// of Go's runtime.
+// forThe reports a signal for the workload: all except those about our own children and of Go's
+// runtime.
 func forThe(s os.Signal) (syscall.Signal, bool) {
 	sig, ok := s.(syscall.Signal)
 	return sig, ok && sig != syscall.SIGCHLD && sig != syscall.SIGURG && sig != syscall.SIGPIPE
 }
 
-// endings are the signals that end a program which says nothing else.
+// endings are the signals that end a program by default.
 var endings = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP}
 
 // stops are the signals that engines end a container with, unless its image names a rarer one.

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// says is a hosts file as programs read it: by name, the first address counts.
+// says parses a hosts file as programs do: the first address of a name counts.
 func says(hosts io.Reader) map[string]string {
 	out := map[string]string{}
 	for lines := bufio.NewScanner(hosts); lines.Scan(); {
@@ -89,9 +89,9 @@ func TestAHostsFileIsChangedAndNotRewritten(t *testing.T) {
 	}
 }
 
-// TestAReaderNeverMissesANameThatStays: readers take the file in pieces of many sizes while
-// names come, go and change their address; in none of their passes does a name lack that was
-// there before and after, or stand for an address that it never had.
+// TestAReaderNeverMissesANameThatStays: readers read the file in pieces of many sizes while names
+// are added, removed and change their address. In no pass is a name missing that was there before
+// and after, and no name has an address that it never had.
 func TestAReaderNeverMissesANameThatStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
 	others := "127.0.0.1 localhost\n" + strings.Repeat("# of others, so that the file has more than one page\n", 100) + "10.0.0.1 outside\n"

@@ -85,9 +85,9 @@ func processes() []process {
 	return out
 }
 
-// descendants of this process but those of spared children: its own children, and all
-// process groups below them. A group of a command never has others in it, since each
-// command begins a session.
+// descendants of this process except those of spared children: its own children, and all process
+// groups below them. A group of a command has only the command's processes, since each command
+// begins a session.
 func descendants(spared func(pid int) bool) (children []int, groups map[int]bool) {
 	all, here := processes(), os.Getpid()
 	family := map[int]bool{here: true}

@@ -191,7 +191,7 @@ func newHolder(t *testing.T, dir string) *holder {
 	return &holder{path, f}
 }
 
-// begun waits until the command has written its word.
+// begun waits until the command has written its first line.
 func (h *holder) begun(t *testing.T) {
 	t.Helper()
 	_ = h.file.SetReadDeadline(time.Now().Add(soon))
@@ -207,7 +207,7 @@ func (h *holder) begun(t *testing.T) {
 	}
 }
 
-// free fails unless everybody has let go of the pipe within d.
+// free fails unless all processes have closed the pipe within d.
 func (h *holder) free(t *testing.T, d time.Duration) {
 	t.Helper()
 	_ = h.file.SetReadDeadline(time.Now().Add(d))

@@ -75,7 +75,7 @@ func lookGroup(name string) (uint32, error) {
 	return id(g.Gid)
 }
 
-// id reads a number of 31 bits: the kernel takes 4294967295 for "leave it as it is".
+// id reads a number of 31 bits: the kernel reads 4294967295 as "unchanged".
 func id(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	return uint32(n), err
@@ -120,7 +120,7 @@ func addedGroups() ([]uint32, error) {
 	return out, nil
 }
 
-// become returns how to start a process as text says; nil is as this process is.
+// become returns the credential to start a process as text demands; nil keeps this process's own.
 func become(text string) (*syscall.Credential, error) {
 	if text == "" {
 		return nil, nil
@@ -167,7 +167,7 @@ func mayEnd(pid int, as *syscall.Credential) error {
 	return errors.New("--user: init may not signal the workload: leave it the capability KILL")
 }
 
-// startProblem says why a program could not be started.
+// startProblem returns why a program could not be started.
 func startProblem(what string, err error, as *syscall.Credential) error {
 	if as != nil && errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("start %s: %w; --user needs the capabilities SETGID and SETUID", what, err)

@@ -25,7 +25,7 @@ func (r *rig) runs() []string {
 func (r *rig) restart(stop time.Duration) error {
 	r.t.Helper()
 	r.await("the socket", func() bool { _, err := os.Stat(filepath.Join(r.commands, call.SocketName)); return err == nil })
-	// The socket stands there a moment before anybody listens.
+	// The socket exists a moment before init listens.
 	for end := time.Now().Add(soon); ; time.Sleep(2 * time.Millisecond) {
 		if err := call.Restart(r.t.Context(), r.commands, stop); !errors.Is(err, call.ErrNotThere) || time.Now().After(end) {
 			return err
@@ -33,8 +33,8 @@ func (r *rig) restart(stop time.Duration) error {
 	}
 }
 
-// TestTheWorkloadIsRestarted: in the same container, with the environment as it is by now, and
-// nothing of the run before is left.
+// TestTheWorkloadIsRestarted in the same container, with the present environment, and without any
+// process of the previous run.
 func TestTheWorkloadIsRestarted(t *testing.T) {
 	r := newRig(t)
 	left := newHolder(t, r.dir)
@@ -112,7 +112,7 @@ func TestAHungWorkloadIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("one more run", func() bool { return len(r.runs()) == 3 })
-	_ = r.cmd.Process.Signal(syscall.SIGKILL) // as the engine does, since it hears nothing else
+	_ = r.cmd.Process.Signal(syscall.SIGKILL) // as the engine does when the container does not end
 	r.wait()
 }
 
