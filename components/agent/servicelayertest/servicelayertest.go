@@ -6,7 +6,7 @@ package servicelayertest
 import "cadre.dev/agent/internal/consulproxy"
 
 type (
-	// ConsulProxy is where the workloads of one machine find Consul.
+	// ConsulProxy is the Consul address of one machine's workloads.
 	ConsulProxy = consulproxy.Proxy
 	// Config makes a Proxy.
 	Config = consulproxy.Config

@@ -100,7 +100,7 @@ type Agent struct {
 	config  desired.InForce
 }
 
-// New makes one; it does nothing before Run. An error says that the disk is not readable.
+// New makes an Agent; it does nothing before Run. An error means that the disk is not readable.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, member: member.NewWatcher(cfg.Log), checker: health.NewChecker(cfg.Checks, nil, cfg.Log)}
 	a.config = desired.InForce{Slot: func() string { return cfg.Slot }, Apply: a.apply, Applied: cfg.Configured, Log: cfg.Log}
@@ -169,7 +169,7 @@ func (a *Agent) Kick() { a.member.Kick() }
 // Held is the configuration in force, for the next process of the Boot; nil: there is none.
 func (a *Agent) Held() []byte { return a.config.Text() }
 
-// Hooks are those of the order at work, or of the last one.
+// Hooks are those of the present order, or of the last one.
 func (a *Agent) Hooks() []Hook {
 	status, _ := a.exec.Status()
 	return status.Hooks
@@ -181,8 +181,8 @@ func (a *Agent) Complete(hook, token string, result group.HookResult) bool {
 	return applied && err == nil
 }
 
-// apply has the checks judge as next says, and gives the workload its driver, once there is anything
-// to go by: after the checks, or a Boot of which nothing but that is asked yet would seem well.
+// apply applies next to the checks and then sets the workload's driver, if next has any. Without
+// its checks, a new driver's Boot would seem healthy.
 func (a *Agent) apply(old, next *group.AgentConfig) error {
 	a.checker.SetChecks(next.HealthChecks)
 	if old == nil {

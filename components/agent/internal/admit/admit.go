@@ -20,11 +20,11 @@ import (
 	"google.golang.org/grpc"
 )
 
-// attemptLimit bounds one exchange: quoting takes about a second on real hardware, and where
-// a thousand CVMs ask at once, one waits up to 20 s in line.
+// attemptLimit bounds one exchange: quoting takes about a second on real hardware, and if a
+// thousand CVMs request admission at once, one waits up to 20 s in line.
 const attemptLimit = 45 * time.Second
 
-// answerLimit bounds one answer of a coordinator that has proved nothing yet.
+// answerLimit bounds an answer of a coordinator that is not verified yet.
 const answerLimit = 1 << 20
 
 // Conn is one first-contact stream and the TLS connection beneath.

@@ -72,8 +72,8 @@ func TestATT29_ClocksMayDifferALittle(t *testing.T) {
 	}
 }
 
-// The agent must send no evidence to, and accept nothing from, anybody but a
-// genuine coordinator of its cluster at the other end of this connection.
+// The agent must exchange evidence only with a genuine coordinator of its cluster at the other end
+// of this connection.
 func TestATT30_GEN02_TOK20_AdmitRefuses(t *testing.T) {
 	const otherApp = "c0000000000000000000000000000000000000ff"
 	for name, tc := range map[string]struct {

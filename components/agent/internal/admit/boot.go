@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Boot is this start of the CVM's identity before anybody vouches for it.
+// Boot is the identity of this start of the CVM, before its admission.
 type Boot struct {
 	key *ecdsa.PrivateKey
 	// PublicKey is the DER SubjectPublicKeyInfo.

@@ -26,8 +26,8 @@ func boot(t *testing.T, w *agenttest.World, dir, named string) (*admit.Client, e
 }
 
 // TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstClusterIDThatAdmittedIt: a second set of
-// coordinators of the same app, with the same trust file and genuine evidence, gets nothing
-// from it at any later boot, and the refusal names both and the way out.
+// coordinators of the same app, with the same trust file and genuine evidence, gets no data from
+// the agent at any later boot. The error names both cluster IDs and the remedy.
 func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstClusterIDThatAdmittedIt(t *testing.T) {
 	w, dir := agenttest.NewWorld(t), t.TempDir()
 	first := agenttest.NewCoordinator(w)

@@ -23,7 +23,7 @@ type EndedError struct {
 // Error names the code.
 func (e *EndedError) Error() string { return e.Code + ": " + e.Message }
 
-// OnlyEnded gives err if it is an EndedError, else nil.
+// OnlyEnded returns err if it is an EndedError, else nil.
 func OnlyEnded(err error) error {
 	if _, ended := errors.AsType[*EndedError](err); ended {
 		return err

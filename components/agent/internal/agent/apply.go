@@ -42,7 +42,8 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 // route applies the configuration in force to the service layer, which looks up its routes there.
 func (a *Agent) route(now *group.AgentConfig) {
 	if err := a.service.set(a, now.Slot, now.ServiceMesh); err != nil {
-		// The rest of the configuration is in force, and routes with nothing wrong are served.
+		// The other parts of the configuration are in force, and the routes without a fault are
+		// served.
 		a.cfg.Log.Error("not all routes are served", "error", err)
 	}
 }

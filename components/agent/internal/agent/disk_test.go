@@ -114,8 +114,8 @@ func TestAnAgentStartsWithAFullDisk(t *testing.T) {
 	})
 }
 
-// TestGEN02_AFirstAdmissionNeedsADiskThatKeepsIt: memory would let anybody take the CVM
-// over at its next boot.
+// TestGEN02_AFirstAdmissionNeedsADiskThatKeepsIt: with a pin only in memory, any cluster could take
+// the CVM over at its next boot.
 func TestGEN02_AFirstAdmissionNeedsADiskThatKeepsIt(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

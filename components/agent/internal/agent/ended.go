@@ -101,7 +101,7 @@ func (a *Agent) watchStanding(ctx context.Context) error {
 	return nil
 }
 
-// alone waits for d without any control session; it reports that none came up.
+// alone waits for d without any control session; it returns false if a session came up.
 func (a *Agent) alone(ctx context.Context, d time.Duration) bool {
 	n, index := a.hub.Sessions().Get()
 	var over <-chan time.Time

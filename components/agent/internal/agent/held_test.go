@@ -128,8 +128,8 @@ func TestBehindRequestsAnUnreadableValueOnce(t *testing.T) {
 	}
 }
 
-// TestATokenThatConsulDoesNotKnowIsReplaced: it was to stay, by the records. The certificate is
-// taken all the same, and the next renewal asks for another token.
+// TestATokenThatConsulDoesNotKnowIsReplaced: the records keep the token. The agent accepts the
+// certificate all the same, and the next renewal requests another token.
 func TestATokenThatConsulDoesNotKnowIsReplaced(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

@@ -69,8 +69,8 @@ func TestANewerCoordinatorsConfigurationDoesNotStopAnAgent(t *testing.T) {
 	})
 }
 
-// TestLeadersClocksDoNotStopAnAgent: one is an hour behind, the next an hour ahead. The
-// order is obeyed, once, in the time that it has by any clock.
+// TestLeadersClocksDoNotStopAnAgent: one leader's clock is an hour behind, the next one's an hour
+// ahead. The agent obeys the order once, within its time by either clock.
 func TestLeadersClocksDoNotStopAnAgent(t *testing.T) {
 	t.Parallel()
 	w := agenttest.NewWorld(t)

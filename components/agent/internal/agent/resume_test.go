@@ -60,8 +60,8 @@ func resumeWorld(t *testing.T) (*agenttest.Coordinator, *testAgent, *outliving) 
 	return c, a, parent
 }
 
-// A later process of a Boot is that Boot: it asks for no admission, and its workloads see
-// nothing of it.
+// A later process of a Boot continues the Boot: it requests no admission, and its workloads do not
+// notice the change.
 func TestALaterProcessOfABootGoesOn(t *testing.T) {
 	t.Parallel()
 	c, a, parent := resumeWorld(t)

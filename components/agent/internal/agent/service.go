@@ -29,7 +29,7 @@ import (
 const (
 	// envoyStop is the rest of the parent's 8 s after workloads had time to leave.
 	envoyStop = 2 * time.Second
-	// poolerID is whom poolers run as. Nothing else of the agent's container does.
+	// Poolers run as poolerID. No other process of the agent's container does.
 	poolerID = 61070
 )
 

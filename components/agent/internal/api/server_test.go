@@ -248,9 +248,8 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestCodesAreDocumented keeps the Error enum of docs/openapi-agent.yaml and the codes that
-// the handlers answer equal. A code is a literal of nothing but capitals, or the code of the
-// answer that is one.
+// TestCodesAreDocumented compares the Error enum of docs/openapi-agent.yaml with the codes of the
+// handlers' answers. A code is a literal of capitals only, or the code of another answer.
 func TestCodesAreDocumented(t *testing.T) {
 	data, err := os.ReadFile("../../../../docs/openapi-agent.yaml")
 	if err != nil {

@@ -38,8 +38,7 @@ type Runner struct {
 	stops    atomic.Pointer[map[string]time.Duration]
 }
 
-// New returns a Runner without commands; dir has one folder for each service that takes
-// some.
+// New returns a Runner without commands; dir has one folder for each service that takes commands.
 func New(dir string, log *slog.Logger) *Runner { return &Runner{dir: dir, log: log} }
 
 // Declare takes the commands of the measured compose text, and the stop times of its services. A

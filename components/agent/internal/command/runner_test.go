@@ -69,9 +69,8 @@ func newRunner(t *testing.T, level slog.Level, answer func(call.Request) call.Re
 	return r, out, log
 }
 
-// TestHK04_HK07_HK08_OutputIsNeverReported: a check that prints a secret leaves it in no
-// log, no error of a hook and no reason of a check; the reason that it gives is there, as
-// one printable line.
+// TestHK04_HK07_HK08_OutputIsNeverReported: a secret in a check's output appears in no log, no
+// error of a hook and no reason of a check. The check's own reason appears as one printable line.
 func TestHK04_HK07_HK08_OutputIsNeverReported(t *testing.T) {
 	const secret = "s3cret-v4lue"
 	r, out, log := newRunner(t, slog.LevelInfo, func(call.Request) call.Reply {
@@ -135,7 +134,7 @@ func TestHK03_OnlyCommandsOfTheMeasuredTextRun(t *testing.T) {
 	}
 }
 
-// TestAHookWaitsForItsService, and a check does not: that it takes no commands is news.
+// TestAHookWaitsForItsService, and a check does not: a service that takes no commands is a result.
 func TestAHookWaitsForItsService(t *testing.T) {
 	dir := t.TempDir()
 	r := command.New(dir, slog.New(slog.DiscardHandler))

@@ -161,7 +161,7 @@ func (g *Pauser) Run(ctx context.Context) error {
 			if errors.Is(err, net.ErrClosed) {
 				return fmt.Errorf("accept connections to route %s: %w", g.cfg.Route, err)
 			}
-			// Of one connection, or no descriptor is left for it.
+			// The error is of one connection, or of a missing descriptor.
 			g.log.Warn("a route's connection is not accepted", "route", g.cfg.Route, "error", err)
 			rest(ctx, acceptAgain)
 			continue

@@ -139,7 +139,7 @@ func (d *Proxy) lose(ids ...overlay.ID) {
 	}
 }
 
-// take reads the answer to its end, or to the bound, before anybody sees it.
+// take reads the answer to its end, or to the bound, before the client gets a byte of it.
 func (c *call) take(res *http.Response) error {
 	if c.method == http.MethodHead {
 		return nil

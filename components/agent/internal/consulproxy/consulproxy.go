@@ -74,8 +74,8 @@ type Proxy struct {
 	clients  latestvalue.Value[int]       // connections of workloads
 
 	mu sync.Mutex
-	// When coordinators last could not ask their Consul, and when they did not answer; guarded
-	// by mu.
+	// When each coordinator last reported no Consul, and when it last did not answer; guarded by
+	// mu.
 	without, lost map[overlay.ID]time.Time
 
 	parts sync.WaitGroup // Run waits for these

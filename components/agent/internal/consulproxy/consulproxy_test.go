@@ -203,8 +203,8 @@ func TestDOR07_AWriteIsSentOnce(t *testing.T) {
 	})
 }
 
-// TestDOR07_HalfAnAnswerIsNotPassedOn: of an answer that is not large nothing is seen before it
-// is whole; of a large one the end is missed.
+// TestDOR07_HalfAnAnswerIsNotPassedOn: the client gets a small answer only when it is complete. It
+// detects a truncated large answer by the missing end.
 func TestDOR07_HalfAnAnswerIsNotPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -237,8 +237,8 @@ func TestDOR07_HalfAnAnswerIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// TestACoordinatorWithoutConsul: another one is asked; when none has one, clients get the
-// code at which they ask again.
+// TestACoordinatorWithoutConsul: the Proxy asks another coordinator. If none has Consul, clients
+// get the status code after which they retry.
 func TestACoordinatorWithoutConsul(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -463,8 +463,8 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreBounded: one more is answered and closed, and a place that is free
-// again is given away.
+// TestConnectionsAreBounded: the connection above the bound is answered and closed, and a released
+// place is reused.
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

@@ -54,8 +54,8 @@ func (d *Proxy) upstream(ctx context.Context) (*upstream, error) {
 	}
 }
 
-// hold connects to a coordinator when one is wanted, and again when it is left, until ctx
-// ends.
+// hold connects to a coordinator when a request needs one, and again when the Proxy leaves it,
+// until ctx ends.
 func (d *Proxy) hold(ctx context.Context) {
 	failed := map[overlay.ID]time.Time{}
 	unreached := ""

@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	// silence is how long a connection with open requests may bring nothing before it is
-	// asked whether it is alive, and answerWithin how long the answer may take. Together
-	// they are less than a second.
+	// silence is how long a connection with open requests may be silent before it is pinged, and
+	// answerWithin how long the answer to the ping may take. Together they are less than a second.
 	silence      = 500 * time.Millisecond
 	answerWithin = 450 * time.Millisecond
 	// idleFor is how long a connection without requests is kept; coordinators keep it longer.

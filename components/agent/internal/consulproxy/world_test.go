@@ -19,8 +19,8 @@ import (
 	"cadre.dev/overlay"
 )
 
-// world is a Proxy with coordinators in one bubble of virtual time. All coordinators answer
-// from one index, as those of one cluster do.
+// world is a Proxy with coordinators in one bubble of virtual time. All coordinators answer with
+// one index, like those of one cluster.
 type world struct {
 	t       *testing.T
 	proxy   *Proxy

@@ -128,8 +128,8 @@ func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) error {
 	return nil
 }
 
-// asksOther reports whether b asks for anything else than a. Most versions do
-// not: the leader wrote a record for others to read.
+// asksOther reports whether the orders of b differ from those of a. In most new versions they do
+// not: the leader wrote a record for other readers.
 func asksOther(a, b *controlv1.Desired) bool {
 	x, y := a.GetOperation(), b.GetOperation()
 	return a.GetTerm() != b.GetTerm() || !bytes.Equal(a.GetConfigJson(), b.GetConfigJson()) ||

@@ -13,9 +13,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// InForce is the configuration that this Boot goes by; its Value is nil before the first. All
-// exported fields are required, and are not changed once it is in use. One goroutine at a time
-// configures; else it is safe for concurrent use.
+// InForce is this Boot's configuration in force; its Value is nil before the first. All exported
+// fields are required, and do not change once it is in use. Only one goroutine at a time may call
+// Configure; all other methods are safe for concurrent use.
 type InForce struct {
 	latestvalue.Value[*group.AgentConfig]
 

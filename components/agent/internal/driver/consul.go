@@ -50,9 +50,9 @@ func newConsul(cfg Config, settings group.SettingValues) (*consul, error) {
 	}, nil
 }
 
-// Observe reads the server's own raft state, the raft configuration and
-// autopilot's judgement. The last two come through the leader. Whether the process lives is asked
-// apart, of an endpoint that takes no token and waits for no other server.
+// Observe reads the server's own raft state, the raft configuration and autopilot's judgement. The
+// last two come from the leader. A separate request checks whether the process lives: its endpoint
+// needs no token and no other server.
 func (c *consul) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
@@ -99,9 +99,9 @@ func (c *consul) Observe(ctx context.Context) (View, error) {
 	return v, nil
 }
 
-// unseen is the View of a server whose state is not known, for the error err; liveErr is that of
-// the question whether its process lives. No answer in time proves nothing, also where the process
-// answered the simpler question: a server that is slow must not be taken for a broken one.
+// unseen is the View of a server with an unknown state, after the error err; liveErr is the error
+// of the request that checks whether its process lives. A missing answer proves nothing, even if
+// the process answered the simpler request: a slow server must not be taken for a broken one.
 func (c *consul) unseen(err, liveErr error) View {
 	v := View{Role: RoleUnknown}
 	v.Liveness, v.Message = livenessOf(liveErr)

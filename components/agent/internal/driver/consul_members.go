@@ -14,7 +14,7 @@ var _ Changer = (*consul)(nil)
 // Join has nothing to do: a server that joins the gossip is listed by the leader.
 func (c *consul) Join(context.Context, string) error { return nil }
 
-// Promote has nothing to do: autopilot gives a server its vote once it is stable.
+// Promote does nothing: autopilot gives a server its vote once the server is stable.
 func (c *consul) Promote(context.Context, string, string) error { return nil }
 
 // Leave removes a dead server from raft and from the gossip, so that its name is free for the next

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestConsulServersLeave takes the server of a lost CVM out of real Consul servers, and lets
-// another one come under its name.
+// TestConsulServersLeave removes the server of a lost CVM from real Consul servers, and adds
+// another server under its name.
 func TestConsulServersLeave(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -59,8 +59,8 @@ func TestConsulServersLeave(t *testing.T) {
 	}
 }
 
-// TestTheLastTwoConsulServersPart: of two that vote one is taken out while it lives, and the other
-// serves on alone, also when that one is gone; then another one comes under its name.
+// TestTheLastTwoConsulServersPart: one of two voters is removed while it lives. The other one
+// serves alone, also after the removed one has died; then a new server joins under its name.
 func TestTheLastTwoConsulServersPart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

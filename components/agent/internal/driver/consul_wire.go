@@ -52,7 +52,7 @@ func (p consulPeer) name() string {
 	return p.Node
 }
 
-// leaves is the voter that is left without peer; "" where that is not exactly one.
+// leaves returns the only remaining voter without peer; "" if there is not exactly one.
 func (r consulRaft) leaves(peer consulPeer) string {
 	left := ""
 	for _, s := range r.Servers {

@@ -99,7 +99,7 @@ type TransferRequest struct {
 	ExpectedLeader string
 	// Candidates, best first; only these are chosen.
 	Candidates []string
-	// Chosen is the one of Candidates that Prepare found; zero: Transfer looks for one.
+	// Chosen is the choice of Prepare among Candidates; zero: Transfer chooses.
 	Chosen Choice
 }
 
@@ -161,8 +161,8 @@ type Config struct {
 	SlotAt func(vip netip.Addr) (slot string, ok bool)
 	// Members are the Slots that the group is to have, by its newest configuration; nil knows none.
 	Members func() []string
-	// Local is where the own member listens; the zero value is 127.0.0.1. Several
-	// members on one machine (tests) have one each.
+	// Local is the own member's address; the zero value is 127.0.0.1. Several members on one
+	// machine (tests) have one address each.
 	Local netip.Addr
 	Log   *slog.Logger
 }

@@ -97,9 +97,9 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 	return v, nil
 }
 
-// unseen is the View of a member whose state is not known, for the error err; liveErr is that of
-// the question whether its process lives. No answer in time proves nothing, also where the process
-// answered the simpler question: a member that is slow must not be taken for a broken one.
+// unseen is the View of a member with an unknown state, after the error err; liveErr is the error
+// of the request that checks whether its process lives. A missing answer proves nothing, even if
+// the process answered the simpler request: a slow member must not be taken for a broken one.
 func (e *etcd) unseen(ctx context.Context, err, liveErr error) View {
 	v := View{Role: RoleUnknown}
 	v.Liveness, v.Message = livenessOf(liveErr)
@@ -210,7 +210,7 @@ func judgeEtcdErrors(v *View, errs []string) {
 	v.MayDisrupt = v.MayDisruptReason == ""
 }
 
-// Drain has nothing to do: a member without leadership may stop at any moment.
+// Drain does nothing: a member without leadership may stop at any moment.
 func (e *etcd) Drain(context.Context) error { return nil }
 
 func (e *etcd) CancelDrain(context.Context) error { return nil }

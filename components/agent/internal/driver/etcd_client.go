@@ -56,7 +56,8 @@ func (a etcdAccess) base(addr netip.Addr) string {
 	return scheme + netip.AddrPortFrom(addr, a.port).String()
 }
 
-// open gives the client. Where a user is set, the first one logs in, with the password that the file has then.
+// open returns the client. If a user is set, the first call logs in, with the file's present
+// password.
 func (c *etcdClient) open() (*clientv3.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -183,7 +183,7 @@ func (c *etcdMembers) leaves(slot string, left ...string) {
 	c.voters(left)
 }
 
-// joins lists slot, starts it where the leader names it, and gives it its vote.
+// joins lists slot, starts it once the leader lists it, and gives it its vote.
 func (c *etcdMembers) joins(slot string, set ...string) {
 	c.t.Helper()
 	c.twice("add", slot)

@@ -54,7 +54,7 @@ func (e *etcd) Transfer(ctx context.Context, r TransferRequest) (Transferred, er
 	case err != nil && ctx.Err() != nil:
 		return Transferred{}, fmt.Errorf("%w: %w", ErrTransient, context.Cause(ctx))
 	}
-	// Any other error is an unknown outcome, "not leader" among them: look.
+	// After any other error, "not leader" among them, the outcome is unknown: confirm it.
 	return e.confirm(ctx, c, status.RaftTerm, names, err)
 }
 

@@ -15,7 +15,7 @@ type patroniCluster struct {
 	Pause               bool            `json:"pause"`
 	ScheduledSwitchover json.RawMessage `json:"scheduled_switchover"`
 
-	// config is empty where Patroni did not give it: then the roles of the members decide alone.
+	// config is empty if Patroni did not return it: then the members' roles decide alone.
 	config patroniDynamic
 }
 
@@ -33,8 +33,8 @@ type patroniDynamic struct {
 	MaximumLag      any `json:"maximum_lag_on_failover"`
 }
 
-// synchronousOnly: only a synchronous standby may take over, so that no member may where none is
-// synchronous. The quorum mode is not meant: there any replica may while the quorum is empty.
+// synchronousOnly: only a synchronous standby may take over, and no member may if there is none.
+// The quorum mode does not count: with an empty quorum any replica may take over there.
 func (c patroniDynamic) synchronousOnly() bool {
 	switch on := c.SynchronousMode.(type) {
 	case bool:
@@ -140,7 +140,7 @@ func (c patroniCluster) eligible(name string, leader patroniStatus) error {
 	return nil
 }
 
-// eligibleOther is nil where a member other than self may take over now, else why none may.
+// eligibleOther is nil if a member other than self may take over now, else why none may.
 func (c patroniCluster) eligibleOther(self string, leader patroniStatus) error {
 	var why []string
 	for _, m := range c.Members {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// reaper runs a command as init does in a CVM: it waits for every orphan, so that nothing
-// that has ended looks as if it still ran.
+// reaper runs a command as init does in a CVM: it waits for every orphan, so that no zombie looks
+// like a running process.
 const reaper = `
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
@@ -126,7 +126,7 @@ func (r *rig) write(t *testing.T, i int) {
 	}
 }
 
-// ready returns nil when all members are well and one of them may take over.
+// ready returns nil when all members are healthy and one of them may take over.
 func (r *rig) ready(ctx context.Context) error {
 	if err := r.healthy(ctx); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (r *rig) handOver(t *testing.T, sessions []*session) move {
 			if i == from {
 				last = a
 			}
-			// It was asked for after another member had one, and so written after that.
+			// The write started after another member's acknowledged write, so it is the later one.
 			if i != to && a.asked.After(first.told) {
 				t.Errorf("%s took a write at %s, %s one at %s: two primaries", r.names[i], a.asked, standby, first.told)
 			}

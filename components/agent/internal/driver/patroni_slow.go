@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// askReadiness asks GET /readiness when slowAfter has passed: for the holder of the lock it waits for
-// neither PostgreSQL nor the store. The result waits for the status; 0: no answer, or not asked.
+// askReadiness requests GET /readiness once slowAfter has passed: for the holder of the lock the
+// answer depends on neither PostgreSQL nor the store. The returned function waits for the status;
+// 0: no answer, or no request.
 func (p *patroni) askReadiness(ctx context.Context) func() int {
 	var (
 		status int

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// TestPatroniStates takes one real cluster through the states in which a driver was wrong before:
-// one cluster for all of them, since each costs many seconds to start.
+// TestPatroniStates takes one real cluster through the states in which a driver was wrong before.
+// All states share one cluster, since each cluster takes many seconds to start.
 func TestPatroniStates(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -58,7 +58,8 @@ func (r *rig) quorumMode(t *testing.T) {
 	within(t, r.settle, "settle", r.healthy)
 }
 
-// cascadeAndDelay: a replica of a replica that replays with a delay has caught up where it can never lead.
+// cascadeAndDelay: a replica of a replica that replays with a delay counts as caught up if it can
+// never lead.
 func (r *rig) cascadeAndDelay(t *testing.T) {
 	t.Helper()
 	l := r.leader(t)

@@ -109,8 +109,7 @@ type looked struct {
 	epoch          uint64
 }
 
-// look asks all that is to be known before a switchover. The cluster's view is a read of
-// Patroni's store.
+// look collects all facts for a switchover. The cluster's view is a read of Patroni's store.
 func (p *patroni) look(ctx context.Context, r TransferRequest, refused refusals) (looked, error) {
 	var me patroniStatus
 	statusErr := p.local(ctx, "/patroni", &me)

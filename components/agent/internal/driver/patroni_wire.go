@@ -105,7 +105,7 @@ func (p *patroni) url(addr netip.Addr) string {
 	return scheme + netip.AddrPortFrom(addr, p.port).String()
 }
 
-// bases are where the own Patroni may listen: its REST API takes one address only.
+// bases are the possible addresses of the own Patroni: its REST API has only one address.
 func (p *patroni) bases() []string {
 	out := []string{p.url(p.at)}
 	if vip, ok := p.vip(p.self); ok {
@@ -160,8 +160,8 @@ func accessHint(status int) string {
 	return ""
 }
 
-// hint is why no state came of the own Patroni, with the settings to look at where it answered in
-// another way than expected.
+// hint is why the own Patroni returned no state, with the settings to check if the answer was
+// unexpected.
 func hint(err error) string {
 	liveness, why := livenessOf(err)
 	if liveness == LivenessAlive {

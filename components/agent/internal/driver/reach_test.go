@@ -25,7 +25,7 @@ func closed(t *testing.T, dir string) bool {
 	return false
 }
 
-// reachable gives dir, or a copy that every user may enter. The scripts in a copied bin, as
+// reachable returns dir, or a copy that every user may enter. The scripts in a copied bin, like
 // those of a virtual environment, name the copy.
 func reachable(t *testing.T, dir string) string {
 	t.Helper()

@@ -41,7 +41,7 @@ func (a admin) ask(ctx context.Context, method, path string) (text []byte, err e
 	return text, err
 }
 
-// connected gives f a connection that brings nothing after answerWithin.
+// connected calls f with a connection whose reads end after answerWithin.
 func (a admin) connected(ctx context.Context, f func(*net.UnixConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

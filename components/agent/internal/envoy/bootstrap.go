@@ -39,7 +39,7 @@ const kept = `cluster\..+\.(membership_(healthy|total)|upstream_cx_(active|total
 	`|listener_manager\.(total_listeners_active|total_filter_chains_draining|listener_create_failure)` +
 	`|overload\..*\.(active|pressure)`
 
-// xds is the name of the one cluster that no coordinator gives.
+// xds is the name of the only cluster that does not come from a coordinator.
 const xds = "cadre-xds"
 
 type object = map[string]any

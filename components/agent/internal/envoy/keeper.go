@@ -91,7 +91,7 @@ func (k *keeper) run(ctx context.Context, after <-chan struct{}) {
 	k.end(ctx, nil)
 }
 
-// acquire takes over the Envoy that is there, or starts one.
+// acquire takes over the running Envoy, or starts one.
 func (k *keeper) acquire(ctx context.Context) (*process, error) {
 	if err := program(k.cfg.Binary); err != nil {
 		return nil, err

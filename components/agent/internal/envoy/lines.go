@@ -68,7 +68,7 @@ func (a *allowance) take(now time.Time) (dropped int, ok bool) {
 	return dropped, true
 }
 
-// readLines gives each line of r, cut at lineMost, to take, until r ends.
+// readLines calls take with each line of r, cut at lineMost, until r ends.
 func readLines(r io.Reader, take func(string)) {
 	in := bufio.NewReaderSize(r, lineMost)
 	for {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// gatherWithin bounds a collection of all figures, and figuresMost those of one Envoy:
+	// gatherWithin bounds a collection of all metrics, and figuresMost the metrics of one Envoy:
 	// 300 clusters have about 200 KiB.
 	gatherWithin = time.Second
 	figuresMost  = 512 << 10

@@ -6,7 +6,8 @@ const (
 	// pauseFirst and pauseMost bound the wait before an Envoy is started again.
 	pauseFirst = 100 * time.Millisecond
 	pauseMost  = 10 * time.Second
-	// steady is how long one must have been live for the next wait to be the first again.
+	// steady is how long an Envoy must have been live before the waits start again at the first
+	// one.
 	steady = 10 * time.Second
 )
 

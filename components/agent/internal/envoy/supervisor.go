@@ -23,9 +23,9 @@ const Version = "1.39.3"
 const (
 	// defaultStop leaves the connections of workloads two seconds to end.
 	defaultStop = 3 * time.Second
-	// defaultDrain is Envoy's own. After it connections end whose listener was changed, and
-	// a coordinator changes one whenever a certificate is renewed or a caller comes or goes:
-	// a short time would cut the connections of all other callers each time.
+	// defaultDrain is Envoy's own default. After it Envoy closes the connections of a changed
+	// listener. A coordinator changes a listener whenever a certificate is renewed or a caller is
+	// added or removed: a short time would cut the connections of all other callers each time.
 	defaultDrain = 10 * time.Minute
 )
 

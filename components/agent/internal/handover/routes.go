@@ -86,9 +86,9 @@ type Config struct {
 	Keep bool
 	// Listen opens a pauser's socket; a net.ListenConfig's does.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
-	// Endpoints are the route's in our own Envoy now, or were age ago at most. It is asked
-	// every 10 ms while a leader is waited for, by one caller for each route: age is half the
-	// time between two questions of one, so that all can share a look.
+	// Endpoints returns the route's endpoints in our own Envoy, at most age old. While a route
+	// waits for a leader, its unit calls Endpoints every 10 ms: age is half of that interval, so
+	// that all units can share a look.
 	Endpoints func(ctx context.Context, route string, age time.Duration) ([]netip.AddrPort, error)
 	// VIP is a Slot's, which its sidecar listens on.
 	VIP func(slot string) (netip.Addr, bool)

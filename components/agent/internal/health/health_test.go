@@ -182,8 +182,8 @@ func TestPauseIsShortUntilHealthy(t *testing.T) {
 	})
 }
 
-// A probe that takes its time and does not pass is not made all the time, and the verdict comes no
-// later for that.
+// A slow probe that fails is not repeated without a pause, and the verdict comes as early as
+// without the pause.
 func TestAProbeThatTakesLongRests(t *testing.T) {
 	at := time.Now()
 	j := newJudge(group.HealthCheck{CheckIntervalSec: 10}, Result{Health: rollout.Healthy})

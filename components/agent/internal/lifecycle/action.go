@@ -113,7 +113,8 @@ func expected(want, status int) bool {
 	return status >= 200 && status < 300
 }
 
-// runCommand runs in the container of its service, once that takes commands; it treats exit code 0 as CONTINUE and everything else as failure.
+// runCommand runs in the container of its service, once the container takes commands. Exit code 0
+// is CONTINUE, any other end a failure.
 func (s *step) runCommand(ctx context.Context, h *openHook) error {
 	env := []string{
 		"CADRE_OPERATION=" + s.order.Operation,

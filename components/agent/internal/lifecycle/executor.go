@@ -16,8 +16,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// regainLimit bounds how often leadership that came back is handed over again
-// for one order: something pulls it back (workload-handover 2.5).
+// regainLimit bounds how often one order hands regained leadership over again: an outside cause
+// moves it back (workload-handover 2.5).
 const regainLimit = 2
 
 // Config makes an Executor. All fields but Callers are required.

@@ -130,8 +130,8 @@ func (d *back) Drain(ctx context.Context) error {
 	return err
 }
 
-// TestR86_LeadershipThatCameBackBetweenTwoLooksIsSeen: no look showed another leader, so that nothing
-// changed.
+// TestR86_LeadershipThatCameBackBetweenTwoLooksIsSeen: no look showed another leader, so the state
+// did not change.
 func TestR86_LeadershipThatCameBackBetweenTwoLooksIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir())

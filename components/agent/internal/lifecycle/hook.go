@@ -44,8 +44,8 @@ type HookStatus struct {
 	Message           string           `json:"message,omitempty"`
 }
 
-// openHook is a hook at work. The channels hold one value: a second completion
-// or heartbeat that finds them full has nothing to add.
+// openHook is a running hook. The channels hold one value: a second completion or heartbeat that
+// finds them full changes nothing.
 type openHook struct {
 	spec      group.LifecycleHook
 	token     string
@@ -180,8 +180,8 @@ func hookTimes(spec group.LifecycleHook) (beat, limit time.Duration) {
 	return min(beat, limit), limit
 }
 
-// defaultResult is the spec's, else ABANDON before disruption; after a launch
-// there is nothing to abandon to, so the Slot is held where it is.
+// defaultResult is the spec's, or else ABANDON before disruption. After a launch ABANDON has no
+// earlier state to return to, so the Slot is held.
 func defaultResult(spec group.LifecycleHook) group.HookResult {
 	switch {
 	case spec.DefaultResult != "":

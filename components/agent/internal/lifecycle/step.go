@@ -18,7 +18,7 @@ const transferAttempts = 3
 type step struct {
 	exec  *Executor
 	order Order
-	// again: leadership came back after the step was done; hooks are not repeated (R86).
+	// again: the member leads again after the step was done; hooks are not repeated (R86).
 	again bool
 	// transferred and newLeader are the outcome of handOver.
 	transferred bool

@@ -32,9 +32,9 @@ type Config struct {
 	steady, stop, look time.Duration
 }
 
-// Run keeps a worker running until ctx ends, and then stops it in order. It returns the
-// exit code: 0, or that of a worker that failed before any was steady. Call it once, from
-// a process that has no other children that it waits for.
+// Run keeps a worker running until ctx ends, and then stops it in order. It returns the exit code:
+// 0, or that of a worker that failed before any was steady. Call it once, from a process that waits
+// for no other children.
 func Run(ctx context.Context, cfg Config) int {
 	// It waits and hands out; one thread at a time is plenty.
 	runtime.GOMAXPROCS(1)
@@ -64,8 +64,8 @@ func Run(ctx context.Context, cfg Config) int {
 	return code
 }
 
-// parent is owned by one goroutine at a time: run's, and while a worker runs that of serve. Of it
-// only beats is read by run then.
+// parent is owned by one goroutine at a time: run's, and while a worker runs that of serve. run
+// then reads only beats.
 type parent struct {
 	cfg     Config
 	key     []byte

@@ -134,7 +134,7 @@ func readUsers(from map[string]string) ([]user, error) {
 	return out, errors.Join(errs...)
 }
 
-// readPassword takes one line end at the end for no part of the password.
+// readPassword removes one line end at the end of the file from the password.
 func readPassword(path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -93,8 +93,8 @@ func (s *turnout) carry(c net.Conn) {
 	_, _ = io.Copy(c, d)
 }
 
-// handOversUnderLoad: the leadership moves again and again while clients of three kinds
-// work: with short transactions, with longer ones, and with a connection for each query.
+// handOversUnderLoad moves the leadership again and again while clients of three kinds work: with
+// short transactions, with longer ones, and with a connection for each query.
 func handOversUnderLoad(t *testing.T, s *server) {
 	w, leader := s.behindTurnout(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,9 +136,9 @@ func handOversUnderLoad(t *testing.T, s *server) {
 			}
 		})
 	}
-	// They come when they come, also between a RESUME and the first server. Each costs
-	// PgBouncer's one thread some 5 ms, for its password. On a machine that has less to give than
-	// that, more and more of them would keep PgBouncer from its console, so their number is bounded.
+	// These clients connect at any time, also between a RESUME and the first server. Each costs
+	// PgBouncer's one thread some 5 ms, for its password. On a slow machine more and more of them
+	// would keep PgBouncer from its console, so their number is bounded.
 	open := make(chan struct{}, 16)
 	clients.Go(func() {
 		for ctx.Err() == nil {

@@ -18,8 +18,8 @@ const (
 	// readyWithin is how long PgBouncer may take until it answers.
 	readyWithin = 5 * time.Second
 	readyLook   = 10 * time.Millisecond
-	// lookEvery paces the looks at the console and at the passwords' files, and silentFor is
-	// how long the console may be silent until PgBouncer is taken for stuck.
+	// lookEvery paces the looks at the console and at the passwords' files, and silentFor is how
+	// long the console may be silent until PgBouncer counts as stuck.
 	lookEvery = time.Second
 	silentFor = 10 * time.Second
 	// commandWithin bounds a command that PgBouncer answers at once.
@@ -210,7 +210,7 @@ func (p *Pooler) serve(ctx context.Context) error {
 	return p.look(ctx, proc)
 }
 
-// ready returns when PgBouncer takes connections, paused if it is to be.
+// ready returns when PgBouncer accepts connections, paused if a pause is due.
 func (p *Pooler) ready(ctx context.Context, proc *process, taken bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("pgbouncer does not answer within %v", readyWithin))
 	defer cancel()
@@ -382,7 +382,7 @@ func (p *Pooler) note(rows []map[string]string) {
 		clients += active + number(row, "cl_waiting")
 		waiting += number(row, "cl_waiting")
 		servers += connected
-		// One without either was made by a client that had it wrong, or is long past.
+		// A pool without either belongs to a client with a wrong password, or is long unused.
 		if active+connected > 0 && len(pools) < maxPools {
 			pools = append(pools, pool{database: row["database"], user: row["user"]})
 		}

@@ -478,8 +478,8 @@ func wrongPassword(t *testing.T, s *server) {
 	w.get(w.app(), "SELECT 1")
 }
 
-// passwordFromNowOn: a user is believed as long as the route names no secret for it, and no
-// longer; neither takes another PgBouncer.
+// passwordFromNowOn: a user is trusted only as long as the route names no secret for it. Neither
+// change needs another PgBouncer.
 func passwordFromNowOn(t *testing.T, s *server) {
 	s.admin("CREATE ROLE free LOGIN")
 	t.Cleanup(func() { s.admin("DROP ROLE free") })

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Lonely is how long without any control session before the Boot asks at first
-	// contact for where the coordinators are.
+	// Lonely is how long the Boot goes without a control session before it requests the
+	// coordinators' addresses at first contact.
 	Lonely = 2 * time.Minute
 	// admissionPause is the least time between two whole admissions, for any reason: each costs a
 	// quote and its verification.

@@ -149,8 +149,8 @@ func TestTOK15_NoThunder(t *testing.T) {
 	}
 }
 
-// TestTOK15_OutageDoesNotEndInThunder: when coordinators are back, a thousand overdue
-// Boots come within their jittered pauses and not in one moment.
+// TestTOK15_OutageDoesNotEndInThunder: when coordinators are back, a thousand overdue Boots renew
+// within their jittered pauses and not in one moment.
 func TestTOK15_OutageDoesNotEndInThunder(t *testing.T) {
 	c := run(t, 1000, func(k *cluster) {
 		time.Sleep(life / 3)

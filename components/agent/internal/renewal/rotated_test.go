@@ -11,8 +11,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestTOK15_EveryRotationIsSpread: the Boots come apart after the second rotation of a
-// secret as after the first one.
+// TestTOK15_EveryRotationIsSpread: the Boots renew at different times after the second rotation of
+// a secret, as after the first one.
 func TestTOK15_EveryRotationIsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (

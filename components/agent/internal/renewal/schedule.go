@@ -11,7 +11,7 @@ import (
 
 // Credentials are the dates and the epoch of the credentials in force.
 type Credentials struct {
-	// Since is when they came, Ends when the first of them ends.
+	// Since is when the credentials were issued, Ends when the first of them expires.
 	Since, Ends time.Time
 	// Epoch of the policy that they rest on.
 	Epoch uint64

@@ -75,8 +75,8 @@ func TestTOK16_ModesOfTheFiles(t *testing.T) {
 	}
 }
 
-// TestReadersSeeOneRenewal: certificate and key fit together at every moment, when
-// read below one resolved folder, and nothing is left behind.
+// TestReadersSeeOneRenewal: certificate and key match at every moment, when read below one resolved
+// folder, and no file is left behind.
 func TestReadersSeeOneRenewal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	f, err := Open(dir, 0)

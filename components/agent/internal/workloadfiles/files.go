@@ -108,8 +108,8 @@ func open(dir string, gid int, program string, again bool) (*Folder, error) {
 	return f, f.place(program)
 }
 
-// place puts program where workloads find it. They start at once and wait in it, so it
-// is there before admission.
+// place installs program for the workloads. They start at once and wait in it, so it is installed
+// before admission.
 func (f *Folder) place(program string) error {
 	if program == "" {
 		return nil

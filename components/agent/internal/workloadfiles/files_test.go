@@ -69,7 +69,7 @@ func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
 	}
 }
 
-// TestRoutesStandBehindSlots: they come and go with each Write, and take no name from a Slot.
+// TestRoutesStandBehindSlots: each Write adds and removes routes, and no route takes a Slot's name.
 func TestRoutesStandBehindSlots(t *testing.T) {
 	dir := secrettest.MemoryDir(t)
 	f, err := Open(dir, 0, "")

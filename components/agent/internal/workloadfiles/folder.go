@@ -11,9 +11,8 @@ import (
 	"syscall"
 )
 
-// folder writes files beneath one directory and follows no link out of it: others
-// mount it too, and may put links, pipes or folders where a file is expected
-// (INP-11).
+// folder writes files beneath one directory and follows no link out of it: other containers mount
+// it too, and may put links, pipes or folders where a file is expected (INP-11).
 type folder struct {
 	root *os.Root
 	path string

@@ -180,7 +180,7 @@ func (r *Relay) carry(ctx context.Context, near net.Conn, s *state) {
 	}
 }
 
-// connect opens a stream to the first coordinator that takes one, in their order.
+// connect opens a stream to the first coordinator that accepts a stream, in their order.
 func (r *Relay) connect(ctx context.Context, way consulproxy.Way) (overlay.ID, net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, connectFor, fmt.Errorf("%w within %v", errNone, connectFor))
 	defer cancel()
