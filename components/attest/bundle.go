@@ -7,8 +7,8 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// OpenBundle checks every signature of an offline bundle under Intel's root or one of
-// rootsPEM (nil: Intel's only). simulated: it is not Intel's. Dates are not judged; see
+// OpenBundle checks every signature of an offline bundle under Intel's root or one of rootsPEM
+// (nil: Intel's only). simulated: the root is not Intel's. Dates are not judged; see
 // [collateral.Set.Fresh].
 func OpenBundle(b collateral.Bundle, rootsPEM []byte) (set *collateral.Set, simulated bool, err error) {
 	r, err := loadRoots(rootsPEM)

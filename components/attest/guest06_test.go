@@ -102,8 +102,8 @@ func TestVersion2OfEventsIsCanonicalJSON(t *testing.T) {
 	}
 }
 
-// TestMRConfigIDVersion3 commits to app, compose, instance and key provider; the document is that of dstack's
-// own tests. Any part that differs from the measured one is refused.
+// TestMRConfigIDVersion3 commits to app, compose, instance and key provider; the document is that
+// of dstack's own tests. Any part that differs from the measured one is rejected.
 func TestMRConfigIDVersion3(t *testing.T) {
 	document := `{"app_id":"` + strings.Repeat("11", 20) + `","compose_hash":"` + strings.Repeat("22", 32) + `","gpu_policy_hash":"` + strings.Repeat("55", 32) +
 		`","instance_id":"` + strings.Repeat("44", 20) + `","key_provider":"kms","key_provider_id":"` + strings.Repeat("33", 32) + `","version":3}`

@@ -29,10 +29,10 @@ const (
 	maxAuthDataSize = 1 << 10
 )
 
-// parseQuote reads a TDX quote of version 4 or 5. All length fields are checked here,
-// each against the bytes that are left, because the library trusts them. Zero
-// bytes after the quote are padding; anything else there is refused, so that no
-// byte of an accepted quote is free to choose.
+// parseQuote reads a TDX quote of version 4 or 5. It checks every length field against the
+// remaining bytes, because the library trusts them. Zero bytes after the quote are padding;
+// parseQuote rejects any other trailing bytes, so that no byte of an accepted quote is free to
+// choose.
 func parseQuote(raw []byte) (*tdQuote, error) {
 	if len(raw) > MaxQuoteSize {
 		return nil, refuse(CodeTooLarge, "quote has %d bytes, the limit is %d", len(raw), MaxQuoteSize)

@@ -62,7 +62,8 @@ func TestATT01_EveryFlippedByteOfAVersion5IsRefused(t *testing.T) {
 	})
 }
 
-// TestATT01_AVersion5IsNoVersion4: neither the same content under the other version, nor a part of it.
+// TestATT01_AVersion5IsNoVersion4: the same content under the other version is rejected, and so is
+// a part of it.
 func TestATT01_AVersion5IsNoVersion4(t *testing.T) {
 	f := newFake(t)
 	f.report.BodyType = attestsim.TD10

@@ -416,7 +416,8 @@ func TestATT29_TheClockMustNotBeBeforeIntelsSignatures(t *testing.T) {
 	late.now = start.Add(-40 * day)
 	_, err = late.judge(t)
 	wantCode(t, "clock and collateral of the past", err, policy.CodeClockUntrusted)
-	// Nor does a family of machines that was never seen: a time that Intel signed for one binds all.
+	// The same holds for a new family of machines: a time that Intel signed for one family binds
+	// all.
 	other := &collateral.Memory{}
 	if err := other.Raise(t.Context(), policy.CollateralMark{FMSPC: "ffffffffffff", IssuedAt: start}); err != nil {
 		t.Fatal(err)
@@ -572,7 +573,7 @@ func TestATT05_ACacheThatLagsDoesNotEndAdmissions(t *testing.T) {
 			t.Errorf("%s: evaluation %d was used, want %d", step.name, tcb.EvaluationNumber, step.used)
 		}
 	}
-	// Without anything that was kept, the older one is refused.
+	// Without kept collateral, the older one is rejected.
 	marks := &collateral.Memory{}
 	first := newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = marks })
 	first.posture.Evaluation = 20

@@ -54,9 +54,9 @@ type Trust struct {
 	// PreLaunchScriptsSHA256 are the pre_launch_script texts that the platform may
 	// add to an app-compose.json, by hex SHA-256. Empty: none.
 	PreLaunchScriptsSHA256 []string `json:"pre_launch_scripts_sha256,omitempty"`
-	// SecureTimeOff has guests boot without waiting for authenticated time: app-compose.json
-	// has secure_time false. Agents and coordinators whose clocks differ then show it at
-	// admission, as they do where this is not set.
+	// SecureTimeOff lets guests boot without waiting for authenticated time: app-compose.json has
+	// secure_time false. A clock difference between agents and coordinators still fails the
+	// admission.
 	SecureTimeOff bool `json:"secure_time_off,omitempty"`
 	// Collateral is where coordinators find Intel's judgement of machines. Agents
 	// need none: the coordinator hands its own over, signed by Intel.
@@ -72,8 +72,8 @@ type Trust struct {
 type TrustCollateral struct {
 	// PCCSURL is the base of a caching service in the form of Intel's, or Intel's own.
 	PCCSURL string `json:"pccs_url,omitempty"`
-	// PCCSCertSHA256 is the hex SHA-256 of the one TLS certificate that this service may
-	// show, for a service that made its own. Empty: the system's authorities vouch for it.
+	// PCCSCertSHA256 is the hex SHA-256 of the only accepted TLS certificate of this service, for a
+	// self-signed certificate. Empty: the system's authorities decide.
 	PCCSCertSHA256 string `json:"pccs_cert_sha256,omitempty"`
 	// BundlePath is a file or folder of imported bundles, for coordinators without a
 	// way out.

@@ -88,7 +88,7 @@ func (g *Guest) quote(data [64]byte) ([]byte, []event, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Real agents answer a buffer of fixed size; the rest of it is zero.
+	// Real agents answer with a buffer of fixed size, padded with zeros.
 	quote = append(quote, make([]byte, 70)...)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +137,7 @@ type eventRequest struct {
 	Payload hexBytes `json:"payload"`
 }
 
-// emitEvent extends RTMR3. Any name will do, boot names too; nothing undoes it.
+// emitEvent extends RTMR3. It accepts any name, boot names too, and cannot be undone.
 func (g *Guest) emitEvent(request eventRequest) (any, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

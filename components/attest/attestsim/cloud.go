@@ -85,8 +85,8 @@ func newSeed() ([]byte, error) {
 	return seed, err
 }
 
-// keepFile returns the content of path, and makes it first if it is missing. Of
-// two callers at once one makes it and both read the same.
+// keepFile returns the content of path, and first creates a missing file. Concurrent callers read
+// the same content.
 func keepFile(path string, create func() ([]byte, error)) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

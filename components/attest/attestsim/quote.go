@@ -43,8 +43,7 @@ type QuotingEnclave struct {
 	SVN        uint16
 }
 
-// Attributes of a TD as dstack starts it: SEPT_VE_DISABLE and nothing else, and
-// the CPU features that real hosts show.
+// Attributes of a TD as dstack starts it: only SEPT_VE_DISABLE, and the CPU features of real hosts.
 const (
 	HealthyTDAttributes = uint64(1) << 28
 	HealthyXFAM         = uint64(0x602e7)

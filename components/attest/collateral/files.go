@@ -34,8 +34,8 @@ type fileBundle struct {
 	err      error
 }
 
-// Bundle implements Source. A file that cannot be read hides no other one; it is
-// named when nothing was found.
+// Bundle implements Source. An unreadable file does not hide other files; the error names it if no
+// bundle was found.
 func (f *Files) Bundle(_ context.Context, fmspc string) (Bundle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

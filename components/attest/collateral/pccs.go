@@ -27,12 +27,12 @@ const (
 	fetchTime = 20 * time.Second
 	// refreshEvery is how long a fetched bundle is used without asking again.
 	refreshEvery = 6 * time.Hour
-	// patience is how long the caller that starts a fetch waits for it while the bundle
-	// before is still good; the others take that at once. Verifications are few at a
-	// time, and a service that hangs must not hold them up (ATT-28).
+	// patience is how long the caller that starts a fetch waits for it while the previous bundle is
+	// still good; other callers take that bundle at once. Verifications are few at a time, and a
+	// hanging service must not delay them (ATT-28).
 	patience = 2 * time.Second
-	// retryEvery is how soon after a failed fetch the next one may start: a caller
-	// that comes again and again causes no load (ATT-28).
+	// retryEvery is how soon after a failed fetch the next one may start: a caller that retries
+	// again and again causes no load (ATT-28).
 	retryEvery = 10 * time.Second
 	// maxFamilies bounds the cache; families come from verified chains only.
 	maxFamilies = 64
@@ -55,8 +55,8 @@ type PCCSConfig struct {
 	// the service does not answer, its collateral is used as long as its dates allow. nil: there is
 	// none.
 	Kept Source
-	// Transport is the HTTP transport; nil: one without proxy, since the
-	// environment is not to be trusted with where requests go.
+	// Transport is the HTTP transport; nil: one without proxy, since the environment must not
+	// decide where requests go.
 	Transport http.RoundTripper
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
@@ -231,7 +231,7 @@ func (p *PCCS) ensure(ctx context.Context, f *family, fmspc string) (running <-c
 	good, own := !now.Before(f.fetched) && now.Before(f.until), !f.fetched.IsZero() && !f.passed
 	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried) && (f.err != nil || !f.passed)
 	switch {
-	// One of before this process is never used without having asked, and none that is passed.
+	// A kept bundle is used only after a fetch was tried, and an expired one never.
 	case good && own && (now.Sub(f.fetched) < p.refresh || f.running != nil), f.running == nil && waiting:
 		return nil, 0
 	case f.running == nil:
@@ -385,7 +385,7 @@ func (p *PCCS) documents(ctx context.Context, fmspc, update string) (d documents
 // into puts them into b with their chains.
 func (d documents) into(b *Bundle) (err error) {
 	b.TCBInfo, b.QEIdentity = string(d.tcb.body), string(d.qe.body)
-	// Version 3 of the service, and caches that grew out of it, have the second name.
+	// Version 3 of the service, and caches based on it, have the second name.
 	if b.TCBInfoChain, err = d.tcb.chain("Tcb-Info-Issuer-Chain", "Sgx-Tcb-Info-Issuer-Chain"); err != nil {
 		return err
 	}

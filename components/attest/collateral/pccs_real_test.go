@@ -128,7 +128,8 @@ func TestPCCSTakesTheURLsOfOtherTools(t *testing.T) {
 	}
 }
 
-// TestPCCSPinsOneCertificate: the pinned one is taken though no authority vouches for it, and no other one is.
+// TestPCCSPinsOneCertificate: the pinned certificate is accepted without an authority, and all
+// others are rejected.
 func TestPCCSPinsOneCertificate(t *testing.T) {
 	c := newClock()
 	server := httptest.NewTLSServer(openCloud(t).NewPCCS(c.now))

@@ -285,8 +285,8 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	wantUnavailable(t, "no source", err)
 }
 
-// TestATT05_ANewerEvaluationElsewhereIsFetchedAtOnce: a caller that knows of a newer one does not wait
-// until the bundle is to be refreshed, and does not flood a service that lags.
+// TestATT05_ANewerEvaluationElsewhereIsFetchedAtOnce: a caller that knows of a newer evaluation
+// does not wait for the refresh of the bundle, and does not flood a lagging service.
 func TestATT05_ANewerEvaluationElsewhereIsFetchedAtOnce(t *testing.T) {
 	s := newService(t, nil)
 	b, err := s.get()

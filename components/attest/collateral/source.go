@@ -14,9 +14,9 @@ import (
 // Source finds collateral. Its result is unverified and may have expired: the caller opens and
 // judges it. Implementations are safe for concurrent use.
 type Source interface {
-	// Bundle of the machines called fmspc, 12 lower-case hex characters. It comes
-	// from a PCK chain that has verified, never from a claim (ATT-28). No bundle is
-	// an error, COLLATERAL_UNAVAILABLE.
+	// Bundle returns the bundle of the machines called fmspc, 12 lower-case hex characters. fmspc
+	// must come from a verified PCK chain, never from a claim (ATT-28). A missing bundle is an
+	// error, COLLATERAL_UNAVAILABLE.
 	Bundle(ctx context.Context, fmspc string) (Bundle, error)
 }
 

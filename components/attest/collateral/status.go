@@ -43,8 +43,8 @@ func (s Status) known() bool {
 	return ok
 }
 
-// worst is the status that has the complaints of all: never better than any. An
-// unknown status is as bad as Revoked.
+// worst combines all statuses: its result is never better than any of them. An unknown status is as
+// bad as Revoked.
 func worst(all ...Status) Status {
 	sum := 0
 	for _, s := range all {

@@ -217,8 +217,8 @@ func checkISVLevels(levels []isvLevel) error {
 	return nil
 }
 
-// covers reports that l asks for all that other asks for: a machine that reaches l reaches
-// other as well. If other came first, l would never be found.
+// covers reports that l includes all requirements of other: a machine that reaches l reaches other
+// as well. If other came first, l would never be found.
 func (l tcbLevel) covers(other tcbLevel) bool {
 	if l.TCB.PCESVN < other.TCB.PCESVN {
 		return false

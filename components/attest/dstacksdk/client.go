@@ -40,9 +40,9 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Message) }
 
-// New returns a client of the agent behind the unix socket; "" looks in the usual
-// places at each connection. The endpoint is always given to the SDK: without one
-// it asks the address that the environment names, and the host writes that.
+// New returns a client of the agent behind the unix socket; "" looks in the usual places at each
+// connection. New always passes the endpoint to the SDK: otherwise the SDK uses the address in the
+// environment, which the host writes.
 func New(socket string) *Client {
 	return &Client{
 		sdk:       dstack.NewDstackClient(dstack.WithEndpoint(endpoint), dstack.WithLogger(slog.New(slog.DiscardHandler))),

@@ -81,8 +81,7 @@ func signer(got []byte, err error) string {
 	return string(got)
 }
 
-// keyServicePath names the key whose chain is read for KeyService; it is used for
-// nothing else.
+// keyServicePath names the key whose chain KeyService reads; it has no other use.
 const keyServicePath, keyServicePurpose = "cadre/v1/key-service", "key-service"
 
 // KeyService returns the public key, compressed secp256k1, of the service that gave this CVM its

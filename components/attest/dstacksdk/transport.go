@@ -33,10 +33,9 @@ var sockets = []string{
 	"/run/dstack/dstack.sock",
 }
 
-// The SDK takes no transport. Over a unix path it reads replies of any length,
-// and dials without the call's context; for an http endpoint it asks
-// http.DefaultTransport. That one hands calls which carry a *roundTrip in their
-// context to Cadre's transport, and no others.
+// The SDK accepts no transport. Over a unix path it reads replies of any length, and dials without
+// the call's context; for an http endpoint it uses http.DefaultTransport. This package makes that
+// transport pass calls with a *roundTrip in their context to Cadre's transport, and no others.
 const endpoint = "http://localhost"
 
 type roundTripKey struct{}

@@ -21,8 +21,8 @@ import (
 const (
 	// maxAnswer bounds an answer. Real ones have about 3 KiB.
 	maxAnswer = 256 << 10
-	// defaultTimeout of one verification: an OS image that the service has not seen
-	// takes it long, and it is asked about known images only.
+	// defaultTimeout of one verification: the service needs long for an OS image that it has not
+	// seen, and Cadre only sends evidence of known images.
 	defaultTimeout = 30 * time.Second
 )
 

@@ -64,8 +64,8 @@ func (s Batch) ReportData() [64]byte { return digest(batchTag, s.Encode()) }
 // Validate reports all fields that are out of bounds.
 func (s Batch) Validate() error { return validate(s.fields()) }
 
-// DecodeBatch reads an encoding that Encode could have made, and nothing else.
-// The error wraps ErrNoncanonical or ErrVersion.
+// DecodeBatch accepts exactly the encodings that Encode makes. The error wraps ErrNoncanonical or
+// ErrVersion.
 func DecodeBatch(b []byte) (Batch, error) {
 	var s Batch
 	if err := decode(batchTag, b, s.fields()); err != nil {

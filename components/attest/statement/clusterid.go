@@ -27,8 +27,8 @@ func (s ClusterID) ReportData() [64]byte { return digest(clusterIDTag, s.Encode(
 // Validate reports all fields that are out of bounds.
 func (s ClusterID) Validate() error { return validate(s.fields()) }
 
-// DecodeClusterID reads an encoding that Encode could have made, and nothing else.
-// The error wraps ErrNoncanonical or ErrVersion.
+// DecodeClusterID accepts exactly the encodings that Encode makes. The error wraps ErrNoncanonical
+// or ErrVersion.
 func DecodeClusterID(b []byte) (ClusterID, error) {
 	var s ClusterID
 	if err := decode(clusterIDTag, b, s.fields()); err != nil {

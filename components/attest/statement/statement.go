@@ -72,8 +72,8 @@ func (s Agent) Policy() policy.Statement {
 	}
 }
 
-// DecodeAgent reads an encoding that Encode could have made, and nothing else.
-// The error wraps ErrNoncanonical or ErrVersion.
+// DecodeAgent accepts exactly the encodings that Encode makes. The error wraps ErrNoncanonical or
+// ErrVersion.
 func DecodeAgent(b []byte) (Agent, error) {
 	var s Agent
 	if err := decode(agentTag, b, s.fields()); err != nil {
@@ -103,8 +103,8 @@ func (s Coordinator) ReportData() [64]byte { return digest(coordinatorTag, s.Enc
 // Validate reports all fields that are out of bounds.
 func (s Coordinator) Validate() error { return validate(s.fields()) }
 
-// DecodeCoordinator reads an encoding that Encode could have made, and nothing
-// else. The error wraps ErrNoncanonical or ErrVersion.
+// DecodeCoordinator accepts exactly the encodings that Encode makes. The error wraps
+// ErrNoncanonical or ErrVersion.
 func DecodeCoordinator(b []byte) (Coordinator, error) {
 	var s Coordinator
 	if err := decode(coordinatorTag, b, s.fields()); err != nil {

@@ -24,9 +24,9 @@ const (
 	endLimit = 10 * time.Second
 )
 
-// Do runs one command in the service that shares dir, an absolute folder of the
-// caller's own. It returns when nothing of the command is left; when ctx ends first
-// the command is killed, and the error is ctx's cause. ErrNotThere is safe to repeat.
+// Do runs one command in the service that shares dir, an absolute folder of the caller's own. It
+// returns when no process of the command is left. When ctx ends first, the command is killed, and
+// the error is ctx's cause. ErrNotThere is safe to retry.
 func Do(ctx context.Context, dir string, req Request) (Reply, error) {
 	if err := req.Check(); err != nil {
 		return Reply{}, err

@@ -51,8 +51,8 @@ func TestTheAgentsScriptIsAStartToo(t *testing.T) {
 	accepted(t, "command: [/run/mesh/exec, --,", "command: [/run/mesh/exec.sh, --hosts, --user=70, --,")
 }
 
-// TestHK03_OnlyLiteralWordsOfTheTextAreRun: each change of a good text is refused at its
-// place, and then nothing of it is run.
+// TestHK03_OnlyLiteralWordsOfTheTextAreRun: each change of a good text is rejected at its place,
+// and then no command of it is run.
 func TestHK03_OnlyLiteralWordsOfTheTextAreRun(t *testing.T) {
 	const drain = `drain: [/usr/local/bin/drain, --now, "5"]`
 	refusals(t, []refusal{

@@ -121,7 +121,7 @@ func (r *reader) volume(m mount, where string) {
 	})
 }
 
-// shared: both ends of the folder are there, and they are of one volume.
+// shared checks that the service and the agent both mount the folder, from one volume.
 func (r *reader) shared(s named, seen map[string]bool) {
 	at, _ := entry(s.node, Key)
 	if !seen[s.name] {

@@ -84,8 +84,8 @@ func (r *reader) files() {
 	}
 }
 
-// aliases: the engine knows volumes by name, and two keys can have one; and by its
-// options a volume is any folder.
+// aliases checks the volumes' names and options: the engine knows volumes by name, and two keys can
+// have the same name; by its options a volume can be any folder.
 func (r *reader) aliases(owner map[string]string) {
 	each(get(r.root, "volumes"), func(key, v *yaml.Node) {
 		if owner[key.Value] != "" {

@@ -77,9 +77,9 @@ func recordsOf(hosts string) []record {
 
 // change makes a hosts file contain the wanted names.
 type change struct {
-	// add is appended before all else. Then the file is looked at again.
+	// add is appended first. Then the file is read again.
 	add string
-	// come and leave are places of first bytes. All come before any leaves.
+	// come and leave are positions of first bytes. All of come are written before any of leave.
 	come, leave []int64
 }
 

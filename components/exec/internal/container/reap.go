@@ -63,7 +63,7 @@ func run(limit string, argv []string) call.Reply {
 	return await(main, died, over.C, unwanted)
 }
 
-// await returns how main ended, once nothing of it is left.
+// await returns the exit of main, once no process of the command is left.
 func await(main int, died <-chan os.Signal, over <-chan time.Time, unwanted <-chan struct{}) call.Reply {
 	reply, ended := call.Reply{End: call.TimedOut}, false
 	note := func(pid int, status syscall.WaitStatus) {

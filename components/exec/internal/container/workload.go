@@ -107,7 +107,8 @@ func (w *workload) ended(pid int) bool {
 	return true
 }
 
-// next begins the next run where one is due: nothing of the one before is left. over: none is.
+// next begins the next run if one is due and no process of the previous run is left. over: no run
+// is due.
 func (w *workload) next(server int) (over bool, problem error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
