@@ -27,8 +27,8 @@ func newCallers(hub *control.Hub, log *slog.Logger) *callers {
 	return &callers{hub: hub, log: log, try: uint32(time.Now().Unix())}
 }
 
-// Hold implements lifecycle.Callers.
-func (c *callers) Hold(ctx context.Context, k lifecycle.Key) string {
+// Pause implements lifecycle.Callers.
+func (c *callers) Pause(ctx context.Context, k lifecycle.Key) string {
 	c.try++
 	paused, err := c.hub.BeginHandover(ctx, k.Operation, c.try)
 	if err != nil {

@@ -34,8 +34,8 @@ func TestARefreshOfChecksIsReportedWithoutALapse(t *testing.T) {
 	agenttest.Eventually(t, soon, "it is healthy", func() bool { return c.Last().GetHealthyFor().AsDuration() > 0 })
 	before := len(c.Reports())
 
-	const nobody = 1 // listens there: it takes minutes until that counts
-	order(2, "two", check("a", open, 20), check("b", nobody, 300))
+	const closed = 1 // listens there: it takes minutes until that counts
+	order(2, "two", check("a", open, 20), check("b", closed, 300))
 	agenttest.Eventually(t, soon, "it goes by the new ones", func() bool { return c.Last().GetAgentSpec() == "two" })
 	order(3, "three", check("c", open, 10))
 	agenttest.Eventually(t, soon, "the third is judged", func() bool {

@@ -139,7 +139,7 @@ func (d *Proxy) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.parts.Wait()
 	defer cancel()
-	d.parts.Go(func() { d.hold(ctx) })
+	d.parts.Go(func() { d.keepConnected(ctx) })
 	server := &http.Server{
 		Handler: d, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: keepConn,
 		Protocols: new(http.Protocols), ConnContext: aboveBound, ConnState: d.count,

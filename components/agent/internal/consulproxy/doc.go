@@ -14,7 +14,7 @@
 //
 //	choose.go       which coordinator to try, in which order: pure
 //	repeat.go       which requests may be repeated, and how: pure
-//	hold.go         the present coordinator and the change to the next
+//	connection.go   the present coordinator and the change to the next
 //	upstream.go     one connection, and whether it is alive
 //	call.go         one request, until it has its one answer
 //	consulproxy.go  the listener and its bounds

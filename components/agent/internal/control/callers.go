@@ -28,10 +28,10 @@ type answered struct {
 // callerAnswers combines the answers of several coordinators. A caller counts as paused if any
 // coordinator reports it paused. The zero value has no answer yet.
 type callerAnswers struct {
-	holding, unheard map[string]bool
-	not              map[string]string
-	did              bool
-	errs             []error
+	paused, unheard map[string]bool
+	not             map[string]string
+	did             bool
+	errs            []error
 }
 
 func (c *callerAnswers) add(a answered) {
@@ -40,10 +40,10 @@ func (c *callerAnswers) add(a answered) {
 		return
 	}
 	if !c.did {
-		c.did, c.holding, c.unheard, c.not = true, map[string]bool{}, map[string]bool{}, map[string]string{}
+		c.did, c.paused, c.unheard, c.not = true, map[string]bool{}, map[string]bool{}, map[string]string{}
 	}
 	for _, slot := range a.out.GetHolding() {
-		c.holding[slot] = true
+		c.paused[slot] = true
 	}
 	maps.Copy(c.not, a.out.GetNotHolding())
 	for _, slot := range a.out.GetUnheard() {
@@ -54,7 +54,7 @@ func (c *callerAnswers) add(a answered) {
 // whole reports whether the answers cover every caller, so that further answers change nothing.
 func (c *callerAnswers) whole() bool {
 	for slot := range c.unheard {
-		if _, spoken := c.not[slot]; !spoken && !c.holding[slot] {
+		if _, spoken := c.not[slot]; !spoken && !c.paused[slot] {
 			return false
 		}
 	}
@@ -71,7 +71,7 @@ func (c *callerAnswers) sum() (PausedCallers, error) {
 		out.NotPaused[slot] = unheardBy
 	}
 	maps.Copy(out.NotPaused, c.not)
-	for slot := range c.holding {
+	for slot := range c.paused {
 		delete(out.NotPaused, slot)
 		out.Paused = append(out.Paused, slot)
 	}

@@ -35,15 +35,15 @@ func (a *teller) BeginHandover(ctx context.Context, _ *controlv1.BeginHandoverRe
 // TestCallersOfAllCoordinators: each coordinator notifies the agents with a session to it, and the
 // success of any one counts.
 func TestCallersOfAllCoordinators(t *testing.T) {
-	says := func(holding []string, not map[string]string, unheard ...string) *teller {
-		return &teller{out: &controlv1.BeginHandoverResponse{Holding: holding, NotHolding: not, Unheard: unheard}}
+	says := func(paused []string, not map[string]string, unheard ...string) *teller {
+		return &teller{out: &controlv1.BeginHandoverResponse{Holding: paused, NotHolding: not, Unheard: unheard}}
 	}
 	for name, c := range map[string]struct {
-		all     []*teller
-		holding []string
-		not     map[string]string
-		took    time.Duration
-		failed  bool
+		all    []*teller
+		paused []string
+		not    map[string]string
+		took   time.Duration
+		failed bool
 	}{
 		"each hears some":           {[]*teller{says([]string{"app-0"}, nil, "app-1"), says([]string{"app-1"}, nil, "app-0")}, []string{"app-0", "app-1"}, nil, 0, false},
 		"one of them did it":        {[]*teller{says(nil, map[string]string{"app-0": "its agent does not answer"}, "app-1"), says([]string{"app-0", "app-1"}, nil)}, []string{"app-0", "app-1"}, nil, 0, false},
@@ -61,7 +61,7 @@ func TestCallersOfAllCoordinators(t *testing.T) {
 				}
 				began := time.Now()
 				got, err := h.BeginHandover(t.Context(), "op", 1)
-				if (err != nil) != c.failed || !slices.Equal(got.Paused, c.holding) || !maps.Equal(got.NotPaused, c.not) {
+				if (err != nil) != c.failed || !slices.Equal(got.Paused, c.paused) || !maps.Equal(got.NotPaused, c.not) {
 					t.Errorf("%+v, %v", got, err)
 				}
 				if took := time.Since(began); took != c.took {

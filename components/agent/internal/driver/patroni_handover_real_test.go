@@ -185,13 +185,13 @@ func (r *rig) handOver(t *testing.T, sessions []*session) move {
 				last = a
 			}
 			// The write started after another member's acknowledged write, so it is the later one.
-			if i != to && a.asked.After(first.told) {
-				t.Errorf("%s took a write at %s, %s one at %s: two primaries", r.names[i], a.asked, standby, first.told)
+			if i != to && a.asked.After(first.acknowledged) {
+				t.Errorf("%s took a write at %s, %s one at %s: two primaries", r.names[i], a.asked, standby, first.acknowledged)
 			}
 		}
 	}
-	m := move{gap: first.told.Sub(last.told), events: map[string]time.Duration{
-		"writable": first.told.Sub(start), "confirmed": replied.Sub(start), "settled": settled.Sub(start),
+	m := move{gap: first.acknowledged.Sub(last.acknowledged), events: map[string]time.Duration{
+		"writable": first.acknowledged.Sub(start), "confirmed": replied.Sub(start), "settled": settled.Sub(start),
 	}}
 	m.read(t, r.procs[from].log, marks[from], start, [][2]string{
 		{"asked", "received switchover request"}, {"demote", "Demoting self"}, {"stop", "received fast shutdown request"},

@@ -15,8 +15,8 @@ import (
 
 // ack is one write that a member acknowledged.
 type ack struct {
-	id          int
-	asked, told time.Time
+	id                  int
+	asked, acknowledged time.Time
 }
 
 // session writes to one member all the time, by one connection for as long as that lives: a
@@ -124,7 +124,7 @@ func (s *session) since(at time.Time) []ack {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := len(s.acks)
-	for i > 0 && s.acks[i-1].told.After(at) {
+	for i > 0 && s.acks[i-1].acknowledged.After(at) {
 		i--
 	}
 	return append([]ack(nil), s.acks[i:]...)

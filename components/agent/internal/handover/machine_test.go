@@ -60,7 +60,7 @@ func TestMachine(t *testing.T) {
 		ask      = pauseAsked{"op", 5 * time.Second}
 		reached  = done{operation: "op"}
 		to       = func(n int) event { return releaseAsked{operation: "op", moved: true, leader: vip(n)} }
-		nobody   = releaseAsked{operation: "op"}
+		noLeader = releaseAsked{operation: "op"}
 		stranger = releaseAsked{operation: "op", moved: true}
 		shows    = func(n ...int) event { return seen{endpoints: at(n...)} }
 		begin    = []step{{0, ask, "pause op 5s"}, {ms, reached, "answer op waiting"}, {ms, shows(1), ""}}
@@ -81,9 +81,9 @@ func TestMachine(t *testing.T) {
 		"the leader is not reached in time": {steps: append(slices.Clone(begin),
 			step{ms, to(2), ""}, step{4996 * ms, tick{}, ""}, step{ms, tick{}, "open op after 5s: " + limit})},
 		"the hand-over failed, the leader stays": {steps: append(slices.Clone(begin),
-			step{ms, nobody, "open op after 3ms: " + notMoved})},
+			step{ms, noLeader, "open op after 3ms: " + notMoved})},
 		"it failed, and there is no leader for a while": {steps: append(slices.Clone(begin),
-			step{ms, shows(), ""}, step{ms, nobody, ""}, step{ms, shows(1), "open op after 5ms: " + notMoved})},
+			step{ms, shows(), ""}, step{ms, noLeader, ""}, step{ms, shows(1), "open op after 5ms: " + notMoved})},
 		"it failed, and names the leader that stays": {steps: append(slices.Clone(begin),
 			step{ms, to(1), "open op after 3ms: " + namedBy})},
 		"the leader is unknown here": {steps: append(slices.Clone(begin),
@@ -94,7 +94,7 @@ func TestMachine(t *testing.T) {
 			{0, ask, "pause op 5s"}, {0, reached, "answer op waiting"}, {ms, seen{failed: true}, ""}, {ms, to(2), ""}, {ms, seen{failed: true}, ""},
 			{ms, shows(1), ""}, {ms, shows(2), "open op after 5ms: " + namedBy}}},
 		"it is not known, and the hand-over failed": {steps: []step{
-			{0, ask, "pause op 5s"}, {0, reached, "answer op waiting"}, {ms, nobody, ""}, {ms, seen{failed: true}, ""}, {ms, shows(1), "open op after 3ms: " + notMoved}}},
+			{0, ask, "pause op 5s"}, {0, reached, "answer op waiting"}, {ms, noLeader, ""}, {ms, seen{failed: true}, ""}, {ms, shows(1), "open op after 3ms: " + notMoved}}},
 		"asked twice": {steps: []step{
 			{0, ask, "pause op 5s"}, {ms, ask, ""}, {ms, reached, "answer op waiting"}, {ms, ask, "answer op waiting"},
 			{4997 * ms, tick{}, "open op after 5s: " + limit}, {ms, ask, "answer op released"}}},

@@ -37,9 +37,9 @@ type Config struct {
 
 // Callers are the clients of the routes that follow this member's role.
 type Callers interface {
-	// Hold pauses the clients, and names in a few words the members that did not pause; "" if all
-	// did. Hold returns within a few seconds, and its failure never stops a hand-over.
-	Hold(ctx context.Context, k Key) string
+	// Pause pauses the clients, and names in a few words the members that did not pause; "" if all
+	// did. Pause returns within a few seconds, and its failure never stops a hand-over.
+	Pause(ctx context.Context, k Key) string
 	// Release resumes the clients, at leader if it is not "". It returns within a second.
 	Release(ctx context.Context, k Key, leader string)
 }

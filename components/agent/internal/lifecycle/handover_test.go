@@ -34,7 +34,7 @@ func (d preparing) Transfer(ctx context.Context, r driver.TransferRequest) (driv
 // fakeCallers note when they wait.
 type fakeCallers struct{ driver *fakeDriver }
 
-func (c fakeCallers) Hold(context.Context, Key) string {
+func (c fakeCallers) Pause(context.Context, Key) string {
 	_ = c.driver.called("hold")
 	return ""
 }

@@ -179,7 +179,7 @@ func (s *step) transfer(ctx context.Context, d driver.Driver) (driver.Transferre
 	if callers == nil {
 		return d.Transfer(ctx, request)
 	}
-	if s.note = callers.Hold(ctx, s.order.Key); s.note != "" {
+	if s.note = callers.Pause(ctx, s.order.Key); s.note != "" {
 		s.exec.cfg.Log.Warn("some callers are not paused for the hand-over", "operation", s.order.Operation, "callers", s.note)
 	}
 	done, err := d.Transfer(ctx, request)

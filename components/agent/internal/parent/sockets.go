@@ -32,11 +32,11 @@ type socket struct {
 type sockets struct {
 	sessions []name
 	limit    int
-	held     map[name]*socket
+	byName   map[name]*socket
 }
 
 func newSockets(sessions []name) *sockets {
-	return &sockets{sessions: sessions, limit: socketLimit, held: map[name]*socket{}}
+	return &sockets{sessions: sessions, limit: socketLimit, byName: map[name]*socket{}}
 }
 
 // give returns the socket that n names, and opens it if the parent does not keep it yet. A socket
@@ -46,12 +46,12 @@ func (s *sockets) give(n name) (file *os.File, once bool, err error) {
 	if !holds(n, s.sessions) {
 		return nil, false, fmt.Errorf("LISTENER_FORBIDDEN: %s is neither on loopback nor of the sessions", n)
 	}
-	had := s.held[n]
+	had := s.byName[n]
 	if had != nil && !had.given {
 		had.given, had.ends = true, time.Time{}
 		return had.file, false, nil
 	}
-	if len(s.held) >= s.limit {
+	if len(s.byName) >= s.limit {
 		return nil, false, errFull
 	}
 	if file, err = open(n); err != nil {
@@ -60,20 +60,20 @@ func (s *sockets) give(n name) (file *os.File, once bool, err error) {
 	if had != nil {
 		return file, true, nil
 	}
-	s.held[n] = &socket{file: file, given: true}
+	s.byName[n] = &socket{file: file, given: true}
 	return file, false, nil
 }
 
 // release records that the worker no longer needs a socket.
 func (s *sockets) release(n name, now time.Time) {
-	if had := s.held[n]; had != nil {
+	if had := s.byName[n]; had != nil {
 		had.given, had.ends = false, now.Add(releaseAfter)
 	}
 }
 
 // begin is for a new worker: it has nothing yet.
 func (s *sockets) begin(now time.Time) {
-	for _, had := range s.held {
+	for _, had := range s.byName {
 		had.given, had.ends = false, now.Add(claimWithin)
 	}
 }
@@ -81,12 +81,12 @@ func (s *sockets) begin(now time.Time) {
 // prune closes unused sockets and returns when to prune again; zero means after the next change.
 func (s *sockets) prune(now time.Time) time.Time {
 	var next time.Time
-	for n, had := range s.held {
+	for n, had := range s.byName {
 		switch {
 		case had.ends.IsZero():
 		case !had.ends.After(now):
 			_ = had.file.Close()
-			delete(s.held, n)
+			delete(s.byName, n)
 		case next.IsZero() || had.ends.Before(next):
 			next = had.ends
 		}
@@ -96,9 +96,9 @@ func (s *sockets) prune(now time.Time) time.Time {
 
 // clear closes all.
 func (s *sockets) clear() {
-	for n, had := range s.held {
+	for n, had := range s.byName {
 		_ = had.file.Close()
-		delete(s.held, n)
+		delete(s.byName, n)
 	}
 }
 

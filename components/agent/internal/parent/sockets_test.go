@@ -17,8 +17,8 @@ func TestASocketIsHeldForTheNextWorker(t *testing.T) {
 	if again := mustGive(t, s, n); again != first {
 		t.Error("the next worker got another socket")
 	}
-	if next := s.prune(now.Add(time.Hour)); !next.IsZero() || len(s.held) != 1 {
-		t.Errorf("a socket in use: next %v, %d held", next, len(s.held))
+	if next := s.prune(now.Add(time.Hour)); !next.IsZero() || len(s.byName) != 1 {
+		t.Errorf("a socket in use: next %v, %d kept", next, len(s.byName))
 	}
 }
 
@@ -30,8 +30,8 @@ func TestAnUnclaimedSocketIsClosed(t *testing.T) {
 	if next := s.prune(now); !next.Equal(now.Add(claimWithin)) {
 		t.Errorf("looks again at %v", next)
 	}
-	if next := s.prune(now.Add(claimWithin)); !next.IsZero() || len(s.held) != 0 {
-		t.Errorf("next %v, %d held", next, len(s.held))
+	if next := s.prune(now.Add(claimWithin)); !next.IsZero() || len(s.byName) != 0 {
+		t.Errorf("next %v, %d kept", next, len(s.byName))
 	}
 }
 
@@ -50,8 +50,8 @@ func TestAReleaseCountsOnceTheWorkerOutlivesIt(t *testing.T) {
 	}
 	s.release(n, now)
 	s.prune(now.Add(releaseAfter))
-	if len(s.held) != 0 {
-		t.Error("a released socket is held")
+	if len(s.byName) != 0 {
+		t.Error("a released socket is kept")
 	}
 	s.release(n, now) // releasing an unknown socket is allowed
 }

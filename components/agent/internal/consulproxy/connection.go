@@ -54,9 +54,9 @@ func (d *Proxy) upstream(ctx context.Context) (*upstream, error) {
 	}
 }
 
-// hold connects to a coordinator when a request needs one, and again when the Proxy leaves it,
+// keepConnected connects to a coordinator when a request needs one, and again when the Proxy leaves it,
 // until ctx ends.
-func (d *Proxy) hold(ctx context.Context) {
+func (d *Proxy) keepConnected(ctx context.Context) {
 	failed := map[overlay.ID]time.Time{}
 	unreached := ""
 	for {
