@@ -95,7 +95,8 @@ func TestRealEvidenceOfOthers(t *testing.T) {
 		if !claims.TCB.ReplacedAt.Equal(replaced) {
 			t.Errorf("%s: replaced at %s, want %s", c.name, claims.TCB.ReplacedAt, replaced)
 		}
-		// On the day that ended all machines of the family: refused without a grace, admitted with one.
+		// On the day that ended all machines of the family: refused without a grace, admitted with
+		// one.
 		for days, want := range map[int]bool{0: false, 365: false, 425: true} {
 			if d := policy.AppraiseTCB(policy.TCBPolicy{GraceDays: days}, claims.TCB, now); d.Allowed != want {
 				t.Errorf("grace of %d days: %+v", days, d)

@@ -227,7 +227,8 @@ func TestOPS12_ExceptionsOfATrustFileReachThePolicy(t *testing.T) {
 	}
 }
 
-// TestATT04_TheGraceOfATrustFileReachesThePolicy: within its bound only, and none where it is not named.
+// TestATT04_TheGraceOfATrustFileReachesThePolicy: within its bound only, and none where it is not
+// named.
 func TestATT04_TheGraceOfATrustFileReachesThePolicy(t *testing.T) {
 	now := time.Now()
 	old := policy.TCB{Status: "OutOfDate", ReplacedAt: now.Add(-370 * 24 * time.Hour)}

@@ -10,7 +10,8 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// agentOf is the version of the agent in an image, from 0.6 on; "" below: those images are names alone.
+// agentOf is the version of the agent in an image, from 0.6 on; "" below: those images are names
+// alone.
 func agentOf(image string) string {
 	text := image[strings.LastIndex(image, "-")+1:]
 	if v, err := parseVersion(text); text != "" && err == nil && v.atLeast(0, 6, 0) {
@@ -35,8 +36,8 @@ func (g *Guest) measureDocument() error {
 	return nil
 }
 
-// configure fixes MRCONFIGID as the VMM does before the guest starts: from 0.6 on with a document of version 3 where
-// app-compose.json names the id of a key provider.
+// configure fixes MRCONFIGID as the VMM does before the guest starts: from 0.6 on with a document
+// of version 3 where app-compose.json names the id of a key provider.
 func (g *Guest) configure(providerID []byte) error {
 	id := g.report.MRConfigID[:]
 	id[0] = 1

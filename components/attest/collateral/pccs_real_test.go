@@ -29,8 +29,8 @@ func rewritten(edit func(path string, header http.Header, body []byte) []byte) f
 	}
 }
 
-// TestPCCSReadsAnswersOfRealCaches: each deviation that real caches have gives the same bundle, byte for byte;
-// two answers for one chain give none.
+// TestPCCSReadsAnswersOfRealCaches: each deviation that real caches have gives the same bundle,
+// byte for byte; two answers for one chain give none.
 func TestPCCSReadsAnswersOfRealCaches(t *testing.T) {
 	const tcb = "Tcb-Info-Issuer-Chain"
 	for name, c := range map[string]struct {

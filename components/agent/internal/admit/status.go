@@ -31,9 +31,9 @@ func OnlyEnded(err error) error {
 	return nil
 }
 
-// AdmissionStatus asks a coordinator whether this Boot is still admitted; nil means yes. *EndedError means
-// no, from a server with the SVID of a coordinator under the CA of this Boot's admission. Any other
-// error means that the status is unknown.
+// AdmissionStatus asks a coordinator whether this Boot is still admitted; nil means yes.
+// *EndedError means no, from a server with the SVID of a coordinator under the CA of this Boot's
+// admission. Any other error means that the status is unknown.
 func (c *Client) AdmissionStatus(ctx context.Context, a *Admitted) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()

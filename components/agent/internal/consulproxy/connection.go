@@ -54,8 +54,8 @@ func (d *Proxy) upstream(ctx context.Context) (*upstream, error) {
 	}
 }
 
-// keepConnected connects to a coordinator when a request needs one, and again when the Proxy leaves it,
-// until ctx ends.
+// keepConnected connects to a coordinator when a request needs one, and again when the Proxy leaves
+// it, until ctx ends.
 func (d *Proxy) keepConnected(ctx context.Context) {
 	failed := map[overlay.ID]time.Time{}
 	unreached := ""

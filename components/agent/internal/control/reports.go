@@ -68,8 +68,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// makeReport makes a report and returns whether it is published: always when it is due, else when it has
-// a change that cannot wait for the heartbeat.
+// makeReport makes a report and returns whether it is published: always when it is due, else when
+// it has a change that cannot wait for the heartbeat.
 func (h *Hub) makeReport(due bool) bool {
 	r := h.cfg.Report()
 	h.mu.Lock()

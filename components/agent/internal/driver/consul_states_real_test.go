@@ -24,8 +24,8 @@ func aloneConsul(t *testing.T, kind byte, more map[string]any) (*proc, netip.Add
 	return startConsulWith(t, addr, 0, t.TempDir(), more), addr(0)
 }
 
-// TestAHangingConsulIsNotTakenForDead: a stopped process answers nothing, which proves nothing; a refused
-// connection proves that no process listens.
+// TestAHangingConsulIsNotTakenForDead: a stopped process answers nothing, which proves nothing; a
+// refused connection proves that no process listens.
 func TestAHangingConsulIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

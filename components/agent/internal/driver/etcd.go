@@ -179,8 +179,8 @@ func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Mem
 	}
 }
 
-// noSpace is the fault of a set whose members refuse writes, with its two cures: the larger quota alone ends
-// nothing.
+// noSpace is the fault of a set whose members refuse writes, with its two cures: the larger quota
+// alone ends nothing.
 const noSpace = "etcd refuses every write (alarm NOSPACE): give it a larger --quota-backend-bytes or free space, and then run `etcdctl alarm disarm`"
 
 // judgeEtcdErrors decides whether the member may be stopped. etcd reports as errors its alarms and

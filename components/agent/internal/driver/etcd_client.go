@@ -36,8 +36,8 @@ type etcdClient struct {
 	denied deniedLogin      // guarded by mu
 }
 
-// deniedLogin is the last login that etcd refused. Each costs a member a tenth of a second of work, so that the same
-// password is not tried again before until.
+// deniedLogin is the last login that etcd refused. Each costs a member a tenth of a second of work,
+// so that the same password is not tried again before until.
 type deniedLogin struct {
 	password string
 	err      error
@@ -95,8 +95,8 @@ func (c *etcdClient) close() {
 	c.client = nil
 }
 
-// statusOf asks the one member that c talks to. clientv3's own Status makes a connection, and logs in, for each
-// question.
+// statusOf asks the one member that c talks to. clientv3's own Status makes a connection, and logs
+// in, for each question.
 func statusOf(ctx context.Context, c *clientv3.Client) (*clientv3.StatusResponse, error) {
 	status, err := pb.NewMaintenanceClient(c.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	return (*clientv3.StatusResponse)(status), clientv3.ContextError(ctx, err)
@@ -141,7 +141,8 @@ func (a etcdAccess) version(ctx context.Context, addr netip.Addr) (v etcdVersion
 	return v, err
 }
 
-// hintOfVersion is why a member of an older etcd may not start and the way back, where another member answers.
+// hintOfVersion is why a member of an older etcd may not start and the way back, where another
+// member answers.
 func (e *etcd) hintOfVersion(ctx context.Context) string {
 	for _, slot := range e.members() {
 		addr, known := e.vip(slot)

@@ -17,8 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestAHangingEtcdIsNotTakenForDead: a stopped process answers nothing, which proves nothing; a refused
-// connection proves that no process listens.
+// TestAHangingEtcdIsNotTakenForDead: a stopped process answers nothing, which proves nothing; a
+// refused connection proves that no process listens.
 func TestAHangingEtcdIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -142,8 +142,9 @@ func TestAnEtcdWithTLSLives(t *testing.T) {
 	c.contract(t)
 }
 
-// TestALargerQuotaEndsARefusalOfWrites takes members at their quota through the cure: each may be restarted as long as
-// the others are a majority, and both steps are named until the second is done.
+// TestALargerQuotaEndsARefusalOfWrites takes members at their quota through the cure: each may be
+// restarted as long as the others are a majority, and both steps are named until the second is
+// done.
 func TestALargerQuotaEndsARefusalOfWrites(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

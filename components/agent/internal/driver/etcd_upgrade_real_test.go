@@ -91,8 +91,8 @@ func (c *etcdMembers) lists(slot, name string) bool {
 	return false
 }
 
-// TestTheUndoOfAMinorUpdateSaysWhyItFails: the old binary ends on the newer data, the reason names the way back, and
-// that way works.
+// TestTheUndoOfAMinorUpdateSaysWhyItFails: the old binary ends on the newer data, the reason names
+// the way back, and that way works.
 func TestTheUndoOfAMinorUpdateSaysWhyItFails(t *testing.T) {
 	t.Parallel()
 	old, setup := oldEtcd(t), etcdSetup{}

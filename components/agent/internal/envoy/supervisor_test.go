@@ -407,8 +407,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestAnEnvoyWithoutALogReaderContinues has an Envoy write far more than its pipe takes while no worker is
-// there.
+// TestAnEnvoyWithoutALogReaderContinues has an Envoy write far more than its pipe takes while no
+// worker is there.
 func TestAnEnvoyWithoutALogReaderContinues(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)

@@ -236,8 +236,8 @@ func TestLessTimeIsAnotherQuestion(t *testing.T) {
 	})
 }
 
-// TestAnUnhealthyMemberMustPassItsChecks: an untested new check does not make an unhealthy member healthy,
-// even after the failed check is removed.
+// TestAnUnhealthyMemberMustPassItsChecks: an untested new check does not make an unhealthy member
+// healthy, even after the failed check is removed.
 func TestAnUnhealthyMemberMustPassItsChecks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *running) {
 		r.is("a", true)

@@ -43,8 +43,8 @@ func (c fakeCallers) Release(_ context.Context, _ Key, leader string) {
 	_ = c.driver.called("release to " + leader)
 }
 
-// TestCallersAreNotPausedForThePreparation: the driver prepares while callers are still served, and no
-// caller is paused for a hand-over that the driver then refuses.
+// TestCallersAreNotPausedForThePreparation: the driver prepares while callers are still served, and
+// no caller is paused for a hand-over that the driver then refuses.
 func TestCallersAreNotPausedForThePreparation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails error

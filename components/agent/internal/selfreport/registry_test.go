@@ -115,7 +115,8 @@ func TestAnotherSpec(t *testing.T) {
 	}
 }
 
-// TestAReportExpiresByThePresentTTL: the present TTL counts from the last report, even if the TTL was different then.
+// TestAReportExpiresByThePresentTTL: the present TTL counts from the last report, even if the TTL
+// was different then.
 func TestAReportExpiresByThePresentTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
