@@ -6,13 +6,13 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// claim is a Boot's word that it leads its group, at an epoch of the workload's own.
+// claim is a Boot's report that it leads its group, at an epoch of the workload's own.
 type claim struct {
 	boot  string
 	epoch uint64
 }
 
-// claims reports whether m says that it leads.
+// claims returns the claim of m, if m reports that it leads.
 func (m Member) claims() (claim, bool) {
 	if m.Report == nil || m.Report.Role != rollout.RoleLeader {
 		return claim{}, false
@@ -20,16 +20,16 @@ func (m Member) claims() (claim, bool) {
 	return claim{m.Boot, m.Report.Epoch}, true
 }
 
-// leads reports whether m says that it leads and no other does at a greater epoch. Epochs
-// count where both are known, as they do for rollouts.
+// leads reports whether m claims to lead and no other member claims it at a greater epoch. Epochs
+// count only when both are known, as in rollouts.
 func (m Member) leads() bool {
 	mine, says := m.claims()
 	return says && (mine.epoch == 0 || m.Rival <= mine.epoch)
 }
 
-// noteClaim keeps whether m says that it leads. When that is news, the others of its group that
-// say so are looked at again: a leader that was replaced may not hear of it, and its own next
-// report would come seconds after its successor's.
+// noteClaim stores or clears the claim of m. When the claim changed, the other claimants of the
+// group become due: a replaced leader may not know of its successor, and its own next report would
+// come seconds after the successor's report.
 func (w *Writer) noteClaim(m Member) {
 	now, says := m.claims()
 	w.mu.Lock()
@@ -49,7 +49,7 @@ func (w *Writer) noteClaim(m Member) {
 	}
 }
 
-// setClaim keeps a claim, or none. The caller has mu.
+// setClaim stores the claim of a Slot, or clears it. The caller has mu.
 func (w *Writer) setClaim(group, slot string, c claim, says bool) {
 	switch of := w.claims[group]; {
 	case says && of == nil:
@@ -63,9 +63,10 @@ func (w *Writer) setClaim(group, slot string, c claim, says bool) {
 	}
 }
 
-// rival is the greatest epoch at which another member of m's group says that it leads, by a
-// report that is live of a Boot that has its Slot; 0: none does, or none is known. A claim that
-// is not live is forgotten, so that it is news when it is heard again.
+// rival returns the greatest epoch at which another member of m's group claims to lead. It counts a
+// claim only when the report is live and its Boot holds its Slot. The result is 0 when no other
+// member claims to lead, or no epoch is known. rival forgets a claim that is not live, so that a
+// later report with the claim counts as a change.
 func (w *Writer) rival(v *view.View, m Member) (epoch uint64) {
 	now := w.cfg.Now()
 	w.mu.Lock()

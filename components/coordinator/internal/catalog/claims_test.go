@@ -36,8 +36,7 @@ func (c *one) claim(slot, boot string, sequence, epoch uint64, role controlv1.Ro
 	c.writer.Note(slot)
 }
 
-// leaders waits, at each change, until those Slots and no others have the leader's tag, and all
-// of the group are well.
+// leaders waits until exactly those Slots have the leader's tag and all members are passing.
 func (w *world) leaders(what string, members int, want ...string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
@@ -61,8 +60,8 @@ func (w *world) leaders(what string, members int, want ...string) {
 	}
 }
 
-// TestALeaderThatWasReplacedLosesTheTag with the first report of its successor, whatever it
-// says itself, and has it again when that one leads no more.
+// A replaced leader loses the tag with the first report of its successor, although it still claims
+// to lead. It gets the tag again when the successor leads no more.
 func TestALeaderThatWasReplacedLosesTheTag(t *testing.T) {
 	const leads, follows = controlv1.Role_ROLE_LEADER, controlv1.Role_ROLE_FOLLOWER
 	w := newWorld(t)
@@ -76,7 +75,7 @@ func TestALeaderThatWasReplacedLosesTheTag(t *testing.T) {
 	w.leaders("its successor does", 2, "pg-2")
 	c.settled(w)
 	before := w.index()
-	third := w.coordinator(true) // one that knows nothing of what is there
+	third := w.coordinator(true) // a coordinator without any knowledge of the catalog
 	third.claim("pg-2", "c1", 3, 6, leads)
 	third.settled(w)
 	for n := range uint64(5) {
@@ -92,16 +91,16 @@ func TestALeaderThatWasReplacedLosesTheTag(t *testing.T) {
 	c.claim("pg-2", "c1", 9, 6, follows)
 	w.leaders("the other leads no more", 2, slot)
 
-	// Nobody tells which of two is the newer one.
+	// Without epochs the order of the two claims is unknown.
 	c.claim("pg-2", "c1", 10, 0, leads)
 	w.leaders("an epoch is not known", 2, slot, "pg-2")
 	c.claim("pg-2", "c1", 11, 5, leads)
 	w.leaders("both lead at one epoch", 2, slot, "pg-2")
 
-	// Who has no Slot any more is heard no more.
+	// The claim of a Boot without its Slot does not count.
 	c.claim("pg-2", "c1", 12, 7, leads)
 	w.leaders("the newer one", 2, "pg-2")
 	c.reports.Farewell("pg-2", "c1")
 	c.writer.Note("pg-2")
-	w.leaders("it said farewell", 2, slot, "pg-2") // its entry stands as long as its records do
+	w.leaders("it said farewell", 2, slot, "pg-2") // its entry stays as long as its records
 }

@@ -20,17 +20,17 @@ const (
 	metaWhy      = "cadre-why"
 )
 
-// errChanged means that the catalog, or the lease, is not what the step was decided by.
+// errChanged means that the catalog or the lease changed after the step was decided.
 var errChanged = errors.New("the catalog changed meanwhile")
 
-// CheckOf is the id of a group's check.
+// CheckOf returns the id of a group's check.
 func CheckOf(group string) string { return group + ":ready" }
 
-// maxOps is how many operations Consul takes in one transaction.
+// maxOps is Consul's limit of operations in one transaction.
 const maxOps = 128
 
-// find reads what the catalog has under the Slot's name. stale reads the local server,
-// which may be behind by a moment and costs the others nothing.
+// find reads the catalog's node with the Slot's name. A stale read asks the local server only: its
+// data may be slightly old, and the read puts no load on the other servers.
 func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Found, error) {
 	query := (&consul.QueryOptions{AllowStale: stale}).WithContext(ctx)
 	list, _, err := w.client.Catalog().NodeServiceList(slot, query)
@@ -50,20 +50,20 @@ func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Foun
 		out.ServiceIndex, out.Port = service.ModifyIndex, service.Port
 		out.Why = service.Meta[metaWhy]
 		out.Ready = out.Why == WhyHealthy
-		// What cannot be read is older than any.
+		// An unreadable sequence is 0, older than every report.
 		out.Sequence, _ = strconv.ParseUint(service.Meta[MetaSequence], 10, 64)
 		if len(service.Tags) > 0 {
 			out.Role = service.Tags[0]
 		}
 		if service.Meta[MetaBoot] != out.Boot {
-			out.Boot = "" // of no Boot: it is replaced
+			out.Boot = "" // of no Boot: Decide replaces the node
 		}
 	}
 	slices.SortFunc(out.Services, func(a, b Service) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
-// take notes a service beside the group's.
+// take records a service other than the group's own.
 func (f *Found) take(is *consul.AgentService) {
 	boot, ours := is.Meta[MetaBoot]
 	if !ours || is.Service != is.ID {
@@ -82,15 +82,15 @@ func (f *Found) take(is *consul.AgentService) {
 		}
 	}
 	if boot != f.NodeBoot {
-		out.Address = "" // another Boot's: it is written again
+		out.Address = "" // written for another Boot: it must be written again
 	}
 	f.Indices[out.ID], f.Boots[out.ID] = is.ModifyIndex, boot
 	f.Services = append(f.Services, out)
 }
 
-// write carries a plan out in one transaction, if fence holds in it; whole is false when not
-// all of it fitted. The group's own service is always in it, so that nothing of an older
-// report is written over what a newer one said.
+// write carries a plan out in one transaction that also checks fence. whole is false when the plan
+// did not fit into one transaction. The group's own service is in every transaction, so that its
+// check-and-set keeps an older report from overwriting a newer one.
 func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, plan Plan, found Found, e Entry) (whole bool, err error) {
 	ops := consul.TxnOps{{KV: fence}}
 	if plan.Step == Replace {
@@ -100,7 +100,7 @@ func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, plan Plan, fo
 	if !found.Exists || found.VIP != e.VIP {
 		verb := consul.NodeCAS
 		if !found.Exists {
-			// With index 0 it would fail on what was deleted in this transaction.
+			// A check-and-set with index 0 would fail on a node that this transaction deletes.
 			verb = consul.NodeSet
 		}
 		node := consul.Node{Node: e.Slot, Address: e.VIP, Meta: map[string]string{MetaBoot: e.Boot}, ModifyIndex: found.NodeIndex}
@@ -149,7 +149,7 @@ func check(slot string, s Service) *consul.TxnOp {
 	return &consul.TxnOp{Check: &consul.CheckTxnOp{Verb: consul.CheckSet, Check: check}}
 }
 
-// registered is a service as Consul has it.
+// registered returns the service in the form of Consul's API.
 func registered(s Service, boot string) consul.AgentService {
 	out := consul.AgentService{ID: s.ID, Service: s.ID, Address: s.Address, Port: s.Port, Tags: s.Tags, Meta: map[string]string{MetaBoot: boot}}
 	if !s.Calls() {
@@ -168,10 +168,10 @@ func registered(s Service, boot string) consul.AgentService {
 	return out
 }
 
-// registerCallers writes the proxies that carry calls. Transactions lose their upstreams, so
-// they are written one by one and without a fence: whether the node still is the Boot's is looked
-// at afterwards, and if not they are taken back. A node names its Boot by a transaction that the
-// Boot's lease was in.
+// registerCallers writes the proxies that carry calls. Consul's transactions drop upstreams, so
+// each proxy is a registration of its own, without a fence. Afterwards verify checks that the node
+// still belongs to the Boot, and removes the proxies if it does not. A node always gets its Boot in
+// a transaction that checks the Boot's lease.
 func (w *Writer) registerCallers(ctx context.Context, e Entry, callers []Service) error {
 	if len(callers) == 0 {
 		return nil
@@ -186,7 +186,7 @@ func (w *Writer) registerCallers(ctx context.Context, e Entry, callers []Service
 			errs = append(errs, fmt.Errorf("write service %s of node %s: %w", s.ID, e.Slot, err))
 		}
 	}
-	// Also what had no answer may have been written.
+	// A registration without an answer may have been written too.
 	return errors.Join(append(errs, w.verify(ctx, e))...)
 }
 
@@ -196,7 +196,7 @@ func (w *Writer) removeFound(ctx context.Context, slot string, found Found) erro
 	}}})
 }
 
-// commit is errChanged when a check failed.
+// commit returns errChanged when a check of the transaction failed.
 func (w *Writer) commit(ctx context.Context, what string, ops consul.TxnOps) error {
 	ok, answer, _, err := w.client.Txn().Txn(ops, (&consul.QueryOptions{}).WithContext(ctx))
 	switch {
@@ -212,7 +212,8 @@ func (w *Writer) commit(ctx context.Context, what string, ops consul.TxnOps) err
 	return fmt.Errorf("%s: %w: %s", what, errChanged, strings.Join(why, "; "))
 }
 
-// held is the fence of a Boot that holds its Slot's lease now; ok is false when it does not.
+// held returns a fence on the lease that the Boot holds now; ok is false when the Boot does not
+// hold it.
 func (w *Writer) held(ctx context.Context, slot, boot string) (fence *consul.KVTxnOp, ok bool, err error) {
 	lease, entry, err := w.lease(ctx, slot)
 	if err != nil || entry.Session == "" || lease.BootID != boot {
@@ -221,7 +222,7 @@ func (w *Writer) held(ctx context.Context, slot, boot string) (fence *consul.KVT
 	return &consul.KVTxnOp{Verb: consul.KVCheckSession, Key: store.DefaultPrefix + entry.Key, Session: entry.Session}, true, nil
 }
 
-// lapsed is the fence of a Boot whose lease nobody holds; ok is false when somebody does.
+// lapsed returns a fence on a Slot's free lease; ok is false when a Boot holds the lease.
 func (w *Writer) lapsed(ctx context.Context, slot string) (fence *consul.KVTxnOp, ok bool, err error) {
 	_, entry, err := w.lease(ctx, slot)
 	if err != nil || entry.Session != "" || entry.Index == 0 {

@@ -2,54 +2,55 @@ package catalog
 
 import "slices"
 
-// Found is what the catalog has under a Slot's name.
+// Found is the content of the catalog under a Slot's name.
 type Found struct {
-	// Entry as it was written; its Services are those with our mark.
+	// Entry as written. Its Services are the services with our meta key.
 	Entry
-	// NodeBoot is the Boot that the node itself names.
+	// NodeBoot is the Boot in the node's meta.
 	NodeBoot string
-	// Exists: there is a node of the name.
+	// Exists: the catalog has a node of that name.
 	Exists bool
-	// Agent: the node has an ID, so an agent registered it, which writes it by itself.
+	// Agent: the node has an ID, so a Consul agent registered it and maintains it.
 	Agent bool
-	// Foreign: the node has services that nobody should have made.
+	// Foreign: the node has services that no coordinator wrote.
 	Foreign bool
-	// NodeIndex and ServiceIndex are for a check-and-set; ServiceIndex 0: no service of the
-	// group. Indices are those of the Services, and Boots those that they name.
+	// NodeIndex and ServiceIndex are for check-and-set; ServiceIndex is 0 when the node has no
+	// service of the group. Indices are the modify indices of the Services by ID, and Boots the
+	// Boots in their meta.
 	NodeIndex, ServiceIndex uint64
 	Indices                 map[string]uint64
 	Boots                   map[string]string
 }
 
-// Step is what is to be done about an entry.
+// Step is the kind of change that an entry needs.
 type Step string
 
 const (
-	// Keep: it is as it should be, or not ours to change.
+	// Keep: the entry is right already, or a Consul agent maintains it.
 	Keep Step = "keep"
-	// Update writes what differs, and the node where its address changed.
+	// Update writes the differences, and the node when its address changed.
 	Update Step = "update"
-	// Replace removes the node first, and with it all sessions on it: it is another Boot's.
+	// Replace first removes the node of another Boot, and with it all sessions on that node.
 	Replace Step = "replace"
 )
 
-// Plan is a Step with what it is about.
+// Plan is a Step with the services to change.
 type Plan struct {
 	Step Step
 	// Own: the group's own service, or the node, is to be written.
 	Own bool
-	// Put and Drop are services to write, and the IDs of those to remove, in the transaction.
+	// Put are the services to write, and Drop the IDs of services to remove, in the transaction.
 	Put  []Service
 	Drop []string
-	// Callers are to be written beside it.
+	// Callers are registered outside of the transaction.
 	Callers []Service
 }
 
-// transacts reports whether there is something for the transaction.
+// transacts reports whether the plan needs a transaction.
 func (p Plan) transacts() bool { return p.Step == Replace || p.Own || len(p.Put)+len(p.Drop) > 0 }
 
-// Decide says what to do about what is found. What is found must be of now for the plan to
-// count: it is carried out by check-and-set.
+// Decide returns the plan that turns found into want. The plan is carried out by check-and-set, so
+// it fails when found is outdated.
 func Decide(found Found, want Entry) Plan {
 	switch {
 	case found.Agent:
@@ -59,15 +60,15 @@ func Decide(found Found, want Entry) Plan {
 	case found.Boot != want.Boot || found.Foreign:
 		return differences(Replace, Found{}, want)
 	case found.ServiceIndex != 0 && want.Why != WhySilent && want.Why != WhyEnded && want.Sequence < found.Sequence:
-		// A newer report was written. That nobody hears a Boot follows from the lease, not from
-		// a report, so it has no place in their order; the next report that arrives anywhere is
-		// newer than what is kept.
+		// The catalog has a newer report. WhySilent follows from the lease and not from a report,
+		// so it is exempt from the order of reports. The next report that any coordinator receives
+		// has a higher sequence than the stored one.
 		return Plan{Step: Keep}
 	}
 	return differences(Update, found, want)
 }
 
-// differences is the plan that makes found what is wanted.
+// differences returns the plan that turns found into want.
 func differences(step Step, found Found, want Entry) Plan {
 	out := Plan{Step: step, Own: found.ServiceIndex == 0 || !found.sameAs(want)}
 	if !want.Partial {
@@ -98,13 +99,13 @@ func differences(step Step, found Found, want Entry) Plan {
 	return out
 }
 
-// sameAs ignores the sequence: a report that says nothing new writes nothing. The services are
-// compared by themselves.
+// sameAs ignores the sequence, so that a report without a change writes nothing. It does not
+// compare the services.
 func (e Entry) sameAs(o Entry) bool {
 	return e.Group == o.Group && e.Slot == o.Slot && e.Boot == o.Boot && e.VIP == o.VIP && e.Port == o.Port && e.Role == o.Role && e.Ready == o.Ready && e.Why == o.Why
 }
 
-// same tells that nothing of want is missing in e.
+// same reports whether e already has everything that want asks for.
 func same(e, want Entry) bool {
 	return e.sameAs(want) && (want.Partial || slices.EqualFunc(e.Services, want.Services, Service.equal))
 }

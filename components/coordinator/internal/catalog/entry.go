@@ -9,44 +9,44 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Records is what the records say of a member.
+// Records is the part of a member's state that comes from the records in KV.
 type Records struct {
 	Group, Slot, Boot, VIP string
-	// Port of the group's own service; 0: it has none.
+	// Port of the group's own service; 0: the group has none.
 	Port int
-	// Held: the Boot holds its Slot's lease, so some coordinator hears it. Ended: it said
-	// farewell.
+	// Held: the Boot holds its Slot's lease, so a coordinator receives its reports. Ended: the Boot
+	// said farewell.
 	Held, Ended bool
-	// Draining: an Operation is about to stop it, or does. HandsOver: what leadership it has is
-	// still to be given away in that.
+	// Draining: an Operation stops the Boot now or is about to. HandsOver: that Operation still has
+	// to hand over the Boot's leadership.
 	Draining, HandsOver bool
-	// MeshAt is the index of the record of its group's part in the service layer; MeshUnknown:
-	// that record cannot be read, and what it said before is not known here.
+	// MeshAt is the index of the group's service mesh record. ServiceMeshUnknown: the record cannot
+	// be read, and this coordinator has no earlier version of it.
 	MeshAt             uint64
 	ServiceMeshUnknown bool
 }
 
-// Member is everything that an entry rests on.
+// Member is the complete input of an entry.
 type Member struct {
 	Records
 	// ServiceMesh is its group's part in the service layer.
 	ServiceMesh group.ServiceMesh
-	// Report is the last one of this Boot here, with its Sequence; nil: there is none. Its
-	// Health is for rollouts: the catalog goes by Workload, the health of what runs in the
-	// member without its Envoys.
+	// Report is the last report of this Boot at this coordinator, with its Sequence; nil: there is
+	// none. Its Health is for rollouts. The catalog uses Workload instead: the health of the
+	// member's workload without its Envoys.
 	Report   *rollout.Report
 	Sequence uint64
 	Workload rollout.Health
-	// Rival is the greatest epoch at which another member of the group says that it leads, and
-	// is heard; 0: none does, or its epoch is not known.
+	// Rival is the greatest epoch at which another live member of the group claims to lead; 0: no
+	// other member claims it, or its epoch is not known.
 	Rival uint64
 	// Live are the proxies, by ID, whose Envoys can be reached.
 	Live map[string]bool
-	// Backends is what the workload says in it of the backends that it registers itself.
+	// Backends are the workload's own reports of the backends that it registers itself.
 	Backends map[string]reports.Backend
 }
 
-// hear takes what the member says of itself.
+// hear copies the member's own report into m.
 func (m *Member) hear(got reports.Received) {
 	m.Report, m.Sequence, m.Backends = got.Observed(), got.Report.GetSequence(), got.Backends()
 	m.Workload, m.Live = got.Workload(), map[string]bool{}
@@ -55,26 +55,26 @@ func (m *Member) hear(got reports.Received) {
 	}
 }
 
-// Entry is a member in Consul's catalog: its node with the service of its group, and those
-// of its part in the service layer.
+// Entry is a member in Consul's catalog: its node, the service of its group, and the services of
+// its part in the service layer.
 type Entry struct {
 	Group, Slot, Boot, VIP string
-	// Port of the group's own service; 0: it has none.
+	// Port of the group's own service; 0: the group has none.
 	Port int
-	// Sequence of the report that it was made from; 0: of none.
+	// Sequence of the report behind the entry; 0: there is no report.
 	Sequence uint64
-	// Role is its tag; "": it has none.
+	// Role is the tag of the entry; "": the entry has no tag.
 	Role string
-	// Ready: its check is passing. Why is the check's output, one of few texts.
+	// Ready: the entry's check is passing. Why is the check's output, one of a few texts.
 	Ready bool
 	Why   string
-	// Services beside the group's, sorted by ID. Partial: which there should be is not known,
-	// and those that are there stay as they are.
+	// Services other than the group's own, sorted by ID. Partial: the wanted services are unknown,
+	// and the services in the catalog stay unchanged.
 	Services []Service
 	Partial  bool
 }
 
-// Why an entry is as it is.
+// Values of Entry.Why.
 const (
 	WhyHealthy   = "healthy"
 	WhyUnhealthy = "not healthy"
@@ -86,7 +86,7 @@ const (
 	WhyEnded     = "it said farewell"
 )
 
-// Want is what the entry of an admitted Boot should be.
+// Want returns the entry that an admitted Boot should have.
 func Want(m Member) Entry {
 	out := Entry{Group: m.Group, Slot: m.Slot, Boot: m.Boot, VIP: m.VIP, Port: m.Port, Sequence: m.Sequence, Partial: m.ServiceMeshUnknown}
 	out.judge(m)
@@ -96,9 +96,9 @@ func Want(m Member) Entry {
 	return out
 }
 
-// WantHeard is the entry, without the service layer, of the Boot of a Slot that got is of and that
-// is heard; ok is false where another Boot has the Slot, or none. It is for the simulator, where
-// Boots hold no leases.
+// WantHeard returns the entry, without the service layer, of the Boot that sent the report got. ok
+// is false when another Boot has the Slot, or none. The simulator uses it, because its Boots hold
+// no leases.
 func WantHeard(v *view.View, slot string, got reports.Received) (e Entry, ok bool) {
 	var m Member
 	if m.Records, ok = recordsOf(v, slot); !ok || m.Boot != got.BootID {
@@ -109,7 +109,7 @@ func WantHeard(v *view.View, slot string, got reports.Received) (e Entry, ok boo
 	return Want(m), true
 }
 
-// judge says how the member is.
+// judge sets the role and the readiness of the entry.
 func (e *Entry) judge(m Member) {
 	switch {
 	case m.Ended:
@@ -124,18 +124,18 @@ func (e *Entry) judge(m Member) {
 	}
 	switch m.Report.Role {
 	case rollout.RoleLeader:
-		// One that was replaced and does not know it yet is nobody's leader: a route would lead
-		// to both.
+		// A replaced leader that still claims to lead gets no leader tag: a route would lead to
+		// both members.
 		if m.leads() {
 			e.Role = string(rollout.RoleLeader)
 		}
 	case rollout.RoleFollower, rollout.RoleLearner:
 		e.Role = string(m.Report.Role)
-	default: // none, or not known: no route goes by it
+	default: // none or unknown: no route selects it
 	}
 	e.Why = WhyDraining
-	// A leader serves until another one does. Were it gone from discovery before, its route
-	// would lead nowhere before callers are told to wait.
+	// A leader serves until another member leads. An earlier removal from discovery would leave its
+	// route without a target before callers are asked to wait.
 	if !m.Draining || m.HandsOver && m.leads() {
 		e.Why = why(m.Workload)
 	}
@@ -153,7 +153,7 @@ func why(health rollout.Health) string {
 	}
 }
 
-// heard tells that the entry rests on what the member says of itself.
+// heard reports whether the entry follows from the member's own report.
 func (e *Entry) heard() bool {
 	return !slices.Contains([]string{WhyEnded, WhySilent, WhyNoReport}, e.Why)
 }

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 )
 
-// Idle waits until nothing is due and nothing is being looked at.
+// Idle waits until no Slot is due or under evaluation.
 func (w *Writer) Idle(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -25,7 +25,7 @@ func (w *Writer) Idle(ctx context.Context) error {
 	}
 }
 
-// AwaitGone waits until it is noticed that nobody is admitted to the Slot.
+// AwaitGone waits until the Writer has noticed that the Slot has no admission.
 func (w *Writer) AwaitGone(ctx context.Context, slot string) error {
 	for {
 		w.mu.Lock()
@@ -42,17 +42,17 @@ func (w *Writer) AwaitGone(ctx context.Context, slot string) error {
 	}
 }
 
-// RegisterCaller is what is left of a registration whose Boot was evicted meanwhile.
+// RegisterCaller makes the registration of a Boot that was evicted meanwhile.
 func (w *Writer) RegisterCaller(ctx context.Context, group, slot, boot, vip string) error {
 	return w.registerCallers(ctx, Entry{Group: group, Slot: slot, Boot: boot, VIP: vip}, []Service{{
 		ID: group + "-sidecar-proxy", Address: "127.0.0.1", Port: 20999, Destination: group, Upstreams: []Upstream{{"r", "127.10.0.1", 80}},
 	}})
 }
 
-// Hear takes what the member says of itself.
+// Hear copies the member's own report into m.
 func Hear(m *Member, got reports.Received) { m.hear(got) }
 
-// MemberOf is what the records of v say about the Boot of a Slot.
+// MemberOf returns the data in the records of v about the Boot of a Slot.
 func MemberOf(v *view.View, slot string) (Member, bool) {
 	return (&Writer{meshes: map[string]meshAt{}}).memberOf(v, slot)
 }

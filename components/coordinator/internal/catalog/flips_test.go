@@ -13,7 +13,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// warnings passes on what is logged at WARN.
+// warnings forwards the records logged at WARN.
 type warnings struct {
 	slog.Handler
 	each chan slog.Record
@@ -26,7 +26,8 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestAMemberThatFlipsIsWrittenAtAPace, with its newest word when its turn comes; told once.
+// A flapping member is written at the pace of its Slot, each time with the newest state. The delay
+// is logged once.
 func TestAMemberThatFlipsIsWrittenAtAPace(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")

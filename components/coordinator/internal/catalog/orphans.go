@@ -8,14 +8,14 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// orphan reports whether the node is what a registration of a caller made after its Boot's node
-// had gone: every node that is made with its fence names its Boot.
+// orphan reports whether a caller's registration created the node after its Boot's node was
+// removed. Every node that a fenced transaction creates names its Boot.
 func (f Found) orphan() bool {
 	return f.Exists && !f.Agent && !f.Foreign && f.NodeBoot == "" && len(f.Services) > 0
 }
 
-// takeBack removes what the Boot wrote without a fence, which found shows not to be its node
-// now. What another one wrote over it meanwhile stays.
+// takeBack removes the Boot's unfenced registrations when found shows that the node does not belong
+// to the Boot now. Services that another Boot has overwritten meanwhile stay.
 func (w *Writer) takeBack(ctx context.Context, slot, boot string, found Found) error {
 	if found.orphan() {
 		return w.removeFound(ctx, slot, found)
@@ -32,8 +32,9 @@ func (w *Writer) takeBack(ctx context.Context, slot, boot string, found Found) e
 	return w.commit(ctx, "take back services of node "+slot, ops)
 }
 
-// noteGone has a Slot that nobody is admitted to looked at once no call for its last Boot can
-// be under way any more: a coordinator that died within one takes nothing back.
+// noteGone schedules a check of a Slot without an admission for the time when no call for its last
+// Boot can be in flight any more. A coordinator that crashed within such a call left its
+// registration behind.
 func (w *Writer) noteGone(slot string) {
 	w.mu.Lock()
 	w.gone[slot] = w.cfg.Now().Add(callLimit)
@@ -41,7 +42,7 @@ func (w *Writer) noteGone(slot string) {
 	w.dueIn(slot, callLimit)
 }
 
-// sweep removes the orphan of a Slot that nobody is admitted to, if it is time to look.
+// sweep removes the orphan of a Slot without an admission, once its check is due.
 func (w *Writer) sweep(ctx context.Context, slot string) {
 	w.mu.Lock()
 	at, is := w.gone[slot]
@@ -74,20 +75,20 @@ func (w *Writer) removeOrphan(ctx context.Context, slot string) error {
 		return err
 	}
 	if err = w.removeFound(ctx, slot, found); errors.Is(err, errChanged) {
-		return nil // another coordinator was faster, or a Boot has it now
+		return nil // another coordinator removed it first, or a Boot has the node now
 	}
 	return err
 }
 
-// verify is errChanged when what was just written without a fence is not on its Boot's node, and
-// then it is there no more.
+// verify removes the unfenced registrations of e when they are not on the node of its Boot. It
+// returns errChanged in that case.
 func (w *Writer) verify(ctx context.Context, e Entry) error {
 	found, err := w.find(ctx, e.Group, e.Slot, false)
 	if err != nil || found.NodeBoot == e.Boot {
 		return err
 	}
 	err = errors.Join(w.takeBack(ctx, e.Slot, e.Boot, found), fmt.Errorf("write services of node %s: %w: it is not of boot %.12s now", e.Slot, errChanged, e.Boot))
-	// Where it was in the place of the next Boot's, that one's is to be written again.
+	// The removed service may have replaced one of the next Boot, so the Slot is evaluated again.
 	w.forget(e.Slot)
 	w.dueIn(e.Slot, 0)
 	return err

@@ -17,7 +17,7 @@ import (
 
 const callerID = "pg-sidecar-proxy"
 
-// stray is what a registration without a fence leaves whose coordinator died at once.
+// stray writes the unfenced registration of a coordinator that crashed right after it.
 func (w *world) stray(id, boot string) {
 	w.t.Helper()
 	service := consul.AgentService{ID: id, Service: id, Address: "127.0.0.1", Port: 20999, Meta: map[string]string{catalog.MetaBoot: boot}}
@@ -43,8 +43,8 @@ func ofBoot(boot string) func([]*consul.ServiceEntry) bool {
 
 func nobody(list []*consul.ServiceEntry) bool { return len(list) == 0 }
 
-// TestACallerOfABootThatIsGoneIsTakenBack: its registration has no fence. It leaves no node
-// where there was none, and nothing on the next Boot's, whose own is there again.
+// The registration of a caller has no fence. If its Boot is gone, it leaves no node behind, and the
+// next Boot's own service is written again.
 func TestACallerOfABootThatIsGoneIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	c := w.coordinator(true)
@@ -73,7 +73,8 @@ func TestACallerOfABootThatIsGoneIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestTheNextLookRemovesStrays of a Boot before, whether or not the next one has such a service.
+// The next evaluation removes strays of an earlier Boot, whether or not the next Boot has such a
+// service.
 func TestTheNextLookRemovesStrays(t *testing.T) {
 	w := newWorld(t)
 	put(w, store.ServiceMeshKey("pg"), mesh(func(m *group.ServiceMesh) { m.Proxies = m.Proxies[2:] }))
@@ -89,7 +90,8 @@ func TestTheNextLookRemovesStrays(t *testing.T) {
 	w.reach("the other is gone", "old-sidecar-proxy", false, nobody)
 }
 
-// TestWhatIsLeftOfASlotIsRemoved once no call can be under way, and nothing that others made.
+// An orphan of a removed Slot is deleted once no call can be in flight. Services of other writers
+// stay.
 func TestWhatIsLeftOfASlotIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")

@@ -3,25 +3,24 @@ package catalog
 import "time"
 
 const (
-	// burst is how many writes a Slot may have at once: more than any drain, hand-over or start
-	// of a member takes.
+	// burst is the number of writes that a Slot may have at once: more than any drain, hand-over or
+	// start of a member needs.
 	burst = 8
-	// refill is how long each of them takes to come back.
+	// refill is the time after which one write of the burst is available again.
 	refill = time.Second
 )
 
-// pace bounds the writes of one Slot's entry: what a workload says of itself it may say as often
-// as it likes, and each write is one of Consul's log. Whatever is to be written waits for refill
-// at most, a drain too, since what is written then is the newest word. The zero pace has all of
-// its burst.
+// pace bounds the writes of one Slot's entry. A workload may report changes at any rate, and each
+// write is an entry of Consul's Raft log. A write, also of a drain, waits at most for refill, and
+// then writes the newest state. The zero pace has its full burst.
 type pace struct {
-	// full is when all of the burst is there again.
+	// full is the time when the whole burst is available again.
 	full time.Time
-	// told: that something waits was logged, and the burst was not whole since.
+	// warned: the current delay was logged. It is reset once the whole burst is available again.
 	told bool
 }
 
-// wait is how long until a write may be made; 0: now.
+// wait returns the time until a write may be made; 0: now.
 func (p pace) wait(now time.Time) time.Duration {
 	if !p.full.After(now) {
 		return 0
@@ -29,7 +28,7 @@ func (p pace) wait(now time.Time) time.Duration {
 	return max(0, p.full.Sub(now)-(burst-1)*refill)
 }
 
-// spend takes one write.
+// spend uses up one write.
 func (p pace) spend(now time.Time) pace {
 	if !p.full.After(now) {
 		p = pace{full: now}
@@ -38,13 +37,14 @@ func (p pace) spend(now time.Time) pace {
 	return p
 }
 
-// tell notes that something waits; first tells that it is the first of its spell.
+// warn records that a write is delayed; first is true for the first delayed write since the whole
+// burst was available.
 func (p pace) tell() (next pace, first bool) {
 	first, p.told = !p.told, true
 	return p, first
 }
 
-// holdBack reports whether a Slot's entry is to wait for its pace; it is looked at again then.
+// holdBack reports whether a Slot's entry must wait for its pace, and then schedules the Slot.
 func (w *Writer) holdBack(m Member) bool {
 	w.mu.Lock()
 	now := w.cfg.Now()
@@ -69,7 +69,7 @@ func (w *Writer) spend(slot string) {
 	w.paces[slot] = w.paces[slot].spend(w.cfg.Now())
 }
 
-// unpace forgets the pace of a Slot that is gone.
+// unpace forgets the pace of a removed Slot.
 func (w *Writer) unpace(slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

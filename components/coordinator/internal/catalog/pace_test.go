@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPace: a burst at once, then one in a second; what waits is told once, until all of the
-// burst was there again.
+// A burst is available at once, then one write per second. The delay is logged once until the whole
+// burst was available again.
 func TestPace(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var p pace

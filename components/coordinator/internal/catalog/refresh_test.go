@@ -15,8 +15,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Routes lead to a member that is refreshed, in each phase in which one that is stopped gets
-// nobody any more: its workload goes on, and it may be the only one that leads.
+// Routes lead to a member during a refresh, in each phase in which a stopped member is out of the
+// routes: its workload keeps running, and it may be the only leader.
 func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 	for phase, stopped := range map[operation.Phase]bool{
 		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Acting: true, operation.Booting: false, operation.Joining: false,
@@ -35,8 +35,9 @@ func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 	}
 }
 
-// A refresh brings checks that were not judged yet, and routes lead to its member by the ones that
-// were, as its agent says; what counts from the beginning of a Boot is not passed over so.
+// A refresh adds checks that are still pending. Routes use the verdicts of the earlier checks, as
+// the agent reports them. Checks that count from the beginning of a Boot still hold the member
+// back.
 func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 	const well, ill, unknown = controlv1.Health_HEALTH_HEALTHY, controlv1.Health_HEALTH_UNHEALTHY, controlv1.Health_HEALTH_UNKNOWN
 	of := func(name string, health controlv1.Health, pending bool) *controlv1.CheckResult {
@@ -74,7 +75,7 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 	}
 }
 
-// What a refresh waits for is news: the verdict of a check, and that its agent took it over.
+// The verdict of a check and the agent's adoption of the spec are changes that a refresh waits for.
 func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
 	heard := reports.New(time.Now)
 	put := func(sequence uint64, agentSpec string, pending bool) (news bool) {
@@ -99,8 +100,8 @@ func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
 	}
 }
 
-// Routes lead to nobody whose service is restarted, though its Boot stays and may say, for a
-// moment, that it serves.
+// Routes avoid a member whose service restarts, although its Boot stays and may briefly report
+// healthy.
 func TestRoutesDoNotLeadToAServiceThatIsRestarted(t *testing.T) {
 	for phase, stopped := range map[operation.Phase]bool{
 		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Booting: true, operation.Joining: false, operation.Settling: false,

@@ -34,7 +34,7 @@ func mesh(change func(*group.ServiceMesh)) group.ServiceMesh {
 	return m
 }
 
-// reach waits, at each change of the service, for what routes find.
+// reach waits until routes find the wanted instances, with a check at each change of the service.
 func (w *world) reach(what, service string, connect bool, want func([]*consul.ServiceEntry) bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
@@ -75,12 +75,12 @@ func (w *world) services() (out []string) {
 	return out
 }
 
-// say is a report of a member whose backends' Envoys are live; what carries calls is down.
+// say sends a report of a member whose backends' Envoys are live and whose caller proxy is down.
 func (c *one) say(sequence uint64, role controlv1.Role, backends ...*controlv1.BackendState) {
 	c.sayOf([]string{"pg-pg", "pg-api"}, sequence, role, backends...)
 }
 
-// sayOf is one in which the Envoys of those services are live.
+// sayOf sends a report in which only the Envoys of those services are live.
 func (c *one) sayOf(live []string, sequence uint64, role controlv1.Role, backends ...*controlv1.BackendState) {
 	checks := []*controlv1.CheckResult{{Name: "proxy:pg-sidecar-proxy", Health: controlv1.Health_HEALTH_UNHEALTHY, Informative: true}}
 	for _, service := range live {
@@ -92,8 +92,8 @@ func (c *one) sayOf(live []string, sequence uint64, role controlv1.Role, backend
 	c.writer.Note(slot)
 }
 
-// TestWhatRoutesFind follows the proxies of a member: both the service and its proxy have the
-// role, in the write that tells it; a route that goes takes its own along and no session.
+// TestWhatRoutesFind follows the proxies of a member. One write gives the service and its proxy
+// their role. A removed route removes its own service and ends no session.
 func TestWhatRoutesFind(t *testing.T) {
 	w := newWorld(t)
 	put(w, store.ServiceMeshKey("pg"), mesh(nil))
@@ -113,7 +113,7 @@ func TestWhatRoutesFind(t *testing.T) {
 		t.Errorf("proxy %+v, %v", proxy[0].Service, err)
 	}
 
-	// Without an Envoy one backend is out of discovery, and its member is not.
+	// Without its Envoy one backend is out of discovery, while its member stays.
 	c.sayOf([]string{"pg-api"}, 2, controlv1.Role_ROLE_FOLLOWER, &controlv1.BackendState{Name: "api", Health: controlv1.Health_HEALTH_HEALTHY})
 	w.reach("not to be reached", "pg-pg", true, as(consul.HealthCritical, "follower"))
 	w.reach("the other is", "pg-api", true, as(consul.HealthPassing))
@@ -145,7 +145,7 @@ func TestWhatRoutesFind(t *testing.T) {
 	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Aborted})
 	w.reach("back", "pg-api", true, as(consul.HealthPassing, "blue"))
 
-	// The callers have their upstreams, and follow the routes.
+	// The caller proxies have their upstreams, which follow the routes.
 	calls := func() []consul.Upstream {
 		list, _, err := w.admin.Catalog().Service("pg-sidecar-proxy", "", nil)
 		if err != nil || len(list) != 1 {
@@ -184,7 +184,7 @@ func TestWhatRoutesFind(t *testing.T) {
 	w.reach("evicted", "pg-pg", true, func(list []*consul.ServiceEntry) bool { return len(list) == 0 })
 }
 
-// TestNothingIsWrittenWhileNothingChanges of the proxies either.
+// Reports without a change write nothing for the proxies either.
 func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	w := newWorld(t)
 	put(w, store.ServiceMeshKey("pg"), mesh(nil))
@@ -198,7 +198,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	a.settled(w)
 	b.settled(w)
 	before := w.index()
-	third := w.coordinator(true) // one that knows nothing of what is there
+	third := w.coordinator(true) // a coordinator without any knowledge of the catalog
 	for n := range uint64(5) {
 		for _, c := range []*one{a, b, third} {
 			c.say(2+n, controlv1.Role_ROLE_LEADER)
@@ -210,8 +210,8 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	}
 }
 
-// TestServicesOfOthersOnANode: what somebody else put there takes the node along, what is of
-// ours and wanted by nobody goes by itself.
+// A foreign service makes the Writer replace the node. A service of ours that is wanted no more is
+// removed alone.
 func TestServicesOfOthersOnANode(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
@@ -241,7 +241,7 @@ func TestServicesOfOthersOnANode(t *testing.T) {
 	}
 }
 
-// TestMoreThanOneTransactionTakes: all of it is there in the end.
+// A mesh that exceeds one transaction is complete in the end.
 func TestMoreThanOneTransactionTakes(t *testing.T) {
 	w := newWorld(t)
 	big := group.ServiceMesh{Group: "pg"}

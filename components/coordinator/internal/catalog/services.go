@@ -8,18 +8,19 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Service is one of a member's services beside its group's. Its name is its ID.
+// Service is a service of a member, other than the group's own. Its name is its ID.
 type Service struct {
 	ID      string
 	Address string
 	Port    int
-	// Tags are the roles that routes find it by.
+	// Tags are the roles by which routes select the service.
 	Tags []string
-	// Ready and Why are those of its check, as an Entry's; one that carries calls has none.
+	// Ready and Why are the state of the service's check, as in Entry. A proxy that carries calls
+	// has no check.
 	Ready bool
 	Why   string
-	// Destination is the service that it is the proxy of; "": it is none. What arrives for it
-	// goes to Local.
+	// Destination is the service behind this proxy; "": the service is no proxy. The proxy forwards
+	// traffic to LocalAddress and LocalPort.
 	Destination  string
 	LocalAddress string
 	LocalPort    int
@@ -27,13 +28,13 @@ type Service struct {
 	Upstreams []Upstream
 }
 
-// Upstream is where a proxy listens for what is to go to a route.
+// Upstream is the address where a proxy listens for traffic to a route.
 type Upstream struct {
 	Route, Address string
 	Port           int
 }
 
-// Calls reports whether it carries calls.
+// Calls reports whether the service is a proxy that carries calls.
 func (s Service) Calls() bool { return len(s.Upstreams) > 0 }
 
 func (s Service) equal(o Service) bool {
@@ -41,7 +42,7 @@ func (s Service) equal(o Service) bool {
 		s.Destination == o.Destination && s.LocalAddress == o.LocalAddress && s.LocalPort == o.LocalPort && slices.Equal(s.Upstreams, o.Upstreams)
 }
 
-// services are those of a member that is as e says.
+// services returns the services of a member with the role and readiness of e.
 func services(m Member, e Entry) []Service {
 	var out []Service
 	for _, p := range m.ServiceMesh.Proxies {
@@ -58,7 +59,8 @@ func services(m Member, e Entry) []Service {
 		if p.Owner == group.OwnerWorkload {
 			s.Tags, s.Why = said(m, e, p.Backend)
 		}
-		// Who is led to it finds nobody. The other backends have proxies of their own.
+		// Callers that reach the member through a dead proxy find no service. The other backends
+		// have proxies of their own.
 		if s.Why == WhyHealthy && !m.Live[p.ID] {
 			s.Why = WhyProxy
 		}
@@ -75,7 +77,7 @@ func services(m Member, e Entry) []Service {
 	return out
 }
 
-// said is how a backend is that the workload registers itself.
+// said returns the tags and the Why of a backend that the workload registers itself.
 func said(m Member, e Entry, backend string) (tags []string, how string) {
 	word, spoke := m.Backends[backend]
 	switch {
@@ -89,8 +91,8 @@ func said(m Member, e Entry, backend string) (tags []string, how string) {
 	return word.Tags, why(cmp.Or(word.Health, rollout.Unknown))
 }
 
-// caller is the proxy that carries what a member calls. Consul wants it to have a port; that
-// is on loopback, where no Peer comes.
+// caller returns the proxy for the calls that a member makes. Consul requires a port; this one is
+// on loopback, out of the reach of Peers.
 func caller(m Member, p group.Proxy) Service {
 	out := Service{ID: p.ID, Address: group.LoopbackAddress, Port: group.CallerPort, Destination: p.Service}
 	for _, r := range m.ServiceMesh.Routes {

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// part is what the group offers and calls: a backend of each owner, and two routes.
+// part gives the member a backend of each owner, and two routes.
 func part(m *Member) {
 	m.ServiceMesh = group.ServiceMesh{
 		Group: "pg",
@@ -63,8 +63,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestWhoIsInDiscovery: a backend is as its owner says, and out of it whatever its owner says
-// once its member drains, ends or is not heard.
+// A backend has the state that its owner reports. It leaves discovery when its member drains, ends
+// or has no live report.
 func TestWhoIsInDiscovery(t *testing.T) {
 	for name, c := range map[string]struct {
 		change         func(*Member)
@@ -100,8 +100,7 @@ func TestWhoIsInDiscovery(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatDiffersIsWritten, and what follows neither role nor health not in the order of
-// reports.
+// Only differences are written. WhySilent and WhyEnded overwrite a newer report.
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	found := func(e Entry) Found {
 		return Found{Entry: e, NodeBoot: e.Boot, Exists: true, NodeIndex: 5, ServiceIndex: 6}

@@ -22,7 +22,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Reports has the last report of each Slot.
+// Reports returns the last report of each Slot.
 type Reports interface {
 	Of(slot string) (reports.Received, bool)
 }
@@ -34,54 +34,54 @@ type Config struct {
 	Store          store.Store
 	Views          *view.Watcher
 	Reports        Reports
-	// First tells whether this coordinator writes at once. The others wait for a moment, so
-	// that one change is one write.
+	// First reports whether this coordinator writes at once. The others wait for a moment, so that
+	// one change causes one write.
 	First func() bool
 	Now   func() time.Time
 	Log   *slog.Logger
-	// Panics keep a panic to the Slot that was looked at; nil: it ends the process.
+	// Panics confines a panic to the Slot under evaluation; nil: a panic ends the process.
 	Panics *contain.Panics
 }
 
 const (
-	// behind is how long the others wait: a write takes less.
+	// behind is how long the other coordinators wait: longer than a write takes.
 	behind = 300 * time.Millisecond
-	// trustFor is how long what was read or written is taken for what stands there, without
-	// a look; the looks are spread over a third of it.
+	// trustFor is how long the Writer relies on a read or a write of its own before it reads the
+	// entry again. The times of these reads are spread over a third of it.
 	trustFor = 6 * time.Minute
-	// silentAfter is how long a lease is free before its Boot counts as silent.
+	// silentAfter is how long a lease must be free before its Boot counts as silent.
 	silentAfter = 10 * time.Second
-	// retryIn follows what could not be read or written.
+	// retryIn is the pause after a failed read or write.
 	retryIn = time.Second
-	// writers work at once.
+	// writers is the number of concurrent writes.
 	writers = 8
-	// tries bounds how often a write is decided anew because another one was faster.
+	// tries bounds the attempts when another coordinator changed the entry first.
 	tries     = 4
 	callLimit = 10 * time.Second
 )
 
-// Writer keeps the catalog at what it should be. Safe for concurrent use.
+// Writer keeps the catalog in its wanted state. Safe for concurrent use.
 type Writer struct {
 	cfg    Config
 	client *consul.Client
 
 	mu sync.Mutex
-	// due are the Slots to look at, and when; guarded by mu.
+	// due are the Slots to evaluate, with the time; guarded by mu.
 	due map[string]time.Time
-	// known is what the catalog has, as this coordinator saw it last; guarded by mu.
+	// known is the catalog as this coordinator last saw it; guarded by mu.
 	known map[string]seen
-	// free is since when the lease of a Slot is; guarded by mu.
+	// free is the time since when each Slot's lease is free; guarded by mu.
 	free map[string]time.Time
-	// claims are the Boots that said last that they lead, by group and Slot; guarded by mu.
+	// claims are the Boots whose last report claims to lead, by group and Slot; guarded by mu.
 	claims map[string]map[string]claim
-	// paces of the Slots that were written lately; guarded by mu.
+	// paces of the recently written Slots; guarded by mu.
 	paces map[string]pace
-	// gone are Slots that nobody is admitted to, and when what is left of them is looked for;
-	// guarded by mu.
+	// gone are the Slots without an admission, with the time of their check for an orphan; guarded
+	// by mu.
 	gone map[string]time.Time
-	// meshes are the last ones that could be read, by group; guarded by mu.
+	// meshes are the last readable service mesh records, by group; guarded by mu.
 	meshes map[string]meshAt
-	// looking is how many Slots are being looked at; guarded by mu.
+	// looking is the number of Slots under evaluation; guarded by mu.
 	looking int
 	wake    chan struct{} // capacity 1
 }
@@ -107,9 +107,9 @@ func New(cfg Config) (*Writer, error) {
 	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, paces: map[string]pace{}, gone: map[string]time.Time{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
-// Register makes the entry of a Boot that just took its Slot, so that its workload can make
-// sessions. What another Boot of the Slot had ends with its node. It is called again with
-// each renewal, and then does nothing.
+// Register makes the entry of a Boot that just took its Slot, so that its workload can create
+// sessions. The node of the Slot's previous Boot is removed. Register is called again with each
+// renewal, and does nothing then.
 func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string) error {
 	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true, ServiceMeshUnknown: true}}
 	if v, _ := w.cfg.Views.Latest(); v != nil {
@@ -128,8 +128,9 @@ func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string
 	return nil
 }
 
-// Remove takes the node of a Slot's Boot out, and with it all sessions on it; boot "": of
-// any. A node of another Boot stays, and so does one that an agent registered.
+// Remove removes the node of a Slot's Boot, and with it all sessions on that node. With boot "" it
+// removes the node of any Boot. A node of another Boot stays, and so does the node of a Consul
+// agent.
 func (w *Writer) Remove(ctx context.Context, slot, boot string) error {
 	for range tries {
 		w.forget(slot)
@@ -149,7 +150,7 @@ func (w *Writer) Remove(ctx context.Context, slot, boot string) error {
 	return fmt.Errorf("remove node %s: %w", slot, errChanged)
 }
 
-// Note has a Slot looked at, since a report of it arrived.
+// Note schedules a Slot whose report has arrived.
 func (w *Writer) Note(slot string) {
 	after := behind
 	if w.cfg.First() {
@@ -171,7 +172,7 @@ func (w *Writer) dueIn(slot string, after time.Duration) {
 	}
 }
 
-// Run writes what is due, until ctx ends.
+// Run writes the due entries until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
 	records := w.cfg.Views.Subscribe()
 	defer records.Close()
@@ -179,7 +180,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	for {
 		v, changed := records.Take()
 		if v != nil {
-			// Reports wake this far more often than records change.
+			// Reports wake this loop far more often than the records change.
 			if changed.Any() {
 				w.noteChanges(v, changed, last)
 			}
@@ -198,9 +199,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// noteChanges has those Slots looked at of which the records say something new: last is what
-// they said, and becomes what they say. What did not change costs nothing but a look at its
-// group's name.
+// noteChanges schedules the Slots whose records changed. It compares them with last, and updates
+// last. A Slot of an unchanged group costs one comparison of the group's name.
 func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string]Records) {
 	concerned := func(group string) bool {
 		_, is := changed.Groups[group]
@@ -232,7 +232,7 @@ func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string
 	}
 }
 
-// noteFree keeps since when this coordinator sees the lease of a Slot free.
+// noteFree records since when this coordinator sees the lease of a Slot free.
 func (w *Writer) noteFree(v *view.View, concerned func(group string) bool) {
 	now := w.cfg.Now()
 	w.mu.Lock()
@@ -254,7 +254,7 @@ func (w *Writer) noteFree(v *view.View, concerned func(group string) bool) {
 	}
 }
 
-// memberOf is what the records say about the Boot of a Slot; ok is false when there is none.
+// memberOf returns the records' data of the Boot of a Slot; ok is false when the Slot has no Boot.
 func (w *Writer) memberOf(v *view.View, slot string) (m Member, ok bool) {
 	if m.Records, ok = recordsOf(v, slot); ok {
 		w.takeMesh(v, &m)
@@ -262,8 +262,8 @@ func (w *Writer) memberOf(v *view.View, slot string) (m Member, ok bool) {
 	return m, ok
 }
 
-// recordsOf are those of the Boot of a Slot, without its group's mesh; ok is false when there is
-// none.
+// recordsOf returns the records of the Boot of a Slot, without its service mesh; ok is false when
+// the Slot has no Boot.
 func recordsOf(v *view.View, slot string) (out Records, ok bool) {
 	a, admitted := v.Admissions[slot]
 	record, bound := v.Slots[slot]
@@ -277,7 +277,7 @@ func recordsOf(v *view.View, slot string) (out Records, ok bool) {
 	return out, true
 }
 
-// servicePort is the port of a group's own service, by the spec that the group is run by.
+// servicePort returns the port of a group's own service in the accepted spec.
 func servicePort(v *view.View, groupName string) int {
 	spec, _, ok := v.InForce(groupName)
 	if !ok {
@@ -286,7 +286,7 @@ func servicePort(v *view.View, groupName string) int {
 	return spec.ServicePort()
 }
 
-// takeMesh gives m its group's part in the service layer: the last one that could be read.
+// takeMesh sets m's service mesh to the last readable record of its group.
 func (w *Writer) takeMesh(v *view.View, m *Member) {
 	mesh, index, ok := v.ServiceMeshOf(m.Group)
 	w.mu.Lock()
@@ -303,7 +303,7 @@ func (w *Writer) takeMesh(v *view.View, m *Member) {
 	m.ServiceMesh, m.MeshAt = mesh, index
 }
 
-// pause is how long nothing is due.
+// pause returns the time until the next Slot is due.
 func (w *Writer) pause() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -315,7 +315,7 @@ func (w *Writer) pause() time.Duration {
 	return out
 }
 
-// writeDue looks at what is due now and waits until that is done.
+// writeDue evaluates the due Slots and returns when all evaluations are done.
 func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 	now := w.cfg.Now()
 	w.mu.Lock()
@@ -354,7 +354,7 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 	all.Wait()
 }
 
-// look compares one Slot's entry with what it should be.
+// evaluate compares one Slot's entry with its wanted state and writes the difference.
 func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	m, ok := w.memberOf(v, slot)
 	switch {
@@ -370,7 +370,7 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	w.noteClaim(m)
 	m.Rival = w.rival(v, m)
 	if m.Held && m.Report == nil {
-		return // it reports elsewhere, or will
+		return // another coordinator has its report, or the first report is still to come
 	}
 	if s, ok := w.recall(slot); ok && (s.agent || same(s.entry, Want(m))) {
 		return
@@ -390,8 +390,8 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	}
 }
 
-// silent tells that the lease of m is free for so long that nobody hears the Boot: when a
-// coordinator ends, those of the Boots that it kept are free until another one takes them.
+// silent reports whether the lease of m has been free for silentAfter. When a coordinator ends, the
+// leases that it kept stay free until another coordinator takes them over.
 func (w *Writer) silent(m Member) bool {
 	if m.Report != nil && w.cfg.Now().Sub(m.Report.ReceivedAt) < reports.LiveWithin {
 		return false
@@ -401,9 +401,9 @@ func (w *Writer) silent(m Member) bool {
 	return w.cfg.Now().Sub(w.free[m.Slot]) >= silentAfter
 }
 
-// settle brings one entry to what it should be; done is false when the records are not as m
-// says, and nothing was written. It first looks at what the local server
-// has; whoever was faster makes the write fail, and then the leader is asked.
+// settle brings one entry to its wanted state. done is false when the records differ from m; settle
+// then writes nothing. The first attempt reads the local server. If another coordinator wrote
+// first, the write fails, and the next attempt reads from the leader.
 func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 	want := Want(m)
 	err = errChanged
@@ -424,12 +424,13 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 			fence, ok, failed = w.lapsed(ctx, m.Slot)
 		}
 		if failed != nil || !ok {
-			return false, failed // the records moved on; the View will tell
+			return false, failed // the records changed; the View will schedule the Slot again
 		}
 		if try == 0 {
 			w.spend(m.Slot)
 		}
-		// Without an answer it may be there or not: what was known is to be looked at again.
+		// Without an answer the write may have happened, so the known entry is dropped and read
+		// again.
 		w.forget(m.Slot)
 		whole := true
 		if plan.transacts() {
@@ -437,7 +438,7 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 		}
 		switch {
 		case err == nil && !whole:
-			try, err = 0, errChanged // the rest by what is there then
+			try, err = 0, errChanged // the rest follows from the next read
 			continue
 		case err == nil:
 			err = w.registerCallers(ctx, next, plan.Callers)
@@ -478,7 +479,7 @@ func (w *Writer) forget(slot string) {
 	delete(w.known, slot)
 }
 
-// decodeLease reads whose a lease is; one that cannot be read is nobody's.
+// decodeLease decodes a lease record. An unreadable record belongs to no Boot.
 func decodeLease(entry store.Entry) store.BootLease {
 	var out store.BootLease
 	if err := json.Unmarshal(entry.Value, &out); err != nil {

@@ -77,7 +77,7 @@ func put[T any](w *world, key string, value T) {
 	}
 }
 
-// admit makes a Boot the Slot, with its lease.
+// admit admits a Boot to the Slot, with its lease.
 func (w *world) admit(boot string) {
 	w.t.Helper()
 	w.unlock()
@@ -92,7 +92,7 @@ func (w *world) admit(boot string) {
 	}
 }
 
-// unlock ends the lease of the Boot.
+// unlock frees the lease of the Boot.
 func (w *world) unlock() {
 	w.t.Helper()
 	if w.session != "" {
@@ -108,7 +108,7 @@ func (w *world) coordinator(first bool) *one {
 	return w.coordinatorAt(w.server.Addr, first)
 }
 
-// coordinatorAt reaches Consul's catalog at that address.
+// coordinatorAt makes a coordinator that reaches Consul's catalog at that address.
 func (w *world) coordinatorAt(address string, first bool, change ...func(*catalog.Config)) *one {
 	w.t.Helper()
 	views := view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
@@ -141,7 +141,7 @@ func (c *one) report(boot string, sequence uint64, role controlv1.Role, health c
 	c.writer.Note(slot)
 }
 
-// state is what discovery says of the Slot.
+// state is the Slot's state in discovery.
 type state struct {
 	there  bool
 	boot   string
@@ -151,7 +151,7 @@ type state struct {
 	port   int
 }
 
-// await waits for what the catalog is to say, at each change of the service.
+// await waits until the catalog has the wanted state, with a check at each change of the service.
 func (w *world) await(what string, want func(state) bool) state {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
@@ -220,8 +220,7 @@ func (w *world) alive(session string) bool {
 	return e != nil
 }
 
-// TestTheGroupsOwnServiceHasItsPort: callers that go by the catalog alone need it, and it follows
-// the spec that the group is run by.
+// Callers that use only the catalog need the port, and it follows the accepted spec of the group.
 func TestTheGroupsOwnServiceHasItsPort(t *testing.T) {
 	w := newWorld(t)
 	spec := func(port int) []byte {
@@ -256,7 +255,7 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	if got := w.state(); got.boot != "b1" || got.status != consul.HealthCritical || got.why != catalog.WhyNoReport {
 		t.Errorf("registered as %+v", got)
 	}
-	session := w.newSession() // at once
+	session := w.newSession() // without a wait
 	c.report("b1", 1, controlv1.Role_ROLE_FOLLOWER, controlv1.Health_HEALTH_HEALTHY)
 	w.await("healthy", func(s state) bool {
 		return s.status == consul.HealthPassing && slices.Equal(s.tags, []string{"follower"})
@@ -270,7 +269,7 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	c.report("b1", 4, controlv1.Role_ROLE_LEADER, controlv1.Health_HEALTH_HEALTHY)
 	w.await("healthy again", func(s state) bool { return s.status == consul.HealthPassing })
 
-	// An Operation that drains it takes it out, without a report.
+	// An Operation that drains the member takes it out of discovery, without a report.
 	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Drained})
 	w.await("draining", func(s state) bool { return s.status == consul.HealthCritical && s.why == catalog.WhyDraining })
 	if !w.alive(session) {
@@ -279,13 +278,13 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Aborted})
 	w.await("back", func(s state) bool { return s.status == consul.HealthPassing })
 
-	// Nobody hears it any more; then somebody does.
+	// The lease becomes free; then a coordinator receives reports again.
 	w.unlock()
 	w.await("silent", func(s state) bool {
 		return s.why == catalog.WhySilent && s.status == consul.HealthCritical && len(s.tags) == 0
 	})
 
-	// Another Boot of the Slot: what the one before had ends.
+	// Another Boot takes the Slot: the sessions of the previous Boot end.
 	w.admit("b2")
 	if err := c.writer.Register(t.Context(), "pg", slot, "b2", vip); err != nil {
 		t.Fatal(err)
@@ -297,7 +296,7 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	c.report("b2", 1, controlv1.Role_ROLE_LEADER, controlv1.Health_HEALTH_HEALTHY)
 	w.await("its report", func(s state) bool { return s.boot == "b2" && s.status == consul.HealthPassing })
 
-	// Eviction takes its node out, and a late one of the boot before does not.
+	// Eviction removes the Boot's node; a late eviction of the previous Boot does not.
 	session = w.newSession()
 	if err := c.writer.Remove(t.Context(), slot, "b1"); err != nil || !w.alive(session) {
 		t.Errorf("removal of another boot: %v", err)
@@ -310,8 +309,7 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	}
 }
 
-// TestAWriteWithoutAnAnswerIsLookedAtAgain: it was made, and what the member was before is
-// written over it.
+// A write without an answer was made all the same, and the next state of the member overwrites it.
 func TestAWriteWithoutAnAnswerIsLookedAtAgain(t *testing.T) {
 	w := newWorld(t)
 	var lose atomic.Bool
@@ -340,8 +338,8 @@ func TestAWriteWithoutAnAnswerIsLookedAtAgain(t *testing.T) {
 	w.await("healthy again", func(s state) bool { return s.status == consul.HealthPassing })
 }
 
-// TestAnEvictedBootIsNotRegistered: what holds no lease writes nothing, however late it
-// comes, and however its coordinator still sees it.
+// A Boot without the lease is never registered, however late the call is and however outdated the
+// coordinator's View.
 func TestAnEvictedBootIsNotRegistered(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
@@ -355,8 +353,8 @@ func TestAnEvictedBootIsNotRegistered(t *testing.T) {
 	}
 }
 
-// TestCoordinatorsAgree: each hears every report, in whatever order; the newest one
-// stands, and what says nothing new writes nothing.
+// Each coordinator receives every report, in any order. The newest report wins, and reports without
+// a change write nothing.
 func TestCoordinatorsAgree(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
@@ -378,7 +376,7 @@ func TestCoordinatorsAgree(t *testing.T) {
 	}
 }
 
-// settled waits until nothing is due.
+// settled waits until no Slot is due.
 func (c *one) settled(w *world) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
@@ -388,7 +386,7 @@ func (c *one) settled(w *world) {
 	}
 }
 
-// TestAnAgentsNodeIsLeftAlone: it has an ID, and its agent writes it.
+// A node with an ID belongs to a Consul agent, so the Writer leaves it unchanged.
 func TestAnAgentsNodeIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
