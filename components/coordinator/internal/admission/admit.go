@@ -32,23 +32,23 @@ func (c *contact) Admit(ctx context.Context, req *admissionv1.AdmitRequest) (*ad
 	return out, nil
 }
 
-// attempt is one Admit; its fields are filled in the order of run.
+// attempt is one Admit call; its fields are filled in the order of run.
 type attempt struct {
 	*contact
 	bootID string
 	stated statement.Agent
 	nonce  []byte
 	expiry time.Time
-	// slot is the one that the instance is bound to, once known; while bound is false, the
-	// one that the platform names its CVM after.
+	// slot is the Slot that the instance is bound to, once known. While bound is false, it is the
+	// Slot that the platform's name of the CVM refers to.
 	slot  string
 	bound bool
-	// vip is the address that the Boot says it was given; "": none.
+	// vip is the address that the Boot reports as its own; "": none.
 	vip string
 
 	policy      policy.SlotPolicy
 	policyIndex uint64
-	// accepted passes while what the leader accepted for the group is what was appraised.
+	// accepted passes while the group's accepted policy is the one that was appraised.
 	accepted  store.Op
 	revision  string
 	claims    policy.Claims
@@ -61,9 +61,8 @@ type attempt struct {
 	proven bool
 }
 
-// run is the order of admission. Everything cheap comes before the quote is
-// looked at, everything in this process before another one is asked, and nothing is
-// written before everything is decided.
+// run defines the order of admission. Cheap checks come before the quote, and checks inside this
+// process before calls to others. All writes follow after the last check.
 func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admissionv1.AdmitResponse, *refusal) {
 	sum := sha256.Sum256(a.bootKey)
 	a.bootID = hex.EncodeToString(sum[:])
@@ -101,7 +100,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 		if refused := a.confirm(ctx, ev, claims); refused != nil {
 			return nil, refused
 		}
-		// That may have taken long: what was revoked meanwhile is not admitted.
+		// The second verifier may have been slow, so this appraisal finds later revocations.
 		if refused := a.appraise(ctx, claims); refused != nil {
 			return nil, refused.known()
 		}
@@ -121,22 +120,23 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	}, nil
 }
 
-// grant gives the admitted Boot its credentials; held is what it says that it has.
+// grant returns the credentials of the admitted Boot; held is the Boot's own list of its
+// credentials.
 func (a *attempt) grant(ctx context.Context, held *admissionv1.Held) (*admissionv1.Credentials, *refusal) {
 	public, err := x509.ParsePKIXPublicKey(a.bootKey)
 	if err != nil {
 		return nil, refuse(codeBadRequest, "boot key: %v", err)
 	}
 	if !a.renewal {
-		held = nil // whatever it says, this Boot was given nothing yet
+		held = nil // this Boot has no credentials yet, so its own list is ignored
 	}
 	return a.issue(ctx, &grant{
 		admission: a.admission, checks: unrevoked(a.admission), spec: a.spec, vip: a.record.VIP, key: public, held: held,
 	})
 }
 
-// verify says what genuine evidence claims. It is work of the processor, and holds a
-// place for as long as that takes.
+// verify returns the claims of genuine evidence. Verification is CPU work, and the attempt holds a
+// place in the pool until it is done.
 func (a *attempt) verify(ctx context.Context, ev attest.Evidence) (policy.Claims, *refusal) {
 	release, refused := a.verifying.enter(ctx, a.lane(), a.bootID)
 	if refused != nil {
@@ -150,9 +150,8 @@ func (a *attempt) verify(ctx context.Context, ev attest.Evidence) (policy.Claims
 	return claims, nil
 }
 
-// confirm asks the second verifier, within its own bounds: a service that is slow holds
-// up those who need it, not the verification of all others. Without its answer nobody
-// is admitted.
+// confirm asks the second verifier, within bounds of its own: a slow service delays only the
+// attempts that need it. Without its answer the attempt is refused.
 func (a *attempt) confirm(ctx context.Context, ev attest.Evidence, claims policy.Claims) *refusal {
 	release, refused := a.confirming.enter(ctx, a.lane(), a.bootID)
 	if refused != nil {
@@ -167,8 +166,8 @@ func (a *attempt) confirm(ctx context.Context, ev attest.Evidence, claims policy
 	return nil
 }
 
-// lane is where this attempt waits for verification. The Boot that holds the Slot
-// does not stand in the line in which strangers can stand.
+// lane returns the queue in which this attempt waits for verification. The Boot that holds the Slot
+// has a queue of its own, which unauthenticated callers cannot fill.
 func (a *attempt) lane() string {
 	if v, _ := a.cfg.Views.Latest(); v != nil && v.Admissions[a.slot].Value.BootID == a.bootID {
 		return "holder of " + a.slot
@@ -176,8 +175,8 @@ func (a *attempt) lane() string {
 	return a.slot
 }
 
-// readStatement checks everything that needs no quote: sizes, form, nonce and
-// that the statement is about this connection.
+// readStatement makes all checks that need no quote: sizes, form, nonce, and the binding of the
+// statement to this connection.
 func (a *attempt) readStatement(ctx context.Context, req *admissionv1.AdmitRequest) *refusal {
 	ev := req.GetEvidence()
 	if len(req.GetStatement()) > maxStatement || len(ev.GetQuote()) > maxQuote || len(ev.GetEventLog()) > maxEventLog || len(ev.GetAppCompose()) > maxCompose {
@@ -209,7 +208,8 @@ func (a *attempt) readStatement(ctx context.Context, req *admissionv1.AdmitReque
 	case stated.ClusterID != a.cfg.Root.ClusterID():
 		return refuse("CLUSTER_MISMATCH", "the statement names cluster ID %s, this is %s", stated.ClusterID, a.cfg.Root.ClusterID())
 	case stated.Group == group.Coordinators && groupName != group.Coordinators:
-		// What a Boot may be follows from its Revision's group, never from its word (IDN-07).
+		// A Boot's identity follows from its Revision's group, never from its own statement
+		// (IDN-07).
 		return refuse(policy.CodeIdentityForbidden, "the statement asks for the identity of a coordinator")
 	case stated.Slot != slot || stated.Group != groupName:
 		return refuse("SLOT_MISMATCH", "the statement names another slot than the instance is bound to")
@@ -217,7 +217,7 @@ func (a *attempt) readStatement(ctx context.Context, req *admissionv1.AdmitReque
 	return nil
 }
 
-// appraise compares genuine claims with what the Slot may be now.
+// appraise compares genuine claims with the current policy of the Slot.
 func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	var err error
 	a.policy, a.policyIndex, err = store.Read[policy.SlotPolicy](ctx, a.store, store.SlotPolicyKey(a.slot))
@@ -225,7 +225,7 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	if err != nil {
 		return refuse(codeGate, "read the slot's policy: %v", err).later()
 	}
-	// A revocation bites whether or not a leader has folded it.
+	// A revocation takes effect even before a leader has folded it into the policy.
 	revoked, err := view.Revocations(ctx, a.store)
 	if err != nil {
 		return refuse(codeGate, "%v", err).later()
@@ -257,10 +257,9 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	return nil
 }
 
-// keptRevision is the Revision of a renewing Boot: two Revisions may measure the
-// same, and a running Boot does not become the newer one by renewing, but where the step
-// that leads there says so. A Revision of which it proves no more than the compose hash is
-// not its own.
+// keptRevision returns the Revision of a renewing Boot. Two Revisions may have equal measurements,
+// and a renewal moves a running Boot to the newer one only if the rollout step is a refresh. The
+// Boot must prove the whole Revision; the compose hash alone is not enough.
 func (a *attempt) keptRevision(before string) string {
 	for _, allowed := range a.policy.Allowed {
 		if allowed.Refresh && allowed.Revision == a.revision && a.cfg.Images.Proves(a.claims, allowed) {
@@ -275,9 +274,8 @@ func (a *attempt) keptRevision(before string) string {
 	return a.revision
 }
 
-// bootExpected reports whether the Boot that holds the Slot is being restarted,
-// so that a new one is what everybody waits for. Once the new one holds the Slot,
-// no further one is.
+// bootExpected reports whether an Operation restarts the Boot that holds the Slot, so that a new
+// Boot is expected. The expectation ends when the new Boot holds the Slot.
 func (a *attempt) bootExpected(holder string) bool {
 	v, _ := a.cfg.Views.Latest()
 	if v == nil {

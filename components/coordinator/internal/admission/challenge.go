@@ -59,10 +59,10 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 	}, nil
 }
 
-// slotOf finds the Slot that the instance is bound to. The platform may not have
-// listed a new CVM yet, so an unknown instance may come back. bound is false for one that
-// no record binds, and that the platform names after a Slot whose records are lost: it may
-// prove what it is, and gets nothing.
+// slotOf finds the Slot that the instance is bound to. The platform may not have listed a new CVM
+// yet, so the refusal of an unknown instance is retryable. bound is false when no record binds the
+// instance and the platform names its CVM after a Slot whose records are lost: such an instance may
+// prove its identity, and gets no credentials.
 func (s *Service) slotOf(ctx context.Context, appID, instanceID string) (groupName, slot string, bound bool, refused *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
@@ -91,7 +91,7 @@ func isHex(s string, n int) bool {
 	return true
 }
 
-// printable bounds what a stranger can put into the log.
+// printable truncates a value of an unauthenticated caller for the log.
 func printable(s string) string {
 	if len(s) > 64 {
 		s = s[:64]

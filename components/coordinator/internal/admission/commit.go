@@ -14,18 +14,21 @@ import (
 	"cadre.dev/store"
 )
 
-// commitTries bounds how often a transaction is made anew because another writer
-// of the Slot's records was faster. The nonce is spent by none that fails.
+// commitTries bounds the attempts when another writer changes the Slot's records. A failed
+// transaction does not spend the nonce.
 const commitTries = 4
 
-// errAgain: a record of the Slot was written meanwhile; read again and decide anew.
+// errAgain: a record of the Slot changed meanwhile; commit reads it again and decides again.
 var errAgain = errors.New("the slot's records changed meanwhile")
 
-// commit takes the Slot in one transaction: the nonce was not spent, the policy and what
-// the leader accepted for the group are still those that were appraised, nobody revoked
-// the Boot or what it runs, no other leader came, and the lease of the
-// Slot's Boot is free, this Boot's already, or may be taken over. In the same
-// transaction stands the decision. If any check fails nothing is written.
+// commit takes the Slot in one transaction. The transaction checks:
+//   - the nonce is unspent
+//   - the Slot's policy and the group's accepted policy are the ones that were appraised
+//   - the Boot and its measurements are not revoked
+//   - the leader is the same
+//   - the lease of the Slot is free, belongs to this Boot, or may be taken over
+//
+// The transaction also records the decision. If any check fails, it writes nothing.
 func (a *attempt) commit(ctx context.Context) *refusal {
 	done, refused := a.writing(ctx)
 	if refused != nil {
@@ -42,19 +45,19 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 	return refused
 }
 
-// standing is what the Slot's records say at one try.
+// admissionStatus is the content of the Slot's records at one try.
 type standing struct {
 	before policy.Admission
 	index  uint64
 	held   view.Boot
 	term   uint64
-	// past: this Boot was the Slot before, and is not any more.
+	// past: this Boot held the Slot before, and has lost it.
 	past bool
 	// ordered: an Operation exchanges the Boot on record.
 	ordered bool
 }
 
-// holder is the Boot on record, whether or not its lease is in force.
+// holder returns the Boot on record, whether or not its lease is in force.
 func (s standing) holder() store.BootLease {
 	return store.BootLease{Slot: s.before.Slot, BootID: s.before.BootID, InstanceID: s.before.InstanceID}
 }
@@ -84,9 +87,9 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 }
 
 func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refusal) {
-	// The decisions come first: they are written with the Admission, so what they say
-	// is not newer than it, and a Boot whose other request succeeded in between does
-	// not read as one that lost the Slot.
+	// The decisions are read first. They are written together with the Admission, so they are never
+	// newer than it. Otherwise a Boot whose other request succeeded in between would seem to have
+	// lost the Slot.
 	decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
 		return now, refuse(codeGate, "read the slot's decisions: %v", err).later()
@@ -104,13 +107,13 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 	now.ordered = now.before.BootID != "" && a.bootExpected(now.before.BootID)
 	now.past = now.before.BootID != a.bootID && decisions.Had(a.bootID)
 	if now.index == 0 && decisions.Holder() == a.bootID {
-		now.past = false // nobody took the Slot from it: its record is lost
+		now.past = false // no Boot has taken the Slot from it: its record is lost
 	}
 	return now, nil
 }
 
-// mayTake decides whether this Boot may be the Slot now (IDN-03). One that was
-// replaced or evicted does not come back as who it was: its name is spent.
+// mayTake decides whether this Boot may take the Slot now (IDN-03). A replaced or evicted Boot
+// cannot return under its old Boot ID.
 func (a *attempt) mayTake(now standing) *refusal {
 	held, holder := now.held, now.before.BootID
 	switch {
@@ -133,7 +136,7 @@ func (a *attempt) mayTake(now standing) *refusal {
 	return a.mayReplace(now)
 }
 
-// conflict names both Boots: each may be the one that should not be.
+// conflict names both Boots in the refusal, because either may be the copy.
 func (a *attempt) conflict(holder store.BootLease, format string, args ...any) *refusal {
 	r := refuse(codeConflict, "boot %.12s of instance %s holds the slot, boot %.12s of instance %s asks for it: "+format,
 		append([]any{holder.BootID, holder.InstanceID, a.bootID, a.stated.InstanceID}, args...)...).in(conflictRetry)
@@ -141,12 +144,12 @@ func (a *attempt) conflict(holder store.BootLease, format string, args ...any) *
 	return r
 }
 
-// conflictRetry is how soon a Boot asks again that waits for another one's end.
+// conflictRetry is the retry delay of a Boot that waits for the end of another Boot.
 const conflictRetry = 500 * time.Millisecond
 
-// newAdmission is the record of this Boot. The same Boot keeps its generation and
-// its beginning; another one's is higher than all before, also than that of a
-// Boot whose record was removed: the lease remembers it.
+// newAdmission returns the record of this Boot. The same Boot keeps its generation and its
+// admission time. Another Boot gets a generation above all earlier ones. The lease stores the last
+// generation, so this also holds after the loss of the Admission.
 func (a *attempt) newAdmission(now standing) policy.Admission {
 	at, before := a.now().UTC(), now.before
 	out := policy.Admission{
@@ -164,13 +167,13 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 	if a.renewal {
 		out.Generation, out.AdmittedAt = before.Generation, before.AdmittedAt
 		out.Revision = a.keptRevision(before.Revision)
-		// It uses them until it has taken new ones; another Boot's are nobody's any more.
+		// The Boot uses its tokens until it has received new ones. Tokens of another Boot are dead.
 		out.TokensAt = before.TokensAt
 	}
 	return out
 }
 
-// transaction is what is committed, and what follows from it.
+// transaction is the operations to commit and the decisions that they record.
 type transaction struct {
 	ops       []store.Op
 	decisions policy.Decisions
@@ -208,11 +211,11 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 	return t, nil
 }
 
-// leaseOps lock the lease for this Boot: for its keeper's session, if it holds it
-// already, else for this coordinator's own. From another Boot it is handed over, without
-// a moment in which a third one could take it. They pass while the lease is as it was
-// read: the lock alone would not tell, for one session holds the leases of many, and this
-// coordinator may have taken this one again meanwhile for the Boot before.
+// leaseOps returns the operations that lock the lease for this Boot: with its keeper's session if
+// the Boot holds the lease, else with this coordinator's own session. A lease of another Boot is
+// handed over without a gap in which a third Boot could take it. The operations also check the
+// index of the lease. The lock alone is not enough: one session holds many leases, and this
+// coordinator may have locked this lease for the previous Boot again.
 func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op, err error) {
 	session, by := held.Session, held.By
 	if held.Index != 0 {
@@ -238,8 +241,8 @@ func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op,
 	return append(ops, lock), err
 }
 
-// applied reads back whether a transaction of unknown outcome is there: nobody
-// else spends this nonce.
+// applied reports whether a transaction of unknown outcome was committed. Only this attempt spends
+// its nonce, so the spent nonce proves it.
 func (a *attempt) applied(ctx context.Context) (bool, error) {
 	spent, _, err := store.Read[store.SpentNonce](ctx, a.store, store.NonceKey(hex.EncodeToString(a.nonce)))
 	if errors.Is(err, store.ErrNotFound) {
@@ -248,7 +251,7 @@ func (a *attempt) applied(ctx context.Context) (bool, error) {
 	return err == nil && spent.BootID == a.bootID && spent.By == a.self && spent.SpentAt.Equal(a.admission.AttestedAt), err
 }
 
-// failed reads what a failed transaction means.
+// failed turns the error of a failed transaction into a refusal, or into errAgain.
 func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 	conflict, ok := errors.AsType[*store.ConflictError](err)
 	if !ok {
@@ -257,7 +260,7 @@ func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 	own := []string{store.AdmissionKey(a.slot), store.DecisionsKey(a.slot), store.BootLeaseKey(a.slot)}
 	for _, failed := range conflict.Failed {
 		if failed.Op.Kind == store.OpLock {
-			// Perhaps the session has ended: the next try then makes another one.
+			// The session may have ended: the next try then opens another one.
 			if err := a.keeper.renew(ctx); err != nil {
 				return nil, err
 			}
@@ -266,17 +269,17 @@ func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 		case failed.Op.Key == store.NonceKey(hex.EncodeToString(a.nonce)):
 			return refuse(codeNonce, "the nonce was spent already"), nil
 		case !slices.Contains(own, failed.Op.Key):
-			// The policy or the leader changed, or there is a revocation: what was appraised does not hold any more.
+			// The policy, the leader or a revocation changed, so the appraisal is outdated.
 			return refuse(codeGate, "take the slot: %v", err).later(), nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %w", errAgain, err)
 }
 
-// mayReplace decides about a Slot whose lease is free, or never was, though it has a Boot
-// on record. Every agent reports to every coordinator, so a Boot that is alive is known
-// here; one that only others hear gets its lease back from them before anybody else may
-// take it.
+// mayReplace decides about a Slot that has a Boot on record and no lease in force. Every agent
+// reports to every coordinator, so this coordinator knows the live Boots. If only other
+// coordinators receive the Boot's reports, they take its lease back before another Boot may have
+// the Slot.
 func (a *attempt) mayReplace(now standing) *refusal {
 	boot, held, holder := now.before.BootID, now.held, now.holder()
 	switch {
@@ -285,7 +288,7 @@ func (a *attempt) mayReplace(now standing) *refusal {
 	case a.cfg.Sessions.Live(a.slot, boot):
 		return a.conflict(holder, "it is alive")
 	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
-		// A coordinator that just started has not heard from anybody yet.
+		// A coordinator that has just started has not received reports yet.
 		return a.conflict(holder, "this coordinator has just started and does not know yet whether it is alive").later()
 	case held.BootID == boot && held.State != store.LeaseSilent && a.keeper.stood(held) < a.reclaim():
 		return a.conflict(holder, "the coordinator that kept its lease ended, and one that hears it takes it again within %v", a.reclaim())

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// heldRetry is how soon a Boot asks again that is kept from a held Slot: what
-	// lets it in is a person's doing.
+	// heldRetry is the retry delay of a Boot that asks for a held Slot: only an operator can
+	// release the hold.
 	heldRetry = 10 * time.Second
-	// freshness bounds how long a dead Boot may look alive to a coordinator: reports
-	// count for 12 s, and so much again covers a coordinator that is slow.
+	// freshness bounds how long a dead Boot may look alive to a coordinator: reports count for 12
+	// s, and the same time again covers a slow coordinator.
 	freshness = 24 * time.Second
 )
 
-// claimed is since when others ask for a Slot that a Boot holds.
+// claimed records since when other Boots ask for a Slot that a Boot holds.
 type claimed struct {
 	holder string
 	since  time.Time
 }
 
-// noteRivals records that two Boots of the Slot are alive, if this refused attempt
-// shows it. It never changes the answer.
+// noteRivals records that two Boots of the Slot are alive, if this refused attempt shows it. It
+// never changes the answer.
 func (a *attempt) noteRivals(ctx context.Context, now standing) {
 	switch {
 	case now.past:
@@ -37,8 +37,8 @@ func (a *attempt) noteRivals(ctx context.Context, now standing) {
 	}
 }
 
-// asksBeside reports whether the holder was heard from after the first Boot asked
-// for its Slot here.
+// heardAfterClaim reports whether the holder sent a report after the first other Boot asked for its
+// Slot here.
 func (a *attempt) asksBeside(holder string) bool {
 	at := a.now()
 	a.mu.Lock()
@@ -51,8 +51,8 @@ func (a *attempt) asksBeside(holder string) bool {
 	return policy.BothAlive(first.since, at, freshness) && a.cfg.Sessions.Live(a.slot, holder)
 }
 
-// Ended is why the Boot no longer is the Slot, see the function Ended. A former
-// holder that another Boot replaced is noted: it is alive.
+// Ended returns why the Boot has lost the Slot, see the function Ended. It records the return of a
+// former holder that another Boot replaced, because that Boot is alive.
 func (s *Service) Ended(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
 	d, back, err := ended(ctx, s.store, group, slot, bootID)
 	if back {
@@ -61,8 +61,8 @@ func (s *Service) Ended(ctx context.Context, group, slot, bootID string) (policy
 	return d, err
 }
 
-// noteReturned records that a former holder of the Slot came back. The key of the
-// connection proves who speaks; a Boot that never held the Slot causes no write.
+// noteReturned records that a former holder of the Slot came back. The key of the connection
+// authenticates the caller. A Boot that never held the Slot causes no write.
 func (s *Service) noteReturned(ctx context.Context, slot, bootID string) {
 	decisions, _, err := store.Read[policy.Decisions](ctx, s.store, store.DecisionsKey(slot))
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *Service) noteReturned(ctx context.Context, slot, bootID string) {
 	s.meet(ctx, slot, func(a policy.Admission) (string, bool) { return bootID, policy.CameBack(decisions, a, bootID) })
 }
 
-// meet records in the Slot's Admission, with a decision, that the Boot which rival
-// names is alive beside the holder.
+// meet records in the Slot's Admission, with a decision, that both the holder and the Boot named by
+// rival are alive.
 func (s *Service) meet(ctx context.Context, slot string, rival func(policy.Admission) (bootID string, alive bool)) {
 	err := s.amend(ctx, slot, nil, func(a *policy.Admission) (policy.DecisionEntry, bool) {
 		bootID, alive := rival(*a)
@@ -91,9 +91,9 @@ func (s *Service) meet(ctx context.Context, slot string, rival func(policy.Admis
 	}
 }
 
-// amend changes the Slot's Admission by check-and-set, together with the decision
-// that change gives and, if the Slot becomes held by it, that one too. change
-// reports whether there is anything to write; more goes into the transaction.
+// amend changes the Slot's Admission by check-and-set. The same transaction records the decision
+// that change returns, a second decision if the change holds the Slot, and the operations of more.
+// change reports whether there is anything to write.
 func (s *Service) amend(ctx context.Context, slot string, more []store.Op, change func(*policy.Admission) (policy.DecisionEntry, bool)) error {
 	err := error(store.ErrConflict)
 	for try := 0; try < recordTries && errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrFenced); try++ {
@@ -133,7 +133,7 @@ func (s *Service) amendOnce(ctx context.Context, slot string, more []store.Op, c
 	return nil
 }
 
-// holdEntry is the decision that a makes the Slot held, if it was not before.
+// holdEntry returns the decision that the Slot is now held, if it was not held before.
 func holdEntry(before policy.Contest, a policy.Admission) []policy.DecisionEntry {
 	if before.Held() || !a.Contest.Held() {
 		return nil
@@ -144,8 +144,8 @@ func holdEntry(before policy.Contest, a policy.Admission) []policy.DecisionEntry
 	}}
 }
 
-// release carries out an operator's request under the leader's lease: the Slot's
-// Contest begins anew. The request goes in the same transaction.
+// release carries out an operator's request under the leader's lease: it resets the Slot's Contest.
+// The same transaction deletes the request.
 func (s *Service) release(ctx context.Context, lease store.Lease, request store.QueueRequest, index uint64) error {
 	more := append([]store.Op{{Kind: store.OpDeleteCAS, Key: store.QueueKey(request.ID), Index: index}}, lease.Fence()...)
 	err := s.amend(ctx, request.Slot, more, func(a *policy.Admission) (policy.DecisionEntry, bool) {
@@ -165,14 +165,14 @@ func (s *Service) release(ctx context.Context, lease store.Lease, request store.
 	return nil
 }
 
-// releases carries out the requests that wait, and reports whether all are done.
+// releases carries out the waiting requests, and reports whether all are done.
 func (s *Service) releases(ctx context.Context, lease store.Lease, v *view.View) bool {
 	done := true
 	for _, q := range v.Queue {
 		if q.Value.Kind != store.RequestRelease || ctx.Err() != nil {
 			continue
 		}
-		// A conflict: it was carried out already, and the view is older.
+		// A conflict means that the request was carried out already and the View is older.
 		if err := s.release(ctx, lease, q.Value, q.Index); err != nil && !errors.Is(err, store.ErrConflict) && ctx.Err() == nil {
 			s.log.Error("slot not released", "slot", q.Value.Slot, "error", err)
 			done = false

@@ -8,14 +8,14 @@ import (
 	"cadre.dev/store"
 )
 
-// decide makes the Op that adds e, and what follows from it at once, to the Slot's
-// decisions, with the checks that led to e if there are some.
+// decide returns the Op that adds e, and the entries that follow from it, to the Slot's decisions.
+// It adds the checks that led to e if there are some.
 func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntry, checks []policy.Check, more ...policy.DecisionEntry) (store.Op, policy.Decisions, error) {
 	before, index, err := store.Read[policy.Decisions](ctx, s.store, store.DecisionsKey(slot))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case len(store.RecordErrors(err)) > 0:
-		// Nobody is kept out because somebody spoiled the record.
+		// A damaged record must not keep Boots out, so its chain starts again.
 		s.log.Error("decisions not readable, they begin anew", "slot", slot, "code", policy.CodeAuditChainBroken, "error", err)
 		before = policy.Decisions{}
 	case err != nil:
@@ -38,16 +38,16 @@ func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntr
 	return op, after, err
 }
 
-// decided logs what was recorded, with the digest that the record must have.
+// decided logs the recorded decision, with the digest that the record must have.
 func (s *Service) decided(slot string, d policy.Decisions) {
 	e := d.Last()
 	s.log.Info("decision recorded", "slot", slot, "what", e.What, "boot", e.BootID, "code", e.Code, "number", e.Number, "times", e.Times, "digest", e.Digest())
 }
 
-// recordTries bounds how often a record is written again that others write too.
+// recordTries bounds the attempts to write a record that has other writers.
 const recordTries = 5
 
-// recordDecision writes a decision that goes with no other record.
+// recordDecision writes a decision without any other record.
 func (s *Service) recordDecision(ctx context.Context, slot string, e policy.DecisionEntry, checks []policy.Check) error {
 	var err error
 	for range recordTries {
@@ -66,7 +66,7 @@ func (s *Service) recordDecision(ctx context.Context, slot string, e policy.Deci
 	return err
 }
 
-// RecordRenewRefused notes that the holder of a Slot did not get fresh credentials.
+// RecordRenewRefused records that the holder of a Slot did not get fresh credentials.
 func (s *Service) RecordRenewRefused(ctx context.Context, a policy.Admission, code policy.Code, message string) error {
 	return s.recordDecision(ctx, a.Slot, policy.DecisionEntry{
 		What: policy.DecidedRenewRefused, BootID: a.BootID, InstanceID: a.InstanceID, Code: code, Message: message,
@@ -91,7 +91,7 @@ func (a *attempt) noteDecision(ctx context.Context, r *refusal) {
 	}
 }
 
-// checks are the questions of this attempt; r is nil for one that succeeded.
+// checks returns the checks of this attempt; r is nil if the attempt succeeded.
 func (a *attempt) checks(r *refusal) []policy.Check {
 	tcb := a.claims.TCB.Status
 	if tcb == "" {

@@ -11,18 +11,17 @@ import (
 	"cadre.dev/store"
 )
 
-// guardEvery is how often the leader judges all admissions without a change:
-// some reasons come with time alone.
+// guardEvery is how often the leader judges all admissions without a change of the records: some
+// reasons depend on time alone.
 const guardEvery = 10 * time.Second
 
-// guardRetry follows an eviction that did not succeed.
+// guardRetry is the delay after a failed eviction.
 const guardRetry = time.Second
 
-// Evict ends everything that the Slot's Boot has: its tokens are revoked, its
-// Admission and its lease end in one transaction that also records the decision,
-// and with that every coordinator closes its control session and every peer map
-// is made without it. A Slot that no Boot holds is fine. fence are the checks of
-// a leader, ErrFenced says that it is none any more.
+// Evict revokes the tokens of the Slot's Boot, and ends its Admission and its lease in one
+// transaction that also records the decision. Every coordinator then closes the Boot's control
+// session and removes the Boot from the peer maps. A Slot without a Boot is no error. fence are the
+// checks of a leader; ErrFenced means that the caller leads no more.
 func (s *Service) Evict(ctx context.Context, slot string, code policy.Code, reason string, fence ...store.Op) error {
 	var err error
 	for range recordTries {
@@ -45,9 +44,9 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	if err != nil {
 		return false, err
 	}
-	// First what is recorded here alone: were the record gone and this process too,
-	// nobody would know what to revoke. Tokens that are issued meanwhile are recorded
-	// by changing the Admission, and then this transaction fails.
+	// The tokens are revoked first: their accessors are recorded only in the Admission. After the
+	// record and this process were gone, they could not be found. A token that is issued meanwhile
+	// changes the Admission, and then this transaction fails.
 	if err := s.cfg.Issuer.Revoke(ctx, a.TokenAccessors...); err != nil {
 		return false, err
 	}
@@ -64,7 +63,8 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	}
 	ops := append(append([]store.Op{}, fence...), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: index}, decision)
 	if held.Index != 0 {
-		// A keeper may take it in this moment: then it is read again, and given up.
+		// A keeper may take the lease at this moment. The check then fails, and the next try reads
+		// the lease.
 		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: held.Index})
 	}
 	if held.Held() {
@@ -83,15 +83,14 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	return true, nil
 }
 
-// Guard evicts, under the leader's lease, each Boot that may no longer be what it
-// was admitted as: at the start, at each change of the records, and with time. It
-// returns when ctx ends.
+// Guard evicts, under the leader's lease, each Boot that the policy does not allow any more. It
+// judges at the start, at each change of the records, and periodically. It returns when ctx ends.
 func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
 	records := s.cfg.Views.Subscribe()
 	defer records.Close()
-	timed := true // the first look and those that no change asks for are at everybody
+	timed := true // the first round and the periodic rounds judge all admissions
 	for {
 		v, changed := records.Take()
 		var again <-chan time.Time
@@ -105,7 +104,7 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 				}
 				sp, ok := v.Policies[slot]
 				if !ok {
-					continue // the Slot is being removed, by an Operation
+					continue // an Operation removes the Slot
 				}
 				if v.Unfit(a.Value, sp.Value).Code != "" && ctx.Err() == nil && !s.guardOne(ctx, lease, v, slot) {
 					again = time.After(guardRetry)
@@ -117,16 +116,15 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 		case <-ctx.Done():
 			return
 		case <-records.C():
-			timed = again != nil // what failed is not forgotten for a change of another
+			timed = again != nil // after a failure the next round judges all admissions
 		case <-again:
 		case <-tick.C:
 		}
 	}
 }
 
-// guardOne judges once more by what the records of the group say now, at one moment: the
-// view may be older than the Admission, and of different moments. It reports whether
-// nothing is left to do.
+// guardOne judges once more with a consistent read of the group's records: the View may be older
+// than the Admission, and its records of different times. It reports whether nothing is left to do.
 func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View, slot string) bool {
 	now, err := view.ReadGroup(ctx, s.store, v.Admissions[slot].Value.Group, v, nil)
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"cadre.dev/store"
 )
 
-// Farewell gives up the lease of a Boot that says that it ends, so that its successor
-// waits for nothing; its Admission stays until then. The Boot itself gets no lease and no
-// credentials any more. One that is not the Slot has nothing to give up, which is fine.
-// The caller has authenticated the Boot.
+// Farewell gives up the lease of a Boot that reports its end, so that its successor can start at
+// once. The Admission stays until then. The ended Boot gets no lease and no credentials any more. A
+// Boot that does not hold the Slot is no error. The caller has authenticated the Boot.
 func (s *Service) Farewell(ctx context.Context, group, slot, bootID string) error {
 	if v, _ := s.cfg.Views.Latest(); v != nil && v.Boots[slot].EndedBy(bootID) {
-		return nil // said already; to say it again costs no reads
+		return nil // recorded already; a repeated farewell costs no reads
 	}
 	err := s.farewellOnce(ctx, group, slot, bootID)
 	for try := 1; try < recordTries && errors.Is(err, store.ErrConflict); try++ {
-		// Perhaps the session has ended: the next try then makes another one.
+		// The session may have ended: the next try then opens another one.
 		if err = s.keeper.renew(ctx); err == nil {
 			err = s.farewellOnce(ctx, group, slot, bootID)
 		}
@@ -46,7 +45,7 @@ func (s *Service) farewellOnce(ctx context.Context, group, slot, bootID string) 
 	}
 	ops := []store.Op{{Kind: store.OpCheckIndex, Key: store.AdmissionKey(slot), Index: index}}
 	if !held.Held() {
-		// Only who holds the lease can say in it that the Boot has ended.
+		// Only the holder of the lock can record in it that the Boot has ended.
 		if held.Session, err = s.keeper.open(ctx); err != nil {
 			return err
 		}

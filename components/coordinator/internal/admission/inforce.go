@@ -8,14 +8,13 @@ import (
 	"cadre.dev/store"
 )
 
-// unrevoked pass while no revocation of the Boot of a, or of what it runs, is written.
-// They are in each transaction that gives a Boot something, so that a revocation is in
-// force at the next one on every coordinator, whether or not a leader or a View has
-// seen it (ATT-31).
+// unrevoked returns checks that pass while the Boot of a and its measurements are not revoked. Each
+// transaction that gives a Boot something includes them. A revocation thus takes effect at the next
+// such transaction on every coordinator, even before a leader or a View has seen it (ATT-31).
 func unrevoked(a policy.Admission) []store.Op {
 	var ops []store.Op
 	for _, name := range policy.RevokedAs(a.InstanceID, a.Revision, a.Claims) {
-		// A name that is no key can only be read, and is: by lastLook.
+		// A transaction cannot check a name that is no valid key; lastLook reads it instead.
 		if key := store.RevocationKey(name); store.CheckKey(key) == nil {
 			ops = append(ops, store.Op{Kind: store.OpCheckAbsent, Key: key})
 		}
@@ -23,8 +22,9 @@ func unrevoked(a policy.Admission) []store.Op {
 	return ops
 }
 
-// underAccepted is sp with the floor that the leader accepted for its group, which it may
-// not have written to each Slot's policy yet, and the check that it is still that one.
+// underAccepted returns sp with the accepted floor of its group, which the leader may not have
+// written to each Slot's policy yet. The returned Op checks that the accepted policy has not
+// changed.
 func underAccepted(sp policy.SlotPolicy, v *view.View) (policy.SlotPolicy, store.Op) {
 	key := store.GroupPolicyKey(sp.Group)
 	accepted := v.Gate.Groups[sp.Group]
@@ -32,7 +32,7 @@ func underAccepted(sp policy.SlotPolicy, v *view.View) (policy.SlotPolicy, store
 	index := accepted.Index
 	for _, bad := range v.Bad {
 		if bad.Key == key {
-			// It says nothing now; what the Slot's policy took over from it holds.
+			// The unreadable record adds nothing; the floor in the Slot's policy still holds.
 			index = bad.Index
 		}
 	}
@@ -42,8 +42,8 @@ func underAccepted(sp policy.SlotPolicy, v *view.View) (policy.SlotPolicy, store
 	return sp, store.Op{Kind: store.OpCheckIndex, Key: key, Index: index}
 }
 
-// lastLook refuses a Boot that was revoked in a spelling that the transaction could not
-// check for, before it is given anything. A leader ends its admission.
+// lastLook refuses a Boot whose revocation has a spelling that the transaction could not check,
+// before the Boot receives anything. A leader ends its admission.
 func (a *attempt) lastLook(ctx context.Context) *refusal {
 	revoked, err := view.Revocations(ctx, a.store)
 	if err != nil {

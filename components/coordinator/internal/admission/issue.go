@@ -20,45 +20,45 @@ import (
 	"cadre.dev/store"
 )
 
-// Issuer gives out and takes back Consul tokens.
+// Issuer issues and revokes Consul tokens.
 type Issuer interface {
 	Slot(ctx context.Context, h tokens.Holder) (tokens.Token, error)
-	// Rules names what a token for h may do.
+	// Rules returns the rules of a token for h.
 	Rules(h tokens.Holder) string
 	Revoke(ctx context.Context, accessors ...string) error
 }
 
-// Secrets are the workloads', as of now.
+// Secrets returns the current secrets of workloads.
 type Secrets interface {
-	// For gives the values for a Slot whose group has spec, by the epochs of v and with the
-	// checks that these are in force; nil: the epochs are read. Those whose record cannot
-	// be read are left out, and the error then holds a *store.RecordError for each; with
-	// any other error there are none.
+	// For returns the values for a Slot whose group has spec. It uses the epochs of v and adds
+	// checks that these are in force; with a nil v it reads the epochs. It omits values whose
+	// record cannot be read, and its error then holds a *store.RecordError for each. With any other
+	// error there are no values.
 	For(ctx context.Context, v *view.View, spec group.Spec) (secrets.Values, error)
 }
 
-// grant is whom credentials are for, decided and recorded. Admit and Renew end in one.
+// grant is a recorded decision to issue credentials. Admit and Renew both end in one.
 type grant struct {
 	admission policy.Admission
-	// index of the admission's record; 0: not known, it is read.
+	// index of the admission's record; 0: unknown, so record reads it.
 	index uint64
-	// view is what the grant rests on; nil: on what was read.
+	// view is the View behind the grant; nil: the records were read.
 	view *view.View
-	// checks pass while what was judged by holds.
+	// checks pass while the decision behind the grant is valid.
 	checks []store.Op
 	spec   group.Spec
 	vip    string
 	// key is the Boot's; the connection proved it.
 	key crypto.PublicKey
-	// held is what the Boot says that it has in force; nil: it does not say.
+	// held is the Boot's own list of its credentials; nil: the Boot sent none.
 	held *admissionv1.Held
 }
 
-// errTaken means that the records moved on since the decision.
+// errTaken means that the records have changed since the decision.
 var errTaken = errors.New("the records changed meanwhile")
 
-// issue makes the credentials of a Boot that holds the Slot now: everything fresh but
-// the key. Tokens are recorded before anybody is given them (TOK-12).
+// issue makes the credentials of a Boot that holds the Slot now: everything is fresh except the
+// key. Tokens are recorded before the Boot receives them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
 	switch {
@@ -82,7 +82,7 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	}
 	old, refused := s.record(ctx, g, token)
 	if refused != nil {
-		// Nobody has it yet.
+		// No Boot has received it yet.
 		s.revoke(ctx, g.admission.Slot, []string{token.Accessor})
 		return nil, refused
 	}
@@ -92,7 +92,7 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	return out, nil
 }
 
-// sign makes everything that needs nobody else: certificate and secrets.
+// sign makes the certificate and the secrets, which need no call to Consul.
 func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials, error) {
 	a, ca, now := g.admission, s.cfg.Root.CA(), s.now()
 	der, until, err := ca.SVID(g.key, keys.Subject{Group: a.Group, Slot: a.Slot, Simulated: a.Simulated}, now)
@@ -109,8 +109,8 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 	return out, s.addSecrets(ctx, g, out)
 }
 
-// record adds the token to the admission and says which accessors are to be revoked.
-// errTaken inside of the refusal: the records are not those that were judged by.
+// record adds the token to the admission and returns the accessors to revoke. errTaken inside the
+// refusal means that the records differ from those of the decision.
 func (s *Service) record(ctx context.Context, g *grant, token tokens.Token) (revoke []string, refused *refusal) {
 	key := store.AdmissionKey(g.admission.Slot)
 	if g.index == 0 {
@@ -130,7 +130,7 @@ func (s *Service) record(ctx context.Context, g *grant, token tokens.Token) (rev
 	return revoke, s.replace(ctx, g, next)
 }
 
-// replace puts the admission in the place of the one that was judged by, while that holds.
+// replace writes the admission over the one of the decision, while the decision is valid.
 func (s *Service) replace(ctx context.Context, g *grant, next policy.Admission) *refusal {
 	op, err := store.Put(store.AdmissionKey(next.Slot), next, g.index)
 	if err != nil {
@@ -154,27 +154,27 @@ func (s *Service) commit(ctx context.Context, ops []store.Op) *refusal {
 	}
 }
 
-// holder is whom a token is for.
+// holder returns the holder for whom the token is made.
 func (g *grant) holder() tokens.Holder {
 	a := g.admission
 	return tokens.Holder{Spec: g.spec, Slot: a.Slot, BootID: a.BootID, Simulated: a.Simulated}
 }
 
-// keepsToken reports whether the Boot keeps its token: it says that it uses the newest, which
-// may do what one may that is made now, and half of its life is left. Renewals then write
-// nothing, and what a member has to do with Consul costs Consul reads alone.
+// keepsToken reports whether the Boot keeps its token. The Boot must report that it uses the newest
+// token, the token must have the current rules, and half of its life must be left. Such renewals
+// write nothing to Consul.
 func (g *grant) keepsToken(rules string, now time.Time) bool {
 	has := g.admission.TokenAccessors
 	return g.held.GetKeepsToken() && g.index != 0 && len(has) > 0 && has[len(has)-1] == g.held.GetTokensId() &&
 		g.admission.TokenRules == rules && now.Sub(g.admission.TokensAt) < tokens.TTL/2
 }
 
-// confirm makes sure that what was judged by holds where nothing is issued. The tokens from
-// before the one that the Boot uses end.
+// confirm checks that the decision is still valid when no token is issued. It revokes the tokens
+// before the one that the Boot uses.
 func (s *Service) confirm(ctx context.Context, g *grant) *refusal {
 	has := g.admission.TokenAccessors
 	if len(has) == 1 || s.now().Sub(g.admission.TokensAt) < settled {
-		// Right after another one was given out the workload may still use the one before.
+		// Shortly after a new token was issued, the workload may still use the previous one.
 		return s.commit(ctx, append([]store.Op{{Kind: store.OpCheckIndex, Key: store.AdmissionKey(g.admission.Slot), Index: g.index}}, g.checks...))
 	}
 	next := g.admission
@@ -187,18 +187,18 @@ func (s *Service) confirm(ctx context.Context, g *grant) *refusal {
 }
 
 const (
-	// settled is how long a Boot keeps to what it was given, if it got it: renewals
-	// come every 5 minutes and more. One that comes sooner follows an answer
-	// that was lost, or a rotation, and what the Boot had before may still be in use.
+	// settled is the time after which a Boot uses the credentials that it received: renewals come
+	// every 5 minutes or less often. An earlier renewal follows a lost answer or a rotation, and
+	// the Boot's previous token may still be in use.
 	settled = 4 * time.Minute
-	// maxTokens bounds what a Boot has while answers get lost.
+	// maxTokens bounds the tokens of a Boot while answers get lost.
 	maxTokens = 4
 )
 
-// rotate adds a token to what a Boot has and says what it must not have any more. The one
-// that the Boot says it uses is never among that, however many others were given out since:
-// their answers may all have been lost. A Boot that does not say uses, when it was quiet
-// since, the last one; else one of the two that it had when it was.
+// rotate adds a token to the tokens of a Boot and returns the accessors to revoke. The token in use
+// is always kept, even if many were issued since: all those answers may have been lost. A Boot that
+// does not report its token uses the last one if it was settled since. Otherwise it uses one of the
+// two that it had when it was last settled.
 func rotate(held policy.Admission, inUse, added string, now time.Time) (keep, revoke []string) {
 	have := held.TokenAccessors
 	used := slices.Index(have, inUse)
@@ -214,8 +214,8 @@ func rotate(held policy.Admission, inUse, added string, now time.Time) (keep, re
 		case used < 0:
 			return i < maxTokens-2 || i == last
 		}
-		// Beside it the newest: a rotation may have replaced one a moment ago, and an answer
-		// on its way may have brought the other.
+		// The newest tokens also stay: a rotation may have just replaced one, and an answer in
+		// flight may have carried the other.
 		newer := last - i
 		if i < used {
 			newer--
@@ -232,7 +232,7 @@ func rotate(held policy.Admission, inUse, added string, now time.Time) (keep, re
 	return append(keep, added), revoke
 }
 
-// revoke takes back tokens, at once. One that cannot be taken back ends by itself.
+// revoke revokes tokens at once. A token that cannot be revoked expires automatically.
 func (s *Service) revoke(ctx context.Context, slot string, accessors []string) {
 	if len(accessors) == 0 {
 		return

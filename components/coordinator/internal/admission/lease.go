@@ -11,21 +11,21 @@ import (
 	"cadre.dev/store"
 )
 
-// DefaultLeaseTTL is how long a Boot must be silent to lose its lease, and the TTL of the
-// session with which a coordinator holds the leases that it keeps: the least that Consul
-// allows. Consul ends a session at twice its TTL after the last renewal, and starts all
-// anew when its leader changes.
+// DefaultLeaseTTL is the silence after which a Boot loses its lease. It is also the TTL of the
+// session with which a coordinator holds the leases that it keeps: the minimum of Consul. Consul
+// ends a session at twice its TTL after the last renewal, and restarts all TTLs when its leader
+// changes.
 const DefaultLeaseTTL = 10 * time.Second
 
-// maxReclaim bounds the time in which those who hear a Boot take its lease again after
-// its keeper ended.
+// maxReclaim bounds the time in which other coordinators take over a Boot's lease after its keeper
+// ended.
 const maxReclaim = 5 * time.Second
 
-// reclaim is for how long a lease whose keeper ended is for its Boot alone.
+// reclaim returns how long a lease stays reserved for its Boot after its keeper ended.
 func (s *Service) reclaim() time.Duration { return min(s.cfg.LeaseTTL/2, maxReclaim) }
 
-// lease is the Slot's lease now, by a consistent read; its zero value when there never
-// was one.
+// lease returns the Slot's current lease, by a consistent read. It returns the zero value if there
+// never was a lease.
 func (s *Service) lease(ctx context.Context, slot string) (view.Boot, error) {
 	entry, err := s.store.Get(ctx, store.BootLeaseKey(slot))
 	if errors.Is(err, store.ErrNotFound) {
@@ -36,7 +36,7 @@ func (s *Service) lease(ctx context.Context, slot string) (view.Boot, error) {
 	}
 	out := view.Boot{Session: entry.Session, Index: entry.Index}
 	if err := json.Unmarshal(entry.Value, &out.BootLease); err != nil {
-		// A record that cannot be read names nobody; its lock holds all the same.
+		// An unreadable record names no Boot; its lock still holds.
 		s.log.Error("boot lease not readable", "slot", slot, "error", err)
 		out.BootLease = store.BootLease{}
 	}
@@ -44,8 +44,8 @@ func (s *Service) lease(ctx context.Context, slot string) (view.Boot, error) {
 	return out, nil
 }
 
-// lockOp makes the Op that takes or keeps the lease of b for session, and unlockOp
-// the one that gives up what is held, and says why.
+// lockOp returns the Op that takes or keeps the lease of b for session. unlockOp returns the Op
+// that gives a lease up, with the reason.
 func lockOp(b store.BootLease, session string) (store.Op, error) {
 	return leaseOp(store.OpLock, b, session)
 }

@@ -12,20 +12,20 @@ import (
 // keepOps bounds the operations of one transaction about leases.
 const keepOps = 60
 
-// duty is one step that is due, and what its transaction consists of.
+// duty is one due step, with the operations of its transaction.
 type duty struct {
 	slot string
 	step step
 	ops  []store.Op
 }
 
-// duty makes the transaction's part of w. It passes while the lease is as it was seen: a
-// successor may hold it by the same session. To take it, the Boot must still be the one
-// on record, and not revoked.
+// duty returns the transaction's part of w. Its check fails once the lease has changed: a successor
+// may hold the lease with the same session. A take also checks that the Boot is on record and not
+// revoked.
 func (w wanted) duty(self, session string, now time.Time) (duty, error) {
 	a := w.admission.Value
 	out := duty{slot: w.slot, step: w.step}
-	if w.held.Index != 0 { // else there is none, or one that cannot be read here
+	if w.held.Index != 0 { // else there is no lease, or its record is unreadable here
 		out.ops = append(out.ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(w.slot), Index: w.held.Index})
 	}
 	if w.admission.Index == 0 {
@@ -55,8 +55,8 @@ func (w wanted) duty(self, session string, now time.Time) (duty, error) {
 	return out, err
 }
 
-// batches puts duties together into transactions of at most most operations. A check
-// that several have stands once.
+// batches groups duties into transactions of at most most operations. Duties of one batch share
+// equal checks.
 func batches(all []duty, most int) [][]duty {
 	var out [][]duty
 	has := map[string]bool{} // operations of the last batch
@@ -90,7 +90,7 @@ func opsOf(batch []duty) []store.Op {
 	return out
 }
 
-// without leaves out of batch whatever rests on an operation that failed.
+// without returns batch without the duties that depend on a failed operation.
 func without(batch []duty, conflict *store.ConflictError) []duty {
 	return slices.DeleteFunc(slices.Clone(batch), func(d duty) bool {
 		return slices.ContainsFunc(d.ops, func(op store.Op) bool {
@@ -99,8 +99,8 @@ func without(batch []duty, conflict *store.ConflictError) []duty {
 	})
 }
 
-// commit does the duties of one transaction; those that are in conflict are left to the
-// next look: another coordinator was faster, or another Boot, or the Boot is revoked.
+// commit carries out the duties of one transaction. Duties in conflict are left to the next round:
+// another coordinator or Boot was faster, or the Boot is revoked.
 func (k *keeper) commit(ctx context.Context, batch []duty) {
 	for len(batch) > 0 && ctx.Err() == nil {
 		err := k.cfg.Store.Commit(ctx, opsOf(batch)...)
@@ -117,10 +117,10 @@ func (k *keeper) commit(ctx context.Context, batch []duty) {
 		}
 		rest := without(batch, conflict)
 		if len(rest) == len(batch) {
-			return // a failure that names none of them says nothing about the rest
+			return // a failure that names none of the duties concerns the whole batch
 		}
 		if len(rest) == 0 {
-			// All of them: it may be the session.
+			// All duties failed: the session may have ended.
 			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
 				k.cfg.Log.Warn("leases of boots not renewed", "error", err)
 			}
@@ -129,7 +129,7 @@ func (k *keeper) commit(ctx context.Context, batch []duty) {
 	}
 }
 
-// done says what was done: how many, and which if they are few.
+// done logs the number of finished duties, and their Slots if they are few.
 func (k *keeper) done(batch []duty) {
 	const few = 5
 	slots := map[step][]string{}

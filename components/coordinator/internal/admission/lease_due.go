@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// triedAgain is how soon a step is tried again that failed once, and so many times
-	// later, doubled each time, at most.
+	// triedAgain is the retry delay after the first failure of a step. It doubles with each further
+	// failure, at most triedMost times.
 	triedAgain = time.Second
 	triedMost  = 5
 )
 
-// seen is since when one Slot's lease is as it is, and its Boot silent, as noticed here.
+// seen records since when one Slot's lease is unchanged, and since when its Boot is silent, as
+// observed by this coordinator.
 type seen struct {
 	index uint64
 	since time.Time
-	// boot is the one that silent is about, which is zero while it is heard.
+	// boot is the Boot that silent refers to. silent is zero while the Boot sends reports.
 	boot   string
 	silent time.Time
-	// tried is when a step was tried last, times how often, for the lease as it is.
+	// tried is the time of the last try, and times the number of tries, for the unchanged lease.
 	tried time.Time
 	times int
 }
 
-// stood is for how long the lease is as it was read, as far as was noticed here.
+// stood returns how long the lease is unchanged, as observed by this coordinator.
 func (k *keeper) stood(held view.Boot) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -47,7 +48,7 @@ func (k *keeper) noticeLocked(held view.Boot, now time.Time) *seen {
 	return s
 }
 
-// mayTry reports whether the last try is long enough ago, and notes this one.
+// mayTry reports whether the last try is long enough ago, and records this one.
 func (s *seen) mayTry(now time.Time) bool {
 	if s.times > 0 && now.Sub(s.tried) < triedAgain<<min(s.times-1, triedMost) {
 		return false
@@ -57,9 +58,9 @@ func (s *seen) mayTry(now time.Time) bool {
 	return true
 }
 
-// due are the steps that v and the reports ask for, for the groups that changed; every:
-// for all. A look at all that comes late finds Boots silent that could not be heard
-// meanwhile: their silence begins anew.
+// due returns the steps that follow from v and the reports, for the changed groups, or for all
+// groups if every is set. If a round over all groups was late, reports may have been missed
+// meanwhile, so the silence of each Boot starts again.
 func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) []wanted {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,8 +84,8 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 		return out
 	}
 	for slot, held := range v.Boots {
-		// Of a Slot without an admission nobody else would give it up, and no Boot could have
-		// the Slot for as long as this session lives.
+		// No other coordinator would give up the lease of a Slot without an admission. The Slot
+		// would stay closed for as long as this session lives.
 		if _, admitted := v.Admissions[slot]; !admitted && held.Held() && held.Session == k.session {
 			look(wanted{slot: slot, boot: held.BootID, held: held})
 		}
@@ -97,7 +98,7 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 	return out
 }
 
-// stepLocked is what is due about the lease of w now.
+// stepLocked returns the due step of the lease of w.
 func (k *keeper) stepLocked(w *wanted, now time.Time, late bool) step {
 	w.held.Slot = w.slot
 	s := k.noticeLocked(w.held, now)
@@ -125,12 +126,12 @@ func (k *keeper) stepLocked(w *wanted, now time.Time, late bool) step {
 	return does
 }
 
-// wanted is a step with the records that it rests on.
+// wanted is a step with the records behind it.
 type wanted struct {
 	step step
 	slot string
-	// boot is whose lease it is, or should be.
+	// boot is the Boot that holds the lease, or should hold it.
 	boot      string
-	admission view.Rec[policy.Admission] // zero: there is none
+	admission view.Rec[policy.Admission] // zero: the Slot has no admission
 	held      view.Boot
 }

@@ -8,63 +8,63 @@ import (
 	"cadre.dev/store"
 )
 
-// step is what a coordinator does about the lease of one Boot.
+// step is the action of a coordinator on the lease of one Boot.
 type step int
 
 const (
-	// leave it: nothing is written.
+	// leave the lease unchanged.
 	leave step = iota
-	// take it, also from another session.
+	// take the lease, also from another session.
 	take
-	// offer it: the keeper does not hear the Boot, another coordinator may.
+	// offer the lease: the keeper receives no reports of the Boot, and another coordinator may.
 	offer
-	// giveUp: nobody took what was offered.
+	// giveUp frees an offered lease that no coordinator took.
 	giveUp
 )
 
-// outlook is what one coordinator knows of the lease of a Slot's Boot when it decides.
+// outlook is the knowledge of one coordinator about the lease of a Slot's Boot.
 type outlook struct {
-	// boot is the one on record, held its Slot's lease.
+	// boot is the Boot on record, and held the lease of its Slot.
 	boot string
 	held view.Boot
-	// self is this coordinator, session its own; "": it has none.
+	// self is this coordinator, and session its session; "": it has none.
 	self, session string
-	// live: the Boot is heard here. silent is for how long it was not.
+	// live: this coordinator receives the Boot's reports. silent is how long it has received none.
 	live   bool
 	silent time.Duration
-	// stood is for how long the lease is seen here as it is.
+	// stood is how long this coordinator has seen the lease unchanged.
 	stood time.Duration
-	// rank is how many other coordinators go before this one in taking the lease.
+	// rank is the number of coordinators that take the lease before this one.
 	rank int
 	ttl  time.Duration
 }
 
 const (
-	// offerShare of the TTL is how long a Boot is silent when its lease is offered,
-	// answerShare how long the others have to take it.
+	// The lease of a Boot is offered after a silence of TTL/offerShare. The other coordinators have
+	// TTL/answerShare to take it.
 	offerShare  = 2
 	answerShare = 4
-	// rankShare of the TTL lies between two coordinators that may take a lease, so that
-	// they do not all try at once.
+	// TTL/rankShare lies between two coordinators that may take a lease, so that they do not all
+	// try at once.
 	rankShare = 20
 )
 
-// judge decides. Whoever keeps a lease and hears its Boot writes nothing, and nobody else
-// does: two coordinators that both hear it never take it from each other.
+// judge decides about the lease. While the keeper receives the Boot's reports, no coordinator
+// writes: two coordinators that both receive them never take the lease from each other.
 func judge(o outlook) step {
 	switch {
 	case o.boot == "", o.held.Held() && o.held.BootID != o.boot:
-		return leave // of another Boot, by a record that is not seen here yet
+		return leave // the lease belongs to another Boot, whose record is not in the View yet
 	case o.held.EndedBy(o.boot):
-		return leave // it said farewell, whatever is still heard of it
+		return leave // the Boot said farewell, so late reports do not count
 	case o.held.Held() && o.held.Session == o.session:
 		return o.judgeOwn()
 	case !o.live:
 		return leave
 	case o.held.Held() && o.held.State != store.LeaseOffered && o.held.By != o.self:
-		return leave // another one keeps it, and hears the Boot as far as anybody knows
+		return leave // another coordinator keeps it, and presumably receives the Boot's reports
 	case o.held.Held() && o.held.By == o.self, o.stood >= time.Duration(o.rank)*o.ttl/rankShare:
-		// By self with another session: what this coordinator held before it began anew.
+		// By self with another session: this process kept the lease before its restart.
 		return take
 	}
 	return leave
@@ -85,8 +85,8 @@ func (o outlook) judgeOwn() step {
 	return leave
 }
 
-// rank is the place of self among the coordinators that may take the lease of slot. Each
-// Slot has an order of its own, so that a dead one's leases go to all alike.
+// rank returns the position of self among the coordinators that may take the lease of slot. The
+// order differs per Slot, so that the leases of a dead coordinator spread evenly.
 func rank(slot, self string, all []string) int {
 	own, before := weight(slot, self), 0
 	for _, other := range all {

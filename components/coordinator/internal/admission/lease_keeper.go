@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	// lookShare of the TTL passes between two looks at all leases while nothing changes.
+	// TTL/lookShare is the time between two rounds over all leases while the records do not change.
 	lookShare = 12
-	// lookPause is the least time between two looks.
+	// lookPause is the minimum time between two rounds.
 	lookPause = 50 * time.Millisecond
-	// keepers is how many transactions about leases are under way at once.
+	// keepers is the number of concurrent transactions about leases.
 	keepers = 4
 )
 
-// keeper holds the leases of the Boots that this coordinator keeps, all by one session.
-// Safe for concurrent use.
+// keeper holds the leases that this coordinator keeps, all with one session. Safe for concurrent
+// use.
 type keeper struct {
 	cfg *Config
-	// making holds one place, for who makes the session.
+	// making has one place, for the goroutine that opens the session.
 	making chan struct{}
 
 	mu      sync.Mutex
 	session string           // guarded by mu; "": there is none
-	ended   map[string]bool  // guarded by mu; sessions of this coordinator's past that were ended
+	ended   map[string]bool  // guarded by mu; sessions of earlier processes of this coordinator that were ended
 	seen    map[string]*seen // guarded by mu; by Slot
-	looked  time.Time        // guarded by mu; the last look at all
+	looked  time.Time        // guarded by mu; the last round over all leases
 }
 
 func newKeeper(cfg *Config) *keeper {
 	return &keeper{cfg: cfg, making: make(chan struct{}, 1), seen: map[string]*seen{}, ended: map[string]bool{}}
 }
 
-// keep does what is due by v, for all groups or those that changed.
+// keep carries out the due steps of v, for all groups or for the changed ones.
 func (k *keeper) keep(ctx context.Context, v *view.View, every bool, changed func(group string) bool) {
 	due := k.due(v, every, changed)
 	if len(due) == 0 {
@@ -64,7 +64,7 @@ func (k *keeper) keep(ctx context.Context, v *view.View, every bool, changed fun
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			_ = k.cfg.Panics.Do("leases", func() error { // its panic was logged, and the next look keeps these leases
+			_ = k.cfg.Panics.Do("leases", func() error { // the panic was logged, and the next round retries these leases
 				k.commit(ctx, batch)
 				return nil
 			})
@@ -72,21 +72,21 @@ func (k *keeper) keep(ctx context.Context, v *view.View, every bool, changed fun
 	}
 }
 
-// KeepLeases keeps the leases of those Boots that this coordinator hears from and no
-// other one keeps, until ctx ends; then it gives all up at once, and the others take
-// them. Every coordinator does so.
+// KeepLeases keeps the leases of the Boots that report to this coordinator and that no other
+// coordinator keeps. When ctx ends, it gives all its leases up at once, and the other coordinators
+// take them. Every coordinator runs it.
 func (s *Service) KeepLeases(ctx context.Context) error {
 	defer s.keeper.end(ctx)
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // also where a panic ends the loop
+	defer cancel() // also when a panic ends the loop
 	renewing.Go(func() { s.keeper.renewing(ctx) })
 	records := s.cfg.Views.Subscribe()
 	defer records.Close()
 	tick := time.NewTicker(s.cfg.LeaseTTL / lookShare)
 	defer tick.Stop()
-	every := true // Boots fall silent, and are heard again, without a change of the records
+	every := true // a Boot falls silent, or reports again, without a change of the records
 	for {
 		if v, changed := records.Take(); v != nil {
 			s.keeper.endPast(ctx, v)

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// renewShare of the TTL passes between two renewals.
+	// TTL/renewShare passes between two renewals.
 	renewShare = 3
-	// sessionLimit bounds the end of the session.
+	// sessionLimit bounds the call that ends the session.
 	sessionLimit = 3 * time.Second
 )
 
-// own is the session, "" when there is none.
+// own returns the session, or "" if there is none.
 func (k *keeper) own() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.session
 }
 
-// open is the session, made when there is none.
+// open returns the session, and creates one if there is none.
 func (k *keeper) open(ctx context.Context) (string, error) {
 	select {
 	case k.making <- struct{}{}:
@@ -45,7 +45,7 @@ func (k *keeper) open(ctx context.Context) (string, error) {
 	return session, nil
 }
 
-// renew renews the session if there is one, and forgets it when it has ended.
+// renew renews the session if there is one, and drops it when it has ended.
 func (k *keeper) renew(ctx context.Context) error {
 	session := k.own()
 	if session == "" {
@@ -87,7 +87,7 @@ func (k *keeper) renewing(ctx context.Context) {
 	}
 }
 
-// end frees everything that is held, for others to take; if it cannot, the TTL does.
+// end frees all held leases for the other coordinators. If the call fails, the TTL frees them.
 func (k *keeper) end(ctx context.Context) {
 	session := k.own()
 	if session == "" {
@@ -100,7 +100,7 @@ func (k *keeper) end(ctx context.Context) {
 	}
 }
 
-// past are the sessions by which an earlier process of this coordinator holds leases.
+// past returns the sessions with which an earlier process of this coordinator holds leases.
 func (k *keeper) past(v *view.View) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,11 +113,11 @@ func (k *keeper) past(v *view.View) []string {
 	return out
 }
 
-// endPast ends what an earlier process of this coordinator left behind when it died: there
-// is one process per Slot, so nobody renews those sessions any more. Consul ends them two
-// TTLs after it has a leader again, and after a power loss every Boot would wait for that.
-// From then on the leases are as after an end in order: each is its Boot's, if anybody hears
-// it, before it is a successor's.
+// endPast ends the sessions that a crashed process of this coordinator left behind. There is one
+// process per Slot, so those sessions are renewed no more. Consul would end them two TTLs after it
+// has a leader again, and after a power loss every Boot would wait for that. From then on the
+// leases are as after a clean end: each stays reserved for its live Boot before a successor may
+// take it.
 func (k *keeper) endPast(ctx context.Context, v *view.View) {
 	for _, session := range k.past(v) {
 		call, cancel := context.WithTimeout(ctx, sessionLimit)
@@ -127,7 +127,7 @@ func (k *keeper) endPast(ctx context.Context, v *view.View) {
 			if ctx.Err() == nil {
 				k.cfg.Log.Warn("session of this coordinator's last process not ended; it ends by itself", "error", err)
 			}
-			continue // at the next look, if it is there still
+			continue // the next round retries it
 		}
 		k.mu.Lock()
 		k.ended[session] = true

@@ -6,16 +6,16 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Catalog tells Consul of members, which have no agent that would.
+// Catalog registers members in Consul, because they have no Consul agent.
 type Catalog interface {
 	// Register makes the node of a Boot that holds its Slot's lease, so that sessions can be
-	// made on it; what another Boot of the Slot had there ends. Again, it does nothing.
+	// created on it. It removes the node of the Slot's previous Boot. A repeated call does nothing.
 	Register(ctx context.Context, group, slot, bootID, vip string) error
-	// Remove takes the Boot's node out, and with it all sessions on it.
+	// Remove removes the Boot's node, and with it all sessions on that node.
 	Remove(ctx context.Context, slot, bootID string) error
 }
 
-// register has the Boot in Consul's catalog before it is given what it asks Consul with.
+// register writes the Boot into Consul's catalog before the Boot receives its token.
 func (s *Service) register(ctx context.Context, g *grant) *refusal {
 	if s.cfg.Catalog == nil {
 		return nil
@@ -26,7 +26,7 @@ func (s *Service) register(ctx context.Context, g *grant) *refusal {
 	return nil
 }
 
-// unregister ends what an evicted Boot has in Consul. If it cannot, the leader's audit does.
+// unregister removes an evicted Boot from Consul. If the call fails, the leader's audit removes it.
 func (s *Service) unregister(ctx context.Context, a policy.Admission) {
 	if s.cfg.Catalog == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"cadre.dev/attest/statement"
 )
 
-// A nonce is random(12) || expiry in Unix seconds(4) || MAC(16): whoever knows
-// the key can check it without having stored it, and it fits one exchange only.
+// A nonce is random(12) || expiry in Unix seconds(4) || MAC(16). Each holder of the key can check
+// it without stored state, and it is valid for one exchange only.
 const (
 	nonceSize   = 32
 	nonceRandom = 12
@@ -21,10 +21,10 @@ const (
 	nonceTTL    = statement.NonceLife
 )
 
-// errNonce: not ours, not for this exchange, or too old.
+// errNonce: not from this cluster, not for this exchange, or too old.
 var errNonce = errors.New("the nonce was not issued for this exchange or is too old")
 
-// exchange is what a nonce is good for.
+// exchange is the exchange that a nonce is bound to.
 type exchange struct {
 	appID, instanceID string
 	bootKey           []byte

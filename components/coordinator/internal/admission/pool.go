@@ -8,25 +8,23 @@ import (
 )
 
 const (
-	// laneLength bounds those who wait for one Slot, queueLength those of all.
+	// laneLength bounds the callers that wait for one Slot, and queueLength those of all Slots.
 	laneLength  = 32
 	queueLength = 1024
-	// queueWait bounds the wait of one: an agent gives an exchange 30 s.
+	// queueWait bounds the wait of one caller: an agent gives an exchange 30 s.
 	queueWait = 10 * time.Second
-	// rememberFor, beyond the time after which they are to come back, is how long
-	// those who were turned away keep their place; maxRemembered bounds how many do.
+	// rememberFor is how long a rejected caller keeps its place after its retry delay;
+	// maxRemembered bounds the number of these callers.
 	rememberFor   = 5 * time.Second
 	maxRemembered = 16 << 10
 )
 
-// pool bounds what strangers can ask for and what costs something to as many at once as
-// there are places: the verification of evidence, which has as many as there are
-// processors, the questions to a second verifier, and those that take reads of the store.
-// Those who wait stand in one lane per Slot, and the lanes take turns, so that junk about
-// one Slot costs the others nothing. Within a lane the one goes first that came first, and
-// a full lane turns away whoever came last, where a Boot that was turned away and comes
-// back counts from its first time: a flood of strangers, each new, cannot keep out one
-// that insists (INP-06).
+// pool bounds the concurrent work that unauthenticated callers can cause: the verification of
+// evidence (one place per processor), the calls to a second verifier, and the calls that read the
+// store. Waiting callers queue in one lane per Slot, and the lanes take turns, so junk about one
+// Slot does not delay the others. A lane is first come, first served, and a full lane rejects its
+// latest caller. A rejected Boot that returns keeps the time of its first request. A flood of new
+// callers thus cannot keep out a Boot that retries (INP-06).
 type pool struct {
 	size int
 	now  func() time.Time
@@ -34,20 +32,20 @@ type pool struct {
 	mu    sync.Mutex
 	free  int               // guarded by mu
 	lanes map[string][]*job // guarded by mu; each in the order of since
-	turns []string          // guarded by mu; lanes with somebody in them, next first
-	count int               // guarded by mu; of those who wait
+	turns []string          // guarded by mu; lanes with waiting callers, next first
+	count int               // guarded by mu; of the waiting callers
 	spent time.Duration     // guarded by mu; moving average of one piece of work
-	away  map[string]place  // guarded by mu; those turned away, by key
-	swept time.Time         // guarded by mu; when away was last cleared of the late
+	away  map[string]place  // guarded by mu; rejected callers, by key
+	swept time.Time         // guarded by mu; when away was last cleared of expired places
 }
 
 type job struct {
 	key   string
 	since time.Time
-	start chan bool // capacity 1; false: turned away
+	start chan bool // capacity 1; false: rejected
 }
 
-// place in the line, of somebody who is not there.
+// place of a caller that was rejected.
 type place struct {
 	since, until time.Time
 }
@@ -56,8 +54,8 @@ func newPool(size int, now func() time.Time) *pool {
 	return &pool{size: size, now: now, free: size, lanes: map[string][]*job{}, spent: 5 * time.Millisecond, away: map[string]place{}}
 }
 
-// enter waits for a place in lane for the Boot called key; the caller calls done
-// when the work is done.
+// enter waits for a place in lane for the Boot called key; the caller calls done when the work is
+// done.
 func (p *pool) enter(ctx context.Context, lane, key string) (done func(), refused *refusal) {
 	j, in := p.join(lane, key)
 	if !in {
@@ -76,7 +74,7 @@ func (p *pool) enter(ctx context.Context, lane, key string) (done func(), refuse
 	return func() { p.leaveWork(time.Since(began)) }, nil
 }
 
-// join takes a free place or stands in line.
+// join takes a free place or joins the queue.
 func (p *pool) join(lane, key string) (j *job, in bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +125,7 @@ func (p *pool) dropLocked(lane string, i int) {
 	}
 }
 
-// leave ends the wait of j. It reports that j got its place at the last moment.
+// leave ends the wait of j. It reports whether j got its place at the last moment.
 func (p *pool) leave(lane string, j *job) (in bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,8 +155,8 @@ func (p *pool) leaveWork(took time.Duration) {
 	}
 }
 
-// turnAway keeps the place of j for when it comes back, and says when that should
-// be: when about all that wait now are through.
+// turnAway stores the place of j for its return, and returns the retry delay: about the time until
+// all present callers are served.
 func (p *pool) turnAway(j *job) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// quoteLimit bounds one quote: it takes up to a second on real hardware, and the
-	// guest makes one at a time.
+	// quoteLimit bounds one quote: it takes up to a second on real hardware, and the guest makes
+	// one at a time.
 	quoteLimit = 15 * time.Second
-	// maxWaiting bounds those who wait for a quote, two batches: more would wait for
-	// longer than they have.
+	// maxWaiting bounds the callers that wait for a quote, to two batches: further callers would
+	// time out.
 	maxWaiting = 2 * statement.MaxBatch
 )
 
-// prover makes this coordinator's own evidence, one quote for all who wait for
-// one: while it is being made the next ones gather. Whoever finds nobody at work
-// makes the quote for all; there is no goroutine of its own.
+// prover makes this coordinator's own evidence, one quote for all waiting callers. Callers that
+// arrive while a quote is made form the next batch. The first caller that finds the prover idle
+// makes the quote for its batch; there is no separate goroutine.
 type prover struct {
 	quoter Quoter
 	// own is the statement without its root.
@@ -29,7 +29,7 @@ type prover struct {
 
 	mu      sync.Mutex
 	waiting []*waiter // guarded by mu
-	busy    bool      // guarded by mu; somebody makes a quote, or is about to
+	busy    bool      // guarded by mu; a caller makes a quote, or is about to
 }
 
 // proof is the coordinator's evidence for one exchange.
@@ -44,7 +44,7 @@ type proof struct {
 type waiter struct {
 	exchange statement.Exchange
 	done     chan proof    // capacity 1
-	turn     chan struct{} // closed: make the quote for all who wait
+	turn     chan struct{} // closed: make the quote for all waiting callers
 }
 
 // prove waits for evidence that commits to e.
@@ -73,7 +73,7 @@ func (p *prover) prove(ctx context.Context, e statement.Exchange) (proof, *refus
 	return <-w.done, nil
 }
 
-// quote serves the first batch, which the caller is in, and gives its turn on.
+// quote serves the first batch, which includes the caller, and passes the turn on.
 func (p *prover) quote(ctx context.Context) {
 	p.mu.Lock()
 	n := min(len(p.waiting), statement.MaxBatch)
@@ -81,7 +81,7 @@ func (p *prover) quote(ctx context.Context) {
 	p.waiting = slices.Delete(p.waiting, 0, n)
 	p.mu.Unlock()
 
-	// The others must not lose their quote because the caller goes away.
+	// The other callers must not lose their quote when this caller disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quoteLimit)
 	defer cancel()
 	for i, got := range p.make(ctx, batch) {
@@ -90,7 +90,7 @@ func (p *prover) quote(ctx context.Context) {
 	p.next()
 }
 
-// next gives the turn to the first one who waits.
+// next passes the turn to the first waiting caller.
 func (p *prover) next() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *prover) next() {
 	}
 }
 
-// leave takes w out; a turn that it was given meanwhile goes on to the next.
+// leave removes w; a turn that w received meanwhile passes to the next caller.
 func (p *prover) leave(w *waiter) {
 	p.mu.Lock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w })

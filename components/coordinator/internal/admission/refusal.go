@@ -43,12 +43,12 @@ const (
 type refusal struct {
 	code    policy.Code
 	message string
-	// verified: the evidence was genuine, so the precise code may be told.
+	// verified: the evidence was genuine, so the caller may learn the precise code.
 	verified bool
 	// retry: the same request may succeed later, after the time wait if it is set.
 	retry bool
 	wait  time.Duration
-	// holder is the Boot that holds the Slot, when that is why.
+	// holder is the Boot that holds the Slot, if it causes the refusal.
 	holder store.BootLease
 	cause  error // for errors.Is inside of this package
 }
@@ -63,11 +63,11 @@ func (r *refusal) later() *refusal            { r.retry = true; return r }
 func (r *refusal) because(err error) *refusal { r.cause = err; return r }
 func (r *refusal) known() *refusal            { r.verified = true; return r }
 
-// in says when to try again.
+// in sets the retry delay.
 func (r *refusal) in(wait time.Duration) *refusal { r.wait = wait; return r }
 
-// public is what the other side learns. A code that is the caller's own fault
-// or asks it to come back helps nobody else and is told at once.
+// public returns the error for the caller. A code about the caller's own request, or a retryable
+// one, helps no attacker and is returned as it is.
 func (r *refusal) public() error {
 	switch {
 	case r.retry:
@@ -80,7 +80,7 @@ func (r *refusal) public() error {
 	return status.Error(codes.PermissionDenied, string(codeRejected)+": the evidence was not accepted; the coordinator's log and the slot's record say why")
 }
 
-// status is the refusal with the time after which to try again.
+// status returns the refusal with its retry delay.
 func (r *refusal) status(code codes.Code) error {
 	out := status.New(code, r.Error())
 	if r.wait > 0 {
@@ -99,21 +99,22 @@ func asRefusal(err error) *refusal {
 	return &refusal{code: codeQuote, message: err.Error()}
 }
 
-// How often one Slot's refusal is written. Whoever knows an instance id can cause
-// one without genuine evidence: it must not bury what happens to the real CVM.
+// The intervals between two written refusals of one Slot. A caller that knows an instance ID can
+// cause a refusal without genuine evidence. Such a refusal must not displace the refusals of the
+// real CVM.
 const (
 	refusalEvery  = 2 * time.Second
 	strangerEvery = 20 * time.Second
-	// provenKept is how long what the CVM itself proved is not written over by who proved nothing.
+	// provenKept is how long a proven refusal is protected from an unproven one.
 	provenKept = 15 * time.Minute
 )
 
-// noted is when refusals of one Slot were written last.
+// noted is when refusals of one Slot were last written.
 type noted struct {
 	any, verified time.Time
 }
 
-// due reports whether r is to be written, and notes that it is.
+// due reports whether r is to be written, and records that it is.
 func (n *noted) due(r *refusal, now time.Time) bool {
 	if r.verified {
 		if now.Sub(n.verified) < refusalEvery {
@@ -130,8 +131,9 @@ func (n *noted) due(r *refusal, now time.Time) bool {
 // maxRefusalText bounds the stored message.
 const maxRefusalText = 1 << 10
 
-// after is what is recorded of a refusal that comes after the one before: since when its Boot is
-// refused so; nothing, while what the Slot's own CVM proved stands and this one proved nothing.
+// after returns the record of the refusal next that follows before, with the time since when its
+// Boot gets the same refusal. write is false while before is proven and recent and next is
+// unproven.
 func after(before, next policy.Refusal) (_ policy.Refusal, write bool) {
 	if before.Proven && !next.Proven && next.At.Sub(before.At) < provenKept {
 		return before, false
@@ -170,7 +172,7 @@ func (s *Service) note(ctx context.Context, a *attempt, r *refusal) {
 			return err
 		}
 		if v, _ := s.cfg.Views.Latest(); v != nil && v.Admissions[slot].Value.AdmittedAt.After(before.At) {
-			before = policy.Refusal{} // what it proved then is over
+			before = policy.Refusal{} // the admission ended that refusal
 		}
 		next, write := after(before, policy.Refusal{
 			Slot: slot, BootID: bootID, InstanceID: instanceID, Code: r.code, Message: message, Proven: a.proven, At: now.UTC(), By: s.self,

@@ -23,15 +23,15 @@ import (
 type MayRenew func(a policy.Admission, sp policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision
 
 const (
-	// renewals is how many are issued at once: each waits for Consul most of its time.
+	// renewals is the number of concurrent renewals: each waits for Consul most of its time.
 	renewals = 32
-	// renewWait is how long one may wait for its turn.
+	// renewWait is how long a renewal may wait for its turn.
 	renewWait = 5 * time.Second
-	// renewPause is the least time between two renewals of one Slot here.
+	// renewPause is the minimum time between two renewals of one Slot on this coordinator.
 	renewPause = 500 * time.Millisecond
 )
 
-// Credentials is what admitted Boots call on their control sessions.
+// Credentials returns the service that admitted Boots call on their control sessions.
 func (s *Service) Credentials() admissionv1.CredentialServiceServer { return &credentials{s: s} }
 
 type credentials struct {
@@ -39,8 +39,8 @@ type credentials struct {
 	s *Service
 }
 
-// Renew implements CredentialService. The caller is who the Session authenticated:
-// its name, Boot and key are never taken from the message.
+// Renew implements CredentialService. The Session authenticates the caller: its name, Boot and key
+// are never taken from the message.
 func (c *credentials) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.RenewResponse, error) {
 	s := c.s
 	who, ok := grpcconn.AddrFromContext(ctx)
@@ -59,9 +59,8 @@ func (c *credentials) Renew(ctx context.Context, req *admissionv1.RenewRequest) 
 	return &admissionv1.RenewResponse{Credentials: out}, nil
 }
 
-// noteRenewal records why the holder of a Slot did not get fresh credentials. A Boot
-// that does not hold it any more is told so and leaves no trace: it would bury what
-// happened to the one that does.
+// noteRenewal records why the holder of a Slot did not get fresh credentials. The refusal of a Boot
+// that has lost the Slot is only returned: a record of it would displace those of the holder.
 func (s *Service) noteRenewal(ctx context.Context, who overlay.Addr, r *refusal) {
 	s.log.Warn("renewal refused", "slot", who.ID.Slot, "boot", who.BootID, "code", r.code, "error", r.message)
 	s.metrics.Refused(string(r.code))
@@ -74,7 +73,7 @@ func (s *Service) noteRenewal(ctx context.Context, who overlay.Addr, r *refusal)
 	}
 }
 
-// renewal is what a Boot that asked for a renewal learns.
+// renewal returns the error for a Boot that asked for a renewal.
 func (r *refusal) renewal() error {
 	switch {
 	case r.code == policy.CodeRateLimited:
@@ -87,9 +86,8 @@ func (r *refusal) renewal() error {
 	return status.Error(codes.PermissionDenied, r.Error())
 }
 
-// renew decides and issues. Records are taken from the View first, which costs
-// nothing: what is written checks that they are the present ones, and if not they are
-// read.
+// renew decides and issues. It first takes the records from the View, which costs no reads. The
+// transaction checks that they are current; if they are outdated, renew reads them from the store.
 func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.RenewRequest) (*admissionv1.Credentials, *refusal) {
 	sum := sha256.Sum256([]byte(who.PublicKey))
 	switch {
@@ -107,7 +105,7 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 	defer release()
 	g, refused := s.mayIssue(ctx, who, s.viewed)
 	if refused != nil && errors.Is(refused.cause, errTaken) || refused != nil && refused.code == codeStale {
-		// A View may be behind: of an admission a moment ago, say.
+		// The View may be outdated, for example right after an admission.
 		g, refused = s.mayIssue(ctx, who, s.read)
 	}
 	if refused != nil {
@@ -124,30 +122,30 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 	return out, refused
 }
 
-// held is what a renewal is judged by.
+// held is the set of records behind a renewal.
 type held struct {
-	view                        *view.View // that it was taken from; nil: it was read
+	view                        *view.View // source of the records; nil: they were read
 	admission                   policy.Admission
 	policy                      policy.SlotPolicy
 	lease                       view.Boot
-	accepted                    store.Op // passes while the leader accepted nothing else
+	accepted                    store.Op // passes while the accepted policy is unchanged
 	vip                         string
 	admissionIndex, policyIndex uint64
 }
 
-// checks pass while the policy and the lease are those of h, the leader accepted nothing
-// else for the group, and nobody revoked the Boot or what it runs.
+// checks returns checks that pass while the policy and the lease are those of h, the group's
+// accepted policy is unchanged, and the Boot and its measurements are not revoked.
 func (h *held) checks(slot string) []store.Op {
 	return append([]store.Op{
 		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(slot), Index: h.policyIndex},
-		// The index moves when the lease ends or is taken, whoever by.
+		// The index changes with each end and each taking of the lease.
 		{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: h.lease.Index},
 		h.accepted,
 	}, unrevoked(h.admission)...)
 }
 
-// viewed takes the records from the latest View. An admission that was replaced here
-// is read instead: what rests on it would be made in vain.
+// viewed takes the records from the latest View. It reads an admission that this coordinator has
+// replaced, because a transaction on the older one would fail.
 func (s *Service) viewed(ctx context.Context, slot string) (held, *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
@@ -199,7 +197,7 @@ func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
 		return held{}, refuse(codeGate, "records are not readable yet").later()
 	}
 	h.vip = v.Slots[slot].Value.VIP
-	// The view may not show yet what made the last try fail.
+	// The View may not yet have the change that made the last try fail.
 	revoked, err := view.Revocations(ctx, s.store)
 	if err != nil {
 		return held{}, refuse(codeGate, "%v", err).later()
@@ -208,8 +206,8 @@ func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
 	return h, nil
 }
 
-// mayIssue decides in this order: the Session's Boot holds the Slot; its lease lives;
-// the policy allows it without new evidence.
+// mayIssue decides in this order: the Session's Boot holds the Slot, its lease lives, and the
+// policy allows the renewal without new evidence.
 func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(context.Context, string) (held, *refusal)) (*grant, *refusal) {
 	slot := who.ID.Slot
 	h, refused := records(ctx, slot)
@@ -224,7 +222,8 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	case !h.lease.HeldBy(who.BootID) && h.view != nil:
 		return nil, refuse(codeStale, "the view has no lease of the boot").because(errTaken)
 	case !h.lease.HeldBy(who.BootID) && !h.lease.Held() && !h.lease.EndedBy(who.BootID):
-		// Its keeper ended, or all were away: whoever hears the Boot takes it again.
+		// The lease's keeper ended, or all coordinators were away. A coordinator that receives the
+		// Boot's reports takes the lease again.
 		return nil, refuse(codeGate, "nobody keeps the boot's lease now; it is taken again in a moment").later()
 	case !h.lease.HeldBy(who.BootID):
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
@@ -245,15 +244,15 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	}, nil
 }
 
-// issued is the last renewal of a Slot here.
+// issued is the last renewal of a Slot on this coordinator.
 type issued struct {
 	at time.Time
-	// replaced is the index of the admission that it replaced: a View with that one, or
-	// an older, is behind.
+	// replaced is the index of the admission that the renewal replaced. A View with that index or a
+	// lower one is outdated.
 	replaced uint64
 }
 
-// paced reports whether the Slot's last renewal here is long enough ago, and notes
+// paced reports whether the Slot's last renewal on this coordinator is long enough ago, and records
 // this one.
 func (s *Service) paced(slot string) bool {
 	now := s.now()
@@ -268,7 +267,7 @@ func (s *Service) paced(slot string) bool {
 	return true
 }
 
-// replaced notes the index of an admission that was replaced here, replacedAt gives it.
+// replaced records the index of an admission that this coordinator replaced; replacedAt returns it.
 func (s *Service) replaced(slot string, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +282,7 @@ func (s *Service) replacedAt(slot string) uint64 {
 	return s.issued[slot].replaced
 }
 
-// renewTurn waits for a place among those that are issued at once.
+// renewTurn waits for a place among the concurrent renewals.
 func (s *Service) renewTurn(ctx context.Context) (release func(), _ *refusal) {
 	wait, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()

@@ -9,10 +9,9 @@ import (
 	"cadre.dev/store"
 )
 
-// addSecrets gives out the secrets in force. Where the record that
-// says which epoch that is cannot be read there is no value to give: the first epoch's
-// may be one that was rotated away. A Boot that has a value keeps it then. Refusing it
-// would end its tokens within minutes, and those of its whole group with them.
+// addSecrets adds the secrets in force. If the record of a secret's epoch is unreadable, no value
+// can be given: the value of the first epoch may have been rotated away. A Boot that has a value
+// then keeps it. A refusal would end its tokens, and those of its whole group, within minutes.
 func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Credentials) error {
 	slot := g.admission.Slot
 	values, err := s.cfg.Secrets.For(ctx, g.view, g.spec)
@@ -33,6 +32,6 @@ func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Cre
 	return nil
 }
 
-// keeps reports whether err is a reason to leave something out: a record is bad, not
-// the store, and the Boot has values and knows what it means.
+// keeps reports whether addSecrets may omit values because of err: a record is damaged while the
+// store works, and the Boot has values and understands the omission.
 func (g *grant) keeps(err error) bool { return g.held != nil && len(store.RecordErrors(err)) > 0 }

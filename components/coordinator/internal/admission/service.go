@@ -42,12 +42,12 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Sessions knows which Boots are alive on this coordinator.
+// Sessions reports which Boots are alive on this coordinator.
 type Sessions interface {
 	Live(slot, bootID string) bool
 }
 
-// Directory knows the groups' valid specs and the peers.
+// Directory returns the groups' valid specs and the peers.
 type Directory interface {
 	Spec(name string) (group.Spec, bool)
 	InitialPeers(groupName, slot string) []*controlv1.Peer
@@ -60,8 +60,7 @@ type Metrics interface {
 	Refused(code string)
 }
 
-// Config of a Service. All fields are required, except those that say what holds
-// without them.
+// Config of a Service. All fields are required, unless a field's comment names a default.
 type Config struct {
 	Cluster, AppID, Slot string
 	Datacenter           string
@@ -71,35 +70,35 @@ type Config struct {
 	Store                store.Store
 	Views                *view.Watcher
 	Verifier             Verifier
-	// Second is asked about what Verifier accepts and the Slot's policy allows; both
-	// must agree. nil: nobody is.
+	// Second checks the evidence that Verifier accepts and the Slot's policy allows; both must
+	// agree. nil: there is no second verifier.
 	Second Verifier
 	Quoter Quoter
-	// ClusterID is served beside admission, to other coordinators; nil: it is not.
+	// ClusterID is also served on first contacts, for other coordinators; nil: it is not served.
 	ClusterID *bootstrap.Prover
 	Issuer    Issuer
 	Secrets   Secrets
 	Sessions  Sessions
 	Directory Directory
 	Metrics   Metrics
-	// Warmup is how long after this coordinator's start a live Boot may need to be
-	// known here; until then no Boot takes a Slot from another one unexpectedly.
+	// Warmup is the time after this coordinator's start within which every live Boot has reported.
+	// Until then no Boot takes a Slot unexpectedly from another one.
 	Warmup time.Duration
-	// Saw is called with how far the Boot of a Slot saw the records, once its evidence proved whose it
-	// is, whether or not it is admitted; nil: it does not matter.
+	// Saw is called with the term and state that the Boot of a Slot has seen, once its evidence
+	// proves which Slot it belongs to, whether or not it is admitted; nil: no call.
 	Saw func(slot string, term, state uint64)
-	// Catalog is told of Boots that come and go; nil: nobody is.
+	// Catalog registers admitted Boots and removes evicted ones; nil: no catalog.
 	Catalog Catalog
-	// Unbound finds the Slot that an instance without records is named after; nil: such an
-	// instance proves nothing.
+	// Unbound finds the Slot that an instance without records is named after; nil: such an instance
+	// proves nothing.
 	Unbound Unbound
-	// Coordinators are the names of all, in any order: it says who takes a lease first
-	// that nobody keeps. Empty: all at once.
+	// Coordinators are the names of all coordinators, in any order. They determine which one first
+	// takes a lease without a keeper. Empty: all at once.
 	Coordinators []string
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
-	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence;
-	// nil: Views.MayRenew.
+	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence; nil:
+	// Views.MayRenew.
 	MayRenew MayRenew
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -107,16 +106,16 @@ type Config struct {
 	Panics *contain.Panics
 }
 
-// Bounds on what unadmitted callers can cause.
+// Bounds on the load of unadmitted callers.
 const (
-	// maxExchanges is how many challenges, and how many admissions, one connection
-	// may ask for: more cost a new handshake (INP-06).
+	// maxExchanges bounds the challenges, and the admissions, of one connection: more cost a new
+	// handshake (INP-06).
 	maxExchanges = 8
-	// maxCommits bounds the admissions that write at once: what Consul does not get
-	// done in time times out for all.
+	// maxCommits bounds the concurrent writes of admissions: if Consul is overloaded, all of them
+	// time out.
 	maxCommits = 32
-	// maxConfirms is how many may ask the second verifier at once, confirmTime how long
-	// one may take: an agent gives an exchange 30 s.
+	// maxConfirms bounds the concurrent calls to the second verifier, and confirmTime the time of
+	// one: an agent gives an exchange 30 s.
 	maxConfirms    = 8
 	confirmTime    = 20 * time.Second
 	connectionTime = 60 * time.Second
@@ -124,8 +123,8 @@ const (
 	maxEventLog    = 256 << 10
 	maxCompose     = 256 << 10
 	maxStatement   = 8 << 10
-	// maxRequest is all of these together; maxCalls is how many one connection may
-	// have open: the exchange is one after the other.
+	// maxRequest bounds all parts together. maxCalls bounds the open calls of a connection, which
+	// makes one exchange at a time.
 	maxRequest = maxQuote + maxEventLog + maxCompose + maxStatement + 64<<10
 	maxCalls   = 2
 )
@@ -138,14 +137,14 @@ type Service struct {
 	log     *slog.Logger
 	metrics Metrics
 	self    string
-	// verifying bounds the verifications in this process, confirming those that ask the
-	// second verifier, asking the questions about standing, commits the admissions that
-	// write, renewing the renewals.
+	// verifying bounds the verifications in this process, confirming the calls to the second
+	// verifier, asking the questions about the admission status, commits the writes of admissions,
+	// and renewing the renewals.
 	verifying  *pool
 	confirming *pool
 	asking     *pool
 	commits    chan struct{}
-	// lookups holds one place, for who looks for the Slot of an unbound instance.
+	// lookups has one place, for the search for the Slot of an unbound instance.
 	lookups  chan struct{}
 	renewing chan struct{}
 	prover   *prover
@@ -153,8 +152,8 @@ type Service struct {
 
 	mu     sync.Mutex
 	noted  map[string]noted  // guarded by mu; last written refusals by Slot
-	issued map[string]issued // guarded by mu; what was last renewed here by Slot
-	// contested is since when others ask for what a Boot holds, by Slot; guarded by mu.
+	issued map[string]issued // guarded by mu; last renewals on this coordinator by Slot
+	// contested is since when other Boots ask for a held Slot, by Slot; guarded by mu.
 	contested map[string]claimed
 }
 
@@ -202,14 +201,14 @@ func (s *Service) Serve(ctx context.Context, conn net.Conn, state tls.Connection
 	}
 }
 
-// contact is one first-contact connection. The key and the exporter come from
-// the TLS connection itself, never from a message.
+// contact is one first-contact connection. The key and the exporter come from the TLS connection
+// itself, never from a message.
 type contact struct {
 	admissionv1.UnimplementedAdmissionServiceServer
 	*Service
 	bootKey []byte
 	channel []byte
-	// challenges and admissions that this connection asked for.
+	// Number of challenges and admissions that this connection asked for.
 	challenges, admissions atomic.Int32
 }
 
@@ -231,7 +230,7 @@ func (s *Service) contact(state tls.ConnectionState) (*contact, error) {
 	return &contact{Service: s, bootKey: spki, channel: channel}, nil
 }
 
-// writing reserves a place among those that write.
+// writing reserves a place among the concurrent writes.
 func (s *Service) writing(ctx context.Context) (done func(), refused *refusal) {
 	select {
 	case s.commits <- struct{}{}:

@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// askers is how many questions of Boots that the View does not name are answered at
-	// once, by three reads each. Each keeps its place for askPause at least, so that all
-	// strangers together cause at most 80 reads a second here.
+	// askers bounds the concurrent answers that cost three reads each: those about Boots without
+	// the Slot in the View. Each answer holds its place for askPause at least, so all
+	// unauthenticated callers together cause at most 80 reads a second on this coordinator.
 	askers   = 4
 	askPause = 150 * time.Millisecond
 )
 
-// Standing implements AdmissionService. A Boot that was replaced while it was
-// paused or cut off finds no coordinator that lets it in; here it learns why. The
-// caller learns about its own key and nothing else. Anybody may ask, so only the
-// answer yes is free; for a no, which must be right, the records are read, and who
-// asks waits in the line of its Slot.
+// Standing implements AdmissionService. A Boot that was replaced during a pause or a partition is
+// refused by every coordinator; Standing returns the reason. The caller learns about its own key
+// only. Any caller may ask, so only the answer yes costs no reads. The answer no must be right: it
+// reads the records, and the caller waits in the queue of its Slot.
 func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest) (*admissionv1.StandingResponse, error) {
 	if c.challenges.Add(1) > maxExchanges {
 		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().public()
@@ -51,8 +50,8 @@ func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest
 	return &admissionv1.StandingResponse{Holds: ended.Code == "", Code: string(ended.Code), Message: ended.Message}, nil
 }
 
-// seenStanding is what the View says: that the Boot holds the Slot, and the line in
-// which it waits otherwise. All who name a Slot that is none share one line.
+// seenStatus returns whether the Boot holds the Slot in the View, and the queue for the answer
+// otherwise. Requests about unknown Slots share one queue.
 func (s *Service) seenStanding(group, slot, bootID string) (holds bool, lane string) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
@@ -65,16 +64,15 @@ func (s *Service) seenStanding(group, slot, bootID string) (holds bool, lane str
 	return a.BootID == bootID && a.Group == group && s.cfg.Views.Readable(), lane
 }
 
-// Ended says, by consistent reads, why the Boot no longer is the Slot; its Code is
-// empty while it is. A Boot that never was gets the same answer as one that was
-// replaced.
+// Ended returns, by consistent reads, why the Boot has lost the Slot; its Code is empty while the
+// Boot holds it. A Boot that never held the Slot gets the same answer as a replaced one.
 func Ended(ctx context.Context, s store.Store, group, slot, bootID string) (policy.Decision, error) {
 	d, _, err := ended(ctx, s, group, slot, bootID)
 	return d, err
 }
 
-// ended is Ended; back reports that the Boot is a former holder which another one
-// replaced, and that this was not noted before.
+// ended is Ended; back reports that the Boot is a former holder which another Boot replaced, and
+// that its return is not recorded yet.
 func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ policy.Decision, back bool, _ error) {
 	a, _, err := store.Read[policy.Admission](ctx, s, store.AdmissionKey(slot))
 	absent := errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrBadKey)
@@ -101,14 +99,14 @@ func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ po
 	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, back, nil
 }
 
-// errForgotten: nothing is recorded of the Slot, and nothing says that the Boot lost it.
+// errForgotten: the Slot has no records, and no decision shows that the Boot has lost the Slot.
 var errForgotten = errors.New(string(codeUnknown) + ": " + forgottenText)
 
 const forgottenText = "the records of the slot are lost, so nobody knows whether this boot is it: an operator adopts what it attests"
 
-// forgotten reports that a Slot without an admission has no policy either, and that nobody
-// was decided to have lost it: its records are lost. A Boot that was told that it is not
-// the Slot would stop its workload for that.
+// forgotten reports that the records of a Slot are lost: it has no admission and no policy, and no
+// decision took it from the Boot. A Boot that learns that it has lost the Slot stops its workload,
+// which must not follow from lost records.
 func forgotten(ctx context.Context, s store.Store, slot, bootID string, d policy.Decisions) (bool, error) {
 	if holder := d.Holder(); len(d.Entries) > 0 && holder != bootID {
 		return false, nil

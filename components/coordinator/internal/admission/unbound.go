@@ -11,12 +11,12 @@ import (
 	"cadre.dev/store"
 )
 
-// Unbound finds the Slot whose records are lost and that the platform names the CVM of an
-// instance after; ok is false when there is none. What it says gives nobody anything.
+// Unbound finds the Slot whose records are lost and that the platform's name of the instance's CVM
+// refers to; ok is false if there is none. Its answer grants no rights.
 type Unbound func(ctx context.Context, v *view.View, appID, instanceID string) (groupName, slot string, ok bool)
 
-// unbound bounds the look for such a Slot: it may ask the platform, so that one caller at
-// a time does, and whoever else asks comes back.
+// unbound bounds the search for such a Slot. The search may call the platform, so one caller at a
+// time searches, and the others retry.
 func (s *Service) unbound(ctx context.Context, v *view.View, appID, instanceID string) (groupName, slot string, ok bool) {
 	if s.cfg.Unbound == nil {
 		return "", "", false
@@ -31,15 +31,15 @@ func (s *Service) unbound(ctx context.Context, v *view.View, appID, instanceID s
 	return groupName, slot, ok && groupName != group.Coordinators
 }
 
-// proveUnbound keeps what genuine evidence of an unbound instance says, and refuses it:
-// only an operator binds it. What nobody could adopt is refused for that.
+// proveUnbound stores the claims of genuine evidence of an unbound instance, and refuses it: only
+// an operator binds the instance. Evidence that no operator could adopt gets the precise refusal.
 func (a *attempt) proveUnbound(ctx context.Context, claims policy.Claims) *refusal {
 	a.claims = claims
 	stated := policy.Statement{
 		Cluster: a.stated.Cluster, Group: a.stated.Group, Slot: a.stated.Slot,
 		AppID: a.stated.AppID, InstanceID: a.stated.InstanceID, ComposeHash: a.stated.ComposeHash,
 	}
-	// As if it were bound and nothing allowed: every other question is asked before that one.
+	// The policy binds the instance and allows no Revision: Appraise makes all other checks first.
 	bound := policy.SlotPolicy{Group: a.stated.Group, Slot: a.slot, AppID: claims.AppID, InstanceID: claims.InstanceID}
 	revoked, err := view.Revocations(ctx, a.store)
 	if err != nil {
