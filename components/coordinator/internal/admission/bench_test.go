@@ -27,14 +27,14 @@ import (
 	"cadre.dev/store"
 )
 
-// BenchmarkRenew renews the credentials of many Slots against a real Consul, as one
-// coordinator does it, its View of all records included. It reports renewals for each
-// second of CPU of this process, and what Consul's took beside.
+// BenchmarkRenew renews the credentials of many Slots against a real Consul, with one coordinator
+// and its View of all records. It reports renewals per CPU second of this process, and the CPU time
+// of Consul.
 func BenchmarkRenew(b *testing.B) {
 	const slots = 200
 	h := newHarness(b)
 	h.boot(composeText, h.seed).mustAdmit()
-	h.service.cfg.LeaseTTL = time.Hour // nobody keeps the leases here
+	h.service.cfg.LeaseTTL = time.Hour // no coordinator keeps the leases here
 	callers := make([]context.Context, slots)
 	boots := make([]string, slots)
 	for n := range slots {
@@ -47,7 +47,7 @@ func BenchmarkRenew(b *testing.B) {
 		_, err := service.Renew(callers[n], &admissionv1.RenewRequest{BootId: boots[n]})
 		return err
 	}
-	for n := range slots { // policies are made once
+	for n := range slots { // makes the Consul policies once
 		if err := one(n); err != nil {
 			b.Fatal(err)
 		}
@@ -81,8 +81,8 @@ func BenchmarkRenew(b *testing.B) {
 	b.ReportMetric(float64(serverUsed.Microseconds())/float64(b.N), "consul-µs/op")
 }
 
-// recorded is a Slot beside pg-0 with a Boot that was admitted as pg-0's was, and a call
-// of its.
+// recorded writes a further Slot whose Boot was admitted like that of pg-0, and returns the context
+// of a call from that Boot.
 func (h *harness) recorded(n int) (context.Context, string) {
 	h.t.Helper()
 	slot := fmt.Sprintf("pg-%d", n+1)
@@ -146,7 +146,7 @@ func ownCPU(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// consulPID is the server that this process started.
+// consulPID returns the process ID of the server that this process started.
 func consulPID(b *testing.B) int {
 	b.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -171,7 +171,7 @@ func consulPID(b *testing.B) int {
 	return 0
 }
 
-// procStat are the fields of a process from its state on.
+// procStat returns the fields of a process from its state on.
 func procStat(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"cadre.dev/store"
 )
 
-// calendar is a coordinator whose collateral comes from a service over HTTP, all on one clock
-// that the test moves by months.
+// calendar is a coordinator whose collateral comes from a service over HTTP. All parts use one
+// clock that the test moves by months.
 type calendar struct {
 	*harness
 	pccs *attestsim.PCCS
@@ -50,7 +50,7 @@ func newCalendar(t *testing.T, tcb policy.TCBPolicy) *calendar {
 // until sets the clock.
 func (c *calendar) until(at time.Time) { c.ahead.Store(int64(time.Until(at))) }
 
-// restart boots pg-0 again on its machine: the Boot before gave its lease up.
+// restart boots pg-0 again on its machine, after the previous Boot gave up its lease.
 func (c *calendar) restart(compose string) error {
 	c.t.Helper()
 	if held, err := c.service.lease(c.t.Context(), "pg-0"); err == nil && held.Held() {
@@ -64,7 +64,7 @@ func (c *calendar) restart(compose string) error {
 	return err
 }
 
-// see waits until the records that this coordinator follows say what is asked.
+// see waits until the View of this coordinator meets the condition.
 func (c *calendar) see(that func(*view.View) bool) *view.View {
 	c.t.Helper()
 	limit := time.After(30 * time.Second)
@@ -81,7 +81,7 @@ func (c *calendar) see(that func(*view.View) bool) *view.View {
 	}
 }
 
-// allow writes what a leader writes when a rollout lets pg-0 run one more Revision.
+// allow writes the policy of a rollout that lets pg-0 run one more Revision.
 func (c *calendar) allow(next, compose string) {
 	c.t.Helper()
 	sp, index, err := store.Read[policy.SlotPolicy](c.t.Context(), c.store, store.SlotPolicyKey("pg-0"))
@@ -99,9 +99,10 @@ func (c *calendar) allow(next, compose string) {
 	}
 }
 
-// TestATT04_IntelsCalendarDoesNotEndAHealthyCluster is the drill: the early set warns, the simulated
-// root publishes the evaluation in the middle of a rollout, the rollout and restarts go on while the grace runs,
-// an updated machine ends the warning, and one that was not updated is refused after the last day.
+// TestATT04_IntelsCalendarDoesNotEndAHealthyCluster is the drill. The early set warns, and the
+// simulated root publishes the evaluation during a rollout. The rollout and restarts continue
+// within the grace. An updated machine ends the warning, and one without the update is refused
+// after the last day.
 func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 	const next, nextText = "22222222222222222222222222222222", "services:\n  pg:\n    image: example.org/pg@sha256:02\n"
 	day := 24 * time.Hour
@@ -120,14 +121,14 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 		}
 	}
 
-	// The bar is signed ahead: the member is UpToDate, and the day is known.
+	// The evaluation is signed ahead: the member is UpToDate, and the day is known.
 	c.pccs.Set(attestsim.Posture{Early: &newer})
 	must("the first boot", c.restart(composeText))
 	if status, ends, outlook := standing(); status != "UpToDate" || !ends.IsZero() || !outlook.Falls || !outlook.At.Equal(replaced.Add(365*day)) {
 		t.Errorf("before: %s, ends %s, outlook %+v", status, ends, outlook)
 	}
 
-	// The evaluation is published while the group is rolled out.
+	// The evaluation is published during the rollout of the group.
 	c.allow(next, nextText)
 	c.until(replaced.Add(366 * day))
 	c.pccs.Set(newer)
@@ -148,7 +149,7 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 		t.Errorf("updated: %s, ends %s, outlook %+v", status, ends, outlook)
 	}
 
-	// A host that was not updated is refused after the last day.
+	// A host without the update is refused after the last day.
 	c.host = ""
 	c.until(replaced.Add(425*day + time.Hour))
 	err := c.restart(nextText)
@@ -157,7 +158,8 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 		t.Errorf("refused with %v", err)
 	}
 
-	// An operator who may do so lets it in for some days; the leader records who did.
+	// An operator with the right to do so admits it for some days; the leader records the
+	// operator's name.
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	keeper := tolerance.New(tolerance.Config{Self: "coordinator-0", Limits: tcb.OperatorExceptions, Store: c.store, Views: c.views, Now: c.now, Log: slog.New(slog.DiscardHandler)})

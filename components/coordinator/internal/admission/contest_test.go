@@ -17,10 +17,10 @@ type twins struct{ *small }
 
 func newTwins(t *testing.T) twins { return twins{newSmall(t, 2, 1, "demo")} }
 
-// boot is a new Boot of the machine or of a copy.
+// boot returns a new Boot of the machine or of a copy.
 func (s twins) boot() *newcomer { return s.newcomer(0, 0) }
 
-// mustAdmit admits b, which is heard from then on.
+// mustAdmit admits b, whose reports arrive from then on.
 func (s twins) mustAdmit(b *newcomer) {
 	s.t.Helper()
 	if err := b.again(b.Service).admit(s.t.Context()); err != nil {
@@ -30,7 +30,7 @@ func (s twins) mustAdmit(b *newcomer) {
 	s.await(func(v *view.View) bool { return v.Admissions["pg-0"].Value.BootID == b.bootID })
 }
 
-// wantConflict has b asked for the Slot in vain.
+// wantConflict checks that b asks for the Slot and gets a conflict.
 func (s twins) wantConflict(b *newcomer) string {
 	s.t.Helper()
 	err := b.again(b.Service).admit(s.t.Context())
@@ -40,7 +40,7 @@ func (s twins) wantConflict(b *newcomer) string {
 	return err.Error()
 }
 
-// dies makes the holder look dead: nothing is heard from it, its lease ends.
+// dies makes the holder look dead: its reports stop, and its lease ends.
 func (s twins) dies(b *newcomer) {
 	s.t.Helper()
 	s.setLive(b.bootID, false)
@@ -56,7 +56,7 @@ func (s twins) takeOver(from *newcomer) *newcomer {
 	return next
 }
 
-// comesBack has a former holder speak as a paused one does: it asks where it stands.
+// comesBack makes a former holder ask for its admission status, as a Boot does after a pause.
 func (s twins) comesBack(b *newcomer) {
 	s.t.Helper()
 	r, err := b.again(s.services[1]).Standing(s.t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
@@ -65,7 +65,7 @@ func (s twins) comesBack(b *newcomer) {
 	}
 }
 
-// put writes a record as whoever may.
+// put writes a record without a lease check.
 func put[T any](s twins, key string, value T) {
 	s.t.Helper()
 	op, err := store.Put(key, value, 0)
@@ -77,7 +77,7 @@ func put[T any](s twins, key string, value T) {
 	}
 }
 
-// released has the second coordinator, as the leader, carry out an operator's release.
+// released makes the second coordinator, as the leader, carry out an operator's release.
 func (s twins) released() {
 	s.t.Helper()
 	put(s, store.QueueKey("release-1"), store.QueueRequest{
@@ -100,8 +100,8 @@ func (s twins) lastTurn() policy.DecisionEntry {
 	return d.Entries[len(d.Entries)-1]
 }
 
-// alternate lets two copies take the Slot from each other three times: each is
-// paused until the other has it, and comes back then.
+// alternate lets two copies take the Slot from each other three times: each is paused until the
+// other has the Slot, and then comes back.
 func (s twins) alternate() (holder *newcomer) {
 	s.t.Helper()
 	holder = s.boot()
@@ -117,8 +117,8 @@ func (s twins) alternate() (holder *newcomer) {
 	return holder
 }
 
-// TestIDN03_TwinsThatAlternateAreHeld: after three changes of holder the third one
-// stays, on every coordinator, whoever of the two is silent.
+// After three changes of holder the last holder keeps the Slot, on every coordinator, whichever of
+// the two is silent.
 func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
 	s := newTwins(t)
 	holder := s.alternate()
@@ -134,14 +134,14 @@ func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
 			t.Errorf("the refusal names no way out: %s", why)
 		}
 	}
-	// Who is in is not put out: its lease lapsed while it was away, and it is back.
+	// The holder stays in: its lease lapsed while it was away, and it attests again.
 	s.mustAdmit(holder)
 	if a := s.admission(0); a.BootID != holder.bootID || !a.Contest.Held() {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
 
-// TestIDN03_AReleaseLetsTheNextBootIn, and the count begins anew.
+// After a release the next Boot may enter, and the count of changes starts again.
 func TestIDN03_AReleaseLetsTheNextBootIn(t *testing.T) {
 	s := newTwins(t)
 	holder := s.alternate()
@@ -158,7 +158,7 @@ func TestIDN03_AReleaseLetsTheNextBootIn(t *testing.T) {
 	}
 }
 
-// TestIDN03_AnOperationEndsAHold: the Boot that a restart by Cadre waits for gets in.
+// The Boot that a restart by Cadre expects may enter a held Slot.
 func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 	s := newTwins(t)
 	holder, now := s.alternate(), s.clock().UTC()
@@ -173,9 +173,8 @@ func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 	}
 }
 
-// TestIDN03_ACrashLoopIsNotHeld: each new Boot of one machine is let in, however
-// often it crashes, since no old one is heard from again. It asks while the old
-// lease runs, too.
+// Each new Boot of one machine may enter, however often it crashes, because its predecessors send
+// no more reports. It also asks while the old lease is in force.
 func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 	s := newTwins(t)
 	holder := s.boot()
@@ -183,10 +182,10 @@ func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 	const crashes = 2*policy.MaxContestedChanges + 1
 	for range crashes {
 		next := s.boot()
-		s.wantConflict(next) // the old one is dead, and still looks alive
+		s.wantConflict(next) // the old Boot is dead, and still looks alive
 		s.setLive(holder.bootID, false)
 		s.now.Add(int64(2 * freshness))
-		s.wantConflict(next) // its lease runs for longer
+		s.wantConflict(next) // its lease is in force for longer
 		s.dies(holder)
 		s.mustAdmit(next)
 		holder = next
@@ -196,8 +195,8 @@ func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestIDN03_AHolderHeardBesideAClaimantIsASign: copies that are killed instead of
-// paused never come back under an old key; while both run they are seen.
+// Copies that are killed instead of paused never return under an old key. The coordinator detects
+// them while both run.
 func TestIDN03_AHolderHeardBesideAClaimantIsASign(t *testing.T) {
 	s := newTwins(t)
 	holder := s.boot()
@@ -219,8 +218,7 @@ func TestIDN03_AHolderHeardBesideAClaimantIsASign(t *testing.T) {
 	}
 }
 
-// TestStrangersCauseNoSign: whoever never held the Slot, and who lost it by decision
-// of the cluster, does not show that two are alive.
+// Neither a Boot that never held the Slot nor an evicted one shows that two copies are alive.
 func TestStrangersCauseNoSign(t *testing.T) {
 	s := newTwins(t)
 	evicted := s.boot()

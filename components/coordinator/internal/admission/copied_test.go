@@ -7,9 +7,9 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// TestIDN06_WhatAHostCanCopyAdmitsNobody: there are no tickets; a binding is no secret,
-// and what a host can copy of it and of an exchange is worth nothing without a quote
-// that fits. It is not used up by trying either.
+// TestIDN06_WhatAHostCanCopyAdmitsNobody: there are no tickets, and a binding is no secret. A copy
+// of a binding or of an exchange is useless without a matching quote, and an attempt with it uses
+// nothing up.
 func TestIDN06_WhatAHostCanCopyAdmitsNobody(t *testing.T) {
 	h := newHarness(t)
 	bound, thief := h.boot(composeText, h.seed), h.boot(composeText, bytes.Repeat([]byte{0x77}, len(h.seed)))

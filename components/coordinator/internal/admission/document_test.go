@@ -19,10 +19,10 @@ import (
 	"cadre.dev/raced"
 )
 
-// shown is what the gate says to genuine evidence of a CVM that was measured with raw,
-// where the Slot's policy allows exactly the hash of raw: whoever got it there.
+// shown returns the decision about genuine evidence of a CVM that was measured with raw, where the
+// Slot's policy allows exactly the hash of raw.
 //
-// boots is false where no guest starts with raw at all, since it cannot read it.
+// boots is false if no guest starts with raw at all, because it cannot read it.
 func shown(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, raw []byte, envNames string) (d policy.Decision, boots bool) {
 	t.Helper()
 	guest, err := cloud.Boot(attestsim.BootConfig{AppID: workloadApp, AppCompose: raw, InstanceIDSeed: bytes.Repeat([]byte{7}, 20), OSImage: osImage})
@@ -64,8 +64,8 @@ func gateOf(t *testing.T) (*attestsim.Cloud, *attest.Verifier) {
 	return cloud, verifier
 }
 
-// Each bad value of each key, each unknown key and each name that steers code is refused
-// even where the policy allows its very hash.
+// Each bad value of each key, each unknown key and each name that steers code is refused, even if
+// the policy allows its very hash.
 func TestThreat_ATT_16_NoMemberIsAdmittedWithABadDocument(t *testing.T) {
 	cloud, verifier := gateOf(t)
 	good := appcomposetest.Good("demo-pg", composeText)
@@ -96,7 +96,7 @@ func TestThreat_ATT_16_NoMemberIsAdmittedWithABadDocument(t *testing.T) {
 	}
 }
 
-// The environment sets what the Revision named, and Cadre's locators: nothing else.
+// The environment may set the names of the Revision and Cadre's locators, and no other names.
 func TestThreat_ATT_17_NoMemberIsAdmittedWithAnEnvNameThatNobodyAskedFor(t *testing.T) {
 	cloud, verifier := gateOf(t)
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// TestAFarewellFreesTheSlotAtOnce, whoever keeps the lease, and ends the Boot for good.
+// A farewell frees the Slot at once, whichever coordinator keeps the lease. The Boot cannot return.
 func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 1)
@@ -25,7 +25,7 @@ func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Coordinators that were not told hear it still.
+		// The other coordinators did not receive the farewell and still hear the Boot.
 		time.Sleep(time.Minute)
 		if held := k.lease(0); !held.EndedBy(boots[0].bootID) {
 			t.Fatalf("lease %+v", held)
@@ -45,14 +45,14 @@ func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
 		if held := k.lease(0); !held.HeldBy(next.bootID) || held.State != "" {
 			t.Errorf("lease %+v", held)
 		}
-		// A late farewell of the old one takes nothing from the new one.
+		// A late farewell of the old Boot does not affect the new one.
 		if err := k.services[0].Farewell(t.Context(), "pg", "pg-0", boots[0].bootID); err != nil || !k.lease(0).HeldBy(next.bootID) {
 			t.Errorf("a late farewell: %v, lease %+v", err, k.lease(0))
 		}
 	})
 }
 
-// TestAFarewellOfABootWithoutALease: its keeper has just ended.
+// The keeper of the Boot's lease has just ended.
 func TestAFarewellOfABootWithoutALease(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	b := s.newcomer(0, 0)
@@ -73,7 +73,7 @@ func TestAFarewellOfABootWithoutALease(t *testing.T) {
 	}
 }
 
-// TestARenewalNeedsALease: a Boot that said farewell renews nothing.
+// A Boot that said farewell renews nothing.
 func TestARenewalNeedsALease(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)

@@ -39,7 +39,7 @@ func (q slowQuoter) GetQuote(ctx context.Context, data []byte) (attest.Evidence,
 	}
 }
 
-// busy is work of about two milliseconds of a processor, as a verification is.
+// busy is about two milliseconds of CPU work, like a verification.
 func busy() {
 	var sum [32]byte
 	for range 10_000 {
@@ -47,8 +47,8 @@ func busy() {
 	}
 }
 
-// insist asks again as agents do: full jitter over a range that doubles to a
-// second, and never before the coordinator said.
+// insist retries as agents do: with full jitter over a range that doubles up to a second, and never
+// before the coordinator's retry delay.
 func insist(ctx context.Context, b *newcomer, at func() *Service) (tries int, err error) {
 	for tries = 1; ; tries++ {
 		if err = b.again(at()).admit(ctx); err == nil || ctx.Err() != nil {
@@ -61,7 +61,7 @@ func insist(ctx context.Context, b *newcomer, at func() *Service) (tries int, er
 			}
 		}
 		if status.Code(err) != codes.Unavailable {
-			return tries, err // refused for good
+			return tries, err // a final refusal
 		}
 		select {
 		case <-time.After(wait + rand.N(min(200*time.Millisecond<<min(tries, 5), time.Second))):
@@ -70,8 +70,7 @@ func insist(ctx context.Context, b *newcomer, at func() *Service) (tries int, er
 	}
 }
 
-// TestINP06_JunkDoesNotKeepHonestBootsOut: ten times as much valid-looking junk as
-// can be verified, about the same Slot and about others.
+// Ten times as much valid-looking junk as can be verified, about the same Slot and about others.
 func TestINP06_JunkDoesNotKeepHonestBootsOut(t *testing.T) {
 	s := newSmall(t, 1, 4, "demo")
 	s.verify = busy
@@ -103,7 +102,7 @@ func TestINP06_JunkDoesNotKeepHonestBootsOut(t *testing.T) {
 		_, changed := s.views.Latest()
 		select {
 		case <-changed:
-		case <-time.After(5 * time.Millisecond): // until the flood is one
+		case <-time.After(5 * time.Millisecond): // until the flood has built up
 		}
 	}
 	for _, slot := range []int{3, 0} {
@@ -121,19 +120,19 @@ func TestINP06_JunkDoesNotKeepHonestBootsOut(t *testing.T) {
 	}
 }
 
-// TestINP06_AStormOfAThousandAgentsIsAbsorbed: all start at once, a quote of the
-// coordinators takes a second and one is made at a time. Nobody is refused for good.
+// All agents start at once, a quote of a coordinator takes a second, and quotes are made one at a
+// time. Every agent is admitted in the end.
 func TestINP06_AStormOfAThousandAgentsIsAbsorbed(t *testing.T) {
 	agents := 1000
 	if raced.Enabled {
-		agents = 300 // more of them meet no other code
+		agents = 300 // more agents reach no further code
 	}
 	s := newSmall(t, 3, agents, "demo")
 	var quoting [3]sync.Mutex
 	for i, service := range s.services {
 		service.prover.quoter = slowQuoter{&quoting[i], s}
-		// No control sessions keep the leases here, and a storm on a slow machine takes
-		// longer than they last by themselves.
+		// The leases have no control sessions here, and a storm on a slow machine outlasts their
+		// normal TTL.
 		service.cfg.LeaseTTL = time.Hour
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -165,7 +164,7 @@ func TestINP06_AStormOfAThousandAgentsIsAbsorbed(t *testing.T) {
 	}
 }
 
-// gate is a quoter that waits until it is let go.
+// gate is a quoter that waits until the test opens it.
 type gate struct {
 	entered chan int
 	open    chan error
@@ -177,8 +176,8 @@ func (g *gate) GetQuote(context.Context, []byte) (attest.Evidence, error) {
 	return attest.Evidence{Quote: []byte("q")}, <-g.open
 }
 
-// TestOneQuoteServesAllWhoWait: while one is being made the next ones gather, each
-// finds itself in the statement, and one who goes away costs the others nothing.
+// TestOneQuoteServesAllWhoWait: while a quote is made, further callers queue up. Each finds its
+// exchange in the statement, and a caller that disconnects does not affect the others.
 func TestOneQuoteServesAllWhoWait(t *testing.T) {
 	g := &gate{entered: make(chan int), open: make(chan error)}
 	p := &prover{quoter: g, own: statement.Batch{Cluster: "demo", ClusterID: "0123456789abcdef0123456789abcdef", AppID: coordinatorApp, Slot: "coordinator-0", TLSPublicKey: make([]byte, 91), CABundleSHA256: make([]byte, 32)}}
@@ -222,7 +221,7 @@ func TestOneQuoteServesAllWhoWait(t *testing.T) {
 		}
 	}
 	ask(t.Context(), 0, false)
-	<-g.entered // the first one's quote is being made
+	<-g.entered // the first caller's quote is being made
 	gone, leave := context.WithCancel(t.Context())
 	ask(gone, 1, true)
 	waiting(1)
@@ -251,8 +250,7 @@ func TestOneQuoteServesAllWhoWait(t *testing.T) {
 	}
 }
 
-// TestLanesTakeTurnsAndShedTheirOwn: a long line about one Slot does not delay the
-// only one who waits for another.
+// A long queue about one Slot does not delay the only caller for another Slot.
 func TestLanesTakeTurnsAndShedTheirOwn(t *testing.T) {
 	p := newPool(1, time.Now)
 	done, refused := p.enter(t.Context(), "busy", "first")
@@ -308,8 +306,7 @@ func TestLanesTakeTurnsAndShedTheirOwn(t *testing.T) {
 	}
 }
 
-// TestWhoGoesAwayTakesNoTurnWithIt: callers come and go at every moment; the next
-// one is served all the same.
+// Callers come and disconnect at every moment; the next caller is still served.
 func TestWhoGoesAwayTakesNoTurnWithIt(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	p := s.services[0].prover

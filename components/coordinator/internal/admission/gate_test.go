@@ -33,8 +33,8 @@ func (h *harness) narrow(change func(*policy.SlotPolicy)) {
 	h.write(store.SlotPolicyKey("pg-0"), sp)
 }
 
-// TestATT25_AdmissionRefusesWhatTheLeaderFolded: floor and approval, by the code that
-// genuine evidence earns.
+// TestATT25_AdmissionRefusesWhatTheLeaderFolded checks floor and approval, with the precise codes
+// that genuine evidence gets.
 func TestATT25_AdmissionRefusesWhatTheLeaderFolded(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -48,8 +48,8 @@ func TestATT25_AdmissionRefusesWhatTheLeaderFolded(t *testing.T) {
 	b.mustAdmit()
 }
 
-// TestARevocationBitesWithoutALeader: nobody has folded it into the Slot's policy, and
-// it counts by its key, whatever is written there.
+// A revocation that no leader has folded into the Slot's policy takes effect. Its key alone counts,
+// whatever its content is.
 func TestARevocationBitesWithoutALeader(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -76,8 +76,7 @@ func TestARevocationBitesWithoutALeader(t *testing.T) {
 	b.mustAdmit()
 }
 
-// TestIDN01_IDN07_ABootIsOnlyWhoItsInstanceIsBoundTo: a free slot, a taken one, one
-// that is gone, and a coordinator.
+// The statement names a free Slot, a taken one, a removed one, and a coordinator.
 func TestIDN01_IDN07_ABootIsOnlyWhoItsInstanceIsBoundTo(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -103,7 +102,7 @@ func TestIDN01_IDN07_ABootIsOnlyWhoItsInstanceIsBoundTo(t *testing.T) {
 	}
 }
 
-// TestIDN02_NamesHaveOneSpelling: another one of the own name is no name at all.
+// A Boot's name has one spelling; any other spelling is refused.
 func TestIDN02_NamesHaveOneSpelling(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)

@@ -51,8 +51,8 @@ const (
 	osImage        = "dstack-0.5.11"
 )
 
-// harness is one coordinator's admission on a real Consul with ACLs and
-// simulated hardware, and any number of Boots.
+// harness is one coordinator's admission on a real Consul with ACLs and simulated hardware, and any
+// number of Boots.
 type harness struct {
 	t          testing.TB
 	cloud      *attestsim.Cloud
@@ -67,15 +67,15 @@ type harness struct {
 	live       map[string]bool // boots with a live session
 	seed       []byte          // of the one bound CVM
 	image      string          // that CVMs boot; empty: osImage
-	host       string          // that CVMs boot on
-	ahead      atomic.Int64    // how far the coordinator's clock is, in nanoseconds
+	host       string          // of the host on which CVMs boot
+	ahead      atomic.Int64    // offset of the coordinator's clock, in nanoseconds
 }
 
 func (h *harness) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 func (h *harness) Live(_, bootID string) bool { return h.live[bootID] }
 
-// endLease gives the lease of pg-0's Boot up, as its keeper does when nobody hears it.
+// endLease gives up the lease of pg-0's Boot, as its keeper does when the Boot is silent.
 func (h *harness) endLease() {
 	h.t.Helper()
 	held, err := h.service.lease(h.t.Context(), "pg-0")
@@ -85,7 +85,7 @@ func (h *harness) endLease() {
 	giveUpLease(h.t, h.store, held)
 }
 
-// coordinator is another one of the cluster, on the same records and keys.
+// coordinator is another coordinator of the cluster, with the same records and keys.
 func (h *harness) coordinator(slot string) *Service {
 	h.t.Helper()
 	cfg := h.cfg
@@ -159,7 +159,7 @@ func newHarness(t testing.TB) *harness {
 	return h
 }
 
-// bindSlot writes what a leader has written once pg-0's CVM exists.
+// bindSlot writes the records that a leader writes once pg-0's CVM exists.
 func (h *harness) bindSlot() {
 	h.t.Helper()
 	lease, err := h.store.Acquire(h.t.Context(), "coordinator-0")
@@ -292,8 +292,8 @@ func (b *boot) challenge() (*admissionv1.ChallengeResponse, error) {
 	})
 }
 
-// request is an honest AdmitRequest for a challenge; change spoils the statement
-// before it is quoted.
+// request is an honest AdmitRequest for a challenge; change alters the statement before it is
+// quoted.
 func (b *boot) request(c *admissionv1.ChallengeResponse, change func(*statement.Agent)) *admissionv1.AdmitRequest {
 	b.h.t.Helper()
 	said := statement.Agent{
@@ -314,7 +314,7 @@ func (b *boot) request(c *admissionv1.ChallengeResponse, change func(*statement.
 	}
 }
 
-// admit goes through the whole exchange on a new connection.
+// admit makes the whole exchange on a new connection.
 func (b *boot) admit() (*admissionv1.AdmitResponse, error) {
 	b.h.t.Helper()
 	b.connect()
@@ -343,7 +343,7 @@ func (h *harness) admission() policy.Admission {
 	return a
 }
 
-// wantRefusal checks what the caller learns and what the record says.
+// wantRefusal checks the caller's answer and the recorded code.
 func (h *harness) wantRefusal(err error, public, recorded policy.Code) {
 	h.t.Helper()
 	if got := status.Convert(err).Message(); !strings.HasPrefix(got, string(public)+":") {

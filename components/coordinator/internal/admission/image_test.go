@@ -7,9 +7,9 @@ import (
 	"cadre.dev/store"
 )
 
-// TestATT15_ATT20_ABootIsAtThePairThatItProved: a change of the OS image alone makes a
-// Revision with the same compose hash. While the Slot moves, both are allowed, and which
-// of them a Boot is at follows from the image that it runs, in whichever order they boot.
+// TestATT15_ATT20_ABootIsAtThePairThatItProved: a change of the OS image alone makes a Revision
+// with the same compose hash. During the rollout both Revisions are allowed. The image that a Boot
+// proves decides its Revision, in any order of the boots.
 func TestATT15_ATT20_ABootIsAtThePairThatItProved(t *testing.T) {
 	const target, otherImage = "22222222222222222222222222222222", "dstack-0.5.12"
 	h := newHarness(t)
@@ -39,7 +39,7 @@ func TestATT15_ATT20_ABootIsAtThePairThatItProved(t *testing.T) {
 	moved.mustAdmit()
 	at("a boot of the new image", target)
 
-	// What a record says of the Boot before does not count against what it proves now.
+	// The record of the previous Boot does not count against the new proof.
 	record := h.admission()
 	record.Revision = revision
 	h.write(store.AdmissionKey("pg-0"), record)
@@ -52,7 +52,7 @@ func TestATT15_ATT20_ABootIsAtThePairThatItProved(t *testing.T) {
 	back.mustAdmit()
 	at("a boot that went back to the old image", revision)
 
-	// The Slot has arrived: the old pair is not allowed any more.
+	// The rollout of the Slot is complete: the old pair is not allowed any more.
 	h.narrow(func(sp *policy.SlotPolicy) { sp.Allowed = sp.Allowed[1:] })
 	_, err := back.admit()
 	h.wantRefusal(err, policy.CodeOSImageForbidden, policy.CodeOSImageForbidden)
@@ -62,8 +62,8 @@ func TestATT15_ATT20_ABootIsAtThePairThatItProved(t *testing.T) {
 	at("a boot of the new image, the only one allowed", target)
 }
 
-// Of Revisions that measure the same a Boot stays at the one that it was admitted at, when it
-// attests again; the step that moves it by just that marks the new one.
+// When Revisions have equal measurements, a Boot that attests again stays at its Revision. A
+// refresh step marks the new Revision and so moves the Boot.
 func TestABootBecomesTheRevisionThatItsStepRefreshesItTo(t *testing.T) {
 	const target = "22222222222222222222222222222222"
 	h := newHarness(t)
@@ -84,7 +84,7 @@ func TestABootBecomesTheRevisionThatItsStepRefreshesItTo(t *testing.T) {
 	if got := h.admission(); got.Revision != target || got.BootID != before.BootID || got.Generation != before.Generation {
 		t.Errorf("it is recorded as boot %s, generation %d at %s, want %s, %d at %s", got.BootID, got.Generation, got.Revision, before.BootID, before.Generation, target)
 	}
-	// And back, by another such step.
+	// Another refresh step moves it back.
 	h.narrow(func(sp *policy.SlotPolicy) {
 		back := sp.Allowed[0]
 		back.Refresh = true

@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// before runs f once, right before the next transaction that writes key: after everything
-// was read and decided for it.
+// before runs f once, right before the next transaction that writes key: after all reads and
+// decisions for it.
 func (s *small) before(key string, f func()) {
 	done := false
 	s.store.OnCommit(func(ops []store.Op) storetest.Fault {
@@ -34,16 +34,16 @@ func (s *small) put(key string, value []byte) {
 	}
 }
 
-// TestThreat_ATT31_WhatIsRevokedRightBeforeTheCommitIsNotAdmitted: nobody leads, the
-// coordinator's View has not seen it, and the evidence was appraised before. In a
-// spelling that a transaction cannot check for, the Boot gets nothing all the same.
+// There is no leader, the coordinator's View lacks the revocation, and the evidence was appraised
+// before. If a transaction cannot check the spelling of the revocation, the Boot still gets
+// nothing.
 func TestThreat_ATT31_WhatIsRevokedRightBeforeTheCommitIsNotAdmitted(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	s.store.ExpireSession()
 	upper := strings.ToUpper(strings.Repeat("c", 64))
 	for _, c := range []struct {
 		revoked string
-		taken   bool // the Slot is: only what was given out afterwards is refused
+		taken   bool // the Slot is taken: only the credentials are refused
 	}{
 		{"instance-" + instanceOf(0), false},
 		{"revision-" + revision, false},
@@ -73,8 +73,7 @@ func TestThreat_ATT31_WhatIsRevokedRightBeforeTheCommitIsNotAdmitted(t *testing.
 	}
 }
 
-// TestThreat_ATT25_ATT31_AFloorIsInForceBeforeASlotsPolicyHasIt: the leader that accepted
-// it died before it wrote the policies of the Slots.
+// The leader accepted the floor and crashed before it wrote the policies of the Slots.
 func TestThreat_ATT25_ATT31_AFloorIsInForceBeforeASlotsPolicyHasIt(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	raise := func() {
@@ -96,8 +95,7 @@ func TestThreat_ATT25_ATT31_AFloorIsInForceBeforeASlotsPolicyHasIt(t *testing.T)
 	}
 }
 
-// TestThreat_ATT31_TOK03_WhatIsRevokedRightBeforeARenewalIsNotRenewed: the renewal was
-// decided by a View that does not show it.
+// The renewal was decided by a View without the revocation.
 func TestThreat_ATT31_TOK03_WhatIsRevokedRightBeforeARenewalIsNotRenewed(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -137,7 +135,7 @@ func TestThreat_ATT31_TOK03_WhatIsRevokedRightBeforeARenewalIsNotRenewed(t *test
 	b.mustRenew()
 }
 
-// wantRefused: not "try again", since it was found out why.
+// wantRefused checks for a final refusal, without a retry.
 func wantRefused(t *testing.T, err error) {
 	t.Helper()
 	if got := status.Code(err); got != codes.PermissionDenied {

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestAKeeperFreesNoSuccessorsLease: what it decides rests on the lease as it saw it. A
-// successor may hold it by then, with the same session.
+// A keeper's step rests on the lease as the keeper saw it. A successor may hold the lease by then,
+// with the same session, and keeps it.
 func TestAKeeperFreesNoSuccessorsLease(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	old := s.newcomer(0, 0)
@@ -36,7 +36,7 @@ func TestAKeeperFreesNoSuccessorsLease(t *testing.T) {
 	}
 }
 
-// TestARevokedBootGetsNoLeaseAgain, and those beside it in the transaction do.
+// A revoked Boot gets no lease again; the other Boots of the same transaction do.
 func TestARevokedBootGetsNoLeaseAgain(t *testing.T) {
 	s := newSmall(t, 1, 20, "demo")
 	for i := range s.slots {

@@ -13,8 +13,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// keepers3 are three coordinators that keep leases in virtual time, each of which hears
-// what it is told to hear.
+// keepers3 are three coordinators that keep leases in virtual time. The test sets which Boots each
+// of them hears.
 type keepers3 struct {
 	*small
 	stores  []*stopped
@@ -23,7 +23,7 @@ type keepers3 struct {
 	running sync.WaitGroup
 }
 
-// heard are the Boots that one coordinator hears.
+// heard are the Boots whose reports one coordinator receives.
 type heard struct {
 	mu    sync.Mutex
 	boots map[string]bool // guarded by mu
@@ -41,8 +41,8 @@ func (h *heard) set(boot string, live bool) {
 	h.boots[boot] = live
 }
 
-// stopped is the store as a process sees it that is paused or gone: no call returns
-// before it goes on.
+// stopped is the store as seen by a paused or crashed process: no call returns before the process
+// resumes.
 type stopped struct {
 	store.Store
 	mu     sync.Mutex
@@ -121,20 +121,21 @@ func newKeepers3(t *testing.T, slots int) *keepers3 {
 	return k
 }
 
-// hears has coordinators hear a Boot, or not.
+// hears sets whether coordinators receive the reports of a Boot.
 func (k *keepers3) hears(boot string, live bool, coordinators ...int) {
 	for _, i := range coordinators {
 		k.heard[i].set(boot, live)
 	}
 }
 
-// crash ends coordinator i without a word to anybody.
+// crash ends coordinator i without a clean shutdown.
 func (k *keepers3) crash(i int) {
 	k.stores[i].pause()
 	k.stop[i]()
 }
 
-// admitAll admits a Boot to each Slot, at the coordinators in turn; all hear all.
+// admitAll admits a Boot to each Slot, at the coordinators in turn; all coordinators hear all
+// Boots.
 func (k *keepers3) admitAll() []*newcomer {
 	k.t.Helper()
 	var out []*newcomer
@@ -149,7 +150,7 @@ func (k *keepers3) admitAll() []*newcomer {
 	return out
 }
 
-// wantHeld checks that each Boot holds its lease by the session of one of keepers.
+// wantHeld checks that each Boot holds its lease with the session of one of keepers.
 func (k *keepers3) wantHeld(boots []*newcomer, keepers ...int) {
 	k.t.Helper()
 	sessions := map[string]bool{}
@@ -165,7 +166,7 @@ func (k *keepers3) wantHeld(boots []*newcomer, keepers ...int) {
 	}
 }
 
-// wantNoGap fails when the lease of a Slot is free, at any change, until the end is called.
+// wantNoGap fails if the lease of a Slot becomes free at any change before end is called.
 func (k *keepers3) wantNoGap(slot int) (end func()) {
 	k.store.OnCommit(func(ops []store.Op) storetest.Fault {
 		key, free := store.BootLeaseKey(fmt.Sprint("pg-", slot)), false
@@ -185,7 +186,7 @@ func (k *keepers3) wantNoGap(slot int) (end func()) {
 	return func() { k.store.OnCommit(nil) }
 }
 
-// unwritten fails when something is written until the end is called.
+// unwritten fails if a record is written before end is called.
 func (k *keepers3) unwritten() (end func()) {
 	k.t.Helper()
 	index := func() uint64 {
@@ -218,9 +219,8 @@ func TestLeasesThatAreKeptCostNoWrite(t *testing.T) {
 	})
 }
 
-// TestLeasesOfAKeeperThatEndedAreTakenAgain: at once after a clean end, and when Consul
-// ends the session of one that crashed. No rival comes in between, also where the Boot is
-// not heard.
+// The leases of a keeper that ended are taken again: at once after a clean end, and after a crash
+// when Consul ends the session. No rival gets the lease in between, even if the Boot is silent.
 func TestLeasesOfAKeeperThatEndedAreTakenAgain(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
@@ -248,9 +248,9 @@ func TestLeasesOfAKeeperThatEndedAreTakenAgain(t *testing.T) {
 	}
 }
 
-// startAgain is coordinator i after its crash, as a new process.
+// startAgain restarts coordinator i as a new process after its crash.
 func (k *keepers3) startAgain(i int) {
-	time.Sleep(sessionLimit + time.Second) // the last word of the old one is never heard
+	time.Sleep(sessionLimit + time.Second) // the old process's last call gets no answer
 	k.stores[i].goOn()
 	s := k.services[i]
 	s.keeper = newKeeper(&s.cfg)
@@ -259,15 +259,16 @@ func (k *keepers3) startAgain(i int) {
 	k.running.Go(func() { _ = s.KeepLeases(ctx) })
 }
 
-// TestACoordinatorThatStartsAgainEndsItsPast: what its last process held is free at once, for
-// those who hear the Boots first, and nobody waits for a TTL. What others hold stays.
+// After a restart the leases of the coordinator's last process are free at once. The coordinators
+// that hear the Boots take them first, without the wait for a TTL. The leases of other keepers
+// stay.
 func TestACoordinatorThatStartsAgainEndsItsPast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 9)
 		boots := k.admitAll()
 		time.Sleep(time.Second)
 		past, others := k.services[0].keeper.own(), []string{k.services[1].keeper.own(), k.services[2].keeper.own()}
-		k.hears(boots[0].bootID, false, 0, 1, 2) // a machine that lost its power too
+		k.hears(boots[0].bootID, false, 0, 1, 2) // its machine lost power too
 		end := k.wantNoGap(1)
 		defer end()
 		k.crash(0)
@@ -295,7 +296,7 @@ func TestACoordinatorThatStartsAgainEndsItsPast(t *testing.T) {
 	})
 }
 
-// TestALeaseGoesToWhoeverHearsItsBoot, without a moment in which it is free.
+// A lease moves to a coordinator that hears its Boot, and is never free meanwhile.
 func TestALeaseGoesToWhoeverHearsItsBoot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 2)
@@ -305,7 +306,7 @@ func TestALeaseGoesToWhoeverHearsItsBoot(t *testing.T) {
 		k.hears(boots[0].bootID, false, 0, 2)
 		time.Sleep(3 * DefaultLeaseTTL)
 		k.wantHeld(boots[:1], 1)
-		// It is heard by all again: it stays where it is.
+		// All coordinators hear it again: the lease stays where it is.
 		k.hears(boots[0].bootID, true, 0, 2)
 		time.Sleep(3 * DefaultLeaseTTL)
 		k.wantHeld(boots[:1], 1)
@@ -313,7 +314,7 @@ func TestALeaseGoesToWhoeverHearsItsBoot(t *testing.T) {
 	})
 }
 
-// TestASilentBootLosesItsLeaseInTime: not before it was silent for the TTL, nor much later.
+// A silent Boot loses its lease after the TTL, neither earlier nor much later.
 func TestASilentBootLosesItsLeaseInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 1)
@@ -336,7 +337,7 @@ func TestASilentBootLosesItsLeaseInTime(t *testing.T) {
 	})
 }
 
-// TestAPausedKeeperTakesNothingFromTheOthers when it comes back.
+// A paused keeper takes no lease from the others when it resumes.
 func TestAPausedKeeperTakesNothingFromTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 9)
@@ -352,8 +353,8 @@ func TestAPausedKeeperTakesNothingFromTheOthers(t *testing.T) {
 	})
 }
 
-// TestALostSessionIsReplaced: somebody ended it, or Consul was restored. Its leases are
-// free until they are taken again, by whomever.
+// The session was destroyed, or Consul was restored. Its leases are free until any coordinator
+// takes them again.
 func TestALostSessionIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 9)
@@ -373,7 +374,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	})
 }
 
-// TestAnAdmissionReplacesALostSession: it need not wait for a renewal to find out.
+// An admission opens a new session at once, without the wait for a renewal.
 func TestAnAdmissionReplacesALostSession(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
@@ -387,8 +388,8 @@ func TestAnAdmissionReplacesALostSession(t *testing.T) {
 	}
 }
 
-// TestLeasesOfAnEarlierVersionAreTakenOver: each is held by a session of its own Boot. The
-// coordinator that made it takes it over without a gap, others once nobody renews it.
+// Each lease has a session of its own Boot, as in earlier versions. The coordinator that opened the
+// session takes the lease over without a gap. The others take it once the session has expired.
 func TestLeasesOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 2)

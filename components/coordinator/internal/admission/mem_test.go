@@ -31,9 +31,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// small is a cluster of coordinators on records in memory, with a verifier that
-// believes what a statement says: for the questions that come after it. Thousands
-// of exchanges take a second.
+// small is a cluster of coordinators on records in memory. Its verifier accepts every statement, so
+// tests reach the checks after it. Thousands of exchanges take a second.
 type small struct {
 	t        testing.TB
 	store    *storetest.Memory
@@ -43,7 +42,7 @@ type small struct {
 	slots    int
 
 	quotes atomic.Int64
-	// quote and verify, if set, are what these pieces of work cost.
+	// quote and verify, if set, simulate the cost of a quote and of a verification.
 	quote, verify func()
 
 	mu     sync.Mutex
@@ -67,8 +66,7 @@ func (s *small) GetQuote(context.Context, []byte) (attest.Evidence, error) {
 	return attest.Evidence{Quote: []byte("quote")}, nil
 }
 
-// Verify takes the claims from the evidence, which newcomer makes: instance id and
-// whether it is junk.
+// Verify takes the claims from the evidence of newcomer: the instance ID, and whether it is junk.
 func (s *small) Verify(_ context.Context, ev attest.Evidence, data [64]byte) (policy.Claims, error) {
 	if s.verify != nil {
 		s.verify()
@@ -90,7 +88,7 @@ func (s *small) Slot(context.Context, tokens.Holder) (tokens.Token, error) {
 
 func (s *small) Rules(tokens.Holder) string { return "rules" }
 
-// noSecrets are none.
+// noSecrets returns no secrets.
 type noSecrets struct{}
 
 func (noSecrets) For(context.Context, *view.View, group.Spec) (secrets.Values, error) {
@@ -111,14 +109,14 @@ func (s *small) setLive(boot string, live bool) {
 	s.live[boot] = live
 }
 
-// silence ends what any Boot reported.
+// silence drops the reports of all Boots.
 func (s *small) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.live)
 }
 
-// sweep removes spent nonces, as the leader does in time.
+// sweep removes spent nonces, as the leader does periodically.
 func (s *small) sweep() {
 	entries, _, err := s.store.List(context.Background(), store.NoncesPrefix)
 	if err != nil {
@@ -148,7 +146,7 @@ func newSmall(t testing.TB, coordinators, slots int, cluster string) *small {
 	return newSmallOf(t, coordinators, slots, cluster, "0123456789abcdef0123456789abcdef")
 }
 
-// newSmallOf is newSmall of a cluster ID of that cluster.
+// newSmallOf is newSmall with a given cluster ID.
 func newSmallOf(t testing.TB, coordinators, slots int, cluster, clusterID string) *small {
 	t.Helper()
 	s := &small{t: t, store: storetest.NewMemory(), slots: slots, live: map[string]bool{}}
@@ -183,7 +181,7 @@ func newSmallOf(t testing.TB, coordinators, slots int, cluster, clusterID string
 	return s
 }
 
-// seed writes what a leader has written: slots pg-0, pg-1, ... bound to instances.
+// seed writes the records of a leader: slots pg-0, pg-1, ... bound to instances.
 func (s *small) seed() {
 	s.t.Helper()
 	ctx := context.Background()
@@ -230,7 +228,7 @@ func (s *small) setPolicy(i int, instance, allowed string) {
 	}
 }
 
-// await waits until the coordinators see what f wants.
+// await waits until the coordinators' View meets f.
 func (s *small) await(f func(*view.View) bool) {
 	s.t.Helper()
 	limit := time.After(20 * time.Second)
@@ -282,7 +280,7 @@ func (n *newcomer) challenge(ctx context.Context) (*admissionv1.ChallengeRespons
 	return n.Challenge(ctx, &admissionv1.ChallengeRequest{AppId: workloadApp, InstanceId: n.instance, BootPublicKey: n.bootKey, BootNonce: n.channel})
 }
 
-// request is an honest one; change spoils the statement before it is quoted.
+// request is an honest request; change alters the statement before it is quoted.
 func (n *newcomer) request(c *admissionv1.ChallengeResponse, change func(*statement.Agent)) *admissionv1.AdmitRequest {
 	said := statement.Agent{
 		Cluster: c.GetCluster(), ClusterID: n.cfg.Root.ClusterID(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: workloadApp, InstanceID: n.instance,
@@ -333,7 +331,7 @@ func (s *small) decisions(slot int) policy.Decisions {
 	return d
 }
 
-// endLease gives the lease of a Slot up, as its keeper does when nobody hears its Boot.
+// endLease gives up the lease of a Slot, as its keeper does when the Boot is silent.
 func (s *small) endLease(slot int) {
 	s.t.Helper()
 	giveUpLease(s.t, s.store, s.lease(slot))
@@ -353,7 +351,7 @@ func giveUpLease(t testing.TB, records store.Store, held view.Boot) {
 	}
 }
 
-// code is what a refusal starts with.
+// code returns the code at the start of a refusal.
 func code(err error) policy.Code {
 	if err == nil {
 		return ""

@@ -15,8 +15,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestATT09_AReplayedExchangeIsWorthNothing: after success, after its time, at
-// another coordinator, and by another Boot.
+// A replayed exchange is useless after success, after its time, at another coordinator, and for
+// another Boot.
 func TestATT09_AReplayedExchangeIsWorthNothing(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	b := s.newcomer(0, 0)
@@ -69,7 +69,7 @@ func TestATT09_AReplayedExchangeIsWorthNothing(t *testing.T) {
 	}
 }
 
-// quickIssuer keeps Consul's ACL system out of what is measured.
+// quickIssuer keeps Consul's ACL system out of the measurement.
 type quickIssuer struct{ n atomic.Int64 }
 
 func (i *quickIssuer) Slot(context.Context, tokens.Holder) (tokens.Token, error) {
@@ -78,8 +78,8 @@ func (i *quickIssuer) Slot(context.Context, tokens.Holder) (tokens.Token, error)
 func (*quickIssuer) Rules(tokens.Holder) string              { return "rules" }
 func (*quickIssuer) Revoke(context.Context, ...string) error { return nil }
 
-// TestATT10_ANonceIsSpentOnceAcrossCoordinators: a hundred submissions at once over
-// three coordinators on one real Consul, round after round: one succeeds each time.
+// A hundred concurrent submissions over three coordinators on one real Consul, round after round:
+// exactly one succeeds in each round.
 func TestATT10_ANonceIsSpentOnceAcrossCoordinators(t *testing.T) {
 	h := newHarness(t)
 	h.cfg.Issuer = &quickIssuer{}
@@ -119,8 +119,7 @@ func TestATT10_ANonceIsSpentOnceAcrossCoordinators(t *testing.T) {
 	t.Logf("%d rounds of 100 submissions over 3 coordinators: one success each", rounds)
 }
 
-// TestATT11_HoardedNoncesAreForTheirExchangeOnly: ten thousand of them, used for
-// another Slot, on another connection, or later.
+// Ten thousand hoarded nonces are used for another Slot, on another connection, or too late.
 func TestATT11_HoardedNoncesAreForTheirExchangeOnly(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	b, other := s.newcomer(0, 0), s.newcomer(0, 1)
@@ -153,7 +152,7 @@ func TestATT11_HoardedNoncesAreForTheirExchangeOnly(t *testing.T) {
 			t.Fatalf("nonce %d for its own exchange: %v", i, err)
 		}
 	}
-	// The whole way, for one of them.
+	// The complete exchange, for one of them.
 	c, err := b.challenge(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +174,8 @@ func flip(b []byte, i int) []byte {
 	return out
 }
 
-// TestINP05_AskingForNoncesStoresNothing: a hundred thousand challenges leave no
-// trace in memory and none in the records. Under the race detector it is a tenth of them.
+// A hundred thousand challenges store nothing in memory or in the records. The race detector runs a
+// tenth of them.
 func TestINP05_AskingForNoncesStoresNothing(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	_, before, err := s.store.List(t.Context(), "")
@@ -212,7 +211,7 @@ func TestINP05_AskingForNoncesStoresNothing(t *testing.T) {
 	if _, after, err := s.store.List(t.Context(), ""); err != nil || after != before {
 		t.Errorf("the records changed: index %d, then %d, %v", before, after, err)
 	}
-	// One connection is cut short.
+	// One connection reaches its limit.
 	b := s.newcomer(0, 0)
 	for i := 0; ; i++ {
 		_, err := b.challenge(t.Context())

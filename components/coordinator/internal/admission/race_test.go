@@ -29,7 +29,7 @@ func (s *small) between(kind store.OpKind, key string, f func()) {
 	s.t.Cleanup(func() { s.store.OnCommit(nil) })
 }
 
-// silent is a Boot of pg-0 that nobody hears and whose lease was given up for that.
+// silent is a silent Boot of pg-0 whose lease was given up.
 func silent(t *testing.T, s *small) *newcomer {
 	t.Helper()
 	b := s.newcomer(0, 0)
@@ -41,9 +41,8 @@ func silent(t *testing.T, s *small) *newcomer {
 	return b
 }
 
-// TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten: a Boot that is heard again
-// while a rival is admitted keeps its Slot, also where it is the same coordinator that takes
-// the lease again and admits the rival, both with its one session.
+// A Boot whose reports resume while a rival is admitted keeps its Slot. This also holds if one
+// coordinator takes the lease again and admits the rival, both with its one session.
 func TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := silent(t, s)
@@ -60,8 +59,7 @@ func TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// TestThreat_IDN03_AFarewellDuringAnAdmissionCounts: it is not undone by an admission of
-// the same Boot that was decided before.
+// A farewell is not undone by an admission of the same Boot that was decided before it.
 func TestThreat_IDN03_AFarewellDuringAnAdmissionCounts(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
@@ -81,8 +79,8 @@ func TestThreat_IDN03_AFarewellDuringAnAdmissionCounts(t *testing.T) {
 	}
 }
 
-// TestAnEvictionLeavesNoLease, also where a keeper takes it in the same moment: nobody would
-// give it up, and the Slot would stay closed for as long as that coordinator runs.
+// An eviction leaves no lease, even if a keeper takes it at the same moment. Such a lease would
+// keep the Slot closed for as long as that coordinator runs.
 func TestAnEvictionLeavesNoLease(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := silent(t, s)
@@ -101,8 +99,8 @@ func TestAnEvictionLeavesNoLease(t *testing.T) {
 	}
 }
 
-// TestALeaseWithoutAnAdmissionIsGivenUp by its keeper, however it came to be, but not while
-// its Boot is heard: it keeps others out of a Slot whose record was lost.
+// A keeper gives up a lease without an admission once its Boot is silent. While the Boot sends
+// reports, the lease protects a Slot whose record was lost.
 func TestALeaseWithoutAnAdmissionIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 1)
@@ -133,8 +131,8 @@ func (k *keepers3) wantStillLocked(b *newcomer) {
 	}
 }
 
-// TestARenewalWaitsForALapsedLease: its keeper ended, and whoever hears the Boot takes it
-// again in a moment. A refusal for good would be recorded, and kept to for minutes.
+// A renewal waits for a lapsed lease: its keeper ended, and a coordinator that hears the Boot soon
+// takes it again. A final refusal would be recorded, and would last for minutes.
 func TestARenewalWaitsForALapsedLease(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
@@ -152,7 +150,7 @@ func TestARenewalWaitsForALapsedLease(t *testing.T) {
 	}
 }
 
-// TestAFarewellReplacesALostSession of the coordinator that it is said to.
+// A farewell opens a new session if the coordinator that receives it has lost its own.
 func TestAFarewellReplacesALostSession(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)

@@ -26,9 +26,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul: two keys of one instance at two
-// coordinators, at once and one after the other. The second gets the Slot only
-// when Consul has ended the first one's session, by itself.
+// Two keys of one instance ask at two coordinators, at once and one after the other. The second key
+// gets the Slot only after Consul has expired the first one's session.
 func TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul(t *testing.T) {
 	h := newHarness(t)
 	h.cfg.Issuer, h.cfg.LeaseTTL = &quickIssuer{}, storetest.SessionTTL
@@ -48,7 +47,7 @@ func TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul(t *testing.T) {
 	if errs[0] != nil {
 		holder, claimant = copied, machine
 	}
-	last := time.Now() // the lease was renewed last when it was made
+	last := time.Now() // the lease was last renewed when it was made
 	refusals := 0
 	for {
 		_, err := claimant.admit()
@@ -64,7 +63,7 @@ func TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul(t *testing.T) {
 				t.Errorf("decision %+v, %v", e, err)
 			}
 		}
-		// Neither does another coordinator let it in.
+		// The other coordinator refuses it too.
 		if claimant.at == one {
 			claimant.at = two
 		} else {
@@ -89,14 +88,14 @@ func TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul(t *testing.T) {
 	}
 }
 
-// evicted is an admitted Boot with everything that it has, and a coordinator that
-// leads: what follows an eviction is measured on it.
+// evicted is an admitted Boot with all its credentials, and a leading coordinator. The tests
+// measure the effects of an eviction on it.
 type evicted struct {
 	*harness
 	boot    *boot
 	token   string
 	control *control.Service
-	told    chan string // the code of why it ended, by a wake or a refused report
+	told    chan string // the code of its end, from a wake or a refused report
 	closed  chan time.Time
 	running sync.WaitGroup
 }
@@ -148,7 +147,7 @@ func newEvicted(t *testing.T) *evicted {
 	return e
 }
 
-// session opens the Boot's control session and notes when it was heard last.
+// session opens the Boot's control session and records when it last received data.
 func (e *evicted) session(ctx context.Context) {
 	id := overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}
 	peer := overlay.Peer{ID: id, BootID: e.boot.id()}
@@ -192,9 +191,9 @@ func (e *evicted) session(ctx context.Context) {
 	<-heard
 }
 
-// awaitEnd waits until the control session is over and gives what the Boot knows then.
-// Where neither a wake nor a refusal got through before the end, as with a Boot that is
-// slow to answer, it asks where it stands, as an agent does.
+// awaitEnd waits until the control session is over and returns the reason that the Boot has
+// learned. A slow Boot may get neither a wake nor a refusal before the end. It then asks for its
+// admission status, as an agent does.
 func (e *evicted) awaitEnd(limit time.Duration) (told string, lastHeard time.Time) {
 	select {
 	case lastHeard = <-e.closed:
@@ -231,8 +230,8 @@ func (e *evicted) lastUse(limit time.Duration) (time.Time, error) {
 	return last, errors.New("the token still works")
 }
 
-// TestEvictionEndsEverythingWithinFifteenSeconds: from the write that removes the
-// Instance to the last accepted use of its token and of its control session.
+// TestEvictionEndsEverythingWithinFifteenSeconds measures from the write that removes the Instance
+// to the last accepted use of its token and of its control session.
 func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	e := newEvicted(t)
 	var kept view.Boot
@@ -280,8 +279,7 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	}
 }
 
-// TestEvictRevokesWhatIsIssuedMeanwhile: credentials that are renewed while the
-// eviction is under way do not outlive it.
+// Credentials that are renewed during the eviction do not outlive it.
 func TestEvictRevokesWhatIsIssuedMeanwhile(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
@@ -324,7 +322,7 @@ func TestEvictRevokesWhatIsIssuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAFencedLeaderEvictsNobody: its judgement may be about an older world.
+// A fenced leader evicts no Boot: its judgement may rest on outdated records.
 func TestAFencedLeaderEvictsNobody(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {

@@ -25,7 +25,7 @@ func (b *boot) addr() overlay.Addr {
 	return overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.id(), PublicKey: string(b.spki)}
 }
 
-// onSession is a call on the control session of a Boot.
+// onSession returns the context of a call on the control session of a Boot.
 func (b *boot) onSession(change ...func(*overlay.Addr)) context.Context {
 	who := b.addr()
 	for _, c := range change {
@@ -39,7 +39,7 @@ func (b *boot) renew(change ...func(*overlay.Addr)) (*admissionv1.Credentials, e
 	return b.renewHolding(nil, change...)
 }
 
-// renewHolding renews as a Boot that says what it has in force.
+// renewHolding renews as a Boot that reports the credentials in held.
 func (b *boot) renewHolding(held *admissionv1.Held, change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {
 	b.h.t.Helper()
 	b.h.ahead.Add(int64(renewPause))
@@ -57,7 +57,7 @@ func (b *boot) mustRenew() *admissionv1.Credentials {
 	return out
 }
 
-// settle waits until the View shows the Slot as it is recorded.
+// settle waits until the View has the current records of the Slot.
 func (h *harness) settle() {
 	h.t.Helper()
 	_, index, err := store.Read[policy.Admission](h.t.Context(), h.store, store.AdmissionKey("pg-0"))
@@ -92,7 +92,7 @@ func wantCode(t *testing.T, err error, grpcCode codes.Code, code policy.Code) {
 	}
 }
 
-// lives of everything that one answer holds, from now.
+// lives returns the lifetimes of all credentials in one answer, from now.
 func lives(t *testing.T, c *admissionv1.Credentials, now time.Time) map[string]time.Duration {
 	t.Helper()
 	out := map[string]time.Duration{"tokens": c.GetConsul().GetTokensExpireAt().AsTime().Sub(now), "answer": c.GetExpiresAt().AsTime().Sub(now)}
@@ -160,7 +160,8 @@ func TestTOK03_Renewal(t *testing.T) {
 	}
 	b.mustAdmit()
 	h.endLease()
-	// Its keeper is gone, not the Boot: nothing is issued until it is kept again.
+	// The keeper has ended while the Boot lives: credentials are issued again once the lease is
+	// kept.
 	_, err := b.renew()
 	wantCode(t, err, codes.Unavailable, codeGate)
 	b.mustAdmit()
@@ -190,7 +191,7 @@ func TestTOK03_Renewal(t *testing.T) {
 	}
 }
 
-// TestTOK03_RenewalIsJudgedByPresentRecords: a View that is behind decides nothing.
+// An outdated View decides nothing.
 func TestTOK03_RenewalIsJudgedByPresentRecords(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -223,8 +224,7 @@ func TestTOK03_RenewalIsJudgedByPresentRecords(t *testing.T) {
 	}
 }
 
-// TestIDN13_AnotherKeyIsNotRenewed: the key is the Session's, and only the one that
-// was admitted.
+// The key is that of the Session, and only the admitted key is renewed.
 func TestIDN13_AnotherKeyIsNotRenewed(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -239,7 +239,7 @@ func TestIDN13_AnotherKeyIsNotRenewed(t *testing.T) {
 	wantCode(t, err, codes.PermissionDenied, policy.CodeRenewDenied)
 }
 
-// crashing stands for a coordinator that ends at a point of the issue.
+// crashing simulates a coordinator that crashes during the issue.
 type crashing struct {
 	Issuer
 	made []tokens.Token
@@ -259,9 +259,8 @@ type brokenStore struct{ store.Store }
 
 func (brokenStore) Commit(context.Context, ...store.Op) error { return store.ErrUnknown }
 
-// TestTOK12_CrashBetweenMintAndDelivery: tokens that were made and not recorded are
-// given to nobody and swept; recorded ones that were not delivered do not end what
-// the Boot uses.
+// Tokens that were made and not recorded reach no Boot and are swept. Recorded tokens that were not
+// delivered do not end the token in use.
 func TestTOK12_CrashBetweenMintAndDelivery(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -275,7 +274,7 @@ func TestTOK12_CrashBetweenMintAndDelivery(t *testing.T) {
 	}
 	h.service.cfg.Issuer, h.service.store = issuer.Issuer, whole
 	b.mustRenew() // the answer is lost
-	b.mustRenew() // so is that one
+	b.mustRenew() // this answer too
 	if !h.works(inUse) {
 		t.Error("what the boot uses ended before it got anything newer")
 	}

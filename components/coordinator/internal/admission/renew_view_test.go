@@ -16,8 +16,7 @@ import (
 	"cadre.dev/store"
 )
 
-// onFirstJudgement runs f between a renewal's decision and its issue, and counts the
-// decisions.
+// onFirstJudgement runs f between a renewal's decision and its issue, and counts the decisions.
 func (h *harness) onFirstJudgement(f func() error) (judged *int) {
 	judged = new(int)
 	h.service.cfg.MayRenew = func(a policy.Admission, p policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision {
@@ -31,7 +30,7 @@ func (h *harness) onFirstJudgement(f func() error) (judged *int) {
 	return judged
 }
 
-// recording remembers the tokens that were made.
+// recording records the tokens that were made.
 type recording struct {
 	Issuer
 	made []tokens.Token
@@ -43,7 +42,7 @@ func (r *recording) Slot(ctx context.Context, h tokens.Holder) (tokens.Token, er
 	return token, err
 }
 
-// TestTOK03_LeaseLivesWhenTokensAreRecorded: the View's word for it is not enough.
+// A lease in the View alone is not enough for a token.
 func TestTOK03_LeaseLivesWhenTokensAreRecorded(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -65,8 +64,7 @@ func TestTOK03_LeaseLivesWhenTokensAreRecorded(t *testing.T) {
 	}
 }
 
-// TestTOK10_RenewalGivesTheEpochInForce: a rotation that the View does not show yet
-// counts, also that of a secret that had no record.
+// A rotation that is not in the View yet counts, also that of a secret without an earlier record.
 func TestTOK10_RenewalGivesTheEpochInForce(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -93,8 +91,8 @@ func TestTOK10_RenewalGivesTheEpochInForce(t *testing.T) {
 	}
 }
 
-// TestNothingIsMadeByAViewThatIsBehind: a coordinator knows what it wrote itself; one
-// that does not finds out before anything is given away.
+// An outdated View never leads to a token. A coordinator knows its own writes, and finds out about
+// others before it issues anything.
 func TestNothingIsMadeByAViewThatIsBehind(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)

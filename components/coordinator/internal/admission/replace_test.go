@@ -42,8 +42,8 @@ func (h *harness) operation(bootBefore string) {
 	}
 }
 
-// TestRestartLetsOneBootIn: while a step is open the expected Boot may replace the
-// old one, though that one still looks alive, and no clone may replace the new one.
+// TestRestartLetsOneBootIn: while a step is open, the expected Boot may replace the old one,
+// although the old one still looks alive. A clone cannot replace the new Boot.
 func TestRestartLetsOneBootIn(t *testing.T) {
 	h := newHarness(t)
 	old := h.boot(composeText, h.seed)
@@ -60,22 +60,22 @@ func TestRestartLetsOneBootIn(t *testing.T) {
 	}
 }
 
-// TestCoordinatorThatJustStartedReplacesNobody: it has not heard from live Boots yet.
+// A coordinator that has just started has not received reports of live Boots yet.
 func TestCoordinatorThatJustStartedReplacesNobody(t *testing.T) {
 	h := newHarness(t)
 	h.service.cfg.Warmup = time.Hour
 	first := h.boot(composeText, h.seed)
-	first.mustAdmit() // a free Slot is not waited for
+	first.mustAdmit() // a free Slot needs no warmup
 	h.endLease()
 	_, err := h.boot(composeText, h.seed).admit()
 	h.wantRefusal(err, codeConflict, codeConflict)
-	first.mustAdmit() // nor is a renewal
+	first.mustAdmit() // nor does a renewal
 	h.endLease()
 	h.service.cfg.Warmup = 0
 	h.boot(composeText, h.seed).mustAdmit()
 }
 
-// failingIssuer cannot issue for a while.
+// failingIssuer fails while fail is set.
 type failingIssuer struct {
 	Issuer
 	fail bool
@@ -88,8 +88,7 @@ func (f *failingIssuer) Slot(ctx context.Context, h tokens.Holder) (tokens.Token
 	return f.Issuer.Slot(ctx, h)
 }
 
-// TestOldTokensEndThoughNewOnesCannotBeIssued: a Boot that lost its Slot has no
-// rights left, even while its successor cannot be served.
+// A Boot that lost its Slot has no rights left, even while its successor gets no token.
 func TestOldTokensEndThoughNewOnesCannotBeIssued(t *testing.T) {
 	h := newHarness(t)
 	issuer := &failingIssuer{Issuer: h.service.cfg.Issuer}
@@ -107,7 +106,7 @@ func TestOldTokensEndThoughNewOnesCannotBeIssued(t *testing.T) {
 	second.mustAdmit()
 }
 
-// TestStrangersDoNotBuryARefusal: what genuine evidence was refused for stays.
+// A refusal of genuine evidence is not displaced by refusals of unauthenticated callers.
 func TestStrangersDoNotBuryARefusal(t *testing.T) {
 	var n noted
 	now := time.Now()
@@ -132,7 +131,8 @@ func TestStrangersDoNotBuryARefusal(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptOfRefusals: since when a Boot is refused, and what the CVM itself proved.
+// A refusal record has the time since when a Boot is refused, and protects the refusal that the CVM
+// itself proved.
 func TestWhatIsKeptOfRefusals(t *testing.T) {
 	at := func(minute int) time.Time { return time.Unix(0, 0).Add(time.Duration(minute) * time.Minute) }
 	own := policy.Refusal{BootID: "a", Code: "TCB_OUT_OF_DATE", Proven: true, Since: at(1), At: at(5)}

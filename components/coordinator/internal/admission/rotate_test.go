@@ -9,9 +9,9 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// TestTOK15_LostAnswersNeverEndTheTokenInUse: however often a Boot renews without getting
-// anything, by renewal or by admission, what it says it uses works, and what it has stays
-// bounded. Once it says that it uses a newer token, the older ones end.
+// TestTOK15_LostAnswersNeverEndTheTokenInUse: a Boot may renew or attest many times without
+// receiving an answer. The token that it reports as in use stays valid, and the number of its
+// tokens stays bounded. Once it reports a newer token, the older ones end.
 func TestTOK15_LostAnswersNeverEndTheTokenInUse(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -57,7 +57,7 @@ func TestTOK15_LostAnswersNeverEndTheTokenInUse(t *testing.T) {
 	if h.works(inUse.GetWorkloadToken()) || !h.works(newest.GetWorkloadToken()) || !h.works(last.GetConsul().GetWorkloadToken()) {
 		t.Error("once the boot lives with the newer token it has that and the newest alone")
 	}
-	// A name that is nobody's, or another Boot's, keeps nothing.
+	// An unknown token name, or that of another Boot, keeps no token.
 	h.ahead.Add(int64(settled))
 	if _, err := b.renewHolding(&admissionv1.Held{TokensId: inUse.GetTokensId()}); err != nil || h.works(inUse.GetWorkloadToken()) || len(h.admission().TokenAccessors) != 2 {
 		t.Errorf("a token that was revoked is back: %v, %d tokens", err, len(h.admission().TokenAccessors))

@@ -20,7 +20,7 @@ type storeFault = storetest.Fault
 
 const lost, applied = storetest.UnknownLost, storetest.UnknownApplied
 
-// claims tells who was the Slot, step by step.
+// claims tracks the holder of the Slot, step by step.
 type claims struct {
 	t      *testing.T
 	s      *small
@@ -32,12 +32,11 @@ type claims struct {
 	trace  []string
 }
 
-// TestIDN03_TwoKeysOneSlotManySchedules runs two Boots of one Instance, a machine
-// and its copy, against three coordinators: alternating and at once, with lost
-// leases, pauses, heartbeats of coordinators and answers that get lost. No
-// schedule has two holders, nor one that took the Slot from a Boot whose lease
-// had not ended. Most of the time is signatures and the reading of evidence, so that the race
-// detector watches a tenth of the schedules.
+// TestIDN03_TwoKeysOneSlotManySchedules runs two Boots of one Instance, a machine and its copy,
+// against three coordinators. They alternate and run at once, with lost leases, pauses, heartbeats
+// of coordinators and lost answers. No schedule has two holders, or a holder that took the Slot
+// from a Boot with a valid lease. Most of the time goes into signatures and the parsing of
+// evidence, so the race detector runs a tenth of the schedules.
 func TestIDN03_TwoKeysOneSlotManySchedules(t *testing.T) {
 	const steps, slots = 10, 8
 	schedules := raced.Tenth(300)
@@ -67,7 +66,7 @@ func TestIDN03_TwoKeysOneSlotManySchedules(t *testing.T) {
 	}
 }
 
-// read is the View of the records as they are.
+// read returns the View of the current records.
 func (s *small) read() *view.View {
 	s.t.Helper()
 	v, err := view.Read(context.Background(), s.store)
@@ -90,7 +89,7 @@ func (c *claims) note(format string, args ...any) {
 
 func (c *claims) step() (takeovers, refused int) {
 	switch c.rng.IntN(8) {
-	case 7: // the keeper of all leases ends, and perhaps so much time passes that others may take them
+	case 7: // the keeper of all leases ends, and other coordinators may take them in some schedules
 		c.note("keeper ends")
 		if held := c.s.lease(c.slot); held.Held() {
 			if err := c.s.store.DestroySession(context.Background(), held.Session); err != nil {
@@ -109,7 +108,7 @@ func (c *claims) step() (takeovers, refused int) {
 		c.s.endLease(c.slot)
 		c.holder = ""
 		c.s.silence()
-	case 1: // a coordinator hears from a Boot and does for its lease what is due
+	case 1: // a coordinator hears a Boot and carries out the due step of its lease
 		b := c.boots[c.rng.IntN(2)]
 		c.note("heartbeat of %.6s", b.bootID)
 		c.s.setLive(b.bootID, true)
@@ -133,7 +132,7 @@ func (c *claims) step() (takeovers, refused int) {
 	return 0, 0
 }
 
-// heartbeat is what KeepLeases does for one Slot, by the records as they are.
+// heartbeat carries out the step of KeepLeases for one Slot, by the current records.
 func (c *claims) heartbeat(b *newcomer) {
 	a := c.s.admission(c.slot)
 	if a.BootID != b.bootID {
@@ -145,7 +144,7 @@ func (c *claims) heartbeat(b *newcomer) {
 
 // claim is one attempt of one Boot.
 func (c *claims) claim(i int) (takeovers, refused int) {
-	// A new key if the old one is spent, as agents do.
+	// As an agent does, the Boot makes a new key if its old ID may not return.
 	b := c.boots[i].again(c.s.services[c.rng.IntN(3)])
 	held := c.s.lease(c.slot)
 	err := b.admit(context.Background())
@@ -199,7 +198,7 @@ func (c *claims) both() (takeovers, refused int) {
 	return takeovers, refused
 }
 
-// learn takes over who holds the lease now.
+// learn reads the current holder of the lease.
 func (c *claims) learn() {
 	held := c.s.lease(c.slot)
 	c.holder = ""
@@ -232,14 +231,14 @@ func (c *claims) check() {
 	}
 }
 
-// TestIDN03_AClaimNamesBothBoots: in the refusal, in the decisions, for people.
+// TestIDN03_AClaimNamesBothBoots checks the refusal and the decisions.
 func TestIDN03_AClaimNamesBothBoots(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	first, clone := s.newcomer(0, 0), s.newcomer(1, 0)
 	if err := first.admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The second coordinator has never heard of the first Boot: the lease suffices.
+	// The second coordinator has never heard the first Boot: the lease suffices.
 	if err := clone.admit(t.Context()); code(err) != codeConflict {
 		t.Fatalf("the clone: %v", err)
 	}
@@ -265,8 +264,7 @@ func TestIDN03_AClaimNamesBothBoots(t *testing.T) {
 	}
 }
 
-// TestIDN04_OlderGenerationsAreRefused: who was the Slot once does not become it
-// again under its old name, and does not hold the lease.
+// A former holder does not get the Slot again under its old Boot ID, and does not hold the lease.
 func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	zombie, next := s.newcomer(0, 0), s.newcomer(1, 0)
@@ -296,8 +294,8 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 	}
 }
 
-// TestIDN04_AFloodOfClonesBringsNobodyBack: they are refused, each under a key of its
-// own, until nothing else is left among the last decisions.
+// Many clones are refused, each under its own key, until their refusals fill the last decisions.
+// The replaced and the evicted Boot still cannot return.
 func TestIDN04_AFloodOfClonesBringsNobodyBack(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	replaced, evicted := s.newcomer(0, 0), s.newcomer(0, 0)

@@ -35,8 +35,8 @@ func (s *small) free() (verifying, confirming int) {
 	return verifying, confirming
 }
 
-// TestATT27_ASlowSecondVerifierHoldsNoPlaceOfTheFirst: more ask it at once than there are
-// places for verifications, and junk is refused meanwhile without it.
+// More attempts ask the second verifier than there are places for verifications. Junk is still
+// refused meanwhile.
 func TestATT27_ASlowSecondVerifierHoldsNoPlaceOfTheFirst(t *testing.T) {
 	const size = 2
 	s := newSmall(t, 1, size+2, "demo")
@@ -88,8 +88,7 @@ func TestATT27_ASlowSecondVerifierHoldsNoPlaceOfTheFirst(t *testing.T) {
 	}
 }
 
-// TestATT27_WithoutAPlaceAtTheSecondVerifierNobodyIsAdmitted: it is full, and whoever
-// comes is to come back.
+// The second verifier's queue is full, so the attempt gets a retryable refusal.
 func TestATT27_WithoutAPlaceAtTheSecondVerifierNobodyIsAdmitted(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	one := s.services[0]
@@ -156,8 +155,8 @@ func TestATT27_BothVerifiersMustAgreeBeforeAnyoneIsAdmitted(t *testing.T) {
 	}
 }
 
-// TestATT31_TheSecondVerifiersAnswerDoesNotOutliveARevocation, and it is not asked about
-// what may not run anyhow.
+// A revocation during the second verifier's call counts. The second verifier is not asked about
+// evidence that the policy refuses.
 func TestATT31_TheSecondVerifiersAnswerDoesNotOutliveARevocation(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	asked := 0

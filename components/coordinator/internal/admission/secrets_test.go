@@ -20,8 +20,8 @@ func (h *harness) put(key, text string) {
 	}
 }
 
-// TestTOK15_UnreadableEpochsDoNotEndARunningBoot: a record of a secret that cannot be
-// read takes nothing from who has a value; who has none is told which record it is.
+// TestTOK15_UnreadableEpochsDoNotEndARunningBoot: an unreadable record of a secret leaves the Boots
+// that have a value unaffected. A Boot without a value gets a refusal that names the record.
 func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -47,7 +47,7 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 		}
 	}
 	kept(b.renewHolding(held))
-	// As the same Boot attests again.
+	// The same Boot attests again.
 	admitHolding := func(b *boot) (*admissionv1.Credentials, error) {
 		t.Helper()
 		b.connect()
@@ -61,10 +61,10 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 		return out.GetCredentials(), err
 	}
 	kept(admitHolding(b))
-	// An agent that would take what is left out for what is not declared any more.
+	// An older agent would treat omitted secrets as undeclared, so it gets a refusal.
 	_, err := b.renew()
 	wantCode(t, err, codes.Unavailable, policy.CodeGateUnreadable)
-	// A Boot that has nothing, whatever it says.
+	// A Boot without values gets a refusal, whatever it reports.
 	h.endLease()
 	other := h.boot(composeText, h.seed)
 	for _, one := range []func() error{

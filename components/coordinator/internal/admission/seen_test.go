@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// TestCTL06_ABootTellsWhatItSawWhenItAsks: it counts as soon as evidence proves which Slot's CVM it is of, also where
-// the records refuse it, since they may be the ones that went back.
+// TestCTL06_ABootTellsWhatItSawWhenItAsks: the term and state that a Boot has seen count once its
+// evidence proves its Slot. They also count when the records refuse the Boot, because the records
+// may have been rolled back.
 func TestCTL06_ABootTellsWhatItSawWhenItAsks(t *testing.T) {
 	h := newHarness(t)
 	var saw []uint64

@@ -38,7 +38,7 @@ func (n *newcomer) standing(ctx context.Context, slot string) (*admissionv1.Stan
 	return n.Standing(ctx, &admissionv1.StandingRequest{Group: "pg", Slot: slot})
 }
 
-// asked is a cluster whose first coordinator reads from reads.
+// asked returns a cluster whose first coordinator reads from reads.
 func asked(t *testing.T, slots int) (s *small, reads *slowReads) {
 	s = newSmall(t, 1, slots, "demo")
 	reads = &slowReads{Store: s.store}
@@ -46,8 +46,7 @@ func asked(t *testing.T, slots int) (s *small, reads *slowReads) {
 	return s, reads
 }
 
-// TestTheHoldersStandingIsNotRead: but its answer is no older than the records are
-// readable.
+// The answer for the holder costs no read, and is given only while the records are readable.
 func TestTheHoldersStandingIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, reads := asked(t, 1)
@@ -56,7 +55,7 @@ func TestTheHoldersStandingIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		time.Sleep(time.Second) // until the coordinator sees it
+		time.Sleep(time.Second) // until the View has the admission
 		reads.reads.Store(0)
 		for range 2 * askers {
 			if got, err := b.again(s.services[0]).standing(t.Context(), "pg-0"); err != nil || !got.GetHolds() {
@@ -79,8 +78,8 @@ func TestTheHoldersStandingIsNotRead(t *testing.T) {
 	})
 }
 
-// TestINP06_StrangersCauseFewReads: however many ask where they stand, about Slots that
-// are and that are not, and a Boot that has something to learn learns it meanwhile.
+// Many callers that ask for their status, about existing and unknown Slots, cause few reads. A Boot
+// that has lost its Slot still gets its answer.
 func TestINP06_StrangersCauseFewReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const flood, lasting = 200, 3 * time.Second

@@ -17,9 +17,9 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestATT12_ARelayedProofIsRefused: an attacker forwards our challenge to an honest
-// CVM, on whose connection it sits, and its proof to us. Whatever it changes on the
-// way, the quote commits to the honest Boot's key and to the honest connection.
+// TestATT12_ARelayedProofIsRefused: an attacker relays our challenge to an honest CVM, and that
+// CVM's proof to us. The quote commits to the honest Boot's key and to its connection, whatever the
+// attacker changes on the way.
 func TestATT12_ARelayedProofIsRefused(t *testing.T) {
 	h := newHarness(t)
 	honest, attacker := h.boot(composeText, h.seed), h.boot(composeText, h.seed)
@@ -68,7 +68,7 @@ func (h *harness) forget() {
 	clear(h.service.noted)
 }
 
-// TestATT23_AStatementThatSaysOneThingAndIsAnother: one negative per field.
+// One case for each field of the statement that contradicts the evidence.
 func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	for name, c := range map[string]struct {
@@ -102,7 +102,7 @@ func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
 	}
 }
 
-// TestATT26_OtherVersionsOfTheStatementAreRefused: there is no fallback.
+// Other versions of the statement are refused: there is no fallback.
 func TestATT26_OtherVersionsOfTheStatementAreRefused(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	for version := range byte(5) {
@@ -123,8 +123,8 @@ func TestATT26_OtherVersionsOfTheStatementAreRefused(t *testing.T) {
 	}
 }
 
-// TestATT31_CTL07_TheGateMovesBeforeTheCommit: between the appraisal and the commit the
-// leader withdraws the Revision. Nothing is written; the next try is told why.
+// The leader withdraws the Revision between the appraisal and the commit. The attempt writes
+// nothing, and the next try gets the reason.
 func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
@@ -162,8 +162,7 @@ func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// TestATT34_StrangersLearnNothing: until evidence is verified, everything that is
-// about policy or state has one answer, byte for byte.
+// Until the evidence is verified, every refusal about policy or state is the same, byte for byte.
 func TestATT34_StrangersLearnNothing(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	answers := map[string][]string{}
@@ -208,7 +207,7 @@ func TestATT34_StrangersLearnNothing(t *testing.T) {
 			t.Errorf("answer %s", answer)
 		}
 	}
-	// Neither does a key that is not the Slot's learn who holds it.
+	// A caller with another key does not learn which Boot holds the Slot.
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +219,8 @@ func TestATT34_StrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted: it runs approved code, and the
-// evidence is genuine. It is reported as unknown and gets no nonce.
+// The CVM runs approved code with genuine evidence, but no Operation created it. Its instance is
+// unknown, so it gets no nonce.
 func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	extra := s.newcomer(0, 0)
@@ -229,7 +228,7 @@ func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	if err := extra.admit(t.Context()); code(err) != codeUnknown {
 		t.Errorf("challenge: %v", err)
 	}
-	// With a challenge for the ordered instance in hand.
+	// The CVM uses a challenge for the ordered instance.
 	ordered := s.newcomer(0, 0)
 	c, err := ordered.challenge(t.Context())
 	if err != nil {
@@ -238,7 +237,7 @@ func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	if _, err := ordered.Admit(t.Context(), ordered.request(c, func(s *statement.Agent) { s.InstanceID = extra.instance })); code(err) != codeUnknown {
 		t.Errorf("admit: %v", err)
 	}
-	// Its quote says who it is, whatever it states.
+	// The quote proves the real instance, whatever the statement claims.
 	req := ordered.request(c, nil)
 	req.Evidence.Quote = bytes.Replace(req.Evidence.Quote, []byte(ordered.instance), []byte(extra.instance), 1)
 	if _, err := ordered.Admit(t.Context(), req); code(err) != policy.CodeStatementMismatch {
@@ -249,8 +248,7 @@ func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_MaterialOfAnotherClusterIDIsWorthless: same app with the same keys, same
-// names, coordinators that were started on empty disks.
+// Two clusters with the same app, keys and names, whose coordinators started on empty disks.
 func TestGEN02_IDN08_MaterialOfAnotherClusterIDIsWorthless(t *testing.T) {
 	const first, second = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 	a, b := newSmallOf(t, 1, 1, "demo", first), newSmallOf(t, 1, 1, "demo", second)
@@ -283,8 +281,7 @@ func TestGEN02_IDN08_MaterialOfAnotherClusterIDIsWorthless(t *testing.T) {
 	}
 }
 
-// TestIDN08_MaterialOfOneClusterIsWorthlessInAnother: same code, same hardware,
-// same names, another cluster.
+// Two clusters with the same code, hardware and names.
 func TestIDN08_MaterialOfOneClusterIsWorthlessInAnother(t *testing.T) {
 	a, b := newSmall(t, 1, 1, "a"), newSmall(t, 1, 1, "b")
 	boot := a.newcomer(0, 0)
@@ -314,7 +311,7 @@ func TestIDN08_MaterialOfOneClusterIsWorthlessInAnother(t *testing.T) {
 	}
 }
 
-// TestINP01_EveryPartHasItsBound: at the limit it is read, one byte beyond it is not.
+// Each part is accepted at its limit, and rejected one byte beyond it.
 func TestINP01_EveryPartHasItsBound(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	for name, c := range map[string]struct {
@@ -347,8 +344,7 @@ func TestINP01_EveryPartHasItsBound(t *testing.T) {
 	}
 }
 
-// TestINP02_NoContentEncodingIsAccepted: gRPC decompresses only what a registered
-// compressor reads, and there is none in this program.
+// gRPC decompresses only with a registered compressor, and this program registers none.
 func TestINP02_NoContentEncodingIsAccepted(t *testing.T) {
 	for _, name := range []string{"gzip", "deflate", "zstd", "snappy", "br"} {
 		if encoding.GetCompressor(name) != nil {

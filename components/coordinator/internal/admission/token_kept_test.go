@@ -11,9 +11,9 @@ import (
 )
 
 // TestARenewalKeepsTheTokenAndWritesNothing: a Boot that uses the newest token gets a fresh
-// certificate and no other token, and Consul's records stay as they are; until half of the
-// token's life is over, the token may do something else than one that is made now, or the Boot
-// uses another one.
+// certificate and no new token, and the renewal writes nothing to Consul. It gets a new token once
+// half of the token's life is over, when the rules of tokens have changed, or when it uses an older
+// token.
 func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
@@ -43,17 +43,17 @@ func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 		t.Errorf("recorded %+v, was %+v", after, before)
 	}
 
-	// Who does not say that it can keep its token gets one.
+	// A Boot that does not offer to keep its token gets a new one.
 	second := b.mustRenew().GetConsul()
 	if second.GetTokenKept() || second.GetWorkloadToken() == "" {
 		t.Fatalf("answered %v", second)
 	}
-	// The answer was lost: it uses the first one still.
+	// The answer was lost: the Boot still uses the first token.
 	third := renewed(first.GetConsul()).GetConsul()
 	if third.GetTokenKept() || !h.works(first.GetConsul().GetWorkloadToken()) {
 		t.Fatalf("an older token is in use: %v", third)
 	}
-	// With the newest in use those before it end, once the workload has had time to take it.
+	// With the newest token in use the older ones end, once the workload has had time to switch.
 	if out := renewed(third).GetConsul(); !out.GetTokenKept() || !h.works(first.GetConsul().GetWorkloadToken()) {
 		t.Errorf("the newest has just come: %v", out)
 	}
@@ -77,13 +77,12 @@ func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 	}
 }
 
-// otherRules names what tokens may do in another way.
+// otherRules returns different rules for tokens.
 type otherRules struct{ Issuer }
 
 func (otherRules) Rules(tokens.Holder) string { return "other" }
 
-// TestARenewalThatKeepsTheTokenNeedsALease: what is not written is judged by the records of
-// that moment all the same, not by a View alone.
+// A renewal that writes nothing is still judged by the current records, and not by a View alone.
 func TestARenewalThatKeepsTheTokenNeedsALease(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store"
 )
 
-// loseSlot takes away everything that is recorded of pg-0 but its decisions and lease.
+// loseSlot deletes all records of pg-0 except its decisions and lease.
 func (h *harness) loseSlot() {
 	h.t.Helper()
 	for _, key := range []string{store.SlotKey("pg", "pg-0"), store.SlotPolicyKey("pg-0"), store.AdmissionKey("pg-0")} {
@@ -44,8 +44,8 @@ func named(_ context.Context, v *view.View, _, _ string) (groupName, slot string
 	return "pg", "pg-0", !bound
 }
 
-// TestABootWhoseRecordsAreLostProvesWhatItIs and is let in as who it was once it is bound
-// again, under the same key.
+// A Boot whose records are lost proves its identity. Once its instance is bound again, it is
+// admitted under the same key.
 func TestABootWhoseRecordsAreLostProvesWhatItIs(t *testing.T) {
 	h := newHarness(t)
 	cfg := h.cfg
@@ -59,7 +59,7 @@ func TestABootWhoseRecordsAreLostProvesWhatItIs(t *testing.T) {
 	}
 	h.loseSlot()
 
-	// It is not told that it is the Slot no more: it would stop its workload.
+	// The Boot does not learn that it has lost the Slot, because it would stop its workload.
 	if _, _, err := ended(t.Context(), h.store, "pg", "pg-0", b.id()); !errors.Is(err, errForgotten) {
 		t.Errorf("a boot whose records are lost: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestABootWhoseRecordsAreLostProvesWhatItIs(t *testing.T) {
 		}
 	}
 
-	// A revoked instance proves nothing that anybody could be bound by.
+	// A revoked instance leaves no proof that could bind it.
 	if err := h.store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.ProofKey("pg-0")}); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestABootWhoseRecordsAreLostProvesWhatItIs(t *testing.T) {
 	}
 }
 
-// TestAnUnboundInstanceThatThePlatformNamesAfterNoSlotProvesNothing: as it ever was.
+// An unbound instance proves nothing if the platform's name of its CVM refers to no Slot.
 func TestAnUnboundInstanceThatThePlatformNamesAfterNoSlotProvesNothing(t *testing.T) {
 	h := newHarness(t)
 	cfg := h.cfg
