@@ -11,25 +11,25 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Bounds of a report: an agent is admitted, not trusted to be sane.
+// Bounds of a report: an admitted agent may still be faulty.
 const (
 	maxChecks = 64
 	maxSteps  = 64
 	maxList   = 128
 	maxFaults = 16
-	// maxBackends is more than a group may have routes.
+	// maxBackends is more than the number of routes that a group may have.
 	maxBackends = 64
-	// maxName bounds what names something; longer ones name nothing.
+	// maxName bounds names and IDs.
 	maxName = 256
-	// maxText bounds what is for people. Such texts go into the Operation and the
-	// status: one that did not fit there would stop the whole group.
+	// maxText bounds messages. They go into the Operation and the status, where an oversized text
+	// would block the whole group.
 	maxText = 512
-	// maxMessage bounds one call of an agent, maxCalls those at once.
+	// maxMessage bounds one call of an agent, and maxCalls its concurrent calls.
 	maxMessage = 256 << 10
 	maxCalls   = 16
 )
 
-// bound refuses a report that cannot be meant and shortens its texts.
+// bound rejects an oversized report and truncates its texts.
 func bound(r *controlv1.Report) error {
 	m := r.GetMember()
 	switch {

@@ -13,7 +13,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// callersOf are the groups that dial routes to server which move with a role, each with those
+// callersOf returns the groups that dial routes to server which follow a role, each with those
 // routes, in order.
 func callersOf(meshes map[string]group.ServiceMesh, server string) map[string][]string {
 	out := map[string][]string{}
@@ -35,7 +35,7 @@ func scopeOf(callers map[string][]string) Scope {
 	return out
 }
 
-// unheard are the admitted Slots of callers that have no session among told, sorted.
+// unheard returns the admitted Slots of callers that have no session among told, sorted.
 func unheard(v *view.View, callers map[string][]string, told []*session) []string {
 	var out []string
 	for slot, a := range v.Admissions {
@@ -50,8 +50,8 @@ func unheard(v *view.View, callers map[string][]string, told []*session) []strin
 	return out
 }
 
-// notHeld says which routes an agent does not hold, and why; "" when it holds all that it has
-// to. One that it does not speak of is not held: its configuration may be one of before.
+// notHeld returns the routes that an agent does not hold, with the reasons; "" if it holds all. A
+// route missing in the answer counts as not held: the agent's configuration may be outdated.
 func notHeld(answer *controlv1.HoldRoutesResponse, routes []string) string {
 	why := map[string]string{}
 	for _, name := range routes {
@@ -69,15 +69,15 @@ func notHeld(answer *controlv1.HoldRoutesResponse, routes []string) string {
 	return strings.Join(out, "; ")
 }
 
-// latestCall keeps one call of a kind under way for each Slot: a member that calls again and
-// again has no more agents told at once than one that calls once. The zero value is ready.
+// latestCall allows one call of a kind per Slot at a time, so that repeated calls of a member do
+// not multiply the calls to agents. The zero value is ready.
 type latestCall struct {
 	mu    sync.Mutex
 	calls map[string]*context.CancelFunc // guarded by mu; by Slot
 }
 
-// take ends the call of the Slot that is under way, and gives the context of the new one; done
-// is to be called when it is over.
+// take cancels the Slot's current call and returns the context of the new one; the caller calls
+// done at its end.
 func (l *latestCall) take(ctx context.Context, slot string) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	mine := &cancel

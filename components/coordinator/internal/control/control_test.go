@@ -81,8 +81,8 @@ func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
 	}
 }
 
-// TestWhatShowsLateIsNews: kinds of records are read one by one, and the one that gives the version may
-// show before one that was written earlier. Whoever was told then is told again.
+// A View reads the kinds of records one by one. It may have the record with the highest index
+// before one that was written earlier. An agent that got the first state is woken again.
 func TestWhatShowsLateIsNews(t *testing.T) {
 	v := records(step("op", operation.Booting, time.Unix(1000, 0), 60))
 	v.Term = 3
@@ -112,8 +112,8 @@ func TestCTL17_OrderIsForTheBootThatItMeans(t *testing.T) {
 	}
 }
 
-// TestInvalidSpecKeepsPortsOpenOnACoordinatorThatJustStarted: without the last
-// valid spec its peer maps would cut the members off from each other.
+// Without the last valid spec the peer maps of a new coordinator would cut the members off from
+// each other.
 func TestInvalidSpecKeepsPortsOpenOnACoordinatorThatJustStarted(t *testing.T) {
 	v := records()
 	v.Specs["pg"] = view.Spec{Index: 50, Err: context.Canceled}
@@ -181,7 +181,7 @@ func TestOnlyTheBootThatHoldsTheSlotIsHeard(t *testing.T) {
 	}
 	refused(t.Context(), "no session", codes.Unauthenticated)
 	refused(from(t, "web", "pg-0", "boot"), "another group", codes.FailedPrecondition)
-	// It may be one whose records are lost: it is not told that it has ended.
+	// The slot's records may be lost, so the Boot does not learn that it has ended.
 	refused(from(t, "pg", "pg-1", "boot"), "a slot of which nothing is recorded", codes.Unavailable)
 	refused(from(t, "pg", "pg-0", "earlier"), "an earlier boot", codes.FailedPrecondition)
 	if _, ok := heard.Of("pg-0"); ok {
@@ -195,7 +195,7 @@ func TestOnlyTheBootThatHoldsTheSlotIsHeard(t *testing.T) {
 	}
 }
 
-// TestReportsAreBounded: texts go into records that have bounds of their own.
+// Texts of reports go into records that have bounds of their own.
 func TestReportsAreBounded(t *testing.T) {
 	long := strings.Repeat("é", 20_000)
 	r := &controlv1.Report{
@@ -235,8 +235,8 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 }
 
-// TestATT32_DesiredCarriesTheEpochOfThePolicy: a change of it is a new version, so that
-// the agent is woken and sees that its credentials are of an older one.
+// TestATT32_DesiredCarriesTheEpochOfThePolicy: a new epoch is a new version. The agent is woken and
+// sees that its credentials have an older epoch.
 func TestATT32_DesiredCarriesTheEpochOfThePolicy(t *testing.T) {
 	v := records()
 	v.Policies = map[string]view.Rec[policy.SlotPolicy]{"pg-0": {Value: policy.SlotPolicy{Group: "pg", Slot: "pg-0", Epoch: 4}, Index: 40}}
@@ -248,8 +248,8 @@ func TestATT32_DesiredCarriesTheEpochOfThePolicy(t *testing.T) {
 	}
 }
 
-// TestHK03_ABootKeepsTheHooksOfItsRevision: what a spec says an agent should run is in use
-// only in Slots that were rolled to it, so never before it was approved.
+// TestHK03_ABootKeepsTheHooksOfItsRevision: the agent spec of a Revision is in use only in Slots
+// that were rolled to it, and thus never before its approval.
 func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
 	running, wanted := pg(), pg()
 	check := func(path string) []group.HealthCheck {
@@ -272,7 +272,7 @@ func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
 		if err := json.Unmarshal(out.GetConfigJson(), &config); err != nil {
 			t.Fatal(err)
 		}
-		// Its agent says in each report whose checks those are.
+		// Each report of the agent names the Revision of its checks.
 		if of := map[string]string{"/old": running.Revision(), "/new": wanted.Revision()}[config.HealthChecks[0].HTTP.RequestPath]; config.AgentSpec != of {
 			t.Errorf("it is said to be the agent spec of %.8s, and is of %.8s", config.AgentSpec, of)
 		}

@@ -14,16 +14,15 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Desired is what the Boot that holds slot should do, by v. spec is the group's
-// last valid spec; hooks, checks and driver settings are those of the Revision that the
-// Boot runs, so that none is in use before it was rolled and, where that is asked for,
-// approved.
+// Desired returns the desired state in v of the Boot that holds slot. spec is the group's last
+// valid spec. Hooks, checks and driver settings are those of the Boot's own Revision. Thus none is
+// in use before its rollout and, if required, its approval.
 func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Desired, error) {
 	record, ok := v.Slots[slot]
 	if !ok {
 		return nil, fmt.Errorf("slot %s has no record", slot)
 	}
-	var config []byte // none: the agent keeps what it has
+	var config []byte // nil: the agent keeps its configuration
 	agentSpec, of, known := agentSpecOf(v, spec, slot, record.Value.Assigned)
 	mesh, _, readable := v.ServiceMeshOf(record.Value.Group)
 	if known && readable {
@@ -42,11 +41,11 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		Term:       v.Term,
 		State:      v.State,
 		ConfigJson: config,
-		// A Boot whose credentials carry an older one attests again at once (ATT-32).
+		// A Boot whose credentials have an older epoch attests again at once (ATT-32).
 		PolicyEpoch: v.Policies[slot].Value.Epoch,
 	}
-	// Every secret is named, also one that the leader has not seen yet: one that the
-	// agent does not have, or has no more to have, is a reason to renew.
+	// Every secret is listed, even before the leader has seen it. The agent renews its credentials
+	// when its secrets differ from the list.
 	epochs, _ := v.EpochsOf(record.Value.Group)
 	out.SecretEpochs = map[string]uint32{}
 	for _, one := range spec.AllSecrets() {
@@ -56,8 +55,9 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	return out, nil
 }
 
-// Unchanged is the answer to an agent that has the desired state of v; nil: it has not. An agent of an
-// earlier version knows of no sum, and would ask for all of it each time.
+// Unchanged returns the short answer for an agent that already has the desired state of v; nil: the
+// agent needs the whole state. An agent of an earlier version sends no sum, so a zero sum matches
+// too.
 func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *controlv1.Desired {
 	now := stampOf(v, slot)
 	same := req.GetKnownVersion() == now.version && (req.GetKnownIndexSum() == now.sum || req.GetKnownIndexSum() == 0)
@@ -67,9 +67,9 @@ func Unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *con
 	return &controlv1.Desired{Version: now.version, Term: v.Term, State: v.State, IndexSum: now.sum}
 }
 
-// agentSpecOf is the agent spec of the Revision at which the Slot's Boot was admitted, or else
-// of the assigned one, and that Revision; ok is false when the record of that one cannot be
-// read. A Boot then keeps what it has, and is ordered about all the same.
+// agentSpecOf returns the agent spec of the Revision at which the Slot's Boot was admitted, or else
+// of the assigned one, with that Revision. ok is false if the Revision's record is unreadable. The
+// Boot then keeps its configuration, and still receives orders.
 func agentSpecOf(v *view.View, spec group.Spec, slot, assigned string) (agentSpec group.AgentSpec, revision string, ok bool) {
 	revision = cmp.Or(v.Admissions[slot].Value.Revision, assigned)
 	if record, ok := v.Revisions[revision]; ok {
@@ -81,21 +81,21 @@ func agentSpecOf(v *view.View, spec group.Spec, slot, assigned string) (agentSpe
 	return spec.AgentSpec(), revision, true
 }
 
-// Version of the desired state of slot by v; 0: v has no record of the Slot. It is the
-// highest index among the records that the desired state is made of: it grows with each
-// change and is equal on all coordinators. It does not fall while a Term lasts, or agents
-// would not take what comes next: what goes away leaves something newer behind. A removed
-// spec leaves the record of its acceptance, and the newest Operation of a Slot, which is
-// written after or together with all earlier ones, is never pruned.
+// Version returns the version of the desired state of slot in v; 0: v has no record of the Slot. It
+// is the highest index among the records behind the desired state. It grows with each change and is
+// equal on all coordinators. Within a Term it never falls, because agents ignore lower versions:
+// each removal leaves a newer record behind. A removed spec leaves the record of its acceptance.
+// The newest Operation of a Slot is written after or together with all earlier ones, and is never
+// pruned.
 func Version(v *view.View, slot string) uint64 { return stampOf(v, slot).version }
 
-// stamp tells one desired state of a Slot from another.
+// stamp identifies one desired state of a Slot.
 type stamp struct{ version, sum uint64 }
 
-// stampOf is Version, and the sum of the indices of the newest record of each kind. A View reads its
-// kinds one by one, so that it may show the record that gives the version while one that was written
-// before is still missing: the sum tells the two apart, and grows when that one shows. Without it
-// an agent would keep what it was told first for as long as nothing else changes.
+// stampOf returns Version, and the sum of the indices of the newest record of each kind. A View
+// reads its kinds one by one. It may have the record with the highest index while a record that was
+// written earlier is still missing. The sum differs between the two states and grows when the
+// missing record appears. Without it an agent would keep the first state until the next change.
 func stampOf(v *view.View, slot string) (out stamp) {
 	record, ok := v.Slots[slot]
 	if !ok {
@@ -103,9 +103,9 @@ func stampOf(v *view.View, slot string) (out stamp) {
 	}
 	groupName := record.Value.Group
 	_, spec, _ := v.InForce(groupName)
-	// A new epoch of a secret is news too: the agent renews its credentials.
+	// A new epoch of a secret counts as a change: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
-	// The record of the mesh stays while the group is there, an empty one too.
+	// The service mesh record stays while the group exists, even when it is empty.
 	_, mesh, _ := v.ServiceMeshOf(groupName)
 	var step uint64
 	for _, o := range v.OperationsOf(slot) {
@@ -117,7 +117,7 @@ func stampOf(v *view.View, slot string) (out stamp) {
 	return out
 }
 
-// orderOf is what is asked of one Boot now, as it travels; nil: nothing.
+// orderOf returns the current order for one Boot as its message; nil: there is none.
 func orderOf(v *view.View, slot, bootID string) *controlv1.OperationOrder {
 	current, ok := operation.OrderFor(func(yield func(operation.Operation) bool) {
 		for _, o := range v.OperationsOf(slot) {

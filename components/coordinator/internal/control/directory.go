@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Scope are names of groups; nil: all groups.
+// Scope is a set of group names; nil: all groups.
 type Scope map[string]struct{}
 
 func (s Scope) has(name string) bool {
@@ -22,7 +22,7 @@ func (s Scope) has(name string) bool {
 	return s == nil || in
 }
 
-// ScopeOf are the groups that changed.
+// ScopeOf returns the Scope of the changed groups.
 func ScopeOf[T any](all bool, groups map[string]T) Scope {
 	if all {
 		return nil
@@ -34,12 +34,12 @@ func ScopeOf[T any](all bool, groups map[string]T) Scope {
 	return out
 }
 
-// Directory is who is in the cluster now, as the peer maps are made of it. There is one
-// map for all members of a group, so that a change costs what it changes. Safe for
+// Directory has the current members of the cluster and makes the peer maps from them. All members
+// of a group share one map, so the cost of an update depends on the size of the change. Safe for
 // concurrent use.
 type Directory struct {
-	// updates is held by the one Update at a time, beside mu, so that nobody waits while
-	// it judges members.
+	// updates serializes Update. It is separate from mu, so that readers do not wait while Update
+	// judges members.
 	updates sync.Mutex
 	known   known // guarded by updates; last readable records of each Slot
 
@@ -49,15 +49,14 @@ type Directory struct {
 	specs        map[string]group.Spec        // guarded by mu; last valid spec of each group
 	meshes       map[string]group.ServiceMesh // guarded by mu; last readable part of each group in the service layer
 	related      relations                    // guarded by mu
-	maps         map[string]*peermap.Map      // guarded by mu; by group of workloads, made when asked for
+	maps         map[string]*peermap.Map      // guarded by mu; by group of workloads, made on first use
 	version      uint64                       // guarded by mu; highest of any map so far
 }
 
-// Update takes a View, of which at most the groups of scope changed, and the coordinators.
-// It says whose peer maps changed: these groups', and peering.CoordinatorGroup when the
-// coordinators' did. A map's version is the index at which its content was first seen: it
-// grows with each change on every coordinator. A member whose records exist and cannot be
-// read stays who it was.
+// Update takes a View, in which at most the groups of scope changed, and the coordinators. It
+// returns the groups whose peer maps changed, with peering.CoordinatorGroup if the coordinators'
+// map did. A map's version is the index at which its content was first seen: it grows with each
+// change on every coordinator. A member whose records are unreadable keeps its earlier data.
 func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Scope) (changed []string) {
 	d.updates.Lock()
 	defer d.updates.Unlock()
@@ -90,8 +89,8 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Sc
 	return append(d.renewLocked(affected), peering.CoordinatorGroup)
 }
 
-// renewLocked makes those maps anew that were asked for before, and says which are other
-// maps now.
+// renewLocked rebuilds the affected maps that were requested before, and returns the groups whose
+// maps changed.
 func (d *Directory) renewLocked(affected Scope) (changed []string) {
 	for name, before := range d.maps {
 		if !affected.has(name) {
@@ -103,14 +102,14 @@ func (d *Directory) renewLocked(affected Scope) (changed []string) {
 		}
 		d.maps[name] = after
 		if _, exists := d.specs[name]; !exists && len(d.members[name]) == 0 {
-			delete(d.maps, name) // whoever asks gets it anew
+			delete(d.maps, name) // Map makes it again on request
 		}
 	}
 	return changed
 }
 
-// takeSpecsLocked takes the specs in force, adds the groups whose ports changed to
-// touched, and reports whether there are any.
+// takeSpecsLocked takes the specs in force, adds the groups whose ports changed to touched, and
+// reports whether there are any.
 func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, touched Scope) (changed bool) {
 	touch := func(name string) {
 		changed = true
@@ -123,13 +122,13 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 			delete(d.specs, name)
 		}
 	}
-	// An invalid edit, or the removal of a spec, changes nothing for those who run:
-	// the last valid spec stays in force. It is in the records; what is remembered
-	// here only bridges the moment until the leader has recorded it.
+	// An invalid edit or the removal of a spec changes nothing for running members: the last valid
+	// spec stays in force. It is in the records; this copy only covers the time until the leader
+	// has recorded it.
 	for name, spec := range specs {
 		before, known := d.specs[name]
 		if known && v.Unreadable(store.GroupAcceptedKey(name)) {
-			continue // what is stored beside it was not judged, and may allow more
+			continue // the stored spec was not accepted, and may allow more
 		}
 		if !known || !samePorts(before, spec) {
 			touch(name)
@@ -139,9 +138,8 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 	return changed
 }
 
-// takeMeshesLocked takes the groups' parts in the service layer, adds those whose ports
-// changed to touched, and reports whether there are any. A part that cannot be read stays
-// what it was.
+// takeMeshesLocked takes the groups' service meshes, adds the groups whose ports changed to
+// touched, and reports whether there are any. An unreadable service mesh keeps its last state.
 func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (changed bool) {
 	take := func(name string) {
 		mesh, _, ok := v.ServiceMeshOf(name)
@@ -169,8 +167,8 @@ func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (change
 	return changed
 }
 
-// ServiceMesh is the part of a group in the service layer by v, or while its record cannot be read,
-// the last one that could be. Zero while there is none.
+// ServiceMesh returns the service mesh of a group in v. If its record is unreadable, it returns the
+// last readable one. It returns the zero value if there is none.
 func (d *Directory) ServiceMesh(v *view.View, name string) group.ServiceMesh {
 	if mesh, _, ok := v.ServiceMeshOf(name); ok {
 		return mesh
@@ -180,7 +178,7 @@ func (d *Directory) ServiceMesh(v *view.View, name string) group.ServiceMesh {
 	return d.meshes[name]
 }
 
-// Meshes are the parts of all groups, each as [Directory.ServiceMesh] has it.
+// ServiceMeshes returns the service meshes of all groups, each as [Directory.ServiceMesh] does.
 func (d *Directory) ServiceMeshes(v *view.View) map[string]group.ServiceMesh {
 	d.mu.RLock()
 	names := slices.AppendSeq(slices.Collect(maps.Keys(d.meshes)), maps.Keys(v.ServiceMeshes))
@@ -192,7 +190,7 @@ func (d *Directory) ServiceMeshes(v *view.View) map[string]group.ServiceMesh {
 	return out
 }
 
-// sameProxies reports whether two parts of a group give the same peer maps.
+// sameProxies reports whether two service meshes of a group give the same peer maps.
 func sameProxies(a, b group.ServiceMesh) bool {
 	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {
 		return p.Port == q.Port && p.Backend == q.Backend && slices.Equal(p.Callers, q.Callers)
@@ -203,7 +201,7 @@ func (d *Directory) rulesLocked() peering.Rules {
 	return peering.Rules{Specs: d.specs, ServiceMeshes: d.meshes}
 }
 
-// inForce are the specs in force of the groups of scope.
+// inForce returns the specs in force of the groups of scope.
 func inForce(v *view.View, scope Scope) map[string]group.Spec {
 	if scope == nil {
 		return v.SpecsInForce()
@@ -222,7 +220,7 @@ func samePorts(a, b group.Spec) bool {
 	return reflect.DeepEqual(a.Workload, b.Workload) && reflect.DeepEqual(a.Backends, b.Backends)
 }
 
-// takeMembersLocked adds the groups that have other members than before to touched.
+// takeMembersLocked adds the groups whose members changed to touched.
 func (d *Directory) takeMembersLocked(now map[string][]peering.Member, scope, touched Scope) {
 	for name := range d.members {
 		if scope.has(name) && len(now[name]) == 0 {
@@ -238,7 +236,7 @@ func (d *Directory) takeMembersLocked(now map[string][]peering.Member, scope, to
 	}
 }
 
-// seenLocked are the Peers of a group's members, and these themselves.
+// seenLocked returns the Peers of a group's members, including these members.
 func (d *Directory) seenLocked(self peering.Member) []peering.Peer {
 	all := slices.Clone(d.coordinators)
 	if self.Coordinator {
@@ -256,12 +254,12 @@ func (d *Directory) seenLocked(self peering.Member) []peering.Peer {
 	return peering.Map(self, all, d.rulesLocked())
 }
 
-// makeLocked makes the map of a group of workloads; before itself when nothing changed.
+// makeLocked makes the map of a group of workloads; it returns before if nothing changed.
 func (d *Directory) makeLocked(name string, before *peermap.Map) *peermap.Map {
 	return peermap.New(Wire(d.seenLocked(peering.Member{Group: name})), d.version, before)
 }
 
-// Map is the peer map of the members of a group of workloads.
+// Map returns the peer map of the members of a group of workloads.
 func (d *Directory) Map(groupName string) *peermap.Map {
 	d.mu.RLock()
 	one, made := d.maps[groupName]
@@ -280,7 +278,7 @@ func (d *Directory) Map(groupName string) *peermap.Map {
 	return one
 }
 
-// Peers is the peer map of one member, with the version of all maps.
+// Peers returns the peer map of one member, with the version of all maps.
 func (d *Directory) Peers(groupName, slot string) ([]peering.Peer, uint64) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -288,12 +286,12 @@ func (d *Directory) Peers(groupName, slot string) ([]peering.Peer, uint64) {
 	return d.seenLocked(self), d.version
 }
 
-// InitialPeers is the peer map that a newly admitted Slot starts with.
+// InitialPeers returns the peer map for a newly admitted Slot.
 func (d *Directory) InitialPeers(groupName, slot string) []*controlv1.Peer {
 	return d.Map(groupName).Whole(slot)
 }
 
-// Spec is the last valid spec of a group.
+// Spec returns the last valid spec of a group.
 func (d *Directory) Spec(name string) (group.Spec, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -309,7 +307,7 @@ func (d *Directory) Knows(name string) bool {
 	return ok
 }
 
-// VersionOf is the version of a group's peer map; 0 while nobody asked for it.
+// VersionOf returns the version of a group's peer map; 0 until the map is first requested.
 func (d *Directory) VersionOf(groupName string) uint64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -339,7 +337,7 @@ func relationsOf(rules peering.Rules) relations {
 	return out
 }
 
-// around are groups with those that are related to one of them.
+// around returns groups together with all groups related to one of them.
 func (r relations) around(groups Scope) Scope {
 	out := maps.Clone(groups)
 	for name := range groups {

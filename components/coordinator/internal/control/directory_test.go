@@ -38,7 +38,7 @@ func newTown(seed uint64) *town {
 
 func (c *town) group() string { return fmt.Sprint("g", c.rng.IntN(6)) }
 
-// change changes one group's records, or where a coordinator is.
+// change changes one group's records, or the address of a coordinator.
 func (c *town) change() {
 	c.v.Index++
 	name := c.group()
@@ -101,8 +101,8 @@ func sameMap(a, b []*controlv1.Peer) bool {
 	return slices.EqualFunc(a, b, func(x, y *controlv1.Peer) bool { return proto.Equal(x, y) })
 }
 
-// TestMapsFollowTheRecords: however the records change, each member's map is what the
-// rules make of them; a group is named as changed if and only if its map is another one.
+// TestMapsFollowTheRecords: after any change of the records, each member's map follows from the
+// rules. A group is reported as changed if and only if its map changed.
 func TestMapsFollowTheRecords(t *testing.T) {
 	named, kept := 0, 0
 	for seed := range uint64(40) {
@@ -152,8 +152,8 @@ func TestMapsFollowTheRecords(t *testing.T) {
 	}
 }
 
-// TestPeersAreToldByWhatChanged: on one session by changes, on a new one, or to an agent
-// of an earlier version, as a whole.
+// An agent gets the changes on the same session. On a new session, and in an earlier version, it
+// gets the whole map.
 func TestPeersAreToldByWhatChanged(t *testing.T) {
 	s, _ := service(t)
 	v := records()
@@ -206,8 +206,8 @@ func TestPeersAreToldByWhatChanged(t *testing.T) {
 	}
 }
 
-// TestUnchangedDesiredStateIsAFewBytes, but for who takes whole answers only, or has it of
-// another Term.
+// The answer for an unchanged desired state is a few bytes. An agent that takes only whole answers,
+// or has the state of another Term, gets all of it.
 func TestUnchangedDesiredStateIsAFewBytes(t *testing.T) {
 	s, _ := service(t)
 	ctx := from(t, "pg", "pg-0", "boot")

@@ -14,18 +14,17 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Farewell gives up the lease of a Boot that ends. One that is not the Slot has none,
-// which is no error.
+// Farewell gives up the lease of a Boot that ends. A Boot without the Slot has no lease, which is
+// no error.
 type Farewell func(ctx context.Context, group, slot, bootID string) error
 
-// farewellTime bounds what a farewell writes; the coordinator's own end waits for it.
+// farewellTime bounds the writes of a farewell; the shutdown of the coordinator waits for them.
 const farewellTime = 3 * time.Second
 
-// ServeFarewell has f called when a Boot says farewell. Call it before the first control
-// session.
+// ServeFarewell sets f as the function for farewells. Call it before the first control session.
 func (s *Service) ServeFarewell(f Farewell) { s.farewell = f }
 
-// Farewell implements CoordinatorService. A Boot speaks for itself alone.
+// Farewell implements CoordinatorService. It always concerns the calling Boot.
 func (s *Service) Farewell(ctx context.Context, _ *controlv1.FarewellRequest) (*controlv1.FarewellResponse, error) {
 	id, boot, ok := grpcconn.PeerFromContext(ctx)
 	if !ok {
@@ -34,10 +33,10 @@ func (s *Service) Farewell(ctx context.Context, _ *controlv1.FarewellRequest) (*
 	if s.farewell == nil {
 		return nil, status.Error(codes.Unimplemented, "farewells are not taken here")
 	}
-	// From here on nobody counts it as alive, whatever becomes of the records.
+	// From here on the Boot does not count as alive, even if the write to the records fails.
 	s.reports.Farewell(id.Slot, boot)
-	// Whoever ends waits for an answer for a second and is gone: its successor waits for the
-	// lease all the same.
+	// An ending agent waits for the answer for a second only. The lease is given up even after it
+	// is gone, because the Boot's successor waits for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
 	defer cancel()
 	if err := s.farewell(ctx, id.Group, id.Slot, boot); err != nil {
@@ -47,8 +46,8 @@ func (s *Service) Farewell(ctx context.Context, _ *controlv1.FarewellRequest) (*
 	return &controlv1.FarewellResponse{}, nil
 }
 
-// left is the answer to a Boot that asks for something after its farewell; nil: it did not
-// say any.
+// left returns the error for a request of a Boot after its farewell; nil: the Boot said no
+// farewell.
 func (s *Service) left(id overlay.ID, boot string, leaseEnded bool) error {
 	if !leaseEnded && !s.reports.Left(id.Slot, boot) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestAfterAFarewellABootGetsNothing: it is not counted as alive any more, also when the
-// records do not say so yet, and it does not bring itself back by a report.
+// After its farewell a Boot does not count as alive, even before the records have the farewell. A
+// later report of the Boot does not revert that.
 func TestAfterAFarewellABootGetsNothing(t *testing.T) {
 	s, heard := service(t)
 	ctx := from(t, "pg", "pg-0", "boot")

@@ -6,17 +6,17 @@ import (
 	"cadre.dev/coordinator/internal/view"
 )
 
-// Follow wakes the agents whose desired state changed, each time this coordinator
-// sees the records of their group change, until ctx ends. The wake-up that goes with a
-// write is not enough: it arrives before the records are seen here, the agent fetches what
-// it already has, and would then wait for its next poll.
+// Follow wakes the agents whose desired state changed, each time this coordinator sees a change of
+// their group's records, until ctx ends. The wake-up at the time of a write is not enough: it
+// arrives before this coordinator's View has the change. The agent would fetch the state that it
+// already has, and then wait for its next poll.
 func (s *Service) Follow(ctx context.Context) error {
 	follow(ctx, s.views, s.wakeChanged)
 	return nil
 }
 
-// FollowSlots is Follow for who keeps the sessions: it calls wake with each Slot whose desired state
-// changed, until ctx ends.
+// FollowSlots is Follow without sessions: it calls wake with each Slot whose desired state changed,
+// until ctx ends.
 func FollowSlots(ctx context.Context, views Views, wake func(slot string)) {
 	told := map[string]stamp{}
 	follow(ctx, views, func(v *view.View, scope Scope) {
@@ -32,8 +32,7 @@ func FollowSlots(ctx context.Context, views Views, wake func(slot string)) {
 	})
 }
 
-// follow calls changed with the records each time they change, and the groups whose did, until
-// ctx ends.
+// follow calls changed at each change of the records, with the changed groups, until ctx ends.
 func follow(ctx context.Context, views Views, changed func(*view.View, Scope)) {
 	records := views.Subscribe()
 	defer records.Close()
@@ -49,8 +48,8 @@ func follow(ctx context.Context, views Views, changed func(*view.View, Scope)) {
 	}
 }
 
-// wakeChanged wakes each connected Slot of the groups of scope whose desired state is not the
-// one it was last told of.
+// wakeChanged wakes each connected Slot of the groups of scope whose desired state differs from its
+// last wake-up.
 func (s *Service) wakeChanged(v *view.View, scope Scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

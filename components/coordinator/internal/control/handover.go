@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// holdLimit is how long callers' agents have to hold: a pooler waits for transactions for
-	// up to 2 s. It is less than the agent that hands over waits for the answer.
+	// holdLimit bounds the time in which callers' agents must hold: a pooler waits for transactions
+	// for up to 2 s. It is shorter than the wait of the agent that hands over.
 	holdLimit = 2500 * time.Millisecond
-	// releaseLimit bounds the telling that a hand-over ended; the hold's own limit follows.
+	// releaseLimit bounds the calls at the end of a hand-over; after a missed call the hold's own
+	// limit applies.
 	releaseLimit = time.Second
 )
 
-// BeginHandover implements CoordinatorService: it has the agents of callers hold, and
-// answers when they do. It keeps nothing: who holds, and until when, the agents know.
+// BeginHandover implements CoordinatorService. It asks the agents of callers to hold their routes,
+// and answers when they do. It stores nothing: each agent knows its own hold and its limit.
 func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandoverRequest) (*controlv1.BeginHandoverResponse, error) {
 	id, v, err := s.handingOver(ctx, req.GetOperationId())
 	if err != nil {
@@ -72,8 +73,9 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 	if len(req.GetLeader()) > maxName {
 		return nil, status.Errorf(codes.InvalidArgument, "end of a hand-over: leader: has more than %d bytes", maxName)
 	}
-	// The Operation may have gone on meanwhile, so any phase will do. One of another Slot must
-	// not: whoever is admitted to the group could let the callers of a hand-over go too early.
+	// Any phase is accepted, because the Operation may have continued meanwhile. An Operation of
+	// another Slot is rejected: a member of the group could otherwise end the hold of another
+	// member's hand-over.
 	if !slices.ContainsFunc(v.OperationsOf(id.Slot), func(o view.Rec[operation.Operation]) bool { return o.Value.ID == req.GetOperationId() }) {
 		return nil, status.Errorf(codes.FailedPrecondition, "end of a hand-over: %.64q is not an operation of %s, as far as this coordinator knows", req.GetOperationId(), id.Slot)
 	}
@@ -85,14 +87,14 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 			s.log.Warn("an agent was not told that a hand-over ended", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
 		}
 	}
-	// Callers wait for what the new leader's agent says of it, which looks once a second.
+	// Callers wait for the report of the new leader's agent, which checks its role once a second.
 	callers := s.newestOf(scopeOf(callersOf(s.directory.ServiceMeshes(v), id.Group)))
 	s.tell(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), releaseLimit, tell)
 	return &controlv1.EndHandoverResponse{}, nil
 }
 
-// tryOf names one try of a hand-over to callers' agents: a hold of a name that was released is
-// late to them.
+// tryOf names one try of a hand-over for callers' agents: they ignore a hold with a name that was
+// already released.
 func tryOf(req interface {
 	GetOperationId() string
 	GetAttempt() uint32
@@ -100,7 +102,7 @@ func tryOf(req interface {
 	return fmt.Sprintf("%s/%d", req.GetOperationId(), req.GetAttempt())
 }
 
-// handingOver is who calls, if its Slot has this Operation open and is being drained.
+// handingOver returns the caller, if its Slot has this Operation open and is being drained.
 func (s *Service) handingOver(ctx context.Context, id string) (overlay.ID, *view.View, error) {
 	who, _, v, err := s.caller(ctx)
 	if err != nil {
@@ -113,7 +115,7 @@ func (s *Service) handingOver(ctx context.Context, id string) (overlay.ID, *view
 	return who, v, nil
 }
 
-// tell calls f for each session, all at once, and waits for all of them.
+// callAll calls f for each session concurrently, and waits for all calls.
 func (s *Service) tell(ctx context.Context, to []*session, limit time.Duration, f func(context.Context, *session)) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -124,7 +126,7 @@ func (s *Service) tell(ctx context.Context, to []*session, limit time.Duration, 
 	telling.Wait()
 }
 
-// newestOf is the newest session of each Slot of groups, sorted by Slot.
+// newestOf returns the newest session of each Slot of groups, sorted by Slot.
 func (s *Service) newestOf(groups Scope) []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +143,7 @@ func (s *Service) newestOf(groups Scope) []*session {
 	return out
 }
 
-// sessionsOf is the newest session of a Slot of a group, if there is one.
+// sessionsOf returns the newest session of a Slot of a group, if there is one.
 func (s *Service) sessionsOf(groupName, slot string) []*session {
 	all := s.newestOf(Scope{groupName: struct{}{}})
 	return slices.DeleteFunc(all, func(one *session) bool { return one.slot != slot })

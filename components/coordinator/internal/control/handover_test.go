@@ -27,8 +27,7 @@ import (
 	"cadre.dev/store"
 )
 
-// holdingAgent answers as it is told to, or that it holds the route "r", and keeps what it was
-// asked.
+// holdingAgent answers as configured, or else that it holds the route "r", and records its calls.
 type holdingAgent struct {
 	controlv1.AgentServiceClient
 
@@ -61,8 +60,8 @@ func (a *holdingAgent) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRout
 	return &controlv1.ReleaseRoutesResponse{}, nil
 }
 
-// handover is a View in which pg-0 is drained by "op", and three groups dial routes: app one
-// that follows the leader, page one that any member answers, and other one of another group.
+// handover is a View in which "op" drains pg-0, and three groups dial routes. The route of app
+// follows the leader, the route of page leads to any member, and other dials another group.
 func handover(phase operation.Phase) *view.View {
 	v := records(step("op", phase, time.Unix(1000, 0), 40))
 	to := func(caller, server, role string) view.Rec[group.ServiceMesh] {
@@ -76,16 +75,16 @@ func handover(phase operation.Phase) *view.View {
 	return v
 }
 
-// fixed is a View that stays.
+// fixed is a View that never changes.
 type fixed struct {
-	*view.Watcher // none: nobody subscribes
+	*view.Watcher // nil: there is no subscriber
 
 	v *view.View
 }
 
 func (f fixed) Latest() (*view.View, <-chan struct{}) { return f.v, nil }
 
-// serving is a Service that goes by v.
+// serving is a Service with the View v.
 func serving(v *view.View) *Service {
 	ended := func(context.Context, string, string, string, bool) (policy.Decision, error) {
 		return policy.Decision{Allowed: true}, nil
@@ -132,8 +131,8 @@ func TestCallersWaitForAHandover(t *testing.T) {
 	}
 }
 
-// TestOnlyADrainHolds: nobody can have the callers of a group wait but the member that an
-// open Operation drains; that a hand-over is over is taken at any time.
+// Only the member that an open Operation drains can make the callers of a group wait. The end of a
+// hand-over is accepted at any time.
 func TestOnlyADrainHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		phase operation.Phase
@@ -169,8 +168,8 @@ func TestOnlyADrainHolds(t *testing.T) {
 	}
 }
 
-// TestCallersOutOfSight: nobody is taken for waiting who was not told, or who answers of less
-// than what there is to hold; also while the record of a group's routes cannot be read.
+// An agent without a session, or with an incomplete answer, does not count as waiting. This also
+// holds while the record of a group's routes is unreadable.
 func TestCallersOutOfSight(t *testing.T) {
 	v := handover(operation.Draining)
 	s := serving(v)
@@ -188,7 +187,7 @@ func TestCallersOutOfSight(t *testing.T) {
 	}
 }
 
-// TestOneHandoverIsToldAtATime: a member that begins again and again keeps one call busy.
+// A member that begins again and again keeps only one call active.
 func TestOneHandoverIsToldAtATime(t *testing.T) {
 	var calls latestCall
 	first, firstDone := calls.take(t.Context(), "pg-0")
@@ -227,8 +226,8 @@ func TestASilentCallerStopsNoHandover(t *testing.T) {
 	})
 }
 
-// TestDesiredCarriesTheMesh: a change of a group's part in the service layer is news to its
-// agents, and no other Revision.
+// TestDesiredCarriesTheMesh: a change of a group's service mesh is a new version for its agents, at
+// the same Revision.
 func TestDesiredCarriesTheMesh(t *testing.T) {
 	v := records()
 	v.ServiceMeshes = map[string]view.Rec[group.ServiceMesh]{"pg": {Index: 200, Value: group.ServiceMesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-sidecar-proxy", Service: "pg"}}}}}

@@ -11,23 +11,22 @@ import (
 	"cadre.dev/store"
 )
 
-// known are the records that membership rests on, by Slot, as they could be read
-// last. A coordinator that is replaced by a newer one meets records with fields that
-// it does not know: it cannot read them, and leaving those members out would close
-// their Sessions all over the cluster in the middle of an upgrade.
+// known has the last readable records behind the membership, by Slot. In a rolling upgrade an older
+// coordinator meets records with fields that it does not know, and cannot read them. Without these
+// members, it would close their Sessions all over the cluster during the upgrade.
 //
-// Whoever can write these keys gains nothing by spoiling a record beyond what
-// deleting it, or writing back what was read from it, gives: nobody becomes a member
-// by a record that cannot be read, revocations and the floor bite all the same, and
-// once the key is gone, or another Boot holds the Slot's lease, the member is gone.
+// A writer of these keys gains nothing by damaging a record, compared to its deletion or the
+// restoration of an earlier value. An unreadable record never adds a member, and revocations and
+// the floor still apply. Once the key is deleted, or another Boot holds the Slot's lease, the
+// member is removed.
 type known struct {
 	slots      map[string]group.SlotRecord
 	admissions map[string]policy.Admission
 	policies   map[string]policy.SlotPolicy
 }
 
-// update takes what v says of the groups of scope; of a record that exists and cannot be
-// read it keeps what it said before.
+// update takes the records of the groups of scope from v. An unreadable record keeps its last
+// readable value.
 func (k *known) update(v *view.View, scope Scope) {
 	if k.slots == nil {
 		*k = known{slots: map[string]group.SlotRecord{}, admissions: map[string]policy.Admission{}, policies: map[string]policy.SlotPolicy{}}
@@ -41,15 +40,15 @@ func (k *known) update(v *view.View, scope Scope) {
 	for slot, a := range k.admissions {
 		_, read := v.Admissions[slot]
 		if held := v.Boots[slot]; !read && held.Held() && held.BootID != a.BootID {
-			// Another Boot took the Slot, by a record that only newer coordinators read. This
-			// one must not come back when that one's lease ends.
+			// Another Boot took the Slot with a record that only newer coordinators can read. The
+			// old Boot must not return when the new Boot's lease ends.
 			delete(k.admissions, slot)
 		}
 	}
 }
 
-// take puts what was read now into kept, for the groups of scope, and leaves of what was
-// read before those that exist and cannot be read.
+// take copies the records in read into known, for the groups of scope. It removes the missing
+// records from known, except those that exist and are unreadable.
 func take[T any](v *view.View, scope Scope, kept map[string]T, read map[string]view.Rec[T], groupOf func(T) string, key func(slot string, was T) string) {
 	for slot, was := range kept {
 		if _, there := read[slot]; !there && scope.has(groupOf(was)) && !v.Unreadable(key(slot, was)) {
@@ -63,7 +62,7 @@ func take[T any](v *view.View, scope Scope, kept map[string]T, read map[string]v
 	}
 }
 
-// members are the Slots of the groups of scope whose Boots the others may know, by group,
+// members returns the Slots of the groups of scope whose Boots may be in peer maps, by group,
 // sorted by Slot.
 func (k *known) members(v *view.View, scope Scope) map[string][]peering.Member {
 	out := map[string][]peering.Member{}
@@ -73,8 +72,8 @@ func (k *known) members(v *view.View, scope Scope) map[string][]peering.Member {
 			continue
 		}
 		if v.Unfit(a, k.policyOf(slot, a)).Code != "" {
-			// Revoked or below the floor: every coordinator leaves it out by itself, whether or
-			// not a leader evicts it.
+			// Revoked or below the floor: every coordinator excludes the member, even before a
+			// leader evicts it.
 			continue
 		}
 		out[record.Group] = append(out[record.Group], peering.Member{
@@ -87,8 +86,8 @@ func (k *known) members(v *view.View, scope Scope) map[string][]peering.Member {
 	return out
 }
 
-// policyOf is the Slot's policy. Without one that was ever read here, the Boot is
-// judged by what its Admission says of itself: a revocation finds it by that.
+// policyOf returns the Slot's policy. If this coordinator never read one, the data of the Admission
+// serves as the policy, so that revocations match.
 func (k known) policyOf(slot string, a policy.Admission) policy.SlotPolicy {
 	if sp, ok := k.policies[slot]; ok {
 		return sp

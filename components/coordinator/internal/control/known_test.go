@@ -48,7 +48,7 @@ func (c *cluster) admit(boot string) {
 	c.put(store.AdmissionKey("pg-0"), policy.Admission{Group: "pg", Slot: "pg-0", BootID: boot, InstanceID: "i", AppID: "a", Revision: "r"})
 }
 
-// newer writes the record at key as a later version does: with a field more.
+// newer writes the record at key with an additional field, as a later version does.
 func (c *cluster) newer(key string) {
 	c.t.Helper()
 	entry, err := c.Get(c.t.Context(), key)
@@ -63,7 +63,7 @@ func (c *cluster) newer(key string) {
 	c.put(key, fields)
 }
 
-// boot is the Boot that everybody is told fills pg-0; "" when nobody is.
+// boot returns the Boot of pg-0 in the peer maps, or "" if there is none.
 func (c *cluster) boot() string {
 	c.t.Helper()
 	v, err := view.Read(c.t.Context(), c)
@@ -87,8 +87,8 @@ func (c *cluster) want(boot, when string) {
 	}
 }
 
-// TestANewerCoordinatorsRecordsCutNobodyOff: in a rolling upgrade of the coordinators
-// the older ones meet records with fields that they refuse.
+// In a rolling upgrade of the coordinators the older ones meet records with fields that they
+// refuse. No member is cut off for that.
 func TestANewerCoordinatorsRecordsCutNobodyOff(t *testing.T) {
 	for _, key := range []string{store.AdmissionKey("pg-0"), store.SlotKey("pg", "pg-0"), store.SlotPolicyKey("pg-0")} {
 		t.Run(key, func(t *testing.T) {
@@ -105,8 +105,7 @@ func TestANewerCoordinatorsRecordsCutNobodyOff(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableRecordMakesNobodyAMember: neither one that was never read, nor one
-// that another Boot may stand in.
+// An unreadable record adds no member if it was never read, or if another Boot may be in it.
 func TestAnUnreadableRecordMakesNobodyAMember(t *testing.T) {
 	c := newCluster(t)
 	c.newer(store.AdmissionKey("pg-0"))
@@ -137,8 +136,8 @@ func TestAnUnreadableRecordMakesNobodyAMember(t *testing.T) {
 	c.want("", "once the slot is gone")
 }
 
-// TestRevocationsBiteThoughRecordsCannotBeRead: on what was known, and without
-// the policy of the Slot on what the admission says of itself.
+// A revocation applies to the last readable records and, without the policy of the Slot, to the
+// data of the admission.
 func TestRevocationsBiteThoughRecordsCannotBeRead(t *testing.T) {
 	admission, policyKey := store.AdmissionKey("pg-0"), store.SlotPolicyKey("pg-0")
 	for _, revoked := range []string{"instance-i", "revision-r"} {

@@ -8,8 +8,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestASessionThatOpensLateIsToldToo: EndStale ran for the change before the session was
-// there. A Boot that the View names, or of which the records say that it is the Slot, goes on.
+// EndStale ran for the change before the session was open. A Boot with the Slot in the View, or in
+// the records, continues.
 func TestASessionThatOpensLateIsToldToo(t *testing.T) {
 	for name, c := range map[string]struct {
 		boot string

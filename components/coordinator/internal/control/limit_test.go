@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestAnOrderSaysHowLongItsStepMayTake: whatever the clock was that its deadline was set
-// by, and also after another leader moved the recorded times to its own.
+// An order has the time limit of its step. The limit does not depend on the clock behind the
+// deadline, and holds after another leader moved the recorded times to its own clock.
 func TestAnOrderSaysHowLongItsStepMayTake(t *testing.T) {
 	for _, clock := range []time.Time{time.Unix(1000, 0), time.Now(), time.Now().Add(24 * time.Hour)} {
 		rec := step("op", operation.Draining, clock, 20)

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR80_ADrainWithoutHooksIsOrdered: that a hook called the drain of an ill member off is in the
-// record, and the order says so.
+// TestR80_ADrainWithoutHooksIsOrdered: the record shows that a hook cancelled the drain of an
+// unhealthy member, and the order then has WithoutHooks.
 func TestR80_ADrainWithoutHooksIsOrdered(t *testing.T) {
 	op := operation.Operation{ID: "op", Slot: "db-0", Kind: operation.Restart, Actor: operation.ActorHealing, Phase: operation.Draining, Attempt: 2}
 	for cause, want := range map[operation.Cause]bool{"": false, operation.CauseHook: true} {

@@ -2,8 +2,8 @@ package control
 
 import "cadre.dev/overlaystatus"
 
-// Overlay gives the agent of a Slot, to be asked about its Links, over the newest of
-// its control sessions here; false when there is none.
+// Overlay returns the agent of a Slot, for questions about its Links, over the newest of its
+// control sessions on this coordinator; false if there is none.
 func (s *Service) Overlay(slot string) (overlaystatus.Asked, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
 )
 
-// fakeAgent answers OverlayStatus with what it has.
+// fakeAgent answers OverlayStatus with its link and err.
 type fakeAgent struct {
 	controlv1.AgentServiceClient
 	link *overlayv1.Link
@@ -50,8 +50,8 @@ func TestTheNewestSessionOfASlotIsAsked(t *testing.T) {
 	}
 }
 
-// What goes wrong at an agent never looks as if no coordinator answered, and drives
-// no terminal.
+// A fault of an agent never looks like a missing answer of the coordinator, and its text contains
+// no terminal control codes.
 func TestFaultsOfAnAgent(t *testing.T) {
 	s, _ := service(t)
 	agent := &fakeAgent{link: &overlayv1.Link{}}

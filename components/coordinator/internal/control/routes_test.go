@@ -23,7 +23,8 @@ func meshRecord(index uint64, routes ...string) map[string]view.Rec[group.Servic
 	return map[string]view.Rec[group.ServiceMesh]{"pg": {Value: m, Index: index}}
 }
 
-// allowing is a spec of pg whose backend itself is another port, so that the proxy's tells.
+// allowing is a spec of pg whose backend has another port than its proxy, so that tests can tell
+// them apart.
 func allowing(callers ...string) group.Spec {
 	return group.Spec{Name: "pg", Backends: []group.Backend{{Name: "pg", Port: 5432, Protocol: "udp", Allow: callers}}}
 }
@@ -37,8 +38,8 @@ func configOf(t *testing.T, d *controlv1.Desired) group.AgentConfig {
 	return out
 }
 
-// TestARouteReachesTheAgentsWithoutARollout: another part is another version of the same
-// Revision; one that cannot be read leaves the agent with what it has.
+// A new service mesh is a new version of the desired state at the same Revision. With an unreadable
+// record the agent keeps its configuration.
 func TestARouteReachesTheAgentsWithoutARollout(t *testing.T) {
 	v := records()
 	none := desired(t, v, "boot")
@@ -66,7 +67,7 @@ func TestARouteReachesTheAgentsWithoutARollout(t *testing.T) {
 	}
 }
 
-// TestTheMapOpensAProxyForItsCallers, and an unreadable part changes no map.
+// The peer map opens a proxy for its callers. An unreadable service mesh changes no map.
 func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	v := records()
 	v.Accepted["pg"] = view.Accepted{Value: allowing("web"), Index: 20}
@@ -100,12 +101,13 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	}
 	moved := with
 	moved.Index, moved.ServiceMeshes = v.Index+2, meshRecord(40)
-	moved.ServiceMeshes["pg"].Value.Proxies[0].Backend = "other" // which nobody may call
+	moved.ServiceMeshes["pg"].Value.Proxies[0].Backend = "other" // without any allowed caller
 	if changed := d.Update(&moved, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
 		t.Errorf("another backend's: changed %v, offers %v", changed, offers())
 	}
 	d.Update(&with, nil, Scope{"pg": {}})
-	// Taken out of allow, it is kept out whatever the part says that cannot be written or read.
+	// A caller that was removed from allow stays out, even if the service mesh record is unwritable
+	// or unreadable.
 	refused := lost
 	refused.Index, refused.Accepted = v.Index+3, map[string]view.Accepted{"pg": {Value: allowing(), Index: 60}}
 	if changed := d.Update(&refused, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
@@ -122,8 +124,8 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	}
 }
 
-// TestASpecThatCannotBeReadIsTheLastOneThatCould: what is stored beside it was not judged, and
-// may allow more; and a group is not gone while its accepted record is there.
+// An unreadable accepted spec keeps its last readable value: the stored spec was not accepted, and
+// may allow more. A group stays while its accepted record exists.
 func TestASpecThatCannotBeReadIsTheLastOneThatCould(t *testing.T) {
 	allows := func(d *Directory) []string {
 		spec, _ := d.Spec("pg")

@@ -36,22 +36,22 @@ type Service struct {
 	ended     Ended
 	// panics contain the panic of a call; nil: it ends the process.
 	panics *contain.Panics
-	// credentials is served beside; nil: not.
+	// credentials is also served on control sessions; nil: it is not.
 	credentials admissionv1.CredentialServiceServer
-	// noted is called for each accepted report; nil: nobody is.
+	// noted is called for each accepted report; nil: no call.
 	noted Noted
-	// farewell is called when a Boot says that it ends; nil: they may not.
+	// farewell is called at the farewell of a Boot; nil: farewells are rejected.
 	farewell Farewell
-	// begins and ends are the hand-overs that are being told of.
+	// begins and ends are the calls to agents that begin or end a hand-over.
 	begins, ends latestCall
 
 	mu     sync.Mutex
 	wakes  map[string]map[*session]struct{} // guarded by mu; by Slot
 	groups map[string]map[*session]struct{} // guarded by mu; the same by group
-	count  uint64                           // guarded by mu; of sessions so far
+	count  uint64                           // guarded by mu; number of sessions so far
 }
 
-// Views are what the records say, as a [view.Watcher] has it.
+// Views returns the records, like a [view.Watcher].
 type Views interface {
 	Latest() (v *view.View, changed <-chan struct{})
 	Subscribe() *view.Subscription
@@ -62,43 +62,43 @@ func New(views Views, directory *Directory, r *reports.Reports, ended Ended, log
 	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}, groups: map[string]map[*session]struct{}{}}
 }
 
-// Contain has a panic of a call fail that call alone. Call it before the first session.
+// Contain limits the effect of a panic to its call. Call it before the first session.
 func (s *Service) Contain(panics *contain.Panics) { s.panics = panics }
 
-// ServeCredentials has c served on every control session from now on. Call it before
-// the first.
+// ServeCredentials adds c to every control session. Call it before the first session.
 func (s *Service) ServeCredentials(c admissionv1.CredentialServiceServer) { s.credentials = c }
 
-// Noted takes an accepted report of the Boot that holds slot: the whole of what it says
-// now, also when it only said that nothing changed, and then with the number that it had.
-// Reports are numbered by their Boot, and calls come concurrently. It must not wait, and the report is not to be changed.
+// Noted takes an accepted report of the Boot that holds slot. It always gets the whole report.
+// After a heartbeat without changes it gets the last report again, with its earlier number. Reports
+// are numbered by their Boot, and calls come concurrently. A Noted must not block or change the
+// report.
 type Noted func(slot, boot string, r *controlv1.Report)
 
-// NoteReports has f called for every accepted report from now on. Call it before the
-// first control session.
+// NoteReports sets f as the function for accepted reports. Call it before the first control
+// session.
 func (s *Service) NoteReports(f Noted) { s.noted = f }
 
 // session is one agent's control session.
 type session struct {
 	group, slot, bootID string
-	wake                chan struct{} // capacity 1: a pending wake-up stands for all
+	wake                chan struct{} // capacity 1: one pending wake-up covers all
 	agent               controlv1.AgentServiceClient
-	number              uint64 // a later session has a greater one; set by add
+	number              uint64 // a later session has a greater number; set by add
 	end                 context.CancelFunc
-	told                stamp // of the desired state that a change woke it for last; guarded by Service.mu
+	told                stamp // the desired state of the last wake-up; guarded by Service.mu
 
 	mu    sync.Mutex
-	given *peermap.Map // guarded by mu; the map that it was given last
+	given *peermap.Map // guarded by mu; the last map sent to the agent
 }
 
 // OnControl serves one control session until it ends; the overlay calls it.
 func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
 	if peer.ID.Group == peering.CoordinatorGroup {
-		// Coordinators have nothing to tell each other but through the records.
+		// Coordinators exchange state only through the records.
 		return
 	}
 	log := s.log.With("slot", peer.ID.Slot, "boot", peer.BootID)
-	// The agent's heartbeats tell that it is there.
+	// The agent's heartbeats show that it is alive, so keepalives are off.
 	client, err := grpcconn.Client(conns.Second, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: math.MaxInt64}))
 	if err != nil {
 		log.Warn("control session not usable", "error", err)
@@ -157,8 +157,8 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	report, beat := req.GetReport(), req.GetHeartbeat()
 	if err != nil {
 		if report != nil && status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
-			// Its certificate names the Slot. Whether the records that do not know it are
-			// the newer ones is told by what it saw of them.
+			// The caller's certificate names the Slot, and the records do not. The term and state
+			// in the report show whether these records were rolled back.
 			s.reports.Overhear(id.Slot, report)
 		}
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	return out, nil
 }
 
-// GetPeers implements CoordinatorService where no session is known: by whole maps.
+// GetPeers implements CoordinatorService without a session: it returns whole maps.
 func (s *Service) GetPeers(ctx context.Context, _ *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
 	return s.peersSince(ctx, nil, nil)
 }
@@ -195,13 +195,14 @@ type served struct {
 	one *session
 }
 
-// GetPeers implements CoordinatorService. An agent that has the map that it was given last
-// on this session gets what changed since.
+// GetPeers implements CoordinatorService. An agent that has the last map of this session gets the
+// changes since then.
 func (s served) GetPeers(ctx context.Context, req *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
 	return s.peersSince(ctx, s.one, req)
 }
 
-// peersSince answers by one's last map, if the caller has it; nil: with the whole one.
+// peersSince answers with the changes since one's last map, if the caller has it. A nil one gets
+// the whole map.
 func (s *Service) peersSince(ctx context.Context, one *session, req *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
 	id, _, v, err := s.caller(ctx)
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *Service) peersSince(ctx context.Context, one *session, req *controlv1.G
 	return out, nil
 }
 
-// gave notes that the session was given a map, and says which one it was before.
+// gave records that the session got map m, and returns its previous map.
 func (one *session) gave(m *peermap.Map) (before *peermap.Map) {
 	if one == nil {
 		return nil
@@ -228,8 +229,8 @@ func (one *session) gave(m *peermap.Map) (before *peermap.Map) {
 	return before
 }
 
-// caller authenticates: the name and Boot come from the session's certificate,
-// and the Boot must be the one that holds the Slot now.
+// caller authenticates the caller: the name and Boot come from the session's certificate, and the
+// Boot must hold the Slot now.
 func (s *Service) caller(ctx context.Context) (overlay.ID, string, *view.View, error) {
 	id, boot, ok := grpcconn.PeerFromContext(ctx)
 	if !ok {

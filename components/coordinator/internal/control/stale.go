@@ -16,19 +16,19 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// tellLimit is how long a Boot that lost its Slot has to take the news. One that is
-// paused asks again when it wakes up; its Peers are not kept waiting for it.
+// tellLimit bounds the notification of a Boot that lost its Slot. A paused Boot asks for its status
+// when it resumes, and its Peers do not wait for it.
 const tellLimit = 300 * time.Millisecond
 
-// Ended says, by what the records say now, why a Boot no longer is a Slot; its Code
-// is empty while it is. spoke: the Boot itself asked just now, so it is alive. That a
-// session of it is open still says nothing: a dead one's stays for seconds.
+// Ended returns, by the current records, why a Boot has lost its Slot; its Code is empty while the
+// Boot holds the Slot. spoke: the Boot itself just called, so it is alive. An open session does not
+// prove that: the session of a dead Boot stays open for seconds.
 type Ended func(ctx context.Context, group, slot, bootID string, spoke bool) (policy.Decision, error)
 
-// EndStale closes the control sessions of Boots of the groups of scope that v does not
-// name as the holders of their Slots, and tells each why first: it stops being the Slot at
-// once then. It returns when all are closed, at the latest after tellLimit, and says
-// whether that is all: of some it may not be known why they are not named.
+// EndStale closes the control sessions of the Boots of the groups of scope that do not hold their
+// Slots in v. It first notifies each Boot, which then stops its work as the Slot. EndStale returns
+// when all are closed, at the latest after tellLimit. It reports whether all are decided: the
+// reason for some may be unknown.
 func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all bool) {
 	var stale []*session
 	s.mu.Lock()
@@ -56,28 +56,28 @@ func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all 
 	return !unknown.Load()
 }
 
-// endLate ends a session that was opened while its Boot lost the Slot: EndStale looks at
-// those that are open when the records change, and this one was not yet.
+// endLate ends a session that was opened while its Boot lost the Slot. EndStale only sees the
+// sessions that are open when the records change.
 func (s *Service) endLate(ctx context.Context, one *session) {
 	v, _ := s.views.Latest()
 	if v == nil || v.Admissions[one.slot].Value.BootID == one.bootID {
-		return // who loses it from here on is open
+		return // the session is open for every later change
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
 	s.endOne(ctx, v, one)
 }
 
-// endOne reports whether it is known what becomes of the session.
+// endOne reports whether the session is decided.
 func (s *Service) endOne(ctx context.Context, v *view.View, one *session) bool {
 	why, err := s.ended(ctx, one.group, one.slot, one.bootID, false)
 	switch {
 	case err == nil && why.Code == "":
-		return true // the view is behind; the next one will name it
+		return true // the View is outdated; the next one has the Boot
 	case err != nil:
-		// A record that cannot be read, or a Consul without a leader, ends nobody: a Boot
-		// that believed it would stop its workload. The overlay cuts it off all the same,
-		// and it learns why, if it has ended, when it asks where it stands.
+		// An unreadable record, or a Consul without a leader, ends no Boot: the Boot would stop its
+		// workload for that. The overlay still cuts it off. If it has ended, it learns the reason
+		// when it asks for its admission status.
 		s.log.Warn("not known why the records do not name a boot", "slot", one.slot, "boot", one.bootID, "error", err)
 		return false
 	}
@@ -87,8 +87,8 @@ func (s *Service) endOne(ctx context.Context, v *view.View, one *session) bool {
 	return true
 }
 
-// notHolder is the answer to a Boot that the view does not name. The records are
-// asked once more: a Boot that believes it stops being its Slot.
+// notHolder returns the error for a Boot that does not hold its Slot in the View. It reads the
+// records again, because a Boot with this answer stops its work as the Slot.
 func (s *Service) notHolder(ctx context.Context, id overlay.ID, boot string) error {
 	why, err := s.ended(ctx, id.Group, id.Slot, boot, true)
 	switch {

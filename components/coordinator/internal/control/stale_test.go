@@ -15,7 +15,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// wokenAgent keeps what it was told.
+// wokenAgent records the wake-ups that it receives.
 type wokenAgent struct {
 	controlv1.AgentServiceClient
 	told chan *controlv1.WakeRequest
@@ -26,9 +26,8 @@ func (w *wokenAgent) Wake(_ context.Context, r *controlv1.WakeRequest, _ ...grpc
 	return &controlv1.WakeResponse{}, nil
 }
 
-// TestOnlyRecordsThatCanBeReadEndABoot: a view without its admission comes from a
-// record that cannot be read as well, or Consul has no leader. Neither is a reason for
-// a workload to stop.
+// A View lacks the admission also when its record is unreadable, or when Consul has no leader.
+// Neither is a reason to stop a workload.
 func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 	for name, c := range map[string]struct {
 		why  policy.Decision
@@ -66,7 +65,7 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 	}
 }
 
-// TestIDN03_ABootThatAsksIsAlive: a call that arrived is a sign of life, and told as one.
+// A call that arrives is a sign of life, and is reported as such.
 func TestIDN03_ABootThatAsksIsAlive(t *testing.T) {
 	s, _ := service(t)
 	spoken := false

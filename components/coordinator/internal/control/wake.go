@@ -10,8 +10,8 @@ import (
 
 const wakeTimeout = 5 * time.Second
 
-// Wake tells the agent of a Slot to fetch its desired state. It does not wait;
-// an agent that misses it polls.
+// Wake asks the agent of a Slot to fetch its desired state. It does not wait; an agent that misses
+// the call polls.
 func (s *Service) Wake(slot string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Service) WakeGroups(groups []string) {
 	}
 }
 
-// ofLocked are the sessions of the groups of scope.
+// ofLocked returns the sessions of the groups of scope.
 func (s *Service) ofLocked(scope Scope) iter.Seq[*session] {
 	return func(yield func(*session) bool) {
 		each := func(name string) bool {
