@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// answered is an answer of Consul as the caller gets it. It is had as a whole before its
-// first byte is passed on: who reads slowly takes nothing of Consul, and an answer that is
-// too large is an error and not half an answer.
+// answered is Consul's answer for the caller. It is read completely before its first byte goes to
+// the caller. A slow caller thus holds no connection to Consul, and an oversized answer is an error
+// instead of a truncated answer.
 type answered struct {
-	proxy  *Proxy // whose shares count the body; nil: none
+	proxy  *Proxy // whose shares count the body; nil: no proxy counts it
 	slot   string
-	must   bool // what was asked for is done: it is answered, whatever the bounds say
+	must   bool // the request had its effect, so it is answered beyond the bounds too
 	status int
 	header http.Header
 	body   bytes.Buffer
 }
 
-// Write implements io.Writer: the body, within the bounds. Its error is a *Refusal.
+// Write implements io.Writer: it adds to the body within the bounds. Its error is a *Refusal.
 func (a *answered) Write(p []byte) (int, error) {
 	if refused := a.proxy.shares.unread(a.slot, a.body.Len(), len(p), a.must); refused != nil {
 		return 0, refused
@@ -26,7 +26,7 @@ func (a *answered) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// release is to be called when nobody reads the answer any more.
+// release must be called after the last read of the answer.
 func (a *answered) release() {
 	if a.proxy != nil {
 		a.proxy.shares.read(a.slot, a.body.Len())

@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// Bounds of a session. Consul's own least TTL is 10 s, and its refusal of a shorter one is
-// what Patroni knows.
+// Bounds of a session. Consul's own minimum TTL is 10 s, and Patroni understands Consul's refusal
+// of a shorter TTL.
 const (
-	// LeastTTL of a session, as agent/self tells it.
+	// LeastTTL is the minimum TTL of a session, as agent/self reports it.
 	LeastTTL     = 10 * time.Second
 	maxTTL       = time.Hour
 	maxLockDelay = time.Minute
 	maxName      = 128
 )
 
-// newSession is what Consul gets, and what callers may say of it. Behaviour and name are
-// theirs.
+// newSession is the session request that goes to Consul. Behaviour and name come from the caller.
 type newSession struct {
 	Node      string   `json:"Node"`
 	Name      string   `json:"Name,omitempty"`
@@ -33,7 +32,7 @@ type newSession struct {
 // sessionBody makes the body of a session on the caller's node.
 func sessionBody(c Caller, body []byte) ([]byte, *Refusal) {
 	var asked struct {
-		// Read and dropped: the node is the caller's, and no check of it ends a session.
+		// Read and dropped: the session is on the caller's node, and no check of that node ends it.
 		Node, Checks, NodeChecks, ServiceChecks json.RawMessage
 
 		Name, Behavior, TTL string
@@ -59,8 +58,8 @@ func sessionBody(c Caller, body []byte) ([]byte, *Refusal) {
 	return encode(newSession{Node: c.Slot, Name: asked.Name, Checks: []string{}, LockDelay: delay, Behavior: asked.Behavior, TTL: asked.TTL})
 }
 
-// lockDelay reads it as Consul does: a text, or a number of nanoseconds, or of seconds if
-// it is below a thousand.
+// lockDelay parses a lock delay as Consul does: a text, or a number of nanoseconds, or of seconds
+// if it is below a thousand.
 func lockDelay(raw json.RawMessage) (string, *Refusal) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil
@@ -105,17 +104,17 @@ var verbs = []string{
 	"check-index", "check-session", "check-not-exists", "delete", "delete-tree", "delete-cas",
 }
 
-// writes are those that keep a value.
+// writes are the verbs that store a value.
 var writes = []string{"set", "cas", "lock", "unlock"}
 
-// maxOps is Consul's own.
+// maxOps is Consul's own limit.
 const maxOps = 128
 
-// txn is a transaction as Consul gets it.
+// txn is a transaction in the form that goes to Consul.
 type txn struct {
 	body []byte
-	// added is how much it adds to the caller's keys. effect: it changes some; reads: its
-	// answer has values.
+	// added is the growth of the group's stored bytes. effect: the transaction changes keys; reads:
+	// its answer has values.
 	added         int
 	effect, reads bool
 }
@@ -159,9 +158,9 @@ func txnBody(c Caller, body []byte) (t txn, refused *Refusal) {
 	return t, refused
 }
 
-// judge is about operation i of a transaction; shown are the keys and trees that the answer
-// has already. It has each once: Consul makes the answer in memory, and a hundred times the
-// same tree would be a hundred times its size.
+// judge checks operation i of a transaction; shown are the keys and trees that the answer already
+// has. The answer may have each once: Consul builds it in memory, and a hundred copies of a tree
+// would be a hundred times its size.
 func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
 	if !slices.Contains(verbs, kv.Verb) {
 		return forbidden("operation %d: verb %s; allowed are %s", i, clip(kv.Verb), strings.Join(verbs, ", "))
@@ -188,7 +187,7 @@ func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// decode is strict: fields that are not known here may mean something to Consul.
+// decode is strict: an unknown field may have a meaning for Consul.
 func decode(body []byte, into any) *Refusal {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

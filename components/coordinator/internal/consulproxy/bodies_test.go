@@ -8,9 +8,9 @@ import (
 func TestDOR04_SessionBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"TTL":"15s"}`: `{"Node":"pg-1","Checks":[],"TTL":"15s"}`,
-		// As Patroni sends it.
+		// The body that Patroni sends.
 		`{"name": "pg-pg-1", "checks": [], "behavior": "delete", "lockdelay": "0.001s", "ttl": "15.0s"}`: `{"Node":"pg-1","Name":"pg-pg-1","Checks":[],"LockDelay":"1ms","Behavior":"delete","TTL":"15.0s"}`,
-		// As Consul's own client does.
+		// The body that Consul's own client sends.
 		`{"LockDelay":"15000ms","Checks":["serfHealth"],"NodeChecks":["a"],"ServiceChecks":[{"ID":"b"}],"Node":"pg-0","TTL":"10s"}`: `{"Node":"pg-1","Checks":[],"LockDelay":"15s","TTL":"10s"}`,
 		`{"LockDelay":15,"TTL":"10s"}`:              `{"Node":"pg-1","Checks":[],"LockDelay":"15s","TTL":"10s"}`,
 		`{"LockDelay":15000000000,"TTL":"10s"}`:     `{"Node":"pg-1","Checks":[],"LockDelay":"15s","TTL":"10s"}`,

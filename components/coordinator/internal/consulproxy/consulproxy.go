@@ -22,14 +22,15 @@ type Config struct {
 	Consul     string
 	Datacenter string
 	Tokens     Tokens
-	// Holds tells whether a Boot is the Slot now. Concurrent, and quick: each request asks.
+	// Holds reports whether a Boot holds the Slot now. It is called concurrently, once per request,
+	// and must be fast.
 	Holds  func(slot, boot string) bool
 	Limits Limits
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// Proxy serves members. Make it with New, run it once.
+// Proxy serves members. Make it with New and run it once.
 type Proxy struct {
 	cfg    Config
 	shares *shares
@@ -40,12 +41,12 @@ type Proxy struct {
 	ended  chan struct{} // closed when Run returns
 }
 
-// New makes a Proxy that serves nobody yet.
+// New makes a Proxy that serves no connection yet.
 func New(cfg Config) *Proxy {
 	return &Proxy{
 		cfg: cfg, shares: newShares(cfg.Limits, cfg.Now), owners: newOwners(cfg.Tokens, cfg.Now), stocks: newStocks(cfg.Limits, cfg.Now),
-		// Of its own: nothing in the environment names a proxy for it, and no redirect is
-		// followed by a transport.
+		// An own transport: no environment variable can set a proxy for it, and a transport follows
+		// no redirects.
 		consul: &http.Transport{
 			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
 			DialContext: dialer(cfg.Consul).DialContext, MaxResponseHeaderBytes: 64 << 10,
@@ -54,9 +55,9 @@ func New(cfg Config) *Proxy {
 	}
 }
 
-// source is the address that the Consul proxy's connections to a Consul on loopback come from.
-// Consul bounds the connections of each address: members use up the Consul proxy's alone, and never
-// those of the coordinator itself.
+// source is the source address of the Consul proxy's connections to a Consul on loopback. Consul
+// bounds the connections of each address. Members thus use up only the Consul proxy's connections,
+// and never those of the coordinator itself.
 var source = net.IPv4(127, 0, 0, 8)
 
 func dialer(consul string) *net.Dialer {
@@ -69,8 +70,9 @@ func dialer(consul string) *net.Dialer {
 
 const (
 	dialLimit = 3 * time.Second
-	// bodyLimit bounds the sending of a request's body, answerLimit the answer of what does
-	// not block or was waited for, writeLimit the taking of an answer.
+	// bodyLimit bounds the sending of a request's body. answerLimit bounds an answer that does not
+	// block, and the time after a blocking wait. writeLimit bounds the writing of an answer to the
+	// caller.
 	bodyLimit   = 15 * time.Second
 	answerLimit = 20 * time.Second
 	writeLimit  = time.Minute
@@ -88,9 +90,8 @@ func (d *Proxy) serve(w http.ResponseWriter, r *http.Request, c Caller) {
 	}
 }
 
-// overloadedPause is how long an answer is kept back that says that there are too many: with
-// its connections and their streams bounded, a Peer that asks on and on is refused so often
-// in a second and no more often, whatever it does.
+// overloadedPause delays each overload answer. The connections and streams of a Peer are bounded,
+// so the delay also bounds the rate of its refused requests.
 const overloadedPause = 500 * time.Millisecond
 
 func (d *Proxy) hold(ctx context.Context) {
@@ -103,12 +104,12 @@ func (d *Proxy) hold(ctx context.Context) {
 	}
 }
 
-// mayWrite has what is written from now on fail if nobody takes it.
+// mayWrite sets the deadline for the writes that follow.
 func mayWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
 }
 
-// refuse writes a refusal as Consul writes its own: plain text.
+// refuse writes a refusal in the form of Consul's own errors: plain text.
 func refuse(w http.ResponseWriter, r *Refusal) {
 	mayWrite(w)
 	h := w.Header()
@@ -121,8 +122,8 @@ func refuse(w http.ResponseWriter, r *Refusal) {
 	_, _ = io.WriteString(w, r.Error())
 }
 
-// answer judges everything that costs nothing first, and what asks Consul last. A refusal
-// means that nothing is written yet.
+// answer makes the free checks first, and the checks that call Consul last. A refusal means that no
+// part of the answer was written.
 func (d *Proxy) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusal {
 	v, refused := Judge(c, d.cfg.Datacenter, r.Method, r.URL)
 	if tooMany := d.shares.take(c.Slot, v.Cost, r.ContentLength != 0); tooMany != nil {
@@ -156,8 +157,7 @@ func (d *Proxy) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusa
 	return nil
 }
 
-// consulted is what the caller is to get: of Consul, for all that Consul is asked about one
-// request is asked here.
+// consulted returns the caller's answer. It makes all calls to Consul for one request.
 func (d *Proxy) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*answered, *Refusal) {
 	at := d.shares.place(v.Blocks)
 	if refused := at.take(); refused != nil {
@@ -193,8 +193,8 @@ func tooLarge(rule *Rule) *Refusal {
 	return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("body: at most %d bytes are allowed for %s %s", rule.MaxBody, rule.Method, rule.Path)}
 }
 
-// checkToken is about whose the token is; what it may do is Consul's to say. Its answers have fewer than 80 bytes:
-// npm's consul shows no longer text, and says "forbidden" instead.
+// checkToken checks that the token belongs to the caller's Slot; Consul checks its rights. Its
+// errors have fewer than 80 bytes: npm's consul replaces a longer text with "forbidden".
 func (d *Proxy) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refusal) {
 	token, err := tokenOf(r.Header, v.Token)
 	if err != nil {
@@ -233,11 +233,11 @@ func readBody(w http.ResponseWriter, r *http.Request, rule *Rule) ([]byte, *Refu
 	return body, nil
 }
 
-// prepared is what Consul gets. over is to be called when Consul has answered.
+// prepared is the request for Consul. The caller calls over when Consul has answered.
 type prepared struct {
 	body []byte
 	over func()
-	// effect tells that the answer is about something that is done then.
+	// effect: the request changes state in Consul.
 	effect bool
 }
 
@@ -255,7 +255,7 @@ func (d *Proxy) prepare(r *http.Request, c Caller, v Verdict, token string, body
 		}
 		out.body, out.effect = t.body, t.effect
 		if refused = d.roomFor(r.Context(), c, token, t.added, at); refused == nil && t.effect && t.reads {
-			// What it reads cannot be refused when it is known how much that is.
+			// The size of its reads is known only after its effect, so the room is reserved before.
 			out.over, refused = d.shares.reserve(c.Slot)
 		}
 	case CheckKey:
@@ -266,7 +266,7 @@ func (d *Proxy) prepare(r *http.Request, c Caller, v Verdict, token string, body
 	return out, refused
 }
 
-// ask asks Consul for something about the caller, with its token.
+// ask makes a request about the caller to Consul, with the caller's token.
 func (d *Proxy) ask(ctx context.Context, path string, query url.Values, token string) (*http.Response, *Refusal) {
 	req, err := d.request(ctx, http.MethodGet, path, query, token, nil)
 	if err != nil {
@@ -279,8 +279,8 @@ func (d *Proxy) ask(ctx context.Context, path string, query url.Values, token st
 	return resp, nil
 }
 
-// roomForSession refuses a session of a Slot that has as many as it may. over lets the next
-// one be made: one at a time, or the count would be of before.
+// roomForSession refuses a session if the Slot has its maximum. A Slot makes one session at a time,
+// because a concurrent one would make the count outdated; over ends its turn.
 func (d *Proxy) roomForSession(ctx context.Context, c Caller, token string) (over func(), refused *Refusal) {
 	over, ok := d.stocks.alone(c.Slot)
 	if !ok {
@@ -303,7 +303,7 @@ func (d *Proxy) countSessions(ctx context.Context, c Caller, token string) *Refu
 	defer func() { _ = resp.Body.Close() }()
 	switch {
 	case resp.StatusCode == http.StatusForbidden:
-		return nil // nor may it make one, and Consul says so in its own words
+		return nil // it may not make one either, and Consul returns the error
 	case resp.StatusCode != http.StatusOK:
 		return unavailable("consul's sessions", errors.New(resp.Status))
 	}
@@ -317,7 +317,7 @@ func (d *Proxy) countSessions(ctx context.Context, c Caller, token string) *Refu
 	return nil
 }
 
-// self is what a member is told of its agent, which is none.
+// self answers agent/self for a member, which has no Consul agent.
 func (d *Proxy) self(c Caller) *answered {
 	out := &answered{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
 	_ = json.NewEncoder(&out.body).Encode(map[string]any{
@@ -327,7 +327,7 @@ func (d *Proxy) self(c Caller) *answered {
 	return out
 }
 
-// request makes one for Consul with nothing of the caller's but what was judged.
+// request makes a request to Consul from the judged parts of the caller's request alone.
 func (d *Proxy) request(ctx context.Context, method, path string, query url.Values, token string, body []byte) (*http.Request, error) {
 	target := url.URL{Scheme: "http", Host: d.cfg.Consul, Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
@@ -343,7 +343,7 @@ func (d *Proxy) request(ctx context.Context, method, path string, query url.Valu
 	return req, nil
 }
 
-// forward asks Consul, and has its answer and errors as they are.
+// forward sends the request to Consul, and returns Consul's answers and errors unchanged.
 func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, ready prepared) (*answered, *Refusal) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), v.Wait+answerLimit, errors.New("consul did not answer in time"))
 	defer cancel()
@@ -370,11 +370,11 @@ func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, read
 		if refused, is := errors.AsType[*Refusal](err); is {
 			return nil, refused
 		}
-		// The caller must not take half an answer for a whole one.
+		// The caller must not take a truncated answer for a complete one.
 		return nil, unavailable("consul's answer broke off", err)
 	}
 	return out, nil
 }
 
-// passed are the headers of an answer that are for the caller, beside Consul's own.
+// passed are the headers of an answer that go to the caller, in addition to Consul's own.
 var passed = map[string]bool{"Content-Type": true, "Content-Security-Policy": true, "X-Content-Type-Options": true}

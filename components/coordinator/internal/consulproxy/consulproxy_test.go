@@ -15,8 +15,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheDoor tries everything that a member's token and Session
-// could be used for beyond its own keys and sessions, and says who refuses it.
+// This test tries every use of a member's token and Session beyond its own keys and sessions. It
+// checks that the Consul proxy or Consul refuses each.
 func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheProxy(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e6, Burst: 1e6})
 	victim, m, other := w.member("pg", "pg-0"), w.member("pg", "pg-1"), w.member("web", "web-0")
@@ -98,7 +98,7 @@ func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheProxy(t *testing.T) {
 			t.Errorf("%s: %d %s, want it refused as %s", c.name, got.status, got.body, c.by)
 		}
 	}
-	// What is only shown as far as one may see it shows nothing of others.
+	// Answers that Consul filters by rights show nothing of other members.
 	for _, target := range []string{"/v1/session/info/" + theirs, "/v1/session/info/" + pair.Session, "/v1/session/list"} {
 		if got := m.ask(http.MethodGet, target, ""); got.status != http.StatusOK || strings.TrimSpace(got.body) != "[]" {
 			t.Errorf("%s: %+v", target, got)
@@ -117,7 +117,7 @@ func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheProxy(t *testing.T) {
 	}
 }
 
-// TestDOR04_SessionsAreOnTheOwnNode: whatever the body says, and they end with the node.
+// Sessions are on the member's own node, whatever the body contains, and end with that node.
 func TestDOR04_SessionsAreOnTheOwnNode(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Sessions: 3})
 	w.member("pg", "pg-0")
@@ -145,7 +145,7 @@ func TestDOR04_SessionsAreOnTheOwnNode(t *testing.T) {
 	if all, _, err := w.admin.Session().List(nil); err != nil || len(all) > 0 {
 		t.Errorf("%d sessions are left, %v", len(all), err)
 	}
-	// Patroni makes a shorter one out of this text.
+	// Patroni reads the minimum TTL from this text.
 	w.member("pg", "pg-2")
 	if got := w.member("pg", "pg-2").ask(http.MethodPut, "/v1/session/create", `{"TTL":"1s"}`); got.code() != "" || !strings.Contains(got.body, "Invalid Session TTL") {
 		t.Errorf("too short a TTL: %+v", got)
@@ -155,7 +155,7 @@ func TestDOR04_SessionsAreOnTheOwnNode(t *testing.T) {
 	}
 }
 
-// TestDOR03_WhoLostItsSlot: neither a request nor one that waits goes on.
+// After the loss of its Slot neither a new nor a waiting request of the member succeeds.
 func TestDOR03_WhoLostItsSlot(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	m := w.member("pg", "pg-1")
@@ -178,7 +178,7 @@ func TestDOR03_WhoLostItsSlot(t *testing.T) {
 	<-waiting
 }
 
-// TestDoor_BlockingQueries: the answer comes with the change, over HTTP/1.1 and HTTP/2.
+// The answer comes with the change, over HTTP/1.1 and HTTP/2.
 func TestProxy_BlockingQueries(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	m := w.member("pg", "pg-1")
@@ -209,8 +209,8 @@ func TestProxy_BlockingQueries(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR05_AFloodOfOneMember: one member that asks as fast and as much as it can is
-// refused with a time to come back, and every request of another one is answered.
+// A member that sends as many requests as it can is refused with a retry delay. Every request of
+// another member is answered.
 func TestThreat_DOR05_AFloodOfOneMember(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	hostile, m := w.member("web", "web-0"), w.member("pg", "pg-1")
@@ -229,8 +229,8 @@ func TestThreat_DOR05_AFloodOfOneMember(t *testing.T) {
 			flood.Go(func() {
 				for ctx.Err() == nil {
 					got, err := hostile.try(ctx, client, http.MethodGet, target, "")
-					// A connection too many is closed without an answer; the others may all carry
-					// queries that wait, and then that is all there is to see.
+					// An excess connection is closed without an answer. The other connections may
+					// all carry waiting queries, and then no further refusal is visible.
 					if err != nil && ctx.Err() == nil {
 						refused.Add(1)
 						once.Do(func() { close(held) })
@@ -259,8 +259,8 @@ func TestThreat_DOR05_AFloodOfOneMember(t *testing.T) {
 
 var _ consulproxy.Tokens = (*tokens.Issuer)(nil)
 
-// TestDOR01_KeysAsNpmConsulWritesThem: the client encodes the whole key, slashes included. Consul
-// must have the key that is meant, and the folder without its slash must show this group's alone.
+// The client encodes the whole key, slashes included. Consul must receive the intended key, and a
+// folder without its slash must only show keys of this group.
 func TestDOR01_KeysAsNpmConsulWritesThem(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	m := w.member("pg", "pg-1")
@@ -296,7 +296,7 @@ func TestDOR01_KeysAsNpmConsulWritesThem(t *testing.T) {
 	}
 }
 
-// TestWithoutItsTokenTheAnswerSaysSo, and where to find it, in a text that npm's consul shows.
+// The answer to a request without a token says where to find it, in a text that npm's consul shows.
 func TestWithoutItsTokenTheAnswerSaysSo(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	m, other := w.member("pg", "pg-1"), w.member("pg", "pg-2")

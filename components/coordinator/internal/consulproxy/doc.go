@@ -1,18 +1,19 @@
-// Package consulproxy is how members reach Consul: an HTTP API in front of the coordinator's own
-// Consul server, which listens on loopback, for those whom an overlay Session vouches for.
+// Package consulproxy gives members access to Consul. It is an HTTP API in front of the
+// coordinator's own Consul server, which listens on loopback, for callers authenticated by an
+// overlay Session.
 //
 //	workload ── 127.0.0.1:8500 of its CVM ── overlay ── Consul proxy ── 127.0.0.1:8500 of the coordinator
 //
-// Consul judges rights by tokens alone, and a right of its ACL may reach further than it
-// says: who may write a service may deregister it on other nodes. So what a member may ask
-// for at all stands in one table (Rules), and everything else is refused before Consul sees
-// it. The caller's Slot is the one that its Session proved: the token must be one of that
-// Slot's, and sessions are made on that Slot's node, so that they end with its eviction.
+// Consul decides by tokens alone, and a right of its ACL may reach further than its name suggests:
+// the right to write a service includes its deregistration on other nodes. All requests that a
+// member may make are therefore in one table (Rules), and any other request is refused before it
+// reaches Consul. The Session proves the caller's Slot. The token must belong to that Slot, and
+// sessions are made on that Slot's node, so that they end with its eviction.
 //
-// What it is not for: operators have the API of package server, coordinators their own
-// Consul, and the agent's side of the way is the agent's.
+// Operators use the API of package server, and coordinators their own Consul. The agent's side of
+// the connection is part of the agent.
 //
-// Judging is pure (Judge, sessionBody, txnBody, place); Proxy is the shell around it.
+// The judging functions are pure (Judge, sessionBody, txnBody, place); Proxy does the I/O.
 package consulproxy
 
 //go:generate go run ./internal/gendocs -o ../../../../docs/consul-proxy.md

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Table is the table of the rules for people, in Markdown.
+// Table returns the table of the rules in Markdown, for the docs.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| request | parameters | body, at most | also judged or changed | why |\n|---|---|---|---|---|\n")
@@ -28,7 +28,7 @@ func Table() string {
 	return b.String()
 }
 
-// Shares is the table of the limits for people, in Markdown.
+// Shares returns the table of the limits in Markdown, for the docs.
 func Shares() string {
 	l := defaults
 	var walks []string

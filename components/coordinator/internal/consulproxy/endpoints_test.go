@@ -16,10 +16,10 @@ import (
 
 const endpointsFile = "testdata/endpoints.txt"
 
-// beside are what Consul serves without registering it as the others.
+// unregistered are paths that Consul serves without a normal registration.
 var beside = []string{"/", "/ui/", "/debug/pprof/", "/v1/", "/v1/unknown", "/api/resource/"}
 
-// sample is what is asked for at an endpoint, with a name where it needs one.
+// sample returns a request path for an endpoint, with a name where it needs one.
 func sample(m *member, endpoint string) string {
 	switch endpoint {
 	case "/v1/kv/":
@@ -46,10 +46,9 @@ var bodies = map[string]string{
 	"PUT /v1/txn":            `[{"KV":{"Verb":"get-tree","Key":"service/pg/"}}]`,
 }
 
-// TestDOR01_EveryEndpointOfConsul asks for every endpoint that this version of Consul has,
-// with each method, as a member with its token. What is let through stands in
-// testdata/endpoints.txt: a new version of Consul is judged there before it is used
-// (UPDATE_GOLDEN=1 writes the file anew).
+// TestDOR01_EveryEndpointOfConsul requests every endpoint of this version of Consul, with each
+// method, as a member with its token. The allowed endpoints are in testdata/endpoints.txt. A new
+// version of Consul is judged there before it is used (UPDATE_GOLDEN=1 writes the file).
 func TestDOR01_EveryEndpointOfConsul(t *testing.T) {
 	golden, err := os.ReadFile(endpointsFile)
 	update := os.Getenv("UPDATE_GOLDEN") != ""
@@ -59,7 +58,7 @@ func TestDOR01_EveryEndpointOfConsul(t *testing.T) {
 	version, endpoints := registered(t)
 	head, rows, _ := strings.Cut(string(golden), "\n")
 	if endpoints == nil {
-		// Without Consul's source: the version tells that the list is the right one.
+		// Without Consul's source the version shows that the list is the right one.
 		for row := range strings.Lines(rows) {
 			endpoint, _, _ := strings.Cut(row, " ")
 			endpoints = append(endpoints, endpoint)
@@ -98,7 +97,7 @@ func TestDOR01_EveryEndpointOfConsul(t *testing.T) {
 	}
 }
 
-// registered are the endpoints that Consul's source registers; nil without the source.
+// registered returns the endpoints that Consul's source registers; nil without the source.
 func registered(t *testing.T) (version string, out []string) {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), storetest.ConsulBinary(t), "version").Output()

@@ -17,8 +17,8 @@ import (
 	"cadre.dev/coordinator/internal/consulproxy"
 )
 
-// TestThreat_DOR06_WhatAGroupKeepsIsBounded: a member cannot fill the memory of Consul's
-// servers, by keys or transactions, and what its group has can be read in one answer.
+// A member cannot fill the memory of Consul's servers, by keys or by transactions. The keys of its
+// group always fit into one answer.
 func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e6, Burst: 1e6, SentBurst: 1e9, AnsweredBurst: 1e9})
 	m, other := w.member("pg", "pg-1"), w.member("web", "web-0")
@@ -44,7 +44,7 @@ func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
 	if got := other.ask(http.MethodPut, "/v1/kv/service/web/x", value); got.status != http.StatusOK {
 		t.Errorf("another group: %+v", got)
 	}
-	// Who deletes has room again.
+	// After a deletion the group has room again.
 	if got := m.ask(http.MethodDelete, "/v1/kv/service/pg/?recurse", ""); got.body != "true" {
 		t.Fatalf("%+v", got)
 	}
@@ -54,7 +54,7 @@ func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded: bytes, not requests alone.
+// The bounds also apply to bytes.
 func TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e6, Burst: 1e6, Sent: 1, SentBurst: 100 << 10, Answered: 1, AnsweredBurst: 100 << 10, Answer: 150 << 10})
 	m, other := w.member("pg", "pg-1"), w.member("pg", "pg-2")
@@ -69,7 +69,7 @@ func TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
 			t.Errorf("read %d: %d %.100s", i, got.status, got.body)
 		}
 	}
-	// An answer that is too large is an error, and none that is cut.
+	// An oversized answer is an error instead of a truncated answer.
 	for _, key := range []string{"y", "z"} {
 		if _, err := w.admin.KV().Put(&consul.KVPair{Key: "service/pg/" + key, Value: []byte(value)}, nil); err != nil {
 			t.Fatal(err)
@@ -80,8 +80,7 @@ func TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR05_WalksCountForSeveral: a filter that lets nothing through is as much work
-// as one that lets everything.
+// A filter that matches no entry is as much work as one that matches all.
 func TestThreat_DOR05_WalksCountForSeveral(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e-9, Burst: 25})
 	m := w.member("pg", "pg-1")
@@ -94,8 +93,7 @@ func TestThreat_DOR05_WalksCountForSeveral(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR05_SlowMembersHoldNoPlaceOfOthers: neither who sends a body and never ends it
-// nor who reads no answer.
+// Neither a caller with an endless body nor one that reads no answer holds a place.
 func TestThreat_DOR05_SlowMembersHoldNoPlaceOfOthers(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{AllRunning: 1})
 	hostile, m := w.member("web", "web-0"), w.member("pg", "pg-1")
@@ -127,8 +125,8 @@ func writeAll(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators: Consul bounds the connections of
-// one address (200, as it is here), and members that wait for changes take one each.
+// Consul bounds the connections of one address (200, as it is here), and each blocking query of a
+// member takes one.
 func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Blocked: 300, Rate: 1e6, Burst: 1e6, Conns: 300})
 	m := w.member("pg", "pg-1")
@@ -147,7 +145,7 @@ func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 			}
 		})
 	}
-	<-refused // Consul takes no more from the Consul proxy
+	<-refused // Consul accepts no more from the Consul proxy
 	fresh, err := consul.NewClient(&consul.Config{Address: w.server.Addr, Token: w.server.ManagementToken, Transport: &http.Transport{DisableKeepAlives: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +159,7 @@ func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 	waiting.Wait()
 }
 
-// TestDOR04_SessionsAreCountedOneAtATime: many at once are no more than one after the other.
+// Many concurrent requests create no more sessions than sequential ones.
 func TestDOR04_SessionsAreCountedOneAtATime(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Sessions: 2})
 	m := w.member("pg", "pg-1")

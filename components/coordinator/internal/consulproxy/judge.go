@@ -17,21 +17,21 @@ import (
 const (
 	// CodeForbidden: the request is not in the table.
 	CodeForbidden = "DOOR_FORBIDDEN"
-	// CodeInvalid: it is in the table, and malformed.
+	// CodeInvalid: the request is in the table, and malformed.
 	CodeInvalid = "DOOR_INVALID"
-	// CodeTokenMissing: the request brings no token, and needs one.
+	// CodeTokenMissing: the request needs a token and has none.
 	CodeTokenMissing = "DOOR_TOKEN_MISSING"
-	// CodeTokenForeign: the token is none of the caller's Slot.
+	// CodeTokenForeign: the token does not belong to the caller's Slot.
 	CodeTokenForeign = "DOOR_TOKEN_FOREIGN"
 	// CodeNotAdmitted: the caller's Boot does not hold its Slot now.
 	CodeNotAdmitted = "DOOR_NOT_ADMITTED"
-	// CodeOverloaded: the caller, or all callers, ask for more than is served.
+	// CodeOverloaded: the caller, or all callers together, exceed a limit.
 	CodeOverloaded = "DOOR_OVERLOADED"
-	// CodeUnavailable: Consul does not answer here; another coordinator's may.
+	// CodeUnavailable: this coordinator's Consul does not answer; that of another may.
 	CodeUnavailable = "DOOR_UNAVAILABLE"
 )
 
-// Refusal is an answer that Consul has no part in.
+// Refusal is an answer of the Consul proxy itself.
 type Refusal struct {
 	Status int
 	Code   string
@@ -49,37 +49,37 @@ func invalid(format string, args ...any) *Refusal {
 	return &Refusal{http.StatusBadRequest, CodeInvalid, fmt.Sprintf(format, args...)}
 }
 
-// Caller is whom the Session that a request came over vouches for.
+// Caller is the member that the Session of a request authenticates.
 type Caller struct {
 	Group, Slot, Boot string
 }
 
-// Scope is the prefix of all keys that a group's members may use.
+// Scope returns the prefix of all keys that a group's members may use.
 func Scope(group string) string { return "service/" + group + "/" }
 
-// Verdict is a request that is in the table, in the one form in which it goes to Consul.
+// Verdict is a request of the table in the canonical form that goes to Consul.
 type Verdict struct {
 	Rule *Rule
-	// Path is decoded; Query has known parameters only, without the token.
+	// Path is decoded. Query has only known parameters, without the token.
 	Path  string
 	Query url.Values
-	// Token that came as a parameter; "": none did.
+	// Token from a parameter; "": the request has no such parameter.
 	Token string
-	// Blocks tells that the answer may take as long as Wait, which is 0 otherwise.
+	// Blocks reports whether the answer may take as long as Wait, which is 0 otherwise.
 	Blocks bool
 	Wait   time.Duration
-	// Cost is how many requests it counts for.
+	// Cost is the number of requests that it counts for.
 	Cost float64
 }
 
-// refusedFor1 goes with a refusal: it counts as one request.
+// refusedFor1 is the Verdict of a refusal: it counts as one request.
 var refusedFor1 = Verdict{Cost: 1}
 
-// walkCost is what a request counts for that has Consul walk over what there is of all.
+// walkCost is the cost of a request that makes Consul scan the entries of all members.
 const walkCost = 10
 
-// Judge decides about a request by its method and target. What it lets through is sent as
-// the Verdict says it, not as it came. dc is the cluster's datacenter.
+// Judge decides about a request by its method and target. An accepted request goes to Consul in the
+// form of the Verdict. dc is the cluster's datacenter.
 func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 	path, refused := cleanPath(target)
 	if refused != nil {
@@ -122,9 +122,9 @@ func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 
 var sessionForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// prefixOf is the prefix that a request for many keys means. Consul's own clients name a folder
-// without the slash at its end as well; as it stands it would be the prefix of other groups' keys
-// too.
+// prefixOf returns the prefix of a request for many keys. Consul's own clients also name a folder
+// without its final slash. Such a prefix would include the keys of other groups, so prefixOf adds
+// the slash.
 func prefixOf(c Caller, prefix string) string {
 	if prefix+"/" == Scope(c.Group) {
 		return Scope(c.Group)
@@ -142,13 +142,12 @@ func inScope(c Caller, key string) *Refusal {
 // maxPath bounds a path; Consul's keys are shorter.
 const maxPath = 1 << 10
 
-// kvPath is what the path of every key begins with.
+// kvPath is the start of the path of every key.
 const kvPath = "/v1/kv/"
 
-// cleanPath decodes once, and refuses what a second reader could take for another path. Consul
-// decodes the path of a key twice, so a percent sign must not be left after the first time.
-// Slashes of a key may be encoded, as some clients do with the whole key: what counts is the
-// decoded path, which alone is judged and sent. Elsewhere a name has no slash.
+// cleanPath decodes the path once, and rejects a path with a second reading. Consul decodes the
+// path of a key twice, so no percent sign may remain after the first time. Some clients encode the
+// slashes of a key: the decoded path alone is judged and sent. Elsewhere a name has no slash.
 func cleanPath(target *url.URL) (string, *Refusal) {
 	encoded := target.EscapedPath()
 	if len(encoded) > maxPath {
@@ -180,7 +179,7 @@ func cleanPath(target *url.URL) (string, *Refusal) {
 	return path, nil
 }
 
-// find gives the rule for a path, and the part of it that stands for a name.
+// find returns the rule for a path, and the path's segment for a name.
 func find(method, path string) (*Rule, string) {
 	for i := range Rules {
 		if last, ok := match(Rules[i].Path, path); ok && Rules[i].Method == method {
@@ -190,7 +189,7 @@ func find(method, path string) (*Rule, string) {
 	return nil, ""
 }
 
-// match is exact: no case is folded, nothing is decoded again.
+// match is exact: it folds no case and decodes nothing again.
 func match(pattern, path string) (last string, ok bool) {
 	if prefix, isKey := strings.CutSuffix(pattern, "{key}"); isKey {
 		return strings.CutPrefix(path, prefix)
@@ -210,7 +209,7 @@ func match(pattern, path string) (last string, ok bool) {
 	return last, true
 }
 
-// allowed are the rules that the caller may have meant.
+// allowed lists the rules that the caller may have meant.
 func allowed(method, path string) string {
 	var same, near, all []string
 	for _, r := range Rules {
@@ -286,7 +285,8 @@ func (v *Verdict) readQuery(dc, raw string) *Refusal {
 	return nil
 }
 
-// setWait is how long Consul waits: as asked for, or by default, and up to a sixteenth more.
+// setWait sets Consul's maximum wait: the requested or the default wait, and Consul's jitter of a
+// sixteenth of it.
 func (v *Verdict) setWait() {
 	if !v.Blocks {
 		return
@@ -298,5 +298,5 @@ func (v *Verdict) setWait() {
 	v.Wait += v.Wait / 16
 }
 
-// clip makes text of others fit into an answer.
+// clip quotes and truncates a foreign text for an answer.
 func clip(text string) string { return fmt.Sprintf("%.120q", text) }

@@ -42,7 +42,7 @@ func TestDOR01_Judge(t *testing.T) {
 		{"GET", "/v1/kv/service/pg//leader", CodeInvalid},
 		{"GET", "//v1/kv/service/pg/leader", CodeForbidden},
 		{"GET", "/v1//kv/service/pg/leader", CodeInvalid},
-		// As npm's consul and others encode the whole key.
+		// The encoding of npm's consul and others, which encode the whole key.
 		{"GET", "/v1/kv/service%2fpg/leader", "/v1/kv/service/pg/leader"},
 		{"PUT", "/v1/kv/service%2Fpg%2Fjs%2Fa", "/v1/kv/service/pg/js/a"},
 		{"GET", "/v1/kv/service%2Fpg%2Fjs%2F?recurse=true", "/v1/kv/service/pg/js/?recurse=true"},
@@ -134,8 +134,8 @@ func TestARefusalSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// FuzzDOR01_Judge: what is sent of a request is the path that was judged, as Consul reads it,
-// and for a key the path that the caller wrote; it is in the caller's scope.
+// FuzzDOR01_Judge: the path that goes to Consul is the judged path, as Consul reads it. For a key
+// it is the path that the caller wrote, and it is in the caller's scope.
 func FuzzDOR01_Judge(f *testing.F) {
 	for _, seed := range []string{
 		"/v1/kv/service/pg/leader", "/v1/kv/service/pg/../x", "/v1/kv/service%2fpg/x?keys", "/v1/kv/service%2Fpg%2Fa%3Fb%23c", "/v1/kv/service%2Fpg%2F%252e",
@@ -189,7 +189,7 @@ func FuzzDOR01_Judge(f *testing.F) {
 	})
 }
 
-// TestDocs: the page shows the table as it is.
+// TestDocs: the page has the current table.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/consul-proxy.md")
 	if err != nil {

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Limits share the Consul proxy among those who use it. Zero fields take the defaults.
+// Limits share the Consul proxy among its callers. Zero fields take the defaults.
 type Limits struct {
 	// Conns of one Peer, and of all.
 	Conns, AllConns int
-	// Running are requests of one Peer that are under way, and those of all that Consul works
-	// on; Blocked and AllBlocked are those that wait there for a change.
+	// Running bounds the open requests of one Peer, and AllRunning the requests of all Peers that
+	// Consul works on. Blocked and AllBlocked bound the blocking queries.
 	Running, AllRunning, Blocked, AllBlocked int
-	// Rate is how many requests one Peer may make in a second, Burst how many at once; one
-	// that has Consul walk over what there is of all counts for several.
+	// Rate is the number of requests per second of one Peer, and Burst the number at once. A
+	// request that makes Consul scan the entries of all members counts for several.
 	Rate, Burst float64
-	// Sent are the bytes of bodies that one Peer may send in a second, and Answered those of
-	// answers that it gets, on average; their bursts how many at once.
+	// Sent bounds the bytes of bodies from one Peer per second, and Answered those of its answers,
+	// on average. SentBurst and AnsweredBurst bound the bytes at once.
 	Sent, SentBurst, Answered, AnsweredBurst float64
-	// Answer bounds one answer; Unread the answers that one Peer has not taken yet, and
-	// AllUnread those of all.
+	// Answer bounds one answer in bytes, Unread the unread answers of one Peer, and AllUnread those
+	// of all.
 	Answer, Unread, AllUnread int
-	// Little is what each Peer may have unread however much others have: whether a lock is
-	// kept must not depend on who reads slowly.
+	// Little is the number of unread bytes that each Peer may always have: slow readers must not
+	// prevent another member from keeping its lock.
 	Little int
-	// Stored bounds the keys of one group, in bytes as Consul shows them.
+	// Stored bounds the keys of one group, in bytes of Consul's answer.
 	Stored int
-	// Sessions that one Peer may have.
+	// Sessions bounds the sessions of one Peer.
 	Sessions int
 }
 
-// Patroni makes about two requests a second and member, of a few hundred bytes; a member of
+// Patroni makes about two requests a second per member, of a few hundred bytes each. A member of
 // ten thousand has one connection, and a list of all of them has some 5 MiB.
 var defaults = Limits{
 	Conns: 8, AllConns: 32768, Running: 16, AllRunning: 512, Blocked: 32, AllBlocked: 8192, Rate: 50, Burst: 200,
@@ -39,7 +39,7 @@ var defaults = Limits{
 	Answer: 16 << 20, Unread: 32 << 20, AllUnread: 512 << 20, Little: 16 << 10, Stored: 4 << 20, Sessions: 64,
 }
 
-// Connections is how many the Consul proxy has to Consul at most.
+// Connections returns the maximum number of connections from the Consul proxy to Consul.
 func Connections() int { return defaults.AllRunning + defaults.AllBlocked }
 
 func (l Limits) complete() Limits {
@@ -71,11 +71,11 @@ func fill[T int | float64](field *T, value T) {
 	}
 }
 
-// held counts what one Peer has, or all.
+// held counts the use by one Peer, or by all.
 type held struct{ conns, running, blocked, unread int }
 
-// bucket is filled by the second. What is taken from it may bring it below zero: who took
-// much gets nothing for as long.
+// bucket is refilled over time. A withdrawal may bring it below zero: the Peer then waits until the
+// debt is paid off.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -86,13 +86,13 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 	b.at = now
 }
 
-// share is what one Peer uses.
+// share is the use by one Peer.
 type share struct {
 	held
 	requests, sent, answered bucket
 }
 
-// shares are what all use. Safe for concurrent use.
+// shares are the use by all Peers. Safe for concurrent use.
 type shares struct {
 	limits Limits
 	now    func() time.Time
@@ -106,7 +106,7 @@ func newShares(limits Limits, now func() time.Time) *shares {
 	return &shares{limits: limits.complete(), now: now, peers: map[string]*share{}}
 }
 
-// ofLocked is the share of a Peer, its buckets filled.
+// ofLocked returns the share of a Peer, with its buckets refilled.
 func (s *shares) ofLocked(slot string) *share {
 	now, l := s.now(), s.limits
 	one := s.peers[slot]
@@ -139,8 +139,8 @@ func (s *shares) conn(slot string) (done func(), ok bool) {
 	}, true
 }
 
-// take takes a request that counts for cost out of the Peer's bucket, and looks whether it
-// may send a body, if it has one, and get an answer.
+// take withdraws a request of the given cost from the Peer's bucket. It also checks that the Peer
+// may get an answer and, if the request has a body, send it.
 func (s *shares) take(slot string, cost float64, body bool) *Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *shares) sent(slot string, n int) {
 	s.ofLocked(slot).sent.left -= float64(n)
 }
 
-// request takes a place among those of the Peer that are under way.
+// request takes a place among the Peer's open requests.
 func (s *shares) request(slot string, blocks bool) (done func(), refused *Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,16 +197,16 @@ func (s *shares) request(slot string, blocks bool) (done func(), refused *Refusa
 	}, nil
 }
 
-// place is one of one request among those of all that Consul works on. It is given back when
-// Consul has answered, and while the request waits for something else: neither who sends
-// slowly, nor who reads slowly, nor who waits for others has one. For one goroutine.
+// place is the place of one request among the requests that Consul works on. The request gives it
+// back when Consul has answered, and while it waits for anything else. Thus no slow sender, slow
+// reader or waiting request holds one. For one goroutine.
 type place struct {
 	shares *shares
 	blocks bool
 	had    bool
 }
 
-// place is one that is not taken yet.
+// place returns a place that is not taken yet.
 func (s *shares) place(blocks bool) *place { return &place{shares: s, blocks: blocks} }
 
 func (p *place) countLocked() (count *int, most int, what string) {
@@ -217,7 +217,7 @@ func (p *place) countLocked() (count *int, most int, what string) {
 	return &s.all.running, s.limits.AllRunning, "requests under way"
 }
 
-// take takes it, if one is free.
+// take takes the place, if one is free.
 func (p *place) take() *Refusal {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()
@@ -230,7 +230,7 @@ func (p *place) take() *Refusal {
 	return nil
 }
 
-// leave gives it back, if it was taken.
+// leave gives the place back, if it was taken.
 func (p *place) leave() {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()
@@ -242,7 +242,7 @@ func (p *place) leave() {
 	p.had = false
 }
 
-// reserve takes the room of the largest answer before it is asked for.
+// reserve takes the room of the largest answer before the request.
 func (s *shares) reserve(slot string) (over func(), refused *Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +258,8 @@ func (s *shares) reserve(slot string) (over func(), refused *Refusal) {
 	return func() { s.read(slot, s.limits.Answer) }, nil
 }
 
-// unread counts n bytes more of an answer that the Peer has to take, of which there are
-// before so far. What had its effect is never refused: must.
+// unread counts n more bytes of an answer for the Peer, which had before bytes so far. With must it
+// never refuses, because the request had its effect.
 func (s *shares) unread(slot string, before, n int, must bool) *Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +279,7 @@ func (s *shares) unread(slot string, before, n int, must bool) *Refusal {
 	return nil
 }
 
-// read takes back what unread counted: n bytes were taken, or nobody takes them any more.
+// read takes back n bytes of unread: the Peer has read them, or its request ended.
 func (s *shares) read(slot string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,8 +288,7 @@ func (s *shares) read(slot string, n int) {
 	s.forgetLocked(slot)
 }
 
-// forgetLocked drops a Peer that has nothing and owes nothing. One that comes back gets
-// no more by it.
+// forgetLocked drops a Peer without use or debt. Its return does not give it more.
 func (s *shares) forgetLocked(slot string) {
 	one, l := s.ofLocked(slot), s.limits
 	if one.held == (held{}) && one.requests.left >= l.Burst && one.sent.left >= l.SentBurst && one.answered.left >= l.AnsweredBurst {
@@ -297,7 +296,7 @@ func (s *shares) forgetLocked(slot string) {
 	}
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size[T int | float64](n T) string {
 	if int(n) >= 1<<20 && int(n)%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", int(n)>>20)

@@ -25,9 +25,9 @@ func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 	}
 	open("a", true)
 	open("a", true)
-	open("a", false) // its own are taken
+	open("a", false) // its own places are taken
 	open("b", true)
-	open("b", false) // all are
+	open("b", false) // all places are taken
 	ends[0]()
 	open("c", true)
 
@@ -35,7 +35,7 @@ func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 	if _, more := s.request("a", false); refused != nil || more == nil {
 		t.Error("a has two requests under way")
 	}
-	// What waits has places of its own.
+	// Blocking queries have places of their own.
 	blocked, refused := s.request("a", true)
 	if refused != nil {
 		t.Error("a cannot wait")
@@ -52,7 +52,7 @@ func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 	if s.take("a", 3, false) == nil || s.take("a", 2, false) != nil {
 		t.Error("a request that counts for three was taken in a second of two, or one for two was not")
 	}
-	// Who leaves and comes back has no fresh bucket; who owes nothing is forgotten.
+	// A Peer that disconnects and returns has no fresh bucket. A Peer without debt is forgotten.
 	ends[1]()
 	if done, ok := s.conn("a"); !ok || s.take("a", 1, false) == nil {
 		t.Error("a connection anew gave a fresh bucket")
@@ -72,7 +72,7 @@ func TestDOR05_ConsulsPlacesOfAll(t *testing.T) {
 		for {
 			one := s.place(blocks)
 			if one.take() != nil {
-				one.leave() // which gives nothing back that it has not
+				one.leave() // an untaken place gives nothing back
 				break
 			}
 			taken = append(taken, one)
@@ -91,7 +91,7 @@ func TestDOR05_ConsulsPlacesOfAll(t *testing.T) {
 	}
 }
 
-// TestDOR06_BytesOfOneAndOfAll: who sent or got more than its share waits until that is paid off.
+// A Peer that sent or received more than its share waits until the debt is paid off.
 func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newShares(Limits{Sent: 10, SentBurst: 100, Answered: 10, AnsweredBurst: 100, Answer: 150, Unread: 200, AllUnread: 300, Little: 10}, func() time.Time { return now })
@@ -103,7 +103,7 @@ func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	}
 	s.sent("a", 120)
 	can("a", true, false)
-	can("a", false, true) // what sends nothing goes on
+	can("a", false, true) // requests without a body continue
 	can("b", true, true)
 	now = now.Add(3 * time.Second)
 	can("a", true, true)
@@ -118,14 +118,14 @@ func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	get("a", 0, 100, false, "")
 	get("a", 100, 51, false, CodeInvalid) // of one answer
 	get("a", 100, 50, false, "")
-	can("a", false, false) // it was answered more than its share
+	can("a", false, false) // its answers exceeded its share
 	get("a", 0, 51, false, CodeOverloaded)
 	get("b", 0, 150, false, "")
-	get("b", 0, 1, false, CodeOverloaded) // all are taken
+	get("b", 0, 1, false, CodeOverloaded) // the room of all Peers is used up
 	get("c", 0, 11, false, CodeOverloaded)
-	get("c", 0, 10, false, "") // a little is for each
+	get("c", 0, 10, false, "") // each Peer always has a little
 	can("c", false, false)
-	get("c", 10, 1, true, "") // what is done is answered
+	get("c", 10, 1, true, "") // a request with an effect is answered
 	if _, refused := s.reserve("d"); refused == nil {
 		t.Error("the room of a largest answer is reserved where there is none")
 	}
@@ -136,7 +136,7 @@ func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	if refused != nil {
 		t.Error(refused)
 	}
-	get("d", 0, 51, false, CodeOverloaded) // it is the Peer's
+	get("d", 0, 51, false, CodeOverloaded) // the room of the Peer is used up
 	over()
 	get("d", 0, 51, false, "")
 	now = now.Add(time.Minute)
@@ -181,7 +181,7 @@ func TestDOR02_OwnersAreRemembered(t *testing.T) {
 	if len(o.known) != 2 || o.recent.Len() != 2 {
 		t.Errorf("%d, %d are remembered, want 2", len(o.known), o.recent.Len())
 	}
-	// What could not be found out is not remembered.
+	// A failed lookup is not cached.
 	consul.err = errors.New("away")
 	if _, err := o.of(t.Context(), "new"); err == nil {
 		t.Error("no error")

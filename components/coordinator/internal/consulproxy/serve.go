@@ -15,13 +15,13 @@ const (
 	headerLimit = 10 * time.Second
 	idleLimit   = 5 * time.Minute
 	maxHeader   = 16 << 10
-	// maxStreams is more than a member may have open requests.
+	// maxStreams is more than the maximum of a member's open requests.
 	maxStreams = 128
-	// stopLimit bounds how long the end of the Proxy waits for answers under way.
+	// stopLimit bounds how long the shutdown of the Proxy waits for open answers.
 	stopLimit = time.Second
 )
 
-// Run serves the connections that Serve is given, until ctx ends.
+// Run serves the connections from Serve until ctx ends.
 func (d *Proxy) Run(ctx context.Context) error {
 	defer close(d.ended)
 	defer d.consul.CloseIdleConnections()
@@ -66,8 +66,8 @@ func (d *Proxy) Run(ctx context.Context) error {
 	return nil
 }
 
-// Serve serves one connection of a member until it ends, ctx does, or the Proxy. It owns
-// conn. A Peer that has too many is not served. Concurrent.
+// Serve serves one connection of a member until it, ctx or the Proxy ends. It owns conn. It closes
+// the connection of a Peer that has too many. Safe for concurrent use.
 func (d *Proxy) Serve(ctx context.Context, c Caller, conn net.Conn) {
 	done, ok := d.shares.conn(c.Slot)
 	if !ok {
@@ -95,7 +95,7 @@ func (d *Proxy) Serve(ctx context.Context, c Caller, conn net.Conn) {
 
 type callerKey struct{}
 
-// memberConn is a connection with whom it comes from.
+// memberConn is a connection with its authenticated caller.
 type memberConn struct {
 	net.Conn
 	caller Caller
@@ -113,7 +113,7 @@ func (c *memberConn) Close() error {
 	return err
 }
 
-// handedOver is a listener for connections that others accepted.
+// handedOver is a listener for connections that were already accepted.
 type handedOver struct {
 	proxy  *Proxy
 	once   sync.Once

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// stockStep is how much a group may write here before what it has is measured anew.
+	// stockStep is the amount that a group may write on this coordinator between two measurements.
 	stockStep = 512 << 10
-	// stockFull is for how long a group that has no room is refused without a measurement.
+	// stockFull is how long a full group is refused without a measurement.
 	stockFull = 2 * time.Second
-	// keyCost is what Consul shows of each key beside its name and value.
+	// keyCost is the size of each key's metadata in Consul's answer.
 	keyCost = 256
 )
 
-// stored is what a key at path with a value of n bytes adds to what Consul shows of it.
+// stored returns the size of a key at path with a value of n bytes in Consul's answer.
 func stored(path string, n int) int { return len(path) + (n+2)/3*4 + keyCost }
 
-// stocks bound what groups keep in Consul. Each coordinator measures for itself, so that a
-// group may exceed its bound by what it writes at the others meanwhile: a stockStep for each.
-// Safe for concurrent use.
+// stocks bound the stored keys of groups in Consul. Each coordinator measures separately. A group
+// may therefore exceed its bound by its writes on the other coordinators, at most one stockStep on
+// each. Safe for concurrent use.
 type stocks struct {
 	most int
 	now  func() time.Time
@@ -34,11 +34,11 @@ type stocks struct {
 	making map[string]struct{} // guarded by mu; Slots that make a session
 }
 
-// stock is one group's. Its turn is had while it is measured.
+// stock is the state of one group. The holder of its turn measures.
 type stock struct {
 	turn chan struct{} // capacity 1
-	left int           // what may be written before it is measured; of who has the turn
-	full time.Time     // until when it has no room; of who has the turn
+	left int           // bytes that may be written before the next measurement; for the holder of the turn
+	full time.Time     // end of the time without room; for the holder of the turn
 }
 
 func newStocks(limits Limits, now func() time.Time) *stocks {
@@ -56,7 +56,7 @@ func (s *stocks) of(group string) *stock {
 	return one
 }
 
-// alone takes the one place for a session that a Slot makes.
+// alone takes the only place for a session that a Slot makes.
 func (s *stocks) alone(slot string) (over func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +71,8 @@ func (s *stocks) alone(slot string) (over func(), ok bool) {
 	}, true
 }
 
-// await has the turn, for which the group's other requests may wait while one of them has
-// Consul show all that the group keeps: without a place, or they would take those of all.
+// await takes the turn. Consul may take long to show all keys of the group. Meanwhile the group's
+// other requests wait here without a place at Consul, or they would take the places of all members.
 func (s *stock) await(ctx context.Context, at *place) *Refusal {
 	select {
 	case s.turn <- struct{}{}:
@@ -94,8 +94,8 @@ func (s *stock) await(ctx context.Context, at *place) *Refusal {
 	return refused
 }
 
-// roomFor refuses what would have the caller's group keep more than it may. The place at
-// Consul may be another one afterwards.
+// roomFor refuses a write that would exceed the bound of the caller's group. The request may have
+// another place at Consul afterwards.
 func (d *Proxy) roomFor(ctx context.Context, c Caller, token string, added int, at *place) *Refusal {
 	if added == 0 {
 		return nil
@@ -126,7 +126,8 @@ func (d *Proxy) roomFor(ctx context.Context, c Caller, token string, added int, 
 	return nil
 }
 
-// measure is how much Consul shows of the group's keys, at most a byte more than it may have.
+// measure returns the size of the group's keys in Consul's answer, at most one byte above the
+// bound.
 func (d *Proxy) measure(ctx context.Context, c Caller, token string) (int, *Refusal) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -138,7 +139,7 @@ func (d *Proxy) measure(ctx context.Context, c Caller, token string) (int, *Refu
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusForbidden:
-		return 0, nil // there are none, or it may not see them: Consul says so in its own words
+		return 0, nil // the group has no keys, or the token may not read them: Consul returns the error
 	default:
 		return 0, unavailable("what the group keeps", errors.New(resp.Status))
 	}

@@ -16,14 +16,13 @@ import (
 	"cadre.dev/coordinator/internal/consulproxy"
 )
 
-// named are tokens that say whose they are.
+// named are tokens whose secret is the name of their owner.
 type named struct{}
 
 func (named) Owner(_ context.Context, secret string) (string, error) { return secret, nil }
 
-// TestThreat_DOR05_WhoWaitsForItsGroupTakesNoPlaceOfOthers: Consul takes long to show what a
-// large group keeps, and meanwhile all members of that group write. They could have all places
-// that there are at Consul: the measurement has one, and the others are left.
+// Consul takes long to show the keys of a large group, and meanwhile all members of that group
+// write. The measurement holds one place at Consul, and the other requests wait without a place.
 func TestThreat_DOR05_WhoWaitsForItsGroupTakesNoPlaceOfOthers(t *testing.T) {
 	const members = 8
 	shown := make(chan struct{})

@@ -2,32 +2,32 @@ package consulproxy
 
 import "net/http"
 
-// Rule lets one kind of request through.
+// Rule allows one kind of request.
 type Rule struct {
 	Method string
 	// Path of segments: {name} stands for one segment, {key} at the end for the rest.
 	Path string
-	// Query are the parameters that may be there, beside those that may always be (Common).
+	// Query are the allowed parameters, in addition to Common.
 	Query []string
-	// MaxBody in bytes; 0: none may be sent.
+	// MaxBody in bytes; 0: the request may have no body.
 	MaxBody int64
-	// Check is what of the request is looked at beyond its form.
+	// Check is the check of the request beyond its form.
 	Check Check
 	// Open to callers without a token.
 	Open bool
-	// Walks: Consul looks at what there is of all members, whatever it answers.
+	// Walks: Consul scans the entries of all members, whatever the size of the answer.
 	Walks bool
-	// Why it is let through, for people.
+	// Why the request is allowed, for the docs.
 	Why string
 }
 
-// Check is what of a request is judged, or changed, beyond its form.
+// Check is a check or a change of a request beyond its form.
 type Check string
 
 const (
 	// CheckNone leaves the rest to Consul's ACL.
 	CheckNone Check = ""
-	// CheckKey: the key lies in the caller's own scope.
+	// CheckKey: the key is in the caller's own scope.
 	CheckKey Check = "the key begins with `service/<own group>/`; with `recurse` or `keys`, `service/<own group>` is read as that folder"
 	// CheckSession: the segment is a UUID.
 	CheckSession Check = "the id is a UUID"
@@ -37,19 +37,19 @@ const (
 	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body says; `TTL` is needed"
 	// CheckTxn judges each operation of a transaction.
 	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; the tree `service/<own group>` is read as that folder; each key is read once, and one tree"
-	// CheckOwnSessions asks for those of the caller's node instead.
+	// CheckOwnSessions replaces the request by one for the sessions of the caller's node.
 	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
 	// CheckAnswered never reaches Consul.
 	CheckAnswered Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the least TTL of sessions"
 )
 
-// Common parameters may be on every request. The token is taken off and sent as a header.
+// Common parameters are allowed on every request. The token is moved to a header.
 var Common = []string{"dc", "token", "pretty"}
 
 var (
-	// reads are the parameters of what can be read with a chosen consistency.
+	// reads are the consistency parameters of reads.
 	reads = []string{"consistent", "stale", "leader"}
-	// blocking are those of what can be waited for, and filtered what a filter may narrow.
+	// blocking are the parameters of blocking queries, and filtered those of queries with a filter.
 	blocking = []string{"consistent", "stale", "leader", "index", "wait"}
 	filtered = []string{"consistent", "stale", "leader", "index", "wait", "filter"}
 )
@@ -64,7 +64,7 @@ const (
 	maxSessionBody = 4 << 10
 )
 
-// Rules are all requests that are let through. What is not here is refused.
+// Rules are all allowed requests. Any other request is refused.
 var Rules = []Rule{
 	{Method: http.MethodGet, Path: "/v1/kv/{key}", Query: with(blocking, "recurse", "keys", "separator", "raw"), Check: CheckKey, Why: "state of the workload, blocking"},
 	{Method: http.MethodPut, Path: "/v1/kv/{key}", Query: []string{"acquire", "release", "cas", "flags"}, MaxBody: maxValue, Check: CheckKey, Why: "state and locks of the workload"},

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Tokens knows whose a token is.
+// Tokens returns the owner of a token.
 type Tokens interface {
-	// Owner is the Slot that the token was issued for; "": it is of no Slot, or there is no
-	// such token. An error means that it could not be found out.
+	// Owner returns the Slot that the token was issued for; "": the token is unknown or belongs to
+	// no Slot. An error means that the lookup failed.
 	Owner(ctx context.Context, secret string) (slot string, err error)
 }
 
-// Bounds of what is remembered about tokens. Whose a token is never changes, and whether it
-// still may do anything Consul says at each request; so the answer is good for its life.
-// A token that is not known may be so in a moment, when this server has read its log.
+// Bounds of the token cache. The owner of a token never changes, and Consul checks the token's
+// rights at each request, so a known token is cached for its life. An unknown token is cached only
+// briefly, because this server may not have applied its log yet.
 const (
 	knownFor   = 15 * time.Minute
 	unknownFor = 2 * time.Second
@@ -29,7 +29,7 @@ const (
 	maxToken = 128
 )
 
-// owners remembers whose tokens are, by their digests. Safe for concurrent use.
+// owners caches the owners of tokens, by the tokens' digests. Safe for concurrent use.
 type owners struct {
 	tokens Tokens
 	now    func() time.Time
@@ -52,7 +52,7 @@ func newOwners(tokens Tokens, now func() time.Time) *owners {
 	return &owners{tokens: tokens, now: now, known: map[digest]*list.Element{}, recent: list.New(), most: maxKnown}
 }
 
-// of is the Slot that a token is of, "" when of none.
+// of returns the Slot of a token, or "" if it belongs to none.
 func (o *owners) of(ctx context.Context, secret string) (string, error) {
 	token := digest(sha256.Sum256([]byte(secret)))
 	if slot, ok := o.recall(token); ok {
@@ -103,7 +103,7 @@ func (o *owners) note(token digest, slot string) {
 
 var errSeveralTokens = errors.New("the request brings different tokens; send one, as X-Consul-Token")
 
-// tokenOf is the one token of a request, wherever it stands; "" when there is none.
+// tokenOf returns the only token of a request, from its header or parameter; "" if there is none.
 func tokenOf(header http.Header, parameter string) (string, error) {
 	found := append([]string{parameter}, header.Values("X-Consul-Token")...)
 	for _, value := range header.Values("Authorization") {

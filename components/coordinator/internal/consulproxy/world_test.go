@@ -21,13 +21,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The next test's Consul may be on its way when there is no next test.
+	// The Consul of the next test may be starting when there is no next test.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cadre.dev/store/storetest.startSpare"),
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), goleak.IgnoreAnyFunction("internal/poll.runtime_pollWait"))
 }
 
-// world is a real Consul with default deny, and a Consul proxy before it.
+// world is a real Consul with default deny, behind a Consul proxy.
 type world struct {
 	t      *testing.T
 	server storetest.ConsulServer
@@ -37,8 +37,8 @@ type world struct {
 	ended  func()
 
 	mu     sync.Mutex
-	gone   map[string]bool // guarded by mu; Boots that hold nothing
-	ahead  time.Duration   // guarded by mu; of the clock
+	gone   map[string]bool // guarded by mu; Boots without their Slot
+	ahead  time.Duration   // guarded by mu; offset of the clock
 	closed sync.WaitGroup
 }
 
@@ -95,7 +95,7 @@ func (w *world) raw(ctx context.Context, c consulproxy.Caller) net.Conn {
 	return near
 }
 
-// member is a Slot in the catalog with its token, and its way through the Consul proxy.
+// member is a Slot in the catalog with its token and its client of the Consul proxy.
 type member struct {
 	consulproxy.Caller
 	w      *world
@@ -122,7 +122,7 @@ func (w *world) member(groupName, slot string) *member {
 	return m
 }
 
-// way is a client over connections that the Consul proxy is handed over with the caller's name, by
+// way returns a client whose connections reach the Consul proxy under the caller's name, with
 // HTTP/2 or HTTP/1.1.
 func (w *world) way(c consulproxy.Caller, h2 bool) (*http.Client, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -140,14 +140,14 @@ func (w *world) way(c consulproxy.Caller, h2 bool) (*http.Client, context.Cancel
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, cancel
 }
 
-// answer of the Consul proxy: by whom it is, and what it says.
+// answer is an answer of the Consul proxy or of Consul.
 type answer struct {
 	status int
 	body   string
 	header http.Header
 }
 
-// code is the Consul proxy's code; "": the answer is Consul's.
+// code returns the Consul proxy's code; "": the answer is Consul's.
 func (a answer) code() string {
 	if code, _, ok := strings.Cut(a.body, ": "); ok && strings.HasPrefix(code, "DOOR_") {
 		return code
@@ -182,7 +182,7 @@ func (m *member) try(ctx context.Context, client *http.Client, method, target, b
 	return answer{resp.StatusCode, string(text), resp.Header}, err
 }
 
-// session makes one of the member's own.
+// session makes a session of the member.
 func (m *member) session() string {
 	m.w.t.Helper()
 	got := m.ask(http.MethodPut, "/v1/session/create", `{"TTL":"60s","LockDelay":"0s"}`)
