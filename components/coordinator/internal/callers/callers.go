@@ -11,13 +11,14 @@ import (
 
 // Config of Callers. All fields are required.
 type Config struct {
-	// Token names the metadata with the caller's token.
+	// Token is the name of the metadata entry with the caller's token.
 	Token string
-	// Check tells whether a token is an operator's, nil: it is. Refused tells of its
-	// error whether that is certain; otherwise it could not be found out now. Concurrent.
+	// Check returns nil if a token is an operator's. Refused reports whether Check's error is a
+	// definite refusal; otherwise the check failed and may be retried. Both are called
+	// concurrently.
 	Check   func(ctx context.Context, token string) error
 	Refused func(error) bool
-	// Open tells of a full method name whether anybody may call it.
+	// Open reports whether any caller may call the method with this full name.
 	Open func(method string) bool
 }
 
@@ -30,15 +31,15 @@ const (
 	operator
 )
 
-// bounds of a class: how many connections, for how long, and how many bytes each may send.
+// bounds of a class: the number of connections, the lifetime of each, and its received bytes.
 type bounds struct {
 	places int
-	time   time.Duration // 0: for ever
+	time   time.Duration // 0: no limit
 	bytes  int64
 }
 
-// A newcomer costs about 10 KiB: a goroutine and half of a handshake. A stranger has the
-// buffers of TLS and HTTP/2 too, about 50 KiB beside what it sends.
+// A newcomer costs about 10 KiB: a goroutine and half of a handshake. An unauthenticated connection
+// also has the buffers of TLS and HTTP/2: about 50 KiB, and the bytes that it sends.
 var byClass = [...]bounds{
 	newcomer: {places: 512, time: 5 * time.Second, bytes: 16 << 10},
 	stranger: {places: 128, time: 20 * time.Second, bytes: 64 << 10},
@@ -46,30 +47,29 @@ var byClass = [...]bounds{
 }
 
 const (
-	// eachToken is how many connections one token may have: one holder does not take the
-	// places of all.
+	// eachToken bounds the connections of one token, so that one holder cannot take all places.
 	eachToken = 64
-	// openCalls is how many open calls, and refusals how many refused ones, the connection
-	// of a stranger may have in all. Proving a coordinator takes one.
+	// openCalls bounds the open calls, and refusals the refused calls, of one unauthenticated
+	// connection. The proof of a coordinator takes one open call.
 	openCalls = 2
 	refusals  = 4
-	// unused is how long an operator's connection without a call keeps its class when
-	// somebody else needs the place, or when it calls without a token.
+	// unused is how long an operator's connection without a call keeps its class when another
+	// caller needs the place, or when it calls without a token.
 	unused = 20 * time.Second
 )
 
-// Callers knows the connections of one API. Safe for concurrent use.
+// Callers has the connections of one API. Safe for concurrent use.
 type Callers struct {
 	cfg     Config
 	tokens  *tokens
 	classes [len(byClass)]bounds
-	// ctx ends with Close, and with it whatever waits for an answer about a token.
+	// ctx ends with Close, and ends all checks of tokens.
 	ctx context.Context //nolint:containedctx // of connections and questions, not of a call
 	end context.CancelFunc
 
 	mu   sync.Mutex
 	held [len(byClass)]map[*conn]struct{} // guarded by mu
-	made uint64                           // guarded by mu; connections so far
+	made uint64                           // guarded by mu; number of connections so far
 }
 
 // New makes Callers without a connection.
@@ -83,18 +83,18 @@ func New(cfg Config) *Callers {
 	return c
 }
 
-// Close ends what is asked about tokens, and waits for it: calls with tokens that are not
-// known are refused from here on. Connections are not touched.
+// Close cancels the checks of tokens and waits for their end. From then on calls with unknown
+// tokens are refused. Close leaves connections open.
 func (c *Callers) Close() {
 	c.end()
 	c.tokens.wait()
 }
 
-// Strangers is how many connections are held for whom no token vouches, those in their
-// handshake included; Operators how many for operators.
+// Unauthenticated returns the number of connections without a valid token, including those in their
+// handshake.
 func (c *Callers) Strangers() int { return c.count(newcomer) + c.count(stranger) }
 
-// Operators is the other number of Strangers.
+// Operators returns the number of connections with a valid token.
 func (c *Callers) Operators() int { return c.count(operator) }
 
 func (c *Callers) count(of class) int {
@@ -103,7 +103,7 @@ func (c *Callers) count(of class) int {
 	return len(c.held[of])
 }
 
-// Listener gives l's connections a place as newcomers.
+// Listener registers l's connections as newcomers.
 func (c *Callers) Listener(l net.Listener) net.Listener { return &listener{Listener: l, callers: c} }
 
 type listener struct {
@@ -120,7 +120,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return l.callers.hold(inner), nil
 }
 
-// hold takes a place for a connection, which somebody else may lose for it.
+// hold registers a connection. Another connection may have to leave for it.
 func (c *Callers) hold(inner net.Conn) *conn {
 	ctx, end := context.WithCancel(c.ctx)
 	one := &conn{Conn: inner, callers: c, source: sourceOf(inner), ctx: ctx, end: end}
@@ -138,7 +138,7 @@ func (c *Callers) hold(inner net.Conn) *conn {
 	return one
 }
 
-// handshaken makes a stranger of a newcomer.
+// handshaken moves a newcomer to the unauthenticated connections.
 func (c *Callers) handshaken(one *conn) {
 	c.mu.Lock()
 	c.moveLocked(one, stranger)
@@ -149,7 +149,7 @@ func (c *Callers) handshaken(one *conn) {
 	}
 }
 
-// moveLocked puts a connection into another class; one that is closed stays so.
+// moveLocked moves a connection to another class; a closed connection stays closed.
 func (c *Callers) moveLocked(one *conn, to class) {
 	if _, held := c.held[one.class][one]; !held {
 		return
@@ -165,8 +165,8 @@ func (c *Callers) moveLocked(one *conn, to class) {
 	}
 }
 
-// crowdedLocked is who has to leave a class of strangers that has more than its places:
-// the oldest of the source that has most.
+// crowdedLocked returns the connection that must leave a class above its number of places: the
+// oldest connection of the source with the most connections.
 func (c *Callers) crowdedLocked(in class) *conn {
 	if len(c.held[in]) <= c.classes[in].places {
 		return nil
@@ -174,7 +174,7 @@ func (c *Callers) crowdedLocked(in class) *conn {
 	return oldest(c.held[in], func(one *conn) string { return one.source }, func(*conn) bool { return true })
 }
 
-// oldest is the oldest connection that may go of those whose owner has most.
+// oldest returns the oldest removable connection of the owner with the most connections.
 func oldest(all map[*conn]struct{}, owner func(*conn) string, mayGo func(*conn) bool) *conn {
 	has := map[string]int{}
 	for one := range all {
@@ -197,8 +197,8 @@ func oldest(all map[*conn]struct{}, owner func(*conn) string, mayGo func(*conn) 
 	return out
 }
 
-// promote makes an operator's of a connection whose call brought a good token. It is false
-// when no place is free, nor one that nobody uses.
+// promote moves a connection with a good token to the operators' class. It returns false if no
+// place is free and every place is in use.
 func (c *Callers) promote(one *conn, token digest) bool {
 	c.mu.Lock()
 	out, ok := c.promoteLocked(one, token)
@@ -237,8 +237,8 @@ func (c *Callers) promoteLocked(one *conn, token digest) (out *conn, ok bool) {
 	return out, true
 }
 
-// disown makes strangers of a token's connections, as far as they carry no call: what runs
-// there ends by itself when Consul does not let it go on.
+// disown moves the idle connections of a token to the unauthenticated ones. A running call ends
+// when Consul refuses its next access.
 func (c *Callers) disown(token digest) {
 	c.mu.Lock()
 	var out []*conn
@@ -258,5 +258,5 @@ func (c *Callers) disown(token digest) {
 	}
 }
 
-// digest stands for a token: secrets are not kept.
+// digest identifies a token, so that no secret is stored.
 type digest [sha256.Size]byte

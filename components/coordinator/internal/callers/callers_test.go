@@ -27,8 +27,7 @@ const (
 	there = "198.51.100.7"
 )
 
-// Who is silent leaves in time, at whatever point it falls silent, unless it is an
-// operator's.
+// A silent connection is closed in time, wherever it falls silent, unless it is an operator's.
 func TestINP04_SilentStrangersLeave(t *testing.T) {
 	begun := func(w *world, sent ...byte) net.Conn {
 		return say(w.shake(here), append([]byte(http2.ClientPreface), sent...)...)
@@ -65,8 +64,8 @@ func TestINP04_SilentStrangersLeave(t *testing.T) {
 	}
 }
 
-// A watch of an operator lasts for hours beside crowds of others, from its own address
-// too, and its connection serves more calls.
+// The watch of an operator lasts for hours during crowds of unauthenticated callers, also from the
+// operator's own address, and its connection serves further calls.
 func TestINP04_OperatorsStayWhateverStrangersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Callers) { c.classes[newcomer].places, c.classes[stranger].places = 16, 8 })
@@ -97,8 +96,8 @@ func TestINP04_OperatorsStayWhateverStrangersDo(t *testing.T) {
 	})
 }
 
-// When the places of strangers are taken, whoever comes gets one, and the source that has
-// most gives its oldest up: others lose nothing to a crowd.
+// When all unauthenticated places are taken, a new connection still gets one. The source with the
+// most connections loses its oldest one, so a crowd does not affect other sources.
 func TestINP04_ACrowdTakesFromItself(t *testing.T) {
 	for _, of := range []class{newcomer, stranger} {
 		t.Run(fmt.Sprint(of), func(t *testing.T) {
@@ -140,7 +139,7 @@ func TestINP04_ACrowdTakesFromItself(t *testing.T) {
 	}
 }
 
-// A stranger cannot send much, whatever it is; an operator's first call can.
+// An unauthenticated caller cannot send much of any protocol; an operator's first call can.
 func TestINP01_StrangersSendLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -160,7 +159,7 @@ func TestINP01_StrangersSendLittle(t *testing.T) {
 				}
 			}
 			sent, err := int64(0), error(nil)
-			// Frames of a type that nobody knows, in a TLS record of one that nobody wants.
+			// Frames of an unknown type, in a TLS record of an unknown type.
 			for frame := append([]byte{0, 4, 0, 0xbb, 0, 0, 0, 0, 0}, make([]byte, 1024)...); err == nil && sent < 1<<20; sent += int64(len(frame)) {
 				_, err = conn.Write(frame)
 			}
@@ -171,7 +170,7 @@ func TestINP01_StrangersSendLittle(t *testing.T) {
 	})
 }
 
-// Who calls without a good token is told why, and not for long over one connection.
+// A caller without a good token gets the reason, and its connection is soon closed.
 func TestINP04_RefusedCallsEndTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -198,7 +197,7 @@ func TestINP04_RefusedCallsEndTheConnection(t *testing.T) {
 	})
 }
 
-// What anybody may call is there for strangers, a few times for each connection.
+// Unauthenticated callers may make a few open calls per connection.
 func TestINP04_OpenCallsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -216,7 +215,7 @@ func TestINP04_OpenCallsAreFew(t *testing.T) {
 				t.Errorf("an operator's: %v", err)
 			}
 		}
-		time.Sleep(unused) // nobody vouches for it any more
+		time.Sleep(unused) // its token has no recent use
 		for n, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
 			if err := w.call(cc, openMethod, "", 32); status.Code(err) != want {
 				t.Errorf("call %d after a while: %v", n, err)
@@ -225,8 +224,8 @@ func TestINP04_OpenCallsAreFew(t *testing.T) {
 	})
 }
 
-// Strangers with invented tokens keep busy whoever answers about tokens; a known token does
-// not wait for that, and a new one from elsewhere only for its turn.
+// Invented tokens keep the token checks busy. A known token does not wait for them, and a new token
+// from another source waits only for its turn.
 func TestINP06_InventedTokensHoldNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -264,7 +263,7 @@ func TestINP06_InventedTokensHoldNobodyUp(t *testing.T) {
 	})
 }
 
-// What was invented is not asked about again at once, and asked about again soon.
+// An invented token is refused for a short time without a check, and then checked again.
 func TestINP06_RefusedTokensAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -284,7 +283,7 @@ func TestINP06_RefusedTokensAreRemembered(t *testing.T) {
 	})
 }
 
-// A token that was revoked gives its connections' places back, and cannot get them again.
+// The connections of a revoked token give up their places, and cannot get them again.
 func TestINP04_RevokedTokensAreNoOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -296,7 +295,7 @@ func TestINP04_RevokedTokensAreNoOperators(t *testing.T) {
 			delete(w.good, "ops")
 			w.do = func(context.Context) error { return status.Error(codes.PermissionDenied, "not any more") }
 		})
-		for range 2 { // the first casts a doubt, the second has it asked about
+		for range 2 { // the first call casts doubt on the token, the second has it checked
 			if err := w.call(cc, doMethod, "ops", 0); status.Code(err) != codes.PermissionDenied {
 				t.Error(err)
 			}
@@ -316,8 +315,7 @@ func TestINP04_RevokedTokensAreNoOperators(t *testing.T) {
 	})
 }
 
-// Without an answer about tokens a known one counts as before, and an unknown one is told
-// to come again.
+// While token checks fail, a known token still counts, and an unknown one gets a retryable error.
 func TestKnownTokensOutliveTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -342,8 +340,8 @@ func TestKnownTokensOutliveTheStore(t *testing.T) {
 	})
 }
 
-// One token does not take the places of all operators: beyond its share it gives up what
-// it does not use, and is refused when it uses all.
+// One token does not take the places of all operators. Beyond its share it loses its unused
+// connections, and it is refused when it uses all of them.
 func TestINP04_OneTokenTakesItsShareOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -354,7 +352,7 @@ func TestINP04_OneTokenTakesItsShareOnly(t *testing.T) {
 			w.watch(w.client(here), "ops")
 		}
 		w.set(func() { w.do = nil })
-		// A call whose message is on its way.
+		// A call whose message is still arriving.
 		late, err := w.client(here).NewStream(metadata.AppendToOutgoingContext(t.Context(), tokenName, "ops"), &grpc.StreamDesc{ServerStreams: true}, doMethod)
 		if err != nil {
 			t.Fatal(err)
@@ -385,8 +383,7 @@ func TestINP04_OneTokenTakesItsShareOnly(t *testing.T) {
 	})
 }
 
-// What runs with a token that was revoked meanwhile ends when its handler finds out, and
-// is not cut before.
+// The running call of a revoked token ends when its handler gets a refusal, and is not cut before.
 func TestARevokedTokensCallEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -398,7 +395,7 @@ func TestARevokedTokensCallEndsByItself(t *testing.T) {
 		watched := w.watch(cc, "ops")
 		w.set(func() { delete(w.good, "ops") })
 		time.Sleep(askAgain)
-		// It counts as known, and has it asked about once more.
+		// The token still counts as known, and this call has it checked again.
 		w.set(func() { w.do = nil })
 		if err := w.call(cc, doMethod, "ops", 0); err != nil {
 			t.Error(err)

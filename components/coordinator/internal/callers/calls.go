@@ -14,7 +14,7 @@ import (
 // maxToken bounds a token: Consul's are UUIDs.
 const maxToken = 128
 
-// known marks a call that brought a good token.
+// known marks a call with a good token.
 type known struct {
 	conn  *conn
 	token digest
@@ -22,13 +22,13 @@ type known struct {
 
 type knownKey struct{}
 
-// IsOperator tells of the context of a call whether an operator makes it.
+// IsOperator reports whether an operator makes the call with this context.
 func IsOperator(ctx context.Context) bool {
 	_, ok := ctx.Value(knownKey{}).(known)
 	return ok
 }
 
-// TokenOf is the one token among a call's metadata.
+// TokenOf returns the only token among a call's metadata.
 func TokenOf(values []string) (token string, ok bool) {
 	if len(values) != 1 || values[0] == "" || len(values[0]) > maxToken {
 		return "", false
@@ -36,7 +36,7 @@ func TokenOf(values []string) (token string, ok bool) {
 	return values[0], true
 }
 
-// Admit decides about a call when its headers are there; it is a tap.ServerInHandle.
+// Admit decides about a call when its headers have arrived; it is a tap.ServerInHandle.
 func (c *Callers) Admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	one := connOf(ctx)
 	if one == nil {
@@ -64,7 +64,7 @@ func (c *Callers) Admit(ctx context.Context, info *tap.Info) (context.Context, e
 	return ctx, err
 }
 
-// openCall counts a call that anybody may make.
+// openCall counts a call that any caller may make.
 func (c *Callers) openCall(one *conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *Callers) openCall(one *conn) error {
 		if one.running > 0 || time.Since(one.used) < unused {
 			return nil
 		}
-		c.moveLocked(one, stranger) // nobody vouches for it any more
+		c.moveLocked(one, stranger) // its token has no recent use
 	}
 	if one.open++; one.open > openCalls {
 		return status.Errorf(codes.ResourceExhausted, "OVERLOADED: %d such calls were made over this connection; use another one", openCalls)
@@ -80,7 +80,7 @@ func (c *Callers) openCall(one *conn) error {
 	return nil
 }
 
-// refusedOften counts a refused call and tells whether it was one too many.
+// refusedOften counts a refused call and reports whether it exceeds the limit.
 func (c *Callers) refusedOften(one *conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Callers) begin(ctx context.Context) (done func(error)) {
 	return func(err error) {
 		c.runs(k.conn, -1)
 		if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
-			c.tokens.doubt(k.token) // it may have been revoked
+			c.tokens.doubt(k.token) // the token may have been revoked
 		}
 	}
 }

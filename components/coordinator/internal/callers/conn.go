@@ -15,23 +15,23 @@ import (
 
 var errTooMuch = errors.New("sent too much without an operator's token")
 
-// conn is a caller's connection in its place.
+// conn is a registered connection of a caller.
 type conn struct {
 	net.Conn
 	callers *Callers
 	source  string
 	number  uint64 // a later connection has a greater one
 	// ctx ends with the connection.
-	ctx  context.Context //nolint:containedctx // gRPC tells only later, and not while a token is asked about
+	ctx  context.Context //nolint:containedctx // gRPC reports the end only later, and not during a token check
 	end  context.CancelFunc
-	left atomic.Int64 // bytes that may still come
+	left atomic.Int64 // bytes that may still arrive
 	once sync.Once
 
 	class   class       // guarded by callers.mu
 	timer   *time.Timer // guarded by callers.mu
-	token   digest      // guarded by callers.mu; of an operator's
+	token   digest      // guarded by callers.mu; only for an operator's connection
 	running int         // guarded by callers.mu; calls with a good token
-	used    time.Time   // guarded by callers.mu; when the last of these began or ended
+	used    time.Time   // guarded by callers.mu; last begin or end of such a call
 	open    int         // guarded by callers.mu; open calls in this class so far
 	refused int         // guarded by callers.mu; refused calls in this class so far
 }
@@ -60,7 +60,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// overdue ends a connection that had its time.
+// overdue closes a connection at the end of its lifetime.
 func (c *conn) overdue() {
 	c.callers.mu.Lock()
 	spared := c.class == operator
@@ -70,8 +70,8 @@ func (c *conn) overdue() {
 	}
 }
 
-// RemoteAddr implements net.Conn. gRPC shows it to whoever handles a call, and nothing
-// else of the connection.
+// RemoteAddr implements net.Conn. It is the only part of the connection that gRPC passes to
+// handlers.
 func (c *conn) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
 
 type address struct {
@@ -79,7 +79,7 @@ type address struct {
 	conn *conn
 }
 
-// connOf is the connection of a call; nil when it came over no Listener.
+// connOf returns the connection of a call, or nil if the call came over no Listener.
 func connOf(ctx context.Context) *conn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -89,8 +89,8 @@ func connOf(ctx context.Context) *conn {
 	return a.conn
 }
 
-// sourceOf is what a connection counts for: an address, or the 64 bits of IPv6 that one
-// customer has.
+// sourceOf returns the source of a connection for the limits: an IPv4 address, or the /64 of an
+// IPv6 address, which usually belongs to one customer.
 func sourceOf(conn net.Conn) string {
 	at, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -103,7 +103,7 @@ func sourceOf(conn net.Conn) string {
 	return ip.String()
 }
 
-// Credentials makes strangers of newcomers once inner's handshake is over.
+// Credentials moves newcomers to the unauthenticated connections after inner's handshake.
 func Credentials(inner credentials.TransportCredentials) credentials.TransportCredentials {
 	return handshakes{inner}
 }

@@ -1,16 +1,16 @@
-// Package callers shares the capacity of the operators' API among those who call it, so
-// that strangers cannot take what operators need (INP-04, INP-08).
+// Package callers shares the capacity of the operators' API among its callers, so that
+// unauthenticated callers cannot take the capacity of operators (INP-04, INP-08).
 //
-// Whoever connects is a newcomer until its TLS handshake is over, a stranger until a call
-// brings a token that Consul knows as an operator's, and then an operator's connection.
-// Each class has places of its own. Newcomers and strangers are held to a time and a
-// number of bytes, and never keep anybody out: when their places are taken, the source
-// that has most of them gives its oldest one up. So who connects always has a place; with
-// a token it is soon among the operators, and there stays, whatever strangers do.
+// A connection is a newcomer until its TLS handshake is over. It is then unauthenticated until a
+// call brings an operator's token that Consul knows, and from then on an operator's. Each class has
+// places of its own. Newcomers and unauthenticated connections have a limited lifetime and a
+// limited number of bytes, and never keep another caller out. When their places are taken, the
+// source with the most connections loses its oldest one. A new connection thus always gets a place.
+// With a token it soon has an operator's place, and keeps it whatever unauthenticated callers do.
 //
-// A token is judged when the headers of a call are there and before anything else of it
-// is read. What Consul has vouched for once is let through at once and asked about again
-// beside; what it has not waits in line, by source in turns, for one of a few who ask.
-// This decides about capacity alone. What a token may do is decided by Consul, with each
-// read and write that is done with it.
+// A token is checked when the headers of a call have arrived, before the rest of the call is read.
+// A token that Consul has confirmed is accepted at once and checked again in the background. An
+// unknown token waits in the queue of its source for one of a few concurrent checks, and the
+// sources take turns. These checks decide about capacity alone. Consul decides about the rights of
+// a token, at each read and write with it.
 package callers

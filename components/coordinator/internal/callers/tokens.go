@@ -10,34 +10,35 @@ import (
 )
 
 const (
-	// askers is how many tokens nobody knows yet are asked about at once, askTime how long
-	// one waits and is asked about.
+	// askers bounds the concurrent checks of unknown tokens, and askTime the wait and the check of
+	// one.
 	askers  = 4
 	askTime = 10 * time.Second
-	// askAgain is how long a good token is not asked about; refuseFor how long one that is
-	// none is refused unasked, which is soon over for one that has just been made.
+	// askAgain is how long a good token is accepted without a new check. refuseFor is how long a
+	// bad token is refused without a check: it is short, because the token may just have been
+	// created.
 	askAgain  = time.Minute
 	refuseFor = 2 * time.Second
-	// remembered bounds both kinds. Good ones are as many as Consul has.
+	// remembered bounds both sets of tokens. Consul bounds the number of good ones.
 	remembered = 1024
 )
 
-// tokens remembers which tokens are good, by their digests. Safe for concurrent use.
+// tokens caches the results of token checks, by the tokens' digests. Safe for concurrent use.
 type tokens struct {
 	check   func(context.Context, string) error
 	refused func(error) bool
 	disown  func(digest)
 	turns   *turns
-	ctx     context.Context //nolint:containedctx // of what is asked beside a call
+	ctx     context.Context //nolint:containedctx // of checks outside of a call
 	asks    sync.WaitGroup
 
 	mu   sync.Mutex
 	good map[digest]*good     // guarded by mu
-	bad  map[digest]time.Time // guarded by mu; until when they are refused
+	bad  map[digest]time.Time // guarded by mu; end of the refusal
 }
 
 type good struct {
-	checked time.Time // zero: in doubt
+	checked time.Time // zero: must be checked
 	asking  bool
 }
 
@@ -50,14 +51,14 @@ func newTokens(ctx context.Context, cfg Config, disown func(digest)) *tokens {
 
 // wait is called after ctx has ended.
 func (t *tokens) wait() {
-	t.mu.Lock()   // whoever began to ask before is counted
+	t.mu.Lock()   // checks that began before are counted
 	t.mu.Unlock() //nolint:staticcheck // as the line above says
 	t.asks.Wait()
 }
 
 var errNoOperator = status.Error(codes.PermissionDenied, "this token is no operator's, or not known to Consul")
 
-// judge is nil for a good token. A good one that is known does not wait for anybody.
+// judge returns nil for a good token. A known good token does not wait for a check.
 func (t *tokens) judge(one *conn, sum digest, token string) error {
 	if decided, err := t.remembers(sum, token); decided {
 		return err
@@ -88,7 +89,7 @@ func (t *tokens) remembers(sum digest, token string) (decided bool, err error) {
 	return false, nil
 }
 
-// again asks about a good token that was asked about long ago.
+// again checks a good token whose last check is old.
 func (t *tokens) again(sum digest, token string) {
 	ctx, cancel := context.WithTimeout(t.ctx, askTime)
 	defer cancel()
@@ -97,8 +98,8 @@ func (t *tokens) again(sum digest, token string) {
 	}
 }
 
-// learn remembers an answer and gives it as the caller is told it. What could not be found
-// out leaves a good token good: what it may do is not decided here.
+// learn caches the result of a check and returns the error for the caller. After a failed check a
+// good token stays good: the check decides about capacity, and not about rights.
 func (t *tokens) learn(sum digest, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +126,7 @@ func (t *tokens) learn(sum digest, err error) error {
 	return status.Error(codes.Unavailable, "the token cannot be checked now: "+err.Error())
 }
 
-// doubt has a good token asked about at its next call.
+// doubt makes the next call of a good token check it.
 func (t *tokens) doubt(sum digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

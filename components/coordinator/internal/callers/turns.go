@@ -6,13 +6,12 @@ import (
 	"sync"
 )
 
-// turns lets a number do something at once. Those who wait stand in one lane for each
-// source, and the lanes take turns: a crowd from one source does not keep another waiting.
-// Safe for concurrent use.
+// turns bounds a concurrent activity. Callers wait in one lane per source, and the lanes take
+// turns, so that a crowd from one source does not delay another source. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	free  int                        // guarded by mu
-	lanes map[string][]chan struct{} // guarded by mu; none is empty
+	lanes map[string][]chan struct{} // guarded by mu; no lane is empty
 	order []string                   // guarded by mu; the lanes, next first
 }
 
@@ -37,7 +36,7 @@ func (t *turns) enter(ctx context.Context, lane string) bool {
 	case <-ctx.Done():
 	}
 	if !t.giveUp(lane, turn) {
-		t.leave() // it came just now
+		t.leave() // the turn came just now
 	}
 	return false
 }
@@ -57,7 +56,7 @@ func (t *turns) giveUp(lane string, turn chan struct{}) bool {
 	return true
 }
 
-// leave gives the turn to whoever is next.
+// leave passes the turn to the next lane.
 func (t *turns) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

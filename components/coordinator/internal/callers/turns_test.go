@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A crowd from one source is served in turns with whoever else comes.
+// A crowd from one source and the callers of other sources are served in turns.
 func TestINP04_TokensAreAskedAboutInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := newTurns(1)
@@ -47,7 +47,7 @@ func TestINP04_TokensAreAskedAboutInTurns(t *testing.T) {
 	})
 }
 
-// Who gives up takes no turn, also when it comes at that moment.
+// A caller that gives up takes no turn, even if its turn comes at that moment.
 func TestWhoGivesUpTakesNoTurn(t *testing.T) {
 	line := newTurns(1)
 	for n := range 1000 {

@@ -36,7 +36,7 @@ var (
 	errAway = errors.New("the store is away")
 )
 
-// certificate is made once: handshakes in it are not judged.
+// certificate is made once: the tests do not check it.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 })
 
-// world is an API that Callers guard.
+// world is an API behind Callers.
 type world struct {
 	t       testing.TB
 	callers *Callers
@@ -58,9 +58,9 @@ type world struct {
 
 	mu    sync.Mutex
 	good  map[string]bool                               // guarded by mu
-	check func(ctx context.Context, token string) error // guarded by mu; nil: by good
+	check func(ctx context.Context, token string) error // guarded by mu; nil: good decides
 	asked []string                                      // guarded by mu; tokens, in order
-	do    func(context.Context) error                   // guarded by mu; what a call does
+	do    func(context.Context) error                   // guarded by mu; the work of a call
 }
 
 func newWorld(t testing.TB, change func(*Callers)) *world {
@@ -156,7 +156,7 @@ func (w *world) Accept() (net.Conn, error) {
 func (w *world) Close() error   { close(w.closed); return nil }
 func (w *world) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a connection that seems to come from an address.
+// from is a connection with a given remote address.
 type from struct {
 	net.Conn
 	at net.Addr
@@ -196,7 +196,7 @@ func (w *world) client(address string) *grpc.ClientConn {
 	return cc
 }
 
-// call calls with a token, none if it is empty, and a message of so many bytes.
+// call calls with a token, or without one if it is empty, and with a message of size bytes.
 func (w *world) call(cc *grpc.ClientConn, method, token string, size int) error {
 	ctx := w.t.Context()
 	if token != "" {
@@ -210,7 +210,7 @@ func (w *world) call(cc *grpc.ClientConn, method, token string, size int) error 
 	return err
 }
 
-// watch begins a watch, whose end it tells.
+// watch begins a watch, and returns a channel with its end.
 func (w *world) watch(cc *grpc.ClientConn, token string) <-chan error {
 	w.t.Helper()
 	stream, err := cc.NewStream(metadata.AppendToOutgoingContext(w.t.Context(), tokenName, token), &grpc.StreamDesc{ServerStreams: true}, watchMethod)
@@ -220,22 +220,22 @@ func (w *world) watch(cc *grpc.ClientConn, token string) <-chan error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	synctest.Wait() // until its handler does what it is to do
+	synctest.Wait() // until its handler runs
 	ended := make(chan error, 1)
 	go func() { ended <- stream.RecvMsg(new(wrapperspb.UInt64Value)) }()
 	return ended
 }
 
-// count is how many connections a class has.
+// count returns the number of connections of a class.
 func (w *world) count(of class) int { return w.callers.count(of) }
 
-// say writes beside: the far side may write first, and a pipe holds nothing.
+// say writes in the background: the far side may write first, and a pipe has no buffer.
 func say(conn net.Conn, b ...byte) net.Conn {
 	go func() { _, _ = conn.Write(b) }()
 	return conn
 }
 
-// ended waits until the far side closes a connection, and tells after how long.
+// ended waits until the far side closes a connection, and returns the time until then.
 func ended(conn net.Conn) time.Duration {
 	began := time.Now()
 	for b := make([]byte, 4096); ; {
