@@ -12,8 +12,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Adoptable judges every member of the group that no record binds: whether the CVM under
-// its name can become it, and what is missing otherwise.
+// Adoptable judges every member of the group that no record binds: whether the CVM with the
+// member's name can be adopted, and the reason if it cannot.
 func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, images policy.ImagePolicy, now time.Time) []rollout.Adoptable {
 	gate, _ := v.FoldGroup(spec, now)
 	facts := rollout.AdoptionFacts{
@@ -71,12 +71,12 @@ func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, i
 	return out
 }
 
-// unboundAge is how old the platform's list may be that a stranger's question is answered
-// from: whoever asks causes no more than this.
+// unboundAge is the maximum age of the platform's list for the question of an unauthenticated
+// caller. It bounds the platform calls that such callers cause.
 const unboundAge = 10 * time.Second
 
-// Unbound finds the Slot whose records are lost and that the platform names the CVM of an
-// instance after. The platform is only asked while there is such a Slot.
+// Unbound finds the Slot whose records are lost and that the platform's name of the instance's CVM
+// refers to. It calls the platform only while there is such a Slot.
 func (p *Platform) Unbound(ctx context.Context, v *view.View, cluster, instanceID string) (groupName, slot string, ok bool) {
 	lost := func(slot string) bool {
 		record := v.Slots[slot].Value

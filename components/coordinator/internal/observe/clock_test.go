@@ -9,7 +9,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// countingCloud counts how often it is asked.
+// countingCloud counts its calls.
 type countingCloud struct{ asked int }
 
 func (c *countingCloud) List(context.Context, string) ([]platform.Instance, error) {
@@ -17,7 +17,7 @@ func (c *countingCloud) List(context.Context, string) ([]platform.Instance, erro
 	return nil, nil
 }
 
-// TestAListOfTheFutureIsAskedForAgain: the clock was set back since, so nobody knows how old it is.
+// The clock was set back since the list was made, so the age of the list is unknown.
 func TestAListOfTheFutureIsAskedForAgain(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cloud := &countingCloud{}

@@ -11,11 +11,12 @@ import (
 	"cadre.dev/store"
 )
 
-// silentAfter is when an agent counts as silent here, as for the planner.
+// silentAfter is the age of a report at which its agent counts as silent, as in the planner.
 var silentAfter = rollout.DefaultTiming().StaleAfter
 
-// asksOfOthers: an admitted Boot of the group is silent, or one that is healed is ill: only then somebody
-// asks about the other groups, whose records are many.
+// asksOfOthers reports whether the planner needs data of the other groups, whose records are many.
+// It does if an admitted Boot of the group is silent, or if a member of a group with healing is
+// unhealthy.
 func asksOfOthers(spec group.Spec, records []group.SlotRecord, seen rollout.Observation) bool {
 	for _, s := range seen.Slots {
 		r := s.Report
@@ -23,15 +24,15 @@ func asksOfOthers(spec group.Spec, records []group.SlotRecord, seen rollout.Obse
 			return true
 		}
 		if r != nil && spec.AutoHealing != nil && (len(r.Failing) > 0 || r.Health == rollout.Unhealthy) {
-			return true // no record says so yet
+			return true // no record has it yet
 		}
 	}
 	return spec.AutoHealing != nil && slices.ContainsFunc(records, func(r group.SlotRecord) bool { return !r.UnavailableSince.IsZero() })
 }
 
-// fleet counts the agents of all groups, those that are heard, and the CVMs that their groups' last
-// pass found stopped or gone. Whom somebody keeps away, and who is in a step that does not heal, says
-// nothing by being silent or down: an ordinary step of another group is no storm.
+// fleet counts the agents of all groups, the agents with a recent report, and the CVMs that their
+// groups' last pass found stopped or gone. It leaves out the Slots that an operator excludes and
+// those in a step that is no repair: an ordinary step of another group is no storm.
 func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	all := v.All()
 	var f rollout.Fleet
@@ -67,20 +68,22 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	return f
 }
 
-// healed: a step heals the Slot now. One that is restarted is not heard, and ill all the same.
+// healed reports whether a step heals the Slot now. During its restart the Slot sends no reports,
+// and is still unhealthy.
 func healed(all *view.View, slot string) bool {
 	open, is := all.OpenOperation(slot)
 	return is && open.Value.Actor == operation.ActorHealing
 }
 
-// heals: the group of a Slot heals its members.
+// heals reports whether the group of a Slot heals its members.
 func heals(all *view.View, record group.SlotRecord) bool {
 	spec, _, known := all.InForce(record.Group)
 	return known && spec.AutoHealing != nil
 }
 
-// keptAway: an operator drained the Slot or has it left out of healing, or a step is made with it. What
-// heals it tells that it broke by itself.
+// keptAway reports whether an operator drained the Slot or excluded it from healing, or whether an
+// Operation of another actor works on it. A repair does not count: it shows that the Slot failed
+// without an operator.
 func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Time) bool {
 	if open, is := all.OpenOperation(slot); is && open.Value.Actor != operation.ActorHealing {
 		return true
@@ -92,7 +95,7 @@ func keptAway(all *view.View, record group.SlotRecord, slot string, now time.Tim
 	return known && spec.Unhealed(record.Ordinal, all.ExcludedFrom(slot, now))
 }
 
-// down: the platform's word as it was reported last; where nothing was, the CVM may run.
+// down reports the last recorded state of the platform. Without a record the CVM may be running.
 func down(i group.InstanceStatus) bool {
 	return i.State == group.SlotVanished || i.PlatformStatus != "" && !(&rollout.Instance{Status: i.PlatformStatus}).Running()
 }

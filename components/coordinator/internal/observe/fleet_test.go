@@ -24,7 +24,7 @@ func (h heardOf) Of(slot string) (reports.Received, bool) {
 	return r, ok
 }
 
-// crowd are the Slots of a group "db" beside which others are judged.
+// crowd is a group "db" with many Slots.
 type crowd struct {
 	*view.View
 	heardOf
@@ -39,7 +39,7 @@ func newCrowd() *crowd {
 	}}
 }
 
-// add makes the next Slot, whose CVM runs and whose agent was heard some time ago.
+// add adds a Slot whose CVM runs and whose agent last reported some time ago.
 func (c *crowd) add(ago time.Duration) (slot string) {
 	n := len(c.Slots)
 	slot = fmt.Sprintf("db-%d", n)
@@ -50,7 +50,7 @@ func (c *crowd) add(ago time.Duration) (slot string) {
 	return slot
 }
 
-// silent adds one that is silent since, and down one whose CVM stopped.
+// silent adds a Slot whose agent is silent since then, and down one whose CVM stopped.
 func (c *crowd) silent(since time.Duration) string {
 	slot := c.add(since)
 	record := c.Slots[slot]
@@ -65,7 +65,7 @@ func (c *crowd) down(since time.Duration) string {
 	return slot
 }
 
-// TestTheFleetIsWhoeverIsExpected: heard, silent, or down, each with the time since when.
+// The fleet has the expected members: reporting, silent or down, each with the time since when.
 func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 	c := newCrowd()
 	c.add(time.Second)
@@ -74,7 +74,7 @@ func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 	c.down(time.Hour)
 	vanished := c.silent(2 * time.Hour)
 	c.Instances[vanished] = view.Rec[group.InstanceStatus]{Value: group.InstanceStatus{Slot: vanished, State: "Vanished"}}
-	other := c.add(time.Second) // of a Boot before
+	other := c.add(time.Second) // of an earlier Boot
 	c.heardOf[other] = reports.Received{BootID: "another", At: c.now}
 	left := c.silent(time.Minute)
 	c.Boots[left] = view.Boot{BootLease: store.BootLease{BootID: "boot-" + left, State: store.LeaseEnded}}
@@ -88,8 +88,8 @@ func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 	}
 }
 
-// TestTheIllAreThoseThatAreHealed: their CVMs run, and they are away from service, in a group that heals. A start of
-// what is down is no repair that the limiter counts.
+// The unhealthy members are out of service while their CVMs run, in a group with healing. The start
+// of a stopped CVM is no repair for the limiter.
 func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	c := newCrowd()
 	heals := c.Accepted["db"]
@@ -133,8 +133,8 @@ func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	}
 }
 
-// TestWhoIsKeptAwayIsNoStorm: a Slot in a rollout's step, drained, or left out of healing is missed by
-// nobody, and what heals is no reason to think that nothing broke.
+// A Slot in a rollout's step, drained, or excluded from healing does not count as missing. A Slot
+// under repair still counts.
 func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
 	step := func(actor operation.Actor, phase operation.Phase) func(c *crowd, slot string) {
 		return func(c *crowd, slot string) {

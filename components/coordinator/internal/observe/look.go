@@ -8,11 +8,11 @@ import (
 	"cadre.dev/store"
 )
 
-// Looker observes a group as it is now, for whoever must not go by what was seen before.
+// Looker observes the current state of a group, for callers that must not use older observations.
 type Looker struct {
 	Cluster string
 	Store   store.Store
-	// Views tells what is known of other groups already; nil: everything is read.
+	// Views has the known records of other groups; nil: all records are read.
 	Views   *view.Watcher
 	Listing *Platform
 	Reports Reports

@@ -16,35 +16,35 @@ import (
 	"cadre.dev/store"
 )
 
-// Reports gives the last report of a Slot.
+// Reports returns the last report of a Slot.
 type Reports interface {
 	Of(slot string) (reports.Received, bool)
 }
 
-// Seen is one group as a whole, at one moment.
+// Seen is the complete state of one group at one moment.
 type Seen struct {
 	Spec    group.Spec
 	Records rollout.Records
 	Now     rollout.Observation
-	// Pass is the planner's look at all of it; nil until the leader planned from it.
+	// Pass is the planner's evaluation of it; nil until the leader has planned from it.
 	Pass *rollout.Pass
-	// Listing is the platform's word behind Now.
+	// Listing is the platform's list behind Now.
 	Listing Listing
-	// Asked is what the group's policy is folded from; its Target is what Spec is at.
+	// Asked is the input of the group's policy; its Target is the Revision of Spec.
 	Asked policy.Asked
 }
 
-// Group joins everything about one group. cluster names the CVMs.
+// Group joins all data about one group. cluster is the prefix of CVM names.
 func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agents Reports) Seen {
 	return Again(Seen{Spec: spec, Records: records(v, spec.Name), Asked: v.Asked(spec)}, v, cluster, listing, agents)
 }
 
-// Again is Group of what was Seen before, where the records say the same as then.
+// Again is Group for an earlier Seen whose records have not changed.
 func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Reports) Seen {
 	spec := seen.Spec
 	seen.Listing, seen.Pass = listing, nil
-	// As the leader will fold it in its next pass, so that a plan for a spec that is not
-	// stored yet tells what it would wait for.
+	// The policy is folded as in the leader's next pass, so that a plan for a spec that is not
+	// stored yet shows what it would wait for.
 	seen.Records.Policy, seen.Records.Problems = v.FoldAsked(spec, seen.Asked, listing.At)
 	seen.Now = rollout.Observation{
 		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
@@ -78,7 +78,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	return seen
 }
 
-// records are those of the group, which nothing that plans from them changes.
+// records returns the records of the group; planning changes none of them.
 func records(v *view.View, name string) rollout.Records {
 	rec := rollout.Records{
 		SpecIndex: v.Specs[name].Index, AppliedBy: v.Accepted[name].By, AppliedRequest: v.Accepted[name].Request, Status: v.Statuses[name].Value, Slots: slices.Clone(v.SlotsOf(name)),
@@ -98,8 +98,8 @@ func records(v *view.View, name string) rollout.Records {
 	}
 	if newest := v.RolloutsOf(name); len(newest) > 0 {
 		rec.Rollout = &newest[0].Value
-		// A status that was lost, or that a leader died before it wrote, does not let two
-		// rollouts have one generation: the newest is told by it.
+		// The status may be lost, or a leader may have crashed before it wrote the status. The
+		// newest rollout then gives the generation, so that no two rollouts have the same one.
 		rec.Status.Generation = max(rec.Status.Generation, rec.Rollout.Generation)
 	}
 	current := ""
@@ -122,7 +122,7 @@ func records(v *view.View, name string) rollout.Records {
 			}
 		}
 	}
-	// They are long: the list is made once, as long as it becomes.
+	// Operations are large, so the list is allocated once at its final size.
 	rec.Operations = make([]operation.Operation, 0, len(all))
 	for _, o := range all {
 		rec.Operations = append(rec.Operations, *o)
@@ -130,7 +130,7 @@ func records(v *view.View, name string) rollout.Records {
 	return rec
 }
 
-// requests are those of operators about this group, by id.
+// requests returns the operators' requests about this group, by id.
 func requests(v *view.View, name string) []rollout.Request {
 	var out []rollout.Request
 	spent := map[string]bool{}
@@ -142,7 +142,7 @@ func requests(v *view.View, name string) []rollout.Request {
 	for _, id := range slices.Sorted(maps.Keys(v.Queue)) {
 		q := v.Queue[id].Value
 		if q.Check() != nil {
-			continue // carried out by nobody
+			continue // an invalid request is never carried out
 		}
 		switch q.Kind {
 		case store.RequestRestart, store.RequestUpdate, store.RequestReplace:
@@ -168,8 +168,8 @@ func requests(v *view.View, name string) []rollout.Request {
 	return out
 }
 
-// slot joins what is known about one Slot. A report counts only from the Boot
-// that was admitted (R11).
+// slot joins all data about one Slot. A report counts only if it comes from the admitted Boot
+// (R11).
 func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
 	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal,
 		Drain: override(v, store.OverrideDrain, record.Slot), Protection: override(v, store.OverrideProtect, record.Slot), Exclusion: override(v, store.OverrideExclude, record.Slot)}
@@ -186,8 +186,8 @@ func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports
 	return one
 }
 
-// instances finds the CVM that fills the Slot: the recorded one, else the one
-// with the Slot's name. Others with the name are duplicates (R67).
+// instances returns the CVM of the Slot: the recorded one, else the one with the Slot's name. Other
+// CVMs with that name are duplicates (R67).
 func instances(record group.SlotRecord, listing Listing) (*rollout.Instance, []rollout.Instance) {
 	var same []rollout.Instance
 	for _, i := range listing.named(record.PlatformName, record.VMUUID) {

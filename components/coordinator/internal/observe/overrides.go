@@ -7,8 +7,9 @@ import (
 	"cadre.dev/store"
 )
 
-// override is what an operator set on a scope, a Slot or a group; nil: nothing. Whether its time is
-// over the planner judges, by the clock that the end is of.
+// override returns the override that an operator set on a scope, a Slot or a group; nil: there is
+// none. The planner decides whether its time is over, because the end refers to the planner's
+// clock.
 func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Override {
 	m, ok := v.Overrides[kind][scope]
 	if !ok {
@@ -21,8 +22,8 @@ func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Over
 	return out
 }
 
-// freeze is the freeze that ends last, of the group's own and that of all groups. Where both end at
-// the same time it is that of all groups.
+// freeze returns the freeze that ends last, of the group's own one and that of all groups. If both
+// end at the same time, it returns that of all groups.
 func freeze(v *view.View, name string) *rollout.Override {
 	one, all := override(v, store.OverrideFreeze, name), override(v, store.OverrideFreeze, store.Everywhere)
 	if one != nil {

@@ -15,8 +15,8 @@ type noReports struct{}
 
 func (noReports) Of(string) (reports.Received, bool) { return reports.Received{}, false }
 
-// TestTheFreezeThatEndsLastIsSeen, whatever the time is: which one is over the planner judges by
-// its own clock, a moment after the platform's list was made.
+// The freeze that ends last is returned at any time. The planner decides by its own clock whether
+// it is over, a moment after the platform's list was made.
 func TestTheFreezeThatEndsLastIsSeen(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	soon, late, never := now.Add(time.Second), now.Add(time.Hour), time.Time{}

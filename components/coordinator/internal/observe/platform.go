@@ -11,29 +11,29 @@ import (
 	"cadre.dev/platform"
 )
 
-// Lister is the platform's list.
+// Lister returns the platform's list.
 type Lister interface {
 	List(ctx context.Context, appID string) ([]platform.Instance, error)
 }
 
-// Listing is what the platform said, and when it was asked.
+// Listing is an answer of the platform, with the time of its request.
 type Listing struct {
 	Instances []platform.Instance
 	// At is before the request was sent: nothing older than At is in it.
 	At  time.Time
 	Err error
 
-	// by are the Instances by name and by VM UUID; nil: they are looked for one by one.
+	// by indexes the Instances; nil: it is built on use.
 	by *byName
 }
 
-// byName finds Instances without a look at all of them: each group does.
+// byName indexes Instances, because each group looks some of them up.
 type byName struct {
 	name, uuid map[string][]int
-	group      map[string][]int // by what a name has before its ordinal
+	group      map[string][]int // by the part of a name before its ordinal
 }
 
-// indexed is l with its Instances found fast.
+// indexed returns l with an index of its Instances.
 func (l Listing) indexed() Listing {
 	l.by = &byName{name: map[string][]int{}, uuid: map[string][]int{}, group: map[string][]int{}}
 	for n, i := range l.Instances {
@@ -48,7 +48,7 @@ func (l Listing) indexed() Listing {
 	return l
 }
 
-// named are the Instances with the name, or the VM UUID where that is not empty.
+// named returns the Instances with the name, or with the VM UUID if that is not empty.
 func (l Listing) named(name, uuid string) (out []platform.Instance) {
 	if l.by == nil {
 		l = l.indexed()
@@ -64,7 +64,7 @@ func (l Listing) named(name, uuid string) (out []platform.Instance) {
 	return out
 }
 
-// like are the Instances whose names are prefix-<something without a dash>.
+// like returns the Instances whose names are prefix-<something without a dash>.
 func (l Listing) like(prefix string) (out []platform.Instance) {
 	if l.by == nil {
 		l = l.indexed()
@@ -75,21 +75,21 @@ func (l Listing) like(prefix string) (out []platform.Instance) {
 	return out
 }
 
-// Platform keeps the platform's last list for a moment, so that many groups and
-// readers cost one call. Safe for concurrent use.
+// Platform caches the platform's last list for a moment, so that many groups and readers cost one
+// call. Safe for concurrent use.
 type Platform struct {
 	lister  Lister
 	now     func() time.Time
 	timeout time.Duration
 
-	turn chan struct{} // held by whoever asks the platform
+	turn chan struct{} // held by the caller that calls the platform
 
 	mu   sync.Mutex
 	last Listing // guarded by mu
-	// events counts, so that what came first is known whatever the clock does; guarded by mu.
+	// events numbers the calls, so that their order does not depend on the clock; guarded by mu.
 	events uint64
-	// asked is when last was asked for, forgotten when Forget was called last for a group, ""
-	// for all; by events, guarded by mu.
+	// asked is the event of the request for last. forgotten has the event of the last Forget for
+	// each group, "" for all. Both are guarded by mu.
 	asked     uint64
 	forgotten map[string]uint64
 }
@@ -99,9 +99,9 @@ func NewPlatform(lister Lister, now func() time.Time, timeout time.Duration) *Pl
 	return &Platform{lister: lister, now: now, timeout: timeout, turn: make(chan struct{}, 1), forgotten: map[string]uint64{}}
 }
 
-// List gives a list that was asked for at most maxAge before the call, and after the last
-// Forget for the group, "": for any. Those who wait at the same time get one answer. A list that failed is
-// an error in the Listing, never an empty list (R11).
+// List returns a list that was requested at most maxAge before the call, and after the last Forget
+// for the group, "" for any group. Concurrent callers share one answer. A failed request is an
+// error in the Listing, never an empty list (R11).
 func (p *Platform) List(ctx context.Context, group string, maxAge time.Duration) Listing {
 	called := p.event()
 	if fresh, ok := p.fresh(group, maxAge, called); ok {
@@ -113,7 +113,7 @@ func (p *Platform) List(ctx context.Context, group string, maxAge time.Duration)
 	case <-ctx.Done():
 		return Listing{Err: ctx.Err(), At: p.now()}
 	}
-	// Another caller may have asked while this one waited.
+	// Another caller may have got a list while this one waited.
 	if fresh, ok := p.fresh(group, maxAge, called); ok {
 		return fresh
 	}
@@ -129,11 +129,11 @@ func (p *Platform) List(ctx context.Context, group string, maxAge time.Duration)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last, p.asked = next, asked
-	maps.DeleteFunc(p.forgotten, func(_ string, at uint64) bool { return at < asked }) // it is after them
+	maps.DeleteFunc(p.forgotten, func(_ string, at uint64) bool { return at < asked }) // the new list is after them
 	return next
 }
 
-// event is the number of a new one.
+// event returns the number of a new event.
 func (p *Platform) event() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +141,8 @@ func (p *Platform) event() uint64 {
 	return p.events
 }
 
-// Forget makes the next List for the group ask the platform: after a call with an effect,
-// the own write must be seen (R69). group "": for all.
+// Forget makes the next List for the group call the platform: after a call with an effect, the list
+// must include that effect (R69). group "": for all.
 func (p *Platform) Forget(group string) {
 	at := p.event()
 	p.mu.Lock()
@@ -150,12 +150,13 @@ func (p *Platform) Forget(group string) {
 	p.forgotten[group] = at
 }
 
-// fresh is the last list, if the group may go by it.
+// fresh returns the last list if the group may use it.
 func (p *Platform) fresh(group string, maxAge time.Duration, called uint64) (Listing, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	age := p.now().Sub(p.last.At)
-	// Of the future it is where the clock was set back since: how old it is nobody knows.
+	// A list from the future means that the clock was set back since. Its age is unknown, so it is
+	// not used.
 	old := (age > maxAge || age < 0) && p.asked < called
 	newest := max(p.forgotten[group], p.forgotten[""])
 	if group == "" {

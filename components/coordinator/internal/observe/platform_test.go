@@ -10,7 +10,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// slowCloud answers when it is told to, with how often it was asked.
+// slowCloud answers on the test's signal, with the number of its calls.
 type slowCloud struct {
 	asked   int
 	entered chan struct{}
@@ -24,8 +24,8 @@ func (c *slowCloud) List(context.Context, string) ([]platform.Instance, error) {
 	return make([]platform.Instance, n), <-c.answer
 }
 
-// TestListAskedForBeforeACallIsNotKept: after a call with an effect the own write
-// must be seen (R69), also when another group was listing meanwhile.
+// TestListAskedForBeforeACallIsNotKept: after a call with an effect, the list must include that
+// effect (R69), even if another group requested a list meanwhile.
 func TestListAskedForBeforeACallIsNotKept(t *testing.T) {
 	cloud := &slowCloud{entered: make(chan struct{}, 2), answer: make(chan error, 2)}
 	p := observe.NewPlatform(cloud, time.Now, time.Minute)
@@ -44,7 +44,7 @@ func TestListAskedForBeforeACallIsNotKept(t *testing.T) {
 	}
 }
 
-// TestACallForOneGroupCostsTheOthersNothing: but who looks at all of them sees it.
+// A call for one group does not cost the others a list; a list for all groups includes its effect.
 func TestACallForOneGroupCostsTheOthersNothing(t *testing.T) {
 	cloud := &slowCloud{entered: make(chan struct{}, 8), answer: make(chan error, 8)}
 	p := observe.NewPlatform(cloud, time.Now, time.Minute)
