@@ -21,27 +21,26 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// Validity of issued certificates. Backdating forgives clocks that are a little behind.
+// Validity of issued certificates. The backdating tolerates clocks that are slightly slow.
 //
-// Members renew after 7 minutes at the latest, so they do without any coordinator for an hour
-// and some minutes. That is also for how long a Boot that is cut off from all coordinators, and
-// evicted meanwhile, passes for admitted with members that are cut off as it is; those that a
-// coordinator reaches learn it at once.
+// Members renew after 7 minutes at the latest, so they work for more than an hour without any
+// coordinator. An evicted Boot that is cut off from all coordinators passes as admitted for the
+// same time, with members that are cut off as well. Members that reach a coordinator learn of the
+// eviction at once.
 const (
 	LeafTTL  = 75 * time.Minute
 	Backdate = 5 * time.Minute
 )
 
-// SimulatedOrganization is the subject's organization in every certificate that
-// rests on evidence under a root that is not Intel's, so that nobody takes one for
-// what it is not.
+// SimulatedOrganization is the subject's organization in every certificate that rests on evidence
+// under another root than Intel's, so that no such certificate is mistaken for a real one.
 const SimulatedOrganization = "SIMULATED"
 
 // ErrKeyForbidden reports a key that no SVID is issued for (CSR_FORBIDDEN).
 var ErrKeyForbidden = errors.New("CSR_FORBIDDEN: the key is not one of P-256")
 
-// Subject is who an SVID names. Its holder has no say in it: the issuer takes it
-// from the records.
+// Subject is the identity in an SVID. The issuer takes it from the records, and the holder has no
+// influence on it.
 type Subject struct {
 	Group, Slot string
 	// DNSNames are for coordinators only.
@@ -50,8 +49,8 @@ type Subject struct {
 	Simulated bool
 }
 
-// The CA's validity is a constant, since the certificate must be byte-identical
-// on every coordinator and at every start.
+// The CA's validity is a constant, because the certificate must be byte-identical on every
+// coordinator and at every start.
 var (
 	caNotBefore = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	caNotAfter  = time.Date(2055, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -65,9 +64,9 @@ type CA struct {
 	pem     []byte
 }
 
-// newCA makes the CA of a seed. Ed25519 signatures have no randomness, so equal
-// seeds give equal bytes. The subject names the cluster ID, for whoever is to tell two
-// sets of coordinators of one app apart; with another cluster ID the seed differs as well.
+// newCA makes the CA of a seed. Ed25519 signatures have no randomness, so equal seeds give equal
+// bytes. The subject includes the cluster ID, which distinguishes two sets of coordinators of one
+// app; another cluster ID also gives another seed.
 func newCA(cluster, id string, seed []byte) (*CA, error) {
 	key := ed25519.NewKeyFromSeed(seed)
 	public := key.Public().(ed25519.PublicKey)
@@ -95,22 +94,22 @@ func newCA(cluster, id string, seed []byte) (*CA, error) {
 	return &CA{cluster: cluster, key: secret.New(key), cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// PEM is the CA bundle.
+// PEM returns the CA bundle.
 func (c *CA) PEM() []byte { return c.pem }
 
-// BundleSHA256 is the digest that coordinator statements carry.
+// BundleSHA256 returns the digest that coordinator statements carry.
 func (c *CA) BundleSHA256() [32]byte { return sha256.Sum256(c.pem) }
 
-// Pool has the CA as its only root.
+// Pool returns a pool with the CA as its only root.
 func (c *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(c.cert)
 	return pool
 }
 
-// SVID issues the identity certificate of a Slot for a Boot's public key, which must
-// be one of P-256: ErrKeyForbidden. There is no request that it could copy names,
-// usages or extensions from; the only URI SAN is the SPIFFE ID.
+// SVID issues the identity certificate of a Slot for a Boot's public key, which must be a P-256
+// key: ErrKeyForbidden. There is no certificate request, so the holder cannot set names, usages or
+// extensions. The only URI SAN is the SPIFFE ID.
 func (c *CA) SVID(public crypto.PublicKey, who Subject, now time.Time) (der []byte, notAfter time.Time, err error) {
 	if key, ok := public.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
 		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", who.Slot, ErrKeyForbidden)
@@ -133,8 +132,8 @@ func (c *CA) SVID(public crypto.PublicKey, who Subject, now time.Time) (der []by
 // nameForm is one part of a SPIFFE ID.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ConsulTLS issues a certificate with a fresh key for the internal RPC of a coordinator's
-// Consul server. "server.<dc>.consul" is the name that lets it take part in Raft
+// ConsulTLS issues a certificate with a fresh key for the internal RPC of a coordinator's Consul
+// server. The name "server.<dc>.consul" allows the server to take part in Raft
 // (verify_server_hostname).
 func (c *CA) ConsulTLS(node, datacenter string, simulated bool, now time.Time) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

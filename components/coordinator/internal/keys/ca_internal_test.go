@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestTOK14_TheCAsSignatureMakesNoCA: whoever gets one certificate of the CA's too many
-// has one name, not a CA of its own.
+// TestTOK14_TheCAsSignatureMakesNoCA: a certificate of the CA in the wrong hands gives its holder
+// one name and no CA.
 func TestTOK14_TheCAsSignatureMakesNoCA(t *testing.T) {
 	ca, err := newCA("demo", "0123456789abcdef0123456789abcdef", make([]byte, 32))
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// connectSize is how much is derived for the CA of Consul's service mesh: a number much larger than
-// the order of P-256, so that its rest is as good as any, and the mesh's name.
+// connectSize is the number of derived bytes for the CA of Consul's service mesh: a number much
+// larger than the order of P-256, so that its remainder is nearly uniform, and the mesh's UUID.
 const connectSize = connectScalar + 16
 
 const connectScalar = 48
 
-// ConnectCA is the CA of Consul's service mesh, whose certificates Envoy shows. It is another one
-// than CA: Consul has its key and signs with it, and what it signs opens no Session.
+// ConnectCA is the CA of Consul's service mesh, which signs the certificates of Envoys. It is
+// separate from CA: Consul has its key and signs with it, and its certificates open no Session.
 type ConnectCA struct {
 	clusterID string
 	key       secret.Value // PEM
@@ -29,11 +29,11 @@ type ConnectCA struct {
 	pem       []byte
 }
 
-// newConnectCA makes the CA of a seed of connectSize bytes. Consul takes keys of P-256 and no
-// Ed25519. Its root is signed by RFC 6979, which has no randomness, so that equal seeds give equal
-// bytes here as well.
+// newConnectCA makes the CA of a seed of connectSize bytes. Consul supports keys of P-256 and no
+// Ed25519. The root is signed by RFC 6979, which has no randomness, so that equal seeds give equal
+// bytes here too.
 func newConnectCA(cluster, clusterID string, seed []byte) (*ConnectCA, error) {
-	// 1 to n-1, as P-256 wants it.
+	// 1 to n-1, as P-256 requires.
 	most := new(big.Int).Sub(elliptic.P256().Params().N, big.NewInt(1))
 	d := new(big.Int).SetBytes(seed[:connectScalar])
 	d.Add(d.Mod(d, most), big.NewInt(1))
@@ -45,7 +45,7 @@ func newConnectCA(cluster, clusterID string, seed []byte) (*ConnectCA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode service mesh CA key: %w", err)
 	}
-	// The identifier that Consul gives to keys: the certificates that it signs name it.
+	// The identifier that Consul gives to keys; the certificates that it signs include it.
 	id := sha256.Sum256(spki)
 	out := &ConnectCA{clusterID: uuidFrom(seed[connectScalar:])}
 	template := &x509.Certificate{
@@ -55,7 +55,7 @@ func newConnectCA(cluster, clusterID string, seed []byte) (*ConnectCA, error) {
 		NotAfter:              caNotAfter,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
-		// Consul makes no other CA with it but a successor, which the old root vouches for.
+		// Consul signs no other CA with it except a successor, which the old root cross-signs.
 		MaxPathLen:     1,
 		KeyUsage:       x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		SubjectKeyId:   id[:],
@@ -78,15 +78,15 @@ func newConnectCA(cluster, clusterID string, seed []byte) (*ConnectCA, error) {
 	return out, nil
 }
 
-// ClusterID is the UUID that a new Consul calls its mesh by. It is no secret.
+// ClusterID returns the UUID of the mesh in a new Consul. It is no secret.
 func (c *ConnectCA) ClusterID() string { return c.clusterID }
 
-// TrustDomain is the one that names of the mesh's services begin with. A Consul that had a CA
-// before keeps the name that it made itself.
+// TrustDomain returns the first part of the names of the mesh's services. A Consul that had a CA
+// before keeps its own trust domain.
 func (c *ConnectCA) TrustDomain() string { return c.clusterID + ".consul" }
 
-// RootPEM is the root's certificate.
+// RootPEM returns the root's certificate.
 func (c *ConnectCA) RootPEM() []byte { return c.pem }
 
-// Key is the root's key in PEM, for Consul alone.
+// Key returns the root's key in PEM, for Consul alone.
 func (c *ConnectCA) Key() secret.Value { return c.key }

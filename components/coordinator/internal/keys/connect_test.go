@@ -37,9 +37,9 @@ func meshRoot(t *testing.T, r *keys.Root) (*x509.Certificate, *ecdsa.PrivateKey)
 	return cert, key
 }
 
-// TestTheMeshsRootIsTheSameBytesEverywhere: on every coordinator and at every start, and for
-// another cluster ID another one. The digest stands here so that a change of Go or of the
-// template cannot give coordinators of one cluster two roots without a trace.
+// The root has the same bytes on every coordinator and at every start, and differs for another
+// cluster ID. The digest in this test detects a change of Go or of the template that would give the
+// coordinators of one cluster two roots.
 func TestTheMeshsRootIsTheSameBytesEverywhere(t *testing.T) {
 	a := derive(t, "app", "demo").Connect()
 	for range 3 {
@@ -87,8 +87,7 @@ func TestTheMeshsRootIsWhatConsulTakes(t *testing.T) {
 	}
 }
 
-// TestTOK14_WhatTheMeshsCASignsIsNobodyInTheOverlay: Consul has its key, and what it signs
-// is no identity of a Boot.
+// Consul has the mesh CA's key, and a certificate signed by it is no identity of a Boot.
 func TestTOK14_WhatTheMeshsCASignsIsNobodyInTheOverlay(t *testing.T) {
 	r := derive(t, "app", "demo")
 	cert, key := meshRoot(t, r)
@@ -115,7 +114,7 @@ func TestTOK14_WhatTheMeshsCASignsIsNobodyInTheOverlay(t *testing.T) {
 	}
 }
 
-// TestTOK07_TheMeshsKeyIsNotPrinted by what holds it.
+// Values that contain the mesh's key do not print it.
 func TestTOK07_TheMeshsKeyIsNotPrinted(t *testing.T) {
 	r := derive(t, "app", "demo")
 	_, key := meshRoot(t, r)

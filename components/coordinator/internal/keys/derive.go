@@ -16,13 +16,13 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// Guest gives app keys: the same path gives the same key on every CVM of one app.
+// Guest returns app keys: the same path gives the same key on every CVM of one app.
 type Guest interface {
 	GetKey(ctx context.Context, path, purpose string) ([]byte, error)
 }
 
-// Purpose is what a derived key is for: a segment of its path. Keys of different
-// purposes are independent: a leak of one says nothing about another.
+// Purpose is the use of a derived key: a segment of its path. Keys of different purposes are
+// independent: a leaked key reveals no other key.
 type Purpose string
 
 const (
@@ -43,8 +43,8 @@ const (
 // FirstEpoch is the epoch of every key until it is rotated.
 const FirstEpoch uint32 = 1
 
-// Root is the cluster's derived material. It is constant after Derive, but for what
-// kept remembers, and safe for concurrent use.
+// Root is the cluster's derived material. It is constant after Derive, except for the cache, and
+// safe for concurrent use.
 type Root struct {
 	cluster    string
 	clusterID  string
@@ -56,7 +56,7 @@ type Root struct {
 	kept       *kept
 }
 
-// kept are the keys in use, one for each purpose with epochs.
+// cache has the last key of each purpose with epochs.
 type kept struct {
 	mu   sync.Mutex
 	last map[Purpose]derived // guarded by mu
@@ -74,12 +74,12 @@ func (k *kept) put(p Purpose, d derived) {
 	k.last[p] = d
 }
 
-// guestPurpose names our use in the guest agent's own key derivation.
+// guestPurpose names Cadre's use in the guest agent's own key derivation.
 const guestPurpose = "cadre"
 
-// Derive asks the guest agent for the keys of one cluster ID of the cluster that have one
-// epoch. Another cluster ID by the same app has other keys. Errors name the key that could
-// not be had, or say what is wrong with the cluster ID.
+// Derive derives the keys with a single epoch for one cluster ID, through the guest agent. Another
+// cluster ID of the same app has other keys. An error names the failed key, or the fault of the
+// cluster ID.
 func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error) {
 	if err := clusterid.Check(id); err != nil {
 		return nil, fmt.Errorf("derive the cluster's keys: %w", err)
@@ -109,16 +109,16 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 	return r, nil
 }
 
-// ClusterID is the one that all of this is derived for.
+// ClusterID returns the cluster ID of the derived keys.
 func (r *Root) ClusterID() string { return r.clusterID }
 
-// CA is the cluster's certificate authority.
+// CA returns the cluster's certificate authority.
 func (r *Root) CA() *CA { return r.ca }
 
-// Connect is the CA of Consul's service mesh.
+// Connect returns the CA of Consul's service mesh.
 func (r *Root) Connect() *ConnectCA { return r.connect }
 
-// Gossip is Consul's gossip key of an epoch: 32 bytes in base64.
+// Gossip returns Consul's gossip key of an epoch: 32 bytes in base64.
 func (r *Root) Gossip(ctx context.Context, epoch uint32) (secret.Value, error) {
 	raw, err := r.derive(ctx, PurposeGossip, epoch, 32)
 	if err != nil {
@@ -127,34 +127,35 @@ func (r *Root) Gossip(ctx context.Context, epoch uint32) (secret.Value, error) {
 	return secret.FromString(base64.StdEncoding.EncodeToString(raw.Reveal())), nil
 }
 
-// ManagementToken is the SecretID of Consul's initial management token.
+// ManagementToken returns the SecretID of Consul's initial management token.
 func (r *Root) ManagementToken() secret.Value { return tokenFrom(r.management.Reveal()) }
 
-// NonceKey authenticates admission challenges; shared, so that any coordinator
-// can check a challenge without having stored it.
+// NonceKey returns the key that authenticates admission challenges. All coordinators share it, so
+// any of them can check a challenge without stored state.
 func (r *Root) NonceKey() []byte { return r.nonce.Reveal() }
 
-// Secret derives size raw bytes of an epoch of a group's secret. Names hold no
-// slash (group.Validate), so two secrets never share a path.
+// Secret derives size raw bytes of an epoch of a group's secret. Names contain no slash
+// (group.Validate), so two secrets never share a path.
 func (r *Root) Secret(ctx context.Context, group, name string, epoch uint32, size int) (secret.Value, error) {
 	return r.derive(ctx, purposeSecret+Purpose("/"+group+"/"+name), epoch, size)
 }
 
-// Path is what the guest agent is asked for: cadre/v1/<cluster>/<cluster ID>/<purpose>/<epoch>.
+// Path returns the path of a key for the guest agent:
+// cadre/v1/<cluster>/<cluster ID>/<purpose>/<epoch>.
 func Path(cluster, id string, purpose Purpose, epoch uint32) string {
 	return "cadre/v1/" + cluster + "/" + id + "/" + string(purpose) + "/" + strconv.FormatUint(uint64(epoch), 10)
 }
 
-// derived is the last key of a purpose that was asked for.
+// derived is the last requested key of a purpose.
 type derived struct {
 	epoch uint32
 	size  int
 	key   secret.Value
 }
 
-// derive gives the key of a purpose and epoch. The guest agent is asked when it is
-// another one than last time: it makes keys one after the other, and each renewal of
-// each Boot needs the same ones.
+// derive returns the key of a purpose and epoch. It calls the guest agent only if the key differs
+// from the last one: the guest agent makes one key at a time, and each renewal of each Boot needs
+// the same keys.
 func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
 	last := r.kept.get(purpose)
 	if last.epoch == epoch && last.size == size && !last.key.IsZero() {
@@ -167,8 +168,8 @@ func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size i
 	return key, err
 }
 
-// deriveAnew takes the guest's key for one path and expands it, so that the raw
-// platform key is used for nothing else.
+// deriveUncached takes the guest's key for one path and expands it, so that the raw platform key
+// has no other use.
 func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
 	path := Path(r.cluster, r.clusterID, purpose, epoch)
 	if epoch < FirstEpoch {

@@ -1,10 +1,9 @@
-// Package keys holds what all coordinators of one cluster share without ever
-// telling each other: the cluster CA, that of Consul's service mesh, the gossip key, the
-// tokens and the workloads' secrets. Each is derived from a key that the guest agent gives to
-// this app only, and from the cluster's cluster ID, which is no secret. So a coordinator
-// that knows the cluster ID needs no peer, no disk and no operator to know them, and
-// nobody outside an attested coordinator can.
+// Package keys has the secrets that all coordinators of one cluster share without any exchange: the
+// cluster CA, the CA of Consul's service mesh, the gossip key, the tokens and the workloads'
+// secrets. Each is derived from the cluster ID, which is no secret, and from a key that the guest
+// agent gives to this app only. A coordinator that knows the cluster ID thus needs no peer, disk or
+// operator to derive them. No process outside an attested coordinator can derive them.
 //
-// Nothing here reads a clock except through an argument, and derived values
-// never reach a log, the environment or a file.
+// Functions of this package take the time as an argument. Derived values never reach a log, the
+// environment or a file.
 package keys

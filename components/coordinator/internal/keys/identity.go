@@ -15,8 +15,8 @@ import (
 // CoordinatorGroup is the group name in every coordinator's SPIFFE ID.
 const CoordinatorGroup = "coordinator"
 
-// Identity is this coordinator's own key and SVID. The key lives as long as the
-// process: it is this Boot's name.
+// Identity is this coordinator's own key and SVID. The key lives as long as the process and
+// identifies this Boot.
 type Identity struct {
 	key       *ecdsa.PrivateKey
 	spki      []byte
@@ -38,10 +38,10 @@ func NewIdentity(ca *CA, slot string, simulated bool) (*Identity, error) {
 	return &Identity{key: key, spki: spki, slot: slot, simulated: simulated, ca: ca}, nil
 }
 
-// PublicKey is the DER SubjectPublicKeyInfo of the Boot key.
+// PublicKey returns the DER SubjectPublicKeyInfo of the Boot key.
 func (i *Identity) PublicKey() []byte { return i.spki }
 
-// BootID names this Boot.
+// BootID returns the ID of this Boot.
 func (i *Identity) BootID() string {
 	sum := sha256.Sum256(i.spki)
 	return hex.EncodeToString(sum[:])
@@ -62,5 +62,5 @@ func (i *Identity) Certificate(now time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der, i.ca.cert.Raw}, PrivateKey: i.key, Leaf: parsed}, nil
 }
 
-// ServerName is the DNS SAN that every coordinator's SVID carries.
+// ServerName returns the DNS SAN of every coordinator's SVID.
 func ServerName(cluster string) string { return "coordinator." + cluster + ".cadre" }

@@ -37,7 +37,7 @@ func derive(t *testing.T, g guest, cluster string) *keys.Root {
 	return deriveOf(t, g, cluster, clusterID)
 }
 
-// cluster ID is one, and another is another.
+// clusterID and another are two cluster IDs.
 const (
 	clusterID = "0123456789abcdef0123456789abcdef"
 	another   = "fedcba9876543210fedcba9876543210"
@@ -87,8 +87,8 @@ func TestCoordinatorsOfOneAppShareEverything(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_AnotherAppClusterOrClusterIDSharesNothing: a second set of coordinators of the same
-// app and cluster has no key of the first.
+// TestGEN02_IDN08_AnotherAppClusterOrClusterIDSharesNothing: a second set of coordinators of the
+// same app and cluster has no key of the first.
 func TestGEN02_IDN08_AnotherAppClusterOrClusterIDSharesNothing(t *testing.T) {
 	a := derive(t, "app", "demo")
 	for _, b := range []*keys.Root{derive(t, "other", "demo"), derive(t, "app", "prod"), deriveOf(t, "app", "demo", another)} {
@@ -126,7 +126,7 @@ func TestTOK10_PurposesAndEpochsAreIndependent(t *testing.T) {
 	}
 }
 
-// TOK-07: what holds keys prints none.
+// TOK-07: values that contain keys print none.
 func TestTOK07_RootPrintsNoKey(t *testing.T) {
 	r := derive(t, "app", "demo")
 	for _, out := range []string{fmt.Sprintf("%v %+v %#v", r, r, *r), fmt.Sprint(r.ManagementToken()), fmt.Sprintf("%v %+v %#v", r.CA(), *r.CA(), *r.CA())} {
@@ -187,7 +187,7 @@ func TestGEN04_OnlyCoordinatorsGetTheServerName(t *testing.T) {
 	}
 }
 
-// counting is a guest agent that counts what it is asked.
+// counting is a guest agent that counts its calls.
 type counting struct {
 	guest
 	calls int
@@ -198,8 +198,8 @@ func (c *counting) GetKey(ctx context.Context, path, purpose string) ([]byte, er
 	return c.guest.GetKey(ctx, path, purpose)
 }
 
-// The guest agent is asked once for a key that all Boots need, and again for another
-// epoch or size.
+// The guest agent is called once for a key that all Boots need, and again for another epoch or
+// size.
 func TestKeysInUseAreAskedForOnce(t *testing.T) {
 	g := &counting{guest: "app"}
 	r, err := keys.Derive(t.Context(), g, "demo", clusterID)
@@ -219,8 +219,7 @@ func TestKeysInUseAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestGEN02_TheCAsSubjectNamesTheClusterID, so that whoever is refused by it can be told
-// why.
+// The CA's subject includes the cluster ID, so that a caller rejected by it can see the reason.
 func TestGEN02_TheCAsSubjectNamesTheClusterID(t *testing.T) {
 	for _, id := range []string{clusterID, another} {
 		block, _ := pem.Decode(deriveOf(t, "app", "demo", id).CA().PEM())
@@ -236,7 +235,7 @@ func TestGEN02_TheCAsSubjectNamesTheClusterID(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_SVIDsOfAnotherClusterIDAreRefused by whoever believes the first one's CA.
+// SVIDs of another cluster ID are rejected by a verifier with the first CA.
 func TestGEN02_IDN08_SVIDsOfAnotherClusterIDAreRefused(t *testing.T) {
 	a, b := derive(t, "app", "demo"), deriveOf(t, "app", "demo", another)
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/overlay"
 )
 
-// svid is what a coordinator of root gives to a Boot of that Slot.
+// svid is the certificate that a coordinator of root issues to a Boot of that Slot.
 func svid(t *testing.T, root *keys.Root, group, slot string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -33,9 +33,9 @@ func svid(t *testing.T, root *keys.Root, group, slot string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// TestGEN02_IDN08_CredentialsOfAnotherClusterIDOpenNoSession, neither with a coordinator nor
-// with a Peer, though they have the very name and Boot that the peer map wants; nor do those
-// of another cluster ID's coordinator.
+// Credentials of another cluster ID open no Session, neither with a coordinator nor with a Peer.
+// They fail even with exactly the name and Boot of the peer map, and so do those of another cluster
+// ID's coordinator.
 func TestGEN02_IDN08_CredentialsOfAnotherClusterIDOpenNoSession(t *testing.T) {
 	first, second := derive(t, "app", "demo"), deriveOf(t, "app", "demo", another)
 	for _, server := range []overlay.ID{{Cluster: "demo", Group: keys.CoordinatorGroup, Slot: "coordinator-0"}, {Cluster: "demo", Group: "pg", Slot: "pg-1"}} {

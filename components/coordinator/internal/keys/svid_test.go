@@ -26,8 +26,8 @@ func p256(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// TestIDN11_KeysAndTemplate: the key must be of the kind that Boots prove, and nothing
-// else of the certificate is anybody's to choose.
+// TestIDN11_KeysAndTemplate: the key must be of the kind that Boots prove, and the caller controls
+// no other part of the certificate.
 func TestIDN11_KeysAndTemplate(t *testing.T) {
 	ca := derive(t, "app", "demo").CA()
 	small, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -63,7 +63,7 @@ func TestIDN11_KeysAndTemplate(t *testing.T) {
 	}
 }
 
-// TestIDN10_IssuerBuildsTheNameItself, of labels that can mean nothing else.
+// The issuer builds the name from labels with a single meaning.
 func TestIDN10_IssuerBuildsTheNameItself(t *testing.T) {
 	ca := derive(t, "app", "demo").CA()
 	key := p256(t).Public()
@@ -76,7 +76,7 @@ func TestIDN10_IssuerBuildsTheNameItself(t *testing.T) {
 	}
 }
 
-// TestSimulatedCertificatesSaySo in their subject, coordinators' too.
+// Simulated certificates have the mark in their subject, those of coordinators too.
 func TestSimulatedCertificatesSaySo(t *testing.T) {
 	root := derive(t, "app", "demo")
 	for _, simulated := range []bool{false, true} {
