@@ -24,7 +24,7 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// maxAnswer bounds an answer of somebody who has proved nothing yet.
+// maxAnswer bounds the answer of a caller without proof.
 const maxAnswer = 1 << 20
 
 // Verifier decides whether evidence is genuine.
@@ -32,7 +32,7 @@ type Verifier interface {
 	Verify(ctx context.Context, ev attest.Evidence, reportData [64]byte) (policy.Claims, error)
 }
 
-// Asker has other coordinators prove which cluster ID they know. All fields are required.
+// Asker makes other coordinators prove their cluster ID. All fields are required.
 type Asker struct {
 	Cluster, AppID string
 	Gateway        overlay.Gateway
@@ -43,8 +43,8 @@ type Asker struct {
 	Now      func() time.Time
 }
 
-// Ask asks the coordinator slot at an instance; "" means that it knows no cluster ID. Any
-// error means that nothing was proved.
+// Ask asks the coordinator slot at an instance for its cluster ID; "" means that it has none. Any
+// error means that it proved nothing.
 func (a *Asker) Ask(ctx context.Context, instance, slot string) (string, error) {
 	conn, err := overlay.DialAdmission(ctx, a.Gateway, a.Gateway.Name(instance), a.Boot)
 	if err != nil {
@@ -67,8 +67,8 @@ func (a *Asker) Ask(ctx context.Context, instance, slot string) (string, error) 
 	return a.judge(ctx, conn.State(), answer, nonce, slot)
 }
 
-// judge believes an answer only if a coordinator of our app holds the other end of this
-// very connection, and compares each field of what it states (ATT-23).
+// judge accepts an answer only if a coordinator of our app holds the other end of this connection.
+// It compares each field of the statement (ATT-23).
 func (a *Asker) judge(ctx context.Context, state tls.ConnectionState, answer *admissionv1.ProveClusterIDResponse, nonce []byte, slot string) (string, error) {
 	exporter, err := state.ExportKeyingMaterial(overlay.AdmissionExporter, nil, 32)
 	if err != nil {
@@ -103,14 +103,14 @@ func (a *Asker) judge(ctx context.Context, state tls.ConnectionState, answer *ad
 	return said.ClusterID, nil
 }
 
-// NewBoot makes a key and the certificate that it signs for itself, for first contacts in
-// both directions while there is no cluster ID and so no CA.
+// NewBoot makes a key and its self-signed certificate, for first contacts in both directions while
+// there is no cluster ID and thus no CA.
 func NewBoot() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("make key of first contacts: %w", err)
 	}
-	// Who verifies it looks at the key only; no clock is needed for that.
+	// The verifier checks only the key, and needs no clock for that.
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cadre coordinator"},
 		NotBefore: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2055, 1, 1, 0, 0, 0, 0, time.UTC),

@@ -55,7 +55,7 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-// withCollateral adds what the manufacturer says of the machine to evidence.
+// withCollateral adds the manufacturer's collateral of the machine to evidence.
 type withCollateral struct {
 	*attest.GuestClient
 	cloud *cloud
@@ -102,7 +102,7 @@ func (c *cloud) guest(t *testing.T, app string, seed byte) (*attest.GuestClient,
 
 type serveFunc func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
 
-// prove serves what a coordinator at an instance of that app states, with change made to it.
+// prove serves the statement of a coordinator at an instance of that app, as changed by change.
 func (c *cloud) prove(t *testing.T, app string, ordinal int, known string, change func(*statement.ClusterID)) (instance string) {
 	t.Helper()
 	return c.serve(t, app, ordinal, known, change, func(p *Prover) serveFunc { return p.Serve })
@@ -157,8 +157,8 @@ func (c *cloud) asker(t *testing.T) *Asker {
 	}
 }
 
-// TestGEN01_CoordinatorsProveTheirClusterIDToEachOther, or that they know none, before there
-// is a CA.
+// TestGEN01_CoordinatorsProveTheirClusterIDToEachOther, or that they have none, before there is a
+// CA.
 func TestGEN01_CoordinatorsProveTheirClusterIDToEachOther(t *testing.T) {
 	c := newCloud(t)
 	asker := c.asker(t)
@@ -170,9 +170,8 @@ func TestGEN01_CoordinatorsProveTheirClusterIDToEachOther(t *testing.T) {
 	}
 }
 
-// TestGEN01_ATT23_ATT30_NobodyElsesWordCounts: each field of what is stated is compared, and
-// only CVMs of the coordinators' app are believed. An impostor's "none" would let the
-// founder found beside a cluster that lives.
+// Each field of the statement is compared, and only CVMs of the coordinators' app count. An
+// impostor's answer "none" would let coordinator-0 make a second cluster while the first is alive.
 func TestGEN01_ATT23_ATT30_NobodyElsesWordCounts(t *testing.T) {
 	const otherApp = "dddddddddddddddddddddddddddddddddddddddd"
 	for name, tc := range map[string]struct {
@@ -238,8 +237,8 @@ func (r *replayed) ProveClusterID(ctx context.Context, req *admissionv1.ProveClu
 	return r.first, err
 }
 
-// TestGEN01_ATT09_AReplayedProofIsRefused: it is for one connection and one nonce, even from
-// who has the key.
+// TestGEN01_ATT09_AReplayedProofIsRefused: a proof is for one connection and one nonce, even from
+// the holder of the key.
 func TestGEN01_ATT09_AReplayedProofIsRefused(t *testing.T) {
 	c := newCloud(t)
 	asker := c.asker(t)

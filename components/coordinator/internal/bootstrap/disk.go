@@ -18,15 +18,16 @@ const (
 	maxFile  = 1 << 10
 )
 
-// Kept is what this coordinator's disk knows of its cluster ID. The zero Kept: nothing.
+// Kept is the content of the cluster ID file on this coordinator's disk. The zero Kept: no file.
 type Kept struct {
 	ClusterID string `json:"cluster_id"`
-	// Recorded: it was seen in the records. If it is not there later, they are lost.
+	// Recorded: the cluster ID was seen in the records. If it is missing later, the records are
+	// lost.
 	Recorded bool `json:"recorded"`
 }
 
-// Load reads what the state directory knows. A file that no coordinator writes is an
-// error: taking it for none could found a second cluster.
+// Load reads the file in the state directory. A damaged file is an error: treated as missing, it
+// could lead to a second cluster.
 func Load(stateDir string) (Kept, error) {
 	path := filepath.Join(stateDir, fileName)
 	file, err := os.Open(path)
@@ -52,7 +53,7 @@ func Load(stateDir string) (Kept, error) {
 	return kept, nil
 }
 
-// save writes it so that it survives a loss of power.
+// save writes the file so that it survives a loss of power.
 func (k Kept) save(stateDir string) error {
 	text, err := json.Marshal(k)
 	if err != nil {

@@ -27,24 +27,23 @@ type Quoter interface {
 
 const (
 	nonceSize = 32
-	// turnWait is how long a caller may wait for its turn: anybody may ask, so there is
-	// one quote at a time.
+	// turnWait bounds the wait of one caller: any caller may ask, so one quote is made at a time.
 	turnWait = 10 * time.Second
 	// contactTime bounds a connection while there is no other service on it.
 	contactTime = 30 * time.Second
 )
 
-// Prover tells other coordinators which cluster ID this one knows. Make it with NewProver.
-// Safe for concurrent use.
+// Prover proves this coordinator's cluster ID to other coordinators. Make it with NewProver. Safe
+// for concurrent use.
 type Prover struct {
-	own    statement.ClusterID // without what belongs to one exchange
+	own    statement.ClusterID // without the fields of one exchange
 	quoter Quoter
 	log    *slog.Logger
 	turn   chan struct{}
 }
 
-// NewProver answers with what own says; its ClusterID is "" while none is known, and its
-// TLSPublicKey that of the certificate that the listener shows.
+// NewProver makes a Prover that answers with own. The ClusterID of own is "" while it is unknown,
+// and its TLSPublicKey is that of the listener's certificate.
 func NewProver(own statement.ClusterID, quoter Quoter, log *slog.Logger) *Prover {
 	return &Prover{own: own, quoter: quoter, log: log, turn: make(chan struct{}, 1)}
 }
@@ -54,7 +53,7 @@ func (p *Prover) Register(server *grpc.Server, exporter []byte) {
 	admissionv1.RegisterBootstrapServiceServer(server, &contact{Prover: p, exporter: exporter})
 }
 
-// Serve serves one first contact until it ends, while nothing else is served.
+// Serve serves one first contact until it ends, while there is no other service.
 func (p *Prover) Serve(ctx context.Context, conn net.Conn, state tls.ConnectionState) {
 	exporter, err := state.ExportKeyingMaterial(overlay.AdmissionExporter, nil, 32)
 	if err != nil {

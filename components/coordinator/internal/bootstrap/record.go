@@ -10,8 +10,8 @@ import (
 	"cadre.dev/store"
 )
 
-// HaltError says that the records are not of this coordinator's cluster ID, or not whole.
-// Trying again changes nothing; nothing may be written.
+// HaltError means that the records belong to another cluster ID, or are incomplete. A retry cannot
+// succeed, and the coordinator must not write.
 type HaltError struct{ message string }
 
 // Error begins with the code.
@@ -19,9 +19,9 @@ func (e *HaltError) Error() string { return e.message }
 
 func halt(format string, args ...any) error { return &HaltError{fmt.Sprintf(format, args...)} }
 
-// Record compares the records with what the disk knows, and creates the cluster ID's record
-// while there is no other one; the disk knows that it is there when it returns. *HaltError
-// is final; with any other error nothing is known, and it is to be tried again.
+// Record compares the records with the disk, and creates the cluster ID's record if there is none.
+// When it returns, the disk has the fact that the record exists. *HaltError is final; after any
+// other error the caller must retry.
 func Record(ctx context.Context, s store.Store, stateDir string, kept Kept, self string, now time.Time) error {
 	switch there, err := read(ctx, s); {
 	case err != nil:
@@ -42,7 +42,7 @@ func Record(ctx context.Context, s store.Store, stateDir string, kept Kept, self
 	return kept.save(stateDir)
 }
 
-// read gives the recorded cluster ID; "" while there is none.
+// read returns the recorded cluster ID; "" while there is none.
 func read(ctx context.Context, s store.Store) (string, error) {
 	rec, _, err := store.Read[store.ClusterIDRecord](ctx, s, store.ClusterIDKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -59,8 +59,8 @@ func read(ctx context.Context, s store.Store) (string, error) {
 	return rec.ClusterID, err
 }
 
-// create writes the record if nothing else is there: records of no cluster ID are those of
-// a cluster that lost it.
+// create writes the record if the store is empty: records without a cluster ID belong to a cluster
+// that lost it.
 func create(ctx context.Context, s store.Store, id, self string, now time.Time) error {
 	entries, _, err := s.List(ctx, "")
 	if err != nil {

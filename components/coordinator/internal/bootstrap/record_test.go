@@ -36,8 +36,8 @@ func written(t *testing.T, s store.Store) string {
 	return rec.ClusterID
 }
 
-// TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt: coordinators that start at
-// once write one record, and each remembers that it was there.
+// Coordinators that start at once write one record, and the disk of each has the fact that it
+// exists.
 func TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt(t *testing.T) {
 	s := storetest.NewMemory()
 	var all sync.WaitGroup
@@ -75,7 +75,7 @@ func TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt(t *testing.T) {
 	}
 }
 
-// TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt, whichever of the two is there.
+// A disk and records of two cluster IDs halt the coordinator, and so does the loss of either.
 func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 	other, err := store.Put(store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.Override{}, 0)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 	}
 }
 
-// TestGEN01_AStoreThatDoesNotAnswerIsNoHalt: it is asked again.
+// A store that does not answer causes a retry, and no halt.
 func TestGEN01_AStoreThatDoesNotAnswerIsNoHalt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -138,7 +138,7 @@ func TestGEN01_AStoreThatDoesNotAnswerIsNoHalt(t *testing.T) {
 	}
 }
 
-// TestGEN01_ADamagedFileIsNotAnEmptyDisk: none is founded over it.
+// A damaged file does not count as an empty disk: no new cluster ID replaces it.
 func TestGEN01_ADamagedFileIsNotAnEmptyDisk(t *testing.T) {
 	for _, text := range []string{"", "{", `{"cluster_id":"","recorded":true}`, `{"cluster_id":"` + strings.ToUpper(another) + `"}`, strings.Repeat("x", 1<<20)} {
 		dir := t.TempDir()

@@ -16,27 +16,28 @@ import (
 )
 
 const (
-	// askEvery paces the rounds of questions.
+	// askEvery is the time between two rounds of questions.
 	askEvery = time.Second
 	// askTime bounds one question: a quote takes about a second on real hardware.
 	askTime = 20 * time.Second
 )
 
-// Config of Settle and Disagree. All fields are required but Pinned.
+// Config of Settle and Disagree. All fields are required except Pinned.
 type Config struct {
 	Ordinal, Replicas int
 	// Pinned is the trust file's cluster ID; "" for none.
 	Pinned   string
 	StateDir string
-	// Ask has another coordinator prove which cluster ID it knows; "" for none. An error
-	// means that it said nothing.
+	// Ask asks another coordinator to prove its cluster ID; "" for none. An error means that it did
+	// not answer.
 	Ask func(ctx context.Context, ordinal int) (string, error)
 	Log *slog.Logger
 }
 
-// Settle gives the cluster ID of this coordinator: what its disk knows, else what the other
-// coordinators prove, else, on the founder alone, a new one. It is on the disk when it
-// returns. Without an answer it waits until ctx ends; an error otherwise is final.
+// Settle returns the cluster ID of this coordinator: the one on its disk, else the one that the
+// other coordinators prove, else a new one, which only coordinator-0 makes. The cluster ID is on
+// the disk when Settle returns. Without answers Settle waits until ctx ends; any other error is
+// final.
 func Settle(ctx context.Context, cfg Config) (Kept, error) {
 	kept, err := Load(cfg.StateDir)
 	if err != nil {
@@ -83,7 +84,7 @@ func Settle(ctx context.Context, cfg Config) (Kept, error) {
 	}
 }
 
-// draw makes a new cluster ID, on a disk that has seen no cluster.
+// draw makes a new cluster ID, on a disk that was in no cluster.
 func draw(stateDir string) (string, error) {
 	old, err := os.ReadDir(filepath.Join(stateDir, "consul"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +100,7 @@ func draw(stateDir string) (string, error) {
 	return clusterid.Encode(random), nil
 }
 
-// askAll asks every other coordinator once, at the same time.
+// askAll asks every other coordinator once, concurrently.
 func askAll(ctx context.Context, cfg Config) clusterid.Answers {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -127,7 +128,7 @@ func askAll(ctx context.Context, cfg Config) clusterid.Answers {
 	return answers
 }
 
-// Disagree asks the other coordinators once whether they are of own as well. The error
+// Disagree asks the other coordinators once whether they also have own. The error
 // (GENESIS_CONFLICT) names those that prove another cluster ID.
 func Disagree(ctx context.Context, cfg Config, own string) error {
 	said := map[string][]string{own: {slot(cfg.Ordinal)}}

@@ -15,13 +15,13 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// set are coordinators that ask each other's disks, as far as these can be reached.
+// set are coordinators that ask for the cluster IDs on each other's disks, if they are reachable.
 type set struct {
 	t    *testing.T
 	dirs []string
 
 	mu  sync.Mutex
-	cut map[int]bool // guarded by mu; who answers nobody
+	cut map[int]bool // guarded by mu; coordinators that do not answer
 }
 
 func newSet(t *testing.T, n int) *set {
@@ -77,7 +77,7 @@ func (s *set) start(ctx context.Context, who ...int) (wait func()) {
 	return all.Wait
 }
 
-// TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID, whatever their number.
+// Coordinators that start at once agree on one cluster ID, whatever their number.
 func TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID(t *testing.T) {
 	seen := map[string]bool{}
 	for _, n := range []int{1, 3, 5} {
@@ -102,8 +102,8 @@ func TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID(t *testing.T) {
 	}
 }
 
-// TestGEN01_APartOfTheCoordinatorsFoundsNothing: whoever is silent may know a cluster ID.
-// Once all are there, there is one.
+// A silent coordinator may have a cluster ID, so a part of the coordinators makes none. Once all
+// answer, there is one.
 func TestGEN01_APartOfTheCoordinatorsFoundsNothing(t *testing.T) {
 	for name, away := range map[string][]int{"the founder": {0}, "one other": {2}, "both others": {1, 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -125,8 +125,7 @@ func TestGEN01_APartOfTheCoordinatorsFoundsNothing(t *testing.T) {
 	}
 }
 
-// TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow: the founder too founds nothing beside
-// it, and waits for those that may know.
+// Coordinator-0 too makes no second cluster ID, and waits for the coordinators that may have one.
 func TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow(t *testing.T) {
 	for lost := range 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,7 +152,7 @@ func TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow(t *testing.T) {
 	}
 }
 
-// TestGEN01_TwoClusterIDsAreNotChosenFrom: a coordinator with an empty disk starts nothing.
+// Given two cluster IDs, a coordinator with an empty disk chooses neither and does not start.
 func TestGEN01_TwoClusterIDsAreNotChosenFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t, 3)
@@ -175,8 +174,8 @@ func TestGEN01_TwoClusterIDsAreNotChosenFrom(t *testing.T) {
 	})
 }
 
-// TestGEN02_APinnedClusterIDIsJoinedAndNeverMade: with its name in the measured trust file
-// no empty disks make a second set of coordinators.
+// With a cluster ID in the measured trust file, coordinators with empty disks make no second
+// cluster.
 func TestGEN02_APinnedClusterIDIsJoinedAndNeverMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t, 1)
@@ -201,8 +200,7 @@ func TestGEN02_APinnedClusterIDIsJoinedAndNeverMade(t *testing.T) {
 	})
 }
 
-// TestGEN01_NothingIsFoundedOverOldRecords: a disk with Consul's records and no cluster ID
-// has lost it.
+// A disk with Consul's records and without a cluster ID has lost it, so no new one is made.
 func TestGEN01_NothingIsFoundedOverOldRecords(t *testing.T) {
 	s := newSet(t, 1)
 	if err := os.MkdirAll(filepath.Join(s.dirs[0], "consul", "raft"), 0o700); err != nil {
