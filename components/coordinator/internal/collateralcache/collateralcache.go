@@ -1,10 +1,10 @@
-// Package collateralcache holds the collateral that this coordinator accepted last as files in
-// its state directory, one per family of machines, so that a restart while the
-// collateral service is out of reach does not end all admissions (ATT-06).
+// Package collateralcache stores the last accepted collateral in this coordinator's state
+// directory, one file per family of machines. Admissions thus survive a restart while the
+// collateral service is unreachable (ATT-06).
 //
-// The files are evidence of nothing. Whoever can write to the disk, or hand back an
-// older one, chooses what stands there: what is read is bounded, parsed strictly, and
-// judged by the verifier like anything that was fetched.
+// The files are no evidence. A writer of the disk, or a host that restores an older disk, controls
+// their content. The content is therefore bounded, parsed strictly, and judged by the verifier like
+// fetched collateral.
 package collateralcache
 
 import (
@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	// maxFiles bounds the folder; families come from verified chains only, and there
-	// are some dozens.
+	// maxFiles bounds the folder; families come from verified chains only, and there are some
+	// dozens.
 	maxFiles = 64
-	// retryEvery is how soon a file that could not be written is tried again: the disk
-	// of a busy coordinator is not asked at each admission.
+	// retryEvery is the retry delay after a failed write: admissions must not retry the disk each
+	// time.
 	retryEvery = time.Minute
 )
 
-// Kept implements collateral.Source. Safe for concurrent use.
+// Cache implements collateral.Source. Safe for concurrent use.
 type Kept struct {
 	dir   string
 	check func(collateral.Bundle) error
@@ -44,15 +44,14 @@ type Kept struct {
 	files map[string]state // guarded by mu; by family
 }
 
-// state is what is known of one file.
+// state is the known state of one file.
 type state struct {
-	digest [32]byte  // of the content; zero: none that is of use
-	failed time.Time // when it could not be written; zero: it could
+	digest [32]byte  // of the content; zero: no usable file
+	failed time.Time // time of the failed write; zero: it did not fail
 }
 
-// New keeps collateral in dir, which need not exist. check says whether the
-// signatures of a bundle hold: a damaged file is ignored, and one that somebody else
-// made as well.
+// New returns a cache in dir, which need not exist. check verifies the signatures of a bundle: a
+// damaged or forged file is ignored.
 func New(dir string, check func(collateral.Bundle) error, now func() time.Time, log *slog.Logger) *Kept {
 	return &Kept{dir: dir, check: check, now: now, log: log, files: map[string]state{}}
 }
@@ -67,8 +66,7 @@ func (k *Kept) path(fmspc string) (string, error) {
 	return filepath.Join(k.dir, fmspc+".json"), nil
 }
 
-// Bundle implements collateral.Source. What it returns may have ended or been
-// replaced by newer collateral since.
+// Bundle implements collateral.Source. Its result may have expired, and newer collateral may exist.
 func (k *Kept) Bundle(_ context.Context, fmspc string) (collateral.Bundle, error) {
 	path, err := k.path(fmspc)
 	if err != nil {
@@ -95,7 +93,7 @@ func (k *Kept) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
 	if err != nil {
 		return none(err)
 	}
-	// Opening a pipe would hold every verification up.
+	// Opening a pipe would block every verification.
 	if !info.Mode().IsRegular() {
 		return none(errors.New("it is not a regular file"))
 	}
@@ -122,9 +120,9 @@ func (k *Kept) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
 	return b, until, k.check(b)
 }
 
-// Keep replaces what is kept of the family of accepted, which the verifier has found
-// usable. It does nothing when that is what stands there. A file that cannot be
-// written refuses nobody's evidence: it is logged and tried again.
+// Keep replaces the stored collateral of the family of accepted, which the verifier has accepted.
+// It does nothing if the content is the same. A failed write does not refuse the evidence: it is
+// logged and retried.
 func (k *Kept) Keep(accepted *collateral.Set) {
 	fmspc, digest := accepted.FMSPC(), accepted.Digest()
 	path, err := k.path(fmspc)
@@ -146,7 +144,7 @@ func (k *Kept) Keep(accepted *collateral.Set) {
 	k.files[fmspc] = state{digest: digest}
 }
 
-// write replaces path, where there is room for it.
+// write replaces path, if there is room for it.
 func (k *Kept) write(path string, data []byte) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// folder is one of kept collateral, and a manufacturer.
+// folder is a folder of stored collateral, and a manufacturer.
 type folder struct {
 	t     testing.TB
 	cloud *attestsim.Cloud
@@ -34,7 +34,7 @@ func newFolder(t testing.TB) *folder {
 	return &folder{t: t, cloud: cloud, dir: filepath.Join(t.TempDir(), "state", "collateral"), now: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// open is what a process finds there.
+// open returns the cache of a new process.
 func (f *folder) open() *Kept {
 	return New(f.dir, func(b collateral.Bundle) error {
 		_, _, err := attest.OpenBundle(b, f.cloud.RootPEM())
@@ -57,7 +57,7 @@ func (f *folder) set(p attestsim.Posture) *collateral.Set {
 
 func (f *folder) file() string { return filepath.Join(f.dir, attestsim.FMSPC()+".json") }
 
-// wantNumber checks which evaluation number a new process finds; 0: nothing.
+// wantNumber checks the evaluation number that a new process finds; 0: nothing.
 func (f *folder) wantNumber(what string, want string) {
 	f.t.Helper()
 	b, err := f.open().Bundle(context.Background(), attestsim.FMSPC())
@@ -120,7 +120,7 @@ func TestTheSameIsNotWrittenAgain(t *testing.T) {
 	unchanged("after a restart")
 }
 
-// Nothing that stands in the folder ends or misleads a process.
+// No content of the folder ends or misleads a process.
 func TestATT06_ADamagedFileIsIgnoredAndReplaced(t *testing.T) {
 	for name, damage := range map[string]func(path string, good []byte) error{
 		"empty":      func(path string, _ []byte) error { return os.WriteFile(path, nil, 0o600) },
@@ -210,7 +210,7 @@ func TestTheFolderIsBounded(t *testing.T) {
 	}
 	f.open().Keep(f.set(attestsim.Posture{}))
 	f.wantNumber("a full folder", "")
-	// What stands there already is replaced all the same.
+	// A file that exists already is still replaced.
 	if err := os.Rename(filepath.Join(f.dir, "x"), f.file()); err != nil {
 		t.Fatal(err)
 	}

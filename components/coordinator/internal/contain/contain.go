@@ -1,6 +1,6 @@
-// Package contain keeps a panic to the work in which it happened: one call of an API, one pass
-// over one group, one duty of the leader. Whoever does the work throws away what it computed
-// and starts it again from the records.
+// Package contain limits a panic to the work in which it happened: one call of an API, one pass
+// over one group, one duty of the leader. The caller of the work discards its results and starts it
+// again from the records.
 package contain
 
 import (
@@ -19,16 +19,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Error is a panic that was contained. Its text has no value that the panic carried: such a
-// value may hold anything.
+// Error is a contained panic. Its text excludes the value of the panic, which may contain a secret.
 type Error struct {
-	// ID is equal for all panics at one place of the code; it stands in the log line with the stack.
+	// ID is equal for all panics at one place of the code. The log line with the stack includes it.
 	ID string
 
 	value, stack string
 }
 
-// Error names the id.
+// Error returns a text with the id.
 func (e *Error) Error() string {
 	return fmt.Sprintf("INTERNAL_ERROR: an error in the coordinator's own code, with the id %s: its stack is in this coordinator's log; report it with the id", e.ID)
 }
@@ -36,9 +35,9 @@ func (e *Error) Error() string {
 // GRPCStatus makes the error an Internal one on the wire.
 func (e *Error) GRPCStatus() *status.Status { return status.New(codes.Internal, e.Error()) }
 
-// Call runs work and gives its error, or its panic as an *Error, which the Panics log whose Do or
-// Note the error comes to. It is for a goroutine that work of Do starts, and for work on foreign
-// input whose panic is a refusal of the input.
+// Call runs work and returns its error, or its panic as an *Error. The Panics whose Do or Note
+// receives the error logs it. Call is for a goroutine that work of Do starts, and for work on
+// foreign input whose panic is a refusal of the input.
 func Call(work func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -48,8 +47,8 @@ func Call(work func() error) (err error) {
 	return work()
 }
 
-// caught is the panic with this value; the caller is the deferred function that recovered. What
-// called Call is left out, so that a place has one id whoever came to it.
+// caught returns the panic with this value; the caller is the deferred function that recovered. The
+// stack above Call is left out, so that a place has one id for all callers.
 func caught(value any) *Error {
 	pcs := make([]uintptr, maxFrames)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -68,15 +67,15 @@ func caught(value any) *Error {
 const (
 	maxFrames = 64
 	maxValue  = 500
-	// maxLogged bounds how many stacks are remembered as logged.
+	// maxLogged bounds the number of stacks remembered as logged.
 	maxLogged = 256
 	// restartFirst is the pause before work that panicked runs again, doubled up to restartMost.
 	restartFirst = time.Second
 	restartMost  = time.Minute
 )
 
-// Panics contains panics, counts them, and logs the stack of each place once. A nil one
-// contains nothing, so that a test or a simulation ends with the panic. Safe for concurrent use.
+// Panics contains panics, counts them, and logs the stack of each place once. A nil one contains
+// nothing, so that a test or a simulation ends with the panic. Safe for concurrent use.
 type Panics struct {
 	log   *slog.Logger
 	count func(part string)
@@ -90,7 +89,7 @@ func New(log *slog.Logger, count func(part string)) *Panics {
 	return &Panics{log: log, count: count, logged: map[string]bool{}}
 }
 
-// Do runs work of a part and gives its error, or its panic as an *Error.
+// Do runs work of a part and returns its error, or its panic as an *Error.
 func (p *Panics) Do(part string, work func() error) error {
 	if p == nil {
 		return work()
@@ -100,7 +99,7 @@ func (p *Panics) Do(part string, work func() error) error {
 	return err
 }
 
-// Note counts and logs err where it is a panic of a part that Call made an error of.
+// Note counts and logs err if it is a panic that Call turned into an error.
 func (p *Panics) Note(part string, err error) {
 	crash, is := errors.AsType[*Error](err)
 	if p == nil || !is {
@@ -118,13 +117,13 @@ func (p *Panics) Note(part string, err error) {
 	}
 }
 
-// In is Do of a part, for whoever runs work of others.
+// In returns Do for a part, for a caller that runs foreign work.
 func (p *Panics) In(part string) func(work func() error) error {
 	return func(work func() error) error { return p.Do(part, work) }
 }
 
-// Keep runs work of a part until it ends without a panic, or ctx does. After a panic it runs again
-// from its beginning, after a pause that grows.
+// Keep runs work of a part until it ends without a panic, or ctx does. After a panic it runs the
+// work again from its beginning, after a pause that grows.
 func (p *Panics) Keep(ctx context.Context, part string, work func(context.Context) error) error {
 	for pause := restartFirst; ; pause = min(2*pause, restartMost) {
 		err := p.Do(part, func() error { return work(ctx) })

@@ -1,13 +1,13 @@
-// Package dedup tells news from ticking: a text whose numbers alone changed
-// ("704 bytes behind") is not worth a write that wakes the whole cluster.
+// Package dedup detects texts that differ only in their numbers ("704 bytes behind"). Such a change
+// is not worth a write that wakes the whole cluster.
 package dedup
 
 import "strings"
 
-// Same reports whether two texts say the same but for their numbers.
+// Same reports whether two texts are equal except for their numbers.
 func Same(a, b string) bool { return a == b || wording(a) == wording(b) }
 
-// wording is text with each number, fraction included, as one mark.
+// wording returns text with each number, fraction included, as one mark.
 func wording(text string) string {
 	var out strings.Builder
 	number := false

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces path as a whole, with mode 0600: after a loss of power it is the
-// old or the new one. The folder must exist; path + ".new" is used on the way. Two
-// writers of one path must take turns.
+// WriteFile replaces path atomically, with mode 0600: after a loss of power it is the old file or
+// the new one. The folder must exist; path + ".new" is a temporary file. Two writers of one path
+// must take turns.
 func WriteFile(path string, data []byte) error {
-	// A file of this name is left over from a write that was cut off, or not ours.
+	// A file of this name is left over from an interrupted write, or foreign.
 	fresh := path + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package highwater remembers the newest collateral in KV, one record per family of
-// machines, so that every coordinator refuses what is older (ATT-05, ATT-29).
+// Package highwater records the newest collateral in KV, one record per family of machines, so that
+// every coordinator refuses older collateral (ATT-05, ATT-29).
 package highwater
 
 import (
@@ -11,17 +11,17 @@ import (
 	"cadre.dev/store"
 )
 
-// Marks implements collateral.Highest. Safe for concurrent use.
+// HighWater implements collateral.Highest. Safe for concurrent use.
 type Marks struct{ store store.Store }
 
-// New keeps marks in s.
+// New returns the high-water marks in s.
 func New(s store.Store) *Marks { return &Marks{s} }
 
-// raiseAttempts bounds how often another coordinator may come first.
+// raiseAttempts bounds the attempts when another coordinator writes first.
 const raiseAttempts = 5
 
-// Get implements collateral.Highest. A record of any family that cannot be read is an error: it
-// may have the newest time.
+// Get implements collateral.Highest. An unreadable record of any family is an error, because it may
+// have the newest time.
 func (m *Marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
 	key := store.CollateralKey(fmspc)
 	entries, _, err := m.store.List(ctx, store.CollateralPrefix)

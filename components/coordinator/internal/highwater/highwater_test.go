@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// What one coordinator has seen binds all.
+// The newest collateral that one coordinator has seen binds all.
 func TestATT05_MarksAreSharedAndOnlyGrow(t *testing.T) {
 	kv, ctx, now := storetest.NewMemory(), context.Background(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	one, other := New(kv), New(kv)
@@ -56,8 +56,8 @@ func TestATT05_MarksAreSharedAndOnlyGrow(t *testing.T) {
 	}
 }
 
-// A coordinator that begins with a clock of the past knows no family of which nothing was recorded then: the
-// newest signed time of any family binds it.
+// A coordinator that starts with a slow clock may find no record of a family. The newest signed
+// time of any family binds it.
 func TestATT29_TheNewestSignedTimeIsOfAllFamilies(t *testing.T) {
 	kv, ctx, now := storetest.NewMemory(), t.Context(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	old := policy.CollateralMark{FMSPC: "50806f000000", TCBEvaluation: 17, QEEvaluation: 17, IssuedAt: now.AddDate(0, 0, -45)}
@@ -84,7 +84,7 @@ func TestATT29_TheNewestSignedTimeIsOfAllFamilies(t *testing.T) {
 			t.Errorf("%s at a clock that is right: %v", fmspc, err)
 		}
 	}
-	// A record that cannot be read may have had a newer time.
+	// An unreadable record may have had a newer time.
 	if err := kv.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.CollateralKey(newer.FMSPC), Value: []byte("{")}); err != nil {
 		t.Fatal(err)
 	}
