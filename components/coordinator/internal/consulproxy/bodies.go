@@ -43,7 +43,7 @@ func sessionBody(c Caller, body []byte) ([]byte, *Refusal) {
 	}
 	ttl, err := time.ParseDuration(asked.TTL)
 	if err != nil || ttl <= 0 || ttl > maxTTL {
-		return nil, invalid("TTL: %s; want a time up to %v, such as 30s: nothing else ends a session here but the eviction of its Slot", clip(asked.TTL), maxTTL)
+		return nil, invalid("TTL: %s; want a time up to %v, such as 30s: without it only the eviction of its Slot would end the session", clip(asked.TTL), maxTTL)
 	}
 	if !slices.Contains([]string{"", "release", "delete"}, asked.Behavior) {
 		return nil, invalid("Behavior: %s; want release or delete", clip(asked.Behavior))
@@ -135,7 +135,7 @@ func txnBody(c Caller, body []byte) (t txn, refused *Refusal) {
 	shown := map[string]bool{}
 	for i, one := range asked {
 		if given(one.Node) || given(one.Service) || given(one.Check) || !given(one.KV) {
-			return t, forbidden("operation %d: transactions of members are on KV only", i)
+			return t, forbidden("operation %d: members' transactions may only use KV", i)
 		}
 		kv := &out[i].KV
 		if refused := decode(one.KV, kv); refused != nil {
@@ -179,7 +179,7 @@ func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
 		what = "key " + clip(kv.Key)
 	}
 	if shown[what] {
-		return invalid("operation %d: the transaction reads %s already; once is allowed", i, what)
+		return invalid("operation %d: the transaction reads %s twice; once is allowed", i, what)
 	}
 	shown[what] = what != ""
 	return nil

@@ -212,7 +212,7 @@ func (d *Proxy) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refus
 	owner, err := d.owners.of(ctx, token)
 	switch {
 	case err != nil:
-		return "", unavailable("whose the token is could not be found out", err)
+		return "", unavailable("the token's owner is unknown", err)
 	case owner != c.Slot:
 		return "", foreign
 	}
@@ -274,7 +274,7 @@ func (d *Proxy) ask(ctx context.Context, path string, query url.Values, token st
 	}
 	resp, err := d.consul.RoundTrip(req)
 	if err != nil {
-		return nil, unavailable("consul does not answer here", err)
+		return nil, unavailable("this coordinator's consul does not answer", err)
 	}
 	return resp, nil
 }
@@ -284,7 +284,7 @@ func (d *Proxy) ask(ctx context.Context, path string, query url.Values, token st
 func (d *Proxy) roomForSession(ctx context.Context, c Caller, token string) (over func(), refused *Refusal) {
 	over, ok := d.stocks.alone(c.Slot)
 	if !ok {
-		return func() {}, overloaded("%s makes a session already; one at a time", c.Slot)
+		return func() {}, overloaded("%s already has a session request; one at a time", c.Slot)
 	}
 	if refused = d.countSessions(ctx, c, token); refused != nil {
 		over()
@@ -353,7 +353,7 @@ func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, read
 	}
 	resp, err := d.consul.RoundTrip(req)
 	if err != nil {
-		return nil, unavailable("consul does not answer here", errors.Join(err, context.Cause(ctx)))
+		return nil, unavailable("this coordinator's consul does not answer", errors.Join(err, context.Cause(ctx)))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {

@@ -40,19 +40,19 @@ func Shares() string {
 	return fmt.Sprintf(`| what | of one member | of all |
 |---|---|---|
 | connections | %d | %d |
-| requests under way | %d | %d, of those that Consul works on |
-| requests that wait for a change | %d | %d |
+| open requests | %d | %d that Consul works on |
+| blocking queries | %d | %d |
 | requests in a second | %.0f, after %.0f at once | – |
 | bytes of bodies in a second | %s, after %s at once | – |
 | bytes of answers in a second | %s, after %s at once | – |
 | bytes of one answer | %s | – |
-| bytes of answers that are not read yet | %s | %s |
+| bytes of unread answers | %s | %s |
 | bytes of the keys of its group, as Consul shows them | %s | – |
 | sessions | %d | – |
 
-A request with %s, and one for %s, has Consul walk over all members and counts for %d.
-However much others have not read, each member may have %s of answers. A transaction that
-changes keys and reads some takes the room of a largest answer until Consul has answered.
+A request with %s, and one for %s, makes Consul scan all members and counts for %d.
+Each member may always have %s of unread answers, whatever the others have. A transaction that
+changes and reads keys reserves the room of a largest answer until Consul has answered.
 `, l.Conns, l.AllConns, l.Running, l.AllRunning, l.Blocked, l.AllBlocked, l.Rate, l.Burst,
 		size(l.Sent), size(l.SentBurst), size(l.Answered), size(l.AnsweredBurst), size(l.Answer), size(l.Unread), size(l.AllUnread), size(l.Stored), l.Sessions,
 		"`filter`", strings.Join(walks, ", "), walkCost, size(l.Little))

@@ -270,13 +270,13 @@ func (v *Verdict) readQuery(dc, raw string) *Refusal {
 		case "index":
 			index, err := strconv.ParseUint(value, 10, 64)
 			if err != nil {
-				return invalid("parameter index: %s is no number", clip(value))
+				return invalid("parameter index: %s is not a number", clip(value))
 			}
 			v.Blocks = v.Blocks || index > 0
 		case "wait":
 			wait, err := time.ParseDuration(value)
 			if err != nil || wait < 0 {
-				return invalid("parameter wait: %s is no time such as 30s", clip(value))
+				return invalid("parameter wait: %s is not a duration such as 30s", clip(value))
 			}
 			value = min(wait, maxWait).String()
 		}

@@ -151,7 +151,7 @@ func (s *shares) take(slot string, cost float64, body bool) *Refusal {
 	case body && one.sent.left <= 0:
 		return overloaded("%s sent more than %s in a second", slot, size(s.limits.Sent))
 	case one.answered.left <= 0:
-		return overloaded("%s was answered more than %s in a second; ask for less, by filter or prefix", slot, size(s.limits.Answered))
+		return overloaded("%s received more than %s in a second; ask for less, by filter or prefix", slot, size(s.limits.Answered))
 	case one.unread >= s.limits.Unread:
 		return s.unreadOf(slot)
 	case s.all.unread >= s.limits.AllUnread && one.unread >= s.limits.Little:
@@ -162,11 +162,11 @@ func (s *shares) take(slot string, cost float64, body bool) *Refusal {
 }
 
 func (s *shares) unreadOf(slot string) *Refusal {
-	return overloaded("%s has answers of %s that it did not read yet, which is the most for one member", slot, size(s.limits.Unread))
+	return overloaded("%s has %s of unread answers, which is the maximum for one member", slot, size(s.limits.Unread))
 }
 
 func (s *shares) unreadOfAll() *Refusal {
-	return overloaded("answers of %s wait for members here, which is the most", size(s.limits.AllUnread))
+	return overloaded("all members together have %s of unread answers, which is the maximum", size(s.limits.AllUnread))
 }
 
 // sent counts a body.
@@ -181,12 +181,12 @@ func (s *shares) request(slot string, blocks bool) (done func(), refused *Refusa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.ofLocked(slot)
-	count, most, what := &one.running, s.limits.Running, "requests under way"
+	count, most, what := &one.running, s.limits.Running, "open requests"
 	if blocks {
-		count, most, what = &one.blocked, s.limits.Blocked, "requests that wait for a change"
+		count, most, what = &one.blocked, s.limits.Blocked, "blocking queries"
 	}
 	if *count >= most {
-		return nil, overloaded("%s has %d %s, which is the most for one member", slot, most, what)
+		return nil, overloaded("%s has %d %s, which is the maximum for one member", slot, most, what)
 	}
 	*count++
 	return func() {
@@ -212,9 +212,9 @@ func (s *shares) place(blocks bool) *place { return &place{shares: s, blocks: bl
 func (p *place) countLocked() (count *int, most int, what string) {
 	s := p.shares
 	if p.blocks {
-		return &s.all.blocked, s.limits.AllBlocked, "requests that wait for a change"
+		return &s.all.blocked, s.limits.AllBlocked, "blocking queries"
 	}
-	return &s.all.running, s.limits.AllRunning, "requests under way"
+	return &s.all.running, s.limits.AllRunning, "open requests"
 }
 
 // take takes the place, if one is free.
@@ -223,7 +223,7 @@ func (p *place) take() *Refusal {
 	defer p.shares.mu.Unlock()
 	count, most, what := p.countLocked()
 	if *count >= most {
-		return overloaded("all members together have %d %s here, which is the most", most, what)
+		return overloaded("all members together have %d %s, which is the maximum", most, what)
 	}
 	*count++
 	p.had = true
@@ -267,7 +267,7 @@ func (s *shares) unread(slot string, before, n int, must bool) *Refusal {
 	switch {
 	case must:
 	case before+n > s.limits.Answer:
-		return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("the answer has more than %s, which is the most for one; ask for less, by filter or prefix", size(s.limits.Answer))}
+		return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("the answer has more than %s, which is the maximum for one; ask for less, by filter or prefix", size(s.limits.Answer))}
 	case one.unread+n > s.limits.Unread:
 		return s.unreadOf(slot)
 	case s.all.unread+n > s.limits.AllUnread && one.unread+n > s.limits.Little:

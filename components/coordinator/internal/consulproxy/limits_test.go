@@ -33,7 +33,7 @@ func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 
 	done, refused := s.request("a", false)
 	if _, more := s.request("a", false); refused != nil || more == nil {
-		t.Error("a has two requests under way")
+		t.Error("a has two open requests")
 	}
 	// Blocking queries have places of their own.
 	blocked, refused := s.request("a", true)

@@ -32,7 +32,7 @@ func (d *Proxy) Run(ctx context.Context) error {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c, ok := r.Context().Value(callerKey{}).(Caller)
 			if !ok {
-				refuse(w, &Refusal{http.StatusForbidden, CodeNotAdmitted, "the request came over no session"})
+				refuse(w, &Refusal{http.StatusForbidden, CodeNotAdmitted, "the request did not come over an overlay session"})
 				return
 			}
 			d.serve(w, r, c)
@@ -71,7 +71,7 @@ func (d *Proxy) Run(ctx context.Context) error {
 func (d *Proxy) Serve(ctx context.Context, c Caller, conn net.Conn) {
 	done, ok := d.shares.conn(c.Slot)
 	if !ok {
-		d.cfg.Log.Debug("connection to the Consul proxy refused: there are too many", "slot", c.Slot)
+		d.cfg.Log.Debug("connection to the Consul proxy refused: too many connections", "slot", c.Slot)
 		d.hold(ctx)
 		_ = conn.Close()
 		return

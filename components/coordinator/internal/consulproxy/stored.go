@@ -80,12 +80,12 @@ func (s *stock) await(ctx context.Context, at *place) *Refusal {
 	default:
 	}
 	at.leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errors.New("others of the group wait for it, too"))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errors.New("other members of the group also wait for it"))
 	defer cancel()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return unavailable("what the group keeps", context.Cause(ctx))
+		return unavailable("measure the group's keys", context.Cause(ctx))
 	}
 	refused := at.take()
 	if refused != nil {
@@ -105,7 +105,7 @@ func (d *Proxy) roomFor(ctx context.Context, c Caller, token string, added int, 
 		return refused
 	}
 	defer func() { <-one.turn }()
-	full := overloaded("group %s keeps %s of keys, as Consul shows them; delete some", c.Group, size(d.stocks.most))
+	full := overloaded("group %s has %s of keys, as Consul shows them; delete some", c.Group, size(d.stocks.most))
 	switch now := d.stocks.now(); {
 	case added <= one.left:
 		one.left -= added
@@ -141,11 +141,11 @@ func (d *Proxy) measure(ctx context.Context, c Caller, token string) (int, *Refu
 	case http.StatusNotFound, http.StatusForbidden:
 		return 0, nil // the group has no keys, or the token may not read them: Consul returns the error
 	default:
-		return 0, unavailable("what the group keeps", errors.New(resp.Status))
+		return 0, unavailable("measure the group's keys", errors.New(resp.Status))
 	}
 	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, int64(d.stocks.most)+1))
 	if err != nil {
-		return 0, unavailable("what the group keeps", err)
+		return 0, unavailable("measure the group's keys", err)
 	}
 	return int(n), nil
 }

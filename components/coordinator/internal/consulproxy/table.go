@@ -34,13 +34,13 @@ const (
 	// CheckOwnNode: the segment is the caller's Slot.
 	CheckOwnNode Check = "the node is the caller's Slot"
 	// CheckCreate rewrites the body of a new session.
-	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body says; `TTL` is needed"
+	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body contains; `TTL` is required"
 	// CheckTxn judges each operation of a transaction.
 	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; the tree `service/<own group>` is read as that folder; each key is read once, and one tree"
 	// CheckOwnSessions replaces the request by one for the sessions of the caller's node.
 	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
 	// CheckAnswered never reaches Consul.
-	CheckAnswered Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the least TTL of sessions"
+	CheckAnswered Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the minimum TTL of sessions"
 )
 
 // Common parameters are allowed on every request. The token is moved to a header.
@@ -70,25 +70,25 @@ var Rules = []Rule{
 	{Method: http.MethodPut, Path: "/v1/kv/{key}", Query: []string{"acquire", "release", "cas", "flags"}, MaxBody: maxValue, Check: CheckKey, Why: "state and locks of the workload"},
 	{Method: http.MethodDelete, Path: "/v1/kv/{key}", Query: []string{"cas", "recurse"}, Check: CheckKey, Why: "state and locks of the workload"},
 	{Method: http.MethodPut, Path: "/v1/txn", Query: reads, MaxBody: maxValue, Check: CheckTxn, Why: "several keys at once"},
-	{Method: http.MethodPut, Path: "/v1/session/create", MaxBody: maxSessionBody, Check: CheckCreate, Why: "what holds locks"},
-	{Method: http.MethodPut, Path: "/v1/session/renew/{session}", Check: CheckSession, Why: "Consul lets only those of the own node be renewed"},
-	{Method: http.MethodPut, Path: "/v1/session/destroy/{session}", Check: CheckSession, Why: "Consul lets only those of the own node be ended"},
-	{Method: http.MethodGet, Path: "/v1/session/info/{session}", Query: blocking, Check: CheckSession, Why: "Consul shows only those of the own node"},
+	{Method: http.MethodPut, Path: "/v1/session/create", MaxBody: maxSessionBody, Check: CheckCreate, Why: "sessions for locks"},
+	{Method: http.MethodPut, Path: "/v1/session/renew/{session}", Check: CheckSession, Why: "Consul renews only sessions of the own node"},
+	{Method: http.MethodPut, Path: "/v1/session/destroy/{session}", Check: CheckSession, Why: "Consul ends only sessions of the own node"},
+	{Method: http.MethodGet, Path: "/v1/session/info/{session}", Query: blocking, Check: CheckSession, Why: "Consul shows only sessions of the own node"},
 	{Method: http.MethodGet, Path: "/v1/session/node/{node}", Query: blocking, Check: CheckOwnNode, Why: "the own sessions"},
-	{Method: http.MethodGet, Path: "/v1/session/list", Query: blocking, Check: CheckOwnSessions, Why: "the own sessions, without a walk over those of all"},
-	{Method: http.MethodGet, Path: "/v1/health/service/{service}", Query: with(filtered, "passing", "tag"), Why: "where a service is, and whether it is well"},
-	{Method: http.MethodGet, Path: "/v1/health/checks/{service}", Query: filtered, Why: "why a service is not well"},
-	{Method: http.MethodGet, Path: "/v1/health/node/{node}", Query: filtered, Why: "why a member is not well"},
-	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Walks: true, Why: "who is not well"},
-	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Walks: true, Why: "which services there are"},
-	{Method: http.MethodGet, Path: "/v1/catalog/service/{service}", Query: with(filtered, "tag"), Why: "where a service is"},
-	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Walks: true, Why: "which members there are"},
-	{Method: http.MethodGet, Path: "/v1/catalog/node/{node}", Query: filtered, Why: "what a member offers"},
-	{Method: http.MethodGet, Path: "/v1/catalog/node-services/{node}", Query: filtered, Why: "what a member offers"},
-	{Method: http.MethodGet, Path: "/v1/catalog/datacenters", Why: "tools ask for it"},
-	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true, Why: "how services are configured, as far as the token may read them"},
-	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking, Why: "how a service is configured"},
-	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads, Why: "what the own token is"},
-	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckAnswered, Why: "Patroni asks it for the least TTL; Consul's answer holds the server's configuration"},
+	{Method: http.MethodGet, Path: "/v1/session/list", Query: blocking, Check: CheckOwnSessions, Why: "the own sessions, without a scan of all sessions"},
+	{Method: http.MethodGet, Path: "/v1/health/service/{service}", Query: with(filtered, "passing", "tag"), Why: "addresses and health of a service"},
+	{Method: http.MethodGet, Path: "/v1/health/checks/{service}", Query: filtered, Why: "health checks of a service"},
+	{Method: http.MethodGet, Path: "/v1/health/node/{node}", Query: filtered, Why: "health checks of a member"},
+	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Walks: true, Why: "health checks by state"},
+	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Walks: true, Why: "list of services"},
+	{Method: http.MethodGet, Path: "/v1/catalog/service/{service}", Query: with(filtered, "tag"), Why: "addresses of a service"},
+	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Walks: true, Why: "list of members"},
+	{Method: http.MethodGet, Path: "/v1/catalog/node/{node}", Query: filtered, Why: "services of a member"},
+	{Method: http.MethodGet, Path: "/v1/catalog/node-services/{node}", Query: filtered, Why: "services of a member"},
+	{Method: http.MethodGet, Path: "/v1/catalog/datacenters", Why: "tools request it"},
+	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true, Why: "configuration of the services that the token may read"},
+	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking, Why: "configuration of a service"},
+	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads, Why: "the own token"},
+	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckAnswered, Why: "Patroni reads the minimum TTL from it; Consul's own answer has the server's configuration"},
 	{Method: http.MethodGet, Path: "/v1/status/leader", Open: true, Why: "whether Consul has a leader"},
 }

@@ -101,7 +101,7 @@ func (o *owners) note(token digest, slot string) {
 	}
 }
 
-var errSeveralTokens = errors.New("the request brings different tokens; send one, as X-Consul-Token")
+var errSeveralTokens = errors.New("the request has several tokens; send one, as X-Consul-Token")
 
 // tokenOf returns the only token of a request, from its header or parameter; "" if there is none.
 func tokenOf(header http.Header, parameter string) (string, error) {
@@ -109,7 +109,7 @@ func tokenOf(header http.Header, parameter string) (string, error) {
 	for _, value := range header.Values("Authorization") {
 		scheme, token, _ := strings.Cut(value, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return "", errors.New("the request brings an Authorization that is no Bearer token")
+			return "", errors.New("the request has an Authorization header without a Bearer token")
 		}
 		found = append(found, strings.TrimSpace(token))
 	}
@@ -120,7 +120,7 @@ func tokenOf(header http.Header, parameter string) (string, error) {
 		case out != "":
 			return "", errSeveralTokens
 		case len(token) > maxToken:
-			return "", errors.New("the token is longer than any")
+			return "", errors.New("the token is too long")
 		default:
 			out = token
 		}
