@@ -83,9 +83,9 @@ func (a *Asker) judge(ctx context.Context, state tls.ConnectionState, answer *ad
 	case !bytes.Equal(said.Exporter, exporter) || !bytes.Equal(said.PeerNonce, nonce):
 		return "", errors.New("CHANNEL_BINDING_MISMATCH: the statement is not for this connection and our nonce")
 	case said.Cluster != a.Cluster:
-		return "", fmt.Errorf("CLUSTER_MISMATCH: it serves cluster %q, not %q", said.Cluster, a.Cluster)
+		return "", fmt.Errorf("CLUSTER_MISMATCH: the coordinator serves cluster %q, want %q", said.Cluster, a.Cluster)
 	case said.Slot != slot:
-		return "", fmt.Errorf("SLOT_MISMATCH: it is %s, asked for was %s", said.Slot, slot)
+		return "", fmt.Errorf("SLOT_MISMATCH: the coordinator is %s, want %s", said.Slot, slot)
 	}
 	ev := answer.GetEvidence()
 	claims, err := a.Verifier.Verify(ctx, attest.Evidence{
@@ -95,7 +95,7 @@ func (a *Asker) judge(ctx context.Context, state tls.ConnectionState, answer *ad
 		return "", err
 	}
 	if said.AppID != claims.AppID {
-		return "", fmt.Errorf("STATEMENT_MISMATCH: it states app %s, its quote says %s", said.AppID, claims.AppID)
+		return "", fmt.Errorf("STATEMENT_MISMATCH: the statement has app %s, the quote has %s", said.AppID, claims.AppID)
 	}
 	if d := policy.AppraiseCoordinator(a.Images, a.AppID, claims, a.Now()); !d.Allowed {
 		return "", fmt.Errorf("BROKER_UNTRUSTED: %s: %s", d.Code, d.Message)

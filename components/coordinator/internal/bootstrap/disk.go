@@ -48,7 +48,7 @@ func Load(stateDir string) (Kept, error) {
 		err = clusterid.Check(kept.ClusterID)
 	}
 	if err != nil {
-		return Kept{}, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s is not what a coordinator writes: %w; give this coordinator an empty disk, and it joins the others", path, err)
+		return Kept{}, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s is damaged: %w; give this coordinator an empty disk, and it joins the others", path, err)
 	}
 	return kept, nil
 }
@@ -60,10 +60,10 @@ func (k Kept) save(stateDir string) error {
 		return fmt.Errorf("encode the cluster ID: %w", err)
 	}
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return fmt.Errorf("keep the cluster ID: %w", err)
+		return fmt.Errorf("store the cluster ID: %w", err)
 	}
 	if err := durable.WriteFile(filepath.Join(stateDir, fileName), append(text, '\n')); err != nil {
-		return fmt.Errorf("keep the cluster ID: %w", err)
+		return fmt.Errorf("store the cluster ID: %w", err)
 	}
 	return nil
 }

@@ -80,13 +80,13 @@ func (c *contact) ProveClusterID(ctx context.Context, req *admissionv1.ProveClus
 	if len(req.GetNonce()) != nonceSize {
 		return nil, status.Errorf(codes.InvalidArgument, "BAD_REQUEST: nonce: want %d bytes", nonceSize)
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, turnWait, errors.New("too many ask at once"))
+	wait, cancel := context.WithTimeoutCause(ctx, turnWait, errors.New("too many requests at once"))
 	defer cancel()
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-wait.Done():
-		return nil, status.Error(codes.Unavailable, "OVERLOADED: too many ask for this coordinator's cluster ID at once")
+		return nil, status.Error(codes.Unavailable, "OVERLOADED: too many requests for this coordinator's cluster ID at once")
 	}
 	said := c.own
 	said.Exporter, said.PeerNonce = c.exporter, req.GetNonce()

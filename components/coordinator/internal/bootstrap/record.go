@@ -27,7 +27,7 @@ func Record(ctx context.Context, s store.Store, stateDir string, kept Kept, self
 	case err != nil:
 		return err
 	case there == "" && kept.Recorded:
-		return halt("STATE_ROLLBACK_DETECTED: the records name no cluster ID, but this coordinator saw cluster ID %s in them: they are lost. Bring back the disks of a majority of the coordinators; for a new cluster ID on purpose give all coordinators empty disks and name it to agents and operators anew", kept.ClusterID)
+		return halt("STATE_ROLLBACK_DETECTED: the records name no cluster ID, but this coordinator saw cluster ID %s in them: they are lost. Bring back the disks of a majority of the coordinators; for a new cluster ID on purpose give all coordinators empty disks, and then configure the new ID for agents and operators", kept.ClusterID)
 	case there == "":
 		if err := create(ctx, s, kept.ClusterID, self, now); err != nil {
 			return err

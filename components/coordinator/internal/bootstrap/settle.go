@@ -61,20 +61,20 @@ func Settle(ctx context.Context, cfg Config) (Kept, error) {
 		switch {
 		case err == nil && step.Join != "":
 			kept.ClusterID = step.Join
-			cfg.Log.Info("this coordinator joins the cluster that exists", "cluster_id", kept.ClusterID)
+			cfg.Log.Info("this coordinator joins the existing cluster", "cluster_id", kept.ClusterID)
 			return kept, kept.save(cfg.StateDir)
 		case err == nil && step.Found:
 			if kept.ClusterID, err = draw(cfg.StateDir); err != nil {
 				return Kept{}, err
 			}
-			cfg.Log.Info("this coordinator founds the cluster", "cluster_id", kept.ClusterID)
+			cfg.Log.Info("this coordinator creates the cluster", "cluster_id", kept.ClusterID)
 			return kept, kept.save(cfg.StateDir)
 		case err != nil && err.Error() != last:
 			last = err.Error()
-			cfg.Log.Error("the cluster's cluster ID is not settled, nothing is started", "error", err)
+			cfg.Log.Error("the cluster ID is not settled; the coordinator does not start", "error", err)
 		case err == nil && step.Wait != last:
 			last = step.Wait
-			cfg.Log.Info("the cluster's cluster ID is not settled yet", "missing", step.Wait)
+			cfg.Log.Info("the cluster ID is not settled yet", "missing", step.Wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -88,14 +88,14 @@ func Settle(ctx context.Context, cfg Config) (Kept, error) {
 func draw(stateDir string) (string, error) {
 	old, err := os.ReadDir(filepath.Join(stateDir, "consul"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("found the cluster: %w", err)
+		return "", fmt.Errorf("create the cluster ID: %w", err)
 	}
 	if len(old) > 0 {
-		return "", errors.New("DISK_IDENTITY_MISMATCH: this disk has Consul's records but names no cluster ID, and no other coordinator knows one: nothing is founded over old records; start the coordinators whose disks are whole, or give this one an empty disk")
+		return "", errors.New("DISK_IDENTITY_MISMATCH: this disk has Consul's records and no cluster ID, and no other coordinator has one. A new cluster ID is never created over old records: start the coordinators with complete disks, or give this one an empty disk")
 	}
 	var random [clusterid.Size]byte
 	if _, err := rand.Read(random[:]); err != nil {
-		return "", fmt.Errorf("found the cluster: %w", err)
+		return "", fmt.Errorf("create the cluster ID: %w", err)
 	}
 	return clusterid.Encode(random), nil
 }

@@ -40,7 +40,7 @@ func TokenOf(values []string) (token string, ok bool) {
 func (c *Callers) Admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	one := connOf(ctx)
 	if one == nil {
-		return ctx, status.Error(codes.Internal, "the call came over a connection that nobody counts")
+		return ctx, status.Error(codes.Internal, "the call came over an unregistered connection")
 	}
 	token, has := TokenOf(info.Header.Get(c.cfg.Token))
 	var err error

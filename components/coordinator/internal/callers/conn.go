@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-var errTooMuch = errors.New("sent too much without an operator's token")
+var errTooMuch = errors.New("the connection sent too many bytes without an operator's token")
 
 // conn is a registered connection of a caller.
 type conn struct {

@@ -56,7 +56,7 @@ func (t *tokens) wait() {
 	t.asks.Wait()
 }
 
-var errNoOperator = status.Error(codes.PermissionDenied, "this token is no operator's, or not known to Consul")
+var errNoOperator = status.Error(codes.PermissionDenied, "this token is not an operator's, or Consul does not know it")
 
 // judge returns nil for a good token. A known good token does not wait for a check.
 func (t *tokens) judge(one *conn, sum digest, token string) error {
@@ -66,7 +66,7 @@ func (t *tokens) judge(one *conn, sum digest, token string) error {
 	ctx, cancel := context.WithTimeout(one.ctx, askTime)
 	defer cancel()
 	if !t.turns.enter(ctx, one.source) {
-		return status.Error(codes.Unavailable, "OVERLOADED: too many tokens have to be asked about at once; try again")
+		return status.Error(codes.Unavailable, "OVERLOADED: too many token checks at once; try again")
 	}
 	err := t.check(ctx, token)
 	t.turns.leave()

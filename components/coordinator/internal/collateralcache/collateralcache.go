@@ -77,13 +77,13 @@ func (k *Kept) Bundle(_ context.Context, fmspc string) (collateral.Bundle, error
 	b, until, err := k.read(path, fmspc)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return collateral.Bundle{}, fmt.Errorf("no collateral of FMSPC %s was kept", fmspc)
+		return collateral.Bundle{}, fmt.Errorf("no collateral of FMSPC %s is cached", fmspc)
 	case err != nil:
-		k.log.Warn("kept collateral ignored; the next that is fetched replaces it", "file", path, "error", err)
-		return collateral.Bundle{}, fmt.Errorf("read kept collateral: %w", err)
+		k.log.Warn("cached collateral ignored; the next fetch replaces it", "file", path, "error", err)
+		return collateral.Bundle{}, fmt.Errorf("read cached collateral: %w", err)
 	}
 	k.files[fmspc] = state{digest: b.Digest()}
-	k.log.Info("kept collateral read", "file", path, "until", until)
+	k.log.Info("cached collateral read", "file", path, "until", until)
 	return b, nil
 }
 
@@ -115,7 +115,7 @@ func (k *Kept) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
 		return none(err)
 	}
 	if of != fmspc {
-		return none(fmt.Errorf("it is of FMSPC %s", of))
+		return none(fmt.Errorf("the file has FMSPC %s", of))
 	}
 	return b, until, k.check(b)
 }
@@ -137,7 +137,7 @@ func (k *Kept) Keep(accepted *collateral.Set) {
 		return
 	}
 	if err := k.write(path, accepted.Encoded()); err != nil {
-		k.log.Warn("collateral not kept: a restart without the collateral service would admit nobody", "file", path, "error", err)
+		k.log.Warn("collateral not cached: after a restart without the collateral service all admissions would fail", "file", path, "error", err)
 		k.files[fmspc] = state{failed: now}
 		return
 	}
@@ -167,7 +167,7 @@ func (k *Kept) room(path string) error {
 	defer dir.Close() //nolint:errcheck // only read
 	names, err := dir.Readdirnames(maxFiles)
 	if len(names) >= maxFiles {
-		return fmt.Errorf("%s has %d files, no more are kept", k.dir, maxFiles)
+		return fmt.Errorf("%s has %d files, which is the maximum", k.dir, maxFiles)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

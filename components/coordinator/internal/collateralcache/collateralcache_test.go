@@ -151,7 +151,7 @@ func TestATT06_ADamagedFileIsIgnoredAndReplaced(t *testing.T) {
 			if _, err := k.Bundle(context.Background(), attestsim.FMSPC()); err == nil {
 				t.Fatal("it was read")
 			}
-			if !strings.Contains(f.log.String(), "kept collateral ignored") || !strings.Contains(f.log.String(), f.file()) {
+			if !strings.Contains(f.log.String(), "cached collateral ignored") || !strings.Contains(f.log.String(), f.file()) {
 				t.Errorf("log %q", &f.log)
 			}
 			k.Keep(f.set(attestsim.Posture{}))
@@ -185,7 +185,7 @@ func TestAFileThatCannotBeWrittenIsTriedAgainLater(t *testing.T) {
 	}
 	k, set := f.open(), f.set(attestsim.Posture{})
 	k.Keep(set)
-	if !strings.Contains(f.log.String(), "collateral not kept") {
+	if !strings.Contains(f.log.String(), "collateral not cached") {
 		t.Errorf("log %q", &f.log)
 	}
 	if err := os.Remove(blocked); err != nil {

@@ -37,7 +37,7 @@ const (
 const SimulatedOrganization = "SIMULATED"
 
 // ErrKeyForbidden reports a key that no SVID is issued for (CSR_FORBIDDEN).
-var ErrKeyForbidden = errors.New("CSR_FORBIDDEN: the key is not one of P-256")
+var ErrKeyForbidden = errors.New("CSR_FORBIDDEN: the key is not a P-256 key")
 
 // Subject is the identity in an SVID. The issuer takes it from the records, and the holder has no
 // influence on it.

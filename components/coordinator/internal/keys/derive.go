@@ -180,7 +180,7 @@ func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, si
 		return secret.Value{}, fmt.Errorf("get app key %s: %w", path, err)
 	}
 	if len(ikm) < 16 {
-		return secret.Value{}, fmt.Errorf("get app key %s: the guest agent gave %d bytes, at least 16 are needed", path, len(ikm))
+		return secret.Value{}, fmt.Errorf("get app key %s: the guest agent returned %d bytes, at least 16 are needed", path, len(ikm))
 	}
 	out, err := hkdf.Key(sha256.New, ikm, nil, path, size)
 	if err != nil {

@@ -33,7 +33,7 @@ func (l Looker) Look(ctx context.Context, name string) (*view.View, Seen, error)
 	}
 	spec, _, ok := v.InForce(name)
 	if !ok {
-		return nil, Seen{}, fmt.Errorf("group %s has no spec that is in force", name)
+		return nil, Seen{}, fmt.Errorf("group %s has no spec in force", name)
 	}
 	return v, Group(v, spec, l.Cluster, l.Listing.List(ctx, name, 0), l.Reports), nil
 }
