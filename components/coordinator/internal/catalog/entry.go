@@ -82,7 +82,7 @@ const (
 	WhyProxy     = "its proxy is not live"
 	WhyDraining  = "draining"
 	WhyNoReport  = "no report yet"
-	WhySilent    = "no coordinator hears it"
+	WhySilent    = "no coordinator receives its reports"
 	WhyEnded     = "it said farewell"
 )
 

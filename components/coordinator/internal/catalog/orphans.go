@@ -61,7 +61,7 @@ func (w *Writer) sweep(ctx context.Context, slot string) {
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	if err := w.removeOrphan(call, slot); err != nil && ctx.Err() == nil {
-		w.cfg.Log.Warn("what is left of a slot is not removed from the catalog, it is tried again", "slot", slot, "error", err)
+		w.cfg.Log.Warn("the orphan of a removed slot is still in the catalog; the removal is retried", "slot", slot, "error", err)
 		w.mu.Lock()
 		w.gone[slot] = w.cfg.Now().Add(retryIn)
 		w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *Writer) verify(ctx context.Context, e Entry) error {
 	if err != nil || found.NodeBoot == e.Boot {
 		return err
 	}
-	err = errors.Join(w.takeBack(ctx, e.Slot, e.Boot, found), fmt.Errorf("write services of node %s: %w: it is not of boot %.12s now", e.Slot, errChanged, e.Boot))
+	err = errors.Join(w.takeBack(ctx, e.Slot, e.Boot, found), fmt.Errorf("write services of node %s: %w: the node belongs to another boot than %.12s now", e.Slot, errChanged, e.Boot))
 	// The removed service may have replaced one of the next Boot, so the Slot is evaluated again.
 	w.forget(e.Slot)
 	w.dueIn(e.Slot, 0)

@@ -54,7 +54,7 @@ func (w *Writer) holdBack(m Member) bool {
 	}
 	w.mu.Unlock()
 	if first {
-		w.cfg.Log.Warn("a member changes too often: the catalog has its newest state once a second", "group", m.Group, "slot", m.Slot, "burst", burst)
+		w.cfg.Log.Warn("a member changes too often: the catalog gets its newest state once a second", "group", m.Group, "slot", m.Slot, "burst", burst)
 	}
 	if wait > 0 {
 		w.dueIn(m.Slot, wait)

@@ -385,7 +385,7 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	if _, err := w.settle(call, m); err != nil && ctx.Err() == nil {
-		w.cfg.Log.Warn("catalog not written, it is tried again", "group", m.Group, "slot", slot, "error", err)
+		w.cfg.Log.Warn("catalog not written; the write is retried", "group", m.Group, "slot", slot, "error", err)
 		w.dueIn(slot, retryIn)
 	}
 }

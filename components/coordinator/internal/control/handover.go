@@ -59,7 +59,7 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 		out.NotHolding[one.slot] = why
 	})
 	slices.Sort(out.Holding)
-	s.log.Info("callers were told to wait for a hand-over", "slot", id.Slot, "operation", req.GetOperationId(),
+	s.log.Info("callers were asked to wait for a hand-over", "slot", id.Slot, "operation", req.GetOperationId(),
 		"waiting", len(out.GetHolding()), "not_waiting", len(out.GetNotHolding()), "unheard", len(out.GetUnheard()))
 	return out, nil
 }
@@ -84,7 +84,7 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
 	tell := func(ctx context.Context, one *session) {
 		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
-			s.log.Warn("an agent was not told that a hand-over ended", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
+			s.log.Warn("an agent was not notified of the end of a hand-over", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
 		}
 	}
 	// Callers wait for the report of the new leader's agent, which checks its role once a second.

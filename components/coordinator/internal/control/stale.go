@@ -78,11 +78,11 @@ func (s *Service) endOne(ctx context.Context, v *view.View, one *session) bool {
 		// An unreadable record, or a Consul without a leader, ends no Boot: the Boot would stop its
 		// workload for that. The overlay still cuts it off. If it has ended, it learns the reason
 		// when it asks for its admission status.
-		s.log.Warn("not known why the records do not name a boot", "slot", one.slot, "boot", one.bootID, "error", err)
+		s.log.Warn("the reason why a boot lost its slot is unknown", "slot", one.slot, "boot", one.bootID, "error", err)
 		return false
 	}
 	_, err = one.agent.Wake(ctx, &controlv1.WakeRequest{Term: v.Term, EndedCode: string(why.Code), EndedMessage: why.Message})
-	s.log.Warn("control session of an ended boot closed", "slot", one.slot, "boot", one.bootID, "code", why.Code, "told", err == nil)
+	s.log.Warn("control session of an ended boot closed", "slot", one.slot, "boot", one.bootID, "code", why.Code, "notified", err == nil)
 	one.end()
 	return true
 }

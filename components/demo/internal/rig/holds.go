@@ -14,7 +14,7 @@ var HeldRoutes = []string{masterRoute, pooledRoute}
 
 // What the logs say of a hand-over that callers wait for.
 const (
-	sayTold     = "callers were told to wait for a hand-over"
+	sayTold     = "callers were asked to wait for a hand-over"
 	sayHeld     = "a route is paused"
 	sayReleased = "a route is released"
 )

@@ -40,12 +40,12 @@ func TestHoldsAreReadFromAnAgentsLog(t *testing.T) {
 
 func TestWhichCoordinatorToldSome(t *testing.T) {
 	for line, want := range map[string]bool{
-		`{"@message":"callers were told to wait for a hand-over","operation":"b","waiting":0,"not_waiting":1}`:  false,
-		`{"@message":"callers were told to wait for a hand-over","operation":"b","waiting":1,"not_waiting":0}`:  true,
-		`{"@message":"callers were told to wait for a hand-over","operation":"b","waiting":10,"not_waiting":0}`: true,
-		`{"@message":"callers were told to wait for a hand-over","operation":"b"}`:                              false,
+		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":0,"not_waiting":1}`:  false,
+		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":1,"not_waiting":0}`:  true,
+		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":10,"not_waiting":0}`: true,
+		`{"@message":"callers were asked to wait for a hand-over","operation":"b"}`:                              false,
 		`{"@message":"another","operation":"b","waiting":1}`:                                                    false,
-		`callers were told to wait for a hand-over waiting=1`:                                                   false,
+		`callers were asked to wait for a hand-over waiting=1`:                                                   false,
 	} {
 		if toldSome(line) != want {
 			t.Errorf("%s: %t", line, !want)
