@@ -101,7 +101,7 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly(t *testing.T) {
 	halt(t, ended, stop)
 
 	// Its disk says another cluster ID than the records.
-	second := bootstrap.Kept{ClusterID: "fedcba9876543210fedcba9876543210"}
+	second := bootstrap.Stored{ClusterID: "fedcba9876543210fedcba9876543210"}
 	h.keep(second)
 	h.halts("GENESIS_CONFLICT: the records are of cluster ID "+kept.ClusterID, second.ClusterID)
 
@@ -136,7 +136,7 @@ func (h *harness) halts(wants ...string) {
 	}
 }
 
-func (h *harness) keep(kept bootstrap.Kept) {
+func (h *harness) keep(kept bootstrap.Stored) {
 	h.t.Helper()
 	text, err := json.Marshal(kept)
 	if err != nil {

@@ -73,10 +73,10 @@ type Coordinator struct {
 	boot      tls.Certificate
 	finder    Verifier
 	judging   attest.VerifierConfig // of both verifiers: one cache of collateral
-	keep      *collateralcache.Kept
+	keep      *collateralcache.Cache
 	quoter    admission.Quoter
 	peers     *peering.Coordinators
-	clusterID bootstrap.Kept
+	clusterID bootstrap.Stored
 
 	// Made by assemble, constant afterwards.
 	root        *keys.Root
@@ -379,7 +379,7 @@ func (c *Coordinator) assembleAdmission() {
 func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measure.Measure) {
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
-		Look:    observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Look,
+		Look:    observe.Observer{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Observe,
 		Ratchet: c.ratchet, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/collateralcache"
 )
 
-// keptCollateral is the folder of package kept inside the state directory.
+// keptCollateral is the folder of package collateralcache inside the state directory.
 const keptCollateral = "collateral"
 
 // assembleQuoter makes what makes this coordinator's own evidence, and what judges that
@@ -59,7 +59,7 @@ func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 	cfg := c.judging
 	cfg.Highest = highest
 	if c.cfg.Trust.Collateral.PCCSURL != "" {
-		cfg.Accepted = c.keep.Keep
+		cfg.Accepted = c.keep.Put
 	}
 	own, err := attest.NewVerifier(cfg)
 	if err != nil {

@@ -95,7 +95,7 @@ func New(cfg Config) *Coordinator {
 	turns := watermark.New(cfg.Store, c.reports, cfg.Now)
 	c.ratchet = turns
 	c.views.CountFrom(turns.Zero)
-	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
+	observer := observe.Observer{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	if cfg.Figures == nil {
 		cfg.Figures = status.NewMetrics()
 	}
@@ -104,7 +104,7 @@ func New(cfg Config) *Coordinator {
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
 		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
-		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: look.Look,
+		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: observer.Observe,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts,
 	})
 	c.loop = reconcile.New(reconcile.Config{

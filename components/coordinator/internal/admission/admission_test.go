@@ -113,7 +113,7 @@ func TestRefusals(t *testing.T) {
 		_, err := h.boot(composeText, bytes.Repeat([]byte{8}, 20)).challenge()
 		h.wantRefusal(err, codeUnknown, "")
 		if status.Code(err) != codes.Unavailable {
-			t.Errorf("code %v, want one that is retried", status.Code(err))
+			t.Errorf("code %v, want a retryable code", status.Code(err))
 		}
 	})
 	run("revision that is not allowed", func(*testing.T) {

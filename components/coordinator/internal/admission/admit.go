@@ -71,7 +71,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 		return nil, refused
 	}
 	if a.admissions.Add(1) > maxExchanges {
-		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().in(time.Second)
+		return nil, refuse(codeRate, "this connection reached its limit of requests; open a new one").later().in(time.Second)
 	}
 	ev := attest.Evidence{
 		Quote: req.GetEvidence().GetQuote(), EventLog: req.GetEvidence().GetEventLog(), AppCompose: req.GetEvidence().GetAppCompose(),
@@ -108,7 +108,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.commit(ctx); refused != nil {
 		return nil, refused.known()
 	}
-	if refused := a.lastLook(ctx); refused != nil {
+	if refused := a.checkRevoked(ctx); refused != nil {
 		return nil, refused.known()
 	}
 	out, refused := a.grant(ctx, req.GetHeld())
@@ -223,17 +223,17 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	a.policy, a.policyIndex, err = store.Read[policy.SlotPolicy](ctx, a.store, store.SlotPolicyKey(a.slot))
 	a.claims = claims
 	if err != nil {
-		return refuse(codeGate, "read the slot's policy: %v", err).later()
+		return refuse(codeUnreadable, "read the slot's policy: %v", err).later()
 	}
 	// A revocation takes effect even before a leader has folded it into the policy.
 	revoked, err := view.Revocations(ctx, a.store)
 	if err != nil {
-		return refuse(codeGate, "%v", err).later()
+		return refuse(codeUnreadable, "%v", err).later()
 	}
 	a.policy = a.policy.Revoking(revoked)
 	v, _ := a.cfg.Views.Latest()
 	if v == nil {
-		return refuse(codeGate, "records are not readable yet").later()
+		return refuse(codeUnreadable, "records are not readable yet").later()
 	}
 	a.policy, a.accepted = underAccepted(a.policy, v)
 	decision := policy.Appraise(a.policy, v.Judging(a.cfg.Images), policy.Statement{
@@ -247,11 +247,11 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	a.revision, a.claims = decision.Revision, claims
 	a.record, _, err = store.Read[group.SlotRecord](ctx, a.store, store.SlotKey(a.policy.Group, a.slot))
 	if err != nil {
-		return refuse(codeGate, "read the slot's record: %v", err).later()
+		return refuse(codeUnreadable, "read the slot's record: %v", err).later()
 	}
 	spec, ok := a.cfg.Directory.Spec(a.policy.Group)
 	if !ok {
-		return refuse(codeGate, "the group has no valid spec yet").later()
+		return refuse(codeUnreadable, "the group has no valid spec yet").later()
 	}
 	a.spec = spec
 	return nil

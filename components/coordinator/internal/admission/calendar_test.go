@@ -110,7 +110,7 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 	c := newCalendar(t, tcb)
 	replaced := time.Now().Add(-355 * day).UTC().Truncate(time.Second)
 	newer := attestsim.Posture{Evaluation: 18, Replaced: replaced, Advisories: []string{"INTEL-SA-01397"}}
-	standing := func() (string, time.Time, policy.Outlook) {
+	tcbStatus := func() (string, time.Time, policy.Outlook) {
 		v, _ := c.views.Latest()
 		return v.Admissions["pg-0"].Value.Claims.TCB.Status, v.ToleratedUntil("pg-0", tcb, c.now()), v.Outlook("pg-0")
 	}
@@ -124,7 +124,7 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 	// The evaluation is signed ahead: the member is UpToDate, and the day is known.
 	c.pccs.Set(attestsim.Posture{Early: &newer})
 	must("the first boot", c.restart(composeText))
-	if status, ends, outlook := standing(); status != "UpToDate" || !ends.IsZero() || !outlook.Falls || !outlook.At.Equal(replaced.Add(365*day)) {
+	if status, ends, outlook := tcbStatus(); status != "UpToDate" || !ends.IsZero() || !outlook.Falls || !outlook.At.Equal(replaced.Add(365*day)) {
 		t.Errorf("before: %s, ends %s, outlook %+v", status, ends, outlook)
 	}
 
@@ -133,7 +133,7 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 	c.until(replaced.Add(366 * day))
 	c.pccs.Set(newer)
 	must("the boot of the next revision", c.restart(nextText))
-	if status, ends, outlook := standing(); status != "OutOfDate" || !ends.Equal(replaced.Add(425*day)) || outlook.Falls {
+	if status, ends, outlook := tcbStatus(); status != "OutOfDate" || !ends.Equal(replaced.Add(425*day)) || outlook.Falls {
 		t.Errorf("in the rollout: %s, ends %s, outlook %+v", status, ends, outlook)
 	}
 	if a := c.admission(); a.Revision != next {
@@ -145,7 +145,7 @@ func TestATT04_IntelsCalendarDoesNotEndAHealthyCluster(t *testing.T) {
 	// The host is updated in time: the warning ends.
 	c.host = attestsim.UpdatedHost("")
 	must("the boot on the updated host", c.restart(nextText))
-	if status, ends, outlook := standing(); status != "UpToDate" || !ends.IsZero() || outlook.Falls {
+	if status, ends, outlook := tcbStatus(); status != "UpToDate" || !ends.IsZero() || outlook.Falls {
 		t.Errorf("updated: %s, ends %s, outlook %+v", status, ends, outlook)
 	}
 

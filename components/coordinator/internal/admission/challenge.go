@@ -36,7 +36,7 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 		return nil, refused
 	}
 	if c.challenges.Add(1) > maxExchanges {
-		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().in(time.Second)
+		return nil, refuse(codeRate, "this connection reached its limit of requests; open a new one").later().in(time.Second)
 	}
 	nonce, expiry, err := issueNonce(c.cfg.Root.NonceKey(), c.exchange(req.GetAppId(), req.GetInstanceId()), c.now())
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 func (s *Service) slotOf(ctx context.Context, appID, instanceID string) (groupName, slot string, bound bool, refused *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
-		return "", "", false, refuse(codeGate, "records are not readable yet").later()
+		return "", "", false, refuse(codeUnreadable, "records are not readable yet").later()
 	}
 	for name, p := range v.Policies {
 		if p.Value.InstanceID == instanceID && p.Value.AppID == appID {

@@ -40,16 +40,16 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 		refused, err = a.commitOnce(ctx)
 	}
 	if refused == nil && err != nil {
-		refused = refuse(codeGate, "take the slot: %v", err).later()
+		refused = refuse(codeUnreadable, "take the slot: %v", err).later()
 	}
 	return refused
 }
 
 // admissionStatus is the content of the Slot's records at one try.
-type standing struct {
+type admissionStatus struct {
 	before policy.Admission
 	index  uint64
-	held   view.Boot
+	lease  view.Boot
 	term   uint64
 	// past: this Boot held the Slot before, and has lost it.
 	past bool
@@ -58,12 +58,12 @@ type standing struct {
 }
 
 // holder returns the Boot on record, whether or not its lease is in force.
-func (s standing) holder() store.BootLease {
+func (s admissionStatus) holder() store.BootLease {
 	return store.BootLease{Slot: s.before.Slot, BootID: s.before.BootID, InstanceID: s.before.InstanceID}
 }
 
 func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
-	now, refused := a.readStanding(ctx)
+	now, refused := a.readStatus(ctx)
 	if refused != nil {
 		return refused, nil
 	}
@@ -86,23 +86,23 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 	return nil, nil
 }
 
-func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refusal) {
+func (a *attempt) readStatus(ctx context.Context) (now admissionStatus, refused *refusal) {
 	// The decisions are read first. They are written together with the Admission, so they are never
 	// newer than it. Otherwise a Boot whose other request succeeded in between would seem to have
 	// lost the Slot.
 	decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
-		return now, refuse(codeGate, "read the slot's decisions: %v", err).later()
+		return now, refuse(codeUnreadable, "read the slot's decisions: %v", err).later()
 	}
 	now.before, now.index, err = store.Read[policy.Admission](ctx, a.store, store.AdmissionKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return now, refuse(codeGate, "read the slot's admission: %v", err).later()
+		return now, refuse(codeUnreadable, "read the slot's admission: %v", err).later()
 	}
-	if now.held, err = a.lease(ctx, a.slot); err != nil {
-		return now, refuse(codeGate, "read the slot's lease: %v", err).later()
+	if now.lease, err = a.lease(ctx, a.slot); err != nil {
+		return now, refuse(codeUnreadable, "read the slot's lease: %v", err).later()
 	}
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
-		return now, refuse(codeGate, "read the term: %v", err).later()
+		return now, refuse(codeUnreadable, "read the term: %v", err).later()
 	}
 	now.ordered = now.before.BootID != "" && a.bootExpected(now.before.BootID)
 	now.past = now.before.BootID != a.bootID && decisions.Had(a.bootID)
@@ -114,13 +114,13 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 
 // mayTake decides whether this Boot may take the Slot now (IDN-03). A replaced or evicted Boot
 // cannot return under its old Boot ID.
-func (a *attempt) mayTake(now standing) *refusal {
-	held, holder := now.held, now.before.BootID
+func (a *attempt) mayTake(now admissionStatus) *refusal {
+	held, holder := now.lease, now.before.BootID
 	switch {
 	case now.past:
-		return refuse(codeStale, "this boot was the slot before and lost it; its name is spent, a new boot key may ask")
+		return refuse(codeStale, "this boot held the slot before and lost it; it may ask again with a new boot key")
 	case held.EndedBy(a.bootID):
-		return refuse(codeStale, "this boot said farewell; its name is spent, a new boot key may ask")
+		return refuse(codeStale, "this boot said farewell; it may ask again with a new boot key")
 	case held.Held() && held.BootID == a.bootID:
 		return nil
 	case holder != "" && holder != a.bootID && now.before.Contest.Held() && !now.ordered:
@@ -129,7 +129,7 @@ func (a *attempt) mayTake(now standing) *refusal {
 		if a.bootExpected(held.BootID) {
 			return nil
 		}
-		return a.conflict(held.BootLease, "its lease is given up when no coordinator has heard from it for %v, and ends at most %v after its keeper did", a.cfg.LeaseTTL, 2*a.cfg.LeaseTTL)
+		return a.conflict(held.BootLease, "the holder's lease is given up when no coordinator has received its reports for %v, and ends at most %v after its keeper ended", a.cfg.LeaseTTL, 2*a.cfg.LeaseTTL)
 	case now.index == 0 || holder == a.bootID:
 		return nil
 	}
@@ -150,11 +150,11 @@ const conflictRetry = 500 * time.Millisecond
 // newAdmission returns the record of this Boot. The same Boot keeps its generation and its
 // admission time. Another Boot gets a generation above all earlier ones. The lease stores the last
 // generation, so this also holds after the loss of the Admission.
-func (a *attempt) newAdmission(now standing) policy.Admission {
+func (a *attempt) newAdmission(now admissionStatus) policy.Admission {
 	at, before := a.now().UTC(), now.before
 	out := policy.Admission{
 		Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, AppID: a.stated.AppID,
-		Revision: a.revision, Epoch: a.policy.Epoch, Generation: max(before.Generation, now.held.Generation) + 1,
+		Revision: a.revision, Epoch: a.policy.Epoch, Generation: max(before.Generation, now.lease.Generation) + 1,
 		AdmittedAt: at, ExpiresAt: at.Add(keys.LeafTTL), AttestedAt: at, Claims: a.claims,
 		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.claims.Simulated,
 	}
@@ -179,7 +179,7 @@ type transaction struct {
 	decisions policy.Decisions
 }
 
-func (a *attempt) transaction(ctx context.Context, now standing) (t transaction, err error) {
+func (a *attempt) transaction(ctx context.Context, now admissionStatus) (t transaction, err error) {
 	spend, err := store.Put(store.NonceKey(hex.EncodeToString(a.nonce)), store.SpentNonce{
 		Slot: a.slot, BootID: a.bootID, SpentAt: a.admission.AttestedAt, ExpiresAt: a.expiry.UTC(), By: a.self,
 	}, 0)
@@ -197,7 +197,7 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 	if err != nil {
 		return t, err
 	}
-	lease, err := a.leaseOps(ctx, now.held)
+	lease, err := a.leaseOps(ctx, now.lease)
 	if err != nil {
 		return t, err
 	}
@@ -270,7 +270,7 @@ func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 			return refuse(codeNonce, "the nonce was spent already"), nil
 		case !slices.Contains(own, failed.Op.Key):
 			// The policy, the leader or a revocation changed, so the appraisal is outdated.
-			return refuse(codeGate, "take the slot: %v", err).later(), nil
+			return refuse(codeUnreadable, "take the slot: %v", err).later(), nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %w", errAgain, err)
@@ -280,18 +280,18 @@ func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 // reports to every coordinator, so this coordinator knows the live Boots. If only other
 // coordinators receive the Boot's reports, they take its lease back before another Boot may have
 // the Slot.
-func (a *attempt) mayReplace(now standing) *refusal {
-	boot, held, holder := now.before.BootID, now.held, now.holder()
+func (a *attempt) mayReplace(now admissionStatus) *refusal {
+	boot, held, holder := now.before.BootID, now.lease, now.holder()
 	switch {
 	case a.bootExpected(boot), held.EndedBy(boot):
 		return nil
 	case a.cfg.Sessions.Live(a.slot, boot):
-		return a.conflict(holder, "it is alive")
+		return a.conflict(holder, "the holder is alive")
 	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
 		// A coordinator that has just started has not received reports yet.
-		return a.conflict(holder, "this coordinator has just started and does not know yet whether it is alive").later()
+		return a.conflict(holder, "this coordinator has just started and does not know yet whether the holder is alive").later()
 	case held.BootID == boot && held.State != store.LeaseSilent && a.keeper.stood(held) < a.reclaim():
-		return a.conflict(holder, "the coordinator that kept its lease ended, and one that hears it takes it again within %v", a.reclaim())
+		return a.conflict(holder, "the coordinator that kept the holder's lease ended; another one takes the lease within %v if the holder is alive", a.reclaim())
 	}
 	return nil
 }

@@ -28,18 +28,18 @@ type claimed struct {
 
 // noteRivals records that two Boots of the Slot are alive, if this refused attempt shows it. It
 // never changes the answer.
-func (a *attempt) noteRivals(ctx context.Context, now standing) {
+func (a *attempt) noteRivals(ctx context.Context, now admissionStatus) {
 	switch {
 	case now.past:
 		a.noteReturned(ctx, a.slot, a.bootID)
-	case now.held.Held() && now.held.BootID == now.before.BootID && a.asksBeside(now.held.BootID):
-		a.meet(ctx, a.slot, func(policy.Admission) (string, bool) { return a.bootID, true })
+	case now.lease.Held() && now.lease.BootID == now.before.BootID && a.heardAfterClaim(now.lease.BootID):
+		a.recordRivals(ctx, a.slot, func(policy.Admission) (string, bool) { return a.bootID, true })
 	}
 }
 
 // heardAfterClaim reports whether the holder sent a report after the first other Boot asked for its
 // Slot here.
-func (a *attempt) asksBeside(holder string) bool {
+func (a *attempt) heardAfterClaim(holder string) bool {
 	at := a.now()
 	a.mu.Lock()
 	first := a.contested[a.slot]
@@ -68,12 +68,12 @@ func (s *Service) noteReturned(ctx context.Context, slot, bootID string) {
 	if err != nil {
 		return
 	}
-	s.meet(ctx, slot, func(a policy.Admission) (string, bool) { return bootID, policy.CameBack(decisions, a, bootID) })
+	s.recordRivals(ctx, slot, func(a policy.Admission) (string, bool) { return bootID, policy.CameBack(decisions, a, bootID) })
 }
 
-// meet records in the Slot's Admission, with a decision, that both the holder and the Boot named by
+// recordRivals records in the Slot's Admission, with a decision, that both the holder and the Boot named by
 // rival are alive.
-func (s *Service) meet(ctx context.Context, slot string, rival func(policy.Admission) (bootID string, alive bool)) {
+func (s *Service) recordRivals(ctx context.Context, slot string, rival func(policy.Admission) (bootID string, alive bool)) {
 	err := s.amend(ctx, slot, nil, func(a *policy.Admission) (policy.DecisionEntry, bool) {
 		bootID, alive := rival(*a)
 		before := a.Contest

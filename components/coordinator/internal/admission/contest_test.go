@@ -61,7 +61,7 @@ func (s twins) comesBack(b *newcomer) {
 	s.t.Helper()
 	r, err := b.again(s.services[1]).Standing(s.t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
 	if err != nil || r.GetHolds() || r.GetCode() != string(codeStale) {
-		s.t.Fatalf("a former holder is told %v, %v", r, err)
+		s.t.Fatalf("a former holder gets %v, %v", r, err)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 
 // Copies that are killed instead of paused never return under an old key. The coordinator detects
 // them while both run.
-func TestIDN03_AHolderHeardBesideAClaimantIsASign(t *testing.T) {
+func TestIDN03_AHolderThatReportsDuringAClaimShowsTwoBoots(t *testing.T) {
 	s := newTwins(t)
 	holder := s.boot()
 	s.mustAdmit(holder)
@@ -219,7 +219,7 @@ func TestIDN03_AHolderHeardBesideAClaimantIsASign(t *testing.T) {
 }
 
 // Neither a Boot that never held the Slot nor an evicted one shows that two copies are alive.
-func TestStrangersCauseNoSign(t *testing.T) {
+func TestBootsWithoutTheSlotDoNotShowTwoBoots(t *testing.T) {
 	s := newTwins(t)
 	evicted := s.boot()
 	s.mustAdmit(evicted)
@@ -229,7 +229,7 @@ func TestStrangersCauseNoSign(t *testing.T) {
 	s.mustAdmit(s.boot())
 	for _, b := range []*newcomer{s.boot(), evicted} {
 		if r, err := b.again(s.services[1]).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"}); err != nil || r.GetHolds() {
-			t.Fatalf("standing %v, %v", r, err)
+			t.Fatalf("admission status %v, %v", r, err)
 		}
 	}
 	if a := s.admission(0); a.Contest.Rival != "" {

@@ -7,10 +7,10 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// TestIDN06_WhatAHostCanCopyAdmitsNobody: there are no tickets, and a binding is no secret. A copy
+// TestIDN06_CopiesOfAHostAreNeverAdmitted: there are no tickets, and a binding is no secret. A copy
 // of a binding or of an exchange is useless without a matching quote, and an attempt with it uses
 // nothing up.
-func TestIDN06_WhatAHostCanCopyAdmitsNobody(t *testing.T) {
+func TestIDN06_CopiesOfAHostAreNeverAdmitted(t *testing.T) {
 	h := newHarness(t)
 	bound, thief := h.boot(composeText, h.seed), h.boot(composeText, bytes.Repeat([]byte{0x77}, len(h.seed)))
 	if thief.info.InstanceID == bound.info.InstanceID {

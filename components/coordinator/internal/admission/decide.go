@@ -16,7 +16,7 @@ func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntr
 	case errors.Is(err, store.ErrNotFound):
 	case len(store.RecordErrors(err)) > 0:
 		// A damaged record must not keep Boots out, so its chain starts again.
-		s.log.Error("decisions not readable, they begin anew", "slot", slot, "code", policy.CodeAuditChainBroken, "error", err)
+		s.log.Error("decisions not readable; their chain starts again", "slot", slot, "code", policy.CodeAuditChainBroken, "error", err)
 		before = policy.Decisions{}
 	case err != nil:
 		return store.Op{}, before, err

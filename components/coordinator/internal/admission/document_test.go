@@ -51,7 +51,7 @@ func shown(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, raw 
 	}, claims, time.Now()), true
 }
 
-func gateOf(t *testing.T) (*attestsim.Cloud, *attest.Verifier) {
+func verifierOf(t *testing.T) (*attestsim.Cloud, *attest.Verifier) {
 	t.Helper()
 	cloud, err := attestsim.OpenCloud(t.TempDir())
 	if err != nil {
@@ -67,7 +67,7 @@ func gateOf(t *testing.T) (*attestsim.Cloud, *attest.Verifier) {
 // Each bad value of each key, each unknown key and each name that steers code is refused, even if
 // the policy allows its very hash.
 func TestThreat_ATT_16_NoMemberIsAdmittedWithABadDocument(t *testing.T) {
-	cloud, verifier := gateOf(t)
+	cloud, verifier := verifierOf(t)
 	good := appcomposetest.Good("demo-pg", composeText)
 	if d, _ := shown(t, cloud, verifier, good, ""); !d.Allowed {
 		t.Fatalf("a rendered document: %+v", d)
@@ -97,8 +97,8 @@ func TestThreat_ATT_16_NoMemberIsAdmittedWithABadDocument(t *testing.T) {
 }
 
 // The environment may set the names of the Revision and Cadre's locators, and no other names.
-func TestThreat_ATT_17_NoMemberIsAdmittedWithAnEnvNameThatNobodyAskedFor(t *testing.T) {
-	cloud, verifier := gateOf(t)
+func TestThreat_ATT_17_NoMemberIsAdmittedWithAnUnknownEnvName(t *testing.T) {
+	cloud, verifier := verifierOf(t)
 	for _, c := range []struct {
 		allowed  []string
 		names    string

@@ -15,8 +15,8 @@ func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 1)
 		boots := k.admitAll()
-		stranger := k.newcomer(1, 0)
-		if err := k.services[1].Farewell(t.Context(), "pg", "pg-0", stranger.bootID); err != nil {
+		unknown := k.newcomer(1, 0)
+		if err := k.services[1].Farewell(t.Context(), "pg", "pg-0", unknown.bootID); err != nil {
 			t.Errorf("a boot that is not the slot: %v", err)
 		}
 		k.wantHeld(boots, 0)

@@ -164,22 +164,22 @@ func TestINP06_AStormOfAThousandAgentsIsAbsorbed(t *testing.T) {
 	}
 }
 
-// gate is a quoter that waits until the test opens it.
-type gate struct {
+// blockingQuoter is a quoter that waits until the test opens it.
+type blockingQuoter struct {
 	entered chan int
 	open    chan error
 	count   atomic.Int64
 }
 
-func (g *gate) GetQuote(context.Context, []byte) (attest.Evidence, error) {
+func (g *blockingQuoter) GetQuote(context.Context, []byte) (attest.Evidence, error) {
 	g.entered <- int(g.count.Add(1))
 	return attest.Evidence{Quote: []byte("q")}, <-g.open
 }
 
-// TestOneQuoteServesAllWhoWait: while a quote is made, further callers queue up. Each finds its
+// TestOneQuoteServesAllWaitingCallers: while a quote is made, further callers queue up. Each finds its
 // exchange in the statement, and a caller that disconnects does not affect the others.
-func TestOneQuoteServesAllWhoWait(t *testing.T) {
-	g := &gate{entered: make(chan int), open: make(chan error)}
+func TestOneQuoteServesAllWaitingCallers(t *testing.T) {
+	g := &blockingQuoter{entered: make(chan int), open: make(chan error)}
 	p := &prover{quoter: g, own: statement.Batch{Cluster: "demo", ClusterID: "0123456789abcdef0123456789abcdef", AppID: coordinatorApp, Slot: "coordinator-0", TLSPublicKey: make([]byte, 91), CABundleSHA256: make([]byte, 32)}}
 	exchangeOf := func(i byte) statement.Exchange {
 		e := sha256.Sum256([]byte{i})
@@ -307,7 +307,7 @@ func TestLanesTakeTurnsAndShedTheirOwn(t *testing.T) {
 }
 
 // Callers come and disconnect at every moment; the next caller is still served.
-func TestWhoGoesAwayTakesNoTurnWithIt(t *testing.T) {
+func TestADisconnectedCallerTakesNoTurn(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	p := s.services[0].prover
 	var all sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 func unrevoked(a policy.Admission) []store.Op {
 	var ops []store.Op
 	for _, name := range policy.RevokedAs(a.InstanceID, a.Revision, a.Claims) {
-		// A transaction cannot check a name that is no valid key; lastLook reads it instead.
+		// A transaction cannot check a name that is no valid key; checkRevoked reads it instead.
 		if key := store.RevocationKey(name); store.CheckKey(key) == nil {
 			ops = append(ops, store.Op{Kind: store.OpCheckAbsent, Key: key})
 		}
@@ -42,12 +42,12 @@ func underAccepted(sp policy.SlotPolicy, v *view.View) (policy.SlotPolicy, store
 	return sp, store.Op{Kind: store.OpCheckIndex, Key: key, Index: index}
 }
 
-// lastLook refuses a Boot whose revocation has a spelling that the transaction could not check,
+// checkRevoked refuses a Boot whose revocation has a spelling that the transaction could not check,
 // before the Boot receives anything. A leader ends its admission.
-func (a *attempt) lastLook(ctx context.Context) *refusal {
+func (a *attempt) checkRevoked(ctx context.Context) *refusal {
 	revoked, err := view.Revocations(ctx, a.store)
 	if err != nil {
-		return refuse(codeGate, "%v", err).later()
+		return refuse(codeUnreadable, "%v", err).later()
 	}
 	if d := policy.Barred(a.admission, a.policy.Revoking(revoked)); d.Code != "" {
 		return refuse(d.Code, "%s", d.Message)

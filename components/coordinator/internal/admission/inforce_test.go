@@ -37,7 +37,7 @@ func (s *small) put(key string, value []byte) {
 // There is no leader, the coordinator's View lacks the revocation, and the evidence was appraised
 // before. If a transaction cannot check the spelling of the revocation, the Boot still gets
 // nothing.
-func TestThreat_ATT31_WhatIsRevokedRightBeforeTheCommitIsNotAdmitted(t *testing.T) {
+func TestThreat_ATT31_ARevocationRightBeforeTheCommitPreventsTheAdmission(t *testing.T) {
 	s := newSmall(t, 2, 1, "demo")
 	s.store.ExpireSession()
 	upper := strings.ToUpper(strings.Repeat("c", 64))
@@ -96,7 +96,7 @@ func TestThreat_ATT25_ATT31_AFloorIsInForceBeforeASlotsPolicyHasIt(t *testing.T)
 }
 
 // The renewal was decided by a View without the revocation.
-func TestThreat_ATT31_TOK03_WhatIsRevokedRightBeforeARenewalIsNotRenewed(t *testing.T) {
+func TestThreat_ATT31_TOK03_ARevocationRightBeforeARenewalPreventsIt(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	b.mustAdmit()

@@ -65,7 +65,7 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	case errors.Is(err, keys.ErrKeyForbidden):
 		return nil, refuse(codeKey, "%v", err)
 	case len(store.RecordErrors(err)) > 0:
-		return nil, refuse(codeGate, "%v; which value is in force is not known until it is repaired", err).later()
+		return nil, refuse(codeUnreadable, "%v; the value in force is unknown until the record is repaired", err).later()
 	case err != nil:
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
@@ -238,6 +238,6 @@ func (s *Service) revoke(ctx context.Context, slot string, accessors []string) {
 		return
 	}
 	if err := s.cfg.Issuer.Revoke(ctx, accessors...); err != nil {
-		s.log.Warn("old tokens not revoked; they end by themselves", "slot", slot, "error", err)
+		s.log.Warn("old tokens not revoked; they expire automatically", "slot", slot, "error", err)
 	}
 }

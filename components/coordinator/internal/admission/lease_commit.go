@@ -111,7 +111,7 @@ func (k *keeper) commit(ctx context.Context, batch []duty) {
 			return
 		case !ok:
 			if ctx.Err() == nil {
-				k.cfg.Log.Warn("leases of boots not kept, it is tried again", "slots", len(batch), "error", err)
+				k.cfg.Log.Warn("leases of boots not kept; the next round retries", "slots", len(batch), "error", err)
 			}
 			return
 		}

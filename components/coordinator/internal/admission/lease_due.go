@@ -65,19 +65,19 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.cfg.Now()
-	late := now.Sub(k.looked) > k.cfg.LeaseTTL/offerShare
+	late := now.Sub(k.lastRound) > k.cfg.LeaseTTL/offerShare
 	if every {
-		k.looked = now
+		k.lastRound = now
 	}
 	var out []wanted
-	look := func(w wanted) {
+	evaluate := func(w wanted) {
 		if w.step = k.stepLocked(&w, now, late); w.step != leave {
 			out = append(out, w)
 		}
 	}
 	for slot, a := range v.Admissions {
 		if every || changed(a.Value.Group) {
-			look(wanted{slot: slot, boot: a.Value.BootID, admission: a, held: v.Boots[slot]})
+			evaluate(wanted{slot: slot, boot: a.Value.BootID, admission: a, held: v.Boots[slot]})
 		}
 	}
 	if !every {
@@ -87,7 +87,7 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 		// No other coordinator would give up the lease of a Slot without an admission. The Slot
 		// would stay closed for as long as this session lives.
 		if _, admitted := v.Admissions[slot]; !admitted && held.Held() && held.Session == k.session {
-			look(wanted{slot: slot, boot: held.BootID, held: held})
+			evaluate(wanted{slot: slot, boot: held.BootID, held: held})
 		}
 	}
 	for slot := range k.seen {

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/store"
 )
 
-func TestWhatIsDoneAboutALease(t *testing.T) {
+func TestStepsOfALease(t *testing.T) {
 	const ttl = 10 * time.Second
 	free := func(boot string, state store.LeaseState) view.Boot {
 		return view.Boot{BootLease: store.BootLease{BootID: boot, State: state, By: "c-1"}, Index: 5}
@@ -27,7 +27,7 @@ func TestWhatIsDoneAboutALease(t *testing.T) {
 		"kept, silent":                      {outlook{held: held("b", "own", "c-0", ""), silent: ttl / 2}, offer},
 		"kept, silent for long":             {outlook{held: held("b", "own", "c-0", ""), silent: time.Hour, stood: time.Hour}, offer},
 		"offered, not for long":             {outlook{held: held("b", "own", "c-0", store.LeaseOffered), silent: time.Hour, stood: ttl/4 - 1}, leave},
-		"offered, and nobody took it":       {outlook{held: held("b", "own", "c-0", store.LeaseOffered), silent: ttl, stood: ttl / 4}, giveUp},
+		"offered, and not taken":            {outlook{held: held("b", "own", "c-0", store.LeaseOffered), silent: ttl, stood: ttl / 4}, giveUp},
 		"offered, silent not for long":      {outlook{held: held("b", "own", "c-0", store.LeaseOffered), silent: ttl - 1, stood: ttl}, leave},
 		"offered, and heard again":          {outlook{held: held("b", "own", "c-0", store.LeaseOffered), live: true}, take},
 		"another keeps it":                  {outlook{held: held("b", "s", "c-1", ""), live: true, stood: time.Hour}, leave},

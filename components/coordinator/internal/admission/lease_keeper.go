@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// TTL/lookShare is the time between two rounds over all leases while the records do not change.
-	lookShare = 12
-	// lookPause is the minimum time between two rounds.
-	lookPause = 50 * time.Millisecond
+	// TTL/roundShare is the time between two rounds over all leases while the records do not change.
+	roundShare = 12
+	// roundPause is the minimum time between two rounds.
+	roundPause = 50 * time.Millisecond
 	// keepers is the number of concurrent transactions about leases.
 	keepers = 4
 )
@@ -24,11 +24,11 @@ type keeper struct {
 	// making has one place, for the goroutine that opens the session.
 	making chan struct{}
 
-	mu      sync.Mutex
-	session string           // guarded by mu; "": there is none
-	ended   map[string]bool  // guarded by mu; sessions of earlier processes of this coordinator that were ended
-	seen    map[string]*seen // guarded by mu; by Slot
-	looked  time.Time        // guarded by mu; the last round over all leases
+	mu        sync.Mutex
+	session   string           // guarded by mu; "": there is none
+	ended     map[string]bool  // guarded by mu; sessions of earlier processes of this coordinator that were ended
+	seen      map[string]*seen // guarded by mu; by Slot
+	lastRound time.Time        // guarded by mu; the last round over all leases
 }
 
 func newKeeper(cfg *Config) *keeper {
@@ -84,7 +84,7 @@ func (s *Service) KeepLeases(ctx context.Context) error {
 	renewing.Go(func() { s.keeper.renewing(ctx) })
 	records := s.cfg.Views.Subscribe()
 	defer records.Close()
-	tick := time.NewTicker(s.cfg.LeaseTTL / lookShare)
+	tick := time.NewTicker(s.cfg.LeaseTTL / roundShare)
 	defer tick.Stop()
 	every := true // a Boot falls silent, or reports again, without a change of the records
 	for {
@@ -95,7 +95,7 @@ func (s *Service) KeepLeases(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(lookPause, s.cfg.LeaseTTL/lookShare)):
+		case <-time.After(min(roundPause, s.cfg.LeaseTTL/roundShare)):
 		}
 		select {
 		case <-ctx.Done():

@@ -297,7 +297,7 @@ func TestACoordinatorThatStartsAgainEndsItsPast(t *testing.T) {
 }
 
 // A lease moves to a coordinator that hears its Boot, and is never free meanwhile.
-func TestALeaseGoesToWhoeverHearsItsBoot(t *testing.T) {
+func TestALeaseMovesToACoordinatorThatHearsItsBoot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := newKeepers3(t, 2)
 		boots := k.admitAll()

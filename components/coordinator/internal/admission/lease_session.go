@@ -57,7 +57,7 @@ func (k *keeper) renew(ctx context.Context) error {
 		defer k.mu.Unlock()
 		if k.session == session {
 			k.session = ""
-			k.cfg.Log.Warn("the session that holds the boots' leases has ended; they are taken again", "session", session)
+			k.cfg.Log.Warn("the session of the boots' leases has ended; a new session takes the leases again", "session", session)
 		}
 		return nil
 	}
@@ -73,7 +73,7 @@ func (k *keeper) renewing(ctx context.Context) {
 		err := k.renew(call)
 		cancel()
 		if err != nil {
-			wait = k.cfg.LeaseTTL / lookShare
+			wait = k.cfg.LeaseTTL / roundShare
 			if !failing && ctx.Err() == nil {
 				k.cfg.Log.Warn("leases of boots not renewed", "error", err)
 			}
@@ -96,7 +96,7 @@ func (k *keeper) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionLimit)
 	defer cancel()
 	if err := k.cfg.Store.DestroySession(ctx, session); err != nil {
-		k.cfg.Log.Warn("session of the boots' leases not ended; it ends by itself", "error", err)
+		k.cfg.Log.Warn("session of the boots' leases not ended; it expires automatically", "error", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func (k *keeper) endPast(ctx context.Context, v *view.View) {
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
-				k.cfg.Log.Warn("session of this coordinator's last process not ended; it ends by itself", "error", err)
+				k.cfg.Log.Warn("session of this coordinator's last process not ended; it expires automatically", "error", err)
 			}
 			continue // the next round retries it
 		}

@@ -34,6 +34,6 @@ func (s *Service) unregister(ctx context.Context, a policy.Admission) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionLimit)
 	defer cancel()
 	if err := s.cfg.Catalog.Remove(ctx, a.Slot, a.BootID); err != nil {
-		s.log.Warn("node of an evicted boot not removed; the leader's audit does", "slot", a.Slot, "error", err)
+		s.log.Warn("node of an evicted boot not removed; the leader's audit removes it", "slot", a.Slot, "error", err)
 	}
 }

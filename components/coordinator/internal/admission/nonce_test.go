@@ -104,7 +104,7 @@ func TestATT10_ANonceIsSpentOnceAcrossCoordinators(t *testing.T) {
 					won.Add(1)
 				case codeNonce:
 					spent.Add(1)
-				case codeOverloaded, codeGate:
+				case codeOverloaded, codeUnreadable:
 					shed.Add(1)
 				default:
 					t.Error(err)
@@ -113,7 +113,7 @@ func TestATT10_ANonceIsSpentOnceAcrossCoordinators(t *testing.T) {
 		}
 		wg.Wait()
 		if won.Load() != 1 {
-			t.Fatalf("round %d: %d succeeded, %d were told that it is spent, %d to come back", rounds, won.Load(), spent.Load(), shed.Load())
+			t.Fatalf("round %d: %d succeeded, %d got that it is spent, %d a retry delay", rounds, won.Load(), spent.Load(), shed.Load())
 		}
 	}
 	t.Logf("%d rounds of 100 submissions over 3 coordinators: one success each", rounds)

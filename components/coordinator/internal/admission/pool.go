@@ -68,7 +68,7 @@ func (p *pool) enter(ctx context.Context, lane, key string) (done func(), refuse
 		}
 	}
 	if !in && !p.leave(lane, j) {
-		return nil, refuse(codeOverloaded, "too many ask at once; try again").later().in(p.turnAway(j))
+		return nil, refuse(codeOverloaded, "too many requests at once; try again").later().in(p.turnAway(j))
 	}
 	began := time.Now()
 	return func() { p.leaveWork(time.Since(began)) }, nil

@@ -209,7 +209,7 @@ func (e *evicted) awaitEnd(limit time.Duration) (told string, lastHeard time.Tim
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.t.Log("the boot was told nothing and asked where it stands")
+	e.t.Log("the boot got no notification and asked for its status")
 	return string(why.Code), lastHeard
 }
 
@@ -259,7 +259,7 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	told, lastHeard := e.awaitEnd(15 * time.Second)
 	t.Logf("after the write: last use of the token %v, last accepted report %v", lastToken.Sub(written).Round(time.Millisecond), lastHeard.Sub(written).Round(time.Millisecond))
 	if told != string(policy.CodeInstanceMismatch) {
-		t.Errorf("the boot was told %q", told)
+		t.Errorf("the boot got %q", told)
 	}
 	if _, _, err := store.Read[policy.Admission](t.Context(), e.store, store.AdmissionKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("its admission: %v", err)
@@ -275,12 +275,12 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 		t.Errorf("decision %+v, %v, %v", last, err, d.Verify())
 	}
 	if err := e.service.Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "again"); err != nil {
-		t.Errorf("evicting nobody: %v", err)
+		t.Errorf("the eviction without a boot: %v", err)
 	}
 }
 
 // Credentials that are renewed during the eviction do not outlive it.
-func TestEvictRevokesWhatIsIssuedMeanwhile(t *testing.T) {
+func TestEvictRevokesCredentialsIssuedMeanwhile(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
 	if err := b.admit(t.Context()); err != nil {
@@ -311,7 +311,7 @@ func TestEvictRevokesWhatIsIssuedMeanwhile(t *testing.T) {
 	}
 	why, err := Ended(t.Context(), s.store, "pg", "pg-0", b.bootID)
 	if err != nil || why.Code != policy.CodePeerRevoked {
-		t.Errorf("it is told %+v, %v", why, err)
+		t.Errorf("it gets %+v, %v", why, err)
 	}
 	next := s.newcomer(0, 0)
 	if err := next.admit(t.Context()); err != nil {
@@ -323,7 +323,7 @@ func TestEvictRevokesWhatIsIssuedMeanwhile(t *testing.T) {
 }
 
 // A fenced leader evicts no Boot: its judgement may rest on outdated records.
-func TestAFencedLeaderEvictsNobody(t *testing.T) {
+func TestAFencedLeaderEvictsNoBoot(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
 		t.Fatal(err)

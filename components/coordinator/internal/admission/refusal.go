@@ -29,7 +29,7 @@ const (
 	codeUnknown    policy.Code = "SLOT_UNKNOWN"
 	codeConflict   policy.Code = "INSTANCE_CONFLICT"
 	codeStale      policy.Code = "INCARNATION_STALE"
-	codeGate       policy.Code = "GATE_UNREADABLE"
+	codeUnreadable policy.Code = "GATE_UNREADABLE"
 	codeOverloaded policy.Code = "OVERLOADED"
 	codeRate       policy.Code = "RATE_LIMITED"
 	codeVersion    policy.Code = "UNSUPPORTED_VERSION"
@@ -104,7 +104,7 @@ func asRefusal(err error) *refusal {
 // real CVM.
 const (
 	refusalEvery  = 2 * time.Second
-	strangerEvery = 20 * time.Second
+	unprovenEvery = 20 * time.Second
 	// provenKept is how long a proven refusal is protected from an unproven one.
 	provenKept = 15 * time.Minute
 )
@@ -121,7 +121,7 @@ func (n *noted) due(r *refusal, now time.Time) bool {
 			return false
 		}
 		n.verified = now
-	} else if now.Sub(n.any) < strangerEvery {
+	} else if now.Sub(n.any) < unprovenEvery {
 		return false
 	}
 	n.any = now

@@ -92,9 +92,9 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 	sum := sha256.Sum256([]byte(who.PublicKey))
 	switch {
 	case hex.EncodeToString(sum[:]) != who.BootID:
-		return nil, refuse(policy.CodeRenewDenied, "the session does not say which key it authenticated")
+		return nil, refuse(policy.CodeRenewDenied, "the session does not name the key that it authenticated")
 	case req.GetBootId() != who.BootID:
-		return nil, refuse(policy.CodeRenewDenied, "a boot renews for itself only, with the key that was admitted")
+		return nil, refuse(policy.CodeRenewDenied, "a boot renews only its own credentials, with the admitted key")
 	case !s.paced(who.ID.Slot):
 		return nil, refuse(policy.CodeRateLimited, "one renewal at a time; try again").later()
 	}
@@ -122,8 +122,8 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 	return out, refused
 }
 
-// held is the set of records behind a renewal.
-type held struct {
+// renewalRecords are the records behind a renewal.
+type renewalRecords struct {
 	view                        *view.View // source of the records; nil: they were read
 	admission                   policy.Admission
 	policy                      policy.SlotPolicy
@@ -135,7 +135,7 @@ type held struct {
 
 // checks returns checks that pass while the policy and the lease are those of h, the group's
 // accepted policy is unchanged, and the Boot and its measurements are not revoked.
-func (h *held) checks(slot string) []store.Op {
+func (h *renewalRecords) checks(slot string) []store.Op {
 	return append([]store.Op{
 		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(slot), Index: h.policyIndex},
 		// The index changes with each end and each taking of the lease.
@@ -146,31 +146,31 @@ func (h *held) checks(slot string) []store.Op {
 
 // viewed takes the records from the latest View. It reads an admission that this coordinator has
 // replaced, because a transaction on the older one would fail.
-func (s *Service) viewed(ctx context.Context, slot string) (held, *refusal) {
+func (s *Service) viewed(ctx context.Context, slot string) (renewalRecords, *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
-		return held{}, refuse(codeGate, "records are not readable yet").later()
+		return renewalRecords{}, refuse(codeUnreadable, "records are not readable yet").later()
 	}
 	a, p := v.Admissions[slot], v.Policies[slot]
 	if a.Index == 0 || p.Index == 0 {
-		return held{}, refuse(codeStale, "the view has no admission or no policy of the slot").because(errTaken)
+		return renewalRecords{}, refuse(codeStale, "the view has no admission or no policy of the slot").because(errTaken)
 	}
 	if a.Index <= s.replacedAt(slot) {
 		var err error
 		if a.Value, a.Index, err = store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot)); err != nil {
-			return held{}, refuse(codeStale, "read the slot's admission: %v", err).because(errTaken)
+			return renewalRecords{}, refuse(codeStale, "read the slot's admission: %v", err).because(errTaken)
 		}
 	}
 	sp, accepted := underAccepted(p.Value, v)
-	return held{
+	return renewalRecords{
 		view: v, admission: a.Value, admissionIndex: a.Index, policy: sp, policyIndex: p.Index, accepted: accepted,
 		lease: v.Boots[slot], vip: v.Slots[slot].Value.VIP,
 	}, nil
 }
 
 // read reads the records.
-func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
-	var h held
+func (s *Service) read(ctx context.Context, slot string) (renewalRecords, *refusal) {
+	var h renewalRecords
 	var err error
 	for _, one := range []func() error{
 		func() error {
@@ -184,23 +184,23 @@ func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
 	} {
 		switch err := one(); {
 		case errors.Is(err, store.ErrNotFound):
-			return held{}, refuse(policy.CodeRenewDenied, "the slot has no admission or no policy")
+			return renewalRecords{}, refuse(policy.CodeRenewDenied, "the slot has no admission or no policy")
 		case err != nil:
-			return held{}, refuse(codeGate, "read the slot's records: %v", err).later()
+			return renewalRecords{}, refuse(codeUnreadable, "read the slot's records: %v", err).later()
 		}
 	}
 	if h.lease, err = s.lease(ctx, slot); err != nil {
-		return held{}, refuse(codeGate, "read the boot's lease: %v", err).later()
+		return renewalRecords{}, refuse(codeUnreadable, "read the boot's lease: %v", err).later()
 	}
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
-		return held{}, refuse(codeGate, "records are not readable yet").later()
+		return renewalRecords{}, refuse(codeUnreadable, "records are not readable yet").later()
 	}
 	h.vip = v.Slots[slot].Value.VIP
 	// The View may not yet have the change that made the last try fail.
 	revoked, err := view.Revocations(ctx, s.store)
 	if err != nil {
-		return held{}, refuse(codeGate, "%v", err).later()
+		return renewalRecords{}, refuse(codeUnreadable, "%v", err).later()
 	}
 	h.policy, h.accepted = underAccepted(h.policy.Revoking(revoked), v)
 	return h, nil
@@ -208,7 +208,7 @@ func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
 
 // mayIssue decides in this order: the Session's Boot holds the Slot, its lease lives, and the
 // policy allows the renewal without new evidence.
-func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(context.Context, string) (held, *refusal)) (*grant, *refusal) {
+func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(context.Context, string) (renewalRecords, *refusal)) (*grant, *refusal) {
 	slot := who.ID.Slot
 	h, refused := records(ctx, slot)
 	if refused != nil {
@@ -216,7 +216,7 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	}
 	switch {
 	case h.admission.Group != who.ID.Group:
-		return nil, refuse(policy.CodeRenewDenied, "the slot is of another group")
+		return nil, refuse(policy.CodeRenewDenied, "the slot belongs to another group")
 	case h.admission.BootID != who.BootID:
 		return nil, refuse(codeStale, "another boot holds the slot")
 	case !h.lease.HeldBy(who.BootID) && h.view != nil:
@@ -224,7 +224,7 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	case !h.lease.HeldBy(who.BootID) && !h.lease.Held() && !h.lease.EndedBy(who.BootID):
 		// The lease's keeper ended, or all coordinators were away. A coordinator that receives the
 		// Boot's reports takes the lease again.
-		return nil, refuse(codeGate, "nobody keeps the boot's lease now; it is taken again in a moment").later()
+		return nil, refuse(codeUnreadable, "no coordinator keeps the boot's lease now; one takes it again in a moment").later()
 	case !h.lease.HeldBy(who.BootID):
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
 	}
@@ -233,7 +233,7 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	}
 	spec, ok := s.cfg.Directory.Spec(h.admission.Group)
 	if !ok || h.vip == "" {
-		return nil, refuse(codeGate, "the group's spec or the slot's record is not readable yet").later()
+		return nil, refuse(codeUnreadable, "the group's spec or the slot's record is not readable yet").later()
 	}
 	key, err := x509.ParsePKIXPublicKey([]byte(who.PublicKey))
 	if err != nil {

@@ -113,7 +113,7 @@ func lives(t *testing.T, c *admissionv1.Credentials, now time.Time) map[string]t
 	return out
 }
 
-func TestTOK02_WhatIsGivenOutEndsSoon(t *testing.T) {
+func TestTOK02_CredentialsExpireSoon(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	for _, c := range []*admissionv1.Credentials{b.mustAdmit().GetCredentials(), b.mustRenew()} {
@@ -156,14 +156,14 @@ func TestTOK03_Renewal(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	if _, err := b.renew(); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("nobody is admitted: %v", err)
+		t.Errorf("without an admission: %v", err)
 	}
 	b.mustAdmit()
 	h.endLease()
 	// The keeper has ended while the Boot lives: credentials are issued again once the lease is
 	// kept.
 	_, err := b.renew()
-	wantCode(t, err, codes.Unavailable, codeGate)
+	wantCode(t, err, codes.Unavailable, codeUnreadable)
 	b.mustAdmit()
 	b.mustRenew()
 	for _, code := range []policy.Code{policy.CodeRenewDenied, policy.CodeRevisionNotAllowed, policy.CodePeerRevoked} {
@@ -276,7 +276,7 @@ func TestTOK12_CrashBetweenMintAndDelivery(t *testing.T) {
 	b.mustRenew() // the answer is lost
 	b.mustRenew() // this answer too
 	if !h.works(inUse) {
-		t.Error("what the boot uses ended before it got anything newer")
+		t.Error("the token in use ended before the boot got a newer one")
 	}
 	got := b.mustRenew().GetConsul().GetWorkloadToken()
 	h.ahead.Add(int64(settled))
@@ -298,7 +298,7 @@ func TestTOK12_CrashBetweenMintAndDelivery(t *testing.T) {
 		lost = append(lost, o.Accessor)
 	}
 	if made := issuer.made[0].Accessor; !slices.Equal(lost, []string{made}) {
-		t.Errorf("unrecorded %v, want the one that was never recorded: %s", lost, made)
+		t.Errorf("unrecorded %v, want the unrecorded token: %s", lost, made)
 	}
 }
 

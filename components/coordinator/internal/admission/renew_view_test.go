@@ -52,7 +52,7 @@ func TestTOK03_LeaseLivesWhenTokensAreRecorded(t *testing.T) {
 	h.service.cfg.Issuer = issuer
 	judged := h.onFirstJudgement(func() error { h.endLease(); return nil })
 	_, err := b.renew()
-	wantCode(t, err, codes.Unavailable, codeGate)
+	wantCode(t, err, codes.Unavailable, codeUnreadable)
 	if after := h.admission(); len(after.TokenAccessors) != len(before.TokenAccessors) || !after.ExpiresAt.Equal(before.ExpiresAt) {
 		t.Errorf("recorded %+v", after)
 	}
@@ -93,7 +93,7 @@ func TestTOK10_RenewalGivesTheEpochInForce(t *testing.T) {
 
 // An outdated View never leads to a token. A coordinator knows its own writes, and finds out about
 // others before it issues anything.
-func TestNothingIsMadeByAViewThatIsBehind(t *testing.T) {
+func TestAnOutdatedViewIssuesNothing(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	b.mustAdmit()

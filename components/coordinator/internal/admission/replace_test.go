@@ -61,7 +61,7 @@ func TestRestartLetsOneBootIn(t *testing.T) {
 }
 
 // A coordinator that has just started has not received reports of live Boots yet.
-func TestCoordinatorThatJustStartedReplacesNobody(t *testing.T) {
+func TestANewlyStartedCoordinatorReplacesNoBoot(t *testing.T) {
 	h := newHarness(t)
 	h.service.cfg.Warmup = time.Hour
 	first := h.boot(composeText, h.seed)
@@ -89,7 +89,7 @@ func (f *failingIssuer) Slot(ctx context.Context, h tokens.Holder) (tokens.Token
 }
 
 // A Boot that lost its Slot has no rights left, even while its successor gets no token.
-func TestOldTokensEndThoughNewOnesCannotBeIssued(t *testing.T) {
+func TestOldTokensEndEvenIfNewOnesCannotBeIssued(t *testing.T) {
 	h := newHarness(t)
 	issuer := &failingIssuer{Issuer: h.service.cfg.Issuer}
 	h.service.cfg.Issuer = issuer
@@ -107,7 +107,7 @@ func TestOldTokensEndThoughNewOnesCannotBeIssued(t *testing.T) {
 }
 
 // A refusal of genuine evidence is not displaced by refusals of unauthenticated callers.
-func TestStrangersDoNotBuryARefusal(t *testing.T) {
+func TestUnprovenRefusalsDoNotDisplaceAProvenOne(t *testing.T) {
 	var n noted
 	now := time.Now()
 	genuine, junk := refuse("REVISION_NOT_ALLOWED", "").known(), refuse(codeQuote, "")
@@ -122,7 +122,7 @@ func TestStrangersDoNotBuryARefusal(t *testing.T) {
 		{time.Second, genuine, false},
 		{5 * time.Second, junk, false},
 		{time.Second, genuine, true},
-		{strangerEvery, junk, true},
+		{unprovenEvery, junk, true},
 	} {
 		now = now.Add(c.after)
 		if got := n.due(c.r, now); got != c.want {
@@ -133,7 +133,7 @@ func TestStrangersDoNotBuryARefusal(t *testing.T) {
 
 // A refusal record has the time since when a Boot is refused, and protects the refusal that the CVM
 // itself proved.
-func TestWhatIsKeptOfRefusals(t *testing.T) {
+func TestTheRecordOfARefusal(t *testing.T) {
 	at := func(minute int) time.Time { return time.Unix(0, 0).Add(time.Duration(minute) * time.Minute) }
 	own := policy.Refusal{BootID: "a", Code: "TCB_OUT_OF_DATE", Proven: true, Since: at(1), At: at(5)}
 	for name, c := range map[string]struct {
@@ -141,12 +141,12 @@ func TestWhatIsKeptOfRefusals(t *testing.T) {
 		write        bool
 		since        time.Time
 	}{
-		"the first":              {policy.Refusal{}, policy.Refusal{BootID: "a", At: at(1)}, true, at(1)},
-		"the same again":         {own, policy.Refusal{BootID: "a", Code: own.Code, Proven: true, At: at(6)}, true, at(1)},
-		"for another reason":     {own, policy.Refusal{BootID: "a", Code: "REVISION_NOT_ALLOWED", Proven: true, At: at(6)}, true, at(6)},
-		"another boot":           {own, policy.Refusal{BootID: "b", Code: own.Code, Proven: true, At: at(6)}, true, at(6)},
-		"a stranger":             {own, policy.Refusal{BootID: "a", Code: own.Code, At: at(6)}, false, at(1)},
-		"a stranger, long after": {own, policy.Refusal{BootID: "c", Code: codeQuote, At: at(20)}, true, at(20)},
+		"the first":            {policy.Refusal{}, policy.Refusal{BootID: "a", At: at(1)}, true, at(1)},
+		"the same again":       {own, policy.Refusal{BootID: "a", Code: own.Code, Proven: true, At: at(6)}, true, at(1)},
+		"for another reason":   {own, policy.Refusal{BootID: "a", Code: "REVISION_NOT_ALLOWED", Proven: true, At: at(6)}, true, at(6)},
+		"another boot":         {own, policy.Refusal{BootID: "b", Code: own.Code, Proven: true, At: at(6)}, true, at(6)},
+		"unproven":             {own, policy.Refusal{BootID: "a", Code: own.Code, At: at(6)}, false, at(1)},
+		"unproven, long after": {own, policy.Refusal{BootID: "c", Code: codeQuote, At: at(20)}, true, at(20)},
 		"of an older version, which says nothing of since": {policy.Refusal{BootID: "a", At: at(2)}, policy.Refusal{BootID: "a", At: at(3)}, true, at(2)},
 	} {
 		got, write := after(c.before, c.next)
@@ -156,7 +156,7 @@ func TestWhatIsKeptOfRefusals(t *testing.T) {
 	}
 }
 
-func TestOnlyP256KeysMayAsk(t *testing.T) {
+func TestOnlyP256KeysAreAdmitted(t *testing.T) {
 	_, err := (&Service{}).contact(tls.ConnectionState{PeerCertificates: []*x509.Certificate{{PublicKey: ed25519.PublicKey(make([]byte, 32))}}})
 	if r, ok := errors.AsType[*refusal](err); !ok || r.code != codeKey {
 		t.Errorf("an Ed25519 key: %v", err)

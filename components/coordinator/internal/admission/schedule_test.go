@@ -287,7 +287,7 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 	}
 	why, err := Ended(t.Context(), s.store, "pg", "pg-0", zombie.bootID)
 	if err != nil || why.Code != codeStale {
-		t.Errorf("standing %+v, %v", why, err)
+		t.Errorf("admission status %+v, %v", why, err)
 	}
 	if a := s.admission(0); a.Generation != 2 || a.BootID != next.bootID {
 		t.Errorf("admission %+v", a)
@@ -296,7 +296,7 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 
 // Many clones are refused, each under its own key, until their refusals fill the last decisions.
 // The replaced and the evicted Boot still cannot return.
-func TestIDN04_AFloodOfClonesBringsNobodyBack(t *testing.T) {
+func TestIDN04_AFloodOfClonesBringsNoBootBack(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	replaced, evicted := s.newcomer(0, 0), s.newcomer(0, 0)
 	if err := replaced.admit(t.Context()); err != nil {
@@ -321,7 +321,7 @@ func TestIDN04_AFloodOfClonesBringsNobodyBack(t *testing.T) {
 		}
 	}
 	if why, err := Ended(t.Context(), s.store, "pg", "pg-0", evicted.bootID); err != nil || why.Code != policy.CodePeerRevoked {
-		t.Errorf("the evicted boot is told %+v, %v", why, err)
+		t.Errorf("the evicted boot gets %+v, %v", why, err)
 	}
 	if err := s.decisions(0).Verify(); err != nil {
 		t.Error(err)

@@ -89,7 +89,7 @@ func TestATT27_ASlowSecondVerifierHoldsNoPlaceOfTheFirst(t *testing.T) {
 }
 
 // The second verifier's queue is full, so the attempt gets a retryable refusal.
-func TestATT27_WithoutAPlaceAtTheSecondVerifierNobodyIsAdmitted(t *testing.T) {
+func TestATT27_WithoutAPlaceAtTheSecondVerifierNoBootIsAdmitted(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	one := s.services[0]
 	one.confirming = newPool(1, s.clock)

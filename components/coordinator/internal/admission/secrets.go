@@ -28,7 +28,7 @@ func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Cre
 			out.KeptSecrets = append(out.KeptSecrets, declared.Name)
 		}
 	}
-	s.log.Warn("values are left out of a renewal; the boot keeps those that it has", "slot", slot, "secrets", out.KeptSecrets, "error", err)
+	s.log.Warn("a renewal omits secrets; the boot keeps its values", "slot", slot, "secrets", out.KeptSecrets, "error", err)
 	return nil
 }
 

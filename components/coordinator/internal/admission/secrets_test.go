@@ -77,7 +77,7 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 		err := one()
 		wantCode(t, err, codes.Unavailable, policy.CodeGateUnreadable)
 		if !strings.Contains(status.Convert(err).Message(), "record "+bad) {
-			t.Errorf("told %v, want the record named", err)
+			t.Errorf("got %v, want the record's name", err)
 		}
 		h.endLease()
 	}

@@ -4,10 +4,10 @@ import (
 	"testing"
 )
 
-// TestCTL06_ABootTellsWhatItSawWhenItAsks: the term and state that a Boot has seen count once its
+// TestCTL06_ABootReportsTheRecordsThatItSawAtAdmission: the term and state that a Boot has seen count once its
 // evidence proves its Slot. They also count when the records refuse the Boot, because the records
 // may have been rolled back.
-func TestCTL06_ABootTellsWhatItSawWhenItAsks(t *testing.T) {
+func TestCTL06_ABootReportsTheRecordsThatItSawAtAdmission(t *testing.T) {
 	h := newHarness(t)
 	var saw []uint64
 	h.service.cfg.Saw = func(slot string, term, state uint64) {

@@ -217,7 +217,7 @@ func (s *Service) contact(state tls.ConnectionState) (*contact, error) {
 		return nil, refuse(codeBadRequest, "the caller presented no certificate")
 	}
 	if key, ok := state.PeerCertificates[0].PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
-		return nil, refuse(codeKey, "the caller's key is not one of P-256")
+		return nil, refuse(codeKey, "the caller's key is not a P-256 key")
 	}
 	spki, err := x509.MarshalPKIXPublicKey(state.PeerCertificates[0].PublicKey)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestATT12_ARelayedProofIsRefused(t *testing.T) {
 		h.wantRefusal(err, codeRejected, "REPORT_DATA_MISMATCH")
 	})
 	if _, _, err := store.Read[policy.Admission](t.Context(), h.store, store.AdmissionKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("somebody was admitted: %v", err)
+		t.Errorf("a boot was admitted: %v", err)
 	}
 }
 
@@ -69,7 +69,7 @@ func (h *harness) forget() {
 }
 
 // One case for each field of the statement that contradicts the evidence.
-func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
+func TestATT23_AStatementThatContradictsTheEvidenceIsRefused(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	for name, c := range map[string]struct {
 		change func(*statement.Agent)
@@ -125,7 +125,7 @@ func TestATT26_OtherVersionsOfTheStatementAreRefused(t *testing.T) {
 
 // The leader withdraws the Revision between the appraisal and the commit. The attempt writes
 // nothing, and the next try gets the reason.
-func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
+func TestATT31_CTL07_ThePolicyChangesBeforeTheCommit(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
 	moved := false
@@ -138,7 +138,7 @@ func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
 		}
 		return storetest.None
 	})
-	if err := b.admit(t.Context()); code(err) != codeGate {
+	if err := b.admit(t.Context()); code(err) != codeUnreadable {
 		t.Errorf("the policy moved under it: %v", err)
 	}
 	if a, held := s.admission(0), s.lease(0); a.BootID != "" || held.Held() {
@@ -153,7 +153,7 @@ func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
 	s.store.OnCommit(nil)
 	s.setPolicy(0, instanceOf(0), revision)
 	s.store.FailReads(errors.New("no leader"))
-	if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeGate {
+	if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeUnreadable {
 		t.Errorf("an unreadable gate: %v", err)
 	}
 	s.store.FailReads(nil)
@@ -163,7 +163,7 @@ func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
 }
 
 // Until the evidence is verified, every refusal about policy or state is the same, byte for byte.
-func TestATT34_StrangersLearnNothing(t *testing.T) {
+func TestATT34_UnauthenticatedCallersLearnNothing(t *testing.T) {
 	s := newSmall(t, 1, 2, "demo")
 	answers := map[string][]string{}
 	for name, spoil := range map[string]func(*newcomer, *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest{
@@ -215,13 +215,13 @@ func TestATT34_StrangersLearnNothing(t *testing.T) {
 	free, err2 := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-1"})
 	none, err3 := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "x", Slot: "../../etc"})
 	if errors.Join(err, err2, err3) != nil || held.String() != free.String() || held.String() != none.String() || held.GetHolds() {
-		t.Errorf("standing of a stranger: %v, %v, %v (%v)", held, free, none, errors.Join(err, err2, err3))
+		t.Errorf("status for an unknown key: %v, %v, %v (%v)", held, free, none, errors.Join(err, err2, err3))
 	}
 }
 
 // The CVM runs approved code with genuine evidence, but no Operation created it. Its instance is
 // unknown, so it gets no nonce.
-func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
+func TestIDN05_ACVMWithoutAnOperationIsNeverAdmitted(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	extra := s.newcomer(0, 0)
 	extra.instance = strings.Repeat("e", 40)
@@ -271,7 +271,7 @@ func TestGEN02_IDN08_MaterialOfAnotherClusterIDIsWorthless(t *testing.T) {
 	ours, err := statement.DecodeBatch(c.GetCoordinatorStatement())
 	theirs, err2 := statement.DecodeBatch(c2.GetCoordinatorStatement())
 	if err != nil || err2 != nil || ours.ClusterID != first || theirs.ClusterID != second || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
-		t.Errorf("the coordinators' statements do not tell the cluster IDs apart: %+v, %+v", ours, theirs)
+		t.Errorf("the coordinators' statements have the same cluster ID: %+v, %+v", ours, theirs)
 	}
 	if _, err := there.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.ClusterID = first })); code(err) != codeRejected {
 		t.Errorf("a statement for the other cluster ID: %v", err)
@@ -304,7 +304,7 @@ func TestIDN08_MaterialOfOneClusterIsWorthlessInAnother(t *testing.T) {
 	ours, err := statement.DecodeBatch(c.GetCoordinatorStatement())
 	theirs, err2 := statement.DecodeBatch(c2.GetCoordinatorStatement())
 	if err != nil || err2 != nil || ours.Cluster != "a" || theirs.Cluster != "b" || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
-		t.Errorf("the coordinators' statements do not tell the clusters apart: %+v, %+v", ours, theirs)
+		t.Errorf("the coordinators' statements have the same cluster: %+v, %+v", ours, theirs)
 	}
 	if got := b.admission(0); got.BootID != "" {
 		t.Errorf("admitted: %+v", got)

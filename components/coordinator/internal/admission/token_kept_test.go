@@ -69,7 +69,7 @@ func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 		t.Errorf("the token may do something else: %v", fourth)
 	}
 	if out := renewed(fourth).GetConsul(); !out.GetTokenKept() {
-		t.Errorf("it may do what it should: %v", out)
+		t.Errorf("the token has the current rules: %v", out)
 	}
 	h.ahead.Add(int64(tokens.TTL / 2))
 	if out := renewed(fourth).GetConsul(); out.GetTokenKept() {
@@ -89,5 +89,5 @@ func TestARenewalThatKeepsTheTokenNeedsALease(t *testing.T) {
 	c := b.mustAdmit().GetCredentials().GetConsul()
 	h.onFirstJudgement(func() error { h.endLease(); return nil })
 	_, err := b.renewHolding(&admissionv1.Held{TokensId: c.GetTokensId(), KeepsToken: true})
-	wantCode(t, err, codes.Unavailable, codeGate)
+	wantCode(t, err, codes.Unavailable, codeUnreadable)
 }

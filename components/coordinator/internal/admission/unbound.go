@@ -43,7 +43,7 @@ func (a *attempt) proveUnbound(ctx context.Context, claims policy.Claims) *refus
 	bound := policy.SlotPolicy{Group: a.stated.Group, Slot: a.slot, AppID: claims.AppID, InstanceID: claims.InstanceID}
 	revoked, err := view.Revocations(ctx, a.store)
 	if err != nil {
-		return refuse(codeGate, "%v", err).later()
+		return refuse(codeUnreadable, "%v", err).later()
 	}
 	v, _ := a.cfg.Views.Latest()
 	if d := policy.Appraise(bound.Revoking(revoked), v.Judging(a.cfg.Images), stated, claims, a.now()); d.Code != policy.CodeRevisionNotAllowed {
@@ -59,7 +59,7 @@ const proofEvery = time.Minute
 func (a *attempt) keepProof(ctx context.Context, claims policy.Claims) {
 	p, ok := policy.NewProof(a.stated.Group, a.slot, a.bootID, a.vip, claims)
 	if !ok {
-		a.log.Warn("what a boot proved does not fit a record", "slot", a.slot)
+		a.log.Warn("the proof of a boot does not fit a record", "slot", a.slot)
 		return
 	}
 	p.At, p.By = a.now().UTC(), a.self
@@ -67,7 +67,7 @@ func (a *attempt) keepProof(ctx context.Context, claims policy.Claims) {
 	before, index, err := store.Read[policy.Proof](ctx, a.store, key)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0:
-		a.log.Warn("what a boot proved is not recorded", "slot", a.slot, "error", err)
+		a.log.Warn("the proof of a boot is not recorded", "slot", a.slot, "error", err)
 		return
 	case err == nil && before.Same(p) && p.At.Sub(before.At) < proofEvery && !p.At.Before(before.At):
 		return
@@ -77,7 +77,7 @@ func (a *attempt) keepProof(ctx context.Context, claims policy.Claims) {
 		err = a.store.Commit(ctx, op)
 	}
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		a.log.Warn("what a boot proved is not recorded", "slot", a.slot, "error", err)
+		a.log.Warn("the proof of a boot is not recorded", "slot", a.slot, "error", err)
 		return
 	}
 	a.log.Info("boot of an unbound instance attested", "slot", a.slot, "instance", p.Claims.InstanceID, "compose_hash", p.Claims.ComposeHash, "boot", a.bootID)

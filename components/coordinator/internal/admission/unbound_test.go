@@ -46,7 +46,7 @@ func named(_ context.Context, v *view.View, _, _ string) (groupName, slot string
 
 // A Boot whose records are lost proves its identity. Once its instance is bound again, it is
 // admitted under the same key.
-func TestABootWhoseRecordsAreLostProvesWhatItIs(t *testing.T) {
+func TestABootWhoseRecordsAreLostProvesItsIdentity(t *testing.T) {
 	h := newHarness(t)
 	cfg := h.cfg
 	cfg.Unbound = named
@@ -86,7 +86,7 @@ func TestABootWhoseRecordsAreLostProvesWhatItIs(t *testing.T) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if d := policy.AppraiseProof(before, h.cfg.Images, p, h.now()); !d.Allowed {
-		t.Errorf("what it proved: %+v", d)
+		t.Errorf("its proof: %+v", d)
 	}
 	for _, key := range []string{store.AdmissionKey("pg-0"), store.SlotPolicyKey("pg-0")} {
 		if _, err := h.store.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {

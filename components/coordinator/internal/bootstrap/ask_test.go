@@ -172,7 +172,7 @@ func TestGEN01_CoordinatorsProveTheirClusterIDToEachOther(t *testing.T) {
 
 // Each field of the statement is compared, and only CVMs of the coordinators' app count. An
 // impostor's answer "none" would let coordinator-0 make a second cluster while the first is alive.
-func TestGEN01_ATT23_ATT30_NobodyElsesWordCounts(t *testing.T) {
+func TestGEN01_ATT23_ATT30_OnlyCoordinatorsOfTheAppCount(t *testing.T) {
 	const otherApp = "dddddddddddddddddddddddddddddddddddddddd"
 	for name, tc := range map[string]struct {
 		app    string

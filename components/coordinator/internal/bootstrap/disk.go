@@ -18,8 +18,8 @@ const (
 	maxFile  = 1 << 10
 )
 
-// Kept is the content of the cluster ID file on this coordinator's disk. The zero Kept: no file.
-type Kept struct {
+// Stored is the content of the cluster ID file on this coordinator's disk. The zero Stored: no file.
+type Stored struct {
 	ClusterID string `json:"cluster_id"`
 	// Recorded: the cluster ID was seen in the records. If it is missing later, the records are
 	// lost.
@@ -28,34 +28,34 @@ type Kept struct {
 
 // Load reads the file in the state directory. A damaged file is an error: treated as missing, it
 // could lead to a second cluster.
-func Load(stateDir string) (Kept, error) {
+func Load(stateDir string) (Stored, error) {
 	path := filepath.Join(stateDir, fileName)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Kept{}, nil
+		return Stored{}, nil
 	}
 	if err != nil {
-		return Kept{}, fmt.Errorf("read the cluster ID: %w", err)
+		return Stored{}, fmt.Errorf("read the cluster ID: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // read only
 	text, err := io.ReadAll(io.LimitReader(file, maxFile))
 	if err != nil {
-		return Kept{}, fmt.Errorf("read the cluster ID: %w", err)
+		return Stored{}, fmt.Errorf("read the cluster ID: %w", err)
 	}
-	var kept Kept
-	err = json.Unmarshal(text, &kept)
+	var stored Stored
+	err = json.Unmarshal(text, &stored)
 	if err == nil {
-		err = clusterid.Check(kept.ClusterID)
+		err = clusterid.Check(stored.ClusterID)
 	}
 	if err != nil {
-		return Kept{}, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s is damaged: %w; give this coordinator an empty disk, and it joins the others", path, err)
+		return Stored{}, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s is damaged: %w; give this coordinator an empty disk, and it joins the others", path, err)
 	}
-	return kept, nil
+	return stored, nil
 }
 
 // save writes the file so that it survives a loss of power.
-func (k Kept) save(stateDir string) error {
-	text, err := json.Marshal(k)
+func (s Stored) save(stateDir string) error {
+	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode the cluster ID: %w", err)
 	}

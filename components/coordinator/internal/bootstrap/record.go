@@ -22,24 +22,24 @@ func halt(format string, args ...any) error { return &HaltError{fmt.Sprintf(form
 // Record compares the records with the disk, and creates the cluster ID's record if there is none.
 // When it returns, the disk has the fact that the record exists. *HaltError is final; after any
 // other error the caller must retry.
-func Record(ctx context.Context, s store.Store, stateDir string, kept Kept, self string, now time.Time) error {
+func Record(ctx context.Context, s store.Store, stateDir string, stored Stored, self string, now time.Time) error {
 	switch there, err := read(ctx, s); {
 	case err != nil:
 		return err
-	case there == "" && kept.Recorded:
-		return halt("STATE_ROLLBACK_DETECTED: the records name no cluster ID, but this coordinator saw cluster ID %s in them: they are lost. Bring back the disks of a majority of the coordinators; for a new cluster ID on purpose give all coordinators empty disks, and then configure the new ID for agents and operators", kept.ClusterID)
+	case there == "" && stored.Recorded:
+		return halt("STATE_ROLLBACK_DETECTED: the records name no cluster ID, but this coordinator saw cluster ID %s in them: they are lost. Bring back the disks of a majority of the coordinators; for a new cluster ID on purpose give all coordinators empty disks, and then configure the new ID for agents and operators", stored.ClusterID)
 	case there == "":
-		if err := create(ctx, s, kept.ClusterID, self, now); err != nil {
+		if err := create(ctx, s, stored.ClusterID, self, now); err != nil {
 			return err
 		}
-	case there != kept.ClusterID:
-		return halt("GENESIS_CONFLICT: the records are of cluster ID %s, this coordinator's disk is of cluster ID %s. It serves neither: give it an empty disk, and it joins the others", there, kept.ClusterID)
+	case there != stored.ClusterID:
+		return halt("GENESIS_CONFLICT: the records are of cluster ID %s, this coordinator's disk is of cluster ID %s. It serves neither: give it an empty disk, and it joins the others", there, stored.ClusterID)
 	}
-	if kept.Recorded {
+	if stored.Recorded {
 		return nil
 	}
-	kept.Recorded = true
-	return kept.save(stateDir)
+	stored.Recorded = true
+	return stored.save(stateDir)
 }
 
 // read returns the recorded cluster ID; "" while there is none.

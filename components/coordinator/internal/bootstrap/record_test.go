@@ -19,9 +19,9 @@ const (
 	another = "fedcba9876543210fedcba9876543210"
 )
 
-func record(t *testing.T, s store.Store, dir string, kept Kept) error {
+func record(t *testing.T, s store.Store, dir string, stored Stored) error {
 	t.Helper()
-	return Record(t.Context(), s, dir, kept, "coordinator-0", time.Unix(1, 0))
+	return Record(t.Context(), s, dir, stored, "coordinator-0", time.Unix(1, 0))
 }
 
 func written(t *testing.T, s store.Store) string {
@@ -38,14 +38,14 @@ func written(t *testing.T, s store.Store) string {
 
 // Coordinators that start at once write one record, and the disk of each has the fact that it
 // exists.
-func TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt(t *testing.T) {
+func TestGEN01_TheFirstCoordinatorRecordsTheClusterIDForGood(t *testing.T) {
 	s := storetest.NewMemory()
 	var all sync.WaitGroup
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	for _, dir := range dirs {
 		all.Go(func() {
 			for {
-				err := Record(context.Background(), s, dir, Kept{ClusterID: one}, dir, time.Unix(1, 0))
+				err := Record(context.Background(), s, dir, Stored{ClusterID: one}, dir, time.Unix(1, 0))
 				if err == nil {
 					return
 				}
@@ -62,11 +62,11 @@ func TestGEN01_TheFirstOneRecordsTheClusterIDAndNobodyChangesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range dirs {
-		kept, err := Load(dir)
-		if err != nil || kept != (Kept{ClusterID: one, Recorded: true}) {
-			t.Errorf("disk: %+v, %v", kept, err)
+		stored, err := Load(dir)
+		if err != nil || stored != (Stored{ClusterID: one, Recorded: true}) {
+			t.Errorf("disk: %+v, %v", stored, err)
 		}
-		if err := record(t, s, dir, kept); err != nil {
+		if err := record(t, s, dir, stored); err != nil {
 			t.Errorf("at the next start: %v", err)
 		}
 	}
@@ -91,17 +91,17 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		there []store.Op
-		kept  Kept
-		want  string
+		there  []store.Op
+		stored Stored
+		want   string
 	}{
-		"a disk of one, records of another":          {[]store.Op{own, other}, Kept{ClusterID: one, Recorded: true}, "GENESIS_CONFLICT: the records are of cluster ID " + another},
-		"the same at the first start":                {[]store.Op{own}, Kept{ClusterID: one}, "disk is of cluster ID " + one},
-		"records that are gone":                      {nil, Kept{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
-		"records of a cluster that lost its own":     {[]store.Op{other}, Kept{ClusterID: one}, "STATE_TAMPERED: there are 1 records, control/freeze/_all among them"},
-		"the same on a disk that saw it":             {[]store.Op{other}, Kept{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
-		"a record that cannot be read":               {[]store.Op{damaged}, Kept{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
-		"a record with a cluster ID that is no such": {[]store.Op{foreign}, Kept{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
+		"a disk of one, records of another":          {[]store.Op{own, other}, Stored{ClusterID: one, Recorded: true}, "GENESIS_CONFLICT: the records are of cluster ID " + another},
+		"the same at the first start":                {[]store.Op{own}, Stored{ClusterID: one}, "disk is of cluster ID " + one},
+		"records that are gone":                      {nil, Stored{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
+		"records of a cluster that lost its own":     {[]store.Op{other}, Stored{ClusterID: one}, "STATE_TAMPERED: there are 1 records, control/freeze/_all among them"},
+		"the same on a disk that saw it":             {[]store.Op{other}, Stored{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
+		"a record that cannot be read":               {[]store.Op{damaged}, Stored{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
+		"a record with a cluster ID that is no such": {[]store.Op{foreign}, Stored{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
 	} {
 		s, dir := storetest.NewMemory(), t.TempDir()
 		if len(c.there) > 0 {
@@ -113,7 +113,7 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = record(t, s, dir, c.kept)
+		err = record(t, s, dir, c.stored)
 		if _, halted := errors.AsType[*HaltError](err); !halted || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want a halt with %s", name, err, c.want)
 		}
@@ -128,12 +128,12 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 func TestGEN01_AStoreThatDoesNotAnswerIsNoHalt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Record(ctx, storetest.NewMemory(), t.TempDir(), Kept{ClusterID: one}, "coordinator-0", time.Unix(1, 0))
+	err := Record(ctx, storetest.NewMemory(), t.TempDir(), Stored{ClusterID: one}, "coordinator-0", time.Unix(1, 0))
 	if _, halted := errors.AsType[*HaltError](err); err == nil || halted {
 		t.Errorf("%v", err)
 	}
 	s := storetest.NewMemory()
-	if err := record(t, s, t.TempDir(), Kept{ClusterID: one}); err != nil || written(t, s) != one {
+	if err := record(t, s, t.TempDir(), Stored{ClusterID: one}); err != nil || written(t, s) != one {
 		t.Errorf("%q, %v", written(t, s), err)
 	}
 }
@@ -145,11 +145,11 @@ func TestGEN01_ADamagedFileIsNotAnEmptyDisk(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, fileName), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if kept, err := Load(dir); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), fileName) {
-			t.Errorf("%.40q: %+v, %v", text, kept, err)
+		if stored, err := Load(dir); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), fileName) {
+			t.Errorf("%.40q: %+v, %v", text, stored, err)
 		}
 	}
-	if kept, err := Load(t.TempDir()); err != nil || kept != (Kept{}) {
-		t.Errorf("an empty disk: %+v, %v", kept, err)
+	if stored, err := Load(t.TempDir()); err != nil || stored != (Stored{}) {
+		t.Errorf("an empty disk: %+v, %v", stored, err)
 	}
 }

@@ -38,17 +38,17 @@ type Config struct {
 // other coordinators prove, else a new one, which only coordinator-0 makes. The cluster ID is on
 // the disk when Settle returns. Without answers Settle waits until ctx ends; any other error is
 // final.
-func Settle(ctx context.Context, cfg Config) (Kept, error) {
-	kept, err := Load(cfg.StateDir)
+func Settle(ctx context.Context, cfg Config) (Stored, error) {
+	stored, err := Load(cfg.StateDir)
 	if err != nil {
-		return Kept{}, err
+		return Stored{}, err
 	}
-	if kept.ClusterID != "" {
-		if cfg.Pinned != "" && cfg.Pinned != kept.ClusterID {
-			return Kept{}, &clusterid.MismatchError{Who: "this coordinator's disk", Got: kept.ClusterID, Pinned: cfg.Pinned, Where: "the measured trust file",
+	if stored.ClusterID != "" {
+		if cfg.Pinned != "" && cfg.Pinned != stored.ClusterID {
+			return Stored{}, &clusterid.MismatchError{Who: "this coordinator's disk", Got: stored.ClusterID, Pinned: cfg.Pinned, Where: "the measured trust file",
 				WayOut: "name the right one there, or give this coordinator an empty disk"}
 		}
-		return kept, nil
+		return stored, nil
 	}
 	last := ""
 	tick := time.NewTicker(askEvery)
@@ -56,19 +56,19 @@ func Settle(ctx context.Context, cfg Config) (Kept, error) {
 	for {
 		step, err := clusterid.Settle(cfg.Ordinal, cfg.Replicas, cfg.Pinned, askAll(ctx, cfg))
 		if ctx.Err() != nil {
-			return Kept{}, ctx.Err()
+			return Stored{}, ctx.Err()
 		}
 		switch {
 		case err == nil && step.Join != "":
-			kept.ClusterID = step.Join
-			cfg.Log.Info("this coordinator joins the existing cluster", "cluster_id", kept.ClusterID)
-			return kept, kept.save(cfg.StateDir)
+			stored.ClusterID = step.Join
+			cfg.Log.Info("this coordinator joins the existing cluster", "cluster_id", stored.ClusterID)
+			return stored, stored.save(cfg.StateDir)
 		case err == nil && step.Found:
-			if kept.ClusterID, err = draw(cfg.StateDir); err != nil {
-				return Kept{}, err
+			if stored.ClusterID, err = draw(cfg.StateDir); err != nil {
+				return Stored{}, err
 			}
-			cfg.Log.Info("this coordinator creates the cluster", "cluster_id", kept.ClusterID)
-			return kept, kept.save(cfg.StateDir)
+			cfg.Log.Info("this coordinator creates the cluster", "cluster_id", stored.ClusterID)
+			return stored, stored.save(cfg.StateDir)
 		case err != nil && err.Error() != last:
 			last = err.Error()
 			cfg.Log.Error("the cluster ID is not settled; the coordinator does not start", "error", err)
@@ -78,7 +78,7 @@ func Settle(ctx context.Context, cfg Config) (Kept, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return Kept{}, ctx.Err()
+			return Stored{}, ctx.Err()
 		case <-tick.C:
 		}
 	}

@@ -41,8 +41,8 @@ func (s *set) config(ordinal int) Config {
 			if s.cut[other] || s.cut[ordinal] {
 				return "", errors.New("unreachable")
 			}
-			kept, err := Load(s.dirs[other])
-			return kept.ClusterID, err
+			stored, err := Load(s.dirs[other])
+			return stored.ClusterID, err
 		},
 	}
 }
@@ -57,11 +57,11 @@ func (s *set) isolate(cut bool, who ...int) {
 
 func (s *set) knows(ordinal int) string {
 	s.t.Helper()
-	kept, err := Load(s.dirs[ordinal])
+	stored, err := Load(s.dirs[ordinal])
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return kept.ClusterID
+	return stored.ClusterID
 }
 
 // start settles those coordinators in the background.
@@ -69,8 +69,8 @@ func (s *set) start(ctx context.Context, who ...int) (wait func()) {
 	var all sync.WaitGroup
 	for _, n := range who {
 		all.Go(func() {
-			if kept, err := Settle(ctx, s.config(n)); err == nil && kept.ClusterID != s.knows(n) {
-				s.t.Errorf("coordinator-%d has %q, its disk %q", n, kept.ClusterID, s.knows(n))
+			if stored, err := Settle(ctx, s.config(n)); err == nil && stored.ClusterID != s.knows(n) {
+				s.t.Errorf("coordinator-%d has %q, its disk %q", n, stored.ClusterID, s.knows(n))
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func (s *set) start(ctx context.Context, who ...int) (wait func()) {
 }
 
 // Coordinators that start at once agree on one cluster ID, whatever their number.
-func TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID(t *testing.T) {
+func TestGEN01_CoordinatorsThatStartAtOnceAgreeOnOneClusterID(t *testing.T) {
 	seen := map[string]bool{}
 	for _, n := range []int{1, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestGEN01_CoordinatorsThatStartAtOnceAreOfOneClusterID(t *testing.T) {
 
 // A silent coordinator may have a cluster ID, so a part of the coordinators makes none. Once all
 // answer, there is one.
-func TestGEN01_APartOfTheCoordinatorsFoundsNothing(t *testing.T) {
+func TestGEN01_APartOfTheCoordinatorsCreatesNoClusterID(t *testing.T) {
 	for name, away := range map[string][]int{"the founder": {0}, "one other": {2}, "both others": {1, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSet(t, 3)
@@ -126,13 +126,13 @@ func TestGEN01_APartOfTheCoordinatorsFoundsNothing(t *testing.T) {
 }
 
 // Coordinator-0 too makes no second cluster ID, and waits for the coordinators that may have one.
-func TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow(t *testing.T) {
+func TestGEN01_GEN05_AnEmptyDiskJoinsTheOthersClusterID(t *testing.T) {
 	for lost := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSet(t, 3)
 			for n := range 3 {
 				if n != lost {
-					if err := (Kept{ClusterID: one, Recorded: true}).save(s.dirs[n]); err != nil {
+					if err := (Stored{ClusterID: one, Recorded: true}).save(s.dirs[n]); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -156,7 +156,7 @@ func TestGEN01_GEN05_AnEmptyDiskJoinsWhatTheOthersKnow(t *testing.T) {
 func TestGEN01_TwoClusterIDsAreNotChosenFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t, 3)
-		if err := errors.Join((Kept{ClusterID: one}).save(s.dirs[1]), (Kept{ClusterID: another}).save(s.dirs[2])); err != nil {
+		if err := errors.Join((Stored{ClusterID: one}).save(s.dirs[1]), (Stored{ClusterID: another}).save(s.dirs[2])); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -183,10 +183,10 @@ func TestGEN02_APinnedClusterIDIsJoinedAndNeverMade(t *testing.T) {
 		cfg.Pinned = one
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if kept, err := Settle(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) || s.knows(0) != "" {
-			t.Errorf("an empty disk: %+v, %v", kept, err)
+		if stored, err := Settle(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) || s.knows(0) != "" {
+			t.Errorf("an empty disk: %+v, %v", stored, err)
 		}
-		if err := (Kept{ClusterID: another}).save(cfg.StateDir); err != nil {
+		if err := (Stored{ClusterID: another}).save(cfg.StateDir); err != nil {
 			t.Fatal(err)
 		}
 		_, err := Settle(t.Context(), cfg)
@@ -194,19 +194,19 @@ func TestGEN02_APinnedClusterIDIsJoinedAndNeverMade(t *testing.T) {
 			t.Errorf("a disk of another: %v", err)
 		}
 		cfg.Pinned = another
-		if kept, err := Settle(t.Context(), cfg); err != nil || kept.ClusterID != another {
-			t.Errorf("a disk of that one: %+v, %v", kept, err)
+		if stored, err := Settle(t.Context(), cfg); err != nil || stored.ClusterID != another {
+			t.Errorf("a disk of that one: %+v, %v", stored, err)
 		}
 	})
 }
 
 // A disk with Consul's records and without a cluster ID has lost it, so no new one is made.
-func TestGEN01_NothingIsFoundedOverOldRecords(t *testing.T) {
+func TestGEN01_NoClusterIDIsCreatedOverOldRecords(t *testing.T) {
 	s := newSet(t, 1)
 	if err := os.MkdirAll(filepath.Join(s.dirs[0], "consul", "raft"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := Settle(t.Context(), s.config(0)); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") {
-		t.Errorf("%+v, %v", kept, err)
+	if stored, err := Settle(t.Context(), s.config(0)); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") {
+		t.Errorf("%+v, %v", stored, err)
 	}
 }

@@ -27,7 +27,7 @@ type class int
 
 const (
 	newcomer class = iota
-	stranger
+	unauthenticated
 	operator
 )
 
@@ -41,9 +41,9 @@ type bounds struct {
 // A newcomer costs about 10 KiB: a goroutine and half of a handshake. An unauthenticated connection
 // also has the buffers of TLS and HTTP/2: about 50 KiB, and the bytes that it sends.
 var byClass = [...]bounds{
-	newcomer: {places: 512, time: 5 * time.Second, bytes: 16 << 10},
-	stranger: {places: 128, time: 20 * time.Second, bytes: 64 << 10},
-	operator: {places: 128, bytes: math.MaxInt64},
+	newcomer:        {places: 512, time: 5 * time.Second, bytes: 16 << 10},
+	unauthenticated: {places: 128, time: 20 * time.Second, bytes: 64 << 10},
+	operator:        {places: 128, bytes: math.MaxInt64},
 }
 
 const (
@@ -92,7 +92,7 @@ func (c *Callers) Close() {
 
 // Unauthenticated returns the number of connections without a valid token, including those in their
 // handshake.
-func (c *Callers) Strangers() int { return c.count(newcomer) + c.count(stranger) }
+func (c *Callers) Unauthenticated() int { return c.count(newcomer) + c.count(unauthenticated) }
 
 // Operators returns the number of connections with a valid token.
 func (c *Callers) Operators() int { return c.count(operator) }
@@ -141,8 +141,8 @@ func (c *Callers) hold(inner net.Conn) *conn {
 // handshaken moves a newcomer to the unauthenticated connections.
 func (c *Callers) handshaken(one *conn) {
 	c.mu.Lock()
-	c.moveLocked(one, stranger)
-	out := c.crowdedLocked(stranger)
+	c.moveLocked(one, unauthenticated)
+	out := c.crowdedLocked(unauthenticated)
 	c.mu.Unlock()
 	if out != nil {
 		_ = out.Close()
@@ -246,8 +246,8 @@ func (c *Callers) disown(token digest) {
 		if one.token != token || one.running > 0 {
 			continue
 		}
-		c.moveLocked(one, stranger)
-		if left := c.crowdedLocked(stranger); left != nil {
+		c.moveLocked(one, unauthenticated)
+		if left := c.crowdedLocked(unauthenticated); left != nil {
 			delete(c.held[left.class], left)
 			out = append(out, left)
 		}

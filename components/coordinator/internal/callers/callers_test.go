@@ -28,7 +28,7 @@ const (
 )
 
 // A silent connection is closed in time, wherever it falls silent, unless it is an operator's.
-func TestINP04_SilentStrangersLeave(t *testing.T) {
+func TestINP04_SilentUnauthenticatedConnectionsAreClosed(t *testing.T) {
 	begun := func(w *world, sent ...byte) net.Conn {
 		return say(w.shake(here), append([]byte(http2.ClientPreface), sent...)...)
 	}
@@ -41,13 +41,13 @@ func TestINP04_SilentStrangersLeave(t *testing.T) {
 		"in the handshake":     {func(w *world) net.Conn { return say(w.connect(here), 22, 3, 1, 2, 0) }, byClass[newcomer].time},
 		"before the preface":   {func(w *world) net.Conn { return w.shake(here) }, byClass[newcomer].time},
 		"in the preface":       {func(w *world) net.Conn { return say(w.shake(here), []byte("PRI *")...) }, byClass[newcomer].time},
-		"after it":             {func(w *world) net.Conn { return begun(w, settings...) }, byClass[stranger].time},
+		"after it":             {func(w *world) net.Conn { return begun(w, settings...) }, byClass[unauthenticated].time},
 		"in a frame": {func(w *world) net.Conn {
 			return begun(w, append(settings, 0, 64, 0, byte(http2.FrameHeaders), 0, 0, 0, 0, 1, 7)...)
-		}, byClass[stranger].time},
+		}, byClass[unauthenticated].time},
 		"in the headers' numbers": {func(w *world) net.Conn {
 			return begun(w, append(settings, 0, 0, 1, byte(http2.FrameHeaders), 0, 0, 0, 0, 1, 0)...)
-		}, byClass[stranger].time},
+		}, byClass[unauthenticated].time},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestINP04_SilentStrangersLeave(t *testing.T) {
 					t.Errorf("it stayed for %v, want %v", stayed, c.stays)
 				}
 				synctest.Wait()
-				if n, m := w.count(newcomer), w.count(stranger); n+m != 0 {
-					t.Errorf("%d newcomers and %d strangers are left", n, m)
+				if n, m := w.count(newcomer), w.count(unauthenticated); n+m != 0 {
+					t.Errorf("%d newcomers and %d unauthenticated connections are left", n, m)
 				}
 			})
 		})
@@ -66,9 +66,9 @@ func TestINP04_SilentStrangersLeave(t *testing.T) {
 
 // The watch of an operator lasts for hours during crowds of unauthenticated callers, also from the
 // operator's own address, and its connection serves further calls.
-func TestINP04_OperatorsStayWhateverStrangersDo(t *testing.T) {
+func TestINP04_OperatorsStayDuringACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *Callers) { c.classes[newcomer].places, c.classes[stranger].places = 16, 8 })
+		w := newWorld(t, func(c *Callers) { c.classes[newcomer].places, c.classes[unauthenticated].places = 16, 8 })
 		end := make(chan struct{})
 		w.set(func() { w.do = func(ctx context.Context) error { <-end; return status.Error(codes.OutOfRange, "end") } })
 		cc := w.client(here)
@@ -82,7 +82,7 @@ func TestINP04_OperatorsStayWhateverStrangersDo(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 		if err := w.call(cc, doMethod, "ops", 10); err != nil {
-			t.Errorf("a call beside the watch: %v", err)
+			t.Errorf("a call during the watch: %v", err)
 		}
 		select {
 		case err := <-watched:
@@ -99,12 +99,12 @@ func TestINP04_OperatorsStayWhateverStrangersDo(t *testing.T) {
 // When all unauthenticated places are taken, a new connection still gets one. The source with the
 // most connections loses its oldest one, so a crowd does not affect other sources.
 func TestINP04_ACrowdTakesFromItself(t *testing.T) {
-	for _, of := range []class{newcomer, stranger} {
+	for _, of := range []class{newcomer, unauthenticated} {
 		t.Run(fmt.Sprint(of), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, func(c *Callers) { c.classes[of].places = 4 })
 				enter := w.connect
-				if of == stranger {
+				if of == unauthenticated {
 					enter = func(address string) net.Conn { return w.shake(address) }
 				}
 				var mu sync.Mutex
@@ -140,7 +140,7 @@ func TestINP04_ACrowdTakesFromItself(t *testing.T) {
 }
 
 // An unauthenticated caller cannot send much of any protocol; an operator's first call can.
-func TestINP01_StrangersSendLittle(t *testing.T) {
+func TestINP01_UnauthenticatedCallersSendLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		if err := w.call(w.client(here), openMethod, "", 400<<10); status.Code(err) != codes.Unavailable {
@@ -149,11 +149,11 @@ func TestINP01_StrangersSendLittle(t *testing.T) {
 		if err := w.call(w.client(here), doMethod, "ops", 400<<10); err != nil {
 			t.Errorf("an operator's: %v", err)
 		}
-		for name, conn := range map[string]net.Conn{"newcomer": w.connect(here), "stranger": w.shake(here)} {
+		for name, conn := range map[string]net.Conn{"newcomer": w.connect(here), "unauthenticated": w.shake(here)} {
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 			most := byClass[newcomer].bytes
 			if _, is := conn.(*tls.Conn); is {
-				most = byClass[stranger].bytes
+				most = byClass[unauthenticated].bytes
 				if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 					t.Fatal(err)
 				}
@@ -184,14 +184,14 @@ func TestINP04_RefusedCallsEndTheConnection(t *testing.T) {
 				t.Errorf("call %d: %v, want %v", n, err, want)
 			}
 		}
-		if w.count(stranger) != 1 {
-			t.Errorf("%d strangers, want one", w.count(stranger))
+		if w.count(unauthenticated) != 1 {
+			t.Errorf("%d unauthenticated connections, want one", w.count(unauthenticated))
 		}
 		if err := w.call(cc, doMethod, strings.Repeat("x", maxToken+1), 0); err == nil {
 			t.Error("an endless token is good")
 		}
 		synctest.Wait()
-		if w.count(stranger) != 0 {
+		if w.count(unauthenticated) != 0 {
 			t.Error("it calls on")
 		}
 	})
@@ -226,7 +226,7 @@ func TestINP04_OpenCallsAreFew(t *testing.T) {
 
 // Invented tokens keep the token checks busy. A known token does not wait for them, and a new token
 // from another source waits only for its turn.
-func TestINP06_InventedTokensHoldNobodyUp(t *testing.T) {
+func TestINP06_InventedTokensDelayNoOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		known := w.client(here)
@@ -301,16 +301,16 @@ func TestINP04_RevokedTokensAreNoOperators(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if w.count(operator) != 0 || w.count(stranger) != 1 {
-			t.Errorf("%d operators, %d strangers", w.count(operator), w.count(stranger))
+		if w.count(operator) != 0 || w.count(unauthenticated) != 1 {
+			t.Errorf("%d operators, %d unauthenticated", w.count(operator), w.count(unauthenticated))
 		}
 		if err := w.call(cc, doMethod, "ops", 0); status.Code(err) != codes.PermissionDenied || w.count(operator) != 0 {
 			t.Errorf("once more: %v, %d operators", err, w.count(operator))
 		}
-		time.Sleep(byClass[stranger].time)
+		time.Sleep(byClass[unauthenticated].time)
 		synctest.Wait()
-		if w.count(stranger) != 0 {
-			t.Error("it stays as a stranger")
+		if w.count(unauthenticated) != 0 {
+			t.Error("it stays as an unauthenticated connection")
 		}
 	})
 }
@@ -384,7 +384,7 @@ func TestINP04_OneTokenTakesItsShareOnly(t *testing.T) {
 }
 
 // The running call of a revoked token ends when its handler gets a refusal, and is not cut before.
-func TestARevokedTokensCallEndsByItself(t *testing.T) {
+func TestARevokedTokensCallEndsWithItsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		end := make(chan struct{})
@@ -400,7 +400,7 @@ func TestARevokedTokensCallEndsByItself(t *testing.T) {
 		if err := w.call(cc, doMethod, "ops", 0); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(byClass[stranger].time)
+		time.Sleep(byClass[unauthenticated].time)
 		if w.count(operator) != 1 {
 			t.Error("the watch's connection has lost its place")
 		}

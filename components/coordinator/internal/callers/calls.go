@@ -72,7 +72,7 @@ func (c *Callers) openCall(one *conn) error {
 		if one.running > 0 || time.Since(one.used) < unused {
 			return nil
 		}
-		c.moveLocked(one, stranger) // its token has no recent use
+		c.moveLocked(one, unauthenticated) // its token has no recent use
 	}
 	if one.open++; one.open > openCalls {
 		return status.Errorf(codes.ResourceExhausted, "OVERLOADED: %d such calls were made over this connection; use another one", openCalls)

@@ -13,11 +13,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A crowd from one source and the callers of other sources are served in turns.
-func TestINP04_TokensAreAskedAboutInTurns(t *testing.T) {
+func TestINP04_SourcesTakeTurnsAtTokenChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := newTurns(1)
 		if !line.enter(t.Context(), "first") {
-			t.Fatal("no turn though nobody was there")
+			t.Fatal("no turn without a queue")
 		}
 		served := make(chan string, 101)
 		for range 100 {
@@ -48,7 +48,7 @@ func TestINP04_TokensAreAskedAboutInTurns(t *testing.T) {
 }
 
 // A caller that gives up takes no turn, even if its turn comes at that moment.
-func TestWhoGivesUpTakesNoTurn(t *testing.T) {
+func TestACallerThatGivesUpTakesNoTurn(t *testing.T) {
 	line := newTurns(1)
 	for n := range 1000 {
 		if !line.enter(t.Context(), "first") {

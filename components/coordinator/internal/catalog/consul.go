@@ -212,9 +212,9 @@ func (w *Writer) commit(ctx context.Context, what string, ops consul.TxnOps) err
 	return fmt.Errorf("%s: %w: %s", what, errChanged, strings.Join(why, "; "))
 }
 
-// held returns a fence on the lease that the Boot holds now; ok is false when the Boot does not
+// heldFence returns a fence on the lease that the Boot holds now; ok is false when the Boot does not
 // hold it.
-func (w *Writer) held(ctx context.Context, slot, boot string) (fence *consul.KVTxnOp, ok bool, err error) {
+func (w *Writer) heldFence(ctx context.Context, slot, boot string) (fence *consul.KVTxnOp, ok bool, err error) {
 	lease, entry, err := w.lease(ctx, slot)
 	if err != nil || entry.Session == "" || lease.BootID != boot {
 		return nil, false, err
@@ -222,8 +222,8 @@ func (w *Writer) held(ctx context.Context, slot, boot string) (fence *consul.KVT
 	return &consul.KVTxnOp{Verb: consul.KVCheckSession, Key: store.DefaultPrefix + entry.Key, Session: entry.Session}, true, nil
 }
 
-// lapsed returns a fence on a Slot's free lease; ok is false when a Boot holds the lease.
-func (w *Writer) lapsed(ctx context.Context, slot string) (fence *consul.KVTxnOp, ok bool, err error) {
+// lapsedFence returns a fence on a Slot's free lease; ok is false when a Boot holds the lease.
+func (w *Writer) lapsedFence(ctx context.Context, slot string) (fence *consul.KVTxnOp, ok bool, err error) {
 	_, entry, err := w.lease(ctx, slot)
 	if err != nil || entry.Session != "" || entry.Index == 0 {
 		return nil, false, err

@@ -58,7 +58,7 @@ func TestWant(t *testing.T) {
 			m.Report.Role, m.Report.Epoch = rollout.RoleLeader, 5
 		}, "leader", true, WhyHealthy},
 		"another leads a follower": {func(m *Member) { m.Report.Epoch, m.Rival = 5, 6 }, "follower", true, WhyHealthy},
-		"hands over to one that leads": {func(m *Member) {
+		"hands over to a leader": {func(m *Member) {
 			m.Draining, m.HandsOver, m.Report.Role, m.Report.Epoch, m.Rival = true, true, rollout.RoleLeader, 5, 6
 		}, "", false, WhyDraining},
 		"silent":        {func(m *Member) { m.Held = false }, "", false, WhySilent},

@@ -12,7 +12,7 @@ import (
 func (w *Writer) Idle(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		idle := len(w.due) == 0 && w.looking == 0
+		idle := len(w.due) == 0 && w.evaluating == 0
 		w.mu.Unlock()
 		if idle {
 			return nil

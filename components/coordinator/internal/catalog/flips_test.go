@@ -28,7 +28,7 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 
 // A flapping member is written at the pace of its Slot, each time with the newest state. The delay
 // is logged once.
-func TestAMemberThatFlipsIsWrittenAtAPace(t *testing.T) {
+func TestAFlappingMemberIsWrittenAtAPace(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
 	start := time.Now()

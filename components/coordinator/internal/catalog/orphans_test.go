@@ -45,7 +45,7 @@ func nobody(list []*consul.ServiceEntry) bool { return len(list) == 0 }
 
 // The registration of a caller has no fence. If its Boot is gone, it leaves no node behind, and the
 // next Boot's own service is written again.
-func TestACallerOfABootThatIsGoneIsTakenBack(t *testing.T) {
+func TestTheCallerProxyOfAGoneBootIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	c := w.coordinator(true)
 	if err := c.writer.RegisterCaller(t.Context(), "pg", slot, "b0", vip); err == nil || !w.noNode() {
@@ -75,7 +75,7 @@ func TestACallerOfABootThatIsGoneIsTakenBack(t *testing.T) {
 
 // The next evaluation removes strays of an earlier Boot, whether or not the next Boot has such a
 // service.
-func TestTheNextLookRemovesStrays(t *testing.T) {
+func TestTheNextEvaluationRemovesStrays(t *testing.T) {
 	w := newWorld(t)
 	put(w, store.ServiceMeshKey("pg"), mesh(func(m *group.ServiceMesh) { m.Proxies = m.Proxies[2:] }))
 	w.admit("b1")
@@ -92,7 +92,7 @@ func TestTheNextLookRemovesStrays(t *testing.T) {
 
 // An orphan of a removed Slot is deleted once no call can be in flight. Services of other writers
 // stay.
-func TestWhatIsLeftOfASlotIsRemoved(t *testing.T) {
+func TestTheOrphanOfASlotIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
 	var ahead atomic.Int64
@@ -134,6 +134,6 @@ func TestWhatIsLeftOfASlotIsRemoved(t *testing.T) {
 	c.writer.Note(slot)
 	c.settled(w)
 	if w.noNode() {
-		t.Error("somebody else's service was removed")
+		t.Error("a foreign service was removed")
 	}
 }

@@ -17,7 +17,7 @@ type pace struct {
 	// full is the time when the whole burst is available again.
 	full time.Time
 	// warned: the current delay was logged. It is reset once the whole burst is available again.
-	told bool
+	warned bool
 }
 
 // wait returns the time until a write may be made; 0: now.
@@ -39,8 +39,8 @@ func (p pace) spend(now time.Time) pace {
 
 // warn records that a write is delayed; first is true for the first delayed write since the whole
 // burst was available.
-func (p pace) tell() (next pace, first bool) {
-	first, p.told = !p.told, true
+func (p pace) warn() (next pace, first bool) {
+	first, p.warned = !p.warned, true
 	return p, first
 }
 
@@ -50,7 +50,7 @@ func (w *Writer) holdBack(m Member) bool {
 	now := w.cfg.Now()
 	wait, first := w.paces[m.Slot].wait(now), false
 	if wait > 0 {
-		w.paces[m.Slot], first = w.paces[m.Slot].tell()
+		w.paces[m.Slot], first = w.paces[m.Slot].warn()
 	}
 	w.mu.Unlock()
 	if first {

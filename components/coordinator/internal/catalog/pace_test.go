@@ -16,30 +16,30 @@ func TestPace(t *testing.T) {
 		}
 		p = p.spend(now)
 	}
-	told := 0
-	tell := func() {
-		next, first := p.tell()
+	warnings := 0
+	warn := func() {
+		next, first := p.warn()
 		if p = next; first {
-			told++
+			warnings++
 		}
 	}
 	for n := range 20 {
 		if wait := p.wait(now); wait != refill {
 			t.Fatalf("after %d s it waits %s", n, wait)
 		}
-		tell()
+		warn()
 		now = now.Add(refill / 2)
 		if wait := p.wait(now); wait != refill/2 {
 			t.Fatalf("after %d.5 s it waits %s", n, wait)
 		}
-		tell()
+		warn()
 		if now = now.Add(refill / 2); p.wait(now) != 0 {
 			t.Fatalf("after %d s nothing came back", n+1)
 		}
 		p = p.spend(now)
 	}
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if warnings != 1 {
+		t.Errorf("%d warnings", warnings)
 	}
 	now = now.Add(burst * refill)
 	for range burst {
@@ -48,7 +48,7 @@ func TestPace(t *testing.T) {
 	if wait := p.wait(now); wait != refill {
 		t.Errorf("after a rest a whole burst is there, and then it waits %s", wait)
 	}
-	if tell(); told != 2 {
-		t.Errorf("another spell was told %d times in all", told)
+	if warn(); warnings != 2 {
+		t.Errorf("%d warnings after another spell", warnings)
 	}
 }

@@ -49,14 +49,14 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 		health rollout.Health
 		names  []string
 	}{
-		"before":           {[]*controlv1.CheckResult{of("a", well, false)}, true, rollout.Healthy, nil},
-		"one came":         {[]*controlv1.CheckResult{of("a", well, false), of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
-		"it passes":        {[]*controlv1.CheckResult{of("a", well, false), of("b", well, false)}, true, rollout.Healthy, nil},
-		"it fails":         {[]*controlv1.CheckResult{of("a", well, false), of("b", ill, false)}, false, rollout.Unhealthy, nil},
-		"the other fails":  {[]*controlv1.CheckResult{of("a", ill, false), of("b", unknown, true)}, false, rollout.Unhealthy, []string{"b"}},
-		"of a Boot begun":  {[]*controlv1.CheckResult{of("a", unknown, false)}, false, rollout.Unknown, nil},
-		"none is left":     {nil, true, rollout.Healthy, nil},
-		"only what is new": {[]*controlv1.CheckResult{of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
+		"before":          {[]*controlv1.CheckResult{of("a", well, false)}, true, rollout.Healthy, nil},
+		"one came":        {[]*controlv1.CheckResult{of("a", well, false), of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
+		"it passes":       {[]*controlv1.CheckResult{of("a", well, false), of("b", well, false)}, true, rollout.Healthy, nil},
+		"it fails":        {[]*controlv1.CheckResult{of("a", well, false), of("b", ill, false)}, false, rollout.Unhealthy, nil},
+		"the other fails": {[]*controlv1.CheckResult{of("a", ill, false), of("b", unknown, true)}, false, rollout.Unhealthy, []string{"b"}},
+		"of a Boot begun": {[]*controlv1.CheckResult{of("a", unknown, false)}, false, rollout.Unknown, nil},
+		"none is left":    {nil, true, rollout.Healthy, nil},
+		"only new checks": {[]*controlv1.CheckResult{of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
 	} {
 		heard := reports.New(time.Now)
 		heard.Put(slot, "b1", &controlv1.Report{
@@ -76,7 +76,7 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 }
 
 // The verdict of a check and the agent's adoption of the spec are changes that a refresh waits for.
-func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
+func TestARefreshSeesItsChecksAtOnce(t *testing.T) {
 	heard := reports.New(time.Now)
 	put := func(sequence uint64, agentSpec string, pending bool) (news bool) {
 		changed := heard.Changed()
@@ -102,7 +102,7 @@ func TestARefreshHearsOfItsChecksAtOnce(t *testing.T) {
 
 // Routes avoid a member whose service restarts, although its Boot stays and may briefly report
 // healthy.
-func TestRoutesDoNotLeadToAServiceThatIsRestarted(t *testing.T) {
+func TestRoutesAvoidARestartingService(t *testing.T) {
 	for phase, stopped := range map[operation.Phase]bool{
 		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Booting: true, operation.Joining: false, operation.Settling: false,
 	} {

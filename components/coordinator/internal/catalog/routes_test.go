@@ -92,9 +92,9 @@ func (c *one) sayOf(live []string, sequence uint64, role controlv1.Role, backend
 	c.writer.Note(slot)
 }
 
-// TestWhatRoutesFind follows the proxies of a member. One write gives the service and its proxy
+// TestRoutesFindTheProxiesOfAMember follows the proxies of a member. One write gives the service and its proxy
 // their role. A removed route removes its own service and ends no session.
-func TestWhatRoutesFind(t *testing.T) {
+func TestRoutesFindTheProxiesOfAMember(t *testing.T) {
 	w := newWorld(t)
 	put(w, store.ServiceMeshKey("pg"), mesh(nil))
 	w.admit("b1")

@@ -65,7 +65,7 @@ func TestServices(t *testing.T) {
 
 // A backend has the state that its owner reports. It leaves discovery when its member drains, ends
 // or has no live report.
-func TestWhoIsInDiscovery(t *testing.T) {
+func TestDiscoveryFollowsTheOwnerOfABackend(t *testing.T) {
 	for name, c := range map[string]struct {
 		change         func(*Member)
 		platform, said string
@@ -101,7 +101,7 @@ func TestWhoIsInDiscovery(t *testing.T) {
 }
 
 // Only differences are written. WhySilent and WhyEnded overwrite a newer report.
-func TestOnlyWhatDiffersIsWritten(t *testing.T) {
+func TestOnlyDifferencesAreWritten(t *testing.T) {
 	found := func(e Entry) Found {
 		return Found{Entry: e, NodeBoot: e.Boot, Exists: true, NodeIndex: 5, ServiceIndex: 6}
 	}

@@ -81,9 +81,9 @@ type Writer struct {
 	gone map[string]time.Time
 	// meshes are the last readable service mesh records, by group; guarded by mu.
 	meshes map[string]meshAt
-	// looking is the number of Slots under evaluation; guarded by mu.
-	looking int
-	wake    chan struct{} // capacity 1
+	// evaluating is the number of Slots under evaluation; guarded by mu.
+	evaluating int
+	wake       chan struct{} // capacity 1
 }
 
 type meshAt struct {
@@ -328,12 +328,12 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 	for _, slot := range slots {
 		delete(w.due, slot)
 	}
-	w.looking = len(slots)
+	w.evaluating = len(slots)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.looking = 0
+		w.evaluating = 0
 	}()
 	slices.Sort(slots)
 	work := make(chan string)
@@ -341,7 +341,7 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 	for range min(writers, len(slots)) {
 		all.Go(func() {
 			for slot := range work {
-				if err := w.cfg.Panics.Do("catalog", func() error { w.look(ctx, v, slot); return nil }); err != nil {
+				if err := w.cfg.Panics.Do("catalog", func() error { w.evaluate(ctx, v, slot); return nil }); err != nil {
 					w.dueIn(slot, retryIn)
 				}
 			}
@@ -355,7 +355,7 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 }
 
 // evaluate compares one Slot's entry with its wanted state and writes the difference.
-func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
+func (w *Writer) evaluate(ctx context.Context, v *view.View, slot string) {
 	m, ok := w.memberOf(v, slot)
 	switch {
 	case ctx.Err() != nil:
@@ -418,10 +418,10 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 			return true, nil
 		}
 		next := want
-		fence, ok, failed := w.held(ctx, m.Slot, m.Boot)
+		fence, ok, failed := w.heldFence(ctx, m.Slot, m.Boot)
 		if !m.Held {
 			next.Sequence = max(next.Sequence, found.Sequence)
-			fence, ok, failed = w.lapsed(ctx, m.Slot)
+			fence, ok, failed = w.lapsedFence(ctx, m.Slot)
 		}
 		if failed != nil || !ok {
 			return false, failed // the records changed; the View will schedule the Slot again

@@ -310,7 +310,7 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 }
 
 // A write without an answer was made all the same, and the next state of the member overwrites it.
-func TestAWriteWithoutAnAnswerIsLookedAtAgain(t *testing.T) {
+func TestAWriteWithoutAnAnswerIsReadAgain(t *testing.T) {
 	w := newWorld(t)
 	var lose atomic.Bool
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.server.Addr})

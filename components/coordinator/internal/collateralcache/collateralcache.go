@@ -34,7 +34,7 @@ const (
 )
 
 // Cache implements collateral.Source. Safe for concurrent use.
-type Kept struct {
+type Cache struct {
 	dir   string
 	check func(collateral.Bundle) error
 	now   func() time.Time
@@ -52,42 +52,42 @@ type state struct {
 
 // New returns a cache in dir, which need not exist. check verifies the signatures of a bundle: a
 // damaged or forged file is ignored.
-func New(dir string, check func(collateral.Bundle) error, now func() time.Time, log *slog.Logger) *Kept {
-	return &Kept{dir: dir, check: check, now: now, log: log, files: map[string]state{}}
+func New(dir string, check func(collateral.Bundle) error, now func() time.Time, log *slog.Logger) *Cache {
+	return &Cache{dir: dir, check: check, now: now, log: log, files: map[string]state{}}
 }
 
 // form of a family's name, which becomes a file's.
 var form = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
-func (k *Kept) path(fmspc string) (string, error) {
+func (c *Cache) path(fmspc string) (string, error) {
 	if !form.MatchString(fmspc) {
 		return "", fmt.Errorf("fmspc %q is not 12 lower-case hex digits", fmspc)
 	}
-	return filepath.Join(k.dir, fmspc+".json"), nil
+	return filepath.Join(c.dir, fmspc+".json"), nil
 }
 
 // Bundle implements collateral.Source. Its result may have expired, and newer collateral may exist.
-func (k *Kept) Bundle(_ context.Context, fmspc string) (collateral.Bundle, error) {
-	path, err := k.path(fmspc)
+func (c *Cache) Bundle(_ context.Context, fmspc string) (collateral.Bundle, error) {
+	path, err := c.path(fmspc)
 	if err != nil {
 		return collateral.Bundle{}, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	b, until, err := k.read(path, fmspc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, until, err := c.read(path, fmspc)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return collateral.Bundle{}, fmt.Errorf("no collateral of FMSPC %s is cached", fmspc)
 	case err != nil:
-		k.log.Warn("cached collateral ignored; the next fetch replaces it", "file", path, "error", err)
+		c.log.Warn("cached collateral ignored; the next fetch replaces it", "file", path, "error", err)
 		return collateral.Bundle{}, fmt.Errorf("read cached collateral: %w", err)
 	}
-	k.files[fmspc] = state{digest: b.Digest()}
-	k.log.Info("cached collateral read", "file", path, "until", until)
+	c.files[fmspc] = state{digest: b.Digest()}
+	c.log.Info("cached collateral read", "file", path, "until", until)
 	return b, nil
 }
 
-func (k *Kept) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
+func (c *Cache) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
 	none := func(err error) (collateral.Bundle, time.Time, error) { return collateral.Bundle{}, time.Time{}, err }
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -117,57 +117,57 @@ func (k *Kept) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
 	if of != fmspc {
 		return none(fmt.Errorf("the file has FMSPC %s", of))
 	}
-	return b, until, k.check(b)
+	return b, until, c.check(b)
 }
 
-// Keep replaces the stored collateral of the family of accepted, which the verifier has accepted.
+// Put replaces the stored collateral of the family of accepted, which the verifier has accepted.
 // It does nothing if the content is the same. A failed write does not refuse the evidence: it is
 // logged and retried.
-func (k *Kept) Keep(accepted *collateral.Set) {
+func (c *Cache) Put(accepted *collateral.Set) {
 	fmspc, digest := accepted.FMSPC(), accepted.Digest()
-	path, err := k.path(fmspc)
+	path, err := c.path(fmspc)
 	if err != nil {
 		return // the verifier accepts no such family
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now, before := k.now(), k.files[fmspc]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, before := c.now(), c.files[fmspc]
 	waiting := !before.failed.IsZero() && !now.Before(before.failed) && now.Sub(before.failed) < retryEvery
 	if before.digest == digest || waiting {
 		return
 	}
-	if err := k.write(path, accepted.Encoded()); err != nil {
-		k.log.Warn("collateral not cached: after a restart without the collateral service all admissions would fail", "file", path, "error", err)
-		k.files[fmspc] = state{failed: now}
+	if err := c.write(path, accepted.Encoded()); err != nil {
+		c.log.Warn("collateral not cached: after a restart without the collateral service all admissions would fail", "file", path, "error", err)
+		c.files[fmspc] = state{failed: now}
 		return
 	}
-	k.files[fmspc] = state{digest: digest}
+	c.files[fmspc] = state{digest: digest}
 }
 
 // write replaces path, if there is room for it.
-func (k *Kept) write(path string, data []byte) error {
-	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+func (c *Cache) write(path string, data []byte) error {
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	if err := k.room(path); err != nil {
+	if err := c.room(path); err != nil {
 		return err
 	}
 	return durable.WriteFile(path, data)
 }
 
 // room reports whether path may be one more file.
-func (k *Kept) room(path string) error {
+func (c *Cache) room(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
-	dir, err := os.Open(k.dir)
+	dir, err := os.Open(c.dir)
 	if err != nil {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // only read
 	names, err := dir.Readdirnames(maxFiles)
 	if len(names) >= maxFiles {
-		return fmt.Errorf("%s has %d files, which is the maximum", k.dir, maxFiles)
+		return fmt.Errorf("%s has %d files, which is the maximum", c.dir, maxFiles)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

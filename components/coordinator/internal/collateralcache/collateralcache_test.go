@@ -35,7 +35,7 @@ func newFolder(t testing.TB) *folder {
 }
 
 // open returns the cache of a new process.
-func (f *folder) open() *Kept {
+func (f *folder) open() *Cache {
 	return New(f.dir, func(b collateral.Bundle) error {
 		_, _, err := attest.OpenBundle(b, f.cloud.RootPEM())
 		return err
@@ -69,14 +69,14 @@ func (f *folder) wantNumber(what string, want string) {
 	}
 }
 
-func TestATT06_WhatWasAcceptedIsThereAfterARestart(t *testing.T) {
+func TestATT06_AcceptedCollateralSurvivesARestart(t *testing.T) {
 	f := newFolder(t)
 	f.wantNumber("nothing was kept", "")
 	if f.log.Len() > 0 {
 		t.Errorf("a first start complains: %s", &f.log)
 	}
-	k := f.open()
-	k.Keep(f.set(attestsim.Posture{Evaluation: 18}))
+	c := f.open()
+	c.Put(f.set(attestsim.Posture{Evaluation: 18}))
 	f.wantNumber("kept", "18")
 	info, err := os.Stat(f.file())
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -85,7 +85,7 @@ func TestATT06_WhatWasAcceptedIsThereAfterARestart(t *testing.T) {
 	if folder, err := os.Stat(f.dir); err != nil || folder.Mode().Perm() != 0o700 {
 		t.Errorf("folder %v, %v", folder, err)
 	}
-	k.Keep(f.set(attestsim.Posture{Evaluation: 19}))
+	c.Put(f.set(attestsim.Posture{Evaluation: 19}))
 	f.wantNumber("kept again", "19")
 	if names, err := os.ReadDir(f.dir); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %v, %v", names, err)
@@ -96,10 +96,10 @@ func TestATT06_WhatWasAcceptedIsThereAfterARestart(t *testing.T) {
 }
 
 // The same content is written once: admissions do not wear the disk.
-func TestTheSameIsNotWrittenAgain(t *testing.T) {
+func TestEqualCollateralIsWrittenOnce(t *testing.T) {
 	f := newFolder(t)
-	k, set := f.open(), f.set(attestsim.Posture{})
-	k.Keep(set)
+	c, set := f.open(), f.set(attestsim.Posture{})
+	c.Put(set)
 	old := f.now.Add(-time.Hour)
 	if err := os.Chtimes(f.file(), old, old); err != nil {
 		t.Fatal(err)
@@ -110,13 +110,13 @@ func TestTheSameIsNotWrittenAgain(t *testing.T) {
 			t.Errorf("%s: written again (%v)", what, err)
 		}
 	}
-	k.Keep(set)
+	c.Put(set)
 	unchanged("the same process")
 	next := f.open()
 	if _, err := next.Bundle(context.Background(), attestsim.FMSPC()); err != nil {
 		t.Fatal(err)
 	}
-	next.Keep(set)
+	next.Put(set)
 	unchanged("after a restart")
 }
 
@@ -136,7 +136,7 @@ func TestATT06_ADamagedFileIsIgnoredAndReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
-			f.open().Keep(f.set(attestsim.Posture{}))
+			f.open().Put(f.set(attestsim.Posture{}))
 			good, err := os.ReadFile(f.file())
 			if err != nil {
 				t.Fatal(err)
@@ -147,14 +147,14 @@ func TestATT06_ADamagedFileIsIgnoredAndReplaced(t *testing.T) {
 			if err := damage(f.file(), good); err != nil {
 				t.Fatal(err)
 			}
-			k := f.open()
-			if _, err := k.Bundle(context.Background(), attestsim.FMSPC()); err == nil {
+			c := f.open()
+			if _, err := c.Bundle(context.Background(), attestsim.FMSPC()); err == nil {
 				t.Fatal("it was read")
 			}
 			if !strings.Contains(f.log.String(), "cached collateral ignored") || !strings.Contains(f.log.String(), f.file()) {
 				t.Errorf("log %q", &f.log)
 			}
-			k.Keep(f.set(attestsim.Posture{}))
+			c.Put(f.set(attestsim.Posture{}))
 			f.wantNumber("replaced", "17")
 		})
 	}
@@ -167,7 +167,7 @@ func changed(good []byte) []byte {
 
 func TestAnotherFamilysFileIsIgnored(t *testing.T) {
 	f := newFolder(t)
-	f.open().Keep(f.set(attestsim.Posture{}))
+	f.open().Put(f.set(attestsim.Posture{}))
 	const other = "00000000ffff"
 	if err := os.Rename(f.file(), filepath.Join(f.dir, other+".json")); err != nil {
 		t.Fatal(err)
@@ -177,24 +177,24 @@ func TestAnotherFamilysFileIsIgnored(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenIsTriedAgainLater(t *testing.T) {
+func TestAFailedWriteIsRetriedLater(t *testing.T) {
 	f := newFolder(t)
 	blocked := filepath.Dir(f.dir)
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k, set := f.open(), f.set(attestsim.Posture{})
-	k.Keep(set)
+	c, set := f.open(), f.set(attestsim.Posture{})
+	c.Put(set)
 	if !strings.Contains(f.log.String(), "collateral not cached") {
 		t.Errorf("log %q", &f.log)
 	}
 	if err := os.Remove(blocked); err != nil {
 		t.Fatal(err)
 	}
-	k.Keep(set)
+	c.Put(set)
 	f.wantNumber("at once", "")
 	f.now = f.now.Add(retryEvery)
-	k.Keep(set)
+	c.Put(set)
 	f.wantNumber("a minute later", "17")
 }
 
@@ -208,12 +208,12 @@ func TestTheFolderIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.open().Keep(f.set(attestsim.Posture{}))
+	f.open().Put(f.set(attestsim.Posture{}))
 	f.wantNumber("a full folder", "")
 	// A file that exists already is still replaced.
 	if err := os.Rename(filepath.Join(f.dir, "x"), f.file()); err != nil {
 		t.Fatal(err)
 	}
-	f.open().Keep(f.set(attestsim.Posture{}))
+	f.open().Put(f.set(attestsim.Posture{}))
 	f.wantNumber("its own place", "17")
 }

@@ -78,7 +78,7 @@ func TestDOR01_TxnBody(t *testing.T) {
 }
 
 // A transaction without an effect is answered within the bounds of reads.
-func TestDOR05_WhatATransactionDoes(t *testing.T) {
+func TestDOR05_TransactionsWithAndWithoutAnEffect(t *testing.T) {
 	type does struct{ effect, reads bool }
 	for ops, want := range map[string]does{
 		"get": {false, true}, "get-tree": {false, true}, "get-or-empty": {false, true}, "check-index": {}, "check-session": {}, "check-not-exists": {},

@@ -148,17 +148,17 @@ func (d *Proxy) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusa
 		return refused
 	}
 	d.shares.sent(c.Slot, len(body))
-	answered, refused := d.consulted(r, c, v, body)
+	out, refused := d.consulted(r, c, v, body)
 	if refused != nil {
 		return refused
 	}
-	defer answered.release()
-	answered.write(w)
+	defer out.release()
+	out.write(w)
 	return nil
 }
 
 // consulted returns the caller's answer. It makes all calls to Consul for one request.
-func (d *Proxy) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*answered, *Refusal) {
+func (d *Proxy) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*response, *Refusal) {
 	at := d.shares.place(v.Blocks)
 	if refused := at.take(); refused != nil {
 		return nil, refused
@@ -168,7 +168,7 @@ func (d *Proxy) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*a
 	if refused != nil {
 		return nil, refused
 	}
-	if v.Rule.Check == CheckAnswered {
+	if v.Rule.Check == CheckSelf {
 		return d.self(c), nil
 	}
 	ready, refused := d.prepare(r, c, v, token, body, at)
@@ -318,8 +318,8 @@ func (d *Proxy) countSessions(ctx context.Context, c Caller, token string) *Refu
 }
 
 // self answers agent/self for a member, which has no Consul agent.
-func (d *Proxy) self(c Caller) *answered {
-	out := &answered{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
+func (d *Proxy) self(c Caller) *response {
+	out := &response{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
 	_ = json.NewEncoder(&out.body).Encode(map[string]any{
 		"Config": map[string]any{"Datacenter": d.cfg.Datacenter, "NodeName": c.Slot, "Server": false, "SessionTTLMin": LeastTTL.Nanoseconds()},
 		"Member": map[string]any{"Name": c.Slot},
@@ -344,7 +344,7 @@ func (d *Proxy) request(ctx context.Context, method, path string, query url.Valu
 }
 
 // forward sends the request to Consul, and returns Consul's answers and errors unchanged.
-func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, ready prepared) (*answered, *Refusal) {
+func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, ready prepared) (*response, *Refusal) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), v.Wait+answerLimit, errors.New("consul did not answer in time"))
 	defer cancel()
 	req, err := d.request(ctx, r.Method, v.Path, v.Query, token, ready.body)
@@ -359,7 +359,7 @@ func (d *Proxy) forward(r *http.Request, c Caller, v Verdict, token string, read
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return nil, unavailable("consul answered", errors.New(resp.Status))
 	}
-	out := &answered{proxy: d, slot: c.Slot, must: ready.effect, status: resp.StatusCode, header: http.Header{}}
+	out := &response{proxy: d, slot: c.Slot, must: ready.effect, status: resp.StatusCode, header: http.Header{}}
 	for name, values := range resp.Header {
 		if strings.HasPrefix(name, "X-Consul-") || passed[name] {
 			out.header[name] = values

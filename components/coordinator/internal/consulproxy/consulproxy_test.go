@@ -156,7 +156,7 @@ func TestDOR04_SessionsAreOnTheOwnNode(t *testing.T) {
 }
 
 // After the loss of its Slot neither a new nor a waiting request of the member succeeds.
-func TestDOR03_WhoLostItsSlot(t *testing.T) {
+func TestDOR03_AMemberThatLostItsSlotIsRefused(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	m := w.member("pg", "pg-1")
 	if got := m.ask(http.MethodPut, "/v1/kv/service/pg/x", "y"); got.status != http.StatusOK {
@@ -297,7 +297,7 @@ func TestDOR01_KeysAsNpmConsulWritesThem(t *testing.T) {
 }
 
 // The answer to a request without a token says where to find it, in a text that npm's consul shows.
-func TestWithoutItsTokenTheAnswerSaysSo(t *testing.T) {
+func TestARequestWithoutATokenLearnsWhereItIs(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{})
 	m, other := w.member("pg", "pg-1"), w.member("pg", "pg-2")
 	for _, c := range []struct {

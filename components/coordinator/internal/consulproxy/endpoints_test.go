@@ -17,7 +17,7 @@ import (
 const endpointsFile = "testdata/endpoints.txt"
 
 // unregistered are paths that Consul serves without a normal registration.
-var beside = []string{"/", "/ui/", "/debug/pprof/", "/v1/", "/v1/unknown", "/api/resource/"}
+var unregistered = []string{"/", "/ui/", "/debug/pprof/", "/v1/", "/v1/unknown", "/api/resource/"}
 
 // sample returns a request path for an endpoint, with a name where it needs one.
 func sample(m *member, endpoint string) string {
@@ -90,10 +90,10 @@ func TestDOR01_EveryEndpointOfConsul(t *testing.T) {
 		return
 	}
 	if head != "Consul "+version {
-		t.Fatalf("this is Consul %s, and %s is about %q: look at what is new, then UPDATE_GOLDEN=1", version, endpointsFile, head)
+		t.Fatalf("this is Consul %s, and %s is about %q: review the new endpoints, then UPDATE_GOLDEN=1", version, endpointsFile, head)
 	}
 	if out.String() != string(golden) {
-		t.Errorf("what is let through is not what %s says:\n%s", endpointsFile, diff(string(golden), out.String()))
+		t.Errorf("the allowed endpoints differ from %s:\n%s", endpointsFile, diff(string(golden), out.String()))
 	}
 }
 
@@ -125,7 +125,7 @@ func registered(t *testing.T) (version string, out []string) {
 	if len(out) < 100 {
 		t.Fatalf("%d endpoints in Consul's source; its form has changed", len(out))
 	}
-	return version, append(out, beside...)
+	return version, append(out, unregistered...)
 }
 
 func diff(want, got string) string {

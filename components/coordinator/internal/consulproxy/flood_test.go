@@ -19,7 +19,7 @@ import (
 
 // A member cannot fill the memory of Consul's servers, by keys or by transactions. The keys of its
 // group always fit into one answer.
-func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
+func TestThreat_DOR06_TheKeysOfAGroupAreBounded(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e6, Burst: 1e6, SentBurst: 1e9, AnsweredBurst: 1e9})
 	m, other := w.member("pg", "pg-1"), w.member("web", "web-0")
 	value := strings.Repeat("x", 256<<10)
@@ -33,13 +33,13 @@ func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
 		}
 	}
 	if n < 8 || n > 12 {
-		t.Errorf("%d values of 256 KiB were taken, want what 4 MiB hold", n)
+		t.Errorf("%d values of 256 KiB were accepted, want those of 4 MiB", n)
 	}
 	if got := m.ask(http.MethodPut, "/v1/txn", `[{"KV":{"Verb":"set","Key":"service/pg/zz","Value":"`+strings.Repeat("eHh4", 64<<10)+`"}}]`); got.code() != consulproxy.CodeOverloaded {
 		t.Errorf("in a transaction: %d %.100s", got.status, got.body)
 	}
 	if got := m.ask(http.MethodGet, "/v1/kv/service/pg/?recurse", ""); got.status != http.StatusOK || len(got.body) < 2<<20 {
-		t.Errorf("what there is cannot be read: %d, %d bytes", got.status, len(got.body))
+		t.Errorf("the keys cannot be read: %d, %d bytes", got.status, len(got.body))
 	}
 	if got := other.ask(http.MethodPut, "/v1/kv/service/web/x", value); got.status != http.StatusOK {
 		t.Errorf("another group: %+v", got)
@@ -55,7 +55,7 @@ func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
 }
 
 // The bounds also apply to bytes.
-func TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
+func TestThreat_DOR06_TheBytesOfAMemberAreBounded(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e6, Burst: 1e6, Sent: 1, SentBurst: 100 << 10, Answered: 1, AnsweredBurst: 100 << 10, Answer: 150 << 10})
 	m, other := w.member("pg", "pg-1"), w.member("pg", "pg-2")
 	value := strings.Repeat("x", 60<<10)
@@ -81,7 +81,7 @@ func TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
 }
 
 // A filter that matches no entry is as much work as one that matches all.
-func TestThreat_DOR05_WalksCountForSeveral(t *testing.T) {
+func TestThreat_DOR05_ScansCountForSeveral(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e-9, Burst: 25})
 	m := w.member("pg", "pg-1")
 	for i, c := range []struct{ target, want string }{

@@ -115,7 +115,7 @@ func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 		}
 	case CheckOwnSessions:
 		v.Path = "/v1/session/node/" + c.Slot
-	case CheckNone, CheckCreate, CheckTxn, CheckAnswered:
+	case CheckNone, CheckCreate, CheckTxn, CheckSelf:
 	}
 	return v, nil
 }

@@ -197,7 +197,7 @@ func TestDocs(t *testing.T) {
 	}
 	for _, part := range []string{Table(), Shares()} {
 		if !strings.Contains(string(page), part) {
-			t.Errorf("docs/consul-proxy.md is not what the code says: go generate ./internal/consulproxy")
+			t.Errorf("docs/consul-proxy.md is outdated: go generate ./internal/consulproxy")
 		}
 	}
 }

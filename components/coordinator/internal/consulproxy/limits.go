@@ -71,8 +71,8 @@ func fill[T int | float64](field *T, value T) {
 	}
 }
 
-// held counts the use by one Peer, or by all.
-type held struct{ conns, running, blocked, unread int }
+// usage counts the use by one Peer, or by all.
+type usage struct{ conns, running, blocked, unread int }
 
 // bucket is refilled over time. A withdrawal may bring it below zero: the Peer then waits until the
 // debt is paid off.
@@ -88,7 +88,7 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 
 // share is the use by one Peer.
 type share struct {
-	held
+	usage
 	requests, sent, answered bucket
 }
 
@@ -99,7 +99,7 @@ type shares struct {
 
 	mu    sync.Mutex
 	peers map[string]*share // guarded by mu; by Slot
-	all   held              // guarded by mu
+	all   usage             // guarded by mu
 }
 
 func newShares(limits Limits, now func() time.Time) *shares {
@@ -291,7 +291,7 @@ func (s *shares) read(slot string, n int) {
 // forgetLocked drops a Peer without use or debt. Its return does not give it more.
 func (s *shares) forgetLocked(slot string) {
 	one, l := s.ofLocked(slot), s.limits
-	if one.held == (held{}) && one.requests.left >= l.Burst && one.sent.left >= l.SentBurst && one.answered.left >= l.AnsweredBurst {
+	if one.usage == (usage{}) && one.requests.left >= l.Burst && one.sent.left >= l.SentBurst && one.answered.left >= l.AnsweredBurst {
 		delete(s.peers, slot)
 	}
 }

@@ -55,7 +55,7 @@ func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 	// A Peer that disconnects and returns has no fresh bucket. A Peer without debt is forgotten.
 	ends[1]()
 	if done, ok := s.conn("a"); !ok || s.take("a", 1, false) == nil {
-		t.Error("a connection anew gave a fresh bucket")
+		t.Error("a new connection gave a fresh bucket")
 	} else {
 		now = now.Add(time.Minute)
 		done()
@@ -159,24 +159,24 @@ func TestDOR02_OwnersAreRemembered(t *testing.T) {
 	consul := &asked{slots: map[string]string{"good": "pg-1"}}
 	o := newOwners(consul, func() time.Time { return now })
 	o.most = 2
-	look := func(secret, want string, asks int) {
+	lookup := func(secret, want string, asks int) {
 		t.Helper()
 		before := consul.n
 		if got, err := o.of(t.Context(), secret); err != nil || got != want || consul.n-before != asks {
 			t.Errorf("%s: %q, %v, asked %d times; want %q, %d", secret, got, err, consul.n-before, want, asks)
 		}
 	}
-	look("good", "pg-1", 1)
-	look("good", "pg-1", 0)
-	look("bad", "", 1)
-	look("bad", "", 0)
+	lookup("good", "pg-1", 1)
+	lookup("good", "pg-1", 0)
+	lookup("bad", "", 1)
+	lookup("bad", "", 0)
 	now = now.Add(unknownFor + 1)
-	look("bad", "", 1)
-	look("good", "pg-1", 0)
+	lookup("bad", "", 1)
+	lookup("good", "pg-1", 0)
 	now = now.Add(knownFor)
-	look("good", "pg-1", 1)
+	lookup("good", "pg-1", 1)
 	for i := range 100 {
-		look(fmt.Sprint(i), "", 1)
+		lookup(fmt.Sprint(i), "", 1)
 	}
 	if len(o.known) != 2 || o.recent.Len() != 2 {
 		t.Errorf("%d, %d are remembered, want 2", len(o.known), o.recent.Len())
@@ -187,7 +187,7 @@ func TestDOR02_OwnersAreRemembered(t *testing.T) {
 		t.Error("no error")
 	}
 	consul.err = nil
-	look("new", "", 1)
+	lookup("new", "", 1)
 }
 
 func TestDOR02_TokenOf(t *testing.T) {

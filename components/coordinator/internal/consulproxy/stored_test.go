@@ -23,7 +23,7 @@ func (named) Owner(_ context.Context, secret string) (string, error) { return se
 
 // Consul takes long to show the keys of a large group, and meanwhile all members of that group
 // write. The measurement holds one place at Consul, and the other requests wait without a place.
-func TestThreat_DOR05_WhoWaitsForItsGroupTakesNoPlaceOfOthers(t *testing.T) {
+func TestThreat_DOR05_ARequestThatWaitsForItsGroupTakesNoPlace(t *testing.T) {
 	const members = 8
 	shown := make(chan struct{})
 	show := sync.OnceFunc(func() { close(shown) })

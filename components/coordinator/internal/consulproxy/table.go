@@ -39,8 +39,8 @@ const (
 	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; the tree `service/<own group>` is read as that folder; each key is read once, and one tree"
 	// CheckOwnSessions replaces the request by one for the sessions of the caller's node.
 	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
-	// CheckAnswered never reaches Consul.
-	CheckAnswered Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the minimum TTL of sessions"
+	// CheckSelf never reaches Consul.
+	CheckSelf Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the minimum TTL of sessions"
 )
 
 // Common parameters are allowed on every request. The token is moved to a header.
@@ -89,6 +89,6 @@ var Rules = []Rule{
 	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true, Why: "configuration of the services that the token may read"},
 	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking, Why: "configuration of a service"},
 	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads, Why: "the own token"},
-	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckAnswered, Why: "Patroni reads the minimum TTL from it; Consul's own answer has the server's configuration"},
+	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckSelf, Why: "Patroni reads the minimum TTL from it; Consul's own answer has the server's configuration"},
 	{Method: http.MethodGet, Path: "/v1/status/leader", Open: true, Why: "whether Consul has a leader"},
 }

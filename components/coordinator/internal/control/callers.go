@@ -35,14 +35,14 @@ func scopeOf(callers map[string][]string) Scope {
 	return out
 }
 
-// unheard returns the admitted Slots of callers that have no session among told, sorted.
-func unheard(v *view.View, callers map[string][]string, told []*session) []string {
+// unheard returns the admitted Slots of callers that have no session among notified, sorted.
+func unheard(v *view.View, callers map[string][]string, notified []*session) []string {
 	var out []string
 	for slot, a := range v.Admissions {
 		if _, calls := callers[a.Value.Group]; !calls || v.Boots[slot].EndedBy(a.Value.BootID) {
 			continue
 		}
-		if !slices.ContainsFunc(told, func(one *session) bool { return one.slot == slot }) {
+		if !slices.ContainsFunc(notified, func(one *session) bool { return one.slot == slot }) {
 			out = append(out, slot)
 		}
 	}

@@ -83,7 +83,7 @@ func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
 
 // A View reads the kinds of records one by one. It may have the record with the highest index
 // before one that was written earlier. An agent that got the first state is woken again.
-func TestWhatShowsLateIsNews(t *testing.T) {
+func TestARecordThatAppearsLateChangesTheVersion(t *testing.T) {
 	v := records(step("op", operation.Booting, time.Unix(1000, 0), 60))
 	v.Term = 3
 	policyAt := func(index, epoch uint64) {
@@ -93,12 +93,12 @@ func TestWhatShowsLateIsNews(t *testing.T) {
 	first := desired(t, v, "boot")
 	known := &controlv1.GetDesiredRequest{KnownTerm: 3, KnownVersion: first.GetVersion(), KnownIndexSum: first.GetIndexSum()}
 	if Unchanged(v, "pg-0", known) == nil {
-		t.Error("nothing changed, and all is told again")
+		t.Error("nothing changed, and the agents are woken again")
 	}
 	policyAt(59, 5)
 	then := desired(t, v, "boot")
 	if Unchanged(v, "pg-0", known) != nil || then.GetVersion() != first.GetVersion() || then.GetIndexSum() <= first.GetIndexSum() || then.GetPolicyEpoch() != 5 {
-		t.Errorf("told %v, then %v", first, then)
+		t.Errorf("woken %v, then %v", first, then)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestOnlyTheBootThatHoldsTheSlotIsHeard(t *testing.T) {
 	refused(from(t, "pg", "pg-1", "boot"), "a slot of which nothing is recorded", codes.Unavailable)
 	refused(from(t, "pg", "pg-0", "earlier"), "an earlier boot", codes.FailedPrecondition)
 	if _, ok := heard.Of("pg-0"); ok {
-		t.Error("a report of somebody else is kept")
+		t.Error("a foreign report is stored")
 	}
 	if _, err := s.Report(from(t, "pg", "pg-0", "boot"), &controlv1.ReportRequest{Report: &controlv1.Report{Sequence: 1}}); err != nil {
 		t.Error(err)
@@ -279,7 +279,7 @@ func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
 		return config.HealthChecks[0].HTTP.RequestPath, nil
 	}
 	if path, err := paths(); err != nil || path != "none" {
-		t.Errorf("without the record of what runs the agent gets %s, %v", path, err)
+		t.Errorf("without the record of its revision the agent gets %s, %v", path, err)
 	}
 	v.Revisions = map[string]view.Rec[group.RevisionRecord]{running.Revision(): {Value: group.RevisionRecord{Digest: running.Revision(), AgentSpec: running.AgentSpec()}}}
 	if path, err := paths(); err != nil || path != "/old" {

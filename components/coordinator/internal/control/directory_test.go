@@ -154,7 +154,7 @@ func TestMapsFollowTheRecords(t *testing.T) {
 
 // An agent gets the changes on the same session. On a new session, and in an earlier version, it
 // gets the whole map.
-func TestPeersAreToldByWhatChanged(t *testing.T) {
+func TestPeersAreSentAsChanges(t *testing.T) {
 	s, _ := service(t)
 	v := records()
 	coordinators := []peering.Member{{Group: peering.CoordinatorGroup, Slot: "coordinator-0", VIP: "127.50.0.1", Coordinator: true}}

@@ -41,7 +41,7 @@ func TestAfterAFarewellABootGetsNothing(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 	if _, err := s.Farewell(t.Context(), nil); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("from nobody: %v", err)
+		t.Errorf("without a caller: %v", err)
 	}
 	for name, call := range map[string]func() error{
 		"report":  func() error { _, err := s.Report(ctx, report); return err },

@@ -18,14 +18,14 @@ func (s *Service) Follow(ctx context.Context) error {
 // FollowSlots is Follow without sessions: it calls wake with each Slot whose desired state changed,
 // until ctx ends.
 func FollowSlots(ctx context.Context, views Views, wake func(slot string)) {
-	told := map[string]stamp{}
+	notified := map[string]stamp{}
 	follow(ctx, views, func(v *view.View, scope Scope) {
 		for slot, record := range v.Slots {
 			if !scope.has(record.Value.Group) {
 				continue
 			}
-			if now := stampOf(v, slot); told[slot] != now {
-				told[slot] = now
+			if now := stampOf(v, slot); notified[slot] != now {
+				notified[slot] = now
 				wake(slot)
 			}
 		}
@@ -54,8 +54,8 @@ func (s *Service) wakeChanged(v *view.View, scope Scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for one := range s.ofLocked(scope) {
-		if now := stampOf(v, one.slot); now.version != 0 && one.told != now {
-			one.told = now
+		if now := stampOf(v, one.slot); now.version != 0 && one.notified != now {
+			one.notified = now
 			one.nudge()
 		}
 	}

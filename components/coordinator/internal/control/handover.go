@@ -43,7 +43,7 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 		hold   = &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
 	)
 	out.Unheard = unheard(v, routes, to)
-	s.tell(ctx, to, holdLimit, func(ctx context.Context, one *session) {
+	s.callAll(ctx, to, holdLimit, func(ctx context.Context, one *session) {
 		answer, err := one.agent.HoldRoutes(ctx, hold)
 		why := notHeld(answer, routes[one.group])
 		if err != nil {
@@ -82,14 +82,14 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 	ctx, done := s.ends.take(ctx, id.Slot)
 	defer done()
 	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
-	tell := func(ctx context.Context, one *session) {
+	notify := func(ctx context.Context, one *session) {
 		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
 			s.log.Warn("an agent was not notified of the end of a hand-over", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
 		}
 	}
 	// Callers wait for the report of the new leader's agent, which checks its role once a second.
 	callers := s.newestOf(scopeOf(callersOf(s.directory.ServiceMeshes(v), id.Group)))
-	s.tell(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), releaseLimit, tell)
+	s.callAll(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), releaseLimit, notify)
 	return &controlv1.EndHandoverResponse{}, nil
 }
 
@@ -116,14 +116,14 @@ func (s *Service) handingOver(ctx context.Context, id string) (overlay.ID, *view
 }
 
 // callAll calls f for each session concurrently, and waits for all calls.
-func (s *Service) tell(ctx context.Context, to []*session, limit time.Duration, f func(context.Context, *session)) {
+func (s *Service) callAll(ctx context.Context, to []*session, limit time.Duration, f func(context.Context, *session)) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var telling sync.WaitGroup
+	var calls sync.WaitGroup
 	for _, one := range to {
-		telling.Go(func() { f(ctx, one) })
+		calls.Go(func() { f(ctx, one) })
 	}
-	telling.Wait()
+	calls.Wait()
 }
 
 // newestOf returns the newest session of each Slot of groups, sorted by Slot.

@@ -119,14 +119,14 @@ func TestCallersWaitForAHandover(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(leads.held) != 0 || !slices.Equal(leads.released, []string{"pg/op/7/pg-1"}) {
-		t.Errorf("the new leader's agent was asked to hold %v and told of %v", leads.held, leads.released)
+		t.Errorf("the new leader's agent was asked to hold %v and released from %v", leads.held, leads.released)
 	}
 	if !slices.Equal(app.released, []string{"pg/op/7/pg-1"}) || len(stuck.released) != 1 {
 		t.Errorf("released: %v, %v", app.released, stuck.released)
 	}
 	for _, one := range append(others, old) {
 		if len(one.held)+len(one.released) > 0 {
-			t.Error("somebody was told whom it does not concern")
+			t.Error("an unrelated agent was called")
 		}
 	}
 }
@@ -141,8 +141,8 @@ func TestOnlyADrainHolds(t *testing.T) {
 		code  codes.Code
 	}{
 		"another operation":   {operation.Draining, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "other", codes.FailedPrecondition},
-		"one that has ended":  {operation.Done, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "op", codes.FailedPrecondition},
-		"one that is drained": {operation.Drained, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "op", codes.FailedPrecondition},
+		"an ended operation":  {operation.Done, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "op", codes.FailedPrecondition},
+		"a drained operation": {operation.Drained, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "op", codes.FailedPrecondition},
 		"no session":          {operation.Draining, t.Context, "op", codes.Unauthenticated},
 	} {
 		s := serving(handover(c.phase))
@@ -170,7 +170,7 @@ func TestOnlyADrainHolds(t *testing.T) {
 
 // An agent without a session, or with an incomplete answer, does not count as waiting. This also
 // holds while the record of a group's routes is unreadable.
-func TestCallersOutOfSight(t *testing.T) {
+func TestAgentsThatDoNotAnswerAreNotWaiting(t *testing.T) {
 	v := handover(operation.Draining)
 	s := serving(v)
 	s.directory.Update(v, nil, nil)
@@ -188,7 +188,7 @@ func TestCallersOutOfSight(t *testing.T) {
 }
 
 // A member that begins again and again keeps only one call active.
-func TestOneHandoverIsToldAtATime(t *testing.T) {
+func TestOneHandoverCallsAgentsAtATime(t *testing.T) {
 	var calls latestCall
 	first, firstDone := calls.take(t.Context(), "pg-0")
 	other, otherDone := calls.take(t.Context(), "pg-1")

@@ -47,17 +47,17 @@ func (k *known) update(v *view.View, scope Scope) {
 	}
 }
 
-// take copies the records in read into known, for the groups of scope. It removes the missing
-// records from known, except those that exist and are unreadable.
-func take[T any](v *view.View, scope Scope, kept map[string]T, read map[string]view.Rec[T], groupOf func(T) string, key func(slot string, was T) string) {
-	for slot, was := range kept {
+// take copies the records in read into cached, for the groups of scope. It removes the missing
+// records from cached, except those that exist and are unreadable.
+func take[T any](v *view.View, scope Scope, cached map[string]T, read map[string]view.Rec[T], groupOf func(T) string, key func(slot string, was T) string) {
+	for slot, was := range cached {
 		if _, there := read[slot]; !there && scope.has(groupOf(was)) && !v.Unreadable(key(slot, was)) {
-			delete(kept, slot)
+			delete(cached, slot)
 		}
 	}
 	for slot, rec := range read {
 		if scope.has(groupOf(rec.Value)) {
-			kept[slot] = rec.Value
+			cached[slot] = rec.Value
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (c *cluster) want(boot, when string) {
 
 // In a rolling upgrade of the coordinators the older ones meet records with fields that they
 // refuse. No member is cut off for that.
-func TestANewerCoordinatorsRecordsCutNobodyOff(t *testing.T) {
+func TestANewerCoordinatorsRecordsCutNoMemberOff(t *testing.T) {
 	for _, key := range []string{store.AdmissionKey("pg-0"), store.SlotKey("pg", "pg-0"), store.SlotPolicyKey("pg-0")} {
 		t.Run(key, func(t *testing.T) {
 			c := newCluster(t)
@@ -98,15 +98,15 @@ func TestANewerCoordinatorsRecordsCutNobodyOff(t *testing.T) {
 			c.want("old", "while a record cannot be read")
 			c.want("old", "still")
 			c.commit(store.Op{Kind: store.OpDelete, Key: store.AdmissionKey("pg-0")})
-			c.want("", "once nobody is admitted")
+			c.want("", "once the slot has no admission")
 			c.commit(store.Op{Kind: store.OpPut, Key: store.AdmissionKey("pg-0"), Value: []byte("garbage")})
-			c.want("", "when what came next cannot be read either")
+			c.want("", "when the next record is unreadable too")
 		})
 	}
 }
 
 // An unreadable record adds no member if it was never read, or if another Boot may be in it.
-func TestAnUnreadableRecordMakesNobodyAMember(t *testing.T) {
+func TestAnUnreadableRecordAddsNoMember(t *testing.T) {
 	c := newCluster(t)
 	c.newer(store.AdmissionKey("pg-0"))
 	c.want("", "on a coordinator that never read it")
@@ -138,7 +138,7 @@ func TestAnUnreadableRecordMakesNobodyAMember(t *testing.T) {
 
 // A revocation applies to the last readable records and, without the policy of the Slot, to the
 // data of the admission.
-func TestRevocationsBiteThoughRecordsCannotBeRead(t *testing.T) {
+func TestRevocationsTakeEffectWithUnreadableRecords(t *testing.T) {
 	admission, policyKey := store.AdmissionKey("pg-0"), store.SlotPolicyKey("pg-0")
 	for _, revoked := range []string{"instance-i", "revision-r"} {
 		for name, unreadable := range map[string][]string{

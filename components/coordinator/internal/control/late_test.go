@@ -10,7 +10,7 @@ import (
 
 // EndStale ran for the change before the session was open. A Boot with the Slot in the View, or in
 // the records, continues.
-func TestASessionThatOpensLateIsToldToo(t *testing.T) {
+func TestASessionThatOpensLateIsNotifiedToo(t *testing.T) {
 	for name, c := range map[string]struct {
 		boot string
 		why  policy.Decision
@@ -18,7 +18,7 @@ func TestASessionThatOpensLateIsToldToo(t *testing.T) {
 	}{
 		"the holder":          {"boot", policy.Decision{Code: policy.CodePeerRevoked}, false},
 		"a later holder":      {"next", policy.Decision{Allowed: true}, false},
-		"who was replaced":    {"earlier", policy.Decision{Code: policy.CodeIncarnationStale}, true},
+		"a replaced boot":     {"earlier", policy.Decision{Code: policy.CodeIncarnationStale}, true},
 		"a view that is late": {"next", policy.Decision{}, false},
 	} {
 		s, _ := service(t)
@@ -28,7 +28,7 @@ func TestASessionThatOpensLateIsToldToo(t *testing.T) {
 		s.add(one)
 		s.endLate(t.Context(), one)
 		if told := len(agent.told) == 1; told != c.told || ended != c.told {
-			t.Errorf("%s: told %t, session ended %t", name, told, ended)
+			t.Errorf("%s: notified %t, session ended %t", name, told, ended)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // An order has the time limit of its step. The limit does not depend on the clock behind the
 // deadline, and holds after another leader moved the recorded times to its own clock.
-func TestAnOrderSaysHowLongItsStepMayTake(t *testing.T) {
+func TestAnOrderHasTheTimeLimitOfItsStep(t *testing.T) {
 	for _, clock := range []time.Time{time.Unix(1000, 0), time.Now(), time.Now().Add(24 * time.Hour)} {
 		rec := step("op", operation.Draining, clock, 20)
 		op := &rec.Value

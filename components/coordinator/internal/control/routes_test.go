@@ -54,7 +54,7 @@ func TestARouteReachesTheAgentsWithoutARollout(t *testing.T) {
 		t.Errorf("%+v, then %+v", a, b)
 	}
 	if got := configOf(t, none).ServiceMesh; got.Group != "" {
-		t.Errorf("without a part it is told of %+v", got)
+		t.Errorf("without a service mesh it gets %+v", got)
 	}
 	v.ServiceMeshes = nil
 	v.Bad = []*store.RecordError{{Key: store.ServiceMeshKey("pg"), Index: 50, Err: errors.New("odd")}}
@@ -126,7 +126,7 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 
 // An unreadable accepted spec keeps its last readable value: the stored spec was not accepted, and
 // may allow more. A group stays while its accepted record exists.
-func TestASpecThatCannotBeReadIsTheLastOneThatCould(t *testing.T) {
+func TestAnUnreadableSpecKeepsItsLastValue(t *testing.T) {
 	allows := func(d *Directory) []string {
 		spec, _ := d.Spec("pg")
 		if len(spec.Backends) == 0 {

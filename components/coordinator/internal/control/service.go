@@ -85,7 +85,7 @@ type session struct {
 	agent               controlv1.AgentServiceClient
 	number              uint64 // a later session has a greater number; set by add
 	end                 context.CancelFunc
-	told                stamp // the desired state of the last wake-up; guarded by Service.mu
+	notified            stamp // the desired state of the last wake-up; guarded by Service.mu
 
 	mu    sync.Mutex
 	given *peermap.Map // guarded by mu; the last map sent to the agent

@@ -16,9 +16,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// tellLimit bounds the notification of a Boot that lost its Slot. A paused Boot asks for its status
+// notifyLimit bounds the notification of a Boot that lost its Slot. A paused Boot asks for its status
 // when it resumes, and its Peers do not wait for it.
-const tellLimit = 300 * time.Millisecond
+const notifyLimit = 300 * time.Millisecond
 
 // Ended returns, by the current records, why a Boot has lost its Slot; its Code is empty while the
 // Boot holds the Slot. spoke: the Boot itself just called, so it is alive. An open session does not
@@ -27,7 +27,7 @@ type Ended func(ctx context.Context, group, slot, bootID string, spoke bool) (po
 
 // EndStale closes the control sessions of the Boots of the groups of scope that do not hold their
 // Slots in v. It first notifies each Boot, which then stops its work as the Slot. EndStale returns
-// when all are closed, at the latest after tellLimit. It reports whether all are decided: the
+// when all are closed, at the latest after notifyLimit. It reports whether all are decided: the
 // reason for some may be unknown.
 func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all bool) {
 	var stale []*session
@@ -41,18 +41,18 @@ func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all 
 	if len(stale) == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
-	var telling sync.WaitGroup
+	var calls sync.WaitGroup
 	var unknown atomic.Bool
 	for _, one := range stale {
-		telling.Go(func() {
+		calls.Go(func() {
 			if !s.endOne(ctx, v, one) {
 				unknown.Store(true)
 			}
 		})
 	}
-	telling.Wait()
+	calls.Wait()
 	return !unknown.Load()
 }
 
@@ -63,7 +63,7 @@ func (s *Service) endLate(ctx context.Context, one *session) {
 	if v == nil || v.Admissions[one.slot].Value.BootID == one.bootID {
 		return // the session is open for every later change
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
 	s.endOne(ctx, v, one)
 }

@@ -60,7 +60,7 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 		default:
 		}
 		if got != c.want || ended != (c.want != "") {
-			t.Errorf("%s: told %q, session ended %t", name, got, ended)
+			t.Errorf("%s: notified with %q, session ended %t", name, got, ended)
 		}
 	}
 }
@@ -74,6 +74,6 @@ func TestIDN03_ABootThatAsksIsAlive(t *testing.T) {
 		return policy.Decision{Code: policy.CodePeerRevoked}, nil
 	}
 	if err := s.notHolder(t.Context(), overlay.ID{Group: "pg", Slot: "pg-0"}, "boot"); status.Code(err) != codes.FailedPrecondition || !spoken {
-		t.Errorf("%v, told as alive: %t", err, spoken)
+		t.Errorf("%v, reported as alive: %t", err, spoken)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"cadre.dev/store"
 )
 
-// HighWater implements collateral.Highest. Safe for concurrent use.
-type Marks struct{ store store.Store }
+// Watermarks implements collateral.Highest. Safe for concurrent use.
+type Watermarks struct{ store store.Store }
 
 // New returns the high-water marks in s.
-func New(s store.Store) *Marks { return &Marks{s} }
+func New(s store.Store) *Watermarks { return &Watermarks{s} }
 
 // raiseAttempts bounds the attempts when another coordinator writes first.
 const raiseAttempts = 5
 
 // Get implements collateral.Highest. An unreadable record of any family is an error, because it may
 // have the newest time.
-func (m *Marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
+func (m *Watermarks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
 	key := store.CollateralKey(fmspc)
 	entries, _, err := m.store.List(ctx, store.CollateralPrefix)
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *Marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, e
 }
 
 // Raise implements collateral.Highest.
-func (m *Marks) Raise(ctx context.Context, mark policy.CollateralMark) error {
+func (m *Watermarks) Raise(ctx context.Context, mark policy.CollateralMark) error {
 	key := store.CollateralKey(mark.FMSPC)
 	var err error
 	for range raiseAttempts {

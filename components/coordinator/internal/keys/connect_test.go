@@ -59,7 +59,7 @@ func TestTheMeshsRootIsTheSameBytesEverywhere(t *testing.T) {
 	}
 }
 
-func TestTheMeshsRootIsWhatConsulTakes(t *testing.T) {
+func TestTheMeshsRootIsAcceptedByConsul(t *testing.T) {
 	r := derive(t, "app", "demo")
 	cert, key := meshRoot(t, r)
 	if _, err := uuid.Parse(r.Connect().ClusterID()); err != nil {
@@ -88,7 +88,7 @@ func TestTheMeshsRootIsWhatConsulTakes(t *testing.T) {
 }
 
 // Consul has the mesh CA's key, and a certificate signed by it is no identity of a Boot.
-func TestTOK14_WhatTheMeshsCASignsIsNobodyInTheOverlay(t *testing.T) {
+func TestTOK14_ACertificateOfTheMeshsCAOpensNoSession(t *testing.T) {
 	r := derive(t, "app", "demo")
 	cert, key := meshRoot(t, r)
 	now := time.Now()

@@ -53,22 +53,22 @@ type Root struct {
 	connect    *ConnectCA
 	management secret.Value
 	nonce      secret.Value
-	kept       *kept
+	cache      *cache
 }
 
 // cache has the last key of each purpose with epochs.
-type kept struct {
+type cache struct {
 	mu   sync.Mutex
 	last map[Purpose]derived // guarded by mu
 }
 
-func (k *kept) get(p Purpose) derived {
+func (k *cache) get(p Purpose) derived {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last[p]
 }
 
-func (k *kept) put(p Purpose, d derived) {
+func (k *cache) put(p Purpose, d derived) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.last[p] = d
@@ -84,15 +84,15 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 	if err := clusterid.Check(id); err != nil {
 		return nil, fmt.Errorf("derive the cluster's keys: %w", err)
 	}
-	r := &Root{cluster: cluster, clusterID: id, guest: guest, kept: &kept{last: map[Purpose]derived{}}}
-	seed, err := r.deriveAnew(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
+	r := &Root{cluster: cluster, clusterID: id, guest: guest, cache: &cache{last: map[Purpose]derived{}}}
+	seed, err := r.deriveUncached(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
 	}
 	if r.ca, err = newCA(cluster, id, seed.Reveal()); err != nil {
 		return nil, err
 	}
-	mesh, err := r.deriveAnew(ctx, PurposeConnect, FirstEpoch, connectSize)
+	mesh, err := r.deriveUncached(ctx, PurposeConnect, FirstEpoch, connectSize)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 	for purpose, into := range map[Purpose]*secret.Value{
 		PurposeManagement: &r.management, PurposeNonce: &r.nonce,
 	} {
-		if *into, err = r.deriveAnew(ctx, purpose, FirstEpoch, 32); err != nil {
+		if *into, err = r.deriveUncached(ctx, purpose, FirstEpoch, 32); err != nil {
 			return nil, err
 		}
 	}
@@ -157,20 +157,20 @@ type derived struct {
 // from the last one: the guest agent makes one key at a time, and each renewal of each Boot needs
 // the same keys.
 func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
-	last := r.kept.get(purpose)
+	last := r.cache.get(purpose)
 	if last.epoch == epoch && last.size == size && !last.key.IsZero() {
 		return last.key, nil
 	}
-	key, err := r.deriveAnew(ctx, purpose, epoch, size)
+	key, err := r.deriveUncached(ctx, purpose, epoch, size)
 	if err == nil {
-		r.kept.put(purpose, derived{epoch: epoch, size: size, key: key})
+		r.cache.put(purpose, derived{epoch: epoch, size: size, key: key})
 	}
 	return key, err
 }
 
 // deriveUncached takes the guest's key for one path and expands it, so that the raw platform key
 // has no other use.
-func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
+func (r *Root) deriveUncached(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
 	path := Path(r.cluster, r.clusterID, purpose, epoch)
 	if epoch < FirstEpoch {
 		return secret.Value{}, fmt.Errorf("derive key %s: epochs begin at %d", path, FirstEpoch)

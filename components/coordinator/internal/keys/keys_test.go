@@ -200,7 +200,7 @@ func (c *counting) GetKey(ctx context.Context, path, purpose string) ([]byte, er
 
 // The guest agent is called once for a key that all Boots need, and again for another epoch or
 // size.
-func TestKeysInUseAreAskedForOnce(t *testing.T) {
+func TestKeysInUseAreDerivedOnce(t *testing.T) {
 	g := &counting{guest: "app"}
 	r, err := keys.Derive(t.Context(), g, "demo", clusterID)
 	if err != nil {

@@ -77,7 +77,7 @@ func TestIDN10_IssuerBuildsTheNameItself(t *testing.T) {
 }
 
 // Simulated certificates have the mark in their subject, those of coordinators too.
-func TestSimulatedCertificatesSaySo(t *testing.T) {
+func TestSimulatedCertificatesHaveTheMark(t *testing.T) {
 	root := derive(t, "app", "demo")
 	for _, simulated := range []bool{false, true} {
 		identity, err := keys.NewIdentity(root.CA(), "coordinator-0", simulated)

@@ -15,9 +15,9 @@ import (
 // Adoptable judges every member of the group that no record binds: whether the CVM with the
 // member's name can be adopted, and the reason if it cannot.
 func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, images policy.ImagePolicy, now time.Time) []rollout.Adoptable {
-	gate, _ := v.FoldGroup(spec, now)
+	folded, _ := v.FoldGroup(spec, now)
 	facts := rollout.AdoptionFacts{
-		Spec: spec, AppID: spec.AppID, Revisions: map[string]group.RevisionRecord{}, Policy: gate, Revoked: v.Gate.Revocations, Images: images, VIPs: map[string]string{}, Addresses: map[string]address.Given{},
+		Spec: spec, AppID: spec.AppID, Revisions: map[string]group.RevisionRecord{}, Policy: folded, Revoked: v.Gate.Revocations, Images: images, VIPs: map[string]string{}, Addresses: map[string]address.Given{},
 	}
 	for digest, r := range v.Revisions {
 		if r.Value.Group == spec.Name {

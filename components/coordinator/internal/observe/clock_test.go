@@ -18,7 +18,7 @@ func (c *countingCloud) List(context.Context, string) ([]platform.Instance, erro
 }
 
 // The clock was set back since the list was made, so the age of the list is unknown.
-func TestAListOfTheFutureIsAskedForAgain(t *testing.T) {
+func TestAListFromTheFutureIsRequestedAgain(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cloud := &countingCloud{}
 	p := observe.NewPlatform(cloud, func() time.Time { return now }, time.Minute)

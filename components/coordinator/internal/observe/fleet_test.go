@@ -66,7 +66,7 @@ func (c *crowd) down(since time.Duration) string {
 }
 
 // The fleet has the expected members: reporting, silent or down, each with the time since when.
-func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
+func TestTheFleetHasTheExpectedMembers(t *testing.T) {
 	c := newCrowd()
 	c.add(time.Second)
 	c.add(time.Second)
@@ -90,7 +90,7 @@ func TestTheFleetIsWhoeverIsExpected(t *testing.T) {
 
 // The unhealthy members are out of service while their CVMs run, in a group with healing. The start
 // of a stopped CVM is no repair for the limiter.
-func TestTheIllAreThoseThatAreHealed(t *testing.T) {
+func TestTheUnhealthyAreCounted(t *testing.T) {
 	c := newCrowd()
 	heals := c.Accepted["db"]
 	heals.Value.AutoHealing = &group.AutoHealing{}
@@ -125,17 +125,17 @@ func TestTheIllAreThoseThatAreHealed(t *testing.T) {
 	}
 	failing := rollout.Observation{Slots: []rollout.SlotObservation{{Report: &rollout.Report{Failing: []string{"ready"}}}}}
 	if !asksOfOthers(heals.Value, records, failing) || asksOfOthers(group.Spec{}, records, failing) {
-		t.Error("a group that heals does not ask of the others as soon as a check fails, or one that does not heal asks")
+		t.Error("a group with healing does not ask for the others as soon as a check fails, or a group without it asks")
 	}
 	records = append(records, c.Slots[one].Value)
 	if !asksOfOthers(heals.Value, records, rollout.Observation{}) || asksOfOthers(group.Spec{}, records, rollout.Observation{}) {
-		t.Error("a group that heals one asks nobody, or one that does not asks")
+		t.Error("a group with a repair does not ask for the others, or a group without one asks")
 	}
 }
 
 // A Slot in a rollout's step, drained, or excluded from healing does not count as missing. A Slot
 // under repair still counts.
-func TestWhoIsKeptAwayIsNoStorm(t *testing.T) {
+func TestExcludedSlotsAreNoStorm(t *testing.T) {
 	step := func(actor operation.Actor, phase operation.Phase) func(c *crowd, slot string) {
 		return func(c *crowd, slot string) {
 			c.Operations[slot] = view.Rec[operation.Operation]{Value: operation.Operation{ID: slot, Group: "db", Slot: slot, Actor: actor, Phase: phase}}

@@ -45,7 +45,7 @@ func TestListAskedForBeforeACallIsNotKept(t *testing.T) {
 }
 
 // A call for one group does not cost the others a list; a list for all groups includes its effect.
-func TestACallForOneGroupCostsTheOthersNothing(t *testing.T) {
+func TestACallForOneGroupCostsTheOthersNoList(t *testing.T) {
 	cloud := &slowCloud{entered: make(chan struct{}, 8), answer: make(chan error, 8)}
 	p := observe.NewPlatform(cloud, time.Now, time.Minute)
 	list := func(group string, want int) {

@@ -149,7 +149,7 @@ func New(cfg Config) *Server {
 
 // Connections is how many are held for operators, and for whoever else calls.
 func (s *Server) Connections() (operators, strangers int) {
-	return s.callers.Operators(), s.callers.Strangers()
+	return s.callers.Operators(), s.callers.Unauthenticated()
 }
 
 // Run serves on listener until ctx ends, then lets calls finish for a moment. It may be

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// answered is Consul's answer for the caller. It is read completely before its first byte goes to
+// response is Consul's answer for the caller. It is read completely before its first byte goes to
 // the caller. A slow caller thus holds no connection to Consul, and an oversized answer is an error
 // instead of a truncated answer.
-type answered struct {
+type response struct {
 	proxy  *Proxy // whose shares count the body; nil: no proxy counts it
 	slot   string
 	must   bool // the request had its effect, so it is answered beyond the bounds too
@@ -19,7 +19,7 @@ type answered struct {
 }
 
 // Write implements io.Writer: it adds to the body within the bounds. Its error is a *Refusal.
-func (a *answered) Write(p []byte) (int, error) {
+func (a *response) Write(p []byte) (int, error) {
 	if refused := a.proxy.shares.unread(a.slot, a.body.Len(), len(p), a.must); refused != nil {
 		return 0, refused
 	}
@@ -27,14 +27,14 @@ func (a *answered) Write(p []byte) (int, error) {
 }
 
 // release must be called after the last read of the answer.
-func (a *answered) release() {
+func (a *response) release() {
 	if a.proxy != nil {
 		a.proxy.shares.read(a.slot, a.body.Len())
 	}
 	a.proxy = nil
 }
 
-func (a *answered) write(w http.ResponseWriter) {
+func (a *response) write(w http.ResponseWriter) {
 	mayWrite(w)
 	header := w.Header()
 	for name, values := range a.header {

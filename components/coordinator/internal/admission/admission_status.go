@@ -26,11 +26,11 @@ const (
 // reads the records, and the caller waits in the queue of its Slot.
 func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest) (*admissionv1.StandingResponse, error) {
 	if c.challenges.Add(1) > maxExchanges {
-		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().public()
+		return nil, refuse(codeRate, "this connection reached its limit of requests; open a new one").later().public()
 	}
 	sum := sha256.Sum256(c.bootKey)
 	group, slot, bootID := req.GetGroup(), req.GetSlot(), hex.EncodeToString(sum[:])
-	holds, lane := c.seenStanding(group, slot, bootID)
+	holds, lane := c.seenStatus(group, slot, bootID)
 	if holds {
 		return &admissionv1.StandingResponse{Holds: true}, nil
 	}
@@ -45,14 +45,14 @@ func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest
 		return nil, refuse(codeUnknown, "%s", forgottenText).later().public()
 	}
 	if err != nil {
-		return nil, refuse(codeGate, "records are not readable now").later().public()
+		return nil, refuse(codeUnreadable, "records are not readable now").later().public()
 	}
 	return &admissionv1.StandingResponse{Holds: ended.Code == "", Code: string(ended.Code), Message: ended.Message}, nil
 }
 
 // seenStatus returns whether the Boot holds the Slot in the View, and the queue for the answer
 // otherwise. Requests about unknown Slots share one queue.
-func (s *Service) seenStanding(group, slot, bootID string) (holds bool, lane string) {
+func (s *Service) seenStatus(group, slot, bootID string) (holds bool, lane string) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
 		return false, ""
@@ -102,7 +102,7 @@ func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ po
 // errForgotten: the Slot has no records, and no decision shows that the Boot has lost the Slot.
 var errForgotten = errors.New(string(codeUnknown) + ": " + forgottenText)
 
-const forgottenText = "the records of the slot are lost, so nobody knows whether this boot is it: an operator adopts what it attests"
+const forgottenText = "the records of the slot are lost, so it is unknown whether this boot holds the slot: an operator can adopt the instance"
 
 // forgotten reports that the records of a Slot are lost: it has no admission and no policy, and no
 // decision took it from the Boot. A Boot that learns that it has lost the Slot stops its workload,

@@ -33,9 +33,9 @@ func (h *harness) narrow(change func(*policy.SlotPolicy)) {
 	h.write(store.SlotPolicyKey("pg-0"), sp)
 }
 
-// TestATT25_AdmissionRefusesWhatTheLeaderFolded checks floor and approval, with the precise codes
+// TestATT25_AdmissionAppliesTheFoldedPolicy checks floor and approval, with the precise codes
 // that genuine evidence gets.
-func TestATT25_AdmissionRefusesWhatTheLeaderFolded(t *testing.T) {
+func TestATT25_AdmissionAppliesTheFoldedPolicy(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	h.narrow(func(sp *policy.SlotPolicy) { sp.Floor, sp.Allowed[0].Number = 3, 2 })
@@ -50,7 +50,7 @@ func TestATT25_AdmissionRefusesWhatTheLeaderFolded(t *testing.T) {
 
 // A revocation that no leader has folded into the Slot's policy takes effect. Its key alone counts,
 // whatever its content is.
-func TestARevocationBitesWithoutALeader(t *testing.T) {
+func TestARevocationTakesEffectWithoutALeader(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	b.mustAdmit()
@@ -77,7 +77,7 @@ func TestARevocationBitesWithoutALeader(t *testing.T) {
 }
 
 // The statement names a free Slot, a taken one, a removed one, and a coordinator.
-func TestIDN01_IDN07_ABootIsOnlyWhoItsInstanceIsBoundTo(t *testing.T) {
+func TestIDN01_IDN07_ABootGetsOnlyTheSlotOfItsInstance(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	for name, c := range map[string]struct {

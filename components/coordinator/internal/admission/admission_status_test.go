@@ -34,7 +34,7 @@ func (s *slowReads) Get(ctx context.Context, key string) (store.Entry, error) {
 	return s.Store.Get(ctx, key)
 }
 
-func (n *newcomer) standing(ctx context.Context, slot string) (*admissionv1.StandingResponse, error) {
+func (n *newcomer) status(ctx context.Context, slot string) (*admissionv1.StandingResponse, error) {
 	return n.Standing(ctx, &admissionv1.StandingRequest{Group: "pg", Slot: slot})
 }
 
@@ -47,7 +47,7 @@ func asked(t *testing.T, slots int) (s *small, reads *slowReads) {
 }
 
 // The answer for the holder costs no read, and is given only while the records are readable.
-func TestTheHoldersStandingIsNotRead(t *testing.T) {
+func TestTheHoldersStatusCostsNoRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, reads := asked(t, 1)
 		b := s.newcomer(0, 0)
@@ -58,12 +58,12 @@ func TestTheHoldersStandingIsNotRead(t *testing.T) {
 		time.Sleep(time.Second) // until the View has the admission
 		reads.reads.Store(0)
 		for range 2 * askers {
-			if got, err := b.again(s.services[0]).standing(t.Context(), "pg-0"); err != nil || !got.GetHolds() {
-				t.Errorf("standing %v, %v", got, err)
+			if got, err := b.again(s.services[0]).status(t.Context(), "pg-0"); err != nil || !got.GetHolds() {
+				t.Errorf("admission status %v, %v", got, err)
 			}
 		}
 		if n := reads.reads.Load(); n != 0 {
-			t.Errorf("%d reads for what is known", n)
+			t.Errorf("%d reads for a known status", n)
 		}
 		other, err := b.again(s.services[0]).Standing(t.Context(), &admissionv1.StandingRequest{Group: "web", Slot: "pg-0"})
 		if err != nil || other.GetHolds() {
@@ -71,7 +71,7 @@ func TestTheHoldersStandingIsNotRead(t *testing.T) {
 		}
 		s.store.FailReads(errors.New("no leader"))
 		time.Sleep(time.Minute)
-		if got, err := b.again(s.services[0]).standing(t.Context(), "pg-0"); status.Code(err) != codes.Unavailable {
+		if got, err := b.again(s.services[0]).status(t.Context(), "pg-0"); status.Code(err) != codes.Unavailable {
 			t.Errorf("a minute after the records were readable last: %v, %v", got, err)
 		}
 		s.store.FailReads(nil)
@@ -80,7 +80,7 @@ func TestTheHoldersStandingIsNotRead(t *testing.T) {
 
 // Many callers that ask for their status, about existing and unknown Slots, cause few reads. A Boot
 // that has lost its Slot still gets its answer.
-func TestINP06_StrangersCauseFewReads(t *testing.T) {
+func TestINP06_UnauthenticatedCallersCauseFewReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const flood, lasting = 200, 3 * time.Second
 		s, reads := asked(t, 3)
@@ -97,16 +97,16 @@ func TestINP06_StrangersCauseFewReads(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), lasting)
 		defer stop()
 		var shed atomic.Int64
-		var strangers sync.WaitGroup
+		var crowd sync.WaitGroup
 		for i := range flood {
-			stranger := s.newcomer(0, 0)
-			strangers.Go(func() {
+			unknown := s.newcomer(0, 0)
+			crowd.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					slot := fmt.Sprint("pg-", i%2)
 					if i%4 == 3 {
 						slot = fmt.Sprintf("none%d-%d", i, n)
 					}
-					if _, err := stranger.again(s.services[0]).standing(ctx, slot); status.Code(err) == codes.Unavailable {
+					if _, err := unknown.again(s.services[0]).status(ctx, slot); status.Code(err) == codes.Unavailable {
 						shed.Add(1)
 					}
 					time.Sleep(10 * time.Millisecond)
@@ -115,11 +115,11 @@ func TestINP06_StrangersCauseFewReads(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
-		why, err := evicted.again(s.services[0]).standing(ctx, "pg-2")
+		why, err := evicted.again(s.services[0]).status(ctx, "pg-2")
 		if err != nil || why.GetCode() != string(policy.CodePeerRevoked) || time.Since(began) > time.Second {
 			t.Errorf("the evicted boot learns %v, %v after %v", why, err, time.Since(began))
 		}
-		strangers.Wait()
+		crowd.Wait()
 		if n := reads.reads.Load(); n > 3*askers*int64(lasting/askPause+1) || n < askers {
 			t.Errorf("%d reads in %v", n, lasting)
 		}
@@ -127,7 +127,7 @@ func TestINP06_StrangersCauseFewReads(t *testing.T) {
 			t.Errorf("%d reads at once", n)
 		}
 		if shed.Load() < flood {
-			t.Errorf("only %d of the strangers were turned away", shed.Load())
+			t.Errorf("only %d of the unknown were turned away", shed.Load())
 		}
 		time.Sleep(queueWait)
 	})

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/store"
 )
 
-// Looker observes the current state of a group, for callers that must not use older observations.
-type Looker struct {
+// Observer observes the current state of a group, for callers that must not use older observations.
+type Observer struct {
 	Cluster string
 	Store   store.Store
 	// Views has the known records of other groups; nil: all records are read.
@@ -18,8 +18,8 @@ type Looker struct {
 	Reports Reports
 }
 
-// Look reads the records of a group, the platform's list and the reports, in that order.
-func (l Looker) Look(ctx context.Context, name string) (*view.View, Seen, error) {
+// Observe reads the records of a group, the platform's list and the reports, in that order.
+func (l Observer) Observe(ctx context.Context, name string) (*view.View, Seen, error) {
 	var latest *view.View
 	if l.Views != nil {
 		latest, _ = l.Views.Latest()
