@@ -48,7 +48,7 @@ type attempt struct {
 
 	policy      policy.SlotPolicy
 	policyIndex uint64
-	// accepted passes while the group's accepted policy is the one that was appraised.
+	// accepted passes while the group's accepted policy is unchanged since the appraisal.
 	accepted  store.Op
 	revision  string
 	claims    policy.Claims

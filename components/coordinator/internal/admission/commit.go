@@ -23,7 +23,7 @@ var errAgain = errors.New("the slot's records changed meanwhile")
 
 // commit takes the Slot in one transaction. The transaction checks:
 //   - the nonce is unspent
-//   - the Slot's policy and the group's accepted policy are the ones that were appraised
+//   - the Slot's policy and the group's accepted policy are unchanged since the appraisal
 //   - the Boot and its measurements are not revoked
 //   - the leader is the same
 //   - the lease of the Slot is free, belongs to this Boot, or may be taken over

@@ -170,7 +170,7 @@ func (g *grant) keepsToken(rules string, now time.Time) bool {
 }
 
 // confirm checks that the decision is still valid when no token is issued. It revokes the tokens
-// before the one that the Boot uses.
+// before the token in use.
 func (s *Service) confirm(ctx context.Context, g *grant) *refusal {
 	has := g.admission.TokenAccessors
 	if len(has) == 1 || s.now().Sub(g.admission.TokensAt) < settled {

@@ -49,7 +49,7 @@ func TestATT25_AdmissionAppliesTheFoldedPolicy(t *testing.T) {
 }
 
 // A revocation that no leader has folded into the Slot's policy takes effect. Its key alone counts,
-// whatever its content is.
+// and its content does not matter.
 func TestARevocationTakesEffectWithoutALeader(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)

@@ -64,7 +64,7 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 	// An older agent would treat omitted secrets as undeclared, so it gets a refusal.
 	_, err := b.renew()
 	wantCode(t, err, codes.Unavailable, policy.CodeGateUnreadable)
-	// A Boot without values gets a refusal, whatever it reports.
+	// A Boot without values gets a refusal, even if it reports values.
 	h.endLease()
 	other := h.boot(composeText, h.seed)
 	for _, one := range []func() error{

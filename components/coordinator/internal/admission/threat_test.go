@@ -18,8 +18,8 @@ import (
 )
 
 // TestATT12_ARelayedProofIsRefused: an attacker relays our challenge to an honest CVM, and that
-// CVM's proof to us. The quote commits to the honest Boot's key and to its connection, whatever the
-// attacker changes on the way.
+// CVM's proof to us. The quote commits to the honest Boot's key and to its connection. A change on
+// the way cannot alter that.
 func TestATT12_ARelayedProofIsRefused(t *testing.T) {
 	h := newHarness(t)
 	honest, attacker := h.boot(composeText, h.seed), h.boot(composeText, h.seed)
@@ -38,7 +38,7 @@ func TestATT12_ARelayedProofIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The honest CVM quotes what it believes to be its own exchange.
+			// The honest CVM quotes an exchange that it takes for its own.
 			req := honest.request(challenge, c.change)
 			_, err = attacker.contact.Admit(t.Context(), req)
 			h.wantRefusal(err, codeRejected, c.want)
@@ -237,7 +237,7 @@ func TestIDN05_ACVMWithoutAnOperationIsNeverAdmitted(t *testing.T) {
 	if _, err := ordered.Admit(t.Context(), ordered.request(c, func(s *statement.Agent) { s.InstanceID = extra.instance })); code(err) != codeUnknown {
 		t.Errorf("admit: %v", err)
 	}
-	// The quote proves the real instance, whatever the statement claims.
+	// The quote proves the real instance, even if the statement names another one.
 	req := ordered.request(c, nil)
 	req.Evidence.Quote = bytes.Replace(req.Evidence.Quote, []byte(ordered.instance), []byte(extra.instance), 1)
 	if _, err := ordered.Admit(t.Context(), req); code(err) != policy.CodeStatementMismatch {

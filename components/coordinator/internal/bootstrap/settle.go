@@ -34,10 +34,10 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Settle returns the cluster ID of this coordinator: the one on its disk, else the one that the
-// other coordinators prove, else a new one, which only coordinator-0 makes. The cluster ID is on
-// the disk when Settle returns. Without answers Settle waits until ctx ends; any other error is
-// final.
+// Settle returns the cluster ID of this coordinator. It takes the ID from its disk, else from the
+// other coordinators, which must prove it. If no coordinator has one, coordinator-0 makes a new ID.
+// The cluster ID is on the disk when Settle returns. Without answers Settle waits until ctx ends;
+// any other error is final.
 func Settle(ctx context.Context, cfg Config) (Stored, error) {
 	stored, err := Load(cfg.StateDir)
 	if err != nil {
@@ -129,7 +129,7 @@ func askAll(ctx context.Context, cfg Config) clusterid.Answers {
 }
 
 // Disagree asks the other coordinators once whether they also have own. The error
-// (GENESIS_CONFLICT) names those that prove another cluster ID.
+// (GENESIS_CONFLICT) names the coordinators with another cluster ID.
 func Disagree(ctx context.Context, cfg Config, own string) error {
 	said := map[string][]string{own: {slot(cfg.Ordinal)}}
 	for n, id := range askAll(ctx, cfg) {

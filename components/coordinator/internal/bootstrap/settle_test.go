@@ -77,7 +77,7 @@ func (s *set) start(ctx context.Context, who ...int) (wait func()) {
 	return all.Wait
 }
 
-// Coordinators that start at once agree on one cluster ID, whatever their number.
+// Any number of coordinators that start at once agree on one cluster ID.
 func TestGEN01_CoordinatorsThatStartAtOnceAgreeOnOneClusterID(t *testing.T) {
 	seen := map[string]bool{}
 	for _, n := range []int{1, 3, 5} {

@@ -6,7 +6,7 @@
 // places of its own. Newcomers and unauthenticated connections have a limited lifetime and a
 // limited number of bytes, and never keep another caller out. When their places are taken, the
 // source with the most connections loses its oldest one. A new connection thus always gets a place.
-// With a token it soon has an operator's place, and keeps it whatever unauthenticated callers do.
+// With a token it soon has an operator's place, and keeps it during any crowd.
 //
 // A token is checked when the headers of a call have arrived, before the rest of the call is read.
 // A token that Consul has confirmed is accepted at once and checked again in the background. An

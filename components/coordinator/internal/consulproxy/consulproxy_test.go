@@ -117,7 +117,8 @@ func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheProxy(t *testing.T) {
 	}
 }
 
-// Sessions are on the member's own node, whatever the body contains, and end with that node.
+// Sessions are on the member's own node, also if the body names another one, and end with that
+// node.
 func TestDOR04_SessionsAreOnTheOwnNode(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Sessions: 3})
 	w.member("pg", "pg-0")

@@ -80,7 +80,7 @@ func TestThreat_DOR06_TheBytesOfAMemberAreBounded(t *testing.T) {
 	}
 }
 
-// A filter that matches no entry is as much work as one that matches all.
+// A filter without a match is as much work as a filter that matches all entries.
 func TestThreat_DOR05_ScansCountForSeveral(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e-9, Burst: 25})
 	m := w.member("pg", "pg-1")
@@ -93,7 +93,7 @@ func TestThreat_DOR05_ScansCountForSeveral(t *testing.T) {
 	}
 }
 
-// Neither a caller with an endless body nor one that reads no answer holds a place.
+// A caller with an endless body holds no place, and neither does a caller that reads no answer.
 func TestThreat_DOR05_SlowMembersHoldNoPlaceOfOthers(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{AllRunning: 1})
 	hostile, m := w.member("web", "web-0"), w.member("pg", "pg-1")

@@ -15,7 +15,7 @@ type Rule struct {
 	Check Check
 	// Open to callers without a token.
 	Open bool
-	// Walks: Consul scans the entries of all members, whatever the size of the answer.
+	// Walks: Consul scans the entries of all members, even for a small answer.
 	Walks bool
 	// Why the request is allowed, for the docs.
 	Why string

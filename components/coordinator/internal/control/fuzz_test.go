@@ -8,7 +8,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// FuzzReport: each report that passes fits into records, whatever an admitted agent sends.
+// FuzzReport: each accepted report of an admitted agent fits into records.
 func FuzzReport(f *testing.F) {
 	good, err := proto.Marshal(&controlv1.Report{
 		Sequence: 7, AgentVersion: "v1", Member: &controlv1.MemberView{Leader: "pg-0", Voters: []string{"pg-0", "pg-1"}, Message: "streaming"},

@@ -23,8 +23,8 @@ func meshRecord(index uint64, routes ...string) map[string]view.Rec[group.Servic
 	return map[string]view.Rec[group.ServiceMesh]{"pg": {Value: m, Index: index}}
 }
 
-// allowing is a spec of pg whose backend has another port than its proxy, so that tests can tell
-// them apart.
+// allowing is a spec of pg whose backend has another port than its proxy, so that tests can
+// distinguish them.
 func allowing(callers ...string) group.Spec {
 	return group.Spec{Name: "pg", Backends: []group.Backend{{Name: "pg", Port: 5432, Protocol: "udp", Allow: callers}}}
 }

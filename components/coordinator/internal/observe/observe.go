@@ -43,8 +43,8 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Reports) Seen {
 	spec := seen.Spec
 	seen.Listing, seen.Pass = listing, nil
-	// The policy is folded as in the leader's next pass, so that a plan for a spec that is not
-	// stored yet shows what it would wait for.
+	// The policy is folded as in the leader's next pass. A plan for a spec that is not stored yet
+	// thus shows the approvals that it would wait for.
 	seen.Records.Policy, seen.Records.Problems = v.FoldAsked(spec, seen.Asked, listing.At)
 	seen.Now = rollout.Observation{
 		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
