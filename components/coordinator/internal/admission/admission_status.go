@@ -104,9 +104,9 @@ var errForgotten = errors.New(string(codeUnknown) + ": " + forgottenText)
 
 const forgottenText = "the records of the slot are lost, so it is unknown whether this boot holds the slot: an operator can adopt the instance"
 
-// forgotten reports that the records of a Slot are lost: it has no admission and no policy, and no
-// decision took it from the Boot. A Boot that learns that it has lost the Slot stops its workload,
-// which must not follow from lost records.
+// forgotten reports that the records of a Slot are lost: it has neither admission nor policy, and
+// the Boot still holds it by the decisions. A Boot that learns that it has lost the Slot stops its
+// workload, which must not follow from lost records.
 func forgotten(ctx context.Context, s store.Store, slot, bootID string, d policy.Decisions) (bool, error) {
 	if holder := d.Holder(); len(d.Entries) > 0 && holder != bootID {
 		return false, nil

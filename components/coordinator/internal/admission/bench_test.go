@@ -28,8 +28,8 @@ import (
 )
 
 // BenchmarkRenew renews the credentials of many Slots against a real Consul, with one coordinator
-// and its View of all records. It reports renewals per CPU second of this process, and the CPU time
-// of Consul.
+// and its View of all records. BenchmarkRenew reports renewals per CPU second of this process, and
+// the CPU time of Consul.
 func BenchmarkRenew(b *testing.B) {
 	const slots = 200
 	h := newHarness(b)

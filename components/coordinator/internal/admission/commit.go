@@ -87,9 +87,9 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 }
 
 func (a *attempt) readStatus(ctx context.Context) (now admissionStatus, refused *refusal) {
-	// The decisions are read first. They are written together with the Admission, so they are never
-	// newer than it. Otherwise a Boot whose other request succeeded in between would seem to have
-	// lost the Slot.
+	// The decisions are read first. A write of the Admission includes them, so the decisions are
+	// never newer than the Admission. Otherwise a Boot whose other request succeeded in between
+	// would seem to have lost the Slot.
 	decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
 		return now, refuse(codeUnreadable, "read the slot's decisions: %v", err).later()

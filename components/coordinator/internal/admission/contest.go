@@ -26,8 +26,8 @@ type claimed struct {
 	since  time.Time
 }
 
-// noteRivals records that two Boots of the Slot are alive, if this refused attempt shows it. It
-// never changes the answer.
+// noteRivals records that two Boots of the Slot are alive, if this refused attempt shows it.
+// noteRivals never changes the answer.
 func (a *attempt) noteRivals(ctx context.Context, now admissionStatus) {
 	switch {
 	case now.past:
@@ -51,8 +51,8 @@ func (a *attempt) heardAfterClaim(holder string) bool {
 	return policy.BothAlive(first.since, at, freshness) && a.cfg.Sessions.Live(a.slot, holder)
 }
 
-// Ended returns why the Boot has lost the Slot, see the function Ended. It records the return of a
-// former holder that another Boot replaced, because that Boot is alive.
+// Ended returns why the Boot has lost the Slot, see the function Ended. Ended records the return of
+// a former holder that another Boot replaced, because that Boot is alive.
 func (s *Service) Ended(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
 	d, back, err := ended(ctx, s.store, group, slot, bootID)
 	if back {

@@ -174,7 +174,7 @@ func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 }
 
 // Each new Boot of one machine may enter, however often it crashes, because its predecessors send
-// no more reports. It also asks while the old lease is in force.
+// no more reports. The new Boot also asks while the old lease is in force.
 func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 	s := newTwins(t)
 	holder := s.boot()

@@ -9,7 +9,7 @@ import (
 )
 
 // decide returns the Op that adds e, and the entries that follow from it, to the Slot's decisions.
-// It adds the checks that led to e if there are some.
+// decide adds the checks that led to e if there are some.
 func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntry, checks []policy.Check, more ...policy.DecisionEntry) (store.Op, policy.Decisions, error) {
 	before, index, err := store.Read[policy.Decisions](ctx, s.store, store.DecisionsKey(slot))
 	switch {

@@ -83,8 +83,9 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	return true, nil
 }
 
-// Guard evicts, under the leader's lease, each Boot that the policy does not allow any more. It
-// judges at the start, at each change of the records, and periodically. It returns when ctx ends.
+// Guard evicts, under the leader's lease, each Boot that the policy does not allow any more. Guard
+// judges at the start, at each change of the records, and periodically. Guard returns when ctx
+// ends.
 func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
@@ -124,7 +125,8 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 }
 
 // guardOne judges once more with a consistent read of the group's records: the View may be older
-// than the Admission, and its records of different times. It reports whether nothing is left to do.
+// than the Admission, and its records of different times. guardOne reports whether nothing is left
+// to do.
 func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View, slot string) bool {
 	now, err := view.ReadGroup(ctx, s.store, v.Admissions[slot].Value.Group, v, nil)
 	if err != nil {

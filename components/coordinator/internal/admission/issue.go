@@ -30,8 +30,8 @@ type Issuer interface {
 
 // Secrets returns the current secrets of workloads.
 type Secrets interface {
-	// For returns the values for a Slot whose group has spec. It uses the epochs of v and adds
-	// checks that these are in force; with a nil v it reads the epochs. It omits values whose
+	// For returns the values for a Slot whose group has spec. For uses the epochs of v and adds
+	// checks that these are in force; with a nil v it reads the epochs. For omits values whose
 	// record cannot be read, and its error then holds a *store.RecordError for each. With any other
 	// error there are no values.
 	For(ctx context.Context, v *view.View, spec group.Spec) (secrets.Values, error)
@@ -169,8 +169,8 @@ func (g *grant) keepsToken(rules string, now time.Time) bool {
 		g.admission.TokenRules == rules && now.Sub(g.admission.TokensAt) < tokens.TTL/2
 }
 
-// confirm checks that the decision is still valid when no token is issued. It revokes the tokens
-// before the token in use.
+// confirm checks that the decision is still valid when no token is issued. confirm revokes the
+// tokens before the token in use.
 func (s *Service) confirm(ctx context.Context, g *grant) *refusal {
 	has := g.admission.TokenAccessors
 	if len(has) == 1 || s.now().Sub(g.admission.TokensAt) < settled {

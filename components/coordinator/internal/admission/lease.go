@@ -11,10 +11,10 @@ import (
 	"cadre.dev/store"
 )
 
-// DefaultLeaseTTL is the silence after which a Boot loses its lease. It is also the TTL of the
-// session with which a coordinator holds the leases that it keeps: the minimum of Consul. Consul
-// ends a session at twice its TTL after the last renewal, and restarts all TTLs when its leader
-// changes.
+// DefaultLeaseTTL is the silence after which a Boot loses its lease. DefaultLeaseTTL is also the
+// TTL of the session with which a coordinator holds the leases that it keeps: the minimum of
+// Consul. Consul ends a session at twice its TTL after the last renewal, and restarts all TTLs when
+// its leader changes.
 const DefaultLeaseTTL = 10 * time.Second
 
 // maxReclaim bounds the time in which other coordinators take over a Boot's lease after its keeper
@@ -24,8 +24,8 @@ const maxReclaim = 5 * time.Second
 // reclaim returns how long a lease stays reserved for its Boot after its keeper ended.
 func (s *Service) reclaim() time.Duration { return min(s.cfg.LeaseTTL/2, maxReclaim) }
 
-// lease returns the Slot's current lease, by a consistent read. It returns the zero value if there
-// never was a lease.
+// lease returns the Slot's current lease, by a consistent read. lease returns the zero value if
+// there never was a lease.
 func (s *Service) lease(ctx context.Context, slot string) (view.Boot, error) {
 	entry, err := s.store.Get(ctx, store.BootLeaseKey(slot))
 	if errors.Is(err, store.ErrNotFound) {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// triedAgain is the retry delay after the first failure of a step. It doubles with each further
-	// failure, at most triedMost times.
+	// triedAgain is the retry delay after the first failure of a step. The delay doubles with each
+	// further failure, at most triedMost times.
 	triedAgain = time.Second
 	triedMost  = 5
 )

@@ -9,7 +9,8 @@ import (
 // Catalog registers members in Consul, because they have no Consul agent.
 type Catalog interface {
 	// Register makes the node of a Boot that holds its Slot's lease, so that sessions can be
-	// created on it. It removes the node of the Slot's previous Boot. A repeated call does nothing.
+	// created on it. Register removes the node of the Slot's previous Boot. A repeated call does
+	// nothing.
 	Register(ctx context.Context, group, slot, bootID, vip string) error
 	// Remove removes the Boot's node, and with it all sessions on that node.
 	Remove(ctx context.Context, slot, bootID string) error

@@ -125,7 +125,7 @@ func (p *pool) dropLocked(lane string, i int) {
 	}
 }
 
-// leave ends the wait of j. It reports whether j got its place at the last moment.
+// leave ends the wait of j. leave reports whether j got its place at the last moment.
 func (p *pool) leave(lane string, j *job) (in bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

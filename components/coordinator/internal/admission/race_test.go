@@ -41,8 +41,8 @@ func silent(t *testing.T, s *small) *newcomer {
 	return b
 }
 
-// A Boot whose reports resume while a rival is admitted keeps its Slot. This also holds if one
-// coordinator takes the lease again and admits the rival, both with its one session.
+// A Boot whose reports resume while a rival is admitted keeps its Slot. The Boot also keeps it if
+// one coordinator takes the lease again and admits the rival, both with its one session.
 func TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := silent(t, s)

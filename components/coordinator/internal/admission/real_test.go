@@ -192,8 +192,8 @@ func (e *evicted) session(ctx context.Context) {
 }
 
 // awaitEnd waits until the control session is over and returns the reason that the Boot has
-// learned. A slow Boot may get neither a wake nor a refusal before the end. It then asks for its
-// admission status, as an agent does.
+// learned. A slow Boot may get neither a wake nor a refusal before the end. Such a Boot then asks
+// for its admission status, as an agent does.
 func (e *evicted) awaitEnd(limit time.Duration) (told string, lastHeard time.Time) {
 	select {
 	case lastHeard = <-e.closed:

@@ -145,7 +145,7 @@ func after(before, next policy.Refusal) (_ policy.Refusal, write bool) {
 	return next, true
 }
 
-// note writes the Slot's last refusal. It never changes the answer.
+// note writes the Slot's last refusal. note never changes the answer.
 func (s *Service) note(ctx context.Context, a *attempt, r *refusal) {
 	slot, bootID, instanceID := a.slot, a.bootID, a.stated.InstanceID
 	s.log.Warn("admission refused", "slot", slot, "instance", instanceID, "code", r.code, "error", r.message)

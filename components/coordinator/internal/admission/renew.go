@@ -86,7 +86,7 @@ func (r *refusal) renewal() error {
 	return status.Error(codes.PermissionDenied, r.Error())
 }
 
-// renew decides and issues. It first takes the records from the View, which costs no reads. The
+// renew decides and issues. renew first takes the records from the View, which costs no reads. The
 // transaction checks that they are current; if they are outdated, renew reads them from the store.
 func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.RenewRequest) (*admissionv1.Credentials, *refusal) {
 	sum := sha256.Sum256([]byte(who.PublicKey))
@@ -133,8 +133,8 @@ type renewalRecords struct {
 	admissionIndex, policyIndex uint64
 }
 
-// checks returns checks that pass while the policy and the lease are those of h, the group's
-// accepted policy is unchanged, and the Boot and its measurements are not revoked.
+// checks returns checks of the transaction. The policy and the lease must be those of h. The
+// group's accepted policy must be unchanged, and the Boot and its measurements must not be revoked.
 func (h *renewalRecords) checks(slot string) []store.Op {
 	return append([]store.Op{
 		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(slot), Index: h.policyIndex},
@@ -144,8 +144,8 @@ func (h *renewalRecords) checks(slot string) []store.Op {
 	}, unrevoked(h.admission)...)
 }
 
-// viewed takes the records from the latest View. It reads an admission that this coordinator has
-// replaced, because a transaction on the older one would fail.
+// viewed takes the records from the latest View. viewed reads an admission that this coordinator
+// has replaced, because a transaction on the older one would fail.
 func (s *Service) viewed(ctx context.Context, slot string) (renewalRecords, *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {

@@ -33,9 +33,9 @@ type claims struct {
 }
 
 // TestIDN03_TwoKeysOneSlotManySchedules runs two Boots of one Instance, a machine and its copy,
-// against three coordinators. They alternate and run at once, with lost leases, pauses, heartbeats
-// of coordinators and lost answers. No schedule has two holders, or a holder that took the Slot
-// from a Boot with a valid lease. Most of the time goes into signatures and the parsing of
+// against three coordinators. The Boots alternate and run at once, with lost leases, pauses,
+// heartbeats of coordinators and lost answers. No schedule has two holders, or a holder that took
+// the Slot from a Boot with a valid lease. Most of the time goes into signatures and the parsing of
 // evidence, so the race detector runs a tenth of the schedules.
 func TestIDN03_TwoKeysOneSlotManySchedules(t *testing.T) {
 	const steps, slots = 10, 8

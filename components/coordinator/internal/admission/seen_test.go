@@ -4,9 +4,9 @@ import (
 	"testing"
 )
 
-// TestCTL06_ABootReportsTheRecordsThatItSawAtAdmission: the term and state that a Boot has seen count once its
-// evidence proves its Slot. They also count when the records refuse the Boot, because the records
-// may have been rolled back.
+// TestCTL06_ABootReportsTheRecordsThatItSawAtAdmission: the term and state that a Boot has seen
+// count once its evidence proves its Slot. Both also count when the records refuse the Boot,
+// because the records may have been rolled back.
 func TestCTL06_ABootReportsTheRecordsThatItSawAtAdmission(t *testing.T) {
 	h := newHarness(t)
 	var saw []uint64

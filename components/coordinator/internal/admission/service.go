@@ -84,16 +84,16 @@ type Config struct {
 	// Warmup is the time after this coordinator's start within which every live Boot has reported.
 	// Until then no Boot takes a Slot unexpectedly from another one.
 	Warmup time.Duration
-	// Saw is called with the term and state that the Boot of a Slot has seen, once its evidence
-	// proves which Slot it belongs to, whether or not it is admitted; nil: no call.
+	// Saw is called with the term and state that the Boot of a Slot has seen, once evidence proves
+	// the Boot's Slot. A refused Boot counts too; nil: no call.
 	Saw func(slot string, term, state uint64)
 	// Catalog registers admitted Boots and removes evicted ones; nil: no catalog.
 	Catalog Catalog
 	// Unbound finds the Slot that an instance without records is named after; nil: such an instance
 	// proves nothing.
 	Unbound Unbound
-	// Coordinators are the names of all coordinators, in any order. They determine which one first
-	// takes a lease without a keeper. Empty: all at once.
+	// Coordinators are the names of all coordinators, in any order. The names determine which one
+	// first takes a lease without a keeper. Empty: all at once.
 	Coordinators []string
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
@@ -137,9 +137,9 @@ type Service struct {
 	log     *slog.Logger
 	metrics Metrics
 	self    string
-	// verifying bounds the verifications in this process, confirming the calls to the second
-	// verifier, asking the questions about the admission status, commits the writes of admissions,
-	// and renewing the renewals.
+	// Each of these bounds one kind of concurrent work. verifying: the verifications in this
+	// process; confirming: the calls to the second verifier; asking: the questions about the
+	// admission status; commits: the writes of admissions; renewing: the renewals.
 	verifying  *pool
 	confirming *pool
 	asking     *pool

@@ -219,8 +219,8 @@ func TestATT34_UnauthenticatedCallersLearnNothing(t *testing.T) {
 	}
 }
 
-// The CVM runs approved code with genuine evidence, but no Operation created it. Its instance is
-// unknown, so it gets no nonce.
+// The CVM runs approved code with genuine evidence, but no Operation created it. The CVM's instance
+// is unknown, so the CVM gets no nonce.
 func TestIDN05_ACVMWithoutAnOperationIsNeverAdmitted(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	extra := s.newcomer(0, 0)

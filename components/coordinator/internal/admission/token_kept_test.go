@@ -11,9 +11,9 @@ import (
 )
 
 // TestARenewalKeepsTheTokenAndWritesNothing: a Boot that uses the newest token gets a fresh
-// certificate and no new token, and the renewal writes nothing to Consul. It gets a new token once
-// half of the token's life is over, when the rules of tokens have changed, or when it uses an older
-// token.
+// certificate and no new token, and the renewal writes nothing to Consul. The Boot gets a new token
+// once half of the token's life is over, when the rules of tokens have changed, or when the Boot
+// uses an older token.
 func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)

@@ -68,7 +68,7 @@ func (a *Asker) Ask(ctx context.Context, instance, slot string) (string, error) 
 }
 
 // judge accepts an answer only if a coordinator of our app holds the other end of this connection.
-// It compares each field of the statement (ATT-23).
+// judge compares each field of the statement (ATT-23).
 func (a *Asker) judge(ctx context.Context, state tls.ConnectionState, answer *admissionv1.ProveClusterIDResponse, nonce []byte, slot string) (string, error) {
 	exporter, err := state.ExportKeyingMaterial(overlay.AdmissionExporter, nil, 32)
 	if err != nil {

@@ -34,10 +34,10 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Settle returns the cluster ID of this coordinator. It takes the ID from its disk, else from the
-// other coordinators, which must prove it. If no coordinator has one, coordinator-0 makes a new ID.
-// The cluster ID is on the disk when Settle returns. Without answers Settle waits until ctx ends;
-// any other error is final.
+// Settle returns the cluster ID of this coordinator. Settle takes the ID from its disk, else from
+// the other coordinators, which must prove it. If no coordinator has one, coordinator-0 makes a new
+// ID. The cluster ID is on the disk when Settle returns. Without answers Settle waits until ctx
+// ends; any other error is final.
 func Settle(ctx context.Context, cfg Config) (Stored, error) {
 	stored, err := Load(cfg.StateDir)
 	if err != nil {

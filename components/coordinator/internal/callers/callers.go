@@ -197,7 +197,7 @@ func oldest(all map[*conn]struct{}, owner func(*conn) string, mayGo func(*conn) 
 	return out
 }
 
-// promote moves a connection with a good token to the operators' class. It returns false if no
+// promote moves a connection with a good token to the operators' class. promote returns false if no
 // place is free and every place is in use.
 func (c *Callers) promote(one *conn, token digest) bool {
 	c.mu.Lock()

@@ -340,8 +340,8 @@ func TestKnownTokensOutliveTheStore(t *testing.T) {
 	})
 }
 
-// One token does not take the places of all operators. Beyond its share it loses its unused
-// connections, and it is refused when it uses all of them.
+// One token does not take the places of all operators. Beyond its share the token loses its unused
+// connections. A call is refused when all are in use.
 func TestINP04_OneTokenTakesItsShareOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)

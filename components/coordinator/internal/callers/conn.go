@@ -70,8 +70,8 @@ func (c *conn) overdue() {
 	}
 }
 
-// RemoteAddr implements net.Conn. It is the only part of the connection that gRPC passes to
-// handlers.
+// RemoteAddr implements net.Conn. The address is the only part of the connection that gRPC passes
+// to handlers.
 func (c *conn) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
 
 type address struct {

@@ -1,7 +1,7 @@
 // Package callers shares the capacity of the operators' API among its callers, so that
 // unauthenticated callers cannot take the capacity of operators (INP-04, INP-08).
 //
-// A connection is a newcomer until its TLS handshake is over. It is then unauthenticated until a
+// A connection is a newcomer until its TLS handshake is over. The connection is then unauthenticated until a
 // call brings an operator's token that Consul knows, and from then on an operator's. Each class has
 // places of its own. Newcomers and unauthenticated connections have a limited lifetime and a
 // limited number of bytes, and never keep another caller out. When their places are taken, the

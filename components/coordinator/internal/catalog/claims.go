@@ -63,10 +63,10 @@ func (w *Writer) setClaim(group, slot string, c claim, says bool) {
 	}
 }
 
-// rival returns the greatest epoch at which another member of m's group claims to lead. It counts a
-// claim only when the report is live and its Boot holds its Slot. The result is 0 when no other
-// member claims to lead, or no epoch is known. rival forgets a claim that is not live, so that a
-// later report with the claim counts as a change.
+// rival returns the greatest epoch at which another member of m's group claims to lead. rival
+// counts a claim only when the report is live and its Boot holds its Slot. The result is 0 when no
+// other member claims to lead, or no epoch is known. rival forgets a claim that is not live, so
+// that a later report with the claim counts as a change.
 func (w *Writer) rival(v *view.View, m Member) (epoch uint64) {
 	now := w.cfg.Now()
 	w.mu.Lock()

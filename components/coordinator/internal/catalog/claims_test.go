@@ -61,7 +61,7 @@ func (w *world) leaders(what string, members int, want ...string) {
 }
 
 // A replaced leader loses the tag with the first report of its successor, although it still claims
-// to lead. It gets the tag again when the successor leads no more.
+// to lead. The old leader gets the tag again when the successor leads no more.
 func TestAReplacedLeaderLosesTheTag(t *testing.T) {
 	const leads, follows = controlv1.Role_ROLE_LEADER, controlv1.Role_ROLE_FOLLOWER
 	w := newWorld(t)

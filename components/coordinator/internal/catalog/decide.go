@@ -99,7 +99,7 @@ func differences(step Step, found Found, want Entry) Plan {
 	return out
 }
 
-// sameAs ignores the sequence, so that a report without a change writes nothing. It does not
+// sameAs ignores the sequence, so that a report without a change writes nothing. sameAs does not
 // compare the services.
 func (e Entry) sameAs(o Entry) bool {
 	return e.Group == o.Group && e.Slot == o.Slot && e.Boot == o.Boot && e.VIP == o.VIP && e.Port == o.Port && e.Role == o.Role && e.Ready == o.Ready && e.Why == o.Why

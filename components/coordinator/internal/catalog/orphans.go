@@ -80,7 +80,7 @@ func (w *Writer) removeOrphan(ctx context.Context, slot string) error {
 	return err
 }
 
-// verify removes the unfenced registrations of e when they are not on the node of its Boot. It
+// verify removes the unfenced registrations of e when they are not on the node of its Boot. verify
 // returns errChanged in that case.
 func (w *Writer) verify(ctx context.Context, e Entry) error {
 	found, err := w.find(ctx, e.Group, e.Slot, false)

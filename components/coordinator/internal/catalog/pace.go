@@ -16,7 +16,8 @@ const (
 type pace struct {
 	// full is the time when the whole burst is available again.
 	full time.Time
-	// warned: the current delay was logged. It is reset once the whole burst is available again.
+	// warned: the current delay was logged. The flag is reset once the whole burst is available
+	// again.
 	warned bool
 }
 

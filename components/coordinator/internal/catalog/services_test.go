@@ -63,8 +63,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// A backend has the state that its owner reports. It leaves discovery when its member drains, ends
-// or has no live report.
+// A backend has the state that its owner reports. The backend leaves discovery when its member
+// drains, ends or has no live report.
 func TestDiscoveryFollowsTheOwnerOfABackend(t *testing.T) {
 	for name, c := range map[string]struct {
 		change         func(*Member)

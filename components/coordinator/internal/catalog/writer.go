@@ -199,8 +199,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// noteChanges schedules the Slots whose records changed. It compares them with last, and updates
-// last. A Slot of an unchanged group costs one comparison of the group's name.
+// noteChanges schedules the Slots whose records changed. noteChanges compares them with last, and
+// updates last. A Slot of an unchanged group costs one comparison of the group's name.
 func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string]Records) {
 	concerned := func(group string) bool {
 		_, is := changed.Groups[group]

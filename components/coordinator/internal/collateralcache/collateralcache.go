@@ -121,7 +121,7 @@ func (c *Cache) read(path, fmspc string) (collateral.Bundle, time.Time, error) {
 }
 
 // Put replaces the stored collateral of the family of accepted, which the verifier has accepted.
-// It does nothing if the content is the same. A failed write does not refuse the evidence: it is
+// Put does nothing if the content is the same. A failed write does not refuse the evidence: it is
 // logged and retried.
 func (c *Cache) Put(accepted *collateral.Set) {
 	fmspc, digest := accepted.FMSPC(), accepted.Digest()

@@ -22,8 +22,8 @@ type Config struct {
 	Consul     string
 	Datacenter string
 	Tokens     Tokens
-	// Holds reports whether a Boot holds the Slot now. It is called concurrently, once per request,
-	// and must be fast.
+	// Holds reports whether a Boot holds the Slot now. The function is called concurrently, once
+	// per request, and must be fast.
 	Holds  func(slot, boot string) bool
 	Limits Limits
 	Now    func() time.Time
@@ -157,7 +157,7 @@ func (d *Proxy) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusa
 	return nil
 }
 
-// consulted returns the caller's answer. It makes all calls to Consul for one request.
+// consulted returns the caller's answer. consulted makes all calls to Consul for one request.
 func (d *Proxy) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*response, *Refusal) {
 	at := d.shares.place(v.Blocks)
 	if refused := at.take(); refused != nil {

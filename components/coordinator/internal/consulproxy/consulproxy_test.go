@@ -15,8 +15,8 @@ import (
 	"cadre.dev/store"
 )
 
-// This test tries every use of a member's token and Session beyond its own keys and sessions. It
-// checks that the Consul proxy or Consul refuses each.
+// This test tries every use of a member's token and Session beyond its own keys and sessions. The
+// test checks that the Consul proxy or Consul refuses each.
 func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheProxy(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{Rate: 1e6, Burst: 1e6})
 	victim, m, other := w.member("pg", "pg-0"), w.member("pg", "pg-1"), w.member("web", "web-0")

@@ -1,4 +1,4 @@
-// Package consulproxy gives members access to Consul. It is an HTTP API in front of the
+// Package consulproxy gives members access to Consul. The proxy is an HTTP API in front of the
 // coordinator's own Consul server, which listens on loopback, for callers authenticated by an
 // overlay Session.
 //

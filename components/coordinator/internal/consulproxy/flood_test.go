@@ -93,7 +93,7 @@ func TestThreat_DOR05_ScansCountForSeveral(t *testing.T) {
 	}
 }
 
-// A caller with an endless body holds no place, and neither does a caller that reads no answer.
+// A caller that sends an endless body or reads no answer holds no place.
 func TestThreat_DOR05_SlowMembersHoldNoPlaceOfOthers(t *testing.T) {
 	w := newWorld(t, consulproxy.Limits{AllRunning: 1})
 	hostile, m := w.member("web", "web-0"), w.member("pg", "pg-1")

@@ -139,7 +139,7 @@ func (s *shares) conn(slot string) (done func(), ok bool) {
 	}, true
 }
 
-// take withdraws a request of the given cost from the Peer's bucket. It also checks that the Peer
+// take withdraws a request of the given cost from the Peer's bucket. take also checks that the Peer
 // may get an answer and, if the request has a body, send it.
 func (s *shares) take(slot string, cost float64, body bool) *Refusal {
 	s.mu.Lock()
@@ -288,7 +288,8 @@ func (s *shares) read(slot string, n int) {
 	s.forgetLocked(slot)
 }
 
-// forgetLocked drops a Peer without use or debt. Its return does not give it more.
+// forgetLocked drops a Peer without use or debt. A returning Peer starts with full buckets, as
+// before.
 func (s *shares) forgetLocked(slot string) {
 	one, l := s.ofLocked(slot), s.limits
 	if one.usage == (usage{}) && one.requests.left >= l.Burst && one.sent.left >= l.SentBurst && one.answered.left >= l.AnsweredBurst {

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// response is Consul's answer for the caller. It is read completely before its first byte goes to
-// the caller. A slow caller thus holds no connection to Consul, and an oversized answer is an error
-// instead of a truncated answer.
+// response is Consul's answer for the caller. The answer is read completely before its first byte
+// goes to the caller. A slow caller thus holds no connection to Consul, and an oversized answer is
+// an error instead of a truncated answer.
 type response struct {
 	proxy  *Proxy // whose shares count the body; nil: no proxy counts it
 	slot   string

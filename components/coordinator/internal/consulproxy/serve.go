@@ -66,8 +66,8 @@ func (d *Proxy) Run(ctx context.Context) error {
 	return nil
 }
 
-// Serve serves one connection of a member until it, ctx or the Proxy ends. It owns conn. It closes
-// the connection of a Peer that has too many. Safe for concurrent use.
+// Serve serves one connection of a member until it, ctx or the Proxy ends. Serve owns conn. Serve
+// closes the connection of a Peer that has too many. Safe for concurrent use.
 func (d *Proxy) Serve(ctx context.Context, c Caller, conn net.Conn) {
 	done, ok := d.shares.conn(c.Slot)
 	if !ok {

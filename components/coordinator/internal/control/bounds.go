@@ -21,8 +21,8 @@ const (
 	maxBackends = 64
 	// maxName bounds names and IDs.
 	maxName = 256
-	// maxText bounds messages. They go into the Operation and the status, where an oversized text
-	// would block the whole group.
+	// maxText bounds messages. Messages go into the Operation and the status, where an oversized
+	// text would block the whole group.
 	maxText = 512
 	// maxMessage bounds one call of an agent, and maxCalls its concurrent calls.
 	maxMessage = 256 << 10

@@ -81,7 +81,7 @@ func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
 	}
 }
 
-// A View reads the kinds of records one by one. It may have the record with the highest index
+// A View reads the kinds of records one by one. The View may have the record with the highest index
 // before an earlier record. An agent that got the first state is woken again.
 func TestARecordThatAppearsLateChangesTheVersion(t *testing.T) {
 	v := records(step("op", operation.Booting, time.Unix(1000, 0), 60))

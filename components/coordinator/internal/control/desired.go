@@ -81,21 +81,21 @@ func agentSpecOf(v *view.View, spec group.Spec, slot, assigned string) (agentSpe
 	return spec.AgentSpec(), revision, true
 }
 
-// Version returns the version of the desired state of slot in v; 0: v has no record of the Slot. It
-// is the highest index among the records behind the desired state. It grows with each change and is
-// equal on all coordinators. Within a Term it never falls, because agents ignore lower versions:
-// each removal leaves a newer record behind. A removed spec leaves the record of its acceptance.
-// The newest Operation of a Slot is written after or together with all earlier ones, and is never
-// pruned.
+// Version returns the version of the desired state of slot in v; 0: v has no record of the Slot.
+// The version is the highest index among the records behind the desired state. The version grows
+// with each change and is equal on all coordinators. Within a Term the version never falls, because
+// agents ignore lower versions: each removal leaves a newer record behind. A removed spec leaves
+// the record of its acceptance. The newest Operation of a Slot is written after or together with
+// all earlier ones, and is never pruned.
 func Version(v *view.View, slot string) uint64 { return stampOf(v, slot).version }
 
 // stamp identifies one desired state of a Slot.
 type stamp struct{ version, sum uint64 }
 
 // stampOf returns Version, and the sum of the indices of the newest record of each kind. A View
-// reads its kinds one by one. It may have the record with the highest index while a record that was
-// written earlier is still missing. The sum differs between the two states and grows when the
-// missing record appears. Without it an agent would keep the first state until the next change.
+// reads its kinds one by one. The View may have the record with the highest index while a record
+// that was written earlier is still missing. The sum differs between the two states and grows when
+// the missing record appears. Without it an agent would keep the first state until the next change.
 func stampOf(v *view.View, slot string) (out stamp) {
 	record, ok := v.Slots[slot]
 	if !ok {

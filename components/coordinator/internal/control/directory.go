@@ -38,8 +38,8 @@ func ScopeOf[T any](all bool, groups map[string]T) Scope {
 // of a group share one map, so the cost of an update depends on the size of the change. Safe for
 // concurrent use.
 type Directory struct {
-	// updates serializes Update. It is separate from mu, so that readers do not wait while Update
-	// judges members.
+	// updates serializes Update. This mutex is separate from mu, so that readers do not wait while
+	// Update judges members.
 	updates sync.Mutex
 	known   known // guarded by updates; last readable records of each Slot
 
@@ -53,7 +53,7 @@ type Directory struct {
 	version      uint64                       // guarded by mu; highest of any map so far
 }
 
-// Update takes a View, in which at most the groups of scope changed, and the coordinators. It
+// Update takes a View, in which at most the groups of scope changed, and the coordinators. Update
 // returns the groups whose peer maps changed, with peering.CoordinatorGroup if the coordinators'
 // map did. A map's version is the index at which its content was first seen: it grows with each
 // change on every coordinator. A member whose records are unreadable keeps its earlier data.
@@ -123,8 +123,8 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 		}
 	}
 	// An invalid edit or the removal of a spec changes nothing for running members: the last valid
-	// spec stays in force. It is in the records; this copy only covers the time until the leader
-	// has recorded it.
+	// spec stays in force. That spec is in the records; this copy only covers the time until the
+	// leader has recorded it.
 	for name, spec := range specs {
 		before, known := d.specs[name]
 		if known && v.Unreadable(store.GroupAcceptedKey(name)) {
@@ -168,7 +168,7 @@ func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (change
 }
 
 // ServiceMesh returns the service mesh of a group in v. If its record is unreadable, it returns the
-// last readable one. It returns the zero value if there is none.
+// last readable one. ServiceMesh returns the zero value if there is none.
 func (d *Directory) ServiceMesh(v *view.View, name string) group.ServiceMesh {
 	if mesh, _, ok := v.ServiceMeshOf(name); ok {
 		return mesh

@@ -14,8 +14,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Farewell gives up the lease of a Boot that ends. A Boot without the Slot has no lease, which is
-// no error.
+// Farewell gives up the lease of a Boot that ends. A Boot that does not hold the Slot has no lease;
+// Farewell then succeeds.
 type Farewell func(ctx context.Context, group, slot, bootID string) error
 
 // farewellTime bounds the writes of a farewell; the shutdown of the coordinator waits for them.
@@ -24,7 +24,7 @@ const farewellTime = 3 * time.Second
 // ServeFarewell sets f as the function for farewells. Call it before the first control session.
 func (s *Service) ServeFarewell(f Farewell) { s.farewell = f }
 
-// Farewell implements CoordinatorService. It always concerns the calling Boot.
+// Farewell implements CoordinatorService. The farewell always concerns the calling Boot.
 func (s *Service) Farewell(ctx context.Context, _ *controlv1.FarewellRequest) (*controlv1.FarewellResponse, error) {
 	id, boot, ok := grpcconn.PeerFromContext(ctx)
 	if !ok {

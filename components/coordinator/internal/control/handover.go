@@ -19,15 +19,16 @@ import (
 
 const (
 	// holdLimit bounds the time in which callers' agents must hold: a pooler waits for transactions
-	// for up to 2 s. It is shorter than the wait of the agent that hands over.
+	// for up to 2 s. The limit is shorter than the wait of the agent that hands over.
 	holdLimit = 2500 * time.Millisecond
 	// releaseLimit bounds the calls at the end of a hand-over; after a missed call the hold's own
 	// limit applies.
 	releaseLimit = time.Second
 )
 
-// BeginHandover implements CoordinatorService. It asks the agents of callers to hold their routes,
-// and answers when they do. It stores nothing: each agent knows its own hold and its limit.
+// BeginHandover implements CoordinatorService. BeginHandover asks the agents of callers to hold
+// their routes, and answers when they do. BeginHandover stores nothing: each agent knows its own
+// hold and its limit.
 func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandoverRequest) (*controlv1.BeginHandoverResponse, error) {
 	id, v, err := s.handingOver(ctx, req.GetOperationId())
 	if err != nil {

@@ -168,8 +168,8 @@ func TestOnlyADrainHolds(t *testing.T) {
 	}
 }
 
-// An agent without a session, or with an incomplete answer, does not count as waiting. This also
-// holds while the record of a group's routes is unreadable.
+// An agent without a session, or with an incomplete answer, does not count as waiting. The same
+// applies while the record of a group's routes is unreadable.
 func TestAgentsThatDoNotAnswerAreNotWaiting(t *testing.T) {
 	v := handover(operation.Draining)
 	s := serving(v)

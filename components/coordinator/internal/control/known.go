@@ -47,8 +47,8 @@ func (k *known) update(v *view.View, scope Scope) {
 	}
 }
 
-// take copies the records in read into cached, for the groups of scope. It removes a missing record
-// from cached unless the record exists and is unreadable.
+// take copies the records in read into cached, for the groups of scope. take removes a missing
+// record from cached unless the record exists and is unreadable.
 func take[T any](v *view.View, scope Scope, cached map[string]T, read map[string]view.Rec[T], groupOf func(T) string, key func(slot string, was T) string) {
 	for slot, was := range cached {
 		if _, there := read[slot]; !there && scope.has(groupOf(was)) && !v.Unreadable(key(slot, was)) {

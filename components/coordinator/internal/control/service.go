@@ -68,10 +68,10 @@ func (s *Service) Contain(panics *contain.Panics) { s.panics = panics }
 // ServeCredentials adds c to every control session. Call it before the first session.
 func (s *Service) ServeCredentials(c admissionv1.CredentialServiceServer) { s.credentials = c }
 
-// Noted takes an accepted report of the Boot that holds slot. It always gets the whole report.
-// After a heartbeat without changes it gets the last report again, with its earlier number. Reports
-// are numbered by their Boot, and calls come concurrently. A Noted must not block or change the
-// report.
+// Noted takes an accepted report of the Boot that holds slot. The function always gets the whole
+// report. After a heartbeat without changes the function gets the last report again, with its
+// earlier number. Reports are numbered by their Boot, and calls come concurrently. A Noted must not
+// block or change the report.
 type Noted func(slot, boot string, r *controlv1.Report)
 
 // NoteReports sets f as the function for accepted reports. Call it before the first control

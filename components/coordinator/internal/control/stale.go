@@ -26,9 +26,9 @@ const notifyLimit = 300 * time.Millisecond
 type Ended func(ctx context.Context, group, slot, bootID string, spoke bool) (policy.Decision, error)
 
 // EndStale closes the control sessions of the Boots of the groups of scope that do not hold their
-// Slots in v. It first notifies each Boot, which then stops its work as the Slot. EndStale returns
-// when all are closed, at the latest after notifyLimit. It reports whether all are decided: the
-// reason for some may be unknown.
+// Slots in v. EndStale first notifies each Boot, which then stops its work as the Slot. EndStale
+// returns when all are closed, at the latest after notifyLimit. EndStale reports whether all are
+// decided: the reason for some may be unknown.
 func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all bool) {
 	var stale []*session
 	s.mu.Lock()
@@ -87,8 +87,8 @@ func (s *Service) endOne(ctx context.Context, v *view.View, one *session) bool {
 	return true
 }
 
-// notHolder returns the error for a Boot that does not hold its Slot in the View. It reads the
-// records again, because a Boot with this answer stops its work as the Slot.
+// notHolder returns the error for a Boot that does not hold its Slot in the View. notHolder reads
+// the records again, because a Boot with this answer stops its work as the Slot.
 func (s *Service) notHolder(ctx context.Context, id overlay.ID, boot string) error {
 	why, err := s.ended(ctx, id.Group, id.Slot, boot, true)
 	switch {

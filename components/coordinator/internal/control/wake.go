@@ -10,8 +10,8 @@ import (
 
 const wakeTimeout = 5 * time.Second
 
-// Wake asks the agent of a Slot to fetch its desired state. It does not wait; an agent that misses
-// the call polls.
+// Wake asks the agent of a Slot to fetch its desired state. Wake does not wait; an agent that
+// misses the call polls.
 func (s *Service) Wake(slot string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 )
 
 // SimulatedOrganization is the subject's organization in every certificate that rests on evidence
-// under another root than Intel's, so that no such certificate is mistaken for a real one.
+// under another root than Intel's, which makes the certificate recognizable.
 const SimulatedOrganization = "SIMULATED"
 
 // ErrKeyForbidden reports a key that no SVID is issued for (CSR_FORBIDDEN).

@@ -20,8 +20,8 @@ const connectSize = connectScalar + 16
 
 const connectScalar = 48
 
-// ConnectCA is the CA of Consul's service mesh, which signs the certificates of Envoys. It is
-// separate from CA: Consul has its key and signs with it, and its certificates open no Session.
+// ConnectCA is the CA of Consul's service mesh, which signs the certificates of Envoys. ConnectCA
+// is separate from CA: Consul has its key and signs with it, and its certificates open no Session.
 type ConnectCA struct {
 	clusterID string
 	key       secret.Value // PEM
@@ -78,7 +78,7 @@ func newConnectCA(cluster, clusterID string, seed []byte) (*ConnectCA, error) {
 	return out, nil
 }
 
-// ClusterID returns the UUID of the mesh in a new Consul. It is no secret.
+// ClusterID returns the UUID of the mesh in a new Consul. The UUID is no secret.
 func (c *ConnectCA) ClusterID() string { return c.clusterID }
 
 // TrustDomain returns the first part of the names of the mesh's services. A Consul that had a CA

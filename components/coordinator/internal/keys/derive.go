@@ -43,8 +43,8 @@ const (
 // FirstEpoch is the epoch of every key until it is rotated.
 const FirstEpoch uint32 = 1
 
-// Root is the cluster's derived material. It is constant after Derive, except for the cache, and
-// safe for concurrent use.
+// Root is the cluster's derived material. The material is constant after Derive, except for the
+// cache, and safe for concurrent use.
 type Root struct {
 	cluster    string
 	clusterID  string
@@ -153,9 +153,9 @@ type derived struct {
 	key   secret.Value
 }
 
-// derive returns the key of a purpose and epoch. It calls the guest agent only if the key differs
-// from the last one: the guest agent makes one key at a time, and each renewal of each Boot needs
-// the same keys.
+// derive returns the key of a purpose and epoch. derive calls the guest agent only if the key
+// differs from the last one: the guest agent makes one key at a time, and each renewal of each Boot
+// needs the same keys.
 func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
 	last := r.cache.get(purpose)
 	if last.epoch == epoch && last.size == size && !last.key.IsZero() {

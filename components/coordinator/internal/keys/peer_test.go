@@ -33,9 +33,9 @@ func svid(t *testing.T, root *keys.Root, group, slot string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// Credentials of another cluster ID open no Session, neither with a coordinator nor with a Peer.
-// They fail even with exactly the name and Boot of the peer map, and so do those of another cluster
-// ID's coordinator.
+// Credentials of another cluster ID open no Session with a coordinator or a Peer. These credentials
+// fail even with exactly the name and Boot of the peer map, and so do those of another cluster ID's
+// coordinator.
 func TestGEN02_IDN08_CredentialsOfAnotherClusterIDOpenNoSession(t *testing.T) {
 	first, second := derive(t, "app", "demo"), deriveOf(t, "app", "demo", another)
 	for _, server := range []overlay.ID{{Cluster: "demo", Group: keys.CoordinatorGroup, Slot: "coordinator-0"}, {Cluster: "demo", Group: "pg", Slot: "pg-1"}} {

@@ -72,11 +72,11 @@ func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, i
 }
 
 // unboundAge is the maximum age of the platform's list for the question of an unauthenticated
-// caller. It bounds the platform calls that such callers cause.
+// caller. The age bounds the platform calls that such callers cause.
 const unboundAge = 10 * time.Second
 
 // Unbound finds the Slot whose records are lost and that the platform's name of the instance's CVM
-// refers to. It calls the platform only while there is such a Slot.
+// refers to. Unbound calls the platform only while there is such a Slot.
 func (p *Platform) Unbound(ctx context.Context, v *view.View, cluster, instanceID string) (groupName, slot string, ok bool) {
 	lost := func(slot string) bool {
 		record := v.Slots[slot].Value

@@ -15,8 +15,8 @@ import (
 var silentAfter = rollout.DefaultTiming().StaleAfter
 
 // asksOfOthers reports whether the planner needs data of the other groups, whose records are many.
-// It does if an admitted Boot of the group is silent, or if a member of a group with healing is
-// unhealthy.
+// The data is needed if an admitted Boot of the group is silent, or if a member of a group with
+// healing is unhealthy.
 func asksOfOthers(spec group.Spec, records []group.SlotRecord, seen rollout.Observation) bool {
 	for _, s := range seen.Slots {
 		r := s.Report
@@ -31,7 +31,7 @@ func asksOfOthers(spec group.Spec, records []group.SlotRecord, seen rollout.Obse
 }
 
 // fleet counts the agents of all groups, the agents with a recent report, and the CVMs that their
-// groups' last pass found stopped or gone. It leaves out the Slots that an operator excludes and
+// groups' last pass found stopped or gone. fleet leaves out the Slots that an operator excludes and
 // those in a step that is no repair: an ordinary step of another group is no storm.
 func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	all := v.All()
