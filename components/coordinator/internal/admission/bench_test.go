@@ -123,8 +123,8 @@ func (h *harness) recorded(n int) (context.Context, string) {
 	if err := h.store.Commit(h.t.Context(), p, s, a, lock); err != nil {
 		h.t.Fatal(err)
 	}
-	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: slot}, BootID: boot, PublicKey: string(spki)}
-	return peer.NewContext(h.t.Context(), &peer.Peer{Addr: who}), boot
+	caller := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: slot}, BootID: boot, PublicKey: string(spki)}
+	return peer.NewContext(h.t.Context(), &peer.Peer{Addr: caller}), boot
 }
 
 func (h *harness) await(slot string) {

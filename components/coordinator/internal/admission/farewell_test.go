@@ -84,8 +84,8 @@ func TestARenewalNeedsALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.await(func(v *view.View) bool { return v.Boots["pg-0"].EndedBy(b.bootID) })
-	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
-	if _, refused := s.services[0].renew(t.Context(), who, &admissionv1.RenewRequest{BootId: b.bootID}); refused == nil || refused.code != policy.CodeRenewDenied {
+	caller := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
+	if _, refused := s.services[0].renew(t.Context(), caller, &admissionv1.RenewRequest{BootId: b.bootID}); refused == nil || refused.code != policy.CodeRenewDenied {
 		t.Errorf("renewal after a farewell: %v", refused)
 	}
 }

@@ -285,7 +285,7 @@ func TestLanesTakeTurnsAndShedTheirOwn(t *testing.T) {
 	for count() < laneLength || shed.Load() < laneLength {
 		<-time.After(time.Millisecond)
 	}
-	enter("quiet")
+	enter("other")
 	for count() < laneLength+1 {
 		<-time.After(time.Millisecond)
 	}
@@ -294,12 +294,12 @@ func TestLanesTakeTurnsAndShedTheirOwn(t *testing.T) {
 	close(order)
 	place := 0
 	for lane := range order {
-		if place++; lane == "quiet" {
+		if place++; lane == "other" {
 			break
 		}
 	}
 	if place > 2 {
-		t.Errorf("the quiet lane was number %d", place)
+		t.Errorf("the other lane was number %d", place)
 	}
 	if p.free != 1 || p.count != 0 || len(p.lanes) != 0 || len(p.turns) != 0 {
 		t.Errorf("left behind: %+v", p)

@@ -164,8 +164,8 @@ func (p *pool) turnAway(j *job) time.Duration {
 	now := p.now()
 	if len(p.away) >= maxRemembered && now.Sub(p.swept) > time.Second {
 		p.swept = now
-		for key, kept := range p.away {
-			if now.After(kept.until) {
+		for key, turned := range p.away {
+			if now.After(turned.until) {
 				delete(p.away, key)
 			}
 		}

@@ -143,8 +143,8 @@ func TestARenewalWaitsForALapsedLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Held() })
-	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
-	_, refused := s.services[0].renew(t.Context(), who, &admissionv1.RenewRequest{BootId: b.bootID})
+	caller := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
+	_, refused := s.services[0].renew(t.Context(), caller, &admissionv1.RenewRequest{BootId: b.bootID})
 	if refused == nil || status.Code(refused.renewal()) != codes.Unavailable {
 		t.Errorf("a renewal without a lease: %v", refused)
 	}

@@ -95,19 +95,19 @@ type evicted struct {
 	boot    *boot
 	token   string
 	control *control.Service
-	told    chan string // the code of its end, from a wake or a refused report
+	reason  chan string // the code of its end, from a wake or a refused report
 	closed  chan time.Time
 	running sync.WaitGroup
 }
 
-type toldServer struct {
+type wakeServer struct {
 	controlv1.UnimplementedAgentServiceServer
-	told chan<- string
+	reason chan<- string
 }
 
-func (s toldServer) Wake(_ context.Context, r *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
+func (s wakeServer) Wake(_ context.Context, r *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
 	if r.GetEndedCode() != "" {
-		s.told <- r.GetEndedCode()
+		s.reason <- r.GetEndedCode()
 	}
 	return &controlv1.WakeResponse{}, nil
 }
@@ -120,7 +120,7 @@ type namedConn struct {
 func (c namedConn) RemoteAddr() net.Addr { return c.remote }
 
 func newEvicted(t *testing.T) *evicted {
-	e := &evicted{harness: newHarness(t), told: make(chan string, 8), closed: make(chan time.Time, 1)}
+	e := &evicted{harness: newHarness(t), reason: make(chan string, 8), closed: make(chan time.Time, 1)}
 	e.boot = e.harness.boot(composeText, e.seed)
 	e.token = e.boot.mustAdmit().GetCredentials().GetConsul().GetWorkloadToken()
 	e.control = control.New(e.views, &control.Directory{}, reports.New(time.Now), func(ctx context.Context, group, slot, boot string, _ bool) (policy.Decision, error) {
@@ -159,7 +159,7 @@ func (e *evicted) session(ctx context.Context) {
 		_, _ = far1.Close(), far2.Close()
 	})
 	e.running.Go(func() {
-		_ = grpcconn.Serve(ctx, near2, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, toldServer{told: e.told}) }, grpcserver.Limits{})
+		_ = grpcconn.Serve(ctx, near2, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, wakeServer{reason: e.reason}) }, grpcserver.Limits{})
 	})
 	client, err := grpcconn.Client(near1)
 	if err != nil {
@@ -177,7 +177,7 @@ func (e *evicted) session(ctx context.Context) {
 			if err != nil {
 				if s := status.Convert(err); s.Code() == codes.FailedPrecondition {
 					why, _, _ := strings.Cut(s.Message(), ":")
-					e.told <- why
+					e.reason <- why
 				}
 				e.closed <- last
 				return
@@ -194,15 +194,15 @@ func (e *evicted) session(ctx context.Context) {
 // awaitEnd waits until the control session is over and returns the reason that the Boot has
 // learned. A slow Boot may get neither a wake nor a refusal before the end. Such a Boot then asks
 // for its admission status, as an agent does.
-func (e *evicted) awaitEnd(limit time.Duration) (told string, lastHeard time.Time) {
+func (e *evicted) awaitEnd(limit time.Duration) (reason string, lastHeard time.Time) {
 	select {
 	case lastHeard = <-e.closed:
 	case <-time.After(limit):
 		e.t.Fatal("the control session lives on")
 	}
 	select {
-	case told = <-e.told:
-		return told, lastHeard
+	case reason = <-e.reason:
+		return reason, lastHeard
 	default:
 	}
 	why, err := Ended(e.t.Context(), e.store, "pg", "pg-0", e.boot.id())
@@ -234,10 +234,10 @@ func (e *evicted) lastUse(limit time.Duration) (time.Time, error) {
 // to the last accepted use of its token and of its control session.
 func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	e := newEvicted(t)
-	var kept view.Boot
+	var lease view.Boot
 	var err error
-	if kept, err = e.service.lease(t.Context(), "pg-0"); err != nil || !kept.Held() {
-		t.Fatalf("lease %+v, %v", kept, err)
+	if lease, err = e.service.lease(t.Context(), "pg-0"); err != nil || !lease.Held() {
+		t.Fatalf("lease %+v, %v", lease, err)
 	}
 	sp, index, err := store.Read[policy.SlotPolicy](t.Context(), e.store, store.SlotPolicyKey("pg-0"))
 	if err != nil {
@@ -256,10 +256,10 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, lastHeard := e.awaitEnd(15 * time.Second)
+	reason, lastHeard := e.awaitEnd(15 * time.Second)
 	t.Logf("after the write: last use of the token %v, last accepted report %v", lastToken.Sub(written).Round(time.Millisecond), lastHeard.Sub(written).Round(time.Millisecond))
-	if told != string(policy.CodeInstanceMismatch) {
-		t.Errorf("the boot got %q", told)
+	if reason != string(policy.CodeInstanceMismatch) {
+		t.Errorf("the boot got %q", reason)
 	}
 	if _, _, err := store.Read[policy.Admission](t.Context(), e.store, store.AdmissionKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("its admission: %v", err)
@@ -267,7 +267,7 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	if held, err := e.service.lease(t.Context(), "pg-0"); err != nil || held.Held() {
 		t.Errorf("its lease: %+v, %v", held, err)
 	}
-	if err := e.store.RenewSession(t.Context(), kept.Session); err != nil {
+	if err := e.store.RenewSession(t.Context(), lease.Session); err != nil {
 		t.Errorf("the session that keeps other boots' leases too: %v", err)
 	}
 	d, _, err := store.Read[policy.Decisions](t.Context(), e.store, store.DecisionsKey("pg-0"))

@@ -43,33 +43,33 @@ type credentials struct {
 // are never taken from the message.
 func (c *credentials) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.RenewResponse, error) {
 	s := c.s
-	who, ok := grpcconn.AddrFromContext(ctx)
+	caller, ok := grpcconn.AddrFromContext(ctx)
 	if !ok {
 		return nil, status.Error(codes.Unauthenticated, "PEER_NOT_ADMITTED: the call did not come over an overlay session")
 	}
-	out, refused := s.renew(ctx, who, req)
+	out, refused := s.renew(ctx, caller, req)
 	if refused != nil {
 		if !refused.retry {
-			s.noteRenewal(ctx, who, refused)
+			s.noteRenewal(ctx, caller, refused)
 		}
 		return nil, refused.renewal()
 	}
 	s.metrics.Renewed()
-	s.log.Debug("credentials renewed", "slot", who.ID.Slot, "boot", who.BootID)
+	s.log.Debug("credentials renewed", "slot", caller.ID.Slot, "boot", caller.BootID)
 	return &admissionv1.RenewResponse{Credentials: out}, nil
 }
 
 // noteRenewal records why the holder of a Slot did not get fresh credentials. The refusal of a Boot
 // that has lost the Slot is only returned: a record of it would displace those of the holder.
-func (s *Service) noteRenewal(ctx context.Context, who overlay.Addr, r *refusal) {
-	s.log.Warn("renewal refused", "slot", who.ID.Slot, "boot", who.BootID, "code", r.code, "error", r.message)
+func (s *Service) noteRenewal(ctx context.Context, caller overlay.Addr, r *refusal) {
+	s.log.Warn("renewal refused", "slot", caller.ID.Slot, "boot", caller.BootID, "code", r.code, "error", r.message)
 	s.metrics.Refused(string(r.code))
 	v, _ := s.cfg.Views.Latest()
-	if v == nil || v.Admissions[who.ID.Slot].Value.BootID != who.BootID {
+	if v == nil || v.Admissions[caller.ID.Slot].Value.BootID != caller.BootID {
 		return
 	}
-	if err := s.RecordRenewRefused(ctx, v.Admissions[who.ID.Slot].Value, r.code, r.message); err != nil {
-		s.log.Warn("decision not recorded", "slot", who.ID.Slot, "error", err)
+	if err := s.RecordRenewRefused(ctx, v.Admissions[caller.ID.Slot].Value, r.code, r.message); err != nil {
+		s.log.Warn("decision not recorded", "slot", caller.ID.Slot, "error", err)
 	}
 }
 
@@ -88,14 +88,14 @@ func (r *refusal) renewal() error {
 
 // renew decides and issues. renew first takes the records from the View, which costs no reads. The
 // transaction checks that they are current; if they are outdated, renew reads them from the store.
-func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.RenewRequest) (*admissionv1.Credentials, *refusal) {
-	sum := sha256.Sum256([]byte(who.PublicKey))
+func (s *Service) renew(ctx context.Context, caller overlay.Addr, req *admissionv1.RenewRequest) (*admissionv1.Credentials, *refusal) {
+	sum := sha256.Sum256([]byte(caller.PublicKey))
 	switch {
-	case hex.EncodeToString(sum[:]) != who.BootID:
+	case hex.EncodeToString(sum[:]) != caller.BootID:
 		return nil, refuse(policy.CodeRenewDenied, "the session does not name the key that it authenticated")
-	case req.GetBootId() != who.BootID:
+	case req.GetBootId() != caller.BootID:
 		return nil, refuse(policy.CodeRenewDenied, "a boot renews only its own credentials, with the admitted key")
-	case !s.paced(who.ID.Slot):
+	case !s.paced(caller.ID.Slot):
 		return nil, refuse(policy.CodeRateLimited, "one renewal at a time; try again").later()
 	}
 	release, refused := s.renewTurn(ctx)
@@ -103,10 +103,10 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 		return nil, refused
 	}
 	defer release()
-	g, refused := s.mayIssue(ctx, who, s.viewed)
+	g, refused := s.mayIssue(ctx, caller, s.viewed)
 	if refused != nil && errors.Is(refused.cause, errTaken) || refused != nil && refused.code == codeStale {
 		// The View may be outdated, for example right after an admission.
-		g, refused = s.mayIssue(ctx, who, s.read)
+		g, refused = s.mayIssue(ctx, caller, s.read)
 	}
 	if refused != nil {
 		return nil, refused
@@ -114,7 +114,7 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 	g.held = req.GetHeld()
 	out, refused := s.issue(ctx, g)
 	if refused != nil && errors.Is(refused.cause, errTaken) {
-		if g, refused = s.mayIssue(ctx, who, s.read); refused == nil {
+		if g, refused = s.mayIssue(ctx, caller, s.read); refused == nil {
 			g.held = req.GetHeld()
 			out, refused = s.issue(ctx, g)
 		}
@@ -208,24 +208,24 @@ func (s *Service) read(ctx context.Context, slot string) (renewalRecords, *refus
 
 // mayIssue decides in this order: the Session's Boot holds the Slot, its lease lives, and the
 // policy allows the renewal without new evidence.
-func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(context.Context, string) (renewalRecords, *refusal)) (*grant, *refusal) {
-	slot := who.ID.Slot
+func (s *Service) mayIssue(ctx context.Context, caller overlay.Addr, records func(context.Context, string) (renewalRecords, *refusal)) (*grant, *refusal) {
+	slot := caller.ID.Slot
 	h, refused := records(ctx, slot)
 	if refused != nil {
 		return nil, refused
 	}
 	switch {
-	case h.admission.Group != who.ID.Group:
+	case h.admission.Group != caller.ID.Group:
 		return nil, refuse(policy.CodeRenewDenied, "the slot belongs to another group")
-	case h.admission.BootID != who.BootID:
+	case h.admission.BootID != caller.BootID:
 		return nil, refuse(codeStale, "another boot holds the slot")
-	case !h.lease.HeldBy(who.BootID) && h.view != nil:
+	case !h.lease.HeldBy(caller.BootID) && h.view != nil:
 		return nil, refuse(codeStale, "the view has no lease of the boot").because(errTaken)
-	case !h.lease.HeldBy(who.BootID) && !h.lease.Held() && !h.lease.EndedBy(who.BootID):
+	case !h.lease.HeldBy(caller.BootID) && !h.lease.Held() && !h.lease.EndedBy(caller.BootID):
 		// The lease's keeper ended, or all coordinators were away. A coordinator that receives the
 		// Boot's reports takes the lease again.
 		return nil, refuse(codeUnreadable, "no coordinator keeps the boot's lease now; one takes it again in a moment").later()
-	case !h.lease.HeldBy(who.BootID):
+	case !h.lease.HeldBy(caller.BootID):
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
 	}
 	if d := s.cfg.MayRenew(h.admission, h.policy, s.cfg.Images, s.now()); !d.Allowed {
@@ -235,7 +235,7 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	if !ok || h.vip == "" {
 		return nil, refuse(codeUnreadable, "the group's spec or the slot's record is not readable yet").later()
 	}
-	key, err := x509.ParsePKIXPublicKey([]byte(who.PublicKey))
+	key, err := x509.ParsePKIXPublicKey([]byte(caller.PublicKey))
 	if err != nil {
 		return nil, refuse(codeKey, "the session's key: %v", err)
 	}

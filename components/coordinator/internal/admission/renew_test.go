@@ -27,11 +27,11 @@ func (b *boot) addr() overlay.Addr {
 
 // onSession returns the context of a call on the control session of a Boot.
 func (b *boot) onSession(change ...func(*overlay.Addr)) context.Context {
-	who := b.addr()
+	caller := b.addr()
 	for _, c := range change {
-		c(&who)
+		c(&caller)
 	}
-	return peer.NewContext(b.h.t.Context(), &peer.Peer{Addr: who})
+	return peer.NewContext(b.h.t.Context(), &peer.Peer{Addr: caller})
 }
 
 func (b *boot) renew(change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {

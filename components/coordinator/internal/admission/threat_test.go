@@ -154,7 +154,7 @@ func TestATT31_CTL07_ThePolicyChangesBeforeTheCommit(t *testing.T) {
 	s.setPolicy(0, instanceOf(0), revision)
 	s.store.FailReads(errors.New("no leader"))
 	if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeUnreadable {
-		t.Errorf("an unreadable gate: %v", err)
+		t.Errorf("an unreadable policy: %v", err)
 	}
 	s.store.FailReads(nil)
 	if err := b.again(s.services[0]).admit(t.Context()); err != nil {

@@ -47,10 +47,10 @@ func (s *set) config(ordinal int) Config {
 	}
 }
 
-func (s *set) isolate(cut bool, who ...int) {
+func (s *set) isolate(cut bool, which ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range who {
+	for _, n := range which {
 		s.cut[n] = cut
 	}
 }
@@ -65,9 +65,9 @@ func (s *set) knows(ordinal int) string {
 }
 
 // start settles those coordinators in the background.
-func (s *set) start(ctx context.Context, who ...int) (wait func()) {
+func (s *set) start(ctx context.Context, which ...int) (wait func()) {
 	var all sync.WaitGroup
-	for _, n := range who {
+	for _, n := range which {
 		all.Go(func() {
 			if stored, err := Settle(ctx, s.config(n)); err == nil && stored.ClusterID != s.knows(n) {
 				s.t.Errorf("coordinator-%d has %q, its disk %q", n, stored.ClusterID, s.knows(n))
@@ -83,11 +83,11 @@ func TestGEN01_CoordinatorsThatStartAtOnceAgreeOnOneClusterID(t *testing.T) {
 	for _, n := range []int{1, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSet(t, n)
-			var who []int
+			var which []int
 			for i := range n {
-				who = append(who, i)
+				which = append(which, i)
 			}
-			s.start(t.Context(), who...)()
+			s.start(t.Context(), which...)()
 			first := s.knows(0)
 			if err := clusterid.Check(first); err != nil || seen[first] {
 				t.Errorf("%d coordinators: cluster ID %q: %v", n, first, err)
@@ -105,7 +105,7 @@ func TestGEN01_CoordinatorsThatStartAtOnceAgreeOnOneClusterID(t *testing.T) {
 // A silent coordinator may have a cluster ID, so a part of the coordinators makes none. Once all
 // answer, there is one.
 func TestGEN01_APartOfTheCoordinatorsCreatesNoClusterID(t *testing.T) {
-	for name, away := range map[string][]int{"the founder": {0}, "one other": {2}, "both others": {1, 2}} {
+	for name, away := range map[string][]int{"coordinator-0": {0}, "one other": {2}, "both others": {1, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSet(t, 3)
 			s.isolate(true, away...)

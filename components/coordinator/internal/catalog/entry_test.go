@@ -42,7 +42,7 @@ func TestWant(t *testing.T) {
 		"leads no more, and does not know": {func(m *Member) {
 			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 6
 		}, "", true, WhyHealthy},
-		"leads no more, and is ill": {func(m *Member) {
+		"leads no more, and is unhealthy": {func(m *Member) {
 			m.Report.Role, m.Report.Epoch, m.Rival, m.Workload = rollout.RoleLeader, 5, 6, rollout.Unhealthy
 		}, "", false, WhyUnhealthy},
 		"another led before": {func(m *Member) {

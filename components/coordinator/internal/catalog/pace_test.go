@@ -46,7 +46,7 @@ func TestPace(t *testing.T) {
 		p = p.spend(now)
 	}
 	if wait := p.wait(now); wait != refill {
-		t.Errorf("after a rest a whole burst is there, and then it waits %s", wait)
+		t.Errorf("after a pause the whole burst is available, and then a write waits %s", wait)
 	}
 	if warn(); warnings != 2 {
 		t.Errorf("%d warnings after another spell", warnings)

@@ -39,7 +39,7 @@ func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 // the agent reports them. Checks that count from the beginning of a Boot still hold the member
 // back.
 func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
-	const well, ill, unknown = controlv1.Health_HEALTH_HEALTHY, controlv1.Health_HEALTH_UNHEALTHY, controlv1.Health_HEALTH_UNKNOWN
+	const well, unhealthy, unknown = controlv1.Health_HEALTH_HEALTHY, controlv1.Health_HEALTH_UNHEALTHY, controlv1.Health_HEALTH_UNKNOWN
 	of := func(name string, health controlv1.Health, pending bool) *controlv1.CheckResult {
 		return &controlv1.CheckResult{Name: name, Health: health, Pending: pending}
 	}
@@ -52,8 +52,8 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 		"before":          {[]*controlv1.CheckResult{of("a", well, false)}, true, rollout.Healthy, nil},
 		"one came":        {[]*controlv1.CheckResult{of("a", well, false), of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},
 		"it passes":       {[]*controlv1.CheckResult{of("a", well, false), of("b", well, false)}, true, rollout.Healthy, nil},
-		"it fails":        {[]*controlv1.CheckResult{of("a", well, false), of("b", ill, false)}, false, rollout.Unhealthy, nil},
-		"the other fails": {[]*controlv1.CheckResult{of("a", ill, false), of("b", unknown, true)}, false, rollout.Unhealthy, []string{"b"}},
+		"it fails":        {[]*controlv1.CheckResult{of("a", well, false), of("b", unhealthy, false)}, false, rollout.Unhealthy, nil},
+		"the other fails": {[]*controlv1.CheckResult{of("a", unhealthy, false), of("b", unknown, true)}, false, rollout.Unhealthy, []string{"b"}},
 		"of a Boot begun": {[]*controlv1.CheckResult{of("a", unknown, false)}, false, rollout.Unknown, nil},
 		"none is left":    {nil, true, rollout.Healthy, nil},
 		"only new checks": {[]*controlv1.CheckResult{of("b", unknown, true)}, true, rollout.Healthy, []string{"b"}},

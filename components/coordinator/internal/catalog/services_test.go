@@ -79,7 +79,7 @@ func TestDiscoveryFollowsTheOwnerOfABackend(t *testing.T) {
 		"it says nothing so": {func(m *Member) { m.Backends["api"] = reports.Backend{} }, WhyHealthy, WhyUnknown, nil},
 		"its proxy is down":  {func(m *Member) { delete(m.Live, "pg-pg-sidecar-proxy") }, WhyProxy, WhyHealthy, []string{"blue"}},
 		"the other's is":     {func(m *Member) { delete(m.Live, "pg-api-sidecar-proxy") }, WhyHealthy, WhyProxy, []string{"blue"}},
-		"both are ill":       {func(m *Member) { m.Workload, m.Live = rollout.Unhealthy, nil }, WhyUnhealthy, WhyProxy, []string{"blue"}},
+		"both are unhealthy": {func(m *Member) { m.Workload, m.Live = rollout.Unhealthy, nil }, WhyUnhealthy, WhyProxy, []string{"blue"}},
 		"draining":           {func(m *Member) { m.Draining = true }, WhyDraining, WhyDraining, []string{"blue"}},
 		"silent":             {func(m *Member) { m.Held = false }, WhySilent, WhySilent, nil},
 		"ended":              {func(m *Member) { m.Ended = true }, WhyEnded, WhyEnded, nil},

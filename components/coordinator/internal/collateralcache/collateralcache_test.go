@@ -71,13 +71,13 @@ func (f *folder) wantNumber(what string, want string) {
 
 func TestATT06_AcceptedCollateralSurvivesARestart(t *testing.T) {
 	f := newFolder(t)
-	f.wantNumber("nothing was kept", "")
+	f.wantNumber("nothing was stored", "")
 	if f.log.Len() > 0 {
 		t.Errorf("a first start complains: %s", &f.log)
 	}
 	c := f.open()
 	c.Put(f.set(attestsim.Posture{Evaluation: 18}))
-	f.wantNumber("kept", "18")
+	f.wantNumber("stored", "18")
 	info, err := os.Stat(f.file())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("file %v, %v", info, err)
@@ -86,7 +86,7 @@ func TestATT06_AcceptedCollateralSurvivesARestart(t *testing.T) {
 		t.Errorf("folder %v, %v", folder, err)
 	}
 	c.Put(f.set(attestsim.Posture{Evaluation: 19}))
-	f.wantNumber("kept again", "19")
+	f.wantNumber("stored again", "19")
 	if names, err := os.ReadDir(f.dir); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %v, %v", names, err)
 	}

@@ -43,10 +43,10 @@ func sessionBody(c Caller, body []byte) ([]byte, *Refusal) {
 	}
 	ttl, err := time.ParseDuration(asked.TTL)
 	if err != nil || ttl <= 0 || ttl > maxTTL {
-		return nil, invalid("TTL: %s; want a time up to %v, such as 30s: without it only the eviction of its Slot would end the session", clip(asked.TTL), maxTTL)
+		return nil, invalid("TTL: %s; want a time up to %v, such as 30s: without it only the eviction of its Slot would end the session", truncated(asked.TTL), maxTTL)
 	}
 	if !slices.Contains([]string{"", "release", "delete"}, asked.Behavior) {
-		return nil, invalid("Behavior: %s; want release or delete", clip(asked.Behavior))
+		return nil, invalid("Behavior: %s; want release or delete", truncated(asked.Behavior))
 	}
 	if len(asked.Name) > maxName {
 		return nil, invalid("Name: %d bytes, at most %d are allowed", len(asked.Name), maxName)
@@ -83,7 +83,7 @@ func lockDelay(raw json.RawMessage) (string, *Refusal) {
 		delay = time.Duration(number)
 	}
 	if err != nil || delay < 0 || delay > maxLockDelay {
-		return "", invalid("LockDelay: %s; want a time up to %v", clip(string(raw)), maxLockDelay)
+		return "", invalid("LockDelay: %s; want a time up to %v", truncated(string(raw)), maxLockDelay)
 	}
 	return delay.String(), nil
 }
@@ -163,7 +163,7 @@ func txnBody(c Caller, body []byte) (t txn, refused *Refusal) {
 // would be a hundred times its size.
 func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
 	if !slices.Contains(verbs, kv.Verb) {
-		return forbidden("operation %d: verb %s; allowed are %s", i, clip(kv.Verb), strings.Join(verbs, ", "))
+		return forbidden("operation %d: verb %s; allowed are %s", i, truncated(kv.Verb), strings.Join(verbs, ", "))
 	}
 	if strings.HasSuffix(kv.Verb, "-tree") {
 		kv.Key = prefixOf(c, kv.Key)
@@ -176,7 +176,7 @@ func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
 	case "get-tree":
 		what = "a tree"
 	case "get", "get-or-empty":
-		what = "key " + clip(kv.Key)
+		what = "key " + truncated(kv.Key)
 	}
 	if shown[what] {
 		return invalid("operation %d: the transaction reads %s twice; once is allowed", i, what)
@@ -192,7 +192,7 @@ func decode(body []byte, into any) *Refusal {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return invalid("body: %s", clip(err.Error()))
+		return invalid("body: %s", truncated(err.Error()))
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return invalid("body: there is more than one value")
@@ -203,7 +203,7 @@ func decode(body []byte, into any) *Refusal {
 func encode(value any) ([]byte, *Refusal) {
 	out, err := json.Marshal(value)
 	if err != nil {
-		return nil, invalid("body: %s", clip(err.Error()))
+		return nil, invalid("body: %s", truncated(err.Error()))
 	}
 	return out, nil
 }

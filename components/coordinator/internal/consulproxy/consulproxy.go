@@ -184,7 +184,7 @@ func overloaded(format string, args ...any) *Refusal {
 }
 
 func unavailable(what string, err error) *Refusal {
-	return &Refusal{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf("%s: %s", what, clip(err.Error()))}
+	return &Refusal{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf("%s: %s", what, truncated(err.Error()))}
 }
 
 const statusTooLarge = http.StatusRequestEntityTooLarge
@@ -228,7 +228,7 @@ func readBody(w http.ResponseWriter, r *http.Request, rule *Rule) ([]byte, *Refu
 	case int64(len(body)) > rule.MaxBody:
 		return nil, tooLarge(rule)
 	case err != nil:
-		return nil, invalid("body: it did not arrive: %s", clip(err.Error()))
+		return nil, invalid("body: it did not arrive: %s", truncated(err.Error()))
 	}
 	return body, nil
 }

@@ -87,7 +87,7 @@ func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 	}
 	rule, last := find(method, path)
 	if rule == nil {
-		return refusedFor1, forbidden("%s %s is not for members; allowed are %s", method, clip(path), allowed(method, path))
+		return refusedFor1, forbidden("%s %s is not for members; allowed are %s", method, truncated(path), allowed(method, path))
 	}
 	v := Verdict{Rule: rule, Path: path, Cost: 1}
 	if refused := v.readQuery(dc, target.RawQuery); refused != nil {
@@ -107,11 +107,11 @@ func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 		}
 	case CheckSession:
 		if !sessionForm.MatchString(last) {
-			return refusedFor1, invalid("session %s: want a UUID", clip(last))
+			return refusedFor1, invalid("session %s: want a UUID", truncated(last))
 		}
 	case CheckOwnNode:
 		if last != c.Slot {
-			return refusedFor1, forbidden("sessions of node %s are not for %s; ask for /v1/session/node/%s", clip(last), c.Slot, c.Slot)
+			return refusedFor1, forbidden("sessions of node %s are not for %s; ask for /v1/session/node/%s", truncated(last), c.Slot, c.Slot)
 		}
 	case CheckOwnSessions:
 		v.Path = "/v1/session/node/" + c.Slot
@@ -134,7 +134,7 @@ func prefixOf(c Caller, prefix string) string {
 
 func inScope(c Caller, key string) *Refusal {
 	if !strings.HasPrefix(key, Scope(c.Group)) {
-		return forbidden("key %s is not in the scope of group %s; keys begin with %s", clip(key), c.Group, Scope(c.Group))
+		return forbidden("key %s is not in the scope of group %s; keys begin with %s", truncated(key), c.Group, Scope(c.Group))
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func cleanPath(target *url.URL) (string, *Refusal) {
 	}
 	path := target.Path
 	if target.Opaque != "" || !strings.HasPrefix(path, "/v1/") {
-		return "", forbidden("%s is not below /v1/", clip(path))
+		return "", forbidden("%s is not below /v1/", truncated(path))
 	}
 	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r == '\\' || r == '%' || unicode.IsControl(r) }) {
 		return "", invalid("the path is not clean text")
@@ -242,13 +242,13 @@ const (
 func (v *Verdict) readQuery(dc, raw string) *Refusal {
 	given, err := url.ParseQuery(raw)
 	if err != nil {
-		return invalid("the query cannot be read: %s", clip(err.Error()))
+		return invalid("the query cannot be read: %s", truncated(err.Error()))
 	}
 	v.Query = url.Values{}
 	defer v.setWait()
 	for name, values := range given {
 		if !slices.Contains(Common, name) && !slices.Contains(v.Rule.Query, name) {
-			return forbidden("parameter %s is not for members; %s %s takes %s", clip(name), v.Rule.Method, v.Rule.Path, strings.Join(with(v.Rule.Query, Common...), ", "))
+			return forbidden("parameter %s is not for members; %s %s takes %s", truncated(name), v.Rule.Method, v.Rule.Path, strings.Join(with(v.Rule.Query, Common...), ", "))
 		}
 		bound := maxParameter
 		if name == "filter" {
@@ -264,19 +264,19 @@ func (v *Verdict) readQuery(dc, raw string) *Refusal {
 			continue
 		case "dc":
 			if value != dc {
-				return forbidden("datacenter %s is not this one; leave dc out, or say %s", clip(value), dc)
+				return forbidden("datacenter %s is not this one; omit dc, or use %s", truncated(value), dc)
 			}
 			continue
 		case "index":
 			index, err := strconv.ParseUint(value, 10, 64)
 			if err != nil {
-				return invalid("parameter index: %s is not a number", clip(value))
+				return invalid("parameter index: %s is not a number", truncated(value))
 			}
 			v.Blocks = v.Blocks || index > 0
 		case "wait":
 			wait, err := time.ParseDuration(value)
 			if err != nil || wait < 0 {
-				return invalid("parameter wait: %s is not a duration such as 30s", clip(value))
+				return invalid("parameter wait: %s is not a duration such as 30s", truncated(value))
 			}
 			value = min(wait, maxWait).String()
 		}
@@ -298,5 +298,5 @@ func (v *Verdict) setWait() {
 	v.Wait += v.Wait / 16
 }
 
-// clip quotes and truncates a foreign text for an answer.
-func clip(text string) string { return fmt.Sprintf("%.120q", text) }
+// truncated quotes and truncates a foreign text for an answer.
+func truncated(text string) string { return fmt.Sprintf("%.120q", text) }

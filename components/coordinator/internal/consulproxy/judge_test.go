@@ -181,7 +181,7 @@ func FuzzDOR01_Judge(f *testing.F) {
 				t.Errorf("%q is a request for %q and becomes one for %q", target, at.Path, v.Path)
 			}
 		} else if strings.HasPrefix(v.Path, "/v1/kv") {
-			t.Errorf("%q reaches %q without a look at its key", target, v.Path)
+			t.Errorf("%q reaches %q without a check of its key", target, v.Path)
 		}
 		if query := got.URL.Query(); query.Encode() != v.Query.Encode() || query.Has("token") || query.Has("dc") {
 			t.Errorf("%q is sent with %q", target, got.URL.RawQuery)

@@ -169,13 +169,13 @@ func from(t *testing.T, groupName, slot, boot string) context.Context {
 
 func TestOnlyTheBootThatHoldsTheSlotIsHeard(t *testing.T) {
 	s, heard := service(t)
-	refused := func(ctx context.Context, who string, want codes.Code) {
+	refused := func(ctx context.Context, caller string, want codes.Code) {
 		_, reportErr := s.Report(ctx, &controlv1.ReportRequest{Report: &controlv1.Report{}})
 		_, desiredErr := s.GetDesired(ctx, &controlv1.GetDesiredRequest{})
 		_, peersErr := s.GetPeers(ctx, &controlv1.GetPeersRequest{})
 		for _, err := range []error{reportErr, desiredErr, peersErr} {
 			if status.Code(err) != want {
-				t.Errorf("%s: %v, want %v", who, err, want)
+				t.Errorf("%s: %v, want %v", caller, err, want)
 			}
 		}
 	}

@@ -161,9 +161,9 @@ func TestPeersAreSentAsChanges(t *testing.T) {
 	s.directory.Update(v, coordinators, nil)
 	one, ctx := served{s, &session{}}, from(t, "pg", "pg-0", "boot")
 	var held peermap.Known
-	ask := func(who served, changes bool) *controlv1.GetPeersResponse {
+	ask := func(caller served, changes bool) *controlv1.GetPeersResponse {
 		t.Helper()
-		r, err := who.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: held.Version(), Changes: changes})
+		r, err := caller.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: held.Version(), Changes: changes})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,15 +105,15 @@ func tryOf(req interface {
 
 // handingOver returns the caller, if its Slot has this Operation open and is being drained.
 func (s *Service) handingOver(ctx context.Context, id string) (overlay.ID, *view.View, error) {
-	who, _, v, err := s.caller(ctx)
+	caller, _, v, err := s.caller(ctx)
 	if err != nil {
-		return who, nil, err
+		return caller, nil, err
 	}
-	op, open := v.OpenOperation(who.Slot)
+	op, open := v.OpenOperation(caller.Slot)
 	if !open || op.Value.ID != id || op.Value.Phase != operation.Draining {
-		return who, nil, status.Errorf(codes.FailedPrecondition, "hand-over: %.64q is not an operation that drains %s now, as far as this coordinator knows", id, who.Slot)
+		return caller, nil, status.Errorf(codes.FailedPrecondition, "hand-over: %.64q is not an operation that drains %s now, as far as this coordinator knows", id, caller.Slot)
 	}
-	return who, v, nil
+	return caller, v, nil
 }
 
 // callAll calls f for each session concurrently, and waits for all calls.

@@ -12,9 +12,9 @@ import (
 // the records, continues.
 func TestASessionThatOpensLateIsNotifiedToo(t *testing.T) {
 	for name, c := range map[string]struct {
-		boot string
-		why  policy.Decision
-		told bool
+		boot     string
+		why      policy.Decision
+		notified bool
 	}{
 		"the holder":          {"boot", policy.Decision{Code: policy.CodePeerRevoked}, false},
 		"a later holder":      {"next", policy.Decision{Allowed: true}, false},
@@ -23,12 +23,12 @@ func TestASessionThatOpensLateIsNotifiedToo(t *testing.T) {
 	} {
 		s, _ := service(t)
 		s.ended = func(context.Context, string, string, string, bool) (policy.Decision, error) { return c.why, nil }
-		agent, ended := &wokenAgent{told: make(chan *controlv1.WakeRequest, 1)}, false
+		agent, ended := &wokenAgent{notified: make(chan *controlv1.WakeRequest, 1)}, false
 		one := &session{group: "pg", slot: "pg-0", bootID: c.boot, wake: make(chan struct{}, 1), agent: agent, end: func() { ended = true }}
 		s.add(one)
 		s.endLate(t.Context(), one)
-		if told := len(agent.told) == 1; told != c.told || ended != c.told {
-			t.Errorf("%s: notified %t, session ended %t", name, told, ended)
+		if notified := len(agent.notified) == 1; notified != c.notified || ended != c.notified {
+			t.Errorf("%s: notified %t, session ended %t", name, notified, ended)
 		}
 	}
 }

@@ -18,11 +18,11 @@ import (
 // wokenAgent records the wake-ups that it receives.
 type wokenAgent struct {
 	controlv1.AgentServiceClient
-	told chan *controlv1.WakeRequest
+	notified chan *controlv1.WakeRequest
 }
 
 func (w *wokenAgent) Wake(_ context.Context, r *controlv1.WakeRequest, _ ...grpc.CallOption) (*controlv1.WakeResponse, error) {
-	w.told <- r
+	w.notified <- r
 	return &controlv1.WakeResponse{}, nil
 }
 
@@ -45,7 +45,7 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 			}
 			return c.why, c.err
 		}
-		agent, ended := &wokenAgent{told: make(chan *controlv1.WakeRequest, 1)}, false
+		agent, ended := &wokenAgent{notified: make(chan *controlv1.WakeRequest, 1)}, false
 		s.add(&session{group: "pg", slot: "pg-0", bootID: "boot", wake: make(chan struct{}, 1), agent: agent, end: func() { ended = true }})
 		if all := s.EndStale(t.Context(), &view.View{}, Scope{"others": {}}); !all || ended {
 			t.Errorf("%s: one of another group: all %t, ended %t", name, all, ended)
@@ -55,7 +55,7 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 		}
 		got := ""
 		select {
-		case r := <-agent.told:
+		case r := <-agent.notified:
 			got = r.GetEndedCode()
 		default:
 		}

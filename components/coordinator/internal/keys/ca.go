@@ -110,21 +110,21 @@ func (c *CA) Pool() *x509.CertPool {
 // SVID issues the identity certificate of a Slot for a Boot's public key, which must be a P-256
 // key: ErrKeyForbidden. There is no certificate request, so the holder cannot set names, usages or
 // extensions. The only URI SAN is the SPIFFE ID.
-func (c *CA) SVID(public crypto.PublicKey, who Subject, now time.Time) (der []byte, notAfter time.Time, err error) {
+func (c *CA) SVID(public crypto.PublicKey, subject Subject, now time.Time) (der []byte, notAfter time.Time, err error) {
 	if key, ok := public.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
-		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", who.Slot, ErrKeyForbidden)
+		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", subject.Slot, ErrKeyForbidden)
 	}
-	for _, name := range []string{c.cluster, who.Group, who.Slot} {
+	for _, name := range []string{c.cluster, subject.Group, subject.Slot} {
 		if !nameForm.MatchString(name) {
 			return nil, time.Time{}, fmt.Errorf("issue SVID: name %.80q is not one label of a-z, 0-9 and inner dashes", name)
 		}
 	}
-	template := leaf(who.Slot, who.Simulated, now)
-	template.URIs = []*url.URL{{Scheme: "spiffe", Host: c.cluster, Path: "/" + who.Group + "/" + who.Slot}}
-	template.DNSNames = who.DNSNames
+	template := leaf(subject.Slot, subject.Simulated, now)
+	template.URIs = []*url.URL{{Scheme: "spiffe", Host: c.cluster, Path: "/" + subject.Group + "/" + subject.Slot}}
+	template.DNSNames = subject.DNSNames
 	der, err = c.sign(template, public)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", who.Slot, err)
+		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", subject.Slot, err)
 	}
 	return der, template.NotAfter, nil
 }

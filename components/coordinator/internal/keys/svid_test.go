@@ -39,14 +39,14 @@ func TestIDN11_KeysAndTemplate(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	who := keys.Subject{Group: "pg", Slot: "pg-0"}
+	subject := keys.Subject{Group: "pg", Slot: "pg-0"}
 	for name, key := range map[string]crypto.PublicKey{"RSA": small.Public(), "P-384": p384.Public(), "Ed25519": ed, "none": nil} {
-		if _, _, err := ca.SVID(key, who, time.Now()); !errors.Is(err, keys.ErrKeyForbidden) || !strings.Contains(err.Error(), "CSR_FORBIDDEN") {
+		if _, _, err := ca.SVID(key, subject, time.Now()); !errors.Is(err, keys.ErrKeyForbidden) || !strings.Contains(err.Error(), "CSR_FORBIDDEN") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	now := time.Now()
-	der, _, err := ca.SVID(p256(t).Public(), who, now)
+	der, _, err := ca.SVID(p256(t).Public(), subject, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func TestIDN10_IssuerBuildsTheNameItself(t *testing.T) {
 	ca := derive(t, "app", "demo").CA()
 	key := p256(t).Public()
 	for _, bad := range []string{"", "PG-0", "pg/0", "pg%2F0", "..", "-pg", "pg-", "pg 0", "pg\x000", "pg.0", "pｇ", strings.Repeat("a", 64), "pg?x", "pg#x", "u@pg"} {
-		for _, who := range []keys.Subject{{Group: "pg", Slot: bad}, {Group: bad, Slot: "pg-0"}} {
-			if der, _, err := ca.SVID(key, who, time.Now()); err == nil {
-				t.Errorf("%+v: a certificate of %d bytes", who, len(der))
+		for _, subject := range []keys.Subject{{Group: "pg", Slot: bad}, {Group: bad, Slot: "pg-0"}} {
+			if der, _, err := ca.SVID(key, subject, time.Now()); err == nil {
+				t.Errorf("%+v: a certificate of %d bytes", subject, len(der))
 			}
 		}
 	}
