@@ -6,8 +6,6 @@ package group
 type SlotState string
 
 const (
-	// SlotPending: a step is recorded, and nothing of it was done.
-	SlotPending SlotState = "Pending"
 	// SlotDraining: its agent runs PRE_TERMINATE hooks and hands leadership over.
 	SlotDraining SlotState = "Draining"
 	// SlotDrained: that is done. It is told of the rest of the time that an operator has it out

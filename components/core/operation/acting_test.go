@@ -18,7 +18,7 @@ func TestR60_TheCallIsInTheRecordBeforeItIsMade(t *testing.T) {
 }
 
 func TestR61_ALeaderOfThePastChangesNothing(t *testing.T) {
-	for _, phase := range []Phase{Recorded, Draining, Drained, Acting, Booting, Joining, Settling} {
+	for _, phase := range []Phase{Draining, Drained, Acting, Booting, Joining, Settling} {
 		op, now := to(t, Update, phase)
 		f := happy(op, now.Add(time.Second))
 		f.Term = op.Term - 1
@@ -379,7 +379,6 @@ func TestR70_CrashTable(t *testing.T) {
 		want   Phase
 		effect string
 	}{
-		"after the intent, before the drain":         {Recorded, quiet, Draining, "order"},
 		"after the call, effect in progress":         {Acting, rebooting, Acting, ""},
 		"after the call, effect present":             {Acting, booted, Booting, ""},
 		"after the intent to call, before the call":  {Acting, quiet, Acting, ""},      // see R62

@@ -18,7 +18,7 @@ import (
 // everything is read afresh. Nothing else is remembered: a successor that feeds
 // the record and its own facts goes on where the last one stopped (R70).
 //
-//	RECORDED   agent must drain ─► DRAINING; nothing to drain ─► DRAINED
+//	(begun)    agent must drain ─► DRAINING; nothing to drain ─► DRAINED
 //	DRAINING   agent is done ─► DRAINED; abort or deadline ─► ABORTED, of half a step ─► DRAINED
 //	DRAINED    still safe and wanted ─► ACTING + the call
 //	ACTING     effect seen or accepted ─► BOOTING; refused ─► FAILED;
@@ -44,9 +44,6 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 		op.setBack(now)
 	}
 	op.Term = f.Term
-	if op.Phase == "" {
-		op = op.enter(Recorded, now)
-	}
 	if next, effects, resolved := op.resolve(f, now); resolved {
 		return next, effects
 	}
@@ -61,8 +58,6 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 		return op.stayDrained(f, now)
 	}
 	switch op.Phase {
-	case Recorded:
-		return op.fromRecorded(f, now)
 	case Draining:
 		return op.fromDraining(f, now)
 	case Drained:
@@ -75,7 +70,7 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 		return op.fromJoining(f, now)
 	case Settling:
 		return op.fromSettling(f, now)
-	case Done, Aborted, Failed, Superseded:
+	case Done, Aborted, Failed, Superseded, "":
 	}
 	return op, nil
 }
@@ -83,26 +78,15 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 // Same reports that a and b are the same record: there is nothing to write.
 func Same(a, b Operation) bool { return reflect.DeepEqual(a, b) }
 
-// overtakenFor is how long what an operator asked for waits for the others before its drain. As
-// long others wait for it.
-const overtakenFor = 2 * time.Minute
-
-// fromRecorded starts the drain, or skips it where nothing runs.
-func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
-	if next, effects, off := op.calledOff(f, now); off {
-		return next, effects
+// Begun is op as its first record reads: its agent drains, or there is nothing to drain. The order to the agent
+// follows from the record, so that nothing has to be done after it. The drain has the time within.
+func (op Operation) Begun(within time.Duration, now time.Time) Operation {
+	op = op.clone()
+	op.Times.Created, op.Times.DrainBy = now, now.Add(within)
+	if op.Kind != Create && op.Way.drains() {
+		return op.enter(Draining, now).because("waits for the agent to drain")
 	}
-	if f.Overtaken != "" {
-		if !now.Before(op.Entered[Recorded].Add(overtakenFor)) {
-			return op.callOff(CauseUnsafe, f.Overtaken+"; ask again when that has changed", now)
-		}
-		return op.because("waits: " + f.Overtaken), nil
-	}
-	op.Times.DrainBy = now.Add(f.Limits.Drain)
-	if op.Way.SkipDrain || op.Way.Refreshes() || op.Kind == Create {
-		return op.enter(Drained, now).because("nothing to drain"), nil
-	}
-	return op.enter(Draining, now).because("waits for the agent to drain"), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
+	return op.enter(Drained, now).because("nothing to drain")
 }
 
 // fromDraining waits for the agent. Its hooks carry their own time-outs and
@@ -490,7 +474,7 @@ func (op Operation) Decided() bool {
 	switch op.Phase {
 	case Booting, Joining, Settling:
 		return true
-	case Recorded, Draining, Drained, Acting, Done, Aborted, Failed, Superseded, "":
+	case Draining, Drained, Acting, Done, Aborted, Failed, Superseded, "":
 	}
 	return false
 }

@@ -14,7 +14,7 @@ func TestHappyPathOfEachKind(t *testing.T) {
 		Delete:  "DRAINING DRAINED ACTING BOOTING DONE",
 	} {
 		op, now := begun(kind), start
-		var phases []string
+		phases := []string{string(op.Phase)}
 		calls := 0
 		for range 20 {
 			now = now.Add(limits.MinReady)
@@ -46,8 +46,6 @@ func TestHappyPathOfEachKind(t *testing.T) {
 func TestR78_EveryDisruptionDrainsFirstAndEveryBootRunsPostLaunch(t *testing.T) {
 	for _, kind := range []Kind{Update, Restart, Delete} {
 		op := begun(kind)
-		op, effects := step(t, op, quiet(start), start, Draining)
-		wantOrder(t, effects, VerbDrain)
 		if o, ok := CurrentOrder(op); !ok || o.Verb != VerbDrain || o.Attempt != 1 || !o.Deadline.Equal(op.Times.DrainBy) {
 			t.Errorf("%s: order %+v %t", kind, o, ok)
 		}
@@ -66,16 +64,6 @@ func TestR78_EveryDisruptionDrainsFirstAndEveryBootRunsPostLaunch(t *testing.T) 
 		op, _ = step(t, op, f, now, Joining) // available, but the hook has not answered
 		f.Steps = answer(VerbPostLaunch, StepDone)
 		step(t, op, f, now, Settling)
-	}
-}
-
-func TestR78_NothingToDrainWhereNothingServes(t *testing.T) {
-	op := begun(Update)
-	op.Way.SkipDrain = true
-	op, effects := step(t, op, quiet(start), start, Drained)
-	wantNoEffects(t, effects)
-	if _, ok := CurrentOrder(op); ok {
-		t.Error("an order is given to a member that is down")
 	}
 }
 
@@ -201,16 +189,12 @@ func TestR81_AnswersToAnotherOrderAreNoOps(t *testing.T) {
 }
 
 func TestR82_NoLongerWantedReturnsToServiceBeforeActing(t *testing.T) {
-	for _, phase := range []Phase{Recorded, Draining, Drained} {
+	for _, phase := range []Phase{Draining, Drained} {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
 		f.Unwanted = "the spec moved on"
 		op, effects := step(t, op, f, now, Aborted)
-		if phase == Recorded {
-			wantNoEffects(t, effects)
-		} else {
-			wantOrder(t, effects, VerbCancelDrain)
-		}
+		wantOrder(t, effects, VerbCancelDrain)
 		if op.Failure.Cause != CauseUnwanted || op.Call.Number != 0 {
 			t.Errorf("%s: cause %s, %d calls", phase, op.Failure.Cause, op.Call.Number)
 		}
@@ -223,7 +207,7 @@ func TestR82_NoLongerWantedReturnsToServiceBeforeActing(t *testing.T) {
 }
 
 func TestR92_PauseReturnsToServiceBeforeActingAndFinishesAfter(t *testing.T) {
-	for phase, want := range map[Phase]Phase{Recorded: Aborted, Draining: Aborted, Drained: Aborted, Booting: Joining, Joining: Settling, Settling: Done} {
+	for phase, want := range map[Phase]Phase{Draining: Aborted, Drained: Aborted, Booting: Joining, Joining: Settling, Settling: Done} {
 		op, now := to(t, Update, phase)
 		now = now.Add(limits.MinReady)
 		f := happy(op, now)
@@ -274,7 +258,7 @@ func TestR50_TheSecondLookHoldsTheCallUntilItIsSafe(t *testing.T) {
 // TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce: nobody stays out of service for a call that
 // cannot be made. Half of a change goes on.
 func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
-	for _, phase := range []Phase{Recorded, Draining, Drained} {
+	for _, phase := range []Phase{Draining, Drained} {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
 		f.Refused = "no such image"
@@ -393,4 +377,29 @@ func TestR79_ADrainEndsWithTheBootItWasFor(t *testing.T) {
 	wantNoEffects(t, effects)
 	f.Paused = true
 	step(t, op, f, now, Aborted)
+}
+
+// TestR60_TheFirstRecordOfAStep: the agent of what is there gets its order with the record, and the deadline of
+// that stands. What has nothing to drain waits for its call.
+func TestR60_TheFirstRecordOfAStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		op   Operation
+		want Phase
+	}{
+		"an update":             {Operation{Kind: Update}, Draining},
+		"a drain":               {Operation{Kind: Drain}, Draining},
+		"a removal":             {Operation{Kind: Delete}, Draining},
+		"of a member that fell": {Operation{Kind: Update, Way: Way{SkipDrain: true}}, Drained},
+		"a refresh":             {Operation{Kind: Update, Way: Way{Mode: ModeRefresh}}, Drained},
+		"a creation":            {Operation{Kind: Create}, Drained},
+	} {
+		op := c.op.Begun(time.Minute, start)
+		order, asked := CurrentOrder(op)
+		if op.Phase != c.want || !op.Entered[c.want].Equal(start) || !op.Times.Created.Equal(start) || !op.Times.DrainBy.Equal(start.Add(time.Minute)) {
+			t.Errorf("%s: %+v", name, op)
+		}
+		if asked != (c.want == Draining) || asked && (order.Verb != VerbDrain || order.Limit != time.Minute) {
+			t.Errorf("%s: ordered %+v, %t", name, order, asked)
+		}
+	}
 }

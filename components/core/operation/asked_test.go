@@ -45,7 +45,6 @@ func TestAnOrderStandsUntilSomethingElseIsAsked(t *testing.T) {
 		next Operation
 		want string
 	}{
-		"a step is recorded":    {Operation{Phase: Recorded}, "before"},
 		"it is called off":      {Operation{Phase: Aborted}, "before"},
 		"a refresh is done":     {Operation{Phase: Done, Way: Way{Mode: ModeRefresh}}, "before"},
 		"it drains":             {Operation{Phase: Draining}, "next"},

@@ -13,7 +13,7 @@ func drained(at time.Time) operation.Operation {
 	return operation.Operation{
 		ID: "web-1.3.web-1", Group: "web", Slot: "web-1", Kind: operation.Drain, Actor: operation.ActorOperator, Attempt: 1, Term: 1,
 		Phase: operation.Drained, Before: operation.Before{BootID: "b1"}, CVM: operation.CVM{InstanceID: "i1"}, Times: operation.Times{Created: at},
-		Entered: operation.PhaseTimes{operation.Recorded: at, operation.Draining: at, operation.Drained: at},
+		Entered: operation.PhaseTimes{operation.Draining: at, operation.Drained: at},
 	}
 }
 
@@ -160,7 +160,7 @@ func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 		Limits: operation.Limits{Drain: time.Minute}}
 	silent := drained(at)
 	silent.Way.SkipDrain = true
-	silent.Entered = operation.PhaseTimes{operation.Recorded: at, operation.Drained: at}
+	silent.Entered = operation.PhaseTimes{operation.Drained: at}
 	if op, _ := operation.Advance(silent, f, at); op.Phase != operation.Drained || !strings.Contains(op.Reason, "no hook ran") {
 		t.Errorf("silent: %s: %s", op.Phase, op.Reason)
 	}

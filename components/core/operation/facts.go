@@ -76,9 +76,6 @@ type Facts struct {
 	Unwanted string
 	// Elsewhere: the Slot is to run another Revision than To, or none.
 	Elsewhere bool
-	// Overtaken is why what an operator asked for waits before it begins: another member went away
-	// since it was recorded.
-	Overtaken string
 	// ToGo: the Slot is to be removed with the CVM that is listed, which is recorded as its own.
 	ToGo bool
 	// Paused: the group is paused or frozen; PausedBy is which of them, and who did it and why, where

@@ -9,11 +9,10 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var limits = Limits{Drain: 10 * time.Minute, Healthy: 10 * time.Minute, Service: 3 * time.Minute, MinReady: 30 * time.Second, Settle: 10 * time.Second, Unknown: 10 * time.Minute}
 
-// begun is an update of db-1 from A to B, recorded at start.
-func begun(kind Kind) Operation {
+// begun is a step of db-1 from A to B, recorded at start, after edits of what was decided.
+func begun(kind Kind, edits ...func(*Operation)) Operation {
 	op := Operation{ID: "op", Rollout: "r", Group: "db", Slot: "db-1", Kind: kind, CVM: CVM{InstanceID: "i-1", VMUUID: "vm-1"},
-		From: "A", To: "B", Attempt: 1, Phase: Recorded, Term: 3, Before: Before{BootID: "boot-old"},
-		Entered: PhaseTimes{Recorded: start}, Times: Times{Created: start}}
+		From: "A", To: "B", Attempt: 1, Term: 3, Before: Before{BootID: "boot-old"}}
 	switch kind {
 	case Create:
 		op.CVM.InstanceID, op.CVM.VMUUID, op.From, op.Before.BootID = "", "", "", ""
@@ -23,8 +22,14 @@ func begun(kind Kind) Operation {
 		op.To = ""
 	case Update, Replace:
 	}
-	return op
+	for _, edit := range edits {
+		edit(&op)
+	}
+	return op.Begun(limits.Drain, start)
 }
+
+// skipped: there is nothing to drain.
+func skipped(op *Operation) { op.Way.SkipDrain = true }
 
 // quiet are facts in which nothing has happened to the old CVM and all is safe.
 func quiet(now time.Time) Facts {
@@ -101,7 +106,7 @@ func happy(op Operation, now time.Time) Facts {
 			f.Platform = nil
 		}
 		f.Admission.Revision = op.To
-	case Recorded, Drained, Done, Aborted, Failed, Superseded, "":
+	case Drained, Done, Aborted, Failed, Superseded, "":
 	}
 	return f
 }

@@ -6,11 +6,9 @@ import "time"
 type Phase string
 
 const (
-	// Recorded: the intent exists, nothing was done. The zero value reads as this.
-	Recorded Phase = "RECORDED"
-	// Draining: the agent runs PRE_TERMINATE hooks and hands leadership over.
+	// Draining: the agent runs PRE_TERMINATE hooks and hands leadership over. A step that has a member to drain begins so.
 	Draining Phase = "DRAINING"
-	// Drained: the agent finished; quorum is checked once more before acting (R50).
+	// Drained: the agent finished; quorum is checked once more before acting (R50). A step with nothing to drain begins so.
 	Drained Phase = "DRAINED"
 	// Acting: the platform call may have been made. Never repeated without a read-back (R66).
 	Acting Phase = "ACTING"
@@ -36,7 +34,7 @@ func (p Phase) Ended() bool {
 	switch p {
 	case Done, Aborted, Failed, Superseded:
 		return true
-	case Recorded, Draining, Drained, Acting, Booting, Joining, Settling, "":
+	case Draining, Drained, Acting, Booting, Joining, Settling, "":
 		return false
 	}
 	return false

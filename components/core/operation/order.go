@@ -96,10 +96,10 @@ func (op Operation) seenBy(boot string) Operation {
 
 // asksNothing reports that op asks nothing of the agent and did not stop its Boot, now or
 // before it ended, so that the order of the Operation before it stands: a return to service
-// that the agent may not have heard of. A refresh never asks; what is only recorded does not yet.
+// that the agent may not have heard of. A refresh never asks.
 func (op Operation) asksNothing() bool {
 	switch {
-	case op.Way.Refreshes(), op.Phase == Recorded, op.Phase == "":
+	case op.Way.Refreshes():
 		return true
 	case !op.Phase.Ended():
 		return false
@@ -115,7 +115,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 	o = Order{Operation: op.ID, Attempt: op.Attempt}
 	switch op.Phase {
 	case Draining, Drained, Acting:
-		if op.Way.SkipDrain || op.Way.Refreshes() || op.Kind == Create {
+		if op.Kind == Create || !op.Way.drains() {
 			return Order{}, false
 		}
 		o.Verb, o.Deadline, o.WithoutHooks = VerbDrain, op.Times.DrainBy, op.withoutHooks()
@@ -145,7 +145,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			return Order{}, false
 		}
 		o.Verb = VerbCancelDrain
-	case Recorded, Superseded, "":
+	case Superseded, "":
 		return Order{}, false
 	}
 	// Both times are of one clock, and their distance is true by any.

@@ -26,7 +26,6 @@ func TestR82_WhichOrderStands(t *testing.T) {
 		op   Operation
 		want Verb // "": none
 	}{
-		"recorded":                               {Operation{Phase: Recorded}, ""},
 		"drains":                                 {Operation{Phase: Draining, Transfer: transfer}, VerbDrain},
 		"drained":                                {Operation{Phase: Drained}, VerbDrain},
 		"acts":                                   {Operation{Phase: Acting}, VerbDrain},
@@ -39,7 +38,7 @@ func TestR82_WhichOrderStands(t *testing.T) {
 		"joins after a refresh":                  {Operation{Phase: Joining, Way: Way{Mode: ModeRefresh}}, ""},
 		"restarts a service":                     {Operation{Phase: Booting, Way: Way{Service: "db"}}, VerbRestartService},
 		"restarted a service":                    {Operation{Phase: Joining, Way: Way{Service: "db"}}, VerbPostLaunch},
-		"called off before it drained":           {Operation{Phase: Aborted, Entered: entered(Recorded)}, ""},
+		"called off before it drained":           {Operation{Phase: Aborted, Entered: entered(Drained)}, ""},
 		"called off while it drained":            {Operation{Phase: Aborted, Entered: entered(Draining)}, VerbCancelDrain},
 		"refused":                                {Operation{Phase: Failed, Entered: entered(Draining, Acting)}, VerbCancelDrain},
 		"did not come back":                      {Operation{Phase: Failed, Entered: entered(Draining, Acting, Booting)}, ""},
@@ -73,16 +72,13 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 		op   Operation
 		want bool
 	}{
-		"new":                            {Operation{}, true},
-		"recorded":                       {Operation{Phase: Recorded}, true},
-		"drains":                         {Operation{Phase: Draining, Entered: entered(Recorded)}, false},
+		"drains":                         {Operation{Phase: Draining, Entered: entered(Draining)}, false},
 		"refreshes":                      {Operation{Phase: Booting, Way: Way{Mode: ModeRefresh}, Entered: entered(Booting)}, true},
-		"was called off at once":         {Operation{Phase: Aborted, Entered: entered(Recorded)}, true},
-		"was called off in its drain":    {Operation{Phase: Aborted, Entered: entered(Recorded, Draining)}, false},
-		"was refused without a drain":    {Operation{Phase: Failed, Entered: entered(Recorded, Acting)}, false},
-		"booted without drain and call":  {Operation{Phase: Failed, Entered: entered(Recorded, Booting)}, false},
-		"was called off after no drain":  {Operation{Phase: Aborted, Entered: entered(Recorded, Drained)}, true},
-		"was done by a CVM that is gone": {Operation{Phase: Done, Entered: entered(Recorded, Drained)}, true},
+		"was called off in its drain":    {Operation{Phase: Aborted, Entered: entered(Draining)}, false},
+		"was refused without a drain":    {Operation{Phase: Failed, Entered: entered(Acting)}, false},
+		"booted without drain and call":  {Operation{Phase: Failed, Entered: entered(Booting)}, false},
+		"was called off after no drain":  {Operation{Phase: Aborted, Entered: entered(Drained)}, true},
+		"was done by a CVM that is gone": {Operation{Phase: Done, Entered: entered(Drained)}, true},
 	} {
 		if got := c.op.asksNothing(); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -93,7 +89,7 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 // TestWhoIsOutOfService: nobody is led to a member from its drain until its Boot is to come.
 func TestWhoIsOutOfService(t *testing.T) {
 	out := map[Phase]bool{Draining: true, Drained: true, Acting: true}
-	for _, p := range []Phase{"", Recorded, Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed, Superseded} {
+	for _, p := range []Phase{"", Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed, Superseded} {
 		if got := (Operation{Phase: p}).OutOfService(); got != out[p] {
 			t.Errorf("%q: %t", p, got)
 		}
@@ -304,25 +300,5 @@ func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
 		if got := op.HealsAfter(h); got != want {
 			t.Errorf("%s: %+v", name, got)
 		}
-	}
-}
-
-// TestR21_WhatAnOperatorAskedForWaitsBesideAnotherLoss before its member is drained, for a while: who
-// asked is told, and nobody waits for it longer.
-func TestR21_WhatAnOperatorAskedForWaitsBesideAnotherLoss(t *testing.T) {
-	op, now := to(t, Restart, Recorded)
-	op.Request.ID = "q"
-	f := happy(op, now)
-	f.Overtaken = "db-1 is away"
-	waits, effects := Advance(op, f, now)
-	if waits.Phase != Recorded || len(effects) > 0 || waits.Reason != "waits: db-1 is away" {
-		t.Fatalf("%s: %s, effects %v", waits.Phase, waits.Reason, effects)
-	}
-	if over, _ := Advance(waits, f, now.Add(overtakenFor)); over.Phase != Aborted || over.Failure.Cause != CauseUnsafe {
-		t.Errorf("after %s: %s for %s", overtakenFor, over.Phase, over.Failure.Cause)
-	}
-	f.Overtaken = ""
-	if next, _ := Advance(waits, f, now.Add(time.Second)); next.Phase != Draining {
-		t.Errorf("once the other one is back: %s", next.Phase)
 	}
 }

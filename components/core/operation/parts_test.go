@@ -299,10 +299,9 @@ func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 // TestAReplacedCVMIsNotGoneByOneListing: its deletion was never called, and a listing may be of before it
 // was made.
 func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
-	op, now := begun(Replace), start
-	op.Way.SkipDrain, op.CVM.Incarnation = true, 1
+	op, now := begun(Replace, skipped), start
+	op.CVM.Incarnation = 1
 	f := quiet(now)
-	op, _ = step(t, op, f, now, Drained)
 	op, _ = step(t, op, f, now, Acting)
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeBusy}
 	op, _ = step(t, op, f, now, Acting)
@@ -334,10 +333,9 @@ func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 }
 
 func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
-	op, now := begun(Replace), start
-	op.Way.SkipDrain, op.CVM.Incarnation = true, 1
+	op, now := begun(Replace, skipped), start
+	op.CVM.Incarnation = 1
 	f := quiet(now)
-	op, _ = step(t, op, f, now, Drained)
 	op, effects := step(t, op, f, now, Acting)
 	if len(effects) != 1 || effects[0].Call != PartDelete || effects[0].VMUUID != "vm-1" {
 		t.Fatalf("effects %+v", effects)
@@ -361,11 +359,10 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	if op.CVM.VMUUID != "vm-9" {
 		t.Errorf("names %q", op.CVM.VMUUID)
 	}
-	gone := begun(Replace)
-	gone.Way.SkipDrain, gone.CVM.VMUUID, gone.CVM.InstanceID = true, "", ""
+	gone := begun(Replace, skipped)
+	gone.CVM.VMUUID, gone.CVM.InstanceID = "", ""
 	f = quiet(now)
 	f.Platform = nil
-	gone, _ = step(t, gone, f, now, Drained)
 	gone, effects = step(t, gone, f, now, Acting)
 	if len(effects) != 1 || effects[0].Call != PartCreate {
 		t.Errorf("effects %+v, want the creation alone", effects)

@@ -40,7 +40,7 @@ func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
 	for kind, want := range map[Kind]Phase{Create: Booting, Delete: Done, Replace: Booting} {
 		op := begun(kind)
 		op.Phase, op.CVM.VMUUID, op.CVM.InstanceID, op.Call.Number = Booting, "vm-1", "i-1", 1
-		op.Entered = PhaseTimes{Recorded: start, Acting: start, Booting: start}
+		op.Entered = PhaseTimes{Acting: start, Booting: start}
 		op.Times.HealthyBy = start.Add(limits.Healthy)
 		for n := range 3 {
 			now := start.Add(time.Duration(n+1) * time.Second)
@@ -120,7 +120,7 @@ func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
 // TestWhatWasNeverAwayHasNoTimeAway: the bracket of the time without service closes only where it
 // was opened.
 func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
-	for phase, away := range map[Phase]bool{Recorded: false, Draining: true} {
+	for phase, away := range map[Phase]bool{Drained: false, Draining: true} {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
 		f.Unwanted = "the spec moved on"

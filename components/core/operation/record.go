@@ -76,6 +76,9 @@ type Way struct {
 // Refreshes reports that the Boot attests again and nothing else happens.
 func (w Way) Refreshes() bool { return w.Mode == ModeRefresh }
 
+// drains: an agent is asked to drain before the step acts, where there is one.
+func (w Way) drains() bool { return !w.SkipDrain && !w.Refreshes() }
+
 // BootStays reports that the step is done with the Boot that was there before.
 func (w Way) BootStays() bool { return w.Mode == ModeRefresh || w.Service != "" }
 

@@ -7,18 +7,13 @@ import (
 )
 
 // refreshing is an Update that changes only what the agent does, drained of nothing.
-func refreshing(t *testing.T) (Operation, time.Time) {
-	t.Helper()
-	op := begun(Update)
-	op.Way.Mode = ModeRefresh
-	op, effects := step(t, op, quiet(start), start, Drained)
-	wantNoEffects(t, effects)
-	return op, start
+func refreshing() (Operation, time.Time) {
+	return begun(Update, func(op *Operation) { op.Way.Mode = ModeRefresh }), start
 }
 
 // TestARefreshIsNoBoot: the Boot that runs attests again, and nothing is called for.
 func TestARefreshIsNoBoot(t *testing.T) {
-	op, now := refreshing(t)
+	op, now := refreshing()
 	f := quiet(now)
 	f.Platform.ComposeHash = "hash-B"
 	op, effects := step(t, op, f, now, Booting)
@@ -42,7 +37,7 @@ func TestARefreshIsNoBoot(t *testing.T) {
 
 // TestARefreshNeedsWhatItIsToProve: it waits to know that, and is planned anew where no Boot could.
 func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
-	op, now := refreshing(t)
+	op, now := refreshing()
 	f := quiet(now)
 	f.WantedHash = ""
 	if op, _ := step(t, op, f, now, Drained); !strings.Contains(op.Reason, "is known") {
@@ -63,21 +58,10 @@ func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
 	}
 }
 
-// TestWhatHasNoPhaseIsRecorded: a record without one goes the way of all.
-func TestWhatHasNoPhaseIsRecorded(t *testing.T) {
-	op := begun(Update)
-	op.Phase, op.Entered = "", nil
-	op, effects := step(t, op, quiet(start), start, Draining)
-	wantOrder(t, effects, VerbDrain)
-	if op.Entered[Recorded] != start {
-		t.Errorf("entered %v", op.Entered)
-	}
-}
-
 // TestARefreshWaitsForItsNewChecks: it is proven by them and not by the ones before, from when they
 // were judged on; meanwhile the member is available, and the healthy deadline goes on.
 func TestARefreshWaitsForItsNewChecks(t *testing.T) {
-	op, now := refreshing(t)
+	op, now := refreshing()
 	f := quiet(now)
 	f.Platform.ComposeHash = "hash-B"
 	op, _ = step(t, op, f, now, Booting)
@@ -114,7 +98,7 @@ func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 // TestABootMayBeQuickerThanItsRefresh: it attests as soon as the policy allows that, and the leader
 // may be gone meanwhile. The step goes on to prove it, wanted or not: there is nothing to call off.
 func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
-	op, now := refreshing(t)
+	op, now := refreshing()
 	f := quiet(now)
 	cvm := f.Platform
 	cvm.ComposeHash, f.Unwanted, f.Paused, f.Safe = "hash-B", "the slot is not outdated any more", true, false
@@ -125,7 +109,7 @@ func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
 	if got := op.AssignedAfter("B"); got != "B" || op.Call.HashWanted != "hash-B" {
 		t.Errorf("it is assigned %s, and is to be %q", got, op.Call.HashWanted)
 	}
-	early, _ := refreshing(t)
+	early, _ := refreshing()
 	f.Admission.Revision, f.Platform, f.PlatformKnown = "A", cvm, true
 	step(t, early, f, now, Aborted)
 }
@@ -143,7 +127,7 @@ func TestR105_AnUnprovenRefreshIsCalledOff(t *testing.T) {
 		"led elsewhere, and proven":       {func(f *Facts) { f.Unwanted, f.Elsewhere, f.Admission.Revision = "moved on", true, "B" }, Joining},
 		"led elsewhere, and CVM vanished": {func(f *Facts) { f.Unwanted, f.Elsewhere, f.Platform = "moved on", true, nil }, Aborted},
 	} {
-		op, now := refreshing(t)
+		op, now := refreshing()
 		f := quiet(now)
 		f.Platform.ComposeHash = "hash-B"
 		op, _ = step(t, op, f, now, Booting)

@@ -38,16 +38,12 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		To:       a.To,
 		Attempt:  max(a.Attempt, 1),
 		Order:    p.Rollout.Steps,
-		Phase:    operation.Recorded,
-		Reason:   "recorded",
 		Term:     term,
 		Transfer: a.Transfer,
 		Before:   a.Before,
 		Way:      a.Way,
 		Set:      a.Set,
-		Entered:  operation.PhaseTimes{operation.Recorded: now},
-		Times:    operation.Times{Created: now},
-	}
+	}.Begun(a.DrainWithin, now)
 	if a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
 		op.Rollout = "" // it is nothing that the rollout does, and no evidence about it
 	}

@@ -29,13 +29,13 @@ func TestR60_WhatBeginRecords(t *testing.T) {
 		"a refresh":              {func(a *Action) { a.Kind, a.Way.Mode = operation.Update, operation.ModeRefresh }, "B", true, true, &group.Membership{Joins: true}},
 		"no refresh: a creation": {func(a *Action) { a.Kind, a.Takes = operation.Create, group.ActionRefresh }, "B", true, false, nil},
 	} {
-		a := Action{Slot: "db-1", To: "B", From: "A", Execute: true, Actor: operation.ActorRollout}
+		a := Action{Slot: "db-1", To: "B", From: "A", Execute: true, Actor: operation.ActorRollout, DrainWithin: time.Minute}
 		c.edit(&a)
 		p := Plan{Group: "db", Rollout: &operation.Rollout{ID: "r", Steps: 4, State: operation.Running}, Slots: []group.SlotRecord{
 			{Slot: "db-0", Assigned: "A"}, {Slot: "db-1", Assigned: "A", Membership: &group.Membership{Joins: true}},
 		}}
 		op, ok := p.Begin(a, 9, epoch)
-		if !ok || op.Order != 5 || op.Term != 9 || p.Rollout.Term != 9 || op.Attempt != 1 || op.Phase != operation.Recorded || op.ID != "r.5.db-1" {
+		if !ok || op.Order != 5 || op.Term != 9 || p.Rollout.Term != 9 || op.Attempt != 1 || !op.Times.DrainBy.Equal(epoch.Add(time.Minute)) || op.ID != "r.5.db-1" {
 			t.Errorf("%s: %t, %+v", name, ok, op)
 		}
 		if op.Way.Refreshes() != c.refresh || (op.Rollout == "r") != c.rollout {

@@ -109,7 +109,7 @@ func TestR22_BelowThePartitionUsesBudgetButIsNotUpdated(t *testing.T) {
 }
 
 func TestR23_AStepCountsFromItsIntent(t *testing.T) {
-	p := newFixture(3, "none").want("B").rolling().op(2, operation.Recorded, nil).plan()
+	p := newFixture(3, "none").want("B").rolling().op(2, operation.Draining, nil).plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-1", HoldMaxUnavailable)
 }

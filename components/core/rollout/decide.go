@@ -113,7 +113,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 	taken := &taken{}
 	for _, c := range candidates {
 		a := w.action(c)
-		a.Before.Quorum = w.quorumSnapshot(c, taken)
+		a.Before.Quorum, a.DrainWithin = w.quorumSnapshot(c, taken), w.drainLimit(a.Way, a.From)
 		a.Holds = w.holdsOf(c, taken)
 		if len(a.Holds) == 0 {
 			a.Execute = true

@@ -71,7 +71,7 @@ func (w *world) stepMessage(m *member) string {
 		return fmt.Sprintf("waits for %s: arrives", m.slot)
 	case operation.Joining:
 		return fmt.Sprintf("waits for %s: %s", m.slot, cmp.Or(m.reason, op.Reason))
-	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting, operation.Booting,
+	case operation.Draining, operation.Drained, operation.Acting, operation.Booting,
 		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
 	}
 	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), cmp.Or(op.Reason, m.reason))
@@ -152,7 +152,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 
 func (w *world) wakeForStep(op *operation.Operation, minReady time.Duration, sooner func(time.Time)) {
 	switch op.Phase {
-	case operation.Recorded, operation.Draining, operation.Drained, "":
+	case operation.Draining, operation.Drained, "":
 		sooner(op.Times.DrainBy)
 	case operation.Acting:
 		sooner(op.Call.IssuedAt.Add(w.t.MaxCallTimeout))

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +30,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		Ending:      w.ending(),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
-			Drain:    w.drainLimit(op),
+			Drain:    w.drainLimit(op.Way, op.From),
 			Healthy:  group.HealthyDeadline(w.spec),
 			Service:  min(serviceWithin, group.HealthyDeadline(w.spec)),
 			MinReady: group.MinReady(w.spec),
@@ -64,11 +63,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	if op.Phase == operation.Booting && !op.Way.Refreshes() && op.Way.Service == "" {
 		f.NewImages = newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)
 	}
-	overtaken := w.overtaken(m, op)
-	if op.Request.ID != "" {
-		f.Overtaken, overtaken = overtaken, ""
-	}
-	f.Unwanted = w.unwanted(m, op, overtaken)
+	f.Unwanted = w.unwanted(m, op)
 	f.Elsewhere = op.To != m.want.revision
 	if op.Kind == operation.Update {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
@@ -99,13 +94,13 @@ func newImages(before, text string) (names []string) {
 	return names
 }
 
-// drainLimit is how long op may take until it acts: its hooks and its hand-over, where it has
+// drainLimit is how long a step away from a Revision may take until it acts: its hooks and its hand-over, where it has
 // any.
-func (w *world) drainLimit(op operation.Operation) time.Duration {
-	if op.Way.Refreshes() {
+func (w *world) drainLimit(way operation.Way, from string) time.Duration {
+	if way.Refreshes() {
 		return group.RefreshAllowance
 	}
-	return group.DrainDeadline(w.specAt(op.From))
+	return group.DrainDeadline(w.specAt(from))
 }
 
 // awaitsQuorum: m runs, by the platform's word too, and the set that it votes in has no majority yet; what makes m
@@ -171,25 +166,22 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.ReadyReason = m.reason
 }
 
-// unwanted is why op should not be begun any more; empty while it should (R82, R105). It goes on
-// from the word of overtaken.
-func (w *world) unwanted(m *member, op operation.Operation, overtaken string) string {
+// unwanted is why op should not act any more; empty while it should (R82, R105).
+func (w *world) unwanted(m *member, op operation.Operation) string {
 	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
-		return cmp.Or(marked, overtaken)
+		return marked
 	}
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
 	case op.Kind == operation.Delete:
-		return w.removedBefore(m, op) // what protects its disk is a predicate
+		return w.outOfTurn(m) // the protection of its disk is a predicate
 	case m.condemned:
 		return m.want.why
 	case op.Way.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned anew"
 	case op.Kind == operation.Replace && op.CVM.VMUUID == "" && !op.MadeWay() && w.isBack(m, op):
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
-	case overtaken != "":
-		return "planned anew: " + overtaken
 	case op.Actor == operation.ActorHealing:
 		return w.healed(m, op)
 	case op.Kind == operation.Restart || op.Kind == operation.Replace:
@@ -292,38 +284,21 @@ func (w *world) livesOn(m *member, op operation.Operation) bool {
 	return m.report != nil && r.ReceivedAt.After(op.Call.IssuedAt) || !r.ReceivedAt.Before(op.Call.IssuedAt.Add(w.t.Settle))
 }
 
-// removedBefore is why the removal of m, which is recorded and no more, is planned anew; "": it goes on. All of a
-// group that goes are recorded at once, and its deletion may be taken back then, while it is to shrink (R109).
-func (w *world) removedBefore(m *member, op operation.Operation) string {
-	if op.Phase != operation.Recorded || w.ending() || w.voteless(m) {
+// outOfTurn is why the removal of m is planned anew; "": it goes on. All of a group that goes begin at once, and its
+// deletion may be taken back then, while it is to shrink (R109).
+func (w *world) outOfTurn(m *member) string {
+	if w.ending() || w.voteless(m) {
 		return ""
 	}
-	for _, other := range w.condemned {
-		began := other.open != nil && other.open.Kind == operation.Delete && other.open.Phase != operation.Recorded
-		if other != m && (began || other == w.firstCondemned()) {
-			return "planned anew: waits for the removal of " + other.slot
+	for _, higher := range w.condemned {
+		if higher == m {
+			break
+		}
+		if higher.open != nil && higher.open.Kind == operation.Delete && !w.voteless(higher) {
+			return "planned anew: waits for the removal of " + higher.slot
 		}
 	}
 	return ""
-}
-
-// overtaken is why op, which is recorded and no more, must not begin: another member went
-// away since it was decided. A leader that takes over finds it so, minutes later; the drain
-// alone would take the member away. What an operator asked for waits for a while, and what the
-// engine decided is planned anew.
-func (w *world) overtaken(m *member, op operation.Operation) string {
-	if op.Phase != operation.Recorded || op.Kind == operation.Create {
-		return ""
-	}
-	if op.Kind == operation.Drain && !m.ready && !m.available {
-		return "" // a person's word, about one that serves nobody: the first look let it begin for that
-	}
-	c := w.again(m, op)
-	l := look{taken: &taken{}, op: &op}
-	if op.Way.Refreshes() {
-		return firstMessage(w.holdsOfBudget(c, l)) // no vote is taken away
-	}
-	return firstMessage(append(w.holdsOfBudget(c, l), w.holdsOfQuorum(c, l)...))
 }
 
 // firstMessage is the first reason; the rest follows from it or comes at the next look.

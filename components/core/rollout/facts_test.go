@@ -235,58 +235,6 @@ func TestOPS03_ADiskThatIsPreservedMeanwhileStays(t *testing.T) {
 	}
 }
 
-// TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss: a leader that takes over looks again
-// before the drain, which takes the member away as much as the call does. Found by the
-// simulator: a coordinator died right after the record, and another member fell meanwhile.
-func TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss(t *testing.T) {
-	for name, c := range map[string]struct {
-		phase operation.Phase
-		edit  func(*fixture, *operation.Operation)
-		off   bool
-	}{
-		"all is well":         {operation.Recorded, func(*fixture, *operation.Operation) {}, false},
-		"another one fell":    {operation.Recorded, func(f *fixture, _ *operation.Operation) { f.sick(1) }, true},
-		"it was down already": {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1).sick(2); op.Before.Unavailable = true }, false},
-		"an operator asked":   {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1); op.Request.ID = "r" }, false},
-		"it is being drained": {operation.Draining, func(f *fixture, _ *operation.Operation) { f.sick(1) }, false},
-	} {
-		f := newFixture(3, "none").want("B").rolling()
-		f.op(2, c.phase, nil)
-		op := f.rec.Operations[len(f.rec.Operations)-1]
-		c.edit(f, &op)
-		if got := f.facts(op).Unwanted; (got != "") != c.off || c.off && !strings.Contains(got, "planned anew: "+HoldMaxUnavailable) {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-// TestR50_ADrainOfWhoServesDoesNotBeginBesideAnotherLoss: a person's word is no exception, but for one that serves
-// nobody. What else is done about that one waits for the others all the same.
-func TestR50_ADrainOfWhoServesDoesNotBeginBesideAnotherLoss(t *testing.T) {
-	for name, c := range map[string]struct {
-		kind operation.Kind
-		edit func(f *fixture)
-		off  bool
-	}{
-		"all is well":                        {operation.Drain, func(*fixture) {}, false},
-		"another one fell":                   {operation.Drain, func(f *fixture) { f.sick(1) }, true},
-		"another one fell, and so did it":    {operation.Drain, func(f *fixture) { f.sick(1).sick(2) }, false},
-		"both fell, and a restart was asked": {operation.Restart, func(f *fixture) { f.sick(1).sick(2) }, true},
-	} {
-		f := newFixture(3, "none")
-		if c.kind == operation.Drain {
-			f.drains(2)
-		}
-		f.op(2, operation.Recorded, func(op *operation.Operation) {
-			op.Kind, op.Actor, op.To, op.Rollout = c.kind, operation.ActorOperator, op.From, ""
-		})
-		c.edit(f)
-		if got := f.facts(f.rec.Operations[0]).Unwanted; (got != "") != c.off || c.off && !strings.Contains(got, HoldMaxUnavailable) {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
 // TestR139_TheFactsOfADrainSayWhomToHandOverTo: a member that is to rest gives leadership away,
 // and keeps it where nobody can take it.
 func TestR139_TheFactsOfADrainSayWhomToHandOverTo(t *testing.T) {

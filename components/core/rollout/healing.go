@@ -569,7 +569,7 @@ func (w *world) healed(m *member, op operation.Operation) string {
 		return "the slot is excluded from healing"
 	case m.ready:
 		return "the slot came back by itself"
-	case busy && op.Phase != operation.Recorded:
+	case busy:
 		return "" // nobody can tell yet; the call waits for that
 	case !ok:
 		return "the slot does not have any more what was to be healed"

@@ -209,8 +209,8 @@ func TestR7_PLT01_OneMissingInputIsNotAvailable(t *testing.T) {
 }
 
 func TestR7_AStepIsNotAvailability(t *testing.T) {
-	p := newFixture(3, "none").want("B").rolling().op(1, operation.Recorded, nil).plan()
-	if p.Status.Available != 2 || p.Status.Instances[1].State != "Pending" {
+	p := newFixture(3, "none").want("B").rolling().op(1, operation.Draining, nil).plan()
+	if p.Status.Available != 2 || p.Status.Instances[1].State != "Draining" {
 		t.Errorf("%d available, state %s", p.Status.Available, p.Status.Instances[1].State)
 	}
 }

@@ -39,7 +39,7 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 // Revision that it leads to, which proves nothing.
 func TestTheStepBackIsNotCalledOff(t *testing.T) {
 	f := movedFixture().rolling()
-	f.op(1, operation.Recorded, func(op *operation.Operation) {
+	f.op(1, operation.Drained, func(op *operation.Operation) {
 		op.Way.SkipDrain, op.Before.Follows, op.To = true, f.rec.Operations[0].ID, revisionOf(f.spec, "A")
 	})
 	if facts := f.facts(f.rec.Operations[1]); facts.Unwanted != "" || !facts.Safe {

@@ -126,7 +126,7 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 	wantExecutes(t, down(func(f *fixture) { f.protects(1).drains(1) }).plan(), "RESTART db-1")
 	wantExecutes(t, down(func(f *fixture) { f.want("B").rolling().protects(1) }).plan(), "RESTART db-1")
 	f := down(func(f *fixture) { f.protects(1).drains(1) })
-	f.op(1, operation.Recorded, func(op *operation.Operation) {
+	f.op(1, operation.Drained, func(op *operation.Operation) {
 		op.Kind, op.Actor, op.Before.Unavailable, op.Way.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
 	})
 	if why := f.facts(f.rec.Operations[0]).Unwanted; why != "" {
@@ -199,7 +199,7 @@ func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
 	heals := newFixture(3, "none")
 	heals.spec.AutoHealing = &group.AutoHealing{}
 	heals.spec.Normalize()
-	heals.stopped(1).op(1, operation.Recorded, func(op *operation.Operation) {
+	heals.stopped(1).op(1, operation.Drained, func(op *operation.Operation) {
 		op.Kind, op.Actor, op.Before.Unavailable, op.Way.SkipDrain, op.To = operation.Restart, operation.ActorHealing, true, true, op.From
 	})
 	updates := newFixture(3, "none").want("B").rolling().op(1, operation.Draining, func(*operation.Operation) {})

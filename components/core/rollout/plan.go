@@ -64,6 +64,8 @@ type Action struct {
 	Set    operation.Set    `json:"set,omitzero"`
 	// Extra: the Slot is there for the time of a rollout (max_surge).
 	Extra bool `json:"extra,omitempty"`
+	// DrainWithin is how long the step may take until it acts.
+	DrainWithin time.Duration `json:"-"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
 	Attempt int `json:"attempt,omitempty"`
 	// Retarget names an open Operation after Acting that this Action supersedes (R105).

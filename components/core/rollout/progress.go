@@ -406,12 +406,12 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 
 // failedIn is the phase that an ended Operation was in before.
 func failedIn(op *operation.Operation) operation.Phase {
-	for _, p := range []operation.Phase{operation.Settling, operation.Joining, operation.Booting, operation.Acting, operation.Drained, operation.Draining} {
+	for _, p := range []operation.Phase{operation.Settling, operation.Joining, operation.Booting, operation.Acting, operation.Drained} {
 		if !op.Entered[p].IsZero() {
 			return p
 		}
 	}
-	return operation.Recorded
+	return operation.Draining
 }
 
 // progressSince is when the rollout last got ahead: an arrival, a resume, a refusal of the platform, or the

@@ -50,7 +50,7 @@ func disturb(t *rapid.T, f *fixture, i int) {
 	case 4:
 		f.missing(i)
 	case 5:
-		phase := rapid.SampledFrom([]operation.Phase{operation.Recorded, operation.Draining, operation.Drained, operation.Acting,
+		phase := rapid.SampledFrom([]operation.Phase{operation.Draining, operation.Drained, operation.Acting,
 			operation.Booting, operation.Joining, operation.Settling}).Draw(t, "phase")
 		f.op(i, phase, nil)
 	case 6:

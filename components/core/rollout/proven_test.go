@@ -49,7 +49,7 @@ func TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere(t *testing.T) {
 	for to, off := range map[string]bool{"A": false, "B": false, "C": false, "N": true} {
 		f := newFixture(4, "none").missing(3).at(0, "B").at(1, "B").at(2, "C")
 		f.rec.Revisions[revisionOf(f.spec, "N")] = group.RevisionRecord{ComposeHash: hashOf("N")}
-		f.want("C").rolling().op(3, operation.Recorded, func(op *operation.Operation) {
+		f.want("C").rolling().op(3, operation.Drained, func(op *operation.Operation) {
 			op.Kind, op.From, op.To = operation.Create, "", revisionOf(f.spec, to)
 		})
 		if got := f.facts(f.rec.Operations[0]).Unwanted; (got != "") != off {

@@ -176,8 +176,6 @@ func (m *member) stepWord() group.SlotState {
 
 func phaseWord(op operation.Operation) group.SlotState {
 	switch op.Phase {
-	case operation.Recorded, "":
-		return group.SlotPending
 	case operation.Draining:
 		return group.SlotDraining
 	case operation.Drained:
@@ -205,7 +203,7 @@ func phaseWord(op operation.Operation) group.SlotState {
 		return group.SlotJoining
 	case operation.Settling:
 		return group.SlotSettling
-	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
+	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
 	}
 	return group.SlotUnavailable
 }

@@ -213,7 +213,7 @@ func TestR39_WhatASlotWasGiven(t *testing.T) {
 		"the same, and a step to it is only recorded": {func(f *fixture) {
 			i := f.obs.Slots[2].Instance
 			i.ComposeHash, i.Status, f.rec.Slots[2].Assigned = hashOf("B"), "stopped", f.rec.Status.Target
-			f.op(2, operation.Recorded, func(op *operation.Operation) { op.From = revisionOf(f.spec, "A") })
+			f.op(2, operation.Draining, func(op *operation.Operation) { op.From = revisionOf(f.spec, "A") })
 		}, false},
 		"it is down, and was told to boot it": {func(f *fixture) {
 			i := f.obs.Slots[2].Instance

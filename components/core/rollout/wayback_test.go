@@ -74,7 +74,7 @@ func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
 	}
 	// What the step is for is so until it is accepted: else it is called off, and recorded again.
 	f.rolling()
-	for _, phase := range []operation.Phase{operation.Recorded, operation.Draining, operation.Drained, operation.Acting} {
+	for _, phase := range []operation.Phase{operation.Draining, operation.Drained, operation.Acting} {
 		f.rec.Operations = nil
 		f.op(1, phase, func(op *operation.Operation) { op.Call.IssuedAt = f.now })
 		if why := f.facts(f.rec.Operations[0]).Unwanted; why != "" {

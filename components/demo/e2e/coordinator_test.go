@@ -20,7 +20,7 @@ const coordinatorService = "coordinator"
 // R70). The point after a hand-over is in TestCoordinatorDeathAfterHandover.
 func TestCoordinatorDeath(t *testing.T) {
 	c := ready(t)
-	for _, point := range []string{"after-operation-recorded", "during-drain", "after-platform-call", "before-min-ready-ends"} {
+	for _, point := range []string{"after-operation-recorded", "after-platform-call", "before-min-ready-ends"} {
 		t.Run(point, func(t *testing.T) {
 			c.dieAt(t, point, rig.Light, func() { c.apply(t) })
 		})

@@ -27,7 +27,7 @@ func budgetCases() cases {
 			{"a second one is drained", three("none").phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"one is restarted without a drain while another boots", three("none").
 				phases("a", "pg-0", draining, operation.Drained, acting, operation.Booting).stops("pg-0").
-				op("b", "pg-1", operation.Recorded, skipDrain).op("b", "pg-1", acting)},
+				op("b", "pg-1", operation.Drained, skipDrain).op("b", "pg-1", acting)},
 			{"one is down by itself for long", three("none").stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"the step failed and its member does not serve", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Failed).phases("b", "pg-1", draining)},
@@ -37,18 +37,16 @@ func budgetCases() cases {
 				r.together = true
 				return r.phases("a", "pg-0", draining).phases("b", "pg-1", draining)
 			}()},
-			{"another one went down while it was drained", three("none").phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
-			{"it was down when its step was recorded, came back before that began, and another went", three("none").stops("pg-0").
-				op("a", "pg-0", operation.Recorded, wasDown).serves("pg-0").stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
+			{"another one went down while it was drained", three("none").phases("a", "pg-0", draining).stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
 			{"a third one, when it is called", three("none", maxUnavailable(2)).phases("a", "pg-0", draining).phases("b", "pg-1", draining).stops("pg-2").
 				after(time.Minute).phases("a", "pg-0", acting)},
-			{"a refresh that has a call", three("none").op("a", "pg-0", operation.Recorded, refresh).phases("a", "pg-0", acting).op("b", "pg-1", operation.Recorded, refresh).phases("b", "pg-1", acting)},
+			{"a refresh that has a call", three("none").op("a", "pg-0", operation.Drained, refresh).phases("a", "pg-0", acting).op("b", "pg-1", operation.Drained, refresh).phases("b", "pg-1", acting)},
 			{"it is done, and did not come back", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Done).phases("b", "pg-1", draining)},
 			{"lost after its step, and for long", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Booting).
 				serves("pg-0").stops("pg-0").phases("a", "pg-0", operation.Done).after(EvidenceAge).phases("b", "pg-1", draining)},
 			{"the next attempt at one that failed is called off", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
-				phases("a", "pg-0", operation.Booting, operation.Failed).op("c", "pg-0", operation.Recorded, skipDrain).phases("c", "pg-0", operation.Aborted).
+				phases("a", "pg-0", operation.Booting, operation.Failed).op("c", "pg-0", operation.Drained, skipDrain).phases("c", "pg-0", operation.Aborted).
 				phases("b", "pg-1", draining)},
 			{"one of three beside an extra one that does not serve", surged().stops("pg-3").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"one of three, where nobody may be spared and another one is not heard", start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
@@ -65,10 +63,10 @@ func budgetCases() cases {
 			{"one that nobody hears, where nobody may be spared", start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
 				mutes("pg-0").after(lostAfter).phases("a", "pg-0", draining)},
 			{"one of three beside an extra one", surged().phases("a", "pg-0", draining)},
-			{"another one went down a moment before its call", three("none").phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").phases("a", "pg-0", acting)},
-			{"it was down when its drain began, and came back", three("none").stops("pg-0").op("a", "pg-0", operation.Recorded, wasDown).phases("a", "pg-0", draining).
+			{"another one went down a moment before its call", three("none").phases("a", "pg-0", draining).stops("pg-1").phases("a", "pg-0", acting)},
+			{"it was down when its drain began, and came back", three("none").stops("pg-0").op("a", "pg-0", draining, wasDown).
 				serves("pg-0").stops("pg-1").after(time.Minute).phases("a", "pg-0", acting)},
-			{"refreshes, which take nobody away", three("none").op("a", "pg-0", operation.Recorded, refresh).op("b", "pg-1", operation.Recorded, refresh).phases("a", "pg-0", operation.Drained).phases("b", "pg-1", operation.Drained)},
+			{"refreshes, which take nobody away", three("none").op("a", "pg-0", operation.Drained, refresh).op("b", "pg-1", operation.Drained, refresh).phases("a", "pg-0", operation.Drained).phases("b", "pg-1", operation.Drained)},
 			{"one that was called off serves on", three("none").phases("a", "pg-0", draining, operation.Aborted).phases("b", "pg-1", draining)},
 			{"lost a moment before its step was done", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling).stops("pg-0").
@@ -79,7 +77,6 @@ func budgetCases() cases {
 			{"the target is the one that is down", three("none").stops("pg-2").after(EvidenceAge).op("a", "pg-2", acting, skipDrain)},
 			{"nobody may know yet that one is down", three("none").stops("pg-2").phases("a", "pg-0", draining)},
 			{"a creation takes nobody away", three("none").phases("a", "pg-0", draining).op("b", "pg-1", acting, kind(operation.Create, operation.PartCreate))},
-			{"an intent alone takes nobody away", three("none").phases("a", "pg-0", draining).phases("b", "pg-1", operation.Recorded)},
 			{"a Slot that was never filled", start().spec("none", 3).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
 			{"one that is not wanted any more", three("none").spec("none", 2).after(time.Minute).phases("a", "pg-0", draining).
 				op("b", "pg-2", draining, kind(operation.Delete, operation.PartDelete))},
@@ -108,8 +105,8 @@ func quorumCases() cases {
 			{"one of two", start().spec("etcd", 2).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
 			{"one that is removed is missed", three("consul", all).lists([]string{"pg-0", "pg-1", "pg-2"}).spec("consul", 2).stops("pg-1").after(time.Minute).
 				op("a", "pg-2", operation.Drained, kind(operation.Delete, operation.PartDelete))},
-			{"another voter went down while it was drained", three("etcd", all).phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").after(time.Minute).phases("a", "pg-0", operation.Acting)},
-			{"the same without a drain", three("etcd", all).op("a", "pg-0", operation.Recorded, skipDrain).stops("pg-1").after(time.Minute).phases("a", "pg-0", operation.Acting)},
+			{"another voter went down while it was drained", three("etcd", all).phases("a", "pg-0", draining).stops("pg-1").after(time.Minute).phases("a", "pg-0", operation.Acting)},
+			{"the same without a drain", three("etcd", all).op("a", "pg-0", operation.Drained, skipDrain).stops("pg-1").after(time.Minute).phases("a", "pg-0", operation.Acting)},
 			{"the set grew while it was drained, by those who do not serve", three("etcd", all).phases("a", "pg-0", draining).
 				lists([]string{"pg-0", "pg-1", "pg-2", "pg-3", "pg-4", "pg-5"}).after(time.Minute).phases("a", "pg-0", operation.Acting)},
 			{"one of three while the set lists a fourth that is gone", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2", "pg-3"}).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
@@ -132,7 +129,7 @@ func quorumCases() cases {
 				op("a", "pg-2", operation.Acting, kind(operation.Delete, operation.PartDelete))},
 			{"its group goes", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2"}).deletes(false).stops("pg-1").after(time.Minute).
 				op("a", "pg-2", operation.Drained, kind(operation.Delete, operation.PartDelete))},
-			{"another voter went down a moment before its call", three("etcd", all).phases("a", "pg-0", operation.Recorded, draining).stops("pg-1").phases("a", "pg-0", operation.Acting)},
+			{"another voter went down a moment before its call", three("etcd", all).phases("a", "pg-0", draining).stops("pg-1").phases("a", "pg-0", operation.Acting)},
 			{"the only one", start().spec("etcd", 1).members("pg-0").phases("a", "pg-0", draining)},
 			{"members that do not vote", three("patroni", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"nobody may know yet that another is down", three("etcd", all).stops("pg-2").phases("a", "pg-0", draining)},
@@ -159,7 +156,7 @@ func leaderCases() cases {
 	return cases{
 		id: "I3",
 		bad: []named{
-			{"it leads when it is stopped", led().phases("a", "pg-0", operation.Recorded, draining, operation.Drained, acting)},
+			{"it leads when it is stopped", led().phases("a", "pg-0", draining, operation.Drained, acting)},
 			{"it is restarted without a drain", led().op("a", "pg-0", acting, skipDrain, kind(operation.Restart, operation.PartRestart))},
 			{"before the others run the target", at(led(), "old", "new", "old").op("a", "pg-0", draining, handOver)},
 			{"it is replaced", led().phases("a", "pg-0", draining, operation.Drained).op("a", "pg-0", acting, kind(operation.Replace, operation.PartDelete))},
@@ -199,45 +196,45 @@ func haltCases() cases {
 	return cases{
 		id: "I6",
 		bad: []named{
-			{"the next Slot", failed().phases("b", "pg-1", operation.Recorded, draining)},
+			{"the next Slot", failed().phases("b", "pg-1", draining)},
 			{"the next Slot, long after", failed().after(time.Hour).phases("b", "pg-1", draining)},
-			{"the next Slot by another leader", failed().lead("coordinator-1", 2).op("b", "pg-1", operation.Recorded, skipDrain).op("b", "pg-1", acting)},
+			{"the next Slot by another leader", failed().lead("coordinator-1", 2).op("b", "pg-1", operation.Drained, skipDrain).op("b", "pg-1", acting)},
 			{"an operator asked for something in another group", failed().asks("r1", store.RequestRetry, "").then(func(e *trace.Event) { e.Asked.Group = "kv" }).phases("b", "pg-1", draining)},
-			{"a person asked for it before it failed", three("none", maxUnavailable(3)).op("c", "pg-0", operation.Recorded, asked).op("c", "pg-0", operation.Done, asked).phases("a", "pg-0", draining, acting).stops("pg-0").
-				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", operation.Recorded, draining)},
-			{"another Slot was asked for, and refused", failed().op("c", "pg-2", operation.Recorded, asked).op("c", "pg-2", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
+			{"a person asked for it before it failed", three("none", maxUnavailable(3)).op("c", "pg-0", operation.Draining, asked).op("c", "pg-0", operation.Done, asked).phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
+			{"another Slot was asked for, and refused", failed().op("c", "pg-2", operation.Draining, asked).op("c", "pg-2", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
 			{"an operator freezes, drains or protects something meanwhile", failed().operator(freezeSwitch).removed().operator("control/drain/pg-2").operator("control/protect/kv-0").phases("b", "pg-1", draining)},
-			{"the rollout's record says that it failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)},
+			{"the rollout's record says that it failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Draining, byRollout)},
 			{"its record says so in the same transaction", func() *run {
 				r := three("none")
 				r.together = true
-				return r.rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)
+				return r.rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Draining, byRollout)
 			}()},
 			{"the platform's failure of a boot", three("none", maxUnavailable(3)).phases("a", "pg-2", draining, acting).stops("pg-2").
 				op("a", "pg-2", operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseBootError }).phases("b", "pg-0", draining)},
 		},
 		good: []named{
-			{"its rollout is let go on", three("none").rollout("r", operation.FailedState, nil).rollout("r", operation.Running, nil).op("b", "pg-1", operation.Recorded, byRollout)},
+			{"its rollout is let go on", three("none").rollout("r", operation.FailedState, nil).rollout("r", operation.Running, nil).op("b", "pg-1", operation.Draining, byRollout)},
 			{"the same in one transaction, the step first", func() *run {
 				r := three("none").rollout("r", operation.FailedState, nil)
 				r.together = true
-				return r.op("b", "pg-1", operation.Recorded, byRollout).rollout("r", operation.Running, nil)
+				return r.op("b", "pg-1", operation.Draining, byRollout).rollout("r", operation.Running, nil)
 			}()},
-			{"another rollout failed", three("none").rollout("q", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout)},
-			{"a repair while its rollout stands failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Recorded, byRollout, func(op *operation.Operation) { op.Actor = operation.ActorHealing })},
+			{"another rollout failed", three("none").rollout("q", operation.FailedState, nil).op("b", "pg-1", operation.Draining, byRollout)},
+			{"a repair while its rollout stands failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Draining, byRollout, func(op *operation.Operation) { op.Actor = operation.ActorHealing })},
 			{"the Slot serves again", failed().serves("pg-0").phases("b", "pg-1", draining)},
 			{"a person lets it go on", failed().asks("r1", store.RequestRetry, "").phases("b", "pg-1", draining)},
 			{"a corrected spec", failed().spec("none", 3, maxUnavailable(3)).phases("b", "pg-1", draining)},
 			{"the same Slot once more", failed().phases("b", "pg-0", draining)},
 			{"asked for by a person", failed().op("b", "pg-1", draining, asked)},
-			{"a step that was recorded before", three("none", maxUnavailable(3)).phases("b", "pg-1", operation.Recorded).phases("a", "pg-0", draining, acting).stops("pg-0").
+			{"a step that was recorded before", three("none", maxUnavailable(3)).phases("b", "pg-1", operation.Draining).phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
 			{"the platform refused, nothing happened", three("none", maxUnavailable(3)).phases("a", "pg-0", draining, acting).stops("pg-0").op("a", "pg-0", operation.Failed, refused).
 				phases("b", "pg-1", draining)},
 			{"a creation", failed().op("b", "pg-1", draining, kind(operation.Create, operation.PartCreate))},
 			{"a restart is no step of a rollout", failed().op("b", "pg-1", draining, kind(operation.Restart, operation.PartRestart))},
-			{"a person asked for the one that failed", failed().op("c", "pg-0", operation.Recorded, asked).phases("b", "pg-1", operation.Recorded, draining)},
-			{"asked for by a person, and refused before", failed().op("c", "pg-1", operation.Recorded, asked).op("c", "pg-1", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
+			{"a person asked for the one that failed", failed().op("c", "pg-0", operation.Draining, asked).phases("b", "pg-1", draining)},
+			{"asked for by a person, and refused before", failed().op("c", "pg-1", operation.Draining, asked).op("c", "pg-1", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
 			{"by an operator", failed().op("b", "pg-1", draining, func(op *operation.Operation) { op.Actor = operation.ActorOperator })},
 			{"a Slot that is kept back failed", three("none", maxUnavailable(3), func(s *group.Spec) { s.UpdatePolicy.Partition = 1 }).
 				phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
@@ -253,9 +250,8 @@ func freezeCases() cases {
 	return cases{
 		id: "I6-freeze",
 		bad: []named{
-			{"a step of a rollout", frozen().after(time.Minute).phases("a", "pg-0", operation.Recorded, draining)},
+			{"a step of a rollout", frozen().after(time.Minute).phases("a", "pg-0", draining)},
 			{"a repair", frozen().after(time.Minute).op("a", "pg-0", draining, byHealing)},
-			{"what was only recorded before", three("none").phases("a", "pg-0", operation.Recorded).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
 			{"its group is frozen", three("none").operator(freezeOf("pg")).after(time.Minute).phases("a", "pg-0", draining)},
 			{"frozen anew", frozen().removed().operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
 		},

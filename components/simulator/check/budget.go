@@ -39,7 +39,7 @@ func budget(s *state, e trace.Event) []string {
 // member came back meanwhile calls it off no more.
 func (s *state) wasDown(op *operation.Operation) bool {
 	before := s.operations[op.ID]
-	return op.Before.Unavailable && before != nil && before.Phase != operation.Recorded
+	return op.Before.Unavailable && before != nil
 }
 
 // othersAway are the other members of the group that are taken away or down.

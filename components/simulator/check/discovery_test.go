@@ -70,7 +70,7 @@ func judgedCases() cases {
 			{"it fails", joins().phases("a", "pg-0", operation.Failed)},
 			{"its quorum is away", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").stops("pg-1").phases("a", "pg-0", done)},
 			{"its quorum is back this moment", joins().lists([]string{"pg-0", "pg-1", "pg-2"}).stops("pg-0").stops("pg-1").after(time.Minute).servesAs("pg-1", "boot-2").phases("a", "pg-0", done)},
-			{"its set never formed", three("etcd").after(time.Minute).phases("a", "pg-0", operation.Recorded).op("a", "pg-0", joining, refresh).stops("pg-0").stops("pg-1").phases("a", "pg-0", done)},
+			{"its set never formed", three("etcd").after(time.Minute).phases("a", "pg-0", operation.Draining).op("a", "pg-0", joining, refresh).stops("pg-0").stops("pg-1").phases("a", "pg-0", done)},
 			{"no refresh", three("none").after(time.Minute).phases("a", "pg-0", operation.Draining, joining, done)},
 		},
 	}

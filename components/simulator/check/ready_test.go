@@ -33,7 +33,7 @@ func readyCases() cases {
 			{"its Boot fell ill for long meanwhile", step().after(30*time.Second).
 				add(trace.Event{Kind: trace.Stopped, Group: "pg", Slot: "pg-0", Boot: "boot-2"}).after(2*time.Minute).servesAs("pg-0", "boot-2").phases("a", "pg-0", done)},
 			{"another one goes beside one that is just back", back().after(20*time.Second).phases("b", "pg-1", draining)},
-			{"it comes to its call then", back().phases("b", "pg-1", operation.Recorded).after(20*time.Second).op("b", "pg-1", operation.Acting, skipDrain)},
+			{"it comes to its call then", back().op("b", "pg-1", operation.Drained, skipDrain).after(20*time.Second).op("b", "pg-1", operation.Acting, skipDrain)},
 		},
 		good: []named{
 			{"after its time", step().after(40*time.Second).phases("a", "pg-0", done)},
@@ -57,7 +57,7 @@ func opportunisticCases() cases {
 		bad: []named{
 			{"an update", group().op("a", "pg-0", operation.Draining, rolls)},
 			{"one without a drain", group().op("a", "pg-0", operation.Acting, rolls, skipDrain)},
-			{"one that was recorded before", group().op("a", "pg-0", operation.Recorded, rolls).after(time.Minute).op("a", "pg-0", operation.Draining)},
+			{"one that waited for its call", group().op("a", "pg-0", operation.Drained, rolls, skipDrain).after(time.Minute).op("a", "pg-0", operation.Acting, rolls, skipDrain)},
 		},
 		good: []named{
 			{"it was asked for", group().op("a", "pg-0", operation.Draining, rolls, func(op *operation.Operation) { op.Request.ID = "q" })},

@@ -60,7 +60,7 @@ func openCases() cases {
 		id: "I26",
 		bad: []named{
 			{"a step is under way", two().phases("a", "pg-0", operation.Booting).settled("", "pg-0", "pg-1")},
-			{"an intent", two().phases("a", "pg-1", operation.Recorded).settled("", "pg-0", "pg-1")},
+			{"an intent", two().phases("a", "pg-1", operation.Draining).settled("", "pg-0", "pg-1")},
 			{"and nobody says anything", two().phases("a", "pg-0", operation.Acting).settled("", "pg-0", "pg-1").then(silent)},
 		},
 		good: []named{
@@ -259,7 +259,7 @@ func story() *run {
 	}
 	r.leads("pg-0").after(time.Minute)
 	for i, slot := range []string{"pg-2", "pg-1", "pg-0"} {
-		r.op(slot, slot, operation.Recorded, to)
+		r.op(slot, slot, operation.Draining, to)
 		if slot == "pg-0" {
 			r.op(slot, slot, operation.Draining, handOver).leads("pg-1")
 		} else {

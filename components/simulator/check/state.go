@@ -423,7 +423,7 @@ func takesAway(op *operation.Operation) bool {
 		return op.Kind != operation.Create && !op.Way.SkipDrain
 	case operation.Acting, operation.Booting, operation.Joining, operation.Settling:
 		return op.Kind != operation.Create
-	case operation.Recorded, operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
+	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
 	}
 	return false
 }

@@ -25,7 +25,7 @@ func stuck(b *bench) {
 		g.Operations = []operation.Operation{{
 			ID: undecided, Rollout: "worker-4-ffeeddcc", Group: "worker", Slot: "worker-1", Kind: operation.Restart, Actor: operation.ActorOperator, Request: operation.Request{ID: "restart-1f", Note: "it leaks", By: "cadre-operator (1f0a)"},
 			Phase: operation.Acting, Reason: "platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform", CVM: operation.CVM{VMUUID: "vm-1", InstanceID: instance}, Call: operation.Call{Number: 1, Outcome: operation.OutcomeUnknown}, Term: 7,
-			Times: operation.Times{Created: noon.Add(-20 * time.Minute)}, Entered: operation.PhaseTimes{operation.Recorded: noon.Add(-20 * time.Minute), operation.Draining: noon.Add(-19 * time.Minute), operation.Acting: noon.Add(-18 * time.Minute)},
+			Times: operation.Times{Created: noon.Add(-20 * time.Minute)}, Entered: operation.PhaseTimes{operation.Draining: noon.Add(-19 * time.Minute), operation.Acting: noon.Add(-18 * time.Minute)},
 		}, {
 			ID: "worker-4-ffeeddcc.1.worker-2", Group: "worker", Slot: "worker-2", Kind: operation.Update, Actor: operation.ActorRollout, Phase: operation.Booting, Reason: "waits for the new boot",
 			Times: operation.Times{Created: noon.Add(-3 * time.Minute), HealthyBy: noon.Add(7 * time.Minute)},

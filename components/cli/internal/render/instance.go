@@ -144,7 +144,7 @@ func phaseTone(p operation.Phase) Tone {
 		return Bad
 	case operation.Aborted, operation.Superseded:
 		return Dim
-	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting, operation.Booting, operation.Joining, operation.Settling:
+	case operation.Draining, operation.Drained, operation.Acting, operation.Booting, operation.Joining, operation.Settling:
 	}
 	return Warn
 }

@@ -53,7 +53,7 @@ func ended(o operation.Operation, now time.Time) time.Time {
 func deadline(o operation.Operation, now time.Time) string {
 	var at time.Time
 	switch o.Phase {
-	case operation.Recorded, operation.Draining, operation.Drained:
+	case operation.Draining, operation.Drained:
 		at = o.Times.DrainBy
 	case operation.Booting, operation.Joining, operation.Settling:
 		at = o.Times.HealthyBy

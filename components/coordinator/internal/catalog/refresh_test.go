@@ -19,7 +19,7 @@ import (
 // routes: its workload keeps running, and it may be the only leader.
 func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 	for phase, stopped := range map[operation.Phase]bool{
-		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Acting: true, operation.Booting: false, operation.Joining: false,
+		operation.Draining: true, operation.Drained: true, operation.Acting: true, operation.Booting: false, operation.Joining: false,
 	} {
 		for _, mode := range []operation.Mode{operation.ModeBoot, operation.ModeRefresh} {
 			v := &view.View{
@@ -104,7 +104,7 @@ func TestARefreshSeesItsChecksAtOnce(t *testing.T) {
 // healthy.
 func TestRoutesAvoidARestartingService(t *testing.T) {
 	for phase, stopped := range map[operation.Phase]bool{
-		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Booting: true, operation.Joining: false, operation.Settling: false,
+		operation.Draining: true, operation.Drained: true, operation.Booting: true, operation.Joining: false, operation.Settling: false,
 	} {
 		v := &view.View{
 			Admissions: map[string]view.Rec[policy.Admission]{slot: {Value: policy.Admission{Group: "pg", Slot: slot, BootID: "b1"}}},

@@ -22,7 +22,6 @@ import (
 
 // Failpoints: where a test may end the process.
 const (
-	FailDuringDrain      = "during-drain"
 	FailAfterHandover    = "after-handover"
 	FailAfterCall        = "after-platform-call"
 	FailBeforeMinReady   = "before-min-ready-ends"
@@ -243,8 +242,6 @@ func (o *Operator) transition(old, next operation.Operation) {
 	switch {
 	case handedOver:
 		o.cfg.Failpoint(FailAfterHandover)
-	case next.Phase == operation.Draining && old.Phase != operation.Draining:
-		o.cfg.Failpoint(FailDuringDrain)
 	case next.Phase == operation.Settling && old.Phase != operation.Settling:
 		o.cfg.Failpoint(FailBeforeMinReady)
 	}

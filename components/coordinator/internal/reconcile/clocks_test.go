@@ -24,7 +24,7 @@ import (
 // and nobody writes the same thing over and over.
 func TestLeadersWhoseClocksAreMinutesApart(t *testing.T) {
 	for apart, points := range map[time.Duration][]string{
-		10 * time.Minute:  {"rest", operate.FailDuringDrain, operate.FailAfterCall},
+		10 * time.Minute:  {"rest", reconcile.FailAfterRecorded, operate.FailAfterCall},
 		-10 * time.Minute: {reconcile.FailAfterRecorded, operate.FailAfterHandover, operate.FailBeforeMinReady},
 	} {
 		for i, at := range points {

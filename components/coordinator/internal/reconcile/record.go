@@ -55,7 +55,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		}
 		p.count(started, over, slots)
 		for _, op := range started {
-			p.log.Info("operation recorded", "operation", op.ID, "slot", op.Slot, "kind", op.Kind, "revision", op.To, "reason", op.Before.Quorum)
+			p.log.Info("operation recorded", "operation", op.ID, "slot", op.Slot, "kind", op.Kind, "phase", op.Phase, "revision", op.To, "reason", op.Before.Quorum)
 			p.cfg.Failpoint(FailAfterRecorded)
 		}
 	}

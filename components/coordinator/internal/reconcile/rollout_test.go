@@ -10,6 +10,7 @@ import (
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 
+	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/view"
 )
 
@@ -166,7 +167,7 @@ func TestCTL16_UnknownCallWithoutEffectIsRepeatedOnce(t *testing.T) {
 // TestCTL16_TakeoverInEveryPhase kills the leader at each point of the first
 // Operation of an update; another coordinator finishes with the same calls.
 func TestCTL16_TakeoverInEveryPhase(t *testing.T) {
-	for _, point := range []string{"after-operation-recorded", "during-drain", "after-handover", "after-platform-call", "before-min-ready-ends"} {
+	for _, point := range []string{reconcile.FailAfterRecorded, "after-handover", "after-platform-call", "before-min-ready-ends"} {
 		t.Run(point, func(t *testing.T) {
 			begin(t, func(t *testing.T, w *world) { takeover(t, w, point) })
 		})

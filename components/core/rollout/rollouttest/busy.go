@@ -193,7 +193,7 @@ func (b *busy) operation(record *group.SlotRecord, phase operation.Phase, cause 
 		ID: fmt.Sprintf("%s.%d.%s", b.Records.Rollout.ID, n, record.Slot), Rollout: b.Records.Rollout.ID, Group: b.Spec.Name,
 		Slot: record.Slot, Kind: operation.Update, CVM: operation.CVM{InstanceID: record.InstanceID, VMUUID: record.VMUUID}, From: b.from, To: b.to,
 		Attempt: 1, Order: n, Phase: phase, Failure: operation.Failure{Cause: cause}, Reason: "as it was", Before: operation.Before{BootID: "boot-" + record.Slot},
-		Entered: operation.PhaseTimes{operation.Recorded: at, phase: at}, Times: operation.Times{Created: at,
+		Entered: operation.PhaseTimes{phase: at}, Times: operation.Times{Created: at,
 			DrainBy: now.Add(time.Minute), HealthyBy: now.Add(5 * time.Minute)}, Call: operation.Call{IssuedAt: now.Add(-time.Second), Number: 1},
 	}
 	if phase.Ended() {

@@ -89,7 +89,7 @@ func slotReport(op operation.Operation) SlotReport {
 
 // phaseOrder is the way of an Operation that ends well.
 var phaseOrder = []operation.Phase{
-	operation.Recorded, operation.Draining, operation.Drained, operation.Acting,
+	operation.Draining, operation.Drained, operation.Acting,
 	operation.Booting, operation.Joining, operation.Settling, operation.Done,
 }
 
