@@ -95,6 +95,8 @@ func quorumCases() cases {
 	four := func() *run {
 		return start().spec("etcd", 4, all).members("pg-0", "pg-1", "pg-2").lists([]string{"pg-0", "pg-1", "pg-2", "pg-3"}).after(time.Minute)
 	}
+	applied := func(op *operation.Operation) { op.Call.Applied = []operation.Part{operation.PartResources} }
+	half := func() *run { return three("etcd", all).op("a", "pg-0", operation.Drained, applied) }
 	return cases{
 		id: "I2",
 		bad: []named{
@@ -102,6 +104,8 @@ func quorumCases() cases {
 			{"it leaves its set before, and the others are none", four().stops("pg-1").after(time.Minute).op("a", "pg-2", draining, kind(operation.Replace, operation.PartDelete))},
 			{"a second of three", three("etcd", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"one of three while another is down", three("consul", all).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
+			{"another one comes to the next part of its change", half().phases("b", "pg-1", draining).op("a", "pg-0", operation.Acting, applied)},
+			{"another one does not serve between two parts", half().stops("pg-0").after(time.Minute).phases("b", "pg-1", draining)},
 			{"one of two", start().spec("etcd", 2).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
 			{"one that is removed is missed", three("consul", all).lists([]string{"pg-0", "pg-1", "pg-2"}).spec("consul", 2).stops("pg-1").after(time.Minute).
 				op("a", "pg-2", operation.Drained, kind(operation.Delete, operation.PartDelete))},
@@ -116,6 +120,7 @@ func quorumCases() cases {
 		good: []named{
 			{"it leaves its set before, and the others are a majority then", four().op("a", "pg-2", draining, kind(operation.Replace, operation.PartDelete))},
 			{"one of three", three("etcd", all).phases("a", "pg-0", draining)},
+			{"another one serves between two parts of its change", half().phases("b", "pg-1", draining)},
 			{"two of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
 				phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"the one that is down", three("etcd").stops("pg-1").stops("pg-2").after(EvidenceAge).op("a", "pg-2", operation.Acting, skipDrain)},

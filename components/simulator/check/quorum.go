@@ -13,7 +13,7 @@ import (
 // where it never told, the members that have joined. One that went down so lately that nobody may
 // know it counts as healthy. One that is removed or makes way for another CVM is to be out of its set
 // first, or not to be missed in it; with its group every voter goes. A single voter cannot be spared and is interrupted, as one of two is where the spec
-// allows it.
+// allows it. One that serves between two parts of its change votes, and is judged again at its next call.
 func quorum(s *state, e trace.Event) []string {
 	op := s.takes(e)
 	if op == nil || s.mayBeDown(op.Slot) || s.ending(op.Group) {
@@ -26,7 +26,8 @@ func quorum(s *state, e trace.Event) []string {
 		}
 		voters := s.voters(sp)
 		left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
-			return slot == op.Slot || s.member(slot).away || !s.mayServe(slot)
+			m := s.member(slot)
+			return slot == op.Slot || m.away && !m.between() || !s.mayServe(slot)
 		})
 		if s.maySpare(sp, op.Slot, voters) || s.leavesFirst(op, len(left), len(voters)) || len(left) >= group.Quorum(len(voters)) {
 			return nil

@@ -401,6 +401,12 @@ func (m *member) takenAway() bool {
 	return slices.ContainsFunc(m.open, func(op *operation.Operation) bool { return takesAway(op) })
 }
 
+// between: it serves, and its step stands between two parts of a change.
+func (m *member) between() bool {
+	waits := func(op *operation.Operation) bool { return op.Phase == operation.Drained && len(op.Call.Applied) > 0 }
+	return m.serves() && !slices.ContainsFunc(m.open, func(op *operation.Operation) bool { return takesAway(op) && !waits(op) })
+}
+
 // acting is the open Operation whose call may be made.
 func (m *member) acting() *operation.Operation {
 	for _, op := range m.open {
