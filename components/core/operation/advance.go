@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Advance moves op at most one Phase on, given what is known now, and returns the
+// Advance moves op at most one Phase on, given what is known now (Carry: as far as that goes), and returns the
 // record as it should read with the effects to perform. It is pure.
 //
 // The caller records the returned Operation, fenced, and only then performs the
@@ -37,6 +38,31 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	next.Failure.Arrived = next.Phase.Ended() && next.Phase != Done && next.newBoot(f)
 	return next, effects
 }
+
+// Carry moves op on by Advance as long as one Phase leads to the next by what is known already. It ends at a platform
+// call, at the end of op, and where op waits. way are the records in between and the last one, which alone is
+// written: what is between two of them has no effect but a wake-up. look tells the Facts of each, and clock
+// is asked after it, since what it prepares takes its time; an error of it ends the way.
+func Carry(op Operation, clock func() time.Time, look func(Operation) (Facts, error)) (way []Operation, effects []Effect, err error) {
+	for {
+		f, err := look(op)
+		if err != nil {
+			return nil, nil, err
+		}
+		next, more := Advance(op, f, clock())
+		way, effects = append(way, next), append(effects, more...)
+		// What a Boot may run is written for the next call, which takes its time: that the member is drained is recorded first.
+		allows := next.Phase == Drained && next.Kind != Restart && next.Kind != Delete
+		waits := next.Phase == op.Phase || next.Phase.Ended() || allows
+		if waits || len(way) == maxWay || slices.ContainsFunc(more, func(e Effect) bool { return e.Kind == CallPlatform }) {
+			return way, effects, nil
+		}
+		op = next
+	}
+}
+
+// maxWay bounds the Phases of one Carry: an Operation that turned in a circle would never be recorded.
+const maxWay = 8
 
 func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 	op = op.clone()

@@ -16,13 +16,14 @@ import (
 // and the world, decides, records, and carries open Operations on. Everything but the
 // records is gone when another one leads.
 type coordinator struct {
-	// moves are the changes of Phase that it made.
-	moves moves
-	w     *world
-	check *checker
-	spec  group.Spec
-	store storyStore
-	term  uint64
+	// moves are the changes of Phase that it made, writes by Operation the passes that wrote it.
+	moves  moves
+	writes map[string]int
+	w      *world
+	check  *checker
+	spec   group.Spec
+	store  storyStore
+	term   uint64
 	// skew is how far its clock is ahead of the world's.
 	skew time.Duration
 	took time.Time
@@ -281,25 +282,34 @@ func arrow(w *world, op operation.Operation) string {
 	return " to " + w.name(op.To)
 }
 
-// step moves one Operation on by one Phase at most.
+// step moves one Operation on as far as it goes, and writes it once.
 func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
-	facts := look.Facts(op)
-	facts.Term = c.term
-	if answer, ok := c.answers[op.ID]; ok {
-		facts.Call = &answer
+	var facts operation.Facts
+	way, effects, err := operation.Carry(op, c.clock, func(at operation.Operation) (operation.Facts, error) {
+		facts = look.Facts(at)
+		facts.Term = c.term
+		if answer, ok := c.answers[at.ID]; ok {
+			facts.Call = &answer
+		}
+		c.prepare(at)
+		facts.TakenOver(at, c.took, c.clock(), c.timing.MaxCallTimeout)
+		return facts, nil
+	})
+	if err != nil {
+		panic(err) // nothing of the above fails
 	}
-	c.prepare(op)
-	now := c.clock()
-	facts.TakenOver(op, c.took, now, c.timing.MaxCallTimeout)
-	next, effects := operation.Advance(op, facts, now)
-	c.moves.made(op.Phase, next.Phase)
+	next := way[len(way)-1]
 	if len(effects) == 0 && stillText(op.Reason) == stillText(next.Reason) {
 		next.Reason = op.Reason
 	}
 	if operation.Same(op, next) {
 		return false
 	}
-	c.keep(next)
+	c.writes[op.ID]++
+	for _, at := range append(way[:len(way)-1:len(way)-1], next) {
+		c.moves.made(c.store.operations[op.ID].Phase, at.Phase)
+		c.keep(at)
+	}
 	record := c.store.slots[next.Slot]
 	record.OwnEnv, record.Heals = next.OwnEnvAfter(record.OwnEnv), next.HealsAfter(record.Heals)
 	record.WasAvailableAt = next.WasAvailableAfter(record.WasAvailableAt)

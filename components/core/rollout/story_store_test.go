@@ -94,6 +94,7 @@ func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) 
 			c.keep(old)
 		}
 		c.keep(op)
+		c.writes[op.ID]++
 	}
 	changed = begun > 0
 	for _, r := range []*operation.Rollout{p.Rollout, p.Superseded} {

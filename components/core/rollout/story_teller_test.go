@@ -61,7 +61,7 @@ func newStory(t testingT, line string) (*story, error) {
 		s.log("%s", text)
 		t.Errorf("%s: at %s: %s\n%s", s.where, s.stamp(), text, s.told())
 	}}
-	s.c = &coordinator{moves: moves{}, w: s.w, check: s.k, term: 1, took: s.w.now, timing: rollout.DefaultTiming(), log: s.log, note: s.note, elapse: s.elapse,
+	s.c = &coordinator{moves: moves{}, writes: map[string]int{}, w: s.w, check: s.k, term: 1, took: s.w.now, timing: rollout.DefaultTiming(), log: s.log, note: s.note, elapse: s.elapse,
 		heard: map[string]rollout.Report{}, answers: map[string]operation.CallResult{},
 		store: storyStore{slots: map[string]group.SlotRecord{}, policies: map[string]policy.SlotPolicy{}, revisions: map[string]group.RevisionRecord{},
 			rollouts: map[string]operation.Rollout{}, operations: map[string]operation.Operation{}}}

@@ -108,29 +108,19 @@ func (o *Operator) Took(at time.Time) {
 	clear(o.refused)
 }
 
-// Step moves one open Operation on by one Phase at most, and does what follows.
+// Step moves one open Operation on as far as it goes by what was seen, and does what follows.
 // again asks for another pass at once. seen carries the Pass that planned.
 func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error) {
-	now := o.cfg.Now().UTC()
-	facts := seen.Pass.Facts(op.Value)
-	facts.Term = lease.Term()
-	if answer, ok := o.answer(op.Value.ID); ok {
-		facts.Call = &answer
-	} else {
-		facts.Task = o.task(ctx, op.Value, now)
+	var facts operation.Facts
+	clock := func() time.Time { return o.cfg.Now().UTC() }
+	way, effects, err := operation.Carry(op.Value, clock, func(at operation.Operation) (_ operation.Facts, err error) {
+		facts, err = o.facts(ctx, lease, v, seen, at)
+		return facts, err
+	})
+	if err != nil {
+		return false, err
 	}
-	changed, err := o.prepare(ctx, lease, v, seen, op.Value, &facts)
-	if err != nil || changed {
-		return changed, err
-	}
-	if d := judgeEnv(v, seen, op.Value); !d.Allowed {
-		// The spec's values changed since the step began.
-		facts.Safe, facts.SafeReason = false, fmt.Sprintf("%s: %s", d.Code, d.Message)
-	}
-	facts.TakenOver(op.Value, o.tookAt(now), now, o.cfg.Timing.MaxCallTimeout)
-
-	next, effects := operation.Advance(op.Value, facts, now)
-	next = truncate.Operation(next)
+	next := truncate.Operation(way[len(way)-1])
 	if len(effects) == 0 && dedup.Same(op.Value.Reason, next.Reason) {
 		// Every write wakes every coordinator and the agent.
 		next.Reason = op.Value.Reason
@@ -148,7 +138,9 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 		o.forget(op.Value.ID, true)
 		o.cfg.Metrics.Ended(next)
 	}
-	o.transition(op.Value, next)
+	for i, from := range append([]operation.Operation{op.Value}, way[:len(way)-1]...) {
+		o.transition(from, way[i])
+	}
 	for _, effect := range effects {
 		switch effect.Kind {
 		case operation.SendOrder:
@@ -158,6 +150,28 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 		}
 	}
 	return true, nil
+}
+
+// facts are what is known of op, which may be at a Phase that is not recorded yet. What has to be so before its
+// call is made so.
+func (o *Operator) facts(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op operation.Operation) (operation.Facts, error) {
+	now := o.cfg.Now().UTC()
+	facts := seen.Pass.Facts(op)
+	facts.Term = lease.Term()
+	if answer, ok := o.answer(op.ID); ok {
+		facts.Call = &answer
+	} else {
+		facts.Task = o.task(ctx, op, now)
+	}
+	if err := o.prepare(ctx, lease, v, seen, op, &facts); err != nil {
+		return operation.Facts{}, err
+	}
+	if d := judgeEnv(v, seen, op); !d.Allowed {
+		// The spec's values changed since the step began.
+		facts.Safe, facts.SafeReason = false, fmt.Sprintf("%s: %s", d.Code, d.Message)
+	}
+	facts.TakenOver(op, o.tookAt(now), o.cfg.Now().UTC(), o.cfg.Timing.MaxCallTimeout)
+	return facts, nil
 }
 
 // actOn makes the call that is recorded, if a last look says that it may be made: what

@@ -49,22 +49,23 @@ func (o *Operator) preparedFor(id string) (prepared, bool) {
 
 // prepare does what must be so before the irreversible call: the platform knows
 // the content, and the Slot's policy allows it, so that the new Boot will be let
-// in. What fails here has disturbed nobody (R74) and only holds the call back.
-func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op operation.Operation, facts *operation.Facts) (changed bool, err error) {
+// in. What fails here has disturbed nobody (R74) and only holds the call back. What it writes is read again
+// right before the call, so that the pass goes on.
+func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op operation.Operation, facts *operation.Facts) error {
 	if op.Phase != operation.Drained && op.Phase != operation.Acting {
-		return false, nil
+		return nil
 	}
 	hold := func(format string, args ...any) {
 		facts.Safe, facts.SafeReason = false, fmt.Sprintf(format, args...)
 	}
 	switch op.Kind {
 	case operation.Delete, operation.Drain:
-		return false, nil // nothing boots
+		return nil // nothing boots
 	case operation.Restart:
 		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
 			facts.WantedHash = allowed.ComposeHash
 		}
-		return false, nil
+		return nil
 	case operation.Create, operation.Update, operation.Replace:
 	}
 	if op.Phase == operation.Acting {
@@ -74,39 +75,39 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		// Only a call that may have to be repeated needs preparing.
 		makes := op.Kind == operation.Create || op.Call.Part == operation.PartCreate
 		if facts.Call != nil || makes && facts.Platform != nil {
-			return false, nil
+			return nil
 		}
 	}
 	if d := mayRun(v, seen, op, v.Revisions[op.To].Value.ComposeHash); !d.Allowed {
 		// Raised, revoked or taken back since the step was planned: its Boot would be refused.
 		hold("%s: %s", d.Code, d.Message)
-		return false, nil
+		return nil
 	}
 	p, ok := o.preparedFor(op.ID)
 	if !ok {
+		var err error
 		if p, err = o.provision(ctx, v, seen, op); err != nil {
 			hold("blocked(precondition): %v", err)
 			if facts.Unmet = true; refusal(err) != "" {
 				facts.Refused = facts.SafeReason // to wait keeps its member out of service in vain
 			}
-			return false, nil
+			return nil
 		}
 	}
 	facts.WantedHash = p.hash
-	recorded, err := o.keep(ctx, lease, v, op.Group, op.To, &p)
+	_, err := o.keep(ctx, lease, v, op.Group, op.To, &p)
 	o.mu.Lock()
 	o.prepared[op.ID] = p
 	o.mu.Unlock()
 	if err != nil {
-		return false, err
+		return err
 	}
 	// What was approved or revoked is this hash, which was not known before.
 	if d := mayRun(v, seen, op, p.hash); !d.Allowed {
 		hold("%s: %s", d.Code, d.Message)
-		return recorded, nil
+		return nil
 	}
-	allowed, err := o.allow(ctx, lease, v, op, p)
-	return recorded || allowed, err
+	return o.allow(ctx, lease, v, op, p)
 }
 
 // mayRun judges the Revision that an Operation leads to, as the hash that it would be
@@ -219,7 +220,7 @@ func (o *Operator) notOwn(apps ...string) error {
 
 // allow adds the Revision to what the Slot may run; what it runs now stays
 // allowed until the Operation ends.
-func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, op operation.Operation, p prepared) (changed bool, err error) {
+func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, op operation.Operation, p prepared) error {
 	before := v.Policies[op.Slot]
 	after := before.Value
 	after.Group, after.Slot = op.Group, op.Slot
@@ -228,15 +229,15 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	}
 	wanted := rollout.AllowedAs(op.To, p.content, p.hash)
 	wanted.Refresh = op.Way.Refreshes()
-	changed, err = o.putPolicy(ctx, lease, v, before, after.Moving(op.From, wanted), op.Way.Refreshes())
+	changed, err := o.putPolicy(ctx, lease, v, before, after.Moving(op.From, wanted), op.Way.Refreshes())
 	if err != nil {
-		return false, err
+		return err
 	}
 	if changed {
 		o.cfg.Log.Info("revision allowed", "group", op.Group, "slot", op.Slot, "operation", op.ID, "revision", op.To,
 			"compose_hash", wanted.ComposeHash, "term", lease.Term())
 	}
-	return changed, nil
+	return nil
 }
 
 // putPolicy writes what a Slot may run, under what operators approved, revoked and

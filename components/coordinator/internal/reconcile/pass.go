@@ -104,6 +104,11 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if gone, err := p.removeGroup(ctx); err != nil || gone {
 		return next{in: spread(resync)}, err
 	}
+	// By the records that were read: what the plan writes is tidied up by the next pass.
+	tidied, err := p.cfg.Operator.TidyPolicies(ctx, p.lease, p.view, p.name)
+	if err != nil {
+		return next{}, err
+	}
 	changed, err := p.record(ctx)
 	if err != nil {
 		return next{}, err
@@ -119,7 +124,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if err := p.reportRest(ctx); err != nil {
 		return next{}, err
 	}
-	return next{again: again, in: p.wake()}, nil
+	return next{again: again || tidied, in: p.wake()}, nil
 }
 
 // decide plans from what was seen.
@@ -250,9 +255,6 @@ func (p *pass) open() int {
 
 // act carries every open Operation on. One that cannot be does not stop the others.
 func (p *pass) act(ctx context.Context) (again bool, err error) {
-	if fresh, err := p.cfg.Operator.TidyPolicies(ctx, p.lease, p.view, p.name); err != nil || fresh {
-		return fresh, err
-	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
 		op := p.view.Operations[id]
