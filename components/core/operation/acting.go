@@ -198,7 +198,7 @@ func (op Operation) rest(f Facts) []Part {
 func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	there := op.shown(op.Call.Part, f)
 	if op.Call.Part == PartDelete {
-		there = f.PlatformKnown && (f.Platform == nil || op.CVM.replaced(f.Platform))
+		there = f.PlatformKnown && op.CVM.gone(f.Platform)
 	}
 	switch {
 	case there:
@@ -222,11 +222,10 @@ func (op Operation) goOn(now time.Time) Operation {
 // gone ends an Operation whose CVM the platform lists no more, or lists another one in
 // its place, in two listings: nothing that it waits for can come.
 func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
-	removes := op.Kind == Create || op.Kind == Delete || op.Kind == Replace
-	if removes || !f.PlatformKnown || op.CVM.VMUUID == "" {
+	if op.Kind.another() || !f.PlatformKnown || op.CVM.VMUUID == "" {
 		return *op, false
 	}
-	if !op.Seen.missing(f.Platform == nil || op.CVM.replaced(f.Platform), f.ObservedAt) {
+	if !op.Seen.missing(op.CVM.gone(f.Platform), f.ObservedAt) {
 		return *op, false
 	}
 	cause, reason := CauseVanished, "the platform lists CVM "+op.CVM.VMUUID+" no more: cadre instance replace "+op.Slot
@@ -311,7 +310,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		if f.Platform != nil && f.Platform.InProgress {
 			return effectUnknown // already terminating, not deleted again (R68)
 		}
-		return presence(f.Platform == nil || op.CVM.replaced(f.Platform), settled)
+		return presence(op.CVM.gone(f.Platform), settled)
 	case op.Call.Part == PartResources || op.Call.Part == PartOSImage:
 		return op.readBackShape(f, settled)
 	}
@@ -321,7 +320,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 // readBackShape decides for a change that the platform shows in its listing.
 func (op Operation) readBackShape(f Facts, settled bool) effectSight {
 	switch {
-	case f.Platform == nil || f.Platform.InProgress || op.CVM.replaced(f.Platform):
+	case !op.CVM.atRest(f.Platform):
 		return effectUnknown
 	case op.shown(op.Call.Part, f):
 		return effectSeen
@@ -353,7 +352,7 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	if op.newBoot(f) {
 		return effectSeen
 	}
-	if p == nil || p.InProgress || op.CVM.replaced(f.Platform) {
+	if !op.CVM.atRest(p) {
 		return effectUnknown
 	}
 	if op.hashTells() {
@@ -390,7 +389,7 @@ func (op Operation) givesUnseen(f Facts) bool {
 // once more: the same ones, at the price of one more boot in the step of this Slot.
 func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
 	p := f.Platform
-	if p == nil || p.InProgress || op.CVM.replaced(f.Platform) {
+	if !op.CVM.atRest(p) {
 		return effectUnknown
 	}
 	return presence(op.Call.updated(p), settled)

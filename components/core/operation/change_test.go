@@ -21,7 +21,7 @@ func TestACallAsksForWhatChangesAlone(t *testing.T) {
 		"the text, or no shape": {PartCompose, seen(Shape{}), Shape{}},
 	} {
 		op := Operation{Kind: Update, Call: Call{Part: c.part}}
-		if got := op.change(Facts{WantedShape: wanted, Platform: c.seen}); got != c.want {
+		if got := op.change(Facts{Content: Content{WantedShape: wanted}, Platform: c.seen}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

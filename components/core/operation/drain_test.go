@@ -22,7 +22,7 @@ func drained(at time.Time) operation.Operation {
 // another Operation comes.
 func TestR139_ADrainStaysUntilItIsTakenBack(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	f := operation.Facts{Term: 2, PlatformKnown: true, Safe: true, Paused: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
+	f := operation.Facts{Term: 2, PlatformKnown: true, Safe: true, Will: operation.Will{Paused: true}, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}
 	op := drained(at)
 	for range 3 {
@@ -70,7 +70,7 @@ func TestR139_AnotherBootIsDrainedToo(t *testing.T) {
 func TestR139_ADrainedMemberGivesLeadershipAway(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
-		HandOver: &operation.Transfer{ExpectedLeader: "web-1", Candidates: []string{"web-2"}}, Limits: operation.Limits{Drain: time.Minute}}
+		Leadership: operation.Leadership{HandOver: &operation.Transfer{ExpectedLeader: "web-1", Candidates: []string{"web-2"}}}, Limits: operation.Limits{Drain: time.Minute}}
 	if op, _ := operation.Advance(drained(at), f, at.Add(time.Second)); op.Phase != operation.Drained {
 		t.Fatalf("is %s after a second", op.Phase)
 	}

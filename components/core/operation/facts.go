@@ -19,11 +19,11 @@ type Facts struct {
 	Platform      *PlatformView
 	// Duplicates counts further CVMs under the Slot's name (R67).
 	Duplicates int
-	// WantedHash is the compose hash of To; empty when not known. WantedShape is its shape.
-	WantedHash  string
-	WantedShape Shape
 	// ObservedAt is when the platform was asked.
 	ObservedAt time.Time
+	// WantedHash is the compose hash of To; empty when not known.
+	WantedHash string
+	Content
 
 	// Admission is the Boot that holds the Slot; nil when none does.
 	Admission *AdmissionView
@@ -32,7 +32,31 @@ type Facts struct {
 	// LastReportOf and LastReportAt name the Boot that reported last, and when.
 	LastReportOf string
 	LastReportAt time.Time
+	Readiness
+	Leadership
+	Belonging
 
+	// Safe is the verdict of the second look at quorum and roles (R50).
+	Safe       bool
+	SafeReason string
+	// Refused is why the platform would refuse what the call leads to: who waits for it waits in
+	// vain. Unmet: that is what is not safe, or nobody knows yet whether it would (R74).
+	Refused string
+	Unmet   bool
+	Will
+	// Retargeted: a newer Operation of the same Slot is recorded with this write.
+	Retargeted bool
+
+	// Task is the platform's record of what the last call began; nil: none that is known.
+	Task *Task
+	// Call is the answer to the call numbered Call.Number, once it is there.
+	Call *CallResult
+
+	Limits Limits
+}
+
+// Readiness is how far the member is from being available, and how far it went out of service.
+type Readiness struct {
 	// ReadySince is when the Slot became available except for min_ready, zero while
 	// it is not; ReadyReason says what is missing (R7, R8).
 	ReadySince  time.Time
@@ -42,26 +66,35 @@ type Facts struct {
 	// AwaitsQuorum: the member runs, and what is missing is the quorum that only the
 	// steps of others restore; to wait for it would be to wait for ever.
 	AwaitsQuorum bool
-
-	// Safe is the verdict of the second look at quorum and roles (R50).
-	Safe       bool
-	SafeReason string
-	// Refused is why the platform would refuse what the call leads to: who waits for it waits in
-	// vain. Unmet: that is what is not safe, or nobody knows yet whether it would (R74).
-	Refused string
-	Unmet   bool
 	// NotServing: the member gave up its duties already while draining.
 	NotServing bool
 	// Gone: the Boot is silent and its instance proved that it runs another one.
 	Gone bool
+}
 
+// Belonging is what the workload's own set of members knows of the member.
+type Belonging struct {
 	// Set is what the workload's set says of the member; LeavesAlive: it leaves it before its
 	// CVM goes, not after.
 	Set         SetWord
 	LeavesAlive bool
 	// Member is what the set knows the member by; empty: nobody tells.
 	Member string
+}
 
+// Leadership is what the member leads, and who may take that over.
+type Leadership struct {
+	// Leads: the member leads, by its own word or by that of those who follow it.
+	Leads bool
+	// HandOver is how a member that leads once more, drained or between two parts of a change, gives that
+	// away; nil: it does not lead, or nobody can take over.
+	HandOver *Transfer
+}
+
+// Content is what differs between From and To, and between what the CVM was given and is to have.
+type Content struct {
+	// WantedShape is the shape of To.
+	WantedShape Shape
 	// OwnEnv names the values of env of its own that the Slot is to have at To, GivenEnv those
 	// that its CVM was given last.
 	OwnEnv, GivenEnv string
@@ -71,7 +104,12 @@ type Facts struct {
 	// NewImages are the images of To that From does not have, while its boot is waited for: the
 	// CVM has to pull them.
 	NewImages []string
+	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
+	PostLaunch bool
+}
 
+// Will is what operators and the spec want of the Operation by now.
+type Will struct {
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
 	// Elsewhere: the Slot is to run another Revision than To, or none.
@@ -86,22 +124,6 @@ type Facts struct {
 	Ending bool
 	// Resolved is what an operator said about the Operation; nil when nobody did.
 	Resolved *Resolution
-	// Leads: the member leads, by its own word or by that of those who follow it.
-	Leads bool
-	// HandOver is how a member that leads once more, drained or between two parts of a change, gives that
-	// away; nil: it does not lead, or nobody can take over.
-	HandOver *Transfer
-	// Retargeted: a newer Operation of the same Slot is recorded with this write.
-	Retargeted bool
-	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
-	PostLaunch bool
-
-	// Task is the platform's record of what the last call began; nil: none that is known.
-	Task *Task
-	// Call is the answer to the call numbered Call.Number, once it is there.
-	Call *CallResult
-
-	Limits Limits
 }
 
 // TakenOver holds op back, in Facts of a leader that took the Lease at took, while a call of the

@@ -38,7 +38,7 @@ func quiet(now time.Time) Facts {
 		Platform:     &PlatformView{VMUUID: "vm-1", InstanceID: "i-1", Running: true, ComposeHash: "hash-A", UpdatedAt: start.Add(-time.Hour)},
 		Admission:    &AdmissionView{BootID: "boot-old", Revision: "A", InstanceID: "i-1"},
 		LastReportOf: "boot-old", LastReportAt: now,
-		ReadySince: start.Add(-time.Hour),
+		Readiness: Readiness{ReadySince: start.Add(-time.Hour)},
 	}
 }
 

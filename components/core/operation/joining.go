@@ -20,7 +20,7 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 		return op.fromRestarting(f, now)
 	}
 	p := f.Platform
-	if p != nil && (op.Kind == Create || op.Kind == Replace) {
+	if p != nil && op.Kind.another() {
 		op.CVM = op.CVM.Named(p.VMUUID, p.InstanceID)
 	}
 	if p != nil && p.Running && !op.Way.Refreshes() && op.Seen.RunningSince.IsZero() && (!op.hashTells() || p.ComposeHash == op.Call.HashWanted) {
@@ -68,7 +68,7 @@ func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effec
 
 // fromDeleting waits until the platform lists the CVM no more, and the workload's set neither.
 func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
-	if !f.PlatformKnown || f.Platform != nil && !op.CVM.replaced(f.Platform) {
+	if !f.PlatformKnown || !op.CVM.gone(f.Platform) {
 		return op.overdue(f, now)
 	}
 	if reason, out := op.outOfSet(f); !out {

@@ -27,7 +27,7 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	if op.Kind != Delete && op.Kind != Replace || op.Decided() && op.Kind == Replace {
 		return "", true
 	}
-	gone := f.Platform == nil || op.CVM.replaced(f.Platform)
+	gone := op.CVM.gone(f.Platform)
 	if !gone && !f.LeavesAlive {
 		return "", true
 	}

@@ -9,7 +9,7 @@ import (
 // leavingFacts are of a Slot that is drained, and whose set says word.
 func leavingFacts(word SetWord, alive bool) Facts {
 	return Facts{Term: 1, PlatformKnown: true, Platform: &PlatformView{VMUUID: "vm", InstanceID: "i", Running: true}, Safe: true,
-		Set: word, LeavesAlive: alive, ObservedAt: leavingAt, Limits: Limits{Healthy: time.Minute, Settle: time.Second, Unknown: time.Hour}}
+		Belonging: Belonging{Set: word, LeavesAlive: alive}, ObservedAt: leavingAt, Limits: Limits{Healthy: time.Minute, Settle: time.Second, Unknown: time.Hour}}
 }
 
 var leavingAt = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

@@ -63,6 +63,9 @@ const (
 // InPlace reports whether the Slot keeps its CVM and disk.
 func (k Kind) InPlace() bool { return k == Update || k == Restart }
 
+// another reports whether the Slot's CVM is made, removed or gives way to another one.
+func (k Kind) another() bool { return k == Create || k == Delete || k == Replace }
+
 // Actor is on whose behalf an Operation is made. Each has its own clock: only what the
 // rollout does counts for and against the rollout.
 type Actor string

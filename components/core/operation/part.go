@@ -32,12 +32,6 @@ type Shape struct {
 	DiskGB       int    `json:"disk_gb,omitempty"`
 }
 
-// differs: both tell, and they are not the same.
-func differs[T comparable](seen, wanted T) bool {
-	var zero T
-	return wanted != zero && seen != wanted && seen != zero
-}
-
 // resourcesDiffer: the platform shows another size than the wanted one.
 func (s Shape) resourcesDiffer(wanted Shape) bool {
 	return differs(s.InstanceType, wanted.InstanceType) || wanted.DiskGB > s.DiskGB && s.DiskGB != 0
@@ -68,7 +62,7 @@ func (op Operation) parts(f Facts) []Part {
 	case Replace:
 		all = []Part{PartCreate}
 		// From its creation on, what is named is the new CVM, which nothing deletes.
-		if !op.Call.makes() && op.CVM.VMUUID != "" && f.Platform != nil && !op.CVM.replaced(f.Platform) {
+		if !op.Call.makes() && op.CVM.VMUUID != "" && !op.CVM.gone(f.Platform) {
 			all = []Part{PartDelete, PartCreate}
 		}
 	case Update:
@@ -141,7 +135,7 @@ func (op Operation) touched() bool { return len(op.Call.Applied) > 0 || op.Set.L
 // shown reports that the platform shows the effect of part p.
 func (op Operation) shown(p Part, f Facts) bool {
 	seen := f.Platform
-	if seen == nil || seen.InProgress || op.CVM.replaced(f.Platform) {
+	if !op.CVM.atRest(seen) {
 		return false
 	}
 	switch p {

@@ -35,12 +35,20 @@ func (c CVM) unnamed() CVM { return CVM{Incarnation: c.Incarnation} }
 
 // replaced reports that the platform shows another CVM than the one named (R63).
 func (c CVM) replaced(p *PlatformView) bool {
-	if p == nil {
-		return false
-	}
-	other := func(named, seen string) bool { return named != "" && seen != "" && named != seen }
-	return other(c.VMUUID, p.VMUUID) || other(c.InstanceID, p.InstanceID)
+	return p != nil && (differs(p.VMUUID, c.VMUUID) || differs(p.InstanceID, c.InstanceID))
 }
+
+// differs: both tell, and they are not the same.
+func differs[T comparable](seen, wanted T) bool {
+	var zero T
+	return wanted != zero && seen != wanted && seen != zero
+}
+
+// gone reports that the platform does not list the CVM, or lists another one in its place.
+func (c CVM) gone(p *PlatformView) bool { return p == nil || c.replaced(p) }
+
+// atRest reports that the platform lists the CVM, and is not working on it.
+func (c CVM) atRest(p *PlatformView) bool { return !c.gone(p) && !p.InProgress }
 
 // admits reports that a Boot holds the Slot, and is one of the named CVM as far as its Instance is known.
 func (c CVM) admits(a *AdmissionView) bool {

@@ -43,8 +43,20 @@ func (op Operation) CameToNothing() bool { return !op.Set.Leaves && op.MadeNothi
 // MadeNothing reports that op ended without any effect on its CVM. It may have taken the member out
 // of its set, and waited in vain for that.
 func (op Operation) MadeNothing() bool {
-	waited := op.Failure.Cause == CauseDeadline && op.Entered[Booting].IsZero() // no call of it had an effect
-	return len(op.Call.Applied) == 0 && (op.Phase == Aborted || op.Phase == Failed && (op.Failure.Cause == CauseRefused || op.Failure.Cause == CauseResolved || waited))
+	if len(op.Call.Applied) > 0 {
+		return false
+	}
+	if op.Phase != Failed {
+		return op.Phase == Aborted
+	}
+	switch op.Failure.Cause {
+	case CauseRefused, CauseResolved:
+		return true
+	case CauseDeadline:
+		return op.Entered[Booting].IsZero() // no call of it had an effect
+	default:
+		return false
+	}
 }
 
 // OwnEnvAfter names the values of env of its own that the Slot's CVM was given last, where that
@@ -82,8 +94,15 @@ func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 // failedDown: a restart of what was down was made, and nothing came of it. One that was ready for a moment
 // ended an outage.
 func (op Operation) failedDown() bool {
-	failed := op.Phase == Failed && (op.Failure.Cause == CauseDeadline || op.Failure.Cause == CauseBootError || op.Failure.Cause == CauseTask)
-	return op.Kind == Restart && op.Before.Down && !op.Before.Shared && failed && op.Call.Number > 0 && op.Entered[Settling].IsZero()
+	if op.Kind != Restart || op.Phase != Failed || op.Call.Number == 0 {
+		return false
+	}
+	switch op.Failure.Cause {
+	case CauseDeadline, CauseBootError, CauseTask:
+		return op.Before.Down && !op.Before.Shared && op.Entered[Settling].IsZero()
+	default:
+		return false
+	}
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.

@@ -168,7 +168,7 @@ func TestR65_WhatCountsAsATry(t *testing.T) {
 		"a removal, wherever it led":  {[]operation.Operation{failed(operation.Delete, "", operation.Failed, operation.CauseRefused)}, operation.Delete, 1, 1},
 	} {
 		w := &world{now: epoch.Add(time.Second)}
-		n, refusals, last := w.tries(candidate{m: &member{slot: "db-1", past: c.past}, kind: c.kind, to: "B"})
+		n, refusals, last := w.tries(candidate{m: &member{slot: "db-1", history: history{past: c.past}}, kind: c.kind, to: "B"})
 		if n != c.n || refusals != c.refusals || (last != nil) != (n > 0) {
 			t.Errorf("%s: %d tries, %d refused, last %+v", name, n, refusals, last)
 		}
@@ -185,7 +185,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 		return out
 	}
 	ask := func(n int, now time.Time, edit func(*candidate)) []Hold {
-		c := candidate{m: &member{slot: "db-1", past: aborted(n), drains: aborted(n)}, kind: operation.Update, to: "B"}
+		c := candidate{m: &member{slot: "db-1", history: history{past: aborted(n), drains: aborted(n)}}, kind: operation.Update, to: "B"}
 		if edit != nil {
 			edit(&c)
 		}

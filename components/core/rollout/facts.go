@@ -22,13 +22,10 @@ func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	w := p.w
 	f := operation.Facts{
-		WantedHash:  w.rec.Revisions[op.To].ComposeHash,
-		WantedShape: w.shapeOf(op.To),
-		ObservedAt:  w.obs.At,
-		Paused:      w.stopped(op.Kind, op.Actor),
-		PausedBy:    w.stoppedBy(),
-		Ending:      w.ending(),
-		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
+		WantedHash: w.rec.Revisions[op.To].ComposeHash,
+		Content:    operation.Content{WantedShape: w.shapeOf(op.To), PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch)},
+		ObservedAt: w.obs.At,
+		Will:       operation.Will{Paused: w.stopped(op.Kind, op.Actor), PausedBy: w.stoppedBy(), Ending: w.ending()},
 		Limits: operation.Limits{
 			Drain:    w.drainLimit(op.Way, op.From),
 			Healthy:  group.HealthyDeadline(w.spec),

@@ -94,9 +94,6 @@ type member struct {
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
-	// unsure: it is in U, and may serve all the same: it is silent or unhealthy, and waits for a repair, or it stands
-	// between two parts of its step, which is between alone.
-	unsure, between bool
 	// speaks: its agent was heard within the time in which one that lives reports.
 	speaks bool
 	// cut: its agent was heard lately, the connection ended, and what the platform says was asked
@@ -106,11 +103,28 @@ type member struct {
 	named bool
 	// request is what an operator asked for about the Slot, or nil.
 	request *Request
-	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
+	// open is the Operation in progress.
 	open *operation.Operation
-	past []operation.Operation
+	history
 	// policed is the Instance that the Slot's policy names; "": none.
 	policed string
+	// moved is the one of superseded that told the CVM to boot something else than what is
+	// admitted, and no new Boot showed yet; nil: there is none.
+	moved *operation.Operation
+	// condition is what all evidence together says of it.
+	condition condition
+	// observed is the attested Revision, or empty (R4).
+	observed  string
+	condemned bool
+	// extra: it is there for the time of a rollout, beyond the group's size.
+	extra bool
+	standing
+}
+
+// history is what the recorded Operations of a Slot say about it.
+type history struct {
+	// past are the ended Operations of this rollout, oldest first.
+	past []operation.Operation
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
 	// have made a CVM of the Slot's name.
 	makers []*operation.Operation
@@ -122,25 +136,22 @@ type member struct {
 	drains []operation.Operation
 	// healed are the ended Operations that healed it, of whatever rollout.
 	healed []*operation.Operation
-	// moved is the one of superseded that told the CVM to boot something else than what is
-	// admitted, and no new Boot showed yet; nil: there is none.
-	moved *operation.Operation
 	// removal is the deletion that was done of the CVM that the Slot is bound to, or nil.
 	removal *operation.Operation
-	// condition is what all evidence together says of it.
-	condition condition
-	// observed is the attested Revision, or empty (R4).
-	observed  string
-	condemned bool
-	// extra: it is there for the time of a rollout, beyond the group's size.
-	extra bool
-	// ready is R7 without min_ready; available adds min_ready and "not in a step".
+}
+
+// standing is how a member counts in its group.
+type standing struct {
+	// ready is R7 without min_ready; available adds min_ready and "not in a step". reason is what is missing.
 	ready     bool
 	reason    string
 	available bool
 	// fell: it was ready until this pass. settled: it serves, and did for min_ready. flaps: it serves,
 	// and does not count yet since it was ready and not by turns (R9).
 	fell, settled, flaps bool
+	// unsure: it is in U, and may serve all the same: it is silent or unhealthy, and waits for a repair, or it stands
+	// between two parts of its step, which is between alone.
+	unsure, between bool
 }
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
