@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// maxRetryWait bounds the wait between calls that the platform was too busy for.
-const maxRetryWait = 2 * time.Minute
+// MaxWait bounds the wait between two calls that the platform was too busy for, and between two steps that came to
+// nothing: an operator at the screen sees the next one.
+const MaxWait = 2 * time.Minute
 
 // fromActing decides what became of the call. The record alone never tells whether
 // it reached the platform; an answer or a read-back does (R65, R66).
@@ -92,7 +93,7 @@ func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []
 // retryBusy asks again after a growing wait: a busy answer proves that there was
 // no effect, and so does a refusal.
 func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
-	wait := min(time.Second<<min(max(op.Call.Number, 0), 10), maxRetryWait)
+	wait := min(time.Second<<min(max(op.Call.Number, 0), 10), MaxWait)
 	if now.Sub(op.Call.IssuedAt) < wait {
 		return op, nil
 	}
@@ -260,14 +261,13 @@ func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
 	return next.enter(Drained, now).because("the CVM is gone by itself"), true
 }
 
-// quietFor is how long the agent of a CVM that the platform does not list says nothing before
-// nobody is left who could drain: three reports.
-const quietFor = 6 * time.Second
+// LiveWithin is how long a live Boot may be silent: its agent reports at least every 5 s.
+const LiveWithin = 6 * time.Second
 
 // goneQuiet: the CVM was gone already when its replacement was decided, and its agent's last
 // word, which was fresh then, stays the last one.
 func (op Operation) goneQuiet(f Facts, now time.Time) bool {
-	return op.Kind == Replace && op.CVM.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= quietFor
+	return op.Kind == Replace && op.CVM.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= LiveWithin
 }
 
 // adopt takes the CVM under the Slot's name as the one that Create makes (R67).

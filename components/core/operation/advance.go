@@ -260,10 +260,6 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	return op.call(f, now)
 }
 
-// relievedAfter is how long after a hand-over between two parts came to nothing the member is asked again at least:
-// its hooks run each time, so that it is asked ever less often.
-const relievedAfter = time.Minute
-
 // leadsOnceMore: what handed over before the first part of a change leads again between two of them (R86): a
 // Boot since, or the one before, which a part that the platform only noted did not end. Nobody would stop it
 // so, and it would wait out its deadline. CallIssuedAt is zero from then on; who leads still is asked again.
@@ -276,7 +272,7 @@ func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	livesOn := !asked && op.Call.outlived(a.BootID, f)
 	drained := op.Entered[Drained]
 	began := op.Times.HealthyBy.Add(-f.Limits.Drain - f.Limits.Healthy) // when it was asked first
-	again := asked && !now.Before(drained.Add(max(relievedAfter, drained.Sub(began))))
+	again := asked && !now.Before(drained.Add(max(leadsAgainAfter, drained.Sub(began))))
 	return a.BootID != op.Before.BootID || livesOn || again
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// leadsAgainAfter is how long a drained member leads again until it is asked once more to
-// hand over: its cluster may have nobody better just then.
+// leadsAgainAfter is how long a member that was drained leads again until it is asked once more to hand over: its cluster
+// may have no better member just then. Its hooks run each time, so that between two parts of a change it is asked ever less often.
 const leadsAgainAfter = time.Minute
 
 // stayDrained keeps a Slot out of service until that is not wanted any more. Another Boot of

@@ -28,7 +28,7 @@ func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 		op, f, now := keptDown(t)
 		deadline := op.Times.HealthyBy
 		op, _ = step(t, op, f, now, Acting)
-		for ; now.Before(deadline); now = now.Add(maxRetryWait) {
+		for ; now.Before(deadline); now = now.Add(MaxWait) {
 			f.ObservedAt = now
 			f.Call = &CallResult{Number: op.Call.Number, Outcome: outcome, Message: "later"}
 			op, _ = step(t, op, f, now, Acting)
@@ -43,7 +43,7 @@ func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 		f.Call, f.ObservedAt = &CallResult{Number: op.Call.Number, Outcome: outcome, Message: "later"}, now
 		op, _ = step(t, op, f, now, Acting)
 		f.Call = nil
-		now = now.Add(maxRetryWait)
+		now = now.Add(MaxWait)
 		f.ObservedAt = now
 		paused := f
 		paused.Paused = true
@@ -77,7 +77,7 @@ func TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore(t *testing.T) {
 	if op.Before.BootID != "boot-old" || op.Call.Number != 1 {
 		t.Errorf("after %q, call %d", op.Before.BootID, op.Call.Number)
 	}
-	now = now.Add(maxRetryWait)
+	now = now.Add(MaxWait)
 	f.ObservedAt = now
 	step(t, busy, f, now, Joining)
 }

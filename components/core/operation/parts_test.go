@@ -291,7 +291,7 @@ func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 
 	op, f.Steps = op.enter(Acting, now), nil
 	op.Call.Outcome, op.Call.Number = OutcomeBusy, 2
-	later := now.Add(maxRetryWait)
+	later := now.Add(MaxWait)
 	f.ObservedAt, f.LastReportAt = later, later
 	step(t, op, f, later, Drained)
 }

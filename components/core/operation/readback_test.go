@@ -262,13 +262,13 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	for _, safe := range []bool{false, true} {
 		late, shown := f, *f.Platform
 		shown.ComposeHash, late.Platform, late.Safe = f.WantedHash, &shown, safe
-		taken, effects := step(t, op, late, f.ObservedAt.Add(maxRetryWait), Booting)
+		taken, effects := step(t, op, late, f.ObservedAt.Add(MaxWait), Booting)
 		wantNoEffects(t, effects)
 		if taken.Before.BootID != op.Before.BootID || taken.Call.Number != 1 {
 			t.Errorf("safe %t: call %d, after %s", safe, taken.Call.Number, taken.Before.BootID)
 		}
 	}
-	f.Safe, f.ObservedAt = true, f.ObservedAt.Add(maxRetryWait)
+	f.Safe, f.ObservedAt = true, f.ObservedAt.Add(MaxWait)
 	_, effects = step(t, op, f, f.ObservedAt, Acting)
 	wantCall(t, effects, Update, 2)
 	// Values of env show nowhere.
@@ -281,7 +281,7 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	// What was never sent is not there because somebody else changed the CVM.
 	op.Call.Outcome, op.Call.UpdatedBefore = OutcomeNotMade, now
 	f.Platform.UpdatedAt = f.ObservedAt
-	if op, effects = step(t, op, f, f.ObservedAt.Add(maxRetryWait), Acting); op.Call.Outcome != OutcomeNotMade || len(effects) != 0 {
+	if op, effects = step(t, op, f, f.ObservedAt.Add(MaxWait), Acting); op.Call.Outcome != OutcomeNotMade || len(effects) != 0 {
 		t.Errorf("outcome %q of what was never sent, %+v", op.Call.Outcome, effects)
 	}
 }

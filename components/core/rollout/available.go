@@ -15,9 +15,6 @@ import (
 // recorded start: the way of a report takes time.
 const gapSlack = 2 * time.Second
 
-// liveWithin is how long a live Boot may be silent: it reports at least every 5 s.
-const liveWithin = 6 * time.Second
-
 // judge fills in what is known about m: fresh report, attested Revision, whether
 // it is available, and the record as it should read.
 func (w *world) judge(m *member) {
@@ -33,7 +30,7 @@ func (w *world) judge(m *member) {
 	if r := m.seen.Report; r != nil && admitted && m.moved == nil && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
 		m.report = r
 	}
-	m.speaks = m.report != nil && w.now.Sub(m.report.ReceivedAt) < liveWithin
+	m.speaks = m.report != nil && w.now.Sub(m.report.ReceivedAt) < operation.LiveWithin
 	m.cut = m.report != nil && !m.report.CutAt.IsZero() && !w.obs.At.Before(m.report.CutAt)
 	m.reason = w.notReady(m)
 	m.ready = m.reason == ""
@@ -140,17 +137,17 @@ func (m *member) admitted() bool {
 func (w *world) platformKnown(m *member) bool { return w.obs.Platform.Known || m.seen.Instance != nil }
 
 // outlived: after r its instance ran, provably, another Boot, so r is the last word
-// of a Boot that is gone. A live one would have reported again within liveWithin,
+// of a Boot that is gone. A live one would have reported again within operation.LiveWithin,
 // whatever a copy of its CVM asks for.
 func (m *member) outlived(r *Report) bool {
-	return m.provenElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(liveWithin))
+	return m.provenElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(operation.LiveWithin))
 }
 
 // fresh: it is no older than may be. One of the future came before the clock was set back:
 // nobody knows how old it is, and an agent that lives sends the next one.
 func (w *world) fresh(r *Report) bool {
 	age := w.now.Sub(r.ReceivedAt)
-	return age <= w.t.StaleAfter && age >= -liveWithin
+	return age <= w.t.StaleAfter && age >= -operation.LiveWithin
 }
 
 // notReady is the first of R7's conditions that does not hold; empty when all do,

@@ -175,7 +175,7 @@ func TestR65_WhatCountsAsATry(t *testing.T) {
 	}
 }
 
-// TestR65_HowLongATryWaits: longer each time, at most maxWait from now, and not where a person asks.
+// TestR65_HowLongATryWaits: longer each time, at most operation.MaxWait from now, and not where a person asks.
 func TestR65_HowLongATryWaits(t *testing.T) {
 	aborted := func(n int) []operation.Operation {
 		var out []operation.Operation
@@ -191,7 +191,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 		}
 		return (&world{now: now}).holdsOfTries(c, look{})
 	}
-	for n, wait := range map[int]time.Duration{1: firstWait, 2: 2 * firstWait, 40: maxWait} {
+	for n, wait := range map[int]time.Duration{1: firstWait, 2: 2 * firstWait, 40: operation.MaxWait} {
 		if h := ask(n, epoch, nil); len(h) != 1 || h[0].Predicate != HoldDeferred || !h[0].Until.Equal(epoch.Add(wait)) {
 			t.Errorf("after %d: %+v, want to wait %s", n, h, wait)
 		}
@@ -203,7 +203,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 		}
 	}
 	ahead := epoch.Add(-time.Hour) // the clock that wrote the end was ahead of this one
-	if h := ask(1, ahead, nil); len(h) != 1 || !h[0].Until.Equal(ahead.Add(maxWait)) {
+	if h := ask(1, ahead, nil); len(h) != 1 || !h[0].Until.Equal(ahead.Add(operation.MaxWait)) {
 		t.Errorf("ended in the future: %+v", h)
 	}
 	if h := ask(1, epoch, func(c *candidate) { c.marked = true }); len(h) != 0 {

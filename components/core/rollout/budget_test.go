@@ -62,9 +62,9 @@ func TestR21_OneThatSpeaksIsNotDownByAnOldListing(t *testing.T) {
 		heard time.Duration
 		held  bool
 	}{
-		"it speaks":                    {func(i *Instance) { i.Status = "stopped" }, liveWithin - 1, true},
-		"it speaks, and does not boot": {func(i *Instance) { i.Status, i.BootError = "stopped", "no disk" }, liveWithin - 1, true},
-		"it is silent":                 {func(i *Instance) { i.Status = "stopped" }, liveWithin, false},
+		"it speaks":                    {func(i *Instance) { i.Status = "stopped" }, operation.LiveWithin - 1, true},
+		"it speaks, and does not boot": {func(i *Instance) { i.Status, i.BootError = "stopped", "no disk" }, operation.LiveWithin - 1, true},
+		"it is silent":                 {func(i *Instance) { i.Status = "stopped" }, operation.LiveWithin, false},
 	} {
 		f := newFixture(3, "none")
 		f.sick(0)

@@ -25,6 +25,12 @@ const (
 	well
 )
 
+// unwellFor is how long a member may have what passes by itself before it is taken for the member's own fault. A
+// slow answer of its process passes within that, the process's supervisor starts it again, and the others elect
+// a leader, which may need this member's vote. It is the interval of repairs while many are ill as well: whether the
+// first one helps shows within it.
+const unwellFor = time.Minute
+
 func (c condition) String() string {
 	return [...]string{"not booted", "process down", "impaired", "lost", "well"}[c]
 }

@@ -119,7 +119,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 		if m.report != nil {
 			if m.certainlyDown() {
-				sooner(m.report.ReceivedAt.Add(liveWithin)) // from then on it is, as the platform says
+				sooner(m.report.ReceivedAt.Add(operation.LiveWithin)) // from then on it is, as the platform says
 			}
 			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))
 		} else {

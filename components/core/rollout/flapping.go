@@ -19,9 +19,6 @@ const (
 	mostFlaps  = 3
 	// keptFlaps bounds what is kept of a Slot: by more it does not flap any more than by these.
 	keptFlaps = 8
-	// flapHold is how long one that flaps is ready at least before it counts: twice a min_ready of
-	// nothing holds nobody.
-	flapHold = time.Minute
 )
 
 // noteFlaps adds the transitions of this pass to the records. A step of the member's own is none.
@@ -80,7 +77,8 @@ func (w *world) flapLeft(m *member) time.Duration {
 // flapsUntil is when m, which is ready and flaps, counts again.
 func (w *world) flapsUntil(m *member) time.Time { return m.record.AvailableSince.Add(w.flapHold()) }
 
-func (w *world) flapHold() time.Duration { return max(2*group.MinReady(w.spec), flapHold) }
+// flapHold is how long one that flaps is ready at least before it counts: twice a min_ready of nothing holds no member.
+func (w *world) flapHold() time.Duration { return max(2*group.MinReady(w.spec), flapWithin/10) }
 
 func (w *world) flapText() string {
 	return fmt.Sprintf("more than %d times not available within %s, counts once it is ready for %s", mostFlaps, short(flapWithin), short(w.flapHold()))

@@ -15,16 +15,13 @@ const (
 	// goneFor is how long listings lack a CVM before its Slot gets another one: a listing
 	// that lacks it once may be the platform's mistake.
 	goneFor = 30 * time.Second
-	// unwellFor is how long a member may have what passes by itself before it is taken for the member's own fault. A
-	// slow answer of its process passes within that, the process's supervisor starts it again, and the others elect
-	// a leader, which may need this member's vote.
-	unwellFor = time.Minute
 	// serviceWithin is how long a restart of a service has to help: where it does not, the
 	// next rung should not wait as long as a boot may take.
 	serviceWithin = 3 * time.Minute
-	// firstHealWait and maxHealWait are between two attempts, doubled each time (R118).
+	// firstHealWait is between the first two attempts, and doubled each time (R118): a service is back within that.
 	firstHealWait = 30 * time.Second
-	maxHealWait   = 10 * time.Minute
+	// maxHealWait bounds it: by then an alerted operator can look.
+	maxHealWait = 10 * time.Minute
 )
 
 // ailment is what a Slot has that heals by none of the steps that it needs anyway.
@@ -142,7 +139,7 @@ func (m *member) silentAt() time.Time {
 	if m.report == nil || m.cut {
 		return time.Time{}
 	}
-	return m.report.ReceivedAt.Add(liveWithin)
+	return m.report.ReceivedAt.Add(operation.LiveWithin)
 }
 
 // refused: another Boot of the Slot's CVM was, in this outage and a moment ago. It proved that it is

@@ -237,7 +237,7 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	f := heals(3, "patroni")
 	f.obs.Slots[0].Instance.Status = "stopped"
 	wantExecutes(t, f.plan()) // it spoke a moment ago: the listing may be wrong
-	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-liveWithin)
+	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-operation.LiveWithin)
 	wantExecutes(t, f.plan(), "RESTART db-0")
 	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-time.Second)
 	f.obs.Slots[0].Report.CutAt = f.obs.At.Add(time.Millisecond)
@@ -330,7 +330,7 @@ func TestR117_OneAtATimeIsHealed(t *testing.T) {
 	wantExecutes(t, p) // two of a group may share the cause
 	wantHeld(t, p, "db-2", HoldHealStorm)
 	for _, i := range []int{1, 2} {
-		f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-paceMany)
+		f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-unwellFor)
 	}
 	p = f.plan()
 	wantExecutes(t, p, "RESTART db-2")
@@ -347,9 +347,9 @@ func TestR120_ASplitIsNotHealed(t *testing.T) {
 	f := heals(3, "none")
 	f.silent(1, f.now.Add(-6*time.Minute))
 	f.obs.Fleet = Fleet{Expected: 100, Heard: 89}
-	f.obs.Fleet.RepairedAt = f.now.Add(-paceMany + time.Second)
+	f.obs.Fleet.RepairedAt = f.now.Add(-unwellFor + time.Second)
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm) // many are silent: one a minute
-	f.obs.Fleet.RepairedAt = f.now.Add(-paceMany)
+	f.obs.Fleet.RepairedAt = f.now.Add(-unwellFor)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.obs.Fleet.Silences = nil
 	f.obs.Fleet.Heard = 66

@@ -16,8 +16,6 @@ const (
 	// paceFew is the interval in a cluster of ten or more while few are ill. Until it is over the other members that
 	// have the same illness are in the records as well.
 	paceFew = 10 * time.Second
-	// paceMany is the interval while many are ill: whether the first repair helps shows within a minute.
-	paceMany = time.Minute
 	// paceMost is the interval while most are ill. One repair is a trial, and its boot, its join and its recovery
 	// have to show a result before the next one.
 	paceMost = 15 * time.Minute
@@ -48,7 +46,7 @@ func (l limiter) pace() (group, cluster time.Duration, why string) {
 	case l.dark:
 		cluster = paceMost
 	case l.cluster.ill > 1 && l.cluster.more(fleetShare):
-		cluster = paceMany
+		cluster = unwellFor
 	case l.cluster.all >= darkFrom:
 		cluster = paceFew
 	}
@@ -57,7 +55,7 @@ func (l limiter) pace() (group, cluster time.Duration, why string) {
 	case l.noQuorum, l.group.all > 2 && l.group.more(2):
 		group = paceMost
 	default:
-		group = paceMany
+		group = unwellFor
 	}
 	switch {
 	case group == 0 && cluster <= paceFew:
@@ -133,7 +131,7 @@ func (w *world) backUntil(m *member) time.Time {
 	if last := m.last(); m.extra || !m.available || last != nil && made(last) || slices.ContainsFunc(m.healed, made) {
 		return time.Time{}
 	}
-	return m.record.AvailableSince.Add(group.MinReady(w.spec) + paceMany)
+	return m.record.AvailableSince.Add(group.MinReady(w.spec) + unwellFor)
 }
 
 // holdsOfRate holds a repair until the limiter lets it begin.

@@ -20,16 +20,16 @@ func TestR117_TheRateOfRepairsFollowsTheShareOfTheIll(t *testing.T) {
 	}{
 		"nothing is known":            {limiter{}, 0, 0},
 		"one of three":                {limiter{group: share{1, 3}, cluster: share{1, 3}}, 0, 0},
-		"two of five":                 {limiter{group: share{2, 5}, cluster: share{}}, paceMany, 0},
-		"half of a group":             {limiter{group: share{2, 4}}, paceMany, 0},
+		"two of five":                 {limiter{group: share{2, 5}, cluster: share{}}, unwellFor, 0},
+		"half of a group":             {limiter{group: share{2, 4}}, unwellFor, 0},
 		"more than half":              {limiter{group: share{3, 5}}, paceMost, 0},
-		"both of two":                 {limiter{group: share{2, 2}}, paceMany, 0},
+		"both of two":                 {limiter{group: share{2, 2}}, unwellFor, 0},
 		"the only one":                {limiter{group: share{1, 1}}, 0, 0},
 		"few of a large cluster":      {limiter{group: share{1, 3}, cluster: share{3, 30}}, 0, paceFew},
-		"more than a tenth":           {limiter{group: share{1, 3}, cluster: share{4, 30}}, 0, paceMany},
-		"two of a small cluster":      {limiter{group: share{1, 3}, cluster: share{2, 6}}, 0, paceMany},
+		"more than a tenth":           {limiter{group: share{1, 3}, cluster: share{4, 30}}, 0, unwellFor},
+		"two of a small cluster":      {limiter{group: share{1, 3}, cluster: share{2, 6}}, 0, unwellFor},
 		"a third silent together":     {limiter{group: share{1, 3}, cluster: share{10, 30}, dark: true}, 0, paceMost},
-		"a group and a whole cluster": {limiter{group: share{3, 3}, cluster: share{30, 30}}, paceMost, paceMany},
+		"a group and a whole cluster": {limiter{group: share{3, 3}, cluster: share{30, 30}}, paceMost, unwellFor},
 		"two of four that vote":       {limiter{group: share{2, 4}, noQuorum: true}, paceMost, 0},
 		"one, without a quorum":       {limiter{group: share{1, 2}, noQuorum: true}, 0, 0},
 	} {
@@ -116,7 +116,7 @@ func TestR119_AStormIsATrial(t *testing.T) {
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-2", HoldHealStorm)
 	wantExecutes(t, storm(0).stopped(1).plan(), "RESTART db-1")
-	step := storm(paceMany)
+	step := storm(unwellFor)
 	step.op(1, operation.Booting, func(*operation.Operation) {})
 	for _, h := range actionOf(t, step.plan(), "db-3").Holds {
 		if h.Predicate == HoldHealStorm {
@@ -143,11 +143,11 @@ func TestR117_TheClusterHasOneRate(t *testing.T) {
 	alone := ill(0, 0)
 	alone.obs.Fleet.Expected = darkFrom - 1
 	wantExecutes(t, alone.plan(), "RESTART db-1")
-	turn := paceMany + 3*paceFew
+	turn := unwellFor + 3*paceFew
 	wantHeld(t, ill(turn-time.Second, 3).plan(), "db-1", HoldHealStorm)
 	f := ill(turn, 3)
 	wantExecutes(t, f.plan(), "RESTART db-1")
-	f.obs.Fleet.RepairedAt = f.now.Add(-paceMany)
+	f.obs.Fleet.RepairedAt = f.now.Add(-unwellFor)
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
 	wantExecutes(t, ill(0, 3).stopped(1).plan(), "RESTART db-1") // that takes nothing away
 }
@@ -158,7 +158,7 @@ func TestR117_SilentMembersGoInTurn(t *testing.T) {
 	begun := 0
 	for n := range 8 {
 		f := heals(3, "none")
-		since := f.now.Add(-f.t.LostAfter - paceMany)
+		since := f.now.Add(-f.t.LostAfter - unwellFor)
 		f.silent(1, since)
 		f.obs.Fleet = Fleet{Expected: 30, Heard: 22, Ills: []Ill{{Slot: "db-1", Since: since}}}
 		for other := range 7 {
@@ -169,7 +169,7 @@ func TestR117_SilentMembersGoInTurn(t *testing.T) {
 			f.obs.Fleet.Silences = append(f.obs.Fleet.Silences, since)
 			f.obs.Fleet.Ills = append(f.obs.Fleet.Ills, Ill{Slot: slot, Since: since})
 		}
-		f.obs.Fleet.RepairedAt = f.now.Add(-paceMany)
+		f.obs.Fleet.RepairedAt = f.now.Add(-unwellFor)
 		begun += len(executes(f.plan()))
 	}
 	if begun != 1 {
@@ -205,7 +205,7 @@ func TestR117_StartsTakeNoTurn(t *testing.T) {
 func TestR119_AfterAStormTheOthersHaveTheirTimeAgain(t *testing.T) {
 	f := heals(5, "none").failing(1, "ready")
 	for _, i := range []int{2, 3} {
-		f.rec.Slots[i].AvailableSince = f.now.Add(-group.MinReady(f.spec) - paceMany + time.Second)
+		f.rec.Slots[i].AvailableSince = f.now.Add(-group.MinReady(f.spec) - unwellFor + time.Second)
 	}
 	p := f.plan()
 	wantHeld(t, p, "db-1", HoldHealStorm)
@@ -224,7 +224,7 @@ func TestR119_AfterAStormTheOthersHaveTheirTimeAgain(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.rec.Operations, f.rec.Slots = nil, back
 	for _, i := range []int{2, 3} {
-		f.rec.Slots[i].AvailableSince = f.now.Add(-group.MinReady(f.spec) - paceMany)
+		f.rec.Slots[i].AvailableSince = f.now.Add(-group.MinReady(f.spec) - unwellFor)
 	}
 	wantExecutes(t, f.plan(), "RESTART db-1")
 }
@@ -238,7 +238,7 @@ func TestR119_TheEndOfASplitRestartsNoMember(t *testing.T) {
 	}
 	f.rec.Slots[3].AvailableSince = f.now.Add(-group.MinReady(f.spec))
 	wantHeld(t, f.plan(), "db-2", HoldHealStorm)
-	f.rec.Slots[3].AvailableSince = f.now.Add(-group.MinReady(f.spec) - paceMany)
+	f.rec.Slots[3].AvailableSince = f.now.Add(-group.MinReady(f.spec) - unwellFor)
 	wantExecutes(t, f.plan(), "RESTART db-2")
 }
 
@@ -249,7 +249,7 @@ func TestR119_AQuorumThatOneMemberLostIsGivenBackAtOnce(t *testing.T) {
 		f := heals(n, "etcd").sick(0)
 		f.rec.Slots[0].DownSince = f.now.Add(-time.Hour)
 		for i := range n {
-			f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-2*paceMany)
+			f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-2*unwellFor)
 			if r := f.obs.Slots[i].Report; i > 0 {
 				r.Role, r.Leader, r.MemberReady = RoleFollower, "", false
 			}

@@ -303,11 +303,11 @@ func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	s := &f.obs.Slots[1]
 	s.Report.ReceivedAt = f.now.Add(-10 * time.Second)
-	s.Refusal = &policy.Refusal{Slot: s.Slot, Code: policy.CodeRevisionNotAllowed, At: s.Report.ReceivedAt.Add(liveWithin)}
+	s.Refusal = &policy.Refusal{Slot: s.Slot, Code: policy.CodeRevisionNotAllowed, At: s.Report.ReceivedAt.Add(operation.LiveWithin)}
 	if a := actionOf(t, f.plan(), s.Slot); a.Way.SkipDrain || a.Before.Unavailable {
 		t.Errorf("a copy's refusal between two reports: %+v", a)
 	}
-	s.Refusal.At = s.Report.ReceivedAt.Add(liveWithin + time.Second)
+	s.Refusal.At = s.Report.ReceivedAt.Add(operation.LiveWithin + time.Second)
 	wantExecutes(t, f.plan(), "UPDATE "+s.Slot)
 	if a := actionOf(t, f.plan(), s.Slot); !a.Way.SkipDrain || !a.Before.Unavailable {
 		t.Errorf("the boot is gone: %+v", a)

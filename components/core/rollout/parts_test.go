@@ -43,7 +43,7 @@ func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 // TestR10_WhichReportCounts: not one that is older than may be, nor one of the future.
 func TestR10_WhichReportCounts(t *testing.T) {
 	w := &world{now: epoch, t: DefaultTiming()}
-	for age, want := range map[time.Duration]bool{0: true, w.t.StaleAfter: true, w.t.StaleAfter + 1: false, -liveWithin: true, -liveWithin - 1: false} {
+	for age, want := range map[time.Duration]bool{0: true, w.t.StaleAfter: true, w.t.StaleAfter + 1: false, -operation.LiveWithin: true, -operation.LiveWithin - 1: false} {
 		if got := w.fresh(&Report{ReceivedAt: epoch.Add(-age)}); got != want {
 			t.Errorf("%s old: %t", age, got)
 		}

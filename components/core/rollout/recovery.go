@@ -6,15 +6,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-const (
-	// recoversFor is how long a recovery is left alone whose lag does not fall, noteRecovery how often a fall is
-	// noted at most.
-	recoversFor  = 10 * time.Minute
-	noteRecovery = time.Minute
-)
-
-// keepRecovery notes the least lag that a member which recovers has reported. Where the lag only falls, one note a
-// minute is enough for recoversFor.
+// keepRecovery notes the least lag that a member which recovers has reported. Where the lag only falls, ten notes
+// within the time that it is left alone are enough.
 func (w *world) keepRecovery(m *member) {
 	rec, r := &m.record, m.report
 	if m.ready {
@@ -25,15 +18,15 @@ func (w *world) keepRecovery(m *member) {
 	}
 	was := rec.Recovery
 	another := was == nil || was.BootID != r.BootID || was.At.After(w.now) // of a leader whose clock was ahead
-	if another || *r.LagBytes < was.LagBytes && w.now.Sub(was.At) >= noteRecovery {
+	if another || *r.LagBytes < was.LagBytes && w.now.Sub(was.At) >= maxHealWait/10 {
 		rec.Recovery = &group.Recovery{BootID: r.BootID, LagBytes: *r.LagBytes, At: w.now}
 	}
 }
 
-// recoversUntil is until when m's recovery is left alone; zero: it reported none.
+// recoversUntil is until when m's recovery, whose lag does not fall, is left alone: as long as an attempt to heal may wait. Zero: it reported none.
 func (m *member) recoversUntil() time.Time {
 	if m.record.Recovery == nil {
 		return time.Time{}
 	}
-	return m.record.Recovery.At.Add(recoversFor)
+	return m.record.Recovery.At.Add(maxHealWait)
 }

@@ -44,7 +44,7 @@ func TestR115_AnOperatorNamesAService(t *testing.T) {
 // budget holds it like any other restart, and a CVM that is gone answers it.
 func TestR115_AServiceIsNotOrderedFromWhoDoesNotHear(t *testing.T) {
 	f := newFixture(3, "none").asksService("db-1", "web")
-	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-liveWithin)
+	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-operation.LiveWithin)
 	wantHeld(t, f.plan(), "db-1", HoldUnknownHealth)
 	f = newFixture(3, "none").asksService("db-1", "web").silent(1, f.now.Add(-time.Hour))
 	wantHeld(t, f.plan(), "db-1", HoldUnknownHealth)

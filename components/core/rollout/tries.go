@@ -9,8 +9,8 @@ import (
 
 // How a Slot is tried again.
 const (
+	// firstWait is until the second try: an agent reports within that.
 	firstWait = 5 * time.Second
-	maxWait   = 2 * time.Minute
 	// maxRefusals is how often the platform is asked for the same thing that it refuses
 	// for certain, until somebody decides.
 	maxRefusals = 6
@@ -28,7 +28,7 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	if refusals >= maxRefusals {
 		return []Hold{hold(HoldRefused, "%d times in a row: %s; mend what it says, then: cadre rollout retry %s", refusals, last.Reason, w.spec.Name)}
 	}
-	until := w.nextTry(last.Times.Ended, n, firstWait, maxWait)
+	until := w.nextTry(last.Times.Ended, n, firstWait, operation.MaxWait)
 	if !w.now.Before(until) {
 		return nil
 	}
