@@ -9,8 +9,8 @@ import (
 	"cadre.dev/store"
 )
 
-// readAddresses reads the blocks of the groups. A record with a block that cannot be is
-// as good as unreadable.
+// readAddresses reads the address blocks of the groups. A record with an impossible block counts as
+// unreadable.
 func (v *View) readAddresses(ctx context.Context, at moment, errs *[]error) {
 	v.Addresses = collect(ctx, at, store.AddressesPrefix, errs, func(g address.Given) string { return g.Group })
 	for name, rec := range v.Addresses {
@@ -21,8 +21,8 @@ func (v *View) readAddresses(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
-// AddressesOf are the blocks of a group, with those that its Slots have addresses from
-// and no record names: a group from before there were blocks, or one whose record is lost.
+// AddressesOf returns the blocks of a group. It adds the addresses of Slots that no block covers:
+// the group may be older than blocks, or its record may be lost.
 func (v *View) AddressesOf(name string) address.Given {
 	given := v.Addresses[name].Value
 	given.Group = name
@@ -32,8 +32,8 @@ func (v *View) AddressesOf(name string) address.Given {
 	return given
 }
 
-// completed is given with what an address of one of the group's ordinals tells of it.
-// What is in none of its blocks goes last, since the record is the newer word.
+// completed adds the address of one of the group's ordinals to given. An address outside of all
+// blocks becomes the last block, because the record is newer than the address.
 func completed(given address.Given, vip string, ordinal int) address.Given {
 	addr, err := netip.ParseAddr(vip)
 	if err != nil {
@@ -48,10 +48,9 @@ func completed(given address.Given, vip string, ordinal int) address.Given {
 	return given
 }
 
-// AddressesUsed is what others than the group have, or may have: their blocks, the
-// addresses of their Slots, and what Boots whose records are lost say that they have. An
-// error when a record cannot be read that may name an address: what it names would be
-// given a second time.
+// AddressesUsed returns the addresses of all other groups: their blocks, the addresses of their
+// Slots, and the addresses that Boots with lost records report. It returns an error when an
+// unreadable record may name an address, because that address could be assigned twice.
 func (v *View) AddressesUsed(name string) (used address.Used, err error) {
 	if bad := v.BadBelow(store.AddressesPrefix, store.SlotsPrefix); bad != nil {
 		return used, fmt.Errorf("virtual addresses cannot be given while a record may name them that cannot be read: %w", bad)
@@ -75,7 +74,7 @@ func (v *View) AddressesUsed(name string) (used address.Used, err error) {
 	return used, nil
 }
 
-// AddressesProven adds what Boots whose records are lost say that they have.
+// AddressesProven adds the addresses that Boots with lost records report.
 func (v *View) AddressesProven(used *address.Used) {
 	for _, p := range v.Proofs {
 		if addr, err := netip.ParseAddr(p.Value.VIP); err == nil {

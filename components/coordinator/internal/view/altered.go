@@ -8,9 +8,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Altered are the keys of records whose values are not what their texts say any more: somebody
-// changed one in place, though all Views share it. Sorted; it is for tests, and costs as much
-// as to decode everything.
+// Altered returns the sorted keys of records whose decoded value no longer matches the stored text.
+// All Views share the values, so such a value was modified in place. Altered is for tests: it
+// decodes every record again.
 func (v *View) Altered() []string {
 	var out []string
 	for _, m := range v.said {
@@ -27,7 +27,7 @@ func (v *View) Altered() []string {
 	return slices.Compact(out)
 }
 
-// intact reports that the value is what the text says.
+// intact reports whether the value still equals the decoded text.
 func (r remembered) intact(key memoKey) bool {
 	if spec, is := r.value.(group.Spec); is {
 		again, err := DecodeSpec(r.text, spec.Name)

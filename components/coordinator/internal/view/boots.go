@@ -17,11 +17,11 @@ type Boot struct {
 // Held reports whether a Boot holds the lease.
 func (b Boot) Held() bool { return b.Session != "" }
 
-// HeldBy reports whether the Boot bootID does.
+// HeldBy reports whether the Boot bootID holds the lease.
 func (b Boot) HeldBy(bootID string) bool { return b.Held() && b.BootID == bootID }
 
-// EndedBy reports that nobody holds the lease since the Boot bootID said farewell, or was
-// evicted: it gets none any more.
+// EndedBy reports whether the lease is free because the Boot bootID said farewell or was evicted.
+// Such a Boot gets no lease again.
 func (b Boot) EndedBy(bootID string) bool {
 	return !b.Held() && b.BootID == bootID && bootID != "" && b.State == store.LeaseEnded
 }

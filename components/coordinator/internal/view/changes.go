@@ -11,17 +11,17 @@ import (
 	"cadre.dev/store"
 )
 
-// Changes is what changed between two looks at a Watcher's View.
+// Changes is the difference between two reads of a Watcher's View.
 type Changes struct {
-	// All: more than some groups, or nobody knows what; look at everything.
+	// All means that the change may concern every group. The reader must evaluate all of them.
 	All bool
-	// Groups of which a record changed, or one that asks for something of them, with the
-	// index up to which they did: a consistent read that saw it needs no other. What went
-	// away has the highest there is.
+	// Groups maps each group with a changed record to the highest index of its changes. A
+	// consistent read at that index or later has seen them. A removed record has the highest
+	// possible index.
 	Groups map[string]uint64
 }
 
-// Any reports whether anything changed that concerns somebody.
+// Any reports whether any group is affected.
 func (c Changes) Any() bool { return c.All || len(c.Groups) > 0 }
 
 func (c *Changes) add(other Changes) {
@@ -38,8 +38,8 @@ func (c *Changes) group(name string, index uint64) {
 	c.Groups[name] = max(c.Groups[name], index)
 }
 
-// stamp tells one text of a record from another. The index alone would do, were it not for
-// restored snapshots, whose indices may begin anew.
+// stamp identifies the text of a record. The index alone is insufficient: after a snapshot is
+// restored, indices can be used again.
 type stamp struct{ index, sum uint64 }
 
 var seed = maphash.MakeSeed()
@@ -52,13 +52,13 @@ func stampOf(e store.Entry) stamp {
 	return stamp{e.Index, h.Sum64()}
 }
 
-// sumOf tells what records say from what others say, as a stamp does of one.
+// sumOf is a stamp of several records.
 func sumOf(entries []store.Entry) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	var sizes [4 * 8]byte
 	for _, e := range entries {
-		// The lengths come first: no two lists of records are written alike.
+		// The lengths come first, so that two different lists have different encodings.
 		for n, size := range [...]uint64{e.Index, uint64(len(e.Key)), uint64(len(e.Value)), uint64(len(e.Session))} {
 			binary.BigEndian.PutUint64(sizes[8*n:], size)
 		}
@@ -70,7 +70,7 @@ func sumOf(entries []store.Entry) uint64 {
 	return h.Sum64()
 }
 
-// stamps are those of all records of a kind.
+// stamps returns the stamp of each record of a kind.
 func stamps(entries []store.Entry) map[string]stamp {
 	out := make(map[string]stamp, len(entries))
 	for _, e := range entries {
@@ -79,7 +79,7 @@ func stamps(entries []store.Entry) map[string]stamp {
 	return out
 }
 
-// changes tells whom it concerns that the records of a kind are these now.
+// changes compares two reads of a kind and returns the affected groups.
 func changes(was, is map[string]stamp, before, after *View) (c Changes) {
 	for key, now := range is {
 		if then, known := was[key]; !known || then != now {
@@ -94,9 +94,9 @@ func changes(was, is map[string]stamp, before, after *View) (c Changes) {
 	return c
 }
 
-// wentBack reports that records are older than others that were there before them: the store
-// was put back to a snapshot. Then indices say nothing of what was read when, of no kind.
-// floor is the highest index that was seen of the kind; what is written gets a higher one.
+// wentBack reports whether the store was restored to an older snapshot: a record changed, and its
+// index is at most floor. After a restore no index of any kind says when a record was read. floor
+// is the highest index seen of the kind; every write gets a higher one.
 func wentBack(was, is map[string]stamp, floor uint64) bool {
 	for key, now := range is {
 		if now.index <= floor && was[key] != now {
@@ -106,7 +106,7 @@ func wentBack(was, is map[string]stamp, floor uint64) bool {
 	return false
 }
 
-// concern notes whom a record concerns that changed, came or went.
+// concern adds the groups that a changed, created or removed record affects.
 func (c *Changes) concern(key string, index uint64, before, after *View) {
 	segments := strings.Split(key, "/")
 	last := segments[len(segments)-1]
@@ -126,7 +126,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 	case strings.HasPrefix(key, store.GroupPolicyPrefix):
 		named(last)
 	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix, prefix == store.RefusalsPrefix, prefix == store.ProofsPrefix, strings.HasPrefix(key, store.BootLeasePrefix):
-		name, _, _ := group.ParseSlot(last) // "" for what is no Slot: it concerns nobody
+		name, _, _ := group.ParseSlot(last) // a key that is no Slot gives "" and affects no group
 		named(name)
 	case prefix == store.RevisionsPrefix:
 		named(before.Revisions[last].Value.Group, after.Revisions[last].Value.Group)
@@ -138,14 +138,14 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 		named(before.Operations[last].Value.Group, after.Operations[last].Value.Group)
 		_, was := before.Operations[last]
 		if _, is := after.Operations[last]; !is && !was {
-			named(operationOwners(last)...) // one that cannot be read holds its group up
+			named(operationOwners(last)...) // an unreadable record holds its group up
 		}
 	case prefix == store.ControlPrefix:
 		c.asked(key, index, segments, before, after)
 	}
 }
 
-// asked notes whom an operator's key concerns.
+// asked adds the groups that an operator's key affects.
 func (c *Changes) asked(key string, index uint64, segments []string, before, after *View) {
 	for _, prefix := range []string{store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
 		if !strings.HasPrefix(key, prefix) {
@@ -167,14 +167,14 @@ func (c *Changes) asked(key string, index uint64, segments []string, before, aft
 		switch name, ok := kind.Group(scope); {
 		case ok && name == "":
 			c.All = true
-		case ok: // else it concerns no group
+		case ok: // otherwise no group is affected
 			c.group(name, index)
 		}
 		return
 	}
 	id, queued := strings.CutPrefix(key, store.QueuePrefix)
 	if !queued {
-		c.All = true // a revocation, an approval
+		c.All = true // a revocation or an approval
 		return
 	}
 	for _, v := range []*View{before, after} {

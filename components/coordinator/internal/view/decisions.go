@@ -9,8 +9,8 @@ import (
 	"cadre.dev/store"
 )
 
-// Decisions are what was decided last about Boots that claim the Slot; empty when
-// there are none or they cannot be read. Only in a View that was read as a whole.
+// Decisions returns the latest decisions about Boots that claim the Slot. The result is empty when
+// there are none or they cannot be read. Only a View of all records has decisions.
 func (v *View) Decisions(ctx context.Context, slot string) policy.Decisions {
 	for _, e := range v.decisions {
 		if e.Key == store.DecisionsKey(slot) {
@@ -23,7 +23,7 @@ func (v *View) Decisions(ctx context.Context, slot string) policy.Decisions {
 	return policy.Decisions{}
 }
 
-// ReadDecisions is Decisions of what the records say now.
+// ReadDecisions is Decisions with a fresh read of the store.
 func ReadDecisions(ctx context.Context, s store.Store, slot string) (policy.Decisions, error) {
 	d, _, err := store.Read[policy.Decisions](ctx, s, store.DecisionsKey(slot))
 	if errors.Is(err, store.ErrNotFound) || len(store.RecordErrors(err)) > 0 {
@@ -32,8 +32,8 @@ func ReadDecisions(ctx context.Context, s store.Store, slot string) (policy.Deci
 	return d, err
 }
 
-// Decided are the Slots, also those that are gone, about which decisions are recorded,
-// with the index of the record.
+// Decided maps each Slot with recorded decisions to the index of the record, including removed
+// Slots.
 func (v *View) Decided() map[string]uint64 {
 	out := make(map[string]uint64, len(v.decisions))
 	for _, e := range v.decisions {

@@ -6,14 +6,14 @@ import (
 	"cadre.dev/store"
 )
 
-// CountFrom has the ends of switches follow from zero, when by this process's clock no time had
-// elapsed for the coordinators yet. It returns v.
+// CountFrom computes the ends of overrides from zero and returns v. zero is the moment, by this
+// process's clock, at which the coordinators' elapsed time was 0.
 func (v *View) CountFrom(zero func() time.Time) *View {
 	v.zero = zero
 	return v
 }
 
-// CountLike has them follow from what other's follow from; nil: from nothing.
+// CountLike takes the zero point of other; a nil other leaves v unchanged.
 func (v *View) CountLike(other *View) *View {
 	if other != nil {
 		v.zero = other.zero
@@ -21,10 +21,10 @@ func (v *View) CountLike(other *View) *View {
 	return v
 }
 
-// CountFrom is CountFrom of all Views to come. Call it before Run.
+// CountFrom applies View.CountFrom to all Views to come. Call it before Run.
 func (w *Watcher) CountFrom(zero func() time.Time) { w.zero = zero }
 
-// End is when an override ends automatically, by this process's clock; zero: when it is deleted.
+// End returns when an override ends automatically, by this process's clock; zero: at its deletion.
 func (v *View) End(m store.Override) time.Time {
 	if m.Until.IsZero() || m.EndElapsed == 0 || v.zero == nil {
 		return m.Until
@@ -32,7 +32,7 @@ func (v *View) End(m store.Override) time.Time {
 	return v.zero().Add(time.Duration(min(m.EndElapsed, store.MaxElapsed)) * time.Millisecond).UTC()
 }
 
-// Stands reports that an override, which exists, has not ended automatically.
+// Stands reports whether an existing override has not ended yet.
 func (v *View) Stands(m store.Override, now time.Time) bool {
 	end := v.End(m)
 	return end.IsZero() || now.Before(end)

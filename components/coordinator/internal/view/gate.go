@@ -13,30 +13,30 @@ import (
 	"cadre.dev/store"
 )
 
-// Gate is what operators asked for about admission, and what the leader accepted.
+// Gate has the operators' requests about admission, and the part that the leader accepted.
 type Gate struct {
-	Groups      map[string]Rec[policy.GroupPolicy] // by group; the leader's
+	Groups      map[string]Rec[policy.GroupPolicy] // by group; written by the leader
 	Approvals   []policy.Approval
 	Revocations []policy.Revocation          // by name
 	Floors      map[string]Rec[policy.Floor] // by group or store.Everywhere
-	// Exceptions and Lowerings are what operators ask for about machines and collateral, by id and
-	// by family.
+	// Exceptions and Lowerings are the operators' requests about machines, by id, and about
+	// collateral, by family.
 	Exceptions map[string]Rec[policy.TCBGrant]
 	Lowerings  map[string]Rec[policy.CollateralLowering]
-	// Required: the cluster's switch asks every group for approvals.
+	// Required: the cluster's switch demands approvals from every group.
 	Required bool
-	// Unread are operators' records that say nothing that can be used: an approval or a
-	// floor that counts for nothing, or a key that names nothing.
+	// Unread lists operators' records without effect: an unreadable approval or floor, or a key
+	// that names nothing.
 	Unread []*store.RecordError
 }
 
-// readGroupPolicies reads what the leader accepted.
+// readGroupPolicies reads the policies that the leader accepted.
 func (v *View) readGroupPolicies(ctx context.Context, at moment, errs *[]error) {
 	v.Gate.Groups = collect(ctx, at, store.GroupPolicyPrefix, errs, func(p policy.GroupPolicy) string { return p.Group })
 }
 
-// readGate reads what loosens strictly and what tightens by its key: an approval that
-// cannot be read approves nothing, a revocation counts while its key exists.
+// readGate is strict with records that loosen and lenient with records that tighten: an unreadable
+// approval approves nothing, while a revocation counts as long as its key exists.
 func (v *View) readGate(ctx context.Context, at moment) {
 	g := Gate{Groups: v.Gate.Groups, Floors: map[string]Rec[policy.Floor]{}}
 	var unread []error
@@ -74,7 +74,7 @@ func revocations(ctx context.Context, at moment, unread *[]error) []policy.Revoc
 		}
 		r, ok := policy.ParseRevocation(name)
 		if !ok {
-			continue // in no table of records: it is among the unread
+			continue // its key is in no table of records; Unread has it
 		}
 		if text := written[e.Key].Value; text.Name() == r.Name() {
 			r = text
@@ -85,8 +85,8 @@ func revocations(ctx context.Context, at moment, unread *[]error) []policy.Revoc
 	return out
 }
 
-// Revocations reads those in force now, for a decision that is not to wait for a
-// leader or a watch.
+// Revocations reads the revocations in force directly from the store, for a decision that must not
+// wait for a leader or a watch.
 func Revocations(ctx context.Context, s store.Store) ([]policy.Revocation, error) {
 	entries, _, err := s.List(ctx, store.RevocationsPrefix)
 	if err != nil {
@@ -96,7 +96,7 @@ func Revocations(ctx context.Context, s store.Store) ([]policy.Revocation, error
 	return revocations(ctx, moment{entries: entries}, &unread), nil
 }
 
-// AskedExceptions are what operators ask for about machines, by id.
+// AskedExceptions returns the operators' requests about machines, sorted by id.
 func (g Gate) AskedExceptions() []policy.TCBGrant {
 	out := make([]policy.TCBGrant, 0, len(g.Exceptions))
 	for _, id := range slices.Sorted(maps.Keys(g.Exceptions)) {
@@ -105,8 +105,9 @@ func (g Gate) AskedExceptions() []policy.TCBGrant {
 	return out
 }
 
-// Judging is what machines are judged by now: the trust file's policy with the exceptions that
-// operators granted, as far as the leader accepted them and their records stand. A nil View has none.
+// Judging returns the policy for judging machines: the trust file's policy plus the exceptions that
+// operators granted, the leader accepted, and whose records still exist. A nil View adds no
+// exception.
 func (v *View) Judging(ip policy.ImagePolicy) policy.ImagePolicy {
 	if v != nil && len(v.Gate.Exceptions) > 0 {
 		ip.TCB.Granted = v.Ledger.Value.InForce(v.Gate.AskedExceptions())
@@ -114,13 +115,13 @@ func (v *View) Judging(ip policy.ImagePolicy) policy.ImagePolicy {
 	return ip
 }
 
-// FoldGroup is the policy of the spec's group as it should read at now, with what is
-// asked for and not done, or cannot be.
+// FoldGroup returns the policy of the spec's group as it should read at now, with the problems:
+// each request that was not carried out or cannot be.
 func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []policy.Problem) {
 	return v.FoldAsked(spec, v.Asked(spec), now)
 }
 
-// FoldAsked is FoldGroup for who has what is Asked already.
+// FoldAsked is FoldGroup with an Asked that the caller already has.
 func (v *View) FoldAsked(spec group.Spec, asked policy.Asked, now time.Time) (policy.GroupPolicy, []policy.Problem) {
 	before := v.Gate.Groups[spec.Name].Value
 	folded, problems := before.Fold(asked, now)
@@ -138,8 +139,8 @@ func (v *View) FoldAsked(spec group.Spec, asked policy.Asked, now time.Time) (po
 	return folded, append(problems, v.secretProblems(spec)...)
 }
 
-// Asked is what the policy of the spec's group is folded from, whenever that is. It names the
-// spec's Revision, and the content of each that there is.
+// Asked returns the input of the fold; it does not depend on the time. It names the spec's Revision
+// and the content of each existing Revision.
 func (v *View) Asked(spec group.Spec) policy.Asked {
 	target := spec.Revision()
 	asked := policy.Asked{
@@ -166,7 +167,7 @@ func (v *View) Asked(spec group.Spec) policy.Asked {
 	return asked
 }
 
-// eachGroupPolicy are those of all groups.
+// eachGroupPolicy calls f with the policy of every group.
 func (v *View) eachGroupPolicy(f func(policy.GroupPolicy)) {
 	for _, g := range v.Gate.Groups {
 		f(g.Value)
@@ -181,8 +182,8 @@ func (v *View) eachGroupPolicy(f func(policy.GroupPolicy)) {
 	}
 }
 
-// known is a Revision with its place, as far as the records tell. Content that any
-// group had before is as old as it was there.
+// known returns a Revision with its position, as far as the records have it. Content that any group
+// used before has the age that it has there.
 func (v *View) known(groupName, digest string, t group.Template) policy.Known {
 	k := policy.Known{Revision: digest, Content: group.Content(t)}
 	if r, ok := v.Revisions[digest]; ok {
@@ -201,16 +202,16 @@ func (v *View) known(groupName, digest string, t group.Template) policy.Known {
 	return k
 }
 
-// Folded is sp under what is accepted for its group and revoked now.
+// Folded returns sp under the group's accepted policy and the current revocations.
 func (v *View) Folded(sp policy.SlotPolicy) policy.SlotPolicy {
 	return sp.Under(v.Gate.Groups[sp.Group].Value, v.Gate.Revocations).Bounded()
 }
 
-// Unfit is why the Boot of a is to lose its Slot at once; a zero Decision: nothing is.
-// While an Operation of the Slot is open the binding may change, and the Operation ends
-// the Boot itself.
+// Unfit returns the reason why the Boot of a must lose its Slot at once; a zero Decision means
+// none. While the Slot has an open Operation the binding may change, and the Operation ends the
+// Boot.
 func (v *View) Unfit(a policy.Admission, sp policy.SlotPolicy) policy.Decision {
-	// Not Folded: a record has a bound, but no revocation may fall out of this judgement.
+	// Folded would be wrong here: its result is bounded, and this check must see every revocation.
 	d := policy.MayStay(a, sp.Under(v.Gate.Groups[sp.Group].Value, v.Gate.Revocations))
 	if d.Code == policy.CodeInstanceMismatch {
 		if _, open := v.OpenOperation(a.Slot); open {

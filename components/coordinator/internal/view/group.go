@@ -12,16 +12,16 @@ import (
 	"cadre.dev/store"
 )
 
-// ReadGroup reads the records of one group and what concerns every group (the operators'
-// switches, the Lease, the cluster's secrets) at one moment: what a decision about the
-// group rests on, and no more. Revisions do not change, so those that latest has are taken
-// from there, and the others by their keys; what other groups' policies tell of the age of
-// content comes from latest too. latest nil: everything is read, as by Read.
+// ReadGroup reads at one moment the records that a decision about one group needs: those of the
+// group and those that concern every group (the operators' switches, the Lease, the cluster's
+// secrets). Revisions never change, so the View latest provides them; missing ones are read by key.
+// latest also provides the age of content from other groups' policies. With a nil latest ReadGroup
+// is Read.
 //
-// before is what this gave last for the same group, or its Own; nil: nothing. Kinds of which
-// all records say what they said then are shared with it.
+// before is the previous result for the same group, or its Own; nil: none. The new View shares
+// every unchanged kind with it.
 //
-// Records of other groups are not in the View: do not ask it for them.
+// The View has no records of other groups: do not ask for them.
 func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *View) (*View, error) {
 	if latest == nil {
 		return Read(ctx, s)
@@ -45,7 +45,7 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *
 		}
 		v.take(ctx, k, moment{entries: of, known: latest.said[k.id]})
 		v.sums[k.id], changed = sum, true
-		// Rollouts and Operations say themselves whose they are; their keys may not.
+		// Rollouts and Operations name their group in the record; their keys may be ambiguous.
 		switch k.id { //nolint:exhaustive // the keys of the others do
 		case kindOperations:
 			all := len(v.Operations)
@@ -69,20 +69,20 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest, before *
 	return v, v.readRevisions(ctx, s, name)
 }
 
-// Same reports that the records that both tell of one group say the same, as far as v knows.
+// Same reports whether v and other are known to have the same records of the same group.
 func (v *View) Same(other *View) bool {
 	return other != nil && v.own != "" && v.own == other.own && v.turn != 0 && v.turn == other.turn && v.sums == other.sums && !v.lacked && !other.lacked
 }
 
-// Own is a View of one group without what is known of the others, for whoever keeps it until
-// the next ReadGroup: the Views of a Watcher are not kept alive by it.
+// Own returns the View of one group without the View of the others. A caller that keeps it until
+// the next ReadGroup does not keep the Watcher's Views alive.
 func (v *View) Own() *View {
 	out := *v
 	out.others = nil
 	return &out
 }
 
-// All is what is known of every group: the View that ReadGroup went by, or v itself.
+// All returns the View of all groups: the one that ReadGroup used, or v itself.
 func (v *View) All() *View {
 	if v.others != nil {
 		return v.others
@@ -90,10 +90,10 @@ func (v *View) All() *View {
 	return v
 }
 
-// groupKeys is what is read of one group.
+// groupKeys lists the keys and prefixes that ReadGroup reads, in the store's order, so that the
+// entries come back sorted.
 func groupKeys(name string) []string {
 	of := func(prefix string) string { return prefix + name + "-" + store.Below }
-	// In their order: what is read is so already.
 	return []string{
 		store.AddressesKey(name), of(store.AdmissionsPrefix), store.ControlPrefix + store.Below, store.GroupsPrefix + name + "/" + store.Below,
 		of(store.BootLeasePrefix), store.LeaseKey, store.StateKey, store.TermKey, of(store.OperationsPrefix), store.GroupPolicyKey(name), of(store.PolicyPrefix), store.TCBLedgerKey,
@@ -102,8 +102,8 @@ func groupKeys(name string) []string {
 	}
 }
 
-// foreign reports that a key which begins like those of the group belongs to another one,
-// whose name begins so too.
+// foreign reports whether a key belongs to a group whose name starts with name, for example web-api
+// for web.
 func foreign(key, name string) bool {
 	for _, prefix := range []string{store.PolicyPrefix, store.AdmissionsPrefix, store.BootLeasePrefix, store.RefusalsPrefix, store.ProofsPrefix} {
 		if slot, is := strings.CutPrefix(key, prefix); is {
@@ -113,8 +113,8 @@ func foreign(key, name string) bool {
 	return false
 }
 
-// readRevisions takes the Revisions that something of the group names, or that are the
-// group's, from the latest View, and those that it lacks by their keys.
+// readRevisions takes from the latest View the Revisions that belong to the group or that its
+// records name. It reads missing ones by key.
 func (v *View) readRevisions(ctx context.Context, s store.Store, name string) error {
 	wanted := v.named(name)
 	for digest, r := range v.others.Revisions {
@@ -133,7 +133,8 @@ func (v *View) readRevisions(ctx context.Context, s store.Store, name string) er
 		}
 		missing = append(missing, digest)
 	}
-	// The order of a group keeps Revisions whose records went long ago; nobody writes those.
+	// The order in a group's policy keeps Revisions whose records were removed long ago; these are
+	// never written again.
 	named := v.RevisionsNamed()
 	v.lacked = slices.ContainsFunc(missing, func(digest string) bool { return named[digest] })
 	for some := range slices.Chunk(missing, store.MaxTogether) {
@@ -153,8 +154,8 @@ func (v *View) readRevisions(ctx context.Context, s store.Store, name string) er
 	return nil
 }
 
-// named are the Revisions that a pass about the group looks up: those that its records
-// name, and those that failed or that the order of its policy tells of.
+// named returns the Revisions that a pass about the group looks up: those in its records, the
+// failed ones, and those in the order of its policy.
 func (v *View) named(name string) map[string]bool {
 	out := v.RevisionsNamed()
 	for _, digest := range v.Statuses[name].Value.FailedRevisions {
@@ -166,8 +167,8 @@ func (v *View) named(name string) map[string]bool {
 	return out
 }
 
-// ReadMembers reads which Slots there are and who was admitted to them, of all groups at
-// one moment. Which groups there are is taken from latest; nil: everything is read.
+// ReadMembers reads the Slots and admissions of all groups at one moment. The list of groups comes
+// from latest; with a nil latest everything is read.
 func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error) {
 	if latest == nil {
 		return Read(ctx, s)
@@ -182,7 +183,7 @@ func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error
 	return v, nil
 }
 
-// ReadAddresses reads what names virtual addresses, of all groups at one moment.
+// ReadAddresses reads the records that name virtual addresses, of all groups at one moment.
 func ReadAddresses(ctx context.Context, s store.Store) (*View, error) {
 	of := []kind{kinds[kindSlots], kinds[kindAddresses], kinds[kindProofs]}
 	entries, err := s.Together(ctx, prefixesOf(of)...)

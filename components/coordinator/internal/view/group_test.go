@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestAGroupIsReadBesideTheLatestView: what did not change since is shared, what did is read as
-// it is now, and what was changed in place is found.
+// TestAGroupIsReadBesideTheLatestView: unchanged records are shared, changed ones are read again,
+// and a value modified in place is found.
 func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.NewMemory()

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Accepted is the last spec of a group that the leader judged fit, as it recorded it.
+// Accepted is the last spec of a group that the leader accepted, as recorded.
 type Accepted struct {
 	// Value is normalised and valid.
 	Value group.Spec
@@ -22,12 +22,11 @@ type Accepted struct {
 	Index uint64
 }
 
-// InForce is the spec that a group is run by: the last one that the leader accepted,
-// whatever is stored since. A stored one alone is not: whether it may be in force is
-// more than the document tells, so only its judge, the leader, brings it into force.
-// Before the first is accepted nothing of the group exists, and a valid stored one
-// tells what it is to be. index is the highest index of the records that it may come
-// from. ok is false when there is none.
+// InForce returns the spec that a group runs under: the last one that the leader accepted, whatever
+// was stored later. Only the leader brings a stored spec into force, because the document alone
+// does not show whether it is acceptable. Before the first acceptance the group has nothing else,
+// and a valid stored spec shows its plan. index is the highest index of the records behind spec. ok
+// is false when there is no such spec.
 func (v *View) InForce(name string) (spec group.Spec, index uint64, ok bool) {
 	stored, exists := v.Specs[name]
 	accepted, known := v.Accepted[name]
@@ -38,8 +37,8 @@ func (v *View) InForce(name string) (spec group.Spec, index uint64, ok bool) {
 	return accepted.Value, index, known
 }
 
-// SpecsAsked are the specs that groups are run by or are asked to be run by, by name:
-// first what is in force, then what is stored, valid and another one.
+// SpecsAsked returns by group the spec in force, followed by the stored spec when that is valid and
+// different.
 func (v *View) SpecsAsked() map[string][]group.Spec {
 	out := map[string][]group.Spec{}
 	for _, name := range v.Known() {
@@ -55,7 +54,7 @@ func (v *View) SpecsAsked() map[string][]group.Spec {
 	return out
 }
 
-// SpecsInForce are the specs that groups are run by.
+// SpecsInForce returns the specs in force by group.
 func (v *View) SpecsInForce() map[string]group.Spec {
 	out := map[string]group.Spec{}
 	for _, name := range v.Known() {
@@ -66,9 +65,9 @@ func (v *View) SpecsInForce() map[string]group.Spec {
 	return out
 }
 
-// Before are the specs in force of all groups, also in a View of one group, whose names a
-// spec must not take that was stored at index. What was never accepted, and was stored later,
-// is not among them: of two new groups that want one name the first one gets it.
+// Before returns the specs in force, of all groups, whose names a spec stored at index must not
+// take. It works in a View of one group too. A spec that was stored later and never accepted is
+// left out: of two new groups that want one name, the earlier gets it.
 func (v *View) Before(index uint64) map[string]group.Spec {
 	all := v
 	if v.others != nil {
@@ -95,12 +94,12 @@ func (v *View) Known() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// readAccepted reads the accepted specs. One that this version cannot make sense of any more is as good
-// as none. What it would refuse in a new one alone does not count, nor what a newer lint says of its content.
+// readAccepted reads the accepted specs. A spec that this version cannot decode counts as missing.
+// A rule for new specs and a newer lint of the content do not apply here.
 func (v *View) readAccepted(ctx context.Context, at moment, errs *[]error) {
 	v.Accepted = map[string]Accepted{}
 	for name, rec := range collect(ctx, at, store.GroupsPrefix, errs, func(a store.AcceptedSpec) string { return a.Group }) {
-		// Found valid once, it is valid for as long as this process judges it.
+		// A spec that was valid once stays valid for the life of this process.
 		entry := store.Entry{Key: store.GroupAcceptedKey(name), Value: rec.Value.Spec}
 		spec, known := recall[group.Spec](at.known, entry)
 		var err error

@@ -11,17 +11,17 @@ import (
 	"cadre.dev/store"
 )
 
-// kind is a part of the records that is watched, read and decoded by itself.
+// kind is a set of records that is watched, read and decoded separately.
 type kind struct {
 	id kindID
-	// prefixes are read at one moment. A whole key is one too.
+	// prefixes are read at one moment. A prefix can be a whole key.
 	prefixes []string
-	// followed kinds are in a Watcher's View; nothing that rests on one asks for the others.
+	// followed kinds are in a Watcher's View. Its readers need no other kind.
 	followed bool
 	read     func(v *View, ctx context.Context, at moment, errs *[]error)
 }
 
-// of are those of the entries, sorted by key, that are of the kind, sorted too.
+// of returns the entries of the kind. entries is sorted by key, and so is the result.
 func (k kind) of(entries []store.Entry) (own []store.Entry) {
 	for n, prefix := range k.prefixes {
 		below := below(entries, prefix)
@@ -60,7 +60,7 @@ const (
 	kindCount
 )
 
-// kinds are all of them.
+// kinds lists all kinds.
 var kinds = []kind{
 	{kindGroups, []string{store.GroupsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.readSpecs(at)
@@ -75,7 +75,7 @@ var kinds = []kind{
 		v.Slots = collect(ctx, at, store.SlotsPrefix, errs, func(s group.SlotRecord) string { return s.Slot })
 	}},
 	{kindAddresses, []string{store.AddressesPrefix}, true, (*View).readAddresses},
-	// One transaction writes what belongs together of both.
+	// One transaction writes related records of both prefixes.
 	{kindRoutes, []string{store.RoutesPrefix, store.ServiceMeshPrefix}, true, (*View).readRoutes},
 	{kindOperations, []string{store.OperationsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Operations = collect(ctx, at, store.OperationsPrefix, errs, func(o operation.Operation) string { return o.ID })
@@ -89,8 +89,8 @@ var kinds = []kind{
 		v.Policies = collect(ctx, at, store.PolicyPrefix, errs, func(p policy.SlotPolicy) string { return p.Slot })
 	}},
 	{kindGroupPolicies, []string{store.GroupPolicyPrefix}, true, (*View).readGroupPolicies},
-	// One transaction admits and takes the lease: whoever saw half of it would take a Boot
-	// for another.
+	// One transaction admits a Boot and takes its lease. A reader of one half would mistake the
+	// Boot for another.
 	{kindAdmissions, []string{store.AdmissionsPrefix, store.BootLeasePrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Admissions = collect(ctx, at, store.AdmissionsPrefix, errs, func(a policy.Admission) string { return a.Slot })
 		v.readBoots(ctx, at, errs)
@@ -120,17 +120,17 @@ var kinds = []kind{
 		leader := keyed[store.LeaseRecord](ctx, at, store.LeaseKey, errs)[store.LeaseKey].Value
 		v.Leader, v.leaderTerm = leader.Holder, leader.Term
 	}},
-	// The sweep alone needs these, and they change with each admission.
+	// Only the sweep needs nonces, and they change with each admission.
 	{kindNonces, []string{store.NoncesPrefix}, false, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, errs)
 	}},
-	// Long, and asked for by Slot.
+	// Decisions are long and are read per Slot.
 	{kindDecisions, []string{store.DecisionsPrefix}, false, func(v *View, _ context.Context, at moment, _ *[]error) {
 		v.decisions = at.below(store.DecisionsPrefix)
 	}},
 }
 
-// followed are the kinds of a Watcher's View.
+// followed returns the kinds of a Watcher's View.
 func followed() (out []kind) {
 	for _, k := range kinds {
 		if k.followed {
@@ -140,7 +140,7 @@ func followed() (out []kind) {
 	return out
 }
 
-// prefixesOf are those of kinds as store.Together takes them.
+// prefixesOf returns the prefixes of kinds in the form of store.Together.
 func prefixesOf(of []kind) (out []string) {
 	for _, k := range of {
 		for _, prefix := range k.prefixes {

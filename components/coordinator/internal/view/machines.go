@@ -6,8 +6,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// ToleratedUntil is when the Boot that holds a Slot is refused because p tolerates its machine no longer; zero: no
-// Boot holds the Slot, or its machine is not tolerated for a while only.
+// ToleratedUntil returns the time from which p refuses the machine of the Boot that holds a Slot.
+// It is zero when no Boot holds the Slot, or when p does not limit the machine in time.
 func (v *View) ToleratedUntil(slot string, p policy.TCBPolicy, now time.Time) time.Time {
 	a := v.Admissions[slot].Value
 	if a.BootID == "" {
@@ -16,7 +16,8 @@ func (v *View) ToleratedUntil(slot string, p policy.TCBPolicy, now time.Time) ti
 	return v.Judging(policy.ImagePolicy{TCB: p}).TCB.ToleratedUntil(a.Claims.TCB, now)
 }
 
-// Outlook is what Intel's early set foretells of the machine of the Boot that holds a Slot.
+// Outlook returns the forecast from Intel's early set for the machine of the Boot that holds a
+// Slot.
 func (v *View) Outlook(slot string) policy.Outlook {
 	a := v.Admissions[slot].Value
 	if a.BootID == "" {
@@ -25,18 +26,18 @@ func (v *View) Outlook(slot string) policy.Outlook {
 	return a.Claims.TCB.Outlook()
 }
 
-// ToleranceEnds is the first ToleratedUntil of all Slots, in seconds since 1970; 0: there is none.
+// ToleranceEnds is the first ToleratedUntil of all Slots, in seconds since 1970; 0: none.
 func (v *View) ToleranceEnds(p policy.TCBPolicy, now time.Time) float64 {
 	return v.first(func(slot string) time.Time { return v.ToleratedUntil(slot, p, now) })
 }
 
-// MachinesFall is the first date of all Slots on which Intel's standard set is expected to call a machine out of
-// date, in seconds since 1970; 0: none is foretold.
+// MachinesFall is the first date on which Intel's standard set is expected to call a machine of a
+// Slot out of date, in seconds since 1970; 0: no date is known.
 func (v *View) MachinesFall() float64 {
 	return v.first(func(slot string) time.Time { return v.Outlook(slot).At })
 }
 
-// first is the first of the times that all Slots have, in seconds since 1970; 0: there is none.
+// first returns the earliest time of all Slots, in seconds since 1970; 0: none.
 func (v *View) first(of func(slot string) time.Time) float64 {
 	var first time.Time
 	for slot := range v.Admissions {

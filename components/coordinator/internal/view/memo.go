@@ -7,18 +7,18 @@ import (
 	"cadre.dev/store"
 )
 
-// memo remembers what records say from one read to the next: between two reads most
-// do not change, and making sense of them all costs more than fetching them. A record
-// is known by its whole text, so that a restored snapshot, whose indices begin anew,
-// is not mistaken. nil remembers nothing. Not safe for concurrent use.
+// memo caches decoded records from one read to the next. Most records do not change between two
+// reads, and decoding all costs more than fetching them. A record is compared by its whole text,
+// because a restored snapshot can reuse indices. A nil memo caches nothing. Not safe for concurrent
+// use.
 type memo struct {
 	last map[memoKey]remembered
 	next map[memoKey]remembered // nil: nothing is added
-	// lastOf and nextOf are of the records in last and next.
+	// lastOf and nextOf have the types of the records in last and next.
 	lastOf, nextOf whole
 }
 
-// memoKey is a record as one of the types that it is read as.
+// memoKey is a record and the type that it is decoded as.
 type memoKey struct {
 	key string
 	of  reflect.Type
@@ -29,11 +29,11 @@ type remembered struct {
 	value any
 }
 
-// whole is the type of the records at a key: each key has records of one type only, so that
-// what was read as one need not be tried as another.
+// whole maps a key to the type of its record. Each key has records of one type, so a record decoded
+// as one type need not be tried as another.
 type whole map[string]reflect.Type
 
-// turn begins a read: what the last one did not see is forgotten.
+// turn begins a read. Records that the previous read did not see are dropped.
 func (m *memo) turn() {
 	if m != nil {
 		m.last, m.next = m.next, make(map[memoKey]remembered, len(m.next))
@@ -41,7 +41,7 @@ func (m *memo) turn() {
 	}
 }
 
-// recall is what the record of e said as a T. The value is shared by all Views.
+// recall returns the cached value of the record e as a T. All Views share the value.
 func recall[T any](m *memo, e store.Entry) (value T, ok bool) {
 	if m == nil {
 		return value, false
@@ -60,15 +60,15 @@ func recall[T any](m *memo, e store.Entry) (value T, ok bool) {
 	return old.value.(T), true
 }
 
-// remember keeps what the record of e says. Only what could be read is kept: what is
-// wrong with a record is found out each time.
+// remember caches the value of the record e. Only readable records are cached: the fault of an
+// unreadable one is found again at each read.
 func remember[T any](m *memo, e store.Entry, value T) {
 	if m != nil && m.next != nil {
 		m.next[memoKey{e.Key, reflect.TypeFor[T]()}] = remembered{e.Value, value}
 	}
 }
 
-// rememberRecord is remember for the whole of a record.
+// rememberRecord is remember for a record's main type.
 func rememberRecord[T any](m *memo, e store.Entry, value T) {
 	remember(m, e, value)
 	if m != nil && m.next != nil {
@@ -76,7 +76,7 @@ func rememberRecord[T any](m *memo, e store.Entry, value T) {
 	}
 }
 
-// isOther reports that the records at key are known to be no T.
+// isOther reports whether the record at key is known to be of another type than T.
 func isOther[T any](m *memo, key string) bool {
 	if m == nil {
 		return false
@@ -88,8 +88,8 @@ func isOther[T any](m *memo, key string) bool {
 	return known && of != reflect.TypeFor[T]()
 }
 
-// said is what a read found, for reads beside it: nothing is added to it. What m finds from its
-// next turn on is not in it, so that it may be used concurrently with m.
+// said returns a read-only memo of the current read, for concurrent reads. Later turns of m do not
+// change it, so both can be used concurrently.
 func (m *memo) said() *memo {
 	if m == nil || m.next == nil {
 		return nil

@@ -61,7 +61,8 @@ func TestWhatIsRememberedReadsAsIfReadAnew(t *testing.T) {
 	}
 }
 
-// TestRecordsThatDidNotChangeAreNotReadAgain, though the one beside did.
+// TestRecordsThatDidNotChangeAreNotReadAgain: an unchanged record is not decoded again after
+// another record changed.
 func TestRecordsThatDidNotChangeAreNotReadAgain(t *testing.T) {
 	s, known := storetest.NewMemory(), &memo{}
 	write := func(slot, boot string) {

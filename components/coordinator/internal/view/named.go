@@ -1,7 +1,8 @@
 package view
 
-// RevisionsNamed are the digests that specs, statuses, rollouts, Slots, policies, admissions
-// and Operations of v name; "" may be among them. What it misses is removed some time after.
+// RevisionsNamed returns the digests that specs, statuses, rollouts, Slots, policies, admissions
+// and Operations of v name; "" may be among them. A Revision that is missing here is removed after
+// a while.
 func (v *View) RevisionsNamed() map[string]bool {
 	out := map[string]bool{}
 	for _, specs := range v.SpecsAsked() {

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Order of records. Never by time: what a leader wrote whose clock was ahead would stay
-// the newest for as long as that, and a successor would plan from the past, again and again.
+// Records are never ordered by time. A leader with a fast clock could write a record that stays the
+// newest for long, and its successor would plan from the past again and again.
 
 // OperationsOf lists a Slot's Operations, newest first. Do not change the result.
 func (v *View) OperationsOf(slot string) []Rec[operation.Operation] {
@@ -19,9 +19,9 @@ func (v *View) OperationsOf(slot string) []Rec[operation.Operation] {
 	return bySlot(v.Operations)[slot]
 }
 
-// bySlot are the Operations of each Slot, newest first.
+// bySlot returns the Operations of each Slot, newest first.
 func bySlot(all map[string]Rec[operation.Operation]) map[string][]Rec[operation.Operation] {
-	// They are long: each list is made once, as long as it becomes.
+	// Operations are large: each list is allocated once, with its final length.
 	counts := map[string]int{}
 	for _, o := range all {
 		counts[o.Value.Slot]++
@@ -40,10 +40,9 @@ func bySlot(all map[string]Rec[operation.Operation]) map[string][]Rec[operation.
 	return out
 }
 
-// newer is positive when a is the later one of two Operations of one Slot. A Slot has one
-// at a time, so the open one is the last, and of the ended ones that which was written
-// last: under a higher Term, or at a higher index. The index alone would do, were it not
-// for records that were exported and imported.
+// newer is positive when a is the later of two Operations of one Slot. A Slot has one Operation at
+// a time, so an open one is the last. Of two ended ones the later was written under a higher Term,
+// or at a higher index. The Term comes first because an import gives records new indices.
 func newer(a, b Rec[operation.Operation]) int {
 	open := func(o Rec[operation.Operation]) int {
 		if o.Value.Phase.Ended() {
@@ -60,25 +59,26 @@ func newer(a, b Rec[operation.Operation]) int {
 	)
 }
 
-// What of the past is looked at and kept.
+// Limits of the history that decisions use and the sweep keeps.
 const (
-	// keptPerSlot is how many ended Operations of a Slot are kept, and how many of those
-	// of the current rollout: what the next decision rests on is told by the last ones.
+	// keptPerSlot is how many ended Operations of a Slot are kept, and how many of those of the
+	// current rollout. The next decision needs only the latest ones.
 	keptPerSlot = 8
-	// keptGone is how many are kept of a Slot that has no record any more.
+	// keptGone is how many are kept of a Slot without a record.
 	keptGone = 3
 )
 
-// Past tells for each ended Operation of a Slot, newest first, whether it still counts:
-// the newest ones, what those follow, those of the rollout, and of the rollout those that moved
-// leadership, as they are counted (R53). What does not count is neither shown to a decision nor
-// kept. Do not change what they point to.
+// Past splits the ended Operations of a Slot, newest first, into those that still count and the
+// others. The newest count, those that they follow, those of the rollout, and of the rollout those
+// that moved leadership, because these are counted (R53). The others are hidden from decisions and
+// removed. Do not change the records behind the pointers.
 func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Operation]) {
 	all, recent, ofRollout, moved := keptPerSlot, 0, 0, 0
 	if _, recorded := v.Slots[slot]; !recorded {
 		all = keptGone
 	}
-	// What told the CVM to boot counts as long as all after it had no effect, however often that was tried.
+	// An Operation that made the CVM boot counts as long as all later ones had no effect, however
+	// often they were tried.
 	var followed map[string]bool
 	of := v.OperationsOf(slot)
 	for n := range of {
@@ -111,7 +111,7 @@ func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Opera
 	return counts, others
 }
 
-// SlotsWithOperations are the Slots, also those that are gone, that have Operations.
+// SlotsWithOperations lists the Slots that have Operations, including removed Slots.
 func (v *View) SlotsWithOperations() []string {
 	by := v.bySlot
 	if by == nil {
@@ -120,8 +120,8 @@ func (v *View) SlotsWithOperations() []string {
 	return slices.Sorted(maps.Keys(by))
 }
 
-// RolloutsOf lists a group's rollouts, newest first: a target of a higher generation is a
-// later one, and where a leader died between two records, what is superseded is the older.
+// RolloutsOf lists a group's rollouts, newest first. A target of a higher generation is later. A
+// leader may have died between two records; then the superseded rollout is the older one.
 func (v *View) RolloutsOf(name string) []Rec[operation.Rollout] {
 	var out []Rec[operation.Rollout]
 	for _, r := range v.Rollouts {

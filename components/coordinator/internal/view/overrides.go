@@ -9,17 +9,17 @@ import (
 	"cadre.dev/store"
 )
 
-// Overridden is an override with what its key says.
+// Overridden is an override with the parts of its key.
 type Overridden struct {
 	Kind  store.OverrideKind
 	Scope string
-	// Group that it concerns; "": all groups.
+	// Group that the override concerns; "": all groups.
 	Group string
 	Rec[store.Override]
 }
 
-// readOverrides: an override is on while its key exists, whatever is written there.
-// An operator who stops everything with a plain KV edit gets what was asked for.
+// readOverrides counts an override as set while its key exists, whatever the value is. So a plain
+// KV edit is enough to stop everything.
 func (v *View) readOverrides(ctx context.Context, at moment, errs *[]error) {
 	v.Overrides = map[store.OverrideKind]map[string]Rec[store.Override]{}
 	for _, kind := range store.OverrideKinds() {
@@ -31,8 +31,8 @@ func (v *View) readOverrides(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
-// AllOverrides lists the overrides, also those whose time is over, in any order. An override of a
-// Slot whose name no Slot has is left out.
+// AllOverrides lists the overrides in any order, including expired ones. It leaves out an override
+// whose scope is no valid Slot name.
 func (v *View) AllOverrides() (out []Overridden) {
 	for kind, scopes := range v.Overrides {
 		for scope, o := range scopes {
@@ -44,13 +44,13 @@ func (v *View) AllOverrides() (out []Overridden) {
 	return out
 }
 
-// InEffect is the override of a kind about scope that stands at a moment.
+// InEffect returns the override of a kind and scope if it is in effect at now.
 func (v *View) InEffect(kind store.OverrideKind, scope string, now time.Time) (o store.Override, ok bool) {
 	rec, ok := v.Overrides[kind][scope]
 	return rec.Value, ok && v.Stands(rec.Value, now)
 }
 
-// ExcludedFrom is what an operator's override leaves a Slot out of at a moment.
+// ExcludedFrom returns what an operator's override excludes a Slot from at now.
 func (v *View) ExcludedFrom(slot string, now time.Time) group.Exclusion {
 	o, ok := v.InEffect(store.OverrideExclude, slot, now)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestWhatToldACVMToBootCounts however often the platform refused what came after it: the Boot before says
-// nothing about the CVM, and would count as one that is expected to be heard.
+// TestWhatToldACVMToBootCounts: an Operation that booted the CVM counts, however often the platform
+// refused the later ones. Without it the Boot before would still be expected to report.
 func TestWhatToldACVMToBootCounts(t *testing.T) {
 	const slot = "pg-0"
 	told := operation.Operation{ID: "told", Slot: slot, Phase: operation.Failed, Rollout: "before"}
@@ -35,7 +35,8 @@ func TestWhatToldACVMToBootCounts(t *testing.T) {
 	if got, want := ids(counts), []string{"7", "6", "5", "4", "3", "2", "1", "0", "told"}; !slices.Equal(got, want) {
 		t.Errorf("%v count, want %v", got, want)
 	}
-	// What only those follow that do not count themselves does not: the past stays bounded.
+	// An Operation that is followed only by Operations that do not count does not count either: the
+	// history stays bounded.
 	if got, want := ids(others), []string{"other", "older"}; !slices.Equal(got, want) {
 		t.Errorf("%v do not count, want %v", got, want)
 	}

@@ -6,8 +6,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// MayRenew is policy.MayRenew with the revocations that this coordinator sees itself,
-// so that one bites without a leader. Before the first View it is no.
+// MayRenew is policy.MayRenew with the revocations that this coordinator reads, so that a
+// revocation takes effect without a leader. Before the first View it refuses.
 func (w *Watcher) MayRenew(a policy.Admission, sp policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision {
 	v, _ := w.Latest()
 	if v == nil {

@@ -14,8 +14,7 @@ import (
 	"cadre.dev/store"
 )
 
-// readRoutes reads the service layer. A record that says something impossible is as good as
-// unreadable.
+// readRoutes reads the service layer. A record with impossible content counts as unreadable.
 func (v *View) readRoutes(ctx context.Context, at moment, errs *[]error) {
 	refuse := func(key string, index uint64, err error) {
 		*errs = append(*errs, &store.RecordError{Key: key, Index: index, Err: err})
@@ -40,9 +39,9 @@ func (v *View) readRoutes(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
-// MeshOf is the part of a group in the service layer, zero while it has none. index grows
-// with each change of the record, also with one that makes it unreadable; then ok is false,
-// and whoever has the part that it was before keeps it.
+// ServiceMeshOf returns the part of a group in the service layer, zero while it has none. index
+// grows with each change of the record, including a change that makes it unreadable. In that case
+// ok is false, and a caller that has the previous part keeps it.
 func (v *View) ServiceMeshOf(name string) (mesh group.ServiceMesh, index uint64, ok bool) {
 	for _, bad := range v.Bad {
 		if bad.Key == store.ServiceMeshKey(name) {
@@ -53,9 +52,9 @@ func (v *View) ServiceMeshOf(name string) (mesh group.ServiceMesh, index uint64,
 	return rec.Value, rec.Index, true
 }
 
-// RoutesKnown is what the service layer is decided by, and what of it exists and cannot be
-// read; unread tells that too. Only accepted specs count: what is stored, and was refused or
-// not judged yet, gets no address.
+// RoutesKnown returns the input for decisions about the service layer, and the existing records
+// that cannot be read; unread is the error about these. Only accepted specs count: a stored spec
+// that was rejected or not yet judged gets no address.
 func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread error) {
 	missing, unread = v.routesMissing()
 	known = route.Known{
@@ -66,7 +65,7 @@ func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread e
 		known.Specs[name], known.Accepted[name] = a.Value, a.Index
 	}
 	for name := range v.ServiceMeshes {
-		// It was accepted once; that record is lost, and the group is still there.
+		// The spec was accepted once. Its record is lost, and the group still exists.
 		if spec, index, ok := v.InForce(name); ok && known.Accepted[name] == 0 && !missing.Specs[name] {
 			known.Specs[name], known.Accepted[name] = spec, index
 		}
@@ -82,8 +81,8 @@ func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread e
 	return known, missing, unread
 }
 
-// routesMissing are the records of the service layer that cannot be read. Of routes that have
-// one address none is believed.
+// routesMissing returns the unreadable records of the service layer. When several routes have one
+// address, none of them is trusted.
 func (v *View) routesMissing() (out route.Missing, err error) {
 	out = route.Missing{Specs: map[string]bool{}, Routes: map[string]bool{}, ServiceMeshes: map[string]bool{}}
 	var errs []error
@@ -104,7 +103,7 @@ func (v *View) routesMissing() (out route.Missing, err error) {
 	return out, errors.Join(errs...)
 }
 
-// note has the record at key among those that are missing; false when it is none of routes.
+// note adds the record at key to the missing ones. It returns false when the key is not of routes.
 func note(m *route.Missing, key string) bool {
 	for prefix, of := range map[string]map[string]bool{store.ServiceMeshPrefix: m.ServiceMeshes, store.RoutesPrefix: m.Routes} {
 		if name, is := strings.CutPrefix(key, prefix); is {

@@ -16,8 +16,8 @@ const (
 	goodMesh  = `{"group":"pg","proxies":[{"id":"pg-pg-sidecar-proxy","service":"pg-pg","backend":"pg","port":20003,"local_port":5432}]}`
 )
 
-// TestRecordsThatCannotBeReadAreMissing: neither is one believed, nor taken for one that is not
-// there; the rest is known.
+// TestRecordsThatCannotBeReadAreMissing: an unreadable record is neither trusted nor taken for an
+// absent one. The other records are known.
 func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 	good := func() map[string]string {
 		return map[string]string{store.RouteKey("pg-master"): goodRoute, store.ServiceMeshKey("pg"): goodMesh, store.GroupAcceptedKey("pg"): accepted(t, "pg")}
@@ -60,7 +60,7 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 	if known, m, err := read(t, entries).RoutesKnown(); err == nil || !slices.Equal(missing(m), []string{"route pg-master", "route twice"}) || len(known.Routes) != 0 {
 		t.Errorf("one address twice: %+v, %v, %v", known.Routes, missing(m), err)
 	}
-	// What is stored was not judged, so it stands for no accepted one that cannot be read.
+	// A stored spec was not judged, so it does not replace an unreadable accepted one.
 	entries = good()
 	entries[store.GroupAcceptedKey("pg")], entries[store.GroupSpecKey("pg")] = `{}`, specText(t)
 	if known, m, err := read(t, entries).RoutesKnown(); err == nil || len(known.Specs) != 0 || !m.Specs["pg"] {
@@ -76,7 +76,7 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 	}
 }
 
-// TestMeshOf: a record that cannot be read is not one that is gone.
+// TestMeshOf: an unreadable record is reported as unreadable, not as removed.
 func TestMeshOf(t *testing.T) {
 	of := func(entries map[string]string) *view.View { return read(t, entries) }
 	if mesh, index, ok := of(map[string]string{store.ServiceMeshKey("pg"): goodMesh, store.ServiceMeshKey("pg-2"): `{}`}).ServiceMeshOf("pg"); !ok || index == 0 || len(mesh.Proxies) != 1 {

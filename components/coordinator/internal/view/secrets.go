@@ -14,7 +14,7 @@ import (
 // cluster's own keys.
 type SecretName struct{ Group, Name string }
 
-// GossipKey is that of the coordinators' Consul servers.
+// GossipKey is the gossip key of the coordinators' Consul servers.
 var GossipKey = SecretName{Group: store.ClusterSecrets, Name: store.GossipSecret}
 
 // readSecrets reads the epochs.
@@ -30,8 +30,8 @@ func (v *View) readSecrets(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
-// readRotates reads the requests for new epochs. One counts by its key, whatever is
-// written there: a plain KV edit is as good as the API.
+// readRotates reads the requests for new epochs. A request counts by its key, whatever its value
+// is: a plain KV edit works like the API.
 func (v *View) readRotates(ctx context.Context, at moment, errs *[]error) {
 	v.Rotates = map[SecretName]Rec[store.RotateRequest]{}
 	requests := keyed[store.RotateRequest](ctx, at, store.RotatePrefix, errs)
@@ -45,9 +45,9 @@ func (v *View) readRotates(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
-// EpochsOf are the epochs in force of a group's secrets that have a record, and
-// the highest index of those records, of unreadable ones too: that one became so is
-// news like any other.
+// EpochsOf returns the current epochs of a group's secrets that have a record, and the highest
+// index of those records. Unreadable records count in the index: a record that becomes unreadable
+// is a change.
 func (v *View) EpochsOf(groupName string) (epochs map[string]uint32, index uint64) {
 	epochs = map[string]uint32{}
 	for name, rec := range v.Secrets {
@@ -69,8 +69,7 @@ func (v *View) badIndex(prefix string) (index uint64) {
 	return index
 }
 
-// secretProblems are the records of secrets that the spec's Slots need and that cannot
-// be read.
+// secretProblems returns the unreadable records of secrets that the spec's Slots need.
 func (v *View) secretProblems(spec group.Spec) []policy.Problem {
 	needed := map[string]bool{}
 	for _, one := range spec.AllSecrets() {

@@ -9,9 +9,9 @@ import (
 	"cadre.dev/store"
 )
 
-// readInstances reads the states of the Slots and gives each group's status its own.
+// readInstances reads the states of the Slots and adds them to the status of each group.
 func (v *View) readInstances(ctx context.Context, at moment, errs *[]error) {
-	// The end of the key is what the record must say of itself.
+	// The end of the key must match the group and Slot named in the record.
 	named := collect(ctx, at, store.GroupsPrefix, errs, func(s group.InstanceStatus) string { return s.Group + "/slots/" + s.Slot })
 	v.Instances = make(map[string]Rec[group.InstanceStatus], len(named))
 	counts := map[string]int{}
@@ -42,8 +42,8 @@ func byOrdinal(instances []group.InstanceStatus) []group.InstanceStatus {
 	return instances
 }
 
-// ReadStatus reads the status of one group with the states of its Slots: store.ErrNotFound
-// while there is none. A Slot whose record cannot be read is left out.
+// ReadStatus reads the status of one group with the states of its Slots. It returns
+// store.ErrNotFound while there is none. A Slot with an unreadable record is left out.
 func ReadStatus(ctx context.Context, s store.Store, name string) (group.Status, error) {
 	status, _, err := store.Read[group.Status](ctx, s, store.GroupStatusKey(name))
 	if err != nil {
@@ -63,9 +63,9 @@ func ReadStatus(ctx context.Context, s store.Store, name string) (group.Status, 
 	return status, nil
 }
 
-// IndexOf is the modify index for a check-and-set of the record at key, which was read
-// with this index: also that of a record that cannot be read, which read would be 0, so
-// that it can be written anew.
+// IndexOf returns the modify index for a check-and-set of the record at key; read is the index of
+// the decoded record. For an unreadable record read would be 0, and IndexOf returns its real index,
+// so that the record can be overwritten.
 func (v *View) IndexOf(key string, read uint64) uint64 {
 	for _, bad := range v.Bad {
 		if bad.Key == key {

@@ -2,16 +2,17 @@ package view
 
 import "math"
 
-// Subscription tells one reader what changed since it looked last. Safe for concurrent
-// use; one goroutine takes.
+// Subscription reports to one reader the changes since its last Take. Safe for concurrent use; only
+// one goroutine calls Take.
 type Subscription struct {
 	w *Watcher
-	c chan struct{} // capacity 1: one wake-up stands for all
+	c chan struct{} // capacity 1: one wake-up covers all changes
 
 	pending Changes // guarded by w.mu
 }
 
-// Subscribe begins with everything being new. The caller closes it.
+// Subscribe returns a Subscription whose first Take reports everything as changed. The caller
+// closes it.
 func (w *Watcher) Subscribe() *Subscription {
 	s := &Subscription{w: w, c: make(chan struct{}, 1), pending: Changes{All: true}}
 	w.mu.Lock()
@@ -21,8 +22,8 @@ func (w *Watcher) Subscribe() *Subscription {
 	return s
 }
 
-// Hint tells subscribers that records of a group changed, before the watch does: the next
-// consistent read sees it, the View may not yet.
+// Hint announces a changed record of a group to all subscribers before the watch does. The next
+// consistent read sees the change; the View may not have it yet.
 func (w *Watcher) Hint(group string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,10 +33,10 @@ func (w *Watcher) Hint(group string) {
 	}
 }
 
-// C gives a value when there is something to take.
+// C receives a value when a Take has something to return.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
-// Take is the latest View, nil before the first, with what changed since the last Take.
+// Take returns the latest View, nil before the first, and the changes since the last Take.
 func (s *Subscription) Take() (*View, Changes) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -47,7 +48,7 @@ func (s *Subscription) Take() (*View, Changes) {
 	return s.w.latest, out
 }
 
-// Close ends it.
+// Close ends the subscription.
 func (s *Subscription) Close() {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()

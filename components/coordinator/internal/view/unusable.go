@@ -9,9 +9,9 @@ import (
 	"cadre.dev/store"
 )
 
-// Unusable is why nothing may be decided about a group: a record that decisions
-// about it rest on exists and cannot be read. It would look like one that does not
-// exist: a Slot with an unreadable Operation would look idle (R11).
+// Unusable returns why no decision about a group is possible: a record that such decisions need
+// exists and cannot be read. The record would look like a missing one; for example, a Slot with an
+// unreadable Operation would look idle (R11).
 func (v *View) Unusable(name string) error {
 	for _, bad := range v.Bad {
 		if concerns(bad.Key, name) {
@@ -21,9 +21,9 @@ func (v *View) Unusable(name string) error {
 	return nil
 }
 
-// BadBelow is a record below one of the prefixes that cannot be read; nil: all can. For
-// decisions that rest on these alone: an operator's switch counts by its key whatever is
-// written there, so v.Bad may name one for as long as the switch is on.
+// BadBelow returns an unreadable record below one of the prefixes; nil: all are readable. It serves
+// decisions that need only these records. v.Bad can have more: an operator's switch counts by its
+// key, so its unreadable value stays in v.Bad while the switch is on.
 func (v *View) BadBelow(prefixes ...string) *store.RecordError {
 	for _, bad := range v.Bad {
 		for _, prefix := range prefixes {
@@ -40,10 +40,10 @@ func (v *View) Unreadable(key string) bool {
 	return slices.ContainsFunc(v.Bad, func(bad *store.RecordError) bool { return bad.Key == key })
 }
 
-// concerns reports whether decisions about the group rest on the record at key.
+// concerns reports whether decisions about the group need the record at key.
 func concerns(key, name string) bool {
 	if _, err := store.KindOf(key); err != nil {
-		return false // in no table: nothing rests on it
+		return false // in no table of records, so no decision needs it
 	}
 	segments := strings.Split(key, "/")
 	last := segments[len(segments)-1]
@@ -54,16 +54,16 @@ func concerns(key, name string) bool {
 		return ofGroup(last, name)
 	case prefix == store.OperationsPrefix:
 		owners := operationOwners(last)
-		return len(owners) == 0 || slices.Contains(owners, name) // of another form it may be anybody's
+		return len(owners) == 0 || slices.Contains(owners, name) // a key of another form may belong to any group
 	case prefix == store.RolloutsPrefix:
-		// <group>-<generation>-<digest>; the names of groups may be prefixes of each other.
+		// <group>-<generation>-<digest>; one group's name can be a prefix of another's.
 		return strings.HasPrefix(last, name+"-")
 	}
 	return false
 }
 
-// operationOwners are the groups whose an Operation may be by its id: <rollout>.<step>.<slot>,
-// or <slot>.<request>, where the request may look like a Slot too.
+// operationOwners returns the groups that an Operation may belong to by its id:
+// <rollout>.<step>.<slot> or <slot>.<request>, where the request may look like a Slot too.
 func operationOwners(id string) (owners []string) {
 	first, _, _ := strings.Cut(id, ".")
 	for _, slot := range []string{first, id[strings.LastIndexByte(id, '.')+1:]} {

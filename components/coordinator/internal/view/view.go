@@ -34,13 +34,13 @@ type Rec[T any] struct {
 	Index uint64
 }
 
-// View is the records at one moment; those of a Watcher may differ by kind in which. It is
-// read-only: what did not change is shared with the one before.
+// View has the records at one moment; in a Watcher's View the moment can differ between kinds. A
+// View is read-only, because it shares unchanged records with the previous one.
 type View struct {
-	// Index grows with each change of anything.
+	// Index grows with each change of any record.
 	Index         uint64
 	Specs         map[string]Spec                      // by group
-	Accepted      map[string]Accepted                  // by group; last spec that the leader accepted
+	Accepted      map[string]Accepted                  // by group; the last spec that the leader accepted
 	Statuses      map[string]Rec[group.Status]         // by group; with the Instances
 	Instances     map[string]Rec[group.InstanceStatus] // by Slot
 	Revisions     map[string]Rec[group.RevisionRecord] // by digest
@@ -56,57 +56,60 @@ type View struct {
 	Boots         map[string]Boot                      // by Slot; their leases
 	Nonces        map[string]Rec[store.SpentNonce]     // by key
 	Queue         map[string]Rec[store.QueueRequest]   // by id
-	// Overrides by kind and scope: what operators keep from the leader, also those whose time is over.
+	// Overrides by kind and scope, including expired ones.
 	Overrides map[store.OverrideKind]map[string]Rec[store.Override]
-	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
+	// Deletes, DeleteDisks and Adoptions are the operators' requests, by group.
 	Deletes     map[string]Rec[store.DeleteGroup]
 	DeleteDisks map[string]Rec[store.DeleteDisks]
 	Adoptions   map[string]Rec[store.Adoption]
-	// Proofs by Slot: what Boots proved that no record binds.
+	// Proofs by Slot: evidence of Boots that no record binds.
 	Proofs map[string]Rec[policy.Proof]
 	// Secrets and Rotates by group and name: epochs, and requests for new ones.
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]
 	Gate    Gate
-	// Ledger is what the leader accepted about the judgement of machines.
+	// Ledger has the leader's accepted exceptions and lowerings.
 	Ledger Rec[policy.TCBLedger]
 	Term   uint64
-	// State is how far the records have come.
+	// State is the watermark of the records' state.
 	State uint64
-	// Elapsed is the time that passed for the coordinators, as recorded with State, in milliseconds.
+	// Elapsed is the coordinators' elapsed time, as recorded with State, in milliseconds.
 	Elapsed uint64
-	// Recovery is what an operator raised Term and state to; zero: nothing.
+	// Recovery has the values to which an operator raised Term and state; zero: none.
 	Recovery store.Recovery
 	Leader   string
-	// Bad records could not be read; the rest could.
+	// Bad lists the unreadable records.
 	Bad []*store.RecordError
 
-	// others is where the policies of the other groups stand, in a View of one group; nil:
-	// here.
+	// others is the View with the policies of the other groups, in a View of one group; nil: this
+	// View has them.
 	others *View
-	// badOf are the bad ones of each kind; Bad is all of them.
+	// badOf lists the bad records of each kind; Bad has all of them.
 	badOf      [kindCount][]*store.RecordError
 	leaderTerm uint64
-	// zero is when, by this process's clock, no time had elapsed yet; nil: it is not known.
+	// zero returns the moment, by this process's clock, at which the elapsed time was 0; nil:
+	// unknown.
 	zero      func() time.Time
-	decisions []store.Entry // decoded when asked for: they are long and nothing rests on them
-	// said is what the records of each kind said, for reads of some of them; nil: not kept.
+	decisions []store.Entry // decoded on demand: they are long and no decision needs them
+	// said caches the decoded records of each kind for partial reads; nil: not kept.
 	said [kindCount]*memo
-	// turn counts the Views of a Watcher from 1 on. In a View of one group it is that of others,
-	// and sums tell what the records of each kind say. 0: of no Watcher.
+	// turn numbers the Views of a Watcher from 1; 0: the View is of no Watcher. A View of one group
+	// has the turn of others, and sums has a stamp of its records of each kind.
 	turn uint64
 	sums [kindCount]uint64
-	// own is the group of a View of one, and slots are its records by ordinal; "": of all.
+	// own is the group of a View of one group, and slots are its records by ordinal; "": all
+	// groups.
 	own   string
 	slots []group.SlotRecord
-	// lacked: Revisions that its records name were not in others, and may be written meanwhile.
+	// lacked: others had no record of a Revision that is named here; the record may appear later.
 	lacked bool
-	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
+	// bySlot has the Operations of each Slot, newest first; nil in a View that was not read from a
+	// store.
 	bySlot map[string][]Rec[operation.Operation]
 }
 
-// Read reads everything with one consistent list: for whoever must know all records as
-// they are at one moment, which costs as much as there is of them.
+// Read reads all records with one consistent list. Its cost grows with the size of the store, so
+// only callers that need all records at one moment use it.
 func Read(ctx context.Context, s store.Store) (*View, error) { return read(ctx, s, nil) }
 
 func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
@@ -120,8 +123,8 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	return v, nil
 }
 
-// beside is the View of what was read beside latest, as far as these kinds go: what the records
-// said there already is not decoded again.
+// beside returns a View of entries that were read after latest, limited to these kinds. Records
+// that latest already has are not decoded again.
 func beside(ctx context.Context, latest *View, entries []store.Entry, of []kind) *View {
 	v := &View{}
 	for _, k := range of {
@@ -131,7 +134,7 @@ func beside(ctx context.Context, latest *View, entries []store.Entry, of []kind)
 	return v
 }
 
-// made is the View of what was read, as far as these kinds go.
+// made returns a View of the records of these kinds.
 func made(ctx context.Context, at moment, of []kind) *View {
 	v := &View{}
 	for _, k := range of {
@@ -141,7 +144,7 @@ func made(ctx context.Context, at moment, of []kind) *View {
 	return v
 }
 
-// take reads the records of one kind anew.
+// take replaces the records of one kind.
 func (v *View) take(ctx context.Context, k kind, at moment) {
 	var errs []error
 	k.read(v, ctx, at, &errs)
@@ -159,7 +162,7 @@ func (v *View) collectBad() {
 	}
 }
 
-// readSpecs decodes specs itself, since their decoder reports all problems.
+// readSpecs decodes specs with their own decoder, which reports all problems.
 func (v *View) readSpecs(at moment) {
 	v.Specs = map[string]Spec{}
 	for _, e := range at.entries {
@@ -187,14 +190,14 @@ func (v *View) readSpecs(at moment) {
 	}
 }
 
-// DecodeSpec decodes, normalises and validates the spec stored under name. The error has all that is wrong
-// with it, also where a field has another type than it should.
+// DecodeSpec decodes, normalises and validates the spec stored under name. The error lists every
+// problem, including fields of a wrong type.
 func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 	return decodeSpec(raw, name, group.Validate)
 }
 
-// decodeSpec refuses a spec that makes its own reader panic: the View of all other records must not
-// depend on it.
+// decodeSpec contains a panic of the spec decoder, so that one spec cannot block the View of all
+// other records.
 func decodeSpec(raw []byte, name string, validate func(group.Spec) error) (spec group.Spec, err error) {
 	err = contain.Call(func() error {
 		read, err := group.Decode(raw)
@@ -232,7 +235,7 @@ func slotsOf(all map[string]Rec[group.SlotRecord], name string) []group.SlotReco
 	if count == 0 {
 		return nil
 	}
-	// They are long: the list is made once, as long as it becomes.
+	// Slot records are large: the list is allocated once, with its final length.
 	out := make([]group.SlotRecord, 0, count)
 	for _, s := range all {
 		if s.Value.Group == name {
@@ -243,12 +246,12 @@ func slotsOf(all map[string]Rec[group.SlotRecord], name string) []group.SlotReco
 	return out
 }
 
-// Admitted reports whether a Boot is the Slot now. By no View it is not.
+// Admitted reports whether the Boot is admitted to the Slot. A nil View admits none.
 func (v *View) Admitted(slot, boot string) bool {
 	return v != nil && boot != "" && v.Admissions[slot].Value.BootID == boot
 }
 
-// OpenOperation is the Slot's Operation that has not ended, if there is one.
+// OpenOperation returns the Slot's Operation that has not ended, if any.
 func (v *View) OpenOperation(slot string) (Rec[operation.Operation], bool) {
 	for _, o := range v.OperationsOf(slot) {
 		if !o.Value.Phase.Ended() {
@@ -258,8 +261,8 @@ func (v *View) OpenOperation(slot string) (Rec[operation.Operation], bool) {
 	return Rec[operation.Operation]{}, false
 }
 
-// moment is a Store that only lists what was read at one moment, so that the
-// store's typed readers can be used on it.
+// moment is a Store that only lists the entries of one read, so that the store's typed readers work
+// on them.
 type moment struct {
 	store.Store
 	entries []store.Entry // sorted by key
@@ -270,7 +273,7 @@ func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, e
 	return below(m.entries, prefix), 0, nil
 }
 
-// below are those of the entries, sorted by key, that are below prefix.
+// below returns the entries below prefix; entries is sorted by key.
 func below(entries []store.Entry, prefix string) []store.Entry {
 	from, _ := slices.BinarySearchFunc(entries, prefix, byKey)
 	out := entries[from:]
@@ -286,15 +289,15 @@ func byKey(e store.Entry, key string) int { return strings.Compare(e.Key, key) }
 
 func (m moment) below(prefix string) []store.Entry { return below(m.entries, prefix) }
 
-// keyed are the records below prefix by their keys.
+// keyed returns the records below prefix by their keys.
 func keyed[T any](ctx context.Context, m moment, prefix string, errs *[]error) map[string]Rec[T] {
 	out := map[string]Rec[T]{}
 	each(ctx, m, prefix, errs, func(key string, rec Rec[T]) { out[key] = rec })
 	return out
 }
 
-// collect are the records below prefix by their names. One that names another key than its own
-// is not believed.
+// collect returns the records below prefix by their names. A record that names another key than its
+// own counts as unreadable.
 func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error, name func(T) string) map[string]Rec[T] {
 	out := map[string]Rec[T]{}
 	each(ctx, m, prefix, errs, func(key string, rec Rec[T]) {
@@ -308,7 +311,8 @@ func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error,
 	return out
 }
 
-// each gives take the records below prefix that are a T; errs get those that cannot be read.
+// each calls take with every record below prefix that decodes as a T. Unreadable records go to
+// errs.
 func each[T any](ctx context.Context, m moment, prefix string, errs *[]error, take func(key string, rec Rec[T])) {
 	unknown := moment{}
 	for _, e := range m.below(prefix) {

@@ -12,38 +12,36 @@ import (
 	"cadre.dev/store"
 )
 
-// Pauses of the watcher: changes come in bursts, and an unreachable store is
-// not asked in a tight loop.
+// Pauses of the watcher: changes come in bursts, and an unreachable store is retried with a pause.
 const (
 	burst = 20 * time.Millisecond
-	// rate is how many bytes a second are read of one kind while it changes all the time.
-	// While a cluster grows half a dozen kinds do, and each of three coordinators reads each
-	// of them from Consul: at 10 MiB a second that is more than two cores for 1,000 Slots,
-	// and the growth waits for them. The clock would not do: on a machine that is busy with
-	// other things a read takes long without costing much.
+	// rate bounds the bytes per second that are read of one constantly changing kind. While a
+	// cluster grows about six kinds change, and each of three coordinators reads each from Consul.
+	// At 10 MiB a second this costs more than two cores for 1,000 Slots, and slows the growth. A
+	// bound in time would not work: on a busy machine a cheap read takes long.
 	rate = 2 << 20
-	// behind bounds the pause all the same: Views must not grow old for it.
+	// behind is the maximum pause, so that Views stay recent.
 	behind = time.Second
-	// rereadEvery is how often everything is read again that no watch told of: a snapshot
-	// may be put back while nobody looks, with the indices that were there before.
+	// rereadEvery is the interval of a full read. A snapshot can be restored with the same indices
+	// while no watch is open, and then no watch reports it.
 	rereadEvery = 10 * time.Minute
 	retryIn     = time.Second
 )
 
 const (
-	// grace is how long the last View counts after the store began to fail: an election
-	// of Consul takes some seconds, and is no reason to take a coordinator out of service.
+	// grace is how long the last View stays valid after the store begins to fail. An election of
+	// Consul takes some seconds and must not take a coordinator out of service.
 	grace = 10 * time.Second
-	// patience is how long it counts when the store says nothing at all. While nothing
-	// changes, a Watch answers at its resync, within 75 s.
+	// patience is how long the View stays valid when the store does not answer at all. Without
+	// changes a Watch answers at its resync, within 75 s.
 	patience = 90 * time.Second
 )
 
 // Watcher keeps the latest View. Safe for concurrent use.
 //
-// Each kind of record has a watch of its own, so that a change costs what there is of its
-// kind: what changed together is read at one moment, and decoded as far as it changed. A kind
-// with many bytes is watched and read more seldom, and delays no other.
+// Each kind of record has its own watch, so the cost of a change depends on the size of its kind.
+// Records of one kind are read at one moment, and only changed ones are decoded. A large kind is
+// watched and read less often, and delays no other.
 type Watcher struct {
 	store store.Store
 	log   *slog.Logger
@@ -52,33 +50,32 @@ type Watcher struct {
 	mu         sync.Mutex
 	latest     *View                      // guarded by mu; nil before the first read
 	since      time.Time                  // guarded by mu; of the first read
-	until      time.Time                  // guarded by mu; latest counts as what the records say
+	until      time.Time                  // guarded by mu; latest counts as current until then
 	changed    chan struct{}              // guarded by mu; closed and replaced at each change
 	subscribed map[*Subscription]struct{} // guarded by mu
 	// watches by prefix; guarded by mu.
 	watches map[string]*watch
-	// dirty are the kinds that are to be read, and reading those that are being read, with
-	// the moment since which the View may lack something of them; guarded by mu.
+	// dirty has the kinds to read, and reading the kinds being read. The value is the time since
+	// which the View may be stale for the kind; guarded by mu.
 	dirty, reading map[kindID]time.Time
-	// rest is how long a kind is left alone after it was read, due when that is over; guarded
-	// by mu.
+	// rest is the pause after a read of a kind, and due is when the pause ends; guarded by mu.
 	rest    map[kindID]time.Duration
 	due     map[kindID]time.Time
-	failing bool // guarded by mu; the store did not answer last
+	failing bool // guarded by mu; the last request to the store failed
 	unread  bool // guarded by mu; the last read failed
 
 	wake chan struct{} // capacity 1: something is dirty
-	// panics contain a panic of one reading; nil: it ends the process.
+	// panics contains a panic of one read; with nil a panic ends the process.
 	panics *contain.Panics
 }
 
-// watch is what one prefix's said last.
+// watch is the last result of one prefix's watch.
 type watch struct {
 	answered, failing bool
 	index             uint64
 }
 
-// NewWatcher starts empty; Run fills it.
+// NewWatcher returns an empty Watcher; Run fills it.
 func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
 	return &Watcher{
 		store: s, log: log, changed: make(chan struct{}), subscribed: map[*Subscription]struct{}{},
@@ -87,7 +84,7 @@ func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
 	}
 }
 
-// Contain has a panic of a reading fail that reading alone. Call it before Run.
+// Contain limits a panic of a read to that read. Call it before Run.
 func (w *Watcher) Contain(panics *contain.Panics) { w.panics = panics }
 
 // Latest is the last View, nil before the first; the channel closes at the next change.
@@ -97,22 +94,22 @@ func (w *Watcher) Latest() (*View, <-chan struct{}) {
 	return w.latest, w.changed
 }
 
-// Since is when the records were first read; zero before.
+// Since returns when the records were first read; zero before.
 func (w *Watcher) Since() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.since
 }
 
-// Readable reports whether the latest View is what the records say, but for a moment:
-// the store answers, or did until shortly ago. False before the first read.
+// Readable reports whether the latest View counts as current: the store answers, or did until
+// shortly ago. It is false before the first read.
 func (w *Watcher) Readable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Now().Before(w.until)
 }
 
-// failedLocked notes that the store does not answer. Failing on does not prolong the grace.
+// failedLocked records that the store does not answer. A further failure does not extend the grace.
 func (w *Watcher) failedLocked(ctx context.Context, err error) {
 	if end := time.Now().Add(grace); end.Before(w.until) {
 		w.until = end
@@ -123,9 +120,9 @@ func (w *Watcher) failedLocked(ctx context.Context, err error) {
 	w.failing = true
 }
 
-// answeredLocked notes that the store answers, and that the View is what it said until the
-// first change that the View lacks: where something changes all the time there is always
-// one, and it is a moment old while reads succeed.
+// answeredLocked records that the store answers, and extends the View's validity up to the first
+// change that the View lacks. Under constant change there always is such a change; it is recent
+// while reads succeed.
 func (w *Watcher) answeredLocked() {
 	for _, one := range w.watches {
 		if one.failing || !one.answered {
@@ -191,7 +188,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		if err := w.panics.Do("records", func() error { return w.read(ctx, &keep, of) }); err != nil {
 			if _, crashed := errors.AsType[*contain.Error](err); crashed {
-				keep = newKeeper() // it is half made: the View stays what it was, and everything is read again
+				keep = newKeeper() // the read is incomplete: the View stays, and the next read covers everything
 				w.allDirty()
 			}
 			w.mu.Lock()
@@ -206,18 +203,18 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// restAfter a read of so many bytes.
+// restAfter returns the pause after a read of so many bytes.
 func restAfter(bytes int) time.Duration {
 	return min(max(burst, time.Duration(bytes)*time.Second/rate), behind)
 }
 
-// watch marks a kind as changed whenever something below the prefix may have.
+// watch marks a kind as changed whenever a record below the prefix may have changed.
 func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watch) {
 	index, failing := uint64(0), false
 	for ctx.Err() == nil {
 		from := index
 		if failing {
-			from = 0 // it answers at once that it answers again
+			from = 0 // a watch from 0 answers as soon as the store answers again
 		}
 		next, err := w.store.Watch(ctx, prefix, from)
 		if ctx.Err() != nil {
@@ -241,8 +238,8 @@ func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watc
 		w.mu.Unlock()
 		index = next
 		if news {
-			// To look whether more changed costs Consul what there is, too; what does until
-			// then is told at once by the next look.
+			// Each watch answer costs Consul a read of the whole prefix, so the watch pauses too.
+			// The next watch reports changes during the pause at once.
 			pause(ctx, rest)
 		}
 	}
@@ -256,14 +253,14 @@ func (w *Watcher) allDirty() {
 	}
 }
 
-// dirtyLocked has a kind read; one that waits for that already has waited since then.
+// dirtyLocked marks a kind for reading. A kind that is marked already keeps its earlier time.
 func (w *Watcher) dirtyLocked(id kindID) {
 	if _, waits := w.dirty[id]; !waits {
 		w.dirty[id] = time.Now()
 	}
 }
 
-// earlier has the earlier moment of each kind.
+// earlier returns the earlier time of each kind.
 func earlier(a, b map[kindID]time.Time) map[kindID]time.Time {
 	out := maps.Clone(a)
 	for id, at := range b {
@@ -281,9 +278,8 @@ func (w *Watcher) nudge() {
 	}
 }
 
-// takeDirty are the kinds to read now, and how long it is until the next one is due, 0 where
-// none waits: a change tells of itself. There are none before each watch answered, so that the
-// first read is one of everything at one moment.
+// takeDirty returns the kinds to read now, and the time until the next is due; 0: none waits. Until
+// each watch has answered it returns none, so that the first read covers everything at one moment.
 func (w *Watcher) takeDirty() (of []kind, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -309,24 +305,24 @@ func (w *Watcher) takeDirty() (of []kind, wait time.Duration) {
 	return of, wait
 }
 
-// readLocked notes how much there was of a kind.
+// readLocked records the size of a kind's last read.
 func (w *Watcher) readLocked(id kindID, bytes int) {
 	w.rest[id] = restAfter(bytes)
 	w.due[id] = time.Now().Add(w.rest[id])
 }
 
-// keeper is what the reader remembers of each kind.
+// keeper is the reader's cache of each kind.
 type keeper struct {
 	stamps map[kindID]map[string]stamp
 	known  map[kindID]*memo
-	floor  map[kindID]uint64 // highest index that was seen of it
+	floor  map[kindID]uint64 // highest index seen of the kind
 }
 
 func newKeeper() keeper {
 	return keeper{stamps: map[kindID]map[string]stamp{}, known: map[kindID]*memo{}, floor: map[kindID]uint64{}}
 }
 
-// read reads these kinds at one moment and publishes what changed.
+// read reads these kinds at one moment and publishes the changes.
 func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 	w.mu.Lock()
 	before := w.latest
@@ -392,7 +388,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 	return nil
 }
 
-// sizeOf is about how many bytes travel with these.
+// sizeOf estimates the size of the entries on the wire, in bytes.
 func sizeOf(entries []store.Entry) (bytes int) {
 	for _, e := range entries {
 		bytes += len(e.Key) + 4*len(e.Value)/3 + 128

@@ -56,7 +56,7 @@ func samples(name string, n int) map[string]string {
 	}
 }
 
-// comparable is what a Watcher's View and one that was read as a whole have both.
+// comparable returns the parts that a Watcher's View and a View of all records have in common.
 func comparable(v *View) View {
 	out := *v
 	out.Index, out.Nonces, out.decisions, out.others = 0, nil, nil, nil
@@ -226,7 +226,7 @@ func TestAChangeConcernsItsGroupAlone(t *testing.T) {
 	})
 }
 
-// TestNothingIsReadWhileNothingChanges, whatever the watches' resyncs.
+// TestNothingIsReadWhileNothingChanges: resyncs of the watches cause no read.
 func TestNothingIsReadWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &counted{Store: storetest.NewMemory()}
@@ -261,7 +261,7 @@ func (c *counted) List(ctx context.Context, prefix string) ([]store.Entry, uint6
 	return c.Store.List(ctx, prefix)
 }
 
-// BenchmarkOneChange is what one changed admission costs among groups of three.
+// BenchmarkOneChange measures one changed admission among groups of three.
 func BenchmarkOneChange(b *testing.B) {
 	for _, groups := range []int{100, 3000} {
 		b.Run(fmt.Sprint(groups), func(b *testing.B) {
@@ -293,8 +293,8 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// TestARestoredSnapshotWakesEverybody: what is there again has indices that readers have
-// seen and gone beyond, and is news to them all the same.
+// TestARestoredSnapshotWakesEverybody: records of a restored snapshot are reported as changed,
+// although readers have seen higher indices.
 func TestARestoredSnapshotWakesEverybody(t *testing.T) {
 	key := store.SlotKey("web", "web-0")
 	for name, change := range map[string]func(t *testing.T, s *storetest.Memory){
