@@ -55,7 +55,7 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	}
 	e := policy.Explain(s.facts(c.view, record, decided), s.cfg.Now().UTC())
 	if gone {
-		// What it was refused for last is in the decisions; nobody can do anything about it.
+		// The decisions have the last refusal; no action is possible for a removed slot.
 		e.Code, e.Why, e.Next = policy.CodeSlotUnknown, "the slot was removed; what was decided about it is kept for 30 days", nil
 	}
 	e.Simulated = e.Simulated || s.cfg.Simulated
@@ -66,8 +66,8 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	return &apiv1.ExplainAdmissionResponse{ExplanationJson: text, Simulated: s.cfg.Simulated}, nil
 }
 
-// facts are the records about one Slot. The policy is what admission would judge by
-// now: as the leader folds it, with every revocation.
+// facts returns the records about one Slot, with the policy that admission would apply now: the one
+// that the leader folded, with every revocation.
 func (s *Server) facts(v *view.View, record group.SlotRecord, decided policy.Decisions) policy.Facts {
 	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: v.Judging(s.cfg.Images), Gate: v.Gate.Groups[record.Group].Value}
 	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)
@@ -81,7 +81,7 @@ func (s *Server) facts(v *view.View, record group.SlotRecord, decided policy.Dec
 	return f
 }
 
-// cutOff are the Slots that lose their admission when v turns into after.
+// cutOff lists the Slots that lose their admission when v turns into after.
 func cutOff(v, after *view.View) []string {
 	var out []string
 	for slot, a := range v.Admissions {

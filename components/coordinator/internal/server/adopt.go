@@ -34,7 +34,7 @@ func (s *Server) ListAdoptable(ctx context.Context, req *apiv1.ListAdoptableRequ
 	return out, nil
 }
 
-// adoptable judges the members of a group that the caller may read.
+// adoptable evaluates the members of a group that the caller may read.
 func (c *caller) adoptable(ctx context.Context, name string) ([]rollout.Adoptable, error) {
 	if err := c.mayRead(ctx, name); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (c *caller) adoptable(ctx context.Context, name string) ([]rollout.Adoptabl
 	return observe.Adoptable(c.view, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, name, listAge), c.view.Judging(s.cfg.Images), s.cfg.Now().UTC()), nil
 }
 
-// AdoptGroup implements OperationService. The leader judges once more.
+// AdoptGroup implements OperationService. The leader evaluates each member again.
 func (s *Server) AdoptGroup(ctx context.Context, req *apiv1.AdoptGroupRequest) (*apiv1.AdoptGroupResponse, error) {
 	c, err := s.decider(ctx, store.AdoptPrefix, "reason", req.GetReason())
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *Server) AdoptGroup(ctx context.Context, req *apiv1.AdoptGroupRequest) (
 	return out, nil
 }
 
-// seenAs is the member as it is now, if it is what the caller saw and can be adopted.
+// seenAs returns the member's current state if it can be adopted and equals the state that the
+// caller saw.
 func seenAs(all []rollout.Adoptable, m *apiv1.AdoptMember) (rollout.Adoptable, error) {
 	i := slices.IndexFunc(all, func(a rollout.Adoptable) bool { return a.Slot == m.GetSlot() })
 	switch {

@@ -27,7 +27,7 @@ import (
 	"cadre.dev/store"
 )
 
-// ruleWait is how long a new ACL rule may take to be known to every server.
+// ruleWait is the maximum time until every server has a new ACL rule.
 const ruleWait = 3 * time.Second
 
 // ApplyGroup implements ClusterService.
@@ -56,7 +56,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template), pins)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
-	// What a plain KV edit left there, however large, can be replaced.
+	// A plain KV edit may have left an oversized value. The spec replaces it too.
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {
 		return nil, wire(err)
 	}
@@ -90,13 +90,14 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return out, nil
 	}
 	if same {
-		// The spec stands; what it waited for is what is asked for now.
+		// The spec is stored already; the call still carries out the requested changes to related
+		// records.
 		if out.By, out.RequestId, err = c.appliedBy(ctx, spec.Name, index); err != nil {
 			return nil, err
 		}
 		return out, wire(c.store.Commit(ctx, with...))
 	}
-	// The name is read before the write: a spec that is in force has its writer in the records.
+	// The caller's name is read before the write: a spec in force always has its writer on record.
 	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
@@ -104,11 +105,11 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := c.writeSpec(ctx, applied, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
-	s.cfg.Views.Hint(spec.Name) // where this coordinator leads, it need not wait for the watch
+	s.cfg.Views.Hint(spec.Name) // if this coordinator leads, it need not wait for the watch
 	out.By, out.RequestId = applied.By, applied.Request
 	said := []any{"group", spec.Name, "revision", out.GetRevision(), "by", applied.By, "request", applied.Request}
-	// The record has the index of the write. Where another call has replaced it already, the answer has the
-	// index of that one, which a wait for this spec's status may use as well.
+	// The record has the index of the write. If another call has replaced it already, the answer
+	// has the index of that call, which works for a wait for this spec's status too.
 	now, index, err := store.Read[store.Applied](ctx, s.cfg.Store, store.AppliedKey(spec.Name))
 	if out.Index = index; now.By == applied.By && now.Request == applied.Request {
 		said = append(said, "spec_index", index)
@@ -117,8 +118,8 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	return out, wire(err)
 }
 
-// appliedBy names the caller and the request that wrote the spec with the index; empty while there is none, and
-// where a later call wrote another since the spec was read.
+// appliedBy returns the caller and the request that wrote the spec with this index. Both are empty
+// when there is no record, and when a later call wrote another spec since the read.
 func (c *caller) appliedBy(ctx context.Context, name string, index uint64) (by, request string, err error) {
 	if index == 0 {
 		return "", "", nil
@@ -127,9 +128,9 @@ func (c *caller) appliedBy(ctx context.Context, name string, index uint64) (by, 
 	return by, request, wire(err)
 }
 
-// expected refuses a write over what the caller did not expect to be there: another spec
-// than it read, a group where it wants a new one, or one that is being deleted, with which
-// the spec would go.
+// expected rejects a write over an unexpected state: another spec than the caller read, an existing
+// group where it wants a new one, or a group being deleted, whose deletion would take the spec
+// along.
 func (c *caller) expected(ctx context.Context, req *apiv1.ApplyGroupRequest, name string, index uint64, same bool) error {
 	d, _, err := store.Read[store.DeleteGroup](ctx, c.server.cfg.Store, store.DeleteGroupKey(name))
 	switch {
@@ -157,23 +158,24 @@ func deletingText(name string, d store.DeleteGroup) string {
 		name, d.At.UTC().Format(time.RFC3339), d.By, d.Reason, name)
 }
 
-// deletingUnread is for a switch that somebody wrote by hand. The leader obeys none that it
-// cannot read, but no spec is written beside one either: it may be mended at any moment.
+// deletingUnread is the error for an unreadable deletion record, such as one written by hand. The
+// leader ignores an unreadable record. The API still rejects a spec, because the record can be
+// corrected at any moment.
 func deletingUnread(name string, err error) string {
 	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": whether group %s is being deleted is not known: %v; take the record away with `cadre group delete %s --cancel`, then apply again",
 		name, err, name)
 }
 
-// pinsJudged refuses a spec that newly pins a Slot to a Revision whose content nobody has, that is
-// revoked or below the floor: it would stay where it is, and say so to nobody who applies. One
-// that waits for an approval is told, and so is a pin that stood there before it came to that: its
-// Slot is held, and no other edit of the group is.
+// pinsJudged rejects a spec that newly pins a Slot to a Revision that is revoked, below the floor,
+// or without recorded content: the Slot would stay where it is, and no answer would report it. A
+// pin that waits for an approval gives a warning. So does a pin from before the Revision became
+// unusable: only its Slot is held, and the other edits of the group go through.
 func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
 	var problems []string
 	for _, one := range spec.Instances {
 		pin := one.PinnedRevision
 		if pin == "" || pin == spec.Revision() {
-			continue // the target is judged as such
+			continue // the target is checked separately
 		}
 		field := fmt.Sprintf("instance[%q].pinned_revision", one.Label())
 		why, waits := c.pinHeld(spec.Name, one)
@@ -193,8 +195,8 @@ func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// pinHeld is why a Slot cannot be moved to the Revision that it is pinned to, with the way out;
-// "": it can. waits: until somebody approves.
+// pinHeld returns why a Slot cannot move to its pinned Revision, with the way out; "": it can.
+// waits is true when only an approval is missing.
 func (c *caller) pinHeld(name string, one group.InstanceSettings) (why string, waits bool) {
 	record, recorded := c.view.Revisions[one.PinnedRevision]
 	if !recorded {
@@ -211,28 +213,28 @@ func (c *caller) pinHeld(name string, one group.InstanceSettings) (why string, w
 	return fmt.Sprintf("%s: %s: pin the slot to another one, or take the pin away", d.Code, d.Message), false
 }
 
-// pinStands: the group is run by that pin already, or was asked to be.
+// pinStands reports whether the group has this pin already, in force or requested.
 func (c *caller) pinStands(name string, one group.InstanceSettings) bool {
 	return slices.ContainsFunc(c.view.SpecsAsked()[name], func(s group.Spec) bool {
 		return s.Instance(one.Ordinal).PinnedRevision == one.PinnedRevision
 	})
 }
 
-// refused tells why a spec is, with the code that says most.
+// refused returns the error for a rejected spec, with the most specific code.
 func refused(err error) error {
 	if crash, is := errors.AsType[*contain.Error](err); is {
-		return crash // the reader's fault and not the caller's: whoever contains the call logs it
+		return crash // a fault of the decoder: the containing handler logs it
 	}
 	return status.Error(codes.InvalidArgument, string(specvalidate.Code(err))+": "+err.Error())
 }
 
-// writeSpec writes a spec and the record of the call that it is from, in one transaction with the Ops. An operator
-// who could write that record could write another caller's name into it, so no operator's token may, and the
-// coordinator's own token commits. Consul judges right before whether the caller may write the spec and what
-// the Ops change.
+// writeSpec writes a spec and the record of its call in one transaction with the Ops. No operator's
+// token may write that record, because its holder could enter another caller's name. So the
+// coordinator commits with its own token, after Consul has confirmed that the caller may write the
+// spec and the keys of the Ops.
 //
-// Consul's rules name each group's key, so a group that is new has none yet: an operator gets it made, and
-// Consul is asked again until its servers know it.
+// Consul's rules name each group's key, and a new group has no rule yet. For an operator the rule
+// is added, and the write is retried until Consul's servers know the rule.
 func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byte, index uint64, with ...store.Op) error {
 	name := applied.Group
 	spec, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
@@ -284,7 +286,8 @@ func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byt
 	return wire(err)
 }
 
-// mayNotWrite is the first key of the Ops that Consul does not let the caller's token write; "": it may write all.
+// mayNotWrite returns the first key of the Ops that the caller's token may not write; "": it may
+// write all.
 func (c *caller) mayNotWrite(ctx context.Context, ops []store.Op) (key string, err error) {
 	for _, op := range ops {
 		if ok, err := c.server.cfg.Tokens.MayWrite(ctx, c.token, store.DefaultPrefix+op.Key); err != nil || !ok {
@@ -294,7 +297,7 @@ func (c *caller) mayNotWrite(ctx context.Context, ops []store.Op) (key string, e
 	return "", nil
 }
 
-// sameSpec compares what two documents mean.
+// sameSpec compares the meaning of two documents.
 func sameSpec(old []byte, spec group.Spec) bool {
 	before, err := view.DecodeSpec(old, spec.Name)
 	if err != nil {

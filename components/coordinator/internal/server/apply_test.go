@@ -146,7 +146,7 @@ func TestCTL13_NoOperatorWritesAnothersName(t *testing.T) {
 	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a token that may only read: %v", err)
 	}
-	// One that may write the spec alone gives up no disks by it.
+	// A caller that may write only the spec cannot give up disks with it.
 	writer, _ := a.named(t, "writer", `key_prefix "cadre/v1/" { policy = "read" }
 key "cadre/v1/groups/pg/spec" { policy = "write" }`)
 	ctx = as(t.Context(), writer)
@@ -241,8 +241,8 @@ func TestAGroupThatIsBeingDeletedTakesNoSpec(t *testing.T) {
 	}
 }
 
-// A switch that cannot be read says nothing, so nothing is written beside it; the answer names
-// it and the way out, which works.
+// An unreadable deletion record blocks the write of a spec. The error names the record and the way
+// out, and the way out works.
 func TestASpecWaitsForADeletionThatCannotBeRead(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
@@ -311,8 +311,8 @@ func TestADeletionAndASpecDoNotMeet(t *testing.T) {
 	}
 }
 
-// Of two callers who make a group of one name with two specs one is told; the same spec is
-// taken over, since a caller that lost the first answer asks again.
+// Of two callers who create a group of one name with two specs, the second gets an error. The same
+// spec is accepted, because a caller that lost the first answer repeats the call.
 func TestANewGroupIsMadeOnce(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
@@ -350,8 +350,7 @@ func awaitView(t *testing.T, a *api, seen func(*view.View) bool) {
 	}
 }
 
-// A Slot is pinned to what is recorded, and to nothing else; what the group leaves out is told
-// by name.
+// A Slot can be pinned only to a recorded Revision. The answer names what the group leaves out.
 func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	a, first, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -419,7 +418,8 @@ func TestADryRunWarnsOfWhatPatroniReadsOnce(t *testing.T) {
 	}
 }
 
-// A plan names the caller of a rollout that was begun, and none for a spec that nobody applied.
+// A plan names the caller of a rollout that has begun. It names none for a spec that was not
+// applied.
 func TestAPlanNamesNoCallerOfARolloutThatIsNotBegun(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)

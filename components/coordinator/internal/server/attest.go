@@ -15,11 +15,11 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// quoteWait is how long an attestation may wait for its turn.
+// quoteWait is the maximum time that an attestation waits for its turn.
 const quoteWait = 5 * time.Second
 
-// AttestCoordinator implements ClusterService: evidence over the caller's nonce,
-// this server's key and this very connection.
+// AttestCoordinator implements ClusterService. It returns evidence over the caller's nonce, this
+// server's key and this connection.
 func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
 	if len(req.GetNonce()) != 32 {
 		return nil, status.Error(codes.InvalidArgument, "nonce: want 32 bytes")
@@ -33,8 +33,8 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 	if err != nil {
 		return nil, status.Error(codes.Internal, "channel binding: "+err.Error())
 	}
-	// Anybody may ask, since this is how a coordinator is recognised; so nobody
-	// waits long in a crowd.
+	// This call needs no token, because callers recognise a coordinator by it. The short wait
+	// bounds the queue in a crowd.
 	wait, cancel := context.WithTimeout(ctx, quoteWait)
 	defer cancel()
 	quotes := s.quotes

@@ -20,19 +20,19 @@ import (
 // tokenHeader carries the caller's Consul ACL token.
 const tokenHeader = "x-consul-token"
 
-// caller is an operator with its token, whatever that may do.
+// caller is an operator with its token. Consul decides the token's rights.
 type caller struct {
 	server *Server
 	token  string
 	store  store.Store
-	// view is what the records said after the caller was found to have a right to
-	// ask: of one group, or of all (load); nil before.
+	// view has the records, read after the caller's right to read was confirmed: those of one
+	// group, or of all (load); nil before.
 	view *view.View
-	// by names the caller for the record; set by decider.
+	// by names the caller for the record; decider sets it.
 	by string
 }
 
-// caller takes the token of a call. What it may do is found out by doing it.
+// caller takes the token of a call. Each later read and write checks the token's rights.
 func (s *Server) caller(ctx context.Context) (*caller, error) {
 	values := metadata.ValueFromIncomingContext(ctx, tokenHeader)
 	token, ok := callers.TokenOf(values)
@@ -53,10 +53,9 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 	return &caller{server: s, token: token, store: settled{Store: own, tokens: s.cfg.Tokens, token: token}}, nil
 }
 
-// firstView is the latest view of the records. A coordinator that has only just started takes
-// calls before it could read them, and a caller that the gateway sent to it cannot choose
-// another one: so it waits for the first view, until shortly before the call's own end, as
-// the reason has to arrive.
+// firstView returns the latest View. A coordinator accepts calls before its first read of the
+// records, and a caller cannot choose another coordinator behind the gateway. So the call waits for
+// the first View, until shortly before its own deadline, so that the reason can still arrive.
 func (s *Server) firstView(ctx context.Context) (*view.View, error) {
 	wait := recordsTime
 	if end, ok := ctx.Deadline(); ok {
@@ -79,10 +78,10 @@ func (s *Server) firstView(ctx context.Context) (*view.View, error) {
 	}
 }
 
-// mayRead asks Consul whether the caller may read a group, by reading it, and then reads its
-// records, so that a caller sees its own last write. A group that does not exist may be
-// asked for by whoever could read it. The view has the records of no other group, so that
-// what the call costs does not grow with them; who needs those has loaded all before.
+// mayRead asks Consul whether the caller may read a group, by reading its spec. Then it reads the
+// group's records, so that a caller sees its own last write. For a missing group the same right is
+// needed. The View has no records of other groups, so the cost of the call is independent of them;
+// a call that needs all groups has run load before.
 func (c *caller) mayRead(ctx context.Context, name string) error {
 	if err := c.mayAsk(ctx, name); err != nil || c.view != nil {
 		return err
@@ -96,7 +95,7 @@ func (c *caller) mayRead(ctx context.Context, name string) error {
 	return nil
 }
 
-// mayAsk asks Consul whether the caller may read a group, by reading it.
+// mayAsk asks Consul whether the caller may read a group, by reading its spec.
 func (c *caller) mayAsk(ctx context.Context, name string) error {
 	if _, err := c.store.Get(ctx, store.GroupSpecKey(name)); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return wire(err)
@@ -104,7 +103,7 @@ func (c *caller) mayAsk(ctx context.Context, name string) error {
 	return nil
 }
 
-// load reads the records of all groups for a caller that may ask.
+// load reads the records of all groups. The caller has a right to them.
 func (c *caller) load(ctx context.Context) error {
 	v, err := view.Read(ctx, c.server.cfg.Store)
 	if err != nil {
@@ -131,9 +130,9 @@ func (c *caller) mayReadSlot(ctx context.Context, slot string) (group.SlotRecord
 	return record.Value, nil
 }
 
-// mayChangeSlot is mayReadSlot for what is done with one member: nothing is, but its removal, with one
-// that the spec in force does not want. A request about it would wait for as long as it stays, and be
-// carried out when somebody wants the Slot again, who does not know of it.
+// mayChangeSlot is mayReadSlot for requests about one member. It rejects a member that the spec in
+// force does not want: such a member is only removed. A request would wait as long as the member
+// stays, and would be carried out unexpectedly when a later spec wants the Slot again.
 func (c *caller) mayChangeSlot(ctx context.Context, field, slot string) (group.SlotRecord, error) {
 	record, err := c.mayReadSlot(ctx, slot)
 	if err != nil {
@@ -146,8 +145,8 @@ func (c *caller) mayChangeSlot(ctx context.Context, field, slot string) (group.S
 	return record, nil
 }
 
-// mayReadDecided is mayReadSlot with the decisions about the Slot, also for one that is
-// gone, while those are kept.
+// mayReadDecided is mayReadSlot with the decisions about the Slot. It also finds a removed Slot
+// while its decisions are kept.
 func (c *caller) mayReadDecided(ctx context.Context, slot string) (record group.SlotRecord, decided policy.Decisions, gone bool, err error) {
 	record, err = c.mayReadSlot(ctx, slot)
 	if c.view == nil || err != nil && status.Code(err) != codes.NotFound {

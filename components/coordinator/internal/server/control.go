@@ -59,7 +59,8 @@ func (s *Server) UpdateInstance(ctx context.Context, req *apiv1.UpdateInstanceRe
 	return &apiv1.UpdateInstanceResponse{RequestId: id}, nil
 }
 
-// mayRestartService refuses at once what the Slot's agent would refuse, or would not hear.
+// mayRestartService rejects at once a request that the Slot's agent would refuse or could not
+// receive.
 func (c *caller) mayRestartService(slot, service string) error {
 	admission, ok := c.view.Admissions[slot]
 	heard, reported := c.server.cfg.Reports.Of(slot)
@@ -67,7 +68,8 @@ func (c *caller) mayRestartService(slot, service string) error {
 	if !ok || !reported || heard.BootID != admission.Value.BootID || late {
 		return status.Errorf(codes.FailedPrecondition, "service: the agent of %s is silent, and hears no order to restart %q: `cadre instance restart %s` restarts its CVM", slot, service, slot)
 	}
-	// What the Boot was measured to run. Where it is not recorded any more the agent judges.
+	// This is the Revision that the Boot was measured with. If it is not recorded any more, the
+	// agent decides.
 	runs, ok := c.view.Revisions[admission.Value.Revision]
 	if !ok || runs.Value.Template.Compose == "" {
 		return nil

@@ -23,8 +23,8 @@ func (w *wholes) List(ctx context.Context, prefix string) ([]store.Entry, uint64
 	return w.Store.List(ctx, prefix)
 }
 
-// TestACallAboutOneGroupReadsThatGroup, and not what there is of all others. Whoever decides
-// something may read all once: who is concerned by it, and whether the request was made.
+// TestACallAboutOneGroupReadsThatGroup: the cost of a call does not depend on the other groups. A
+// call that decides may read everything once, to find the affected groups and an earlier request.
 func TestACallAboutOneGroupReadsThatGroup(t *testing.T) {
 	a := newAPI(t)
 	put(a, t, store.GroupSpecKey("pg"), spec(t))
@@ -48,7 +48,7 @@ func TestACallAboutOneGroupReadsThatGroup(t *testing.T) {
 			most = 0
 		}
 		counted.n.Store(0)
-		_ = call(as(t.Context(), operatorToken)) // who may do what is tested elsewhere
+		_ = call(as(t.Context(), operatorToken)) // other tests cover the rights
 		if n := counted.n.Load(); n > most {
 			t.Errorf("%s read all records %d times, want at most %d", name, n, most)
 		}

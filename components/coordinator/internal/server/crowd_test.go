@@ -67,8 +67,8 @@ func (a *api) listen(t testing.TB) string {
 
 var crowdTLS = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 
-// operator calls over a connection of its own, with at most ten seconds for it, and tells
-// how long it took from the first packet on.
+// operator makes a call on its own connection, with a limit of ten seconds, and returns the time
+// from the first packet on.
 func operator(t testing.TB, address string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -99,9 +99,9 @@ type crowd struct {
 	begun chan struct{} // one for each that has sent what it could
 }
 
-// gather sends half a call over each of crowdSize connections: headers up to crowdHeader,
-// or as many as are taken, and then nothing. Who is cut off comes again at once and holds
-// its connection with a header that is short enough.
+// gather sends half a call over each of crowdSize connections: headers up to crowdHeader or as many
+// as the server reads, then nothing. A rejected connection is opened again at once and stays open
+// with a shorter header.
 func gather(t testing.TB, address string) *crowd {
 	ctx, stop := context.WithCancel(t.Context())
 	c := &crowd{stop: stop, begun: make(chan struct{}, crowdSize)}
@@ -164,10 +164,10 @@ func halfSend(ctx context.Context, address string, size int, all bool, held func
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// memory is what this process holds of what it was given, in bytes.
+// memory returns the bytes that this process holds after a collection.
 func memory() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers held
+	runtime.GC() // frees the memory that finalizers held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
@@ -194,8 +194,8 @@ func TestINP01_INP04_INP08_HalfSentCallsKeepNoOperatorOut(t *testing.T) {
 	}
 }
 
-// An operator's watch and its large spec pass beside the crowd, and the same connection
-// serves on.
+// An operator's watch and its large spec pass during the crowd, and the same connection continues
+// to work.
 func TestINP04_OperatorsWorkOnBesideACrowd(t *testing.T) {
 	a := newAPI(t)
 	address := a.listen(t)
@@ -252,8 +252,8 @@ func watching(w grpc.ServerStreamingClient[apiv1.WatchGroupResponse]) <-chan err
 	return out
 }
 
-// BenchmarkOperatorBesideACrowd is an operator's first call on a connection of its own
-// while 128 strangers hold half-sent calls: the time of one, and what the strangers cost.
+// BenchmarkOperatorBesideACrowd measures an operator's first call on its own connection while 128
+// unauthenticated callers hold half-sent calls, and the memory of those callers.
 func BenchmarkOperatorBesideACrowd(b *testing.B) {
 	a := newAPI(b)
 	address := a.listen(b)

@@ -18,7 +18,8 @@ import (
 
 var composeHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// GetAppCompose implements PolicyService. It shows what was judged, or what would be.
+// GetAppCompose implements PolicyService. It shows the judged document, or the document that would
+// be judged.
 func (s *Server) GetAppCompose(ctx context.Context, req *apiv1.GetAppComposeRequest) (*apiv1.GetAppComposeResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -42,7 +43,8 @@ func (s *Server) GetAppCompose(ctx context.Context, req *apiv1.GetAppComposeRequ
 	document, err := s.document(ctx, one.composeHash)
 	switch {
 	case err == nil && one.group == "":
-		// Of a hash alone the record says whose it is; nobody learns before that it exists.
+		// The record of a bare hash names its group. Before this check the caller learns nothing
+		// about the hash.
 		if err := c.mayRead(ctx, document.Group); err != nil {
 			return nil, err
 		}
@@ -72,8 +74,8 @@ func (s *Server) document(ctx context.Context, hash string) (policy.Document, er
 	return document, err
 }
 
-// rendered is what a platform would be sent for a Revision, where none was asked about it
-// or where it was asked about the same bytes.
+// rendered returns the document that a platform would receive for a Revision. It applies when no
+// platform was asked, or when one was asked about the same bytes.
 func (s *Server) rendered(one named) (*apiv1.GetAppComposeResponse, error) {
 	text, err := s.cfg.Measure.Render(one.group, one.template)
 	if err != nil {
@@ -81,7 +83,7 @@ func (s *Server) rendered(one named) (*apiv1.GetAppComposeResponse, error) {
 	}
 	hash := appcompose.Hash(text)
 	if one.composeHash != "" && one.composeHash != hash {
-		// Showing this would have a person look at one text and approve another.
+		// Showing the rendered text would let an operator read one text and approve another.
 		return nil, status.Errorf(codes.DataLoss, "app-compose/%s, which was judged for revision %s, is not kept any more; the leader writes it anew when it allows the hash again", one.composeHash, one.revision)
 	}
 	return &apiv1.GetAppComposeResponse{Revision: one.revision, Group: one.group, ComposeHash: hash, AppCompose: text}, nil

@@ -13,8 +13,8 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// FuzzINP03_RequestWords: the words of a request that name a revision, a slot or a mark are refused as the
-// caller's, or name something, whatever number is in them.
+// FuzzINP03_RequestWords: each word of a request that names a revision, a slot or an override
+// either resolves or is rejected as the caller's fault, whatever number is in it.
 func FuzzINP03_RequestWords(f *testing.F) {
 	v := &view.View{Revisions: map[string]view.Rec[group.RevisionRecord]{
 		"00112233445566778899aabbccddeeff": {Value: group.RevisionRecord{Digest: "00112233445566778899aabbccddeeff", Group: "pg", Number: 1}},

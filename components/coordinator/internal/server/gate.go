@@ -42,12 +42,13 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 		return nil, status.Errorf(codes.FailedPrecondition, "the content of revision %s is not recorded any more, so nobody can look at it: apply its spec again first", one.revision)
 	}
 	if problems := s.cfg.Vet.Template(one.template); len(problems) > 0 {
-		// The text of each in the order of the compose file; the code is the first one's.
+		// The texts are in the order of the compose file; the code is the first problem's.
 		err := &group.ValidationError{Group: one.group, Problems: problems}
 		return nil, status.Errorf(codes.FailedPrecondition, "%s: revision %s cannot be approved: %v", problems[0].Rule, one.revision, err)
 	}
 	if out.ComposeHash == "" {
-		// No platform was asked yet. What Cadre renders is what it is sent, and is approved.
+		// No platform was asked yet. The approval covers the document that Cadre renders and would
+		// send.
 		text, err := s.cfg.Measure.Render(one.group, one.template)
 		if err != nil {
 			return nil, status.Errorf(codes.FailedPrecondition, "revision %s cannot be measured: %v", one.revision, err)
@@ -71,8 +72,8 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	return out, err
 }
 
-// ownEnvOf names the values of env that Slots of a group have of their own at a template, and the
-// Slots.
+// ownEnvOf returns the digest of the env values that single Slots of a group override at a
+// template, and those Slots.
 func (c *caller) ownEnvOf(name string, t group.Template) (ownEnv string, slots []string) {
 	spec, _, ok := c.view.InForce(name)
 	if !ok {
@@ -86,8 +87,8 @@ func (c *caller) ownEnvOf(name string, t group.Template) (ownEnv string, slots [
 	return spec.OwnEnvs(t), slots
 }
 
-// approve writes an approval in place of one that was for another compose hash, or for other values
-// of env of single Slots.
+// approve writes an approval. It replaces one for another compose hash, or for other env values of
+// single Slots.
 func (c *caller) approve(ctx context.Context, a policy.Approval) (changed bool, err error) {
 	key := store.ApprovalKey(a.Revision)
 	before, index, err := store.Read[policy.Approval](ctx, c.store, key)
@@ -101,7 +102,7 @@ func (c *caller) approve(ctx context.Context, a policy.Approval) (changed bool, 
 	return true, wire(c.store.Commit(ctx, op))
 }
 
-// kinds of revocations on the wire.
+// kinds of revocations in the API.
 var kinds = map[apiv1.RevocationKind]policy.RevocationKind{
 	apiv1.RevocationKind_REVOCATION_KIND_INSTANCE:     policy.RevokedInstance,
 	apiv1.RevocationKind_REVOCATION_KIND_REVISION:     policy.RevokedRevision,
@@ -152,7 +153,7 @@ func (s *Server) Unrevoke(ctx context.Context, req *apiv1.UnrevokeRequest) (*api
 // revocationID is the grammar of ids in keys, at most what a key may have.
 var revocationID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
 
-// revocation is what an operator means, with what is odd about it.
+// revocation returns the revocation that the request describes, with warnings.
 func (c *caller) revocation(wire apiv1.RevocationKind, id string) (r policy.Revocation, warnings []string, err error) {
 	kind, ok := kinds[wire]
 	if !ok {
@@ -179,7 +180,7 @@ func (c *caller) revocation(wire apiv1.RevocationKind, id string) (r policy.Revo
 		if err != nil {
 			return r, nil, err
 		}
-		// A compose hash stands for all Revisions that measure it.
+		// A compose hash covers all Revisions that measure it.
 		if r.ID = one.revision; strings.ToLower(strings.TrimPrefix(id, "0x")) == one.composeHash {
 			r.ID = one.composeHash
 		}
@@ -242,8 +243,8 @@ func (s *Server) RaiseFloor(ctx context.Context, req *apiv1.RaiseFloorRequest) (
 	return out, c.replace(ctx, store.FloorKey(name), floor)
 }
 
-// floorAt is the number that the floor would be at: of the first Revision that
-// measures like the one that is named.
+// floorAt returns the number of the floor: that of the first Revision with the same measurement as
+// the named one.
 func (c *caller) floorAt(typed, name string) (number uint64, revision string, err error) {
 	one, err := findRevision(c.view, typed, name)
 	if err != nil {
@@ -261,7 +262,7 @@ func (c *caller) floorAt(typed, name string) (number uint64, revision string, er
 	return order, revision, nil
 }
 
-// raised is what the records would mean with a floor, and what is odd about it.
+// raised returns the records with the floor applied, and warnings.
 func (c *caller) raised(name string, floor policy.Floor) (after *view.View, warnings []string) {
 	changed := *c.view
 	changed.Gate.Floors = maps.Clone(changed.Gate.Floors)
@@ -279,8 +280,8 @@ func (c *caller) raised(name string, floor policy.Floor) (after *view.View, warn
 	return &changed, warnings
 }
 
-// decider is a caller that is about to decide something below prefix: who it is, for
-// the record, and what the records say. That it may write is found out by writing.
+// decider returns a caller that is about to decide something below prefix, with its name for the
+// record and the current records. The write itself checks the right to write.
 func (s *Server) decider(ctx context.Context, prefix, field, text string) (*caller, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -298,8 +299,8 @@ func (s *Server) decider(ctx context.Context, prefix, field, text string) (*call
 	return c, c.load(ctx)
 }
 
-// create writes a record that is not there yet, with the caller's own token. One that
-// is there, whatever it says, stays, unless it cannot be read.
+// create writes a missing record with the caller's own token. An existing record stays, unless it
+// is unreadable.
 func create[T any](ctx context.Context, c *caller, key string, value T) (changed bool, err error) {
 	_, index, err := store.Read[T](ctx, c.store, key)
 	switch {

@@ -186,8 +186,8 @@ func TestRevokeSaysWhomItCutsOff(t *testing.T) {
 	}
 }
 
-// TestAGoneSlotIsExplainedByItsDecisions: who asks about a Slot that was removed learns
-// what happened to it, and as little as before about one that never was.
+// TestAGoneSlotIsExplainedByItsDecisions: a query about a removed slot returns its decisions. A
+// query about a slot that never existed still returns nothing.
 func TestAGoneSlotIsExplainedByItsDecisions(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -245,8 +245,8 @@ func TestATT25_TheFloorIsRaisedAndNeverLowered(t *testing.T) {
 	}
 }
 
-// An approval names the values of env that slots have of their own, and says so; other values are
-// approved anew.
+// An approval covers the env values that slots have of their own, and the answer names these slots.
+// Other values need a new approval.
 func TestATT15_AnApprovalCoversTheOwnEnvOfSlots(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

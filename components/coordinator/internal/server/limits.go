@@ -9,15 +9,15 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 )
 
-// limitTime ends a call after callTime: a caller's own deadline may be none.
+// limitTime ends a call after callTime, because the caller may have set no deadline.
 func limitTime(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return handle(ctx, req)
 }
 
-// checkOperator decides whose token counts among operators: one that Consul has, or the
-// first one, which is made when its first call is served.
+// checkOperator decides whether a token is an operator's: Consul has it, or it is the first token,
+// which its first call creates.
 func (s *Server) checkOperator(ctx context.Context, token string) error {
 	err := s.cfg.Tokens.CheckOperator(ctx, token)
 	if errors.Is(err, tokens.ErrDenied) && s.mayBeFirst(token) {

@@ -38,8 +38,8 @@ func (s *Server) ListOperations(ctx context.Context, req *apiv1.ListOperationsRe
 	return out, nil
 }
 
-// CancelRequest implements OperationService. What a leader began meanwhile goes on: it deletes the
-// request in the same transaction.
+// CancelRequest implements OperationService. An Operation that a leader has begun goes on: its
+// first transaction deletes the request.
 func (s *Server) CancelRequest(ctx context.Context, req *apiv1.CancelRequestRequest) (*apiv1.CancelRequestResponse, error) {
 	all, err := s.readableOperations(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) CancelRequest(ctx context.Context, req *apiv1.CancelRequestRequ
 	return &apiv1.CancelRequestResponse{Changed: changed}, err
 }
 
-// waiting are the requests about the group, "" for all, that nothing was done about yet, oldest first.
+// waiting lists the untouched requests about a group, "" for all, oldest first.
 func (k known) waiting(name string) (out []store.QueueRequest) {
 	for _, q := range k.view.Queue {
 		if k.mayKnow(q.Value) && (name == "" || k.groupOf(q.Value) == name) {
@@ -87,7 +87,7 @@ func (s *Server) GetOperation(ctx context.Context, req *apiv1.GetOperationReques
 	}
 	out := &apiv1.GetOperationResponse{}
 	op, err := all.find(req.GetOperation())
-	// A beginning may be that of a request as well, and of another one than is carried out.
+	// A prefix can match a request too, and that request may belong to another Operation.
 	if q, ok, asked := all.request(req.GetOperation()); asked == nil && ok && (err != nil || op.Request.ID == q.ID) {
 		text, failed := encode(q)
 		if out.RequestJson = text; failed != nil || err != nil {
@@ -138,7 +138,7 @@ func (s *Server) ResolveOperation(ctx context.Context, req *apiv1.ResolveOperati
 	return out, err
 }
 
-// undecided refuses to resolve an Operation without a call that nobody can tell.
+// undecided rejects a resolution unless the Operation has a platform call with an unknown outcome.
 func undecided(op operation.Operation) error {
 	switch {
 	case op.Phase.Ended():
@@ -149,7 +149,7 @@ func undecided(op operation.Operation) error {
 	return nil
 }
 
-// resolveWarnings is what a wrong word would mean.
+// resolveWarnings describes the consequence of a wrong resolution.
 func resolveWarnings(op operation.Operation, as store.Resolution) []string {
 	if as == store.ResolvedDone {
 		return []string{fmt.Sprintf("%s is taken to have happened: if it did not, the slot waits for a boot that never comes until its deadline", op.Kind)}
@@ -157,7 +157,7 @@ func resolveWarnings(op operation.Operation, as store.Resolution) []string {
 	return []string{fmt.Sprintf("%s is taken to have had no effect and to have none later: if it comes after all, the slot is restarted or has a second CVM by it; look at the CVM on the platform first", op.Kind)}
 }
 
-// known is what a caller may know of Operations.
+// known has the Operations that a caller may read.
 type known struct {
 	*caller
 	readable map[string]bool
@@ -188,19 +188,19 @@ func (s *Server) readableOperations(ctx context.Context) (known, error) {
 
 func (k known) mayKnow(q store.QueueRequest) bool { return k.readable[k.groupOf(q)] }
 
-// groupOf is the group that a request is about; "" where there is none.
+// groupOf returns the group that a request concerns; "": none.
 func (k known) groupOf(q store.QueueRequest) string {
 	return cmp.Or(q.Group, k.view.Slots[q.Slot].Value.Group)
 }
 
-// tells: a beginning of a request's id says more than the kind of what was asked for, which is in
-// front of it.
+// tells reports whether a prefix of a request's id is specific: it is longer than the kind at its
+// front.
 func tells(id string) bool {
 	_, rest, _ := strings.Cut(id, "-")
 	return len(rest) >= minPrefix
 }
 
-// request gives what waits in the queue by its id, or by a beginning that no other one has.
+// request returns the waiting request with this id, or the only one whose id begins with it.
 func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
 	if one, there := k.view.Queue[id]; there && k.mayKnow(one.Value) {
 		return one.Value, true, nil
@@ -220,8 +220,8 @@ func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
 	return q, n == 1, nil
 }
 
-// find gives the Operation with the id, the one that carries out the request with it, or the only
-// one of which either begins so.
+// find returns the Operation with this id, or the Operation that carries out the request with this
+// id. A prefix works if only one Operation matches.
 func (k known) find(id string) (operation.Operation, error) {
 	var found []operation.Operation
 	for _, op := range k.operations {

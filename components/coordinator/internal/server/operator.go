@@ -19,29 +19,29 @@ import (
 	"cadre.dev/store"
 )
 
-// operatorOnce remembers that the operators' token was made, here or elsewhere.
+// operatorOnce remembers that the operators' token exists, whichever coordinator created it.
 type operatorOnce struct {
 	done atomic.Bool
-	// turn is had by the one call that makes it, which gives it back while it waits.
+	// turn is taken by the one call that creates the token, and returned while that call waits.
 	turn chan struct{}
 }
 
 const (
-	// makeTime bounds the making of the operators' token, and abandoned is how long after
-	// another coordinator said that it would this one may: nothing of that one is on its
-	// way any more.
+	// makeTime bounds the creation of the operators' token. abandoned is the age at which another
+	// coordinator's announced creation counts as failed: none of its requests is in flight any
+	// more.
 	makeTime  = 10 * time.Second
 	abandoned = time.Minute
 	lookAgain = 100 * time.Millisecond
 )
 
-// errMaking: another coordinator makes it.
+// errMaking: another coordinator creates the token.
 var errMaking = errors.New("another coordinator is making it")
 
-// firstUse makes the operators' token in Consul when the cluster's measured trust names
-// its digest and nobody has made it yet. That is recorded, and is done once in the life
-// of a cluster: who deletes the token in Consul is rid of it on every coordinator,
-// whatever restarts or leads. Another token needs another digest in the trust file.
+// firstUse creates the operators' token in Consul when the cluster's measured trust names its
+// digest and it was never created. The record makes this happen once in the life of a cluster. An
+// operator who deletes the token in Consul removes it permanently, on every coordinator. Another
+// token needs another digest in the trust file.
 func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error {
 	if !s.isFirst(token) {
 		return nil
@@ -83,20 +83,20 @@ func (s *Server) tryFirst(ctx context.Context, token string, v *view.View) error
 	return err
 }
 
-// isFirst tells whether the cluster's measured trust names the token's digest.
+// isFirst reports whether the cluster's measured trust names the token's digest.
 func (s *Server) isFirst(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return s.cfg.OperatorTokenSHA256 != "" &&
 		subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.cfg.OperatorTokenSHA256)) == 1
 }
 
-// mayBeFirst tells whether a token that Consul does not know may be made by its first call.
+// mayBeFirst reports whether the first call may create a token that Consul does not know.
 func (s *Server) mayBeFirst(token string) bool {
 	return s.isFirst(token) && !s.operator.done.Load()
 }
 
-// makeOnce makes the token if its record does not say that it was made. The record comes
-// first, so that one coordinator at a time makes it.
+// makeOnce creates the token unless its record says that it was created. The record is written
+// first, so that one coordinator at a time creates the token.
 func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.View) error {
 	key := store.OperatorTokenKey(digest)
 	before, index, err := store.Read[store.OperatorToken](ctx, s.cfg.Store, key)
@@ -126,8 +126,8 @@ func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.Vie
 	return err
 }
 
-// madeByAnother records that the token was made where Consul knows it: the coordinator
-// that made it may have died before it said so. Otherwise errMaking.
+// madeByAnother records the creation if Consul knows the token: the coordinator that created it may
+// have died before it recorded that. Otherwise it returns errMaking.
 func (s *Server) madeByAnother(ctx context.Context, token string, before store.OperatorToken, index uint64) error {
 	_, err := s.cfg.Tokens.Who(ctx, token)
 	switch {
@@ -143,7 +143,7 @@ func (s *Server) madeByAnother(ctx context.Context, token string, before store.O
 	return err
 }
 
-// record writes the record if it is as it was read, and gives its new index.
+// record writes the record if it is unchanged since the read, and returns its new index.
 func (s *Server) record(ctx context.Context, key string, value store.OperatorToken, index uint64) (uint64, error) {
 	put, err := store.Put(key, value, index)
 	if err != nil {

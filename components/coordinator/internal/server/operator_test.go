@@ -131,9 +131,9 @@ func TestTheOperatorsTokenIsMadeOnceByManyCoordinators(t *testing.T) {
 	}
 }
 
-// TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted: its maker, whose clock is
-// ahead, died between making it and saying so. It works at once on another coordinator,
-// which says so; who then deletes it is rid of it.
+// TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted: a coordinator with a fast clock died
+// between creating the token and recording that. The token works at once on another coordinator,
+// which records the creation. After that a deletion is permanent.
 func TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted(t *testing.T) {
 	a := newAPI(t)
 	key := store.OperatorTokenKey(a.cfg.OperatorTokenSHA256)
@@ -174,8 +174,8 @@ func (h heldTokens) Who(context.Context, string) (string, error) {
 	return "", tokens.ErrDenied
 }
 
-// TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken longer than its own time, and
-// whoever only asks whether the token may be made does not wait at all.
+// TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken: a call waits at most its own time, and a
+// check whether the token may be created does not wait at all.
 func TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
 	sum := sha256.Sum256([]byte(operatorToken))
 	digest := hex.EncodeToString(sum[:])

@@ -18,15 +18,15 @@ import (
 	"cadre.dev/store"
 )
 
-// defaultPings is how many round trips a call asks for that names no number.
+// defaultPings is the number of round trips for a call that gives none.
 const defaultPings = 5
 
-// asked is a node that the caller may ask about its Links.
+// asked is a node whose Links the caller may read.
 type asked struct {
 	slot string
 	node overlaystatus.Asked
-	// caller sees of a coordinator's Links those with groups that it may read. Nil for
-	// an agent: who may read a group may see what its members see.
+	// caller filters a coordinator's Links by the groups that it may read. Nil for an agent: a
+	// caller that may read a group may see everything that its members see.
 	caller *caller
 }
 
@@ -87,8 +87,8 @@ func (s *Server) BenchPeer(ctx context.Context, req *apiv1.BenchPeerRequest) (*a
 	return &apiv1.BenchPeerResponse{Slot: a.slot, Bench: out.GetBench()}, nil
 }
 
-// askedFor finds the node of a Slot, or this coordinator's own for "", after it has
-// found the caller to have a right to ask.
+// askedFor returns the node of a Slot, or this coordinator for "", after checking the caller's
+// right.
 func (s *Server) askedFor(ctx context.Context, slot string) (asked, *caller, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -101,8 +101,7 @@ func (s *Server) askedFor(ctx context.Context, slot string) (asked, *caller, err
 		node, err := s.agent(slot)
 		return asked{slot: slot, node: node}, c, err
 	}
-	// As for GetCluster, any read right on Cadre's records is enough to ask; Links
-	// are shown by group.
+	// As for GetCluster, any read right on Cadre's records is enough. Links are filtered by group.
 	if _, _, err := c.store.Holder(ctx); err != nil {
 		return asked{}, nil, wire(err)
 	}
@@ -113,7 +112,7 @@ func (s *Server) askedFor(ctx context.Context, slot string) (asked, *caller, err
 	return asked{slot: s.cfg.Slot, node: s.cfg.Overlay, caller: c}, c, nil
 }
 
-// agent finds the control session of a Slot.
+// agent returns the control session of a Slot.
 func (s *Server) agent(slot string) (overlaystatus.Asked, error) {
 	node, ok := s.cfg.Agents(slot)
 	if !ok {
@@ -123,7 +122,7 @@ func (s *Server) agent(slot string) (overlaystatus.Asked, error) {
 	return node, nil
 }
 
-// links are the node's, of one Peer or all, as far as the caller may see them.
+// links returns the node's Links to one Peer or to all, filtered by the caller's rights.
 func (a asked) links(ctx context.Context, peer string) ([]*overlayv1.Link, error) {
 	if a.caller == nil {
 		out, err := a.node.OverlayStatus(ctx, &controlv1.OverlayStatusRequest{Peer: peer})
@@ -150,7 +149,7 @@ func (a asked) links(ctx context.Context, peer string) ([]*overlayv1.Link, error
 	return nil, overlaystatus.Unknown(peer, names)
 }
 
-// visible leaves out Links with groups that Consul does not let the caller read.
+// visible removes Links with groups that Consul does not let the caller read.
 func (c *caller) visible(ctx context.Context, links []*overlayv1.Link) ([]*overlayv1.Link, error) {
 	readable := map[string]bool{peering.CoordinatorGroup: true}
 	for _, l := range links {
@@ -171,8 +170,7 @@ func (c *caller) visible(ctx context.Context, links []*overlayv1.Link) ([]*overl
 	return slices.DeleteFunc(links, func(l *overlayv1.Link) bool { return !readable[l.GetGroup()] }), nil
 }
 
-// has refuses Peers that the caller may not know of. An agent tells by itself which
-// Peers it has.
+// has rejects Peers that the caller may not know of. An agent itself rejects an unknown Peer.
 func (a asked) has(ctx context.Context, peer string) error {
 	if peer == "" {
 		return status.Error(codes.InvalidArgument, "peer: is missing")
@@ -184,8 +182,8 @@ func (a asked) has(ctx context.Context, peer string) error {
 	return err
 }
 
-// mayLoad asks Consul whether the caller may write the spec of each group whose
-// members would carry load, or, where only coordinators would, use the switches.
+// mayLoad asks Consul whether the caller may write the spec of each group whose members would carry
+// load. If only coordinators would, the caller needs the right to use the switches.
 func (c *caller) mayLoad(ctx context.Context, slots ...string) error {
 	var keys []string
 	for _, slot := range slots {
@@ -213,8 +211,8 @@ func (c *caller) mayLoad(ctx context.Context, slots ...string) error {
 	return nil
 }
 
-// allowBench tells peer to take part in a bench that slot will begin. A node takes
-// part for coordinators without being told.
+// allowBench instructs peer to take part in a bench that slot will begin. A node needs no
+// instruction to take part for a coordinator.
 func (s *Server) allowBench(ctx context.Context, slot, peer string) error {
 	if isCoordinator(slot) {
 		return nil

@@ -183,7 +183,7 @@ func TestBenchNeedsTheRightToWriteBothGroups(t *testing.T) {
 	for _, c := range []struct {
 		slot, peer string
 		code       codes.Code
-		allowed    *fakeOverlay // who is told, of slot
+		allowed    *fakeOverlay // the node that gets the instruction, for slot
 		benched    *fakeOverlay
 	}{
 		{"pg-0", "pg-1", codes.OK, m.agents["pg-1"], m.agents["pg-0"]},

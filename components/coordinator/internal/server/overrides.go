@@ -19,7 +19,7 @@ import (
 	"cadre.dev/store"
 )
 
-// maxOverrideTime bounds how long an override stands that is to end by itself.
+// maxOverrideTime bounds the time after which an override ends automatically.
 const maxOverrideTime = 366 * 24 * time.Hour
 
 // SetOverride implements ControlService.
@@ -64,13 +64,13 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 	return &apiv1.SetOverrideResponse{Changed: changed, Override: c.wireOverride(req.GetKind(), req.GetName(), override)}, nil
 }
 
-// overrideKinds are what stands in the records for the kinds of a request.
+// overrideKinds maps the kinds of a request to those in the records.
 var overrideKinds = map[apiv1.OverrideKind]store.OverrideKind{
 	apiv1.OverrideKind_OVERRIDE_KIND_PAUSE: store.OverridePause, apiv1.OverrideKind_OVERRIDE_KIND_FREEZE: store.OverrideFreeze,
 	apiv1.OverrideKind_OVERRIDE_KIND_DRAIN: store.OverrideDrain, apiv1.OverrideKind_OVERRIDE_KIND_PROTECT: store.OverrideProtect, apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE: store.OverrideExclude,
 }
 
-// wireKind is the kind of a request that a record answers.
+// wireKind returns the kind of a request for the kind in a record.
 func wireKind(stored store.OverrideKind) apiv1.OverrideKind {
 	for kind, of := range overrideKinds {
 		if of == stored {
@@ -80,7 +80,7 @@ func wireKind(stored store.OverrideKind) apiv1.OverrideKind {
 	return apiv1.OverrideKind_OVERRIDE_KIND_UNSPECIFIED
 }
 
-// checkFrom refuses what an exclusion cannot be from, and what is no exclusion.
+// checkFrom rejects an unknown word in an exclusion, and any word for another kind.
 func checkFrom(kind apiv1.OverrideKind, from []string) error {
 	if len(from) > 0 && kind != apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE {
 		return status.Error(codes.InvalidArgument, "from: only an exclusion is from something; leave it out")
@@ -93,7 +93,7 @@ func checkFrom(kind apiv1.OverrideKind, from []string) error {
 	return nil
 }
 
-// overrideKey is where an override stands; the error names the field.
+// overrideKey returns the key of an override; the error names the field.
 func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
 	stored, known := overrideKinds[kind]
 	switch {
@@ -117,11 +117,12 @@ func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
 	return key, nil
 }
 
-// overridesWhatIsThere refuses an override on nothing: a word that is misspelt would protect nobody.
+// overridesWhatIsThere rejects an override for a missing target: with a misspelt name it would
+// protect nothing.
 func (c *caller) overridesWhatIsThere(ctx context.Context, kind apiv1.OverrideKind, name string) error {
 	switch {
 	case kind == apiv1.OverrideKind_OVERRIDE_KIND_DRAIN:
-		_, err := c.mayChangeSlot(ctx, "name", name) // its removal would wait for the drain's end
+		_, err := c.mayChangeSlot(ctx, "name", name) // the removal of such a slot would wait for the drain's end
 		return err
 	case overrideKinds[kind].OfSlot():
 		_, err := c.mayReadSlot(ctx, name)
@@ -130,7 +131,7 @@ func (c *caller) overridesWhatIsThere(ctx context.Context, kind apiv1.OverrideKi
 	return c.mayReadNamed(ctx, name)
 }
 
-// mayReadNamed is mayRead of a group that has to be there; "" is all of them.
+// mayReadNamed is mayRead for a group that must exist; "" means all groups.
 func (c *caller) mayReadNamed(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -144,8 +145,8 @@ func (c *caller) mayReadNamed(ctx context.Context, name string) error {
 	return nil
 }
 
-// notProtected refuses to begin a drain that a protection would hold for as long as it stands.
-// Where the caller may not read that one, the hold tells of it.
+// notProtected rejects a drain that an existing protection would hold. If the caller may not read
+// the protection, the hold reports it later.
 func (c *caller) notProtected(ctx context.Context, slot string) error {
 	stands := func(key string) (override store.Override, ok bool) {
 		override, index, err := store.Read[store.Override](ctx, c.store, key)
@@ -163,7 +164,8 @@ func (c *caller) notProtected(ctx context.Context, slot string) error {
 		slot, cmp.Or(p.By, "unknown"), p.Reason, until, slot)
 }
 
-// end is when an override ends by itself, by this coordinator's clock; zero: when it is taken back.
+// end returns when an override ends automatically, by this coordinator's clock; zero: when it is
+// cleared.
 func (c *caller) end(m store.Override) time.Time {
 	latest, _ := c.server.cfg.Views.Latest()
 	return (&view.View{}).CountLike(latest).End(m)
@@ -174,8 +176,8 @@ func (c *caller) stands(m store.Override) bool {
 	return end.IsZero() || c.now().Before(end)
 }
 
-// setOverride writes an override in place of the one that stands. The same one without an end is no
-// change; one with an end stands anew from now on.
+// setOverride writes an override in place of an existing one. Repeating an override without an end
+// changes nothing; for one with an end the time starts again.
 func (c *caller) setOverride(ctx context.Context, key string, override store.Override) (changed bool, err error) {
 	before, index, err := store.Read[store.Override](ctx, c.store, key)
 	switch {
@@ -191,8 +193,8 @@ func (c *caller) setOverride(ctx context.Context, key string, override store.Ove
 	return true, wire(c.store.Commit(ctx, op))
 }
 
-// ClearOverride implements ControlService. An override on what is gone can be taken back too; where there is
-// neither, the name is misspelt.
+// ClearOverride implements ControlService. It also clears an override whose target is gone. If
+// neither exists, the name is misspelt.
 func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequest) (*apiv1.ClearOverrideResponse, error) {
 	key, err := overrideKey(req.GetKind(), req.GetName())
 	if err != nil {
@@ -216,7 +218,7 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 	return &apiv1.ClearOverrideResponse{Changed: changed}, err
 }
 
-// ListOverrides implements ControlService. What operators may read is asked of Consul.
+// ListOverrides implements ControlService. Consul decides which overrides the caller may read.
 func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequest) (*apiv1.ListOverridesResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -243,7 +245,8 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 	return out, nil
 }
 
-// wireOverride tells of an override, with the time that is left of it whoever's clock is right.
+// wireOverride encodes an override with its remaining time, which is right whatever clock the
+// caller has.
 func (c *caller) wireOverride(kind apiv1.OverrideKind, name string, m store.Override) *apiv1.Override {
 	out := &apiv1.Override{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By}
 	if !m.At.IsZero() {

@@ -18,8 +18,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestR139_AnOverrideIsARecordWithAnEnd: who, why and until when stand in the record; setting it
-// again gives it another time, and it is taken back by the same name.
+// TestR139_AnOverrideIsARecordWithAnEnd: the record has the operator, the reason and the end. A
+// second call changes the end, and the same name clears the override.
 func TestR139_AnOverrideIsARecordWithAnEnd(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -176,8 +176,8 @@ func TestR139_AnExclusionSaysFromWhat(t *testing.T) {
 	}
 }
 
-// TestR139_ADrainOfAProtectedSlotIsRefused, since it would be held for as long as the protection
-// stands. One that stands already can be given another time.
+// TestR139_ADrainOfAProtectedSlotIsRefused: the protection would hold the drain. An existing drain
+// can get another end.
 func TestR139_ADrainOfAProtectedSlotIsRefused(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

@@ -18,13 +18,12 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Times of the answers: how old the platform's list may be, and how often a
-// watch looks at what is not in the records (reports, the platform, the clock).
+// Times of the answers: the maximum age of the platform's list, and how often a watch checks
+// sources outside of the records (reports, the platform, the clock).
 const (
 	listAge    = 5 * time.Second
 	watchEvery = time.Second
-	// recheckEvery is how long a watch goes on without asking Consul again whether
-	// its caller may read.
+	// recheckEvery is how often a watch asks Consul again whether its caller may read.
 	recheckEvery = 30 * time.Second
 )
 
@@ -59,7 +58,7 @@ func (s *Server) PlanRollout(ctx context.Context, req *apiv1.PlanRolloutRequest)
 	return &apiv1.PlanRolloutResponse{PlanJson: text}, nil
 }
 
-// plan computes what the leader would decide now.
+// plan computes the leader's current decision.
 func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *group.Spec) (rollout.Plan, error) {
 	stored, ok := v.Specs[name]
 	spec := stored.Value
@@ -76,12 +75,12 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, spec.Name, listAge), s.cfg.Reports)
 	plan := rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing)
 	if r := plan.Rollout; r != nil && v.Rollouts[r.ID].Index == 0 {
-		r.By, r.Request = "", "" // the caller of the spec in force did not ask for this one
+		r.By, r.Request = "", "" // the caller of the spec in force did not ask for this spec
 	}
 	return plan, nil
 }
 
-// WatchGroup implements ClusterService: the present view at once, then each change.
+// WatchGroup implements ClusterService. It sends the current View at once, then each change.
 func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStreamingServer[apiv1.WatchGroupResponse]) error {
 	ctx := stream.Context()
 	c, err := s.caller(ctx)
@@ -103,8 +102,8 @@ func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStre
 	checked := s.cfg.Now()
 	for {
 		if s.cfg.Now().Sub(checked) >= recheckEvery {
-			// The token may have been revoked, or have lost the right, meanwhile; and records
-			// that were put back are older than what was read.
+			// The token may have been revoked or have lost the right meanwhile. After a restored
+			// snapshot the records are older than the last read.
 			c.view = nil
 			if err := c.mayRead(ctx, req.GetGroup()); err != nil {
 				return err
@@ -113,7 +112,7 @@ func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStre
 		}
 		v, changed := s.cfg.Views.Latest()
 		if v == nil || v.Index < c.view.Index {
-			v = c.view // the watcher is a moment behind the caller's own last write
+			v = c.view // the watcher lags behind the caller's own last write
 		}
 		next, err := s.snapshot(ctx, v, req.GetGroup())
 		if err != nil {
@@ -134,8 +133,8 @@ func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStre
 	}
 }
 
-// snapshot is one message of a watch. With an invalid spec the recorded status
-// tells what is wrong.
+// snapshot returns one message of a watch. For an invalid spec it has the recorded status with the
+// fault.
 func (s *Server) snapshot(ctx context.Context, v *view.View, name string) (*apiv1.WatchGroupResponse, error) {
 	out := &apiv1.WatchGroupResponse{At: timestamppb.New(s.cfg.Now())}
 	recorded := v.Statuses[name].Value
@@ -146,7 +145,7 @@ func (s *Server) snapshot(ctx context.Context, v *view.View, name string) (*apiv
 	case err != nil:
 		return nil, err
 	}
-	// The time of planning alone is not a change.
+	// A new planning time alone is no change.
 	plan.Status.At, plan.Status.Term = recorded.At, recorded.Term
 	for _, c := range recorded.Conditions {
 		if c.Type == rollout.ConditionStrangers {

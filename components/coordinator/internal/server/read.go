@@ -41,14 +41,14 @@ func (s *Server) GetGroup(ctx context.Context, req *apiv1.GetGroupRequest) (*api
 	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
 		return nil, wire(err)
 	}
-	deleting := err == nil // the leader obeys no switch that cannot be read
+	deleting := err == nil // the leader ignores an unreadable record
 	out.Deleting = &deleting
 	st, err := view.ReadStatus(ctx, c.store, req.GetGroup())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return out, nil
 	case len(store.RecordErrors(err)) > 0:
-		// Of another version, perhaps: the caller may make more of it.
+		// The record may be of another version, which the caller may be able to decode.
 		out.StatusJson, _, err = store.ReadRaw(ctx, c.store, store.GroupStatusKey(req.GetGroup()))
 		return out, wire(err)
 	case err != nil:
@@ -86,7 +86,7 @@ func (s *Server) ListGroups(ctx context.Context, _ *apiv1.ListGroupsRequest) (*a
 	return out, nil
 }
 
-// readable are the groups whose spec the caller's token lists.
+// readable returns the groups whose spec the caller's token may list.
 func (c *caller) readable(ctx context.Context) (map[string]bool, error) {
 	entries, _, err := c.store.List(ctx, store.GroupsPrefix)
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *Server) ListRollouts(ctx context.Context, req *apiv1.ListRolloutsReques
 	return out, nil
 }
 
-// instances are a group's Slots as they are now, each with what its next step waits for. A spec that
-// is not valid has no plan; then the leader's record tells.
+// instances returns a group's Slots as they are now, each with the hold of its next step. An
+// invalid spec has no plan; then the leader's record is returned.
 func (s *Server) instances(ctx context.Context, c *caller, name string) []group.InstanceStatus {
 	plan, err := s.plan(ctx, c.view, name, nil)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Server) DescribeInstance(ctx context.Context, req *apiv1.DescribeInstan
 		}
 	}
 	if a, ok := c.view.Admissions[req.GetSlot()]; ok {
-		// Accessors name tokens; nobody needs them to read an admission.
+		// Accessors name tokens, and no reader of an admission needs them.
 		a.Value.TokenAccessors = nil
 		if err := appendJSON(&out.AdmissionsJson, a.Value); err != nil {
 			return nil, err
@@ -221,7 +221,7 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	// Any read right on Cadre's records is enough to learn who leads.
+	// Any read right on Cadre's records is enough to learn the leader.
 	leader, term, err := c.store.Holder(ctx)
 	if err != nil {
 		return nil, wire(err)

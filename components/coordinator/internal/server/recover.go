@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Recover implements RecoveryService. It works while nobody leads: Consul does.
+// Recover implements RecoveryService. It needs Consul and works without a leader.
 func (s *Server) Recover(ctx context.Context, req *apiv1.RecoverRequest) (*apiv1.RecoverResponse, error) {
 	c, err := s.decider(ctx, store.RecoverKey(), "reason", req.GetReason())
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Server) Recover(ctx context.Context, req *apiv1.RecoverRequest) (*apiv1
 	case strings.TrimSpace(req.GetReason()) == "":
 		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
 	case now.Halted == nil:
-		return out, nil // the records are as far as what was seen: there is nothing to go on from
+		return out, nil // the records are as far as the highest watermark seen: no recovery is needed
 	}
 	if err := raised.Check(); err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "%s; this one can be written by hand at %s", err, store.RecoverKey())

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// ReleaseSlot implements PolicyService. It asks the leader; a Slot that is not held
+// ReleaseSlot implements PolicyService. It queues a request for the leader; a Slot that is not held
 // needs no release.
 func (s *Server) ReleaseSlot(ctx context.Context, req *apiv1.ReleaseSlotRequest) (*apiv1.ReleaseSlotResponse, error) {
 	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())

@@ -14,10 +14,9 @@ import (
 	"cadre.dev/store"
 )
 
-// enqueue writes a request of an operator with the caller's own token, and gives its id.
-// The id is the caller's: the same one with the same content is the same request, queued
-// or carried out already, and with other content it is refused (I17). Without one each
-// call is a request of its own.
+// enqueue writes an operator's request with the caller's own token, and returns its id. The caller
+// chooses the id: the same id with the same content is the same request, whether queued or carried
+// out. With other content it is rejected (I17). Without an id each call is a new request.
 func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, err error) {
 	if q.ID == "" {
 		q.ID = string(q.Kind) + "-" + uuid.NewString()
@@ -52,8 +51,7 @@ func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, 
 	return q.ID, sameRequest(known, q)
 }
 
-// requested is the request that has the id: one that waits, or one that an Operation
-// carries out or carried out.
+// requested returns the request with this id: a waiting one, or one of an Operation.
 func (c *caller) requested(id string) (store.QueueRequest, bool) {
 	if q, ok := c.view.Queue[id]; ok {
 		return q.Value, true
@@ -67,12 +65,12 @@ func (c *caller) requested(id string) (store.QueueRequest, bool) {
 	return store.QueueRequest{}, false
 }
 
-// askedAs are the requests that Operations of a Kind answer.
+// askedAs maps the Kind of an Operation to the requests that it carries out.
 var askedAs = map[operation.Kind]store.RequestKind{
 	operation.Restart: store.RequestRestart, operation.Update: store.RequestUpdate, operation.Replace: store.RequestReplace,
 }
 
-// sameRequest refuses an id that stands for something else.
+// sameRequest rejects an id that was used for another request.
 func sameRequest(known, q store.QueueRequest) error {
 	if known.Kind == q.Kind && known.Slot == q.Slot && known.Service == q.Service && known.Operation == q.Operation && known.As == q.As &&
 		(known.Group == q.Group || q.Slot != "") && known.Reason == q.Reason {
@@ -82,7 +80,8 @@ func sameRequest(known, q store.QueueRequest) error {
 	return status.Errorf(codes.InvalidArgument, "request_id: %s is another request already (%s, reason %q): make a new id", q.ID, what, known.Reason)
 }
 
-// needReason is for requests that take something away: whoever finds it gone looks for it.
+// needReason rejects a request without a reason. These requests remove something, and the reason
+// explains the removal later.
 func needReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":

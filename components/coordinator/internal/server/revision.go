@@ -13,21 +13,21 @@ import (
 	"cadre.dev/core/group"
 )
 
-// minPrefix is how much of a Revision must be typed.
+// minPrefix is the minimum length of a typed Revision prefix.
 const minPrefix = 4
 
-// named is a Revision that an operator means.
+// named is the Revision that an operator's input selects.
 type named struct {
 	revision string
 	group    string
-	// number is 0 while the leader has not given it one.
+	// number is 0 until the leader assigns one.
 	number      uint64
 	composeHash string
 	template    group.Template
 }
 
-// findRevision reads what an operator typed: a Revision or the beginning of one, a
-// compose hash, #n or group#n. name narrows it to one group; empty: any.
+// findRevision resolves an operator's input: a Revision or a prefix of one, a compose hash, #n or
+// group#n. name limits it to one group; empty: any.
 func findRevision(v *view.View, typed, name string) (named, error) {
 	if g, n, ok := strings.Cut(typed, "#"); ok {
 		if g != "" && name != "" && g != name {
@@ -80,12 +80,12 @@ func byNumber(v *view.View, text, name string) (named, error) {
 			return one, nil
 		}
 	}
-	// Its record has gone; its place has not.
+	// Its record is gone; its number is still known.
 	return named{revision: digest, group: name, number: n}, nil
 }
 
-// revisions are all that are known, by group and number: those with a place, those
-// with a record, and those that specs ask for.
+// revisions lists all known Revisions by group and number: those that have a number or a record,
+// and those in specs.
 func revisions(v *view.View) []named {
 	var out []named
 	asked := v.SpecsAsked()

@@ -19,7 +19,7 @@ import (
 	"cadre.dev/store"
 )
 
-// ListSecrets implements ClusterService. Nothing here has a value to give away.
+// ListSecrets implements ClusterService. No answer has a secret's value.
 func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest) (*apiv1.ListSecretsResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest)
 	return out, nil
 }
 
-// describe is what may be known of one secret.
+// describe returns the public properties of one secret.
 func (s *Server) describe(v *view.View, name view.SecretName, every time.Duration) *apiv1.Secret {
 	out := &apiv1.Secret{Group: name.Group, Name: name.Name}
 	_, out.Requested = v.Rotates[name]
@@ -89,7 +89,7 @@ func (s *Server) describe(v *view.View, name view.SecretName, every time.Duratio
 	}
 	for slot, admission := range v.Admissions {
 		if admission.Value.Group != name.Group {
-			continue // and nobody is given the cluster's own
+			continue // the value of a cluster secret is never delivered
 		}
 		got, ok := s.cfg.Reports.Of(slot)
 		if !ok || got.BootID != admission.Value.BootID || s.cfg.Now().Sub(got.At) > reports.LiveWithin {
@@ -104,8 +104,8 @@ func (s *Server) describe(v *view.View, name view.SecretName, every time.Duratio
 	return out
 }
 
-// RotateSecret implements ClusterService. Asking again before the leader took the
-// first request is the same request.
+// RotateSecret implements ClusterService. A repeated call before the leader takes the first request
+// is the same request.
 func (s *Server) RotateSecret(ctx context.Context, req *apiv1.RotateSecretRequest) (*apiv1.RotateSecretResponse, error) {
 	c, err := s.rotating(ctx, req)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Server) RotateSecret(ctx context.Context, req *apiv1.RotateSecretReques
 	return out, nil
 }
 
-// rotating authenticates a request and checks that there is such a secret.
+// rotating authenticates a request and checks that the secret exists.
 func (s *Server) rotating(ctx context.Context, req *apiv1.RotateSecretRequest) (*caller, error) {
 	if req.GetGroup() == store.ClusterSecrets {
 		c, err := s.caller(ctx)

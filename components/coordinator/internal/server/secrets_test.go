@@ -82,7 +82,7 @@ func TestTOK06_OPS07_TOK08_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
 	}
 }
 
-// TOK-11: a snapshot holds every token, so nobody but the management token may take one.
+// TOK-11: a snapshot holds every token, so only the management token may take one.
 func TestTOK11_SnapshotsAreDenied(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)

@@ -34,13 +34,13 @@ import (
 type Tokens interface {
 	EnsureOperator(ctx context.Context, secret string, groups []string) error
 	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
-	// MayWrite tells whether a token may write a KV key, given in full.
+	// MayWrite reports whether a token may write a KV key, given in full.
 	MayWrite(ctx context.Context, token, key string) (bool, error)
-	// Who names the holder of a token for the record, never by its secret. It asks whoever
-	// leads Consul; tokens.ErrDenied when there certainly is no such token.
+	// Who names the holder of a token for the record; the name never contains the secret. It asks
+	// Consul's leader and returns tokens.ErrDenied when the token certainly does not exist.
 	Who(ctx context.Context, token string) (string, error)
-	// CheckOperator is nil for a token of somebody outside the cluster; tokens.ErrDenied
-	// when it certainly is none.
+	// CheckOperator returns nil for a token of a caller outside the cluster, and tokens.ErrDenied
+	// when the token certainly is not such a one.
 	CheckOperator(ctx context.Context, token string) error
 }
 
@@ -49,29 +49,28 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Standing tells how far the records have come, and what was seen of them.
+// Standing reports the watermarks of the records and the highest ones seen.
 type Standing interface {
 	Standing(ctx context.Context) (watermark.Standing, error)
 }
 
-// Config of a Server. All fields are required but OperatorTokenSHA256,
-// Images and Panics.
+// Config of a Server. All fields are required except OperatorTokenSHA256, Images and Panics.
 type Config struct {
 	Cluster, AppID, Slot, Version string
-	// OperatorTokenSHA256 is the digest of the token that may be made at first use.
+	// OperatorTokenSHA256 is the digest of the token that may be created at first use.
 	OperatorTokenSHA256 string
 	Simulated           bool
-	// Images are what this cluster takes; explanations judge by them.
+	// Images is the cluster's image policy; explanations apply it.
 	Images policy.ImagePolicy
-	// Vet judges specs, as the leader does.
+	// Vet validates specs, as the leader does.
 	Vet *specvalidate.Vet
-	// Measure renders what CVMs are measured with, as the leader does.
+	// Measure renders the measured documents of CVMs, as the leader does.
 	Measure  measure.Measure
 	Root     *keys.Root
 	Identity *keys.Identity
-	// Certificate is the present SVID.
+	// Certificate returns the current SVID.
 	Certificate func() (tls.Certificate, error)
-	// Store reads for callers that Consul lets read.
+	// Store reads for callers whose right Consul has confirmed.
 	Store    store.Store
 	Views    *view.Watcher
 	Platform *observe.Platform
@@ -79,17 +78,17 @@ type Config struct {
 	Timing   rollout.Timing
 	Tokens   Tokens
 	Quoter   Quoter
-	// StoreFor gives the store as seen with a caller's token.
+	// StoreFor returns the store with a caller's token.
 	StoreFor func(token string) (store.Store, error)
-	// Overlay is this coordinator's own view of the overlay; Agents gives those of
-	// agents that are connected here.
+	// Overlay is this coordinator's view of the overlay; Agents gives those of agents that are
+	// connected here.
 	Overlay overlaystatus.Asked
 	Agents  func(slot string) (overlaystatus.Asked, bool)
-	// Ratchet tells how far the records have come.
+	// Ratchet reports the watermarks of the records.
 	Ratchet Standing
 	Now     func() time.Time
 	Log     *slog.Logger
-	// Panics answer a call whose handler panics with an error; nil: the panic ends the process.
+	// Panics turns a panic of a handler into an error; nil: the panic ends the process.
 	Panics *contain.Panics
 }
 
@@ -97,23 +96,23 @@ type Config struct {
 const (
 	// maxMessage bounds a request; a spec is the largest.
 	maxMessage = 512 << 10
-	// maxStreams is how many calls a connection may have at once.
+	// maxStreams bounds the concurrent calls of a connection.
 	maxStreams = 32
-	// maxWatches is how many watches may run in all: each plans once a second.
+	// maxWatches bounds the concurrent watches: each plans once a second.
 	maxWatches = 64
-	// callTime bounds every call but a watch, whatever the caller would wait.
+	// callTime bounds every call except a watch, also when the caller would wait longer.
 	callTime = 30 * time.Second
-	// recordsTime is how long a call waits for a coordinator's first read of the records, and
-	// answerTime what is left of the call's own time to say that it did not come.
+	// recordsTime bounds a call's wait for the coordinator's first read of the records. answerTime
+	// is the part of the call's own time that is kept for the error.
 	recordsTime = 25 * time.Second
 	answerTime  = time.Second
-	// idleTime ends connections that nobody uses; a caller that does not answer for
-	// aliveTime and then aliveWait is gone.
+	// idleTime ends unused connections. A caller that does not answer for aliveTime and then
+	// aliveWait is disconnected.
 	idleTime  = time.Minute
 	aliveTime = 30 * time.Second
 	aliveWait = 20 * time.Second
-	// pingTime is how often a caller may ask whether the server lives; `cadre` does it
-	// every 20 s while it watches.
+	// pingTime is the minimum interval of a caller's keepalive pings; `cadre` pings every 20 s
+	// while it watches.
 	pingTime = 10 * time.Second
 )
 
@@ -127,8 +126,8 @@ type Server struct {
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
-	// quotes and operatorQuotes bound concurrent own quotes, of strangers and of those who
-	// do not wait behind them.
+	// quotes and operatorQuotes bound concurrent quotes: those for unauthenticated callers, and
+	// those for operators, who need not wait behind the former.
 	quotes, operatorQuotes chan struct{}
 	watches                chan struct{} // bounds watches
 }
@@ -147,13 +146,12 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Connections is how many are held for operators, and for whoever else calls.
+// Connections returns the number of open connections of operators and of all other callers.
 func (s *Server) Connections() (operators, strangers int) {
 	return s.callers.Operators(), s.callers.Unauthenticated()
 }
 
-// Run serves on listener until ctx ends, then lets calls finish for a moment. It may be
-// called once.
+// Run serves on listener until ctx ends, then gives running calls a moment to finish. Call it once.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	server := grpcserver.New(grpcserver.Limits{Message: maxMessage, Calls: maxStreams, Admit: s.callers.Admit, Contain: s.cfg.Panics.In("api")},
 		grpc.Creds(callers.Credentials(credentials.NewTLS(&tls.Config{
@@ -174,8 +172,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
-		s.callers.Close() // gRPC would wait for what is asked about tokens
-		// Streams never end by themselves.
+		s.callers.Close() // otherwise gRPC would wait for pending token checks
+		// Streams never end on their own.
 		hard := time.AfterFunc(2*time.Second, server.Stop)
 		server.GracefulStop()
 		hard.Stop()

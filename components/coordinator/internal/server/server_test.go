@@ -46,13 +46,13 @@ type emptyCloud struct{}
 
 func (emptyCloud) List(context.Context, string) ([]platform.Instance, error) { return nil, nil }
 
-// api is the server on a real Consul with ACLs, and the tokens of those who call.
+// api is the server on a real Consul with ACLs, with the tokens of the test's callers.
 type api struct {
 	*Server
 	consul   *consul.Client // may do everything
 	issuer   *tokens.Issuer
 	workload string
-	// clock is what the server takes for now, in real time beside an offset.
+	// offset is added to the real time for the server's clock.
 	mu     sync.Mutex
 	offset time.Duration
 }
@@ -129,7 +129,7 @@ func specJSON(t testing.TB) []byte {
 	return raw
 }
 
-// What lint calls an error is refused with its place in the text, whatever client asks.
+// The server rejects an error of lint with its place in the text, whatever client sends the spec.
 func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	a := newAPI(t)
 	for want, change := range map[string]func(*group.Template){
@@ -154,7 +154,8 @@ func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	}
 }
 
-// The answer to an apply says what env and text lack of each other, also to a client that does not lint.
+// The answer to an apply lists the names that env and text do not share, also for a client that
+// does not lint.
 func TestApplyWarnsOfNamesThatEnvAndTextDoNotShare(t *testing.T) {
 	a := newAPI(t)
 	s := spec(t)
@@ -403,7 +404,7 @@ func absent(err error) error {
 	return err
 }
 
-// TestEveryCallAsksWhoCalls: an operator may, nobody else.
+// TestEveryCallAsksWhoCalls: only an operator may call.
 func TestEveryCallAsksWhoCalls(t *testing.T) {
 	a := newAPI(t)
 	if _, err := a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
@@ -460,8 +461,8 @@ func TestWatchEndsWhenTheTokenIsRevoked(t *testing.T) {
 	}
 }
 
-// TestGarbageIsReplacedThroughTheAPI: whatever a plain KV edit left, an operator
-// can see the instances and put a valid spec in its place.
+// TestGarbageIsReplacedThroughTheAPI: after any plain KV edit an operator can list the instances
+// and apply a valid spec.
 func TestGarbageIsReplacedThroughTheAPI(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)

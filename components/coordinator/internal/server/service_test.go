@@ -34,8 +34,8 @@ volumes:
     driver_opts: { type: tmpfs, device: tmpfs }
 `
 
-// TestR115_AServiceThatCannotBeRestartedIsRefusedAtOnce, by what the Slot runs and by whether its
-// agent is heard; what can be is queued with its name, once.
+// TestR115_AServiceThatCannotBeRestartedIsRefusedAtOnce: the Slot's Revision and the agent's
+// reports decide. A valid request is queued once, with its name.
 func TestR115_AServiceThatCannotBeRestartedIsRefusedAtOnce(t *testing.T) {
 	a, first, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

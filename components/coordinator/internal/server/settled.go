@@ -8,12 +8,12 @@ import (
 	"cadre.dev/store"
 )
 
-// settled is the store of a caller, which turns the caller away for a token that is not
-// known only when there really is none: a leader of Consul that was elected right after
-// its start does not know all tokens for a moment (store.ErrTokenUnknown), and whoever
-// follows a rollout past the death of a coordinator would be told that he may not.
+// settled is a caller's store. It rejects an unknown token only when Consul certainly has no such
+// token. A leader of Consul that is elected right after its start does not know all tokens for a
+// moment (store.ErrTokenUnknown). Without the retry, a client that follows a rollout past the death
+// of a coordinator would be denied.
 //
-// Only what callers are given is made so.
+// Only the methods that callers use are wrapped.
 type settled struct {
 	store.Store
 	tokens Tokens
@@ -43,7 +43,7 @@ func (s settled) Holder(ctx context.Context) (holder string, term uint64, err er
 	return holder, term, err
 }
 
-// ask does it again where the token is known after all: nothing was done the times before.
+// ask retries while Consul may still learn the token: the earlier attempts had no effect.
 func (s settled) ask(ctx context.Context, do func() error) error {
 	return tokens.CaughtUp(ctx, func() error {
 		err := do()

@@ -16,8 +16,8 @@ import (
 	"cadre.dev/store"
 )
 
-// ListTCB implements PolicyService. What stands there is of all groups, so that only callers
-// that may read all exceptions read it.
+// ListTCB implements PolicyService. The ledger covers all groups, so only callers that may read all
+// exceptions may read it.
 func (s *Server) ListTCB(ctx context.Context, _ *apiv1.ListTCBRequest) (*apiv1.ListTCBResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (s *Server) GrantTCBException(ctx context.Context, req *apiv1.GrantTCBExcep
 	return &apiv1.GrantTCBExceptionResponse{Id: g.ID, Until: timestamppb.New(g.Until)}, nil
 }
 
-// RevokeTCBException implements PolicyService. The record stays until the leader has put the operator
-// into the chain; it counts for nothing from now on.
+// RevokeTCBException implements PolicyService. The exception ends now. Its record stays until the
+// leader has entered the operator into the chain.
 func (s *Server) RevokeTCBException(ctx context.Context, req *apiv1.RevokeTCBExceptionRequest) (*apiv1.RevokeTCBExceptionResponse, error) {
 	key := store.TCBExceptionKey(req.GetId())
 	if err := store.CheckKey(key); err != nil {
@@ -84,7 +84,7 @@ func (s *Server) RevokeTCBException(ctx context.Context, req *apiv1.RevokeTCBExc
 	case errors.Is(err, store.ErrNotFound), err == nil && g.RevokedBy != "":
 		return &apiv1.RevokeTCBExceptionResponse{}, nil
 	case err != nil && index != 0:
-		// It cannot be read, and so counts for nothing; what is left is to remove it.
+		// The record is unreadable and has no effect, so it is removed.
 		changed, err := c.remove(ctx, key)
 		return &apiv1.RevokeTCBExceptionResponse{Changed: changed}, err
 	case err != nil:

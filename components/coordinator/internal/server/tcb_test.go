@@ -15,8 +15,9 @@ import (
 	"cadre.dev/store"
 )
 
-// TestOPS12_ExceptionsAreWrittenWithTheCallersToken: what the trust file does not allow is refused with the
-// field, a caller without the right changes nothing, and the record names the caller.
+// TestOPS12_ExceptionsAreWrittenWithTheCallersToken: an exception that the trust file forbids is
+// rejected with its field. A caller without the right changes nothing, and the record names the
+// caller.
 func TestOPS12_ExceptionsAreWrittenWithTheCallersToken(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

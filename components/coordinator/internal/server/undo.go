@@ -22,7 +22,7 @@ func (s *Server) ProposeUndo(ctx context.Context, req *apiv1.ProposeUndoRequest)
 		return nil, err
 	}
 	stored := c.view.Specs[req.GetGroup()]
-	// As it was written: what is left out stays left out.
+	// The spec is decoded as written: omitted fields stay omitted.
 	spec, err := group.Decode(stored.Raw)
 	if err == nil {
 		err = stored.Err
@@ -49,7 +49,7 @@ func (s *Server) ProposeUndo(ctx context.Context, req *apiv1.ProposeUndoRequest)
 	return out, err
 }
 
-// undoTo is the Revision that is gone back to: the one that was typed, or that before.
+// undoTo returns the Revision to go back to: the typed one, or the previous one.
 func (c *caller) undoTo(name, typed, from string) (string, error) {
 	if typed != "" {
 		one, err := findRevision(c.view, typed, name)
@@ -86,7 +86,8 @@ func (c *caller) undoTo(name, typed, from string) (string, error) {
 	return to, nil
 }
 
-// ranBefore is what each Slot that a rollout moves ran before the target, "" where nothing tells any more.
+// ranBefore returns the Revision that each Slot of the rollout ran before the target, "" where it
+// is unknown.
 func (c *caller) ranBefore(name, target string) (ran []string) {
 	spec := c.view.Specs[name].Value
 	for _, i := range c.view.Statuses[name].Value.Instances {

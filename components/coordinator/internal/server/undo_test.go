@@ -16,8 +16,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow: what is proposed is applied like any spec,
-// and refused when somebody changed it meanwhile.
+// TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow: the proposal is applied like any spec, and
+// rejected if the spec changed meanwhile.
 func TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow(t *testing.T) {
 	a, first, second := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -76,7 +76,8 @@ func TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow(t *testing.T) {
 	}
 }
 
-// After an undo of what never arrived, the next one asks which way is meant.
+// After an undo of a target that never arrived, the next undo is ambiguous, and the error names
+// both ways.
 func TestR103_AnUndoThatMayMeanTwoThingsNamesThem(t *testing.T) {
 	a, first, second := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -96,8 +97,8 @@ func TestR103_AnUndoThatMayMeanTwoThingsNamesThem(t *testing.T) {
 	}
 }
 
-// Before the target a canary ran: an undo asks before it takes that to all. Where most of those that
-// go back ran it, it is the one before.
+// A canary ran before the target: an undo asks before it rolls the canary's Revision out to all. If
+// most of the affected slots ran it, it is the previous Revision.
 func TestR103_AnUndoToACanarysRevisionNamesBothWays(t *testing.T) {
 	canary := strings.Repeat("ab", 16)
 	for name, ran := range map[string][3]string{"a canary": {"", canary, ""}, "all but one": {canary, "", canary}} {

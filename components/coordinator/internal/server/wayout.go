@@ -50,8 +50,8 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 	return out, err
 }
 
-// lost says what the platform has of a Slot whose CVM is to be replaced, whether it says that it has
-// none, and what is odd about replacing it.
+// lost returns the platform's status of a Slot whose CVM is to be replaced, whether the platform
+// reports that there is no CVM, and warnings.
 func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformStatus string, gone bool, warnings []string) {
 	found, listing := false, c.server.cfg.Platform.List(ctx, record.Group, listAge)
 	if listing.Err != nil {
@@ -102,8 +102,8 @@ func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutReques
 	return out, err
 }
 
-// waitsForRetry: the rollout failed, or the platform refused
-// a step so often that it is not asked again; that last also where the rollout is complete.
+// waitsForRetry reports whether the rollout failed, or the platform refused a step so often that it
+// is not retried. The latter applies to a complete rollout too.
 func (c *caller) waitsForRetry(ctx context.Context, name string, state operation.RolloutState) (bool, error) {
 	if state == operation.FailedState {
 		return true, nil
@@ -175,7 +175,7 @@ func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest)
 
 func (c *caller) now() time.Time { return c.server.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// deleteWarnings is what is odd about deleting a group.
+// deleteWarnings returns warnings about deleting a group.
 func (c *caller) deleteWarnings(name string, disks bool) []string {
 	var out []string
 	spec, _, ok := c.view.InForce(name)
@@ -197,9 +197,9 @@ func (c *caller) deleteWarnings(name string, disks bool) []string {
 	return out
 }
 
-// leaving are the recorded Slots that a spec does not ask for, and those of them whose
-// disks would be deleted though no request names them. Extra Slots of a rollout go with it, not
-// by the spec, and nobody has to give up their disks.
+// leaving returns the recorded Slots that a spec does not want. held are those whose disks would be
+// deleted without a request that names them. Extra Slots of a rollout are left out: they end with
+// the rollout, and their disks need no consent.
 func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 	named := c.view.DeleteDisks[spec.Name].Value.Slots
 	for _, record := range c.view.SlotsOf(spec.Name) {
@@ -214,8 +214,8 @@ func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 	return slots, held
 }
 
-// unpreserved are those of the Slots whose disk the spec does not preserve. Who gives up disks was
-// told of no other, also where what preserves one is removed later.
+// unpreserved returns the Slots whose disk the spec does not preserve. Consent to delete disks
+// covers only these, even if the preservation is removed later.
 func unpreserved(spec group.Spec, slots []string) []string {
 	return slices.DeleteFunc(slices.Clone(slots), func(slot string) bool {
 		_, ordinal, err := group.ParseSlot(slot)
@@ -223,7 +223,7 @@ func unpreserved(spec group.Spec, slots []string) []string {
 	})
 }
 
-// deleteDisks makes the Op that lets the disks of Slots be deleted, and of no others.
+// deleteDisks returns the Op that permits the deletion of the disks of these Slots only.
 func (c *caller) deleteDisks(ctx context.Context, name string, slots []string, reason string) (store.Op, error) {
 	if err := needReason(reason); err != nil {
 		return store.Op{}, err
@@ -241,8 +241,8 @@ func (c *caller) deleteDisks(ctx context.Context, name string, slots []string, r
 	return op, wire(err)
 }
 
-// wantedAgain makes the Op that takes back which disks may be deleted, if the spec wants
-// one of their Slots again: the next scale-in asks anew. nil: there is nothing to take back.
+// wantedAgain returns the Op that withdraws the consent to delete disks if the spec wants one of
+// their Slots again: the next scale-in asks again. nil: there is nothing to withdraw.
 func (c *caller) wantedAgain(spec group.Spec) *store.Op {
 	named, ok := c.view.DeleteDisks[spec.Name]
 	again := func(slot string) bool {

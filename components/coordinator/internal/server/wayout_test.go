@@ -91,7 +91,7 @@ func TestAReplacementNamesWhatIsLost(t *testing.T) {
 	if got := a.queue(t)[out.GetRequestId()]; err != nil || got.Kind != store.RequestReplace || !got.DeleteDisk || got.Slot != "pg-0" || got.Check() != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// It is about this CVM, which nobody lists.
+	// The request concerns this CVM, although the platform does not list it.
 	if got := a.queue(t)[out.GetRequestId()]; got.InstanceID != boundInstance || !got.Gone {
 		t.Errorf("%+v names no CVM", got)
 	}
@@ -210,8 +210,7 @@ func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWaitsIsRetried: a failed rollout, and what the platform
-// refused too often.
+// TestOnlyWhatWaitsIsRetried: a failed rollout, and a step that the platform refused too often.
 func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 	a, _, second := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -311,7 +310,8 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 	}
 	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm-1"})
 	put(a, t, store.SlotKey("pg", "pg-2"), group.SlotRecord{Group: "pg", Slot: "pg-2", Ordinal: 2, VMUUID: "vm-2"})
-	// One for the time of a rollout goes by itself: it leaves by no spec, and its disk is nobody's.
+	// An Extra slot of a rollout ends with the rollout: no spec removes it, and its disk needs no
+	// consent.
 	put(a, t, store.SlotKey("pg", "pg-3"), group.SlotRecord{Group: "pg", Slot: "pg-3", Ordinal: 3, VMUUID: "vm-3", Extra: true})
 	req := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw, ExpectedIndex: index, DryRun: true}
 	dry, err := a.ApplyGroup(ctx, req)
@@ -335,7 +335,7 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 	if out, err = a.ApplyGroup(ctx, req); err != nil || out.GetChanged() {
 		t.Errorf("once more: %v, %v", out, err)
 	}
-	// Wanted again, its disk is nobody's to delete any more.
+	// After the spec wants the slot again, its disk must not be deleted.
 	if out, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: stored}); err != nil || !out.GetChanged() {
 		t.Errorf("back to three: %v, %v", out, err)
 	}
@@ -344,8 +344,8 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWasSeenIsAdopted: a member without evidence is not, and nobody without a
-// reason is asked for.
+// TestOnlyWhatWasSeenIsAdopted: a member without evidence is not adopted, and a request needs a
+// reason.
 func TestOnlyWhatWasSeenIsAdopted(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
