@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// AcceptedSpec is the record at groups/<g>/accepted: the last spec that the leader
-// judged fit. A group is run by it, whatever is stored since, on every coordinator and
-// after every takeover.
+// AcceptedSpec is the record at groups/<g>/accepted: the last spec that the leader accepted. The
+// group runs under it on every coordinator and after every takeover, even after a later spec is
+// stored.
 type AcceptedSpec struct {
 	Group string `json:"group"`
 	// SpecIndex is the modify index that groups/<g>/spec had then.
 	SpecIndex uint64 `json:"spec_index"`
 	// Spec is the accepted text.
 	Spec json.RawMessage `json:"spec"`
-	// By and Request are the caller and the request of the API that wrote the spec. By is WrittenToKV where none
-	// did, and empty in a record of an older version.
+	// By and Request are the caller and the request of the API that wrote the spec. By is
+	// WrittenToKV when no API call did, and empty in a record of an older version.
 	By      string    `json:"by,omitempty"`
 	Request string    `json:"request,omitempty"`
 	Term    uint64    `json:"term"`
 	At      time.Time `json:"at"`
 }
 
-// Applied is the record at applied/<g>: the last call of the API that wrote the group's spec. A coordinator writes
-// it in the transaction that writes the spec, so that both keys get one modify index. Operators have no right to
-// write it, so that the name in it is that of a caller of the API.
+// Applied is the record at applied/<g>: the last API call that wrote the group's spec. A
+// coordinator writes it in the transaction that writes the spec, so both keys get one modify index.
+// Operators have no right to write it, so its name is always that of a caller of the API.
 type Applied struct {
 	Group string `json:"group"`
 	// By names the caller's token, at most MaxBy bytes of JSON.
@@ -40,12 +40,14 @@ type Applied struct {
 // MaxBy bounds the name of a caller in a record, in bytes of JSON.
 const MaxBy = 256
 
-// WrittenToKV is By of a spec that no call of the API wrote: Consul does not say whose token wrote a key.
+// WrittenToKV is By of a spec that no API call wrote: Consul does not report whose token wrote a
+// key.
 const WrittenToKV = "unknown (written to Consul KV)"
 
-// AppliedBy names the caller and the request that wrote the spec of group g whose modify index is spec. A later
-// write of the spec alone has a higher index than the record, and is not the caller's. Both are empty where the spec
-// is not the stored one any more. An error means that the record was not read.
+// AppliedBy returns the caller and the request that wrote the spec of group g whose modify index is
+// spec. A later write of the spec alone has a higher index than the record, and belongs to another
+// caller. Both are empty when the stored spec has another index by now. An error means that the
+// record was not read.
 func AppliedBy(ctx context.Context, s Store, g string, spec uint64) (by, request string, err error) {
 	key := AppliedKey(g)
 	a, index, err := Read[Applied](ctx, s, key)
@@ -53,7 +55,7 @@ func AppliedBy(ctx context.Context, s Store, g string, spec uint64) (by, request
 	case errors.Is(err, ErrNotFound):
 		return WrittenToKV, "", nil
 	case len(RecordErrors(err)) > 0:
-		return "unknown (" + key + " cannot be read)", "", nil // no spec is kept back for it
+		return "unknown (" + key + " cannot be read)", "", nil // the spec is usable without the record
 	case err != nil:
 		return "", "", err
 	case index > spec:
@@ -64,7 +66,7 @@ func AppliedBy(ctx context.Context, s Store, g string, spec uint64) (by, request
 	return a.By, a.Request, nil
 }
 
-// CheckRequestID returns an error that names the grammar when id, the id of a call, does not follow it.
+// CheckRequestID returns an error with the grammar when id, the id of a call, does not follow it.
 func CheckRequestID(id string) error {
 	if !idGrammar.MatchString(id) {
 		return fmt.Errorf("request_id: %.80q is not an id: letters, digits and . _ : -, at most 128 bytes", id)

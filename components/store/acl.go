@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// OperatorRules is the Consul ACL policy of operators: they read every record and what Consul
-// knows of members, and write the specs of groups and the switches below control/, nothing else.
-// Consul has no wildcard inside a path, so each group's spec is a rule with its exact key: a
-// prefix rule would also open the records that only the leader may write. Make the policy again
-// when a group comes or goes.
+// OperatorRules returns the Consul ACL policy of operators. They read every record and Consul's
+// catalog of members. They write the specs of groups and the switches below control/, and nothing
+// else. Consul has no wildcard inside a path, so each group's spec has a rule with its exact key: a
+// prefix rule would also open the records that only the leader may write. Update the policy when a
+// group is added or removed.
 func OperatorRules(prefix string, groups []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "key_prefix %q { policy = \"read\" }\n", prefix)

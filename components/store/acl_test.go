@@ -17,7 +17,7 @@ func TestOperatorRules(t *testing.T) {
 	leader := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken})
 	secret := mintToken(t, client(t, server.Addr, server.ManagementToken), store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
 	operator := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: secret})
-	// Records without a Term halt whoever would lead: there was a leader.
+	// Records without a Term stop a new leader: there was a leader before.
 	lease, err := leader.Acquire(t.Context(), "leader")
 	if err != nil {
 		t.Fatal(err)

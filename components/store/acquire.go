@@ -12,12 +12,11 @@ const (
 	acquireBackoffMax = 2 * time.Second
 )
 
-// AcquireBlocking waits until holder has the Lease. It watches the lock, so that
-// it takes over as soon as the lock is free. Errors of the store are waited out
-// with a growing, jittered pause; onError (may be nil) is told of each, and of nil when
-// another holder is waited for. It
-// returns when ctx ends, or at once on ErrDenied, ErrTermRegression and
-// ErrTermExhausted, which waiting does not cure.
+// AcquireBlocking waits until holder has the Lease. It watches the lock, so it takes over as soon
+// as the lock is free. After an error of the store it retries with a growing, jittered pause.
+// onError (may be nil) receives each error, and nil while another holder has the lock.
+// AcquireBlocking returns when ctx ends. It returns at once on ErrDenied, ErrTermRegression and
+// ErrTermExhausted, because a retry cannot succeed.
 func AcquireBlocking(ctx context.Context, s Store, holder string, onError func(error)) (Lease, error) {
 	backoff := acquireBackoffMin
 	for {
@@ -45,15 +44,14 @@ func AcquireBlocking(ctx context.Context, s Store, holder string, onError func(e
 	}
 }
 
-// jitter keeps coordinators from knocking in step.
+// jitter keeps coordinators from retrying in step.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains from guessing it
 }
 
 // acquireOrWait returns nil, nil when the lock was held and may be free now.
 func acquireOrWait(ctx context.Context, s Store, holder string, onHeld func(error)) (Lease, error) {
-	// The index is read before the attempt: a release between the two is seen by
-	// Watch at once.
+	// The index is read before the attempt, so that Watch sees a release between the two at once.
 	_, index, err := s.List(ctx, LeaseKey)
 	if err != nil {
 		return nil, err

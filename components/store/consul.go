@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// DefaultPrefix is where all records live in Consul KV.
+// DefaultPrefix is the prefix of all records in Consul KV.
 const DefaultPrefix = "cadre/v1/"
 
 // ConsulConfig of a Consul. Only Address is required.
@@ -24,15 +24,15 @@ type ConsulConfig struct {
 	Token string
 	// Prefix of all keys; default DefaultPrefix. Ends with "/".
 	Prefix string
-	// SessionTTL of the Lease; default 10s, the least that Consul allows unless
-	// its session_ttl_min says otherwise.
+	// SessionTTL of the Lease; default 10s, the minimum of Consul unless its session_ttl_min
+	// differs.
 	SessionTTL time.Duration
-	// Margin is taken off the Lease's local deadline: the longest single call that
-	// a holder makes after looking at it. Default a fifth of SessionTTL.
+	// Margin is subtracted from the Lease's local deadline: the longest single call that a holder
+	// makes after it checked the deadline. Default a fifth of SessionTTL.
 	Margin time.Duration
-	// Resync is the longest that Watch blocks; default 60s, at most 10m.
+	// Resync is the maximum time that Watch blocks; default 60s, at most 10m.
 	Resync time.Duration
-	// CallTimeout bounds every call but Watch; default 10s.
+	// CallTimeout bounds every call except Watch; default 10s.
 	CallTimeout time.Duration
 	// Transport carries the requests; nil: a pooled one without proxies.
 	Transport http.RoundTripper
@@ -43,7 +43,7 @@ type Consul struct {
 	// Constant after NewConsul.
 	cfg    ConsulConfig
 	client *api.Client
-	// base and http are for what the API client cannot tell.
+	// base and http serve requests that the API client does not support.
 	base string
 	http *http.Client
 	pool *http.Transport
@@ -51,10 +51,10 @@ type Consul struct {
 	node string
 
 	mu sync.Mutex
-	// leases that this process acquired, by session, so that a write that finds
-	// the fence broken ends the right one at once.
+	// leases that this process acquired, by session, so that a write whose fence fails ends the
+	// right one at once.
 	leases map[string]*consulLease
-	// maxTerm is the highest Term ever seen by this process.
+	// maxTerm is the highest Term that this process has seen.
 	maxTerm uint64
 }
 
@@ -124,9 +124,9 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// newPool is a transport of our own: the default one would send control-plane
-// traffic through a proxy that an environment variable names. Consul is on the same
-// machine, where compressing a list costs both ends more than carrying it.
+// newPool returns a transport of our own: the default one would send control-plane traffic through
+// a proxy that an environment variable names. Consul is on the same machine, where compression
+// costs both ends more than it saves.
 func newPool() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
 }
@@ -150,7 +150,7 @@ func (c *Consul) Get(ctx context.Context, key string) (Entry, error) {
 	return c.entry(pair), nil
 }
 
-// get gives nil for a key that is absent.
+// get returns nil for an absent key.
 func (c *Consul) get(ctx context.Context, key string) (*api.KVPair, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *Consul) List(ctx context.Context, prefix string) ([]Entry, uint64, erro
 		return nil, 0, fmt.Errorf("list %s: %w", prefix, notRead(err))
 	}
 	if meta.ResultsFilteredByACLs {
-		// A list with holes would read as "these records do not exist".
+		// An incomplete list would mean "these records do not exist".
 		return nil, 0, fmt.Errorf("list %s: %w: the token may not read all of it", prefix, ErrDenied)
 	}
 	entries := make([]Entry, 0, len(pairs))
@@ -198,20 +198,21 @@ func (c *Consul) call(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, c.cfg.CallTimeout, fmt.Errorf("consul did not answer in %v", c.cfg.CallTimeout))
 }
 
-// longCall bounds a read of many records: a server that has just started, on a machine that
-// has more to do, needs longer for thousands than for one, and cut off it would begin anew.
+// longCall bounds a read of many records. On a busy machine a server that has just started needs
+// longer for thousands of records than for one. A shorter limit would make the caller start again
+// each time.
 func (c *Consul) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := 3 * c.cfg.CallTimeout
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("consul did not answer in %v", limit))
 }
 
-// consistent reads are confirmed by a quorum: a deposed Raft leader in a
-// minority cannot answer them (F22).
+// consistent reads are confirmed by a quorum: a deposed Raft leader in a minority cannot answer
+// them (F22).
 func consistent(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 }
 
-// denied marks a refusal by the ACL system, and one of a token that is not known.
+// denied marks a refusal by the ACL system, and distinguishes an unknown token.
 func denied(err error) error {
 	if strings.Contains(err.Error(), "ACL not found") {
 		return fmt.Errorf("%w: %w: %w", ErrDenied, ErrTokenUnknown, err)
@@ -219,8 +220,9 @@ func denied(err error) error {
 	return fmt.Errorf("%w: %w", ErrDenied, err)
 }
 
-// notRead is classed for a read, and marks no answer at all as ErrUnavailable too. A server passes a read on to
-// the leader that it knows, so it is silent for seconds after the machine of that leader was lost.
+// notRead is classed for a read, and also marks a missing answer as ErrUnavailable. A server
+// forwards a read to its leader, so after the loss of that leader's machine it does not answer for
+// seconds.
 func notRead(err error) error {
 	if _, unanswered := errors.AsType[*url.Error](err); unanswered && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -228,8 +230,8 @@ func notRead(err error) error {
 	return classed(err)
 }
 
-// classed marks a refusal by the ACL system as ErrDenied, and a server's own
-// failure, as between two leaders, as ErrUnavailable.
+// classed marks a refusal by the ACL system as ErrDenied, and a server's own failure, for example
+// between two leaders, as ErrUnavailable.
 func classed(err error) error {
 	status, ok := errors.AsType[api.StatusError](err)
 	switch {

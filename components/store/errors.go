@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Sentinels beside those of the contract in store.go.
+// Sentinels in addition to those of the contract in store.go.
 var (
 	// ErrBadKey: the key is not a clean path, or a key builder refused a segment.
 	ErrBadKey = errors.New("bad key")
@@ -16,24 +16,24 @@ var (
 	ErrBadOp = errors.New("bad transaction")
 	// ErrDenied: the token may not do this; nothing was written.
 	ErrDenied = errors.New("permission denied")
-	// ErrTokenUnknown comes with ErrDenied: Consul does not know the token at all. A
-	// server that was elected right after its start says so for a moment about tokens
-	// that there are: it is the leader before it has read its own log to the end.
+	// ErrTokenUnknown comes with ErrDenied: Consul does not know the token. For a moment a server
+	// that was elected right after its start returns this for existing tokens too: it leads before
+	// it has read its own log to the end.
 	ErrTokenUnknown = errors.New("token not known")
-	// ErrUnavailable: Consul has no leader now, or a server on the way failed; nothing
-	// was read or written, and the same call may succeed in a moment.
+	// ErrUnavailable: Consul has no leader now, or a server on the way failed. Nothing was read or
+	// written, and a retry may succeed in a moment.
 	ErrUnavailable = errors.New("consul cannot answer now")
-	// ErrTermRegression: the Term went down, so the store was restored from an older
-	// state, or it is gone while records of its leaders are there. No leader may act
-	// until the Term is above the highest one seen (threat model 9.4, rule 7), which an
-	// operator brings about with the record at control/recover.
+	// ErrTermRegression: the Term went down, so the store was restored from an older state; or the
+	// Term is missing while records of its leaders exist. No leader may act until the Term is above
+	// the highest one seen (threat model 9.4, rule 7). An operator raises it with the record at
+	// control/recover.
 	ErrTermRegression = errors.New("EPOCH_REGRESSION: term went backwards")
-	// ErrStateRegression: the records are older than what was seen of them, within one
-	// Term too. No leader may act until an operator says so, with that same record.
+	// ErrStateRegression: the records are older than the highest state seen, possibly within one
+	// Term. No leader may act until an operator writes the record at control/recover.
 	ErrStateRegression = errors.New("EPOCH_REGRESSION: the records went back")
 	// ErrTermExhausted: there is no next Term. No leader acts any more.
 	ErrTermExhausted = errors.New("EPOCH_REGRESSION: no term is left")
-	// ErrReleased is the cause of a Lease's context that its holder gave up.
+	// ErrReleased is the cause of a Lease's context after its holder released it.
 	ErrReleased = errors.New("lease released")
 )
 
@@ -45,8 +45,8 @@ type FailedOp struct {
 	What  string
 }
 
-// ConflictError says which checks of a transaction failed. It Is ErrConflict;
-// it Is ErrFenced too when a check on a lease key failed.
+// ConflictError lists the failed checks of a transaction. It Is ErrConflict; it Is ErrFenced too
+// when a check on a lease key failed.
 type ConflictError struct {
 	Failed []FailedOp
 }

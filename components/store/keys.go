@@ -24,14 +24,14 @@ const (
 	ProofsPrefix      = "proofs/"
 	NoncesPrefix      = "admission/nonces/"
 	CollateralPrefix  = "collateral/"
-	// GroupPolicyPrefix is where the leader keeps what it accepted for each group.
+	// GroupPolicyPrefix has the policies that the leader accepted, by group.
 	GroupPolicyPrefix = "policy/groups/"
 	ControlPrefix     = "control/"
 	ApprovalsPrefix   = "control/approvals/"
 	RevocationsPrefix = "control/revocations/"
 	FloorPrefix       = "control/floor/"
-	// TCBExceptionsPrefix is where operators grant exceptions for machines, LoweringsPrefix
-	// where they let older collateral be used again.
+	// TCBExceptionsPrefix has the operators' exceptions for machines, and LoweringsPrefix their
+	// permits for older collateral.
 	TCBExceptionsPrefix = "control/tcb-exceptions/"
 	LoweringsPrefix     = "control/collateral/"
 	QueuePrefix         = "control/queue/"
@@ -47,34 +47,34 @@ const (
 )
 
 const (
-	// ClusterIDKey says which cluster ID these records are of. It is written once.
+	// ClusterIDKey has the cluster ID of these records. It is written once.
 	ClusterIDKey = "cluster_id"
 	// LeaseKey is locked by the leader's session. It is never deleted.
 	LeaseKey = "lease/coordinator"
 	// TermKey carries the Term; its modify index is the fence.
 	TermKey = "lease/term"
-	// TCBLedgerKey is what the leader accepted about the judgement of machines.
+	// TCBLedgerKey has the exceptions and lowerings that the leader accepted.
 	TCBLedgerKey = "policy/tcb"
-	// StateKey carries the state, which grows with what the leader does.
+	// StateKey has the state, which grows with the leader's changes.
 	StateKey = "lease/state"
 )
 
 // maxKeyBytes is Consul's practical bound with room for the prefix.
 const maxKeyBytes = 400
 
-// GroupSpecKey is where the operator writes the desired state of group g.
+// GroupSpecKey is the operators' desired state of group g.
 func GroupSpecKey(g string) string { return key("groups", name(g), "spec") }
 
-// GroupAcceptedKey is where the leader keeps the last valid spec of group g.
+// GroupAcceptedKey is the last valid spec of group g, written by the leader.
 func GroupAcceptedKey(g string) string { return key("groups", name(g), "accepted") }
 
-// AppliedKey is where a coordinator names the caller that applied the spec of group g.
+// AppliedKey names the caller that applied the spec of group g; a coordinator writes it.
 func AppliedKey(g string) string { return key("applied", name(g)) }
 
-// GroupStatusKey is where the leader reports about group g.
+// GroupStatusKey is the leader's report about group g.
 func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 
-// SlotStatusKey is where the leader reports about slot of group g.
+// SlotStatusKey is the leader's report about a Slot of group g.
 func SlotStatusKey(g, slot string) string { return key("groups", name(g), "slots", name(slot)) }
 
 // SlotStatusesOf is the prefix of the reports about the Slots of group g.
@@ -92,46 +92,46 @@ func SlotKey(g, slot string) string { return key("slots", name(g), name(slot)) }
 // SlotsOf is the prefix of the Slot records of group g.
 func SlotsOf(g string) string { return key("slots", name(g)) + "/" }
 
-// AddressesKey is which virtual addresses group g has.
+// AddressesKey has the virtual addresses of group g.
 func AddressesKey(g string) string { return key("addresses", name(g)) }
 
-// RouteKey is which virtual address the route called r has.
+// RouteKey has the virtual address of route r.
 func RouteKey(r string) string { return key("routes", name(r)) }
 
-// MeshKey is the part that group g has in the service layer.
+// ServiceMeshKey is the part of group g in the service layer.
 func ServiceMeshKey(g string) string { return key("servicemesh", name(g)) }
 
-// OperationKey is one Action being carried out.
+// OperationKey is one Action in progress.
 func OperationKey(op string) string { return key("operations", id(op)) }
 
-// RolloutKey is one entry of the history.
+// RolloutKey is one entry of the rollout history.
 func RolloutKey(r string) string { return key("rollouts", id(r)) }
 
-// SlotPolicyKey is what slot may run now.
+// SlotPolicyKey has the Revisions that slot may run now.
 func SlotPolicyKey(slot string) string { return key("policy", "slots", name(slot)) }
 
-// AdmissionKey is which Boot holds slot.
+// AdmissionKey is the admission of slot's current Boot.
 func AdmissionKey(slot string) string { return key("admissions", name(slot)) }
 
 // RefusalKey is the last refused admission for slot.
 func RefusalKey(slot string) string { return key("refusals", name(slot)) }
 
-// ProofKey is what a Boot proved that no record binds to slot.
+// ProofKey is the evidence of a Boot that no record binds to slot.
 func ProofKey(slot string) string { return key("proofs", name(slot)) }
 
 // BootLeaseKey is locked by the session of the coordinator that keeps the lease of slot's Boot.
 func BootLeaseKey(slot string) string { return key("lease", "boots", name(slot)) }
 
-// DecisionsKey is what was decided last about Boots that claim slot.
+// DecisionsKey has the last decisions about Boots that claim slot.
 func DecisionsKey(slot string) string { return key("decisions", name(slot)) }
 
 // NonceKey marks the challenge nonce n (hex) as spent.
 func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
 
-// CollateralKey is the newest collateral seen for the machines called fmspc.
+// CollateralKey is the newest collateral seen for the machines of the family fmspc.
 func CollateralKey(fmspc string) string { return key("collateral", segment(fmspcGrammar, fmspc)) }
 
-// OverrideKey is the operator's override of a kind; scope is its group or Slot, or for a freeze
+// OverrideKey is the operator's override of a kind. scope is its group or Slot; a freeze can have
 // Everywhere.
 func OverrideKey(kind OverrideKind, scope string) string {
 	if kind == OverrideFreeze {
@@ -140,7 +140,7 @@ func OverrideKey(kind OverrideKind, scope string) string {
 	return key("control", string(kind), name(scope))
 }
 
-// GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
+// GroupPolicyKey is the order of group g's Revisions and its accepted policy.
 func GroupPolicyKey(g string) string { return key("policy", "groups", name(g)) }
 
 // ApprovalKey approves a Revision.
@@ -157,15 +157,15 @@ func FloorKey(g string) string { return key("control", "floor", segment(scopeGra
 // TCBExceptionKey is an exception that an operator granted for machines.
 func TCBExceptionKey(i string) string { return key("control", "tcb-exceptions", id(i)) }
 
-// LoweringKey lets older collateral of the machines called fmspc be used again.
+// LoweringKey permits older collateral for the machines of the family fmspc.
 func LoweringKey(fmspc string) string {
 	return key("control", "collateral", segment(fmspcGrammar, fmspc))
 }
 
-// Everywhere stands for all groups in FloorKey and OverrideKey; no group can have this name.
+// Everywhere means all groups in FloorKey and OverrideKey; no group can have this name.
 const Everywhere = "_all"
 
-// RequireApprovalKey is the switch that makes every group ask for approvals.
+// RequireApprovalKey is the switch that demands approvals from every group.
 func RequireApprovalKey() string { return "control/require-approval" }
 
 // QueueKey is one request of an operator, e.g. a restart of a Slot.
@@ -180,26 +180,26 @@ func DeleteDisksKey(g string) string { return key("control", "delete-disks", nam
 // AdoptKey names the running CVMs that become members of group g.
 func AdoptKey(g string) string { return key("control", "adopt", name(g)) }
 
-// SecretKey is the epoch of the secret called secret of group g; of the cluster's
-// own key of that name when g is ClusterSecrets.
+// SecretKey is the epoch of a secret of group g; with ClusterSecrets for g, that of the cluster's
+// own key.
 func SecretKey(g, secret string) string { return key("secrets", name(g), name(secret)) }
 
 // SecretsOf is the prefix of the epochs of the secrets of group g.
 func SecretsOf(g string) string { return key("secrets", name(g)) + "/" }
 
-// RotateKey asks for a new epoch of a secret.
+// RotateKey requests a new epoch of a secret.
 func RotateKey(g, secret string) string { return key("control", "rotate", name(g), name(secret)) }
 
-// OperatorTokenKey says that the operators' token with the digest sha256 was made.
+// OperatorTokenKey records that the operators' token with the digest sha256 was created.
 func OperatorTokenKey(sha256 string) string {
 	return key("operators", segment(sha256Grammar, sha256))
 }
 
-// RecoverKey is the operator's way to a higher Term and state.
+// RecoverKey is the operator's record that raises Term and state.
 func RecoverKey() string { return "control/recover" }
 
-// Every name is matched as bytes against one grammar, as narrow as the
-// strictest consumer of it (IDN-02). A slash can never come in.
+// Every name is matched as bytes against one grammar, as narrow as its strictest consumer (IDN-02).
+// A name never contains a slash.
 var (
 	nameGrammar = plain{first: "abcdefghijklmnopqrstuvwxyz", others: "0123456789-", most: 63}
 	idGrammar   = plain{first: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", others: "._:-", most: 128}
@@ -211,8 +211,8 @@ var (
 	fmspcGrammar      = regexp.MustCompile(`^[0-9a-f]{12}$`)
 )
 
-// badMark starts what a key builder returns for a segment that it refuses. No
-// stored key has it, and every Store method refuses it and says why.
+// badMark starts the result of a key builder for a rejected segment. No stored key has it, and
+// every Store method rejects it with the reason.
 const badMark = "!"
 
 func name(s string) string  { return segment(nameGrammar, s) }
@@ -222,14 +222,14 @@ func nonce(s string) string { return segment(nonceGrammar, s) }
 // grammar of a segment.
 type grammar interface{ MatchString(s string) bool }
 
-// plain is the grammar of 1 to most bytes, of which others may not be the first. Most keys are
-// made of such, and many in each pass: a regular expression takes ten times as long.
+// plain is the grammar of 1 to most bytes; the bytes in others may not come first. Most keys use
+// it, and each pass builds many keys: a regular expression takes ten times as long.
 type plain struct {
 	first, others string
 	most          int
 }
 
-// MatchString reports whether s is one.
+// MatchString reports whether s follows the grammar.
 func (p plain) MatchString(s string) bool {
 	if s == "" || len(s) > p.most || strings.IndexByte(p.first, s[0]) < 0 {
 		return false
@@ -261,8 +261,8 @@ func key(segments ...string) string {
 	return strings.Join(segments, "/")
 }
 
-// CheckKey refuses keys that a builder refused and keys that are not clean
-// paths. The error is ErrBadKey and names the segment.
+// CheckKey rejects keys that a builder rejected and keys that are not clean paths. The error is
+// ErrBadKey and names the segment.
 func CheckKey(key string) error {
 	if bad, found := strings.CutPrefix(key, badMark); found {
 		return fmt.Errorf("%w: %s is not a name (lower-case letters, digits and '-', starting with a letter) or id for a key segment",
@@ -274,7 +274,7 @@ func CheckKey(key string) error {
 	return checkPath(key)
 }
 
-// CheckPrefix is CheckKey for what List and Watch take; "" is everything.
+// CheckPrefix is CheckKey for the prefixes of List and Watch; "" means everything.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil

@@ -111,7 +111,7 @@ func FuzzKindOf(f *testing.F) {
 	})
 }
 
-// TestIDN02_NamesOfDecisions: what operators name in keys has one spelling.
+// TestIDN02_NamesOfDecisions: each name that operators put into a key has one spelling.
 func TestIDN02_NamesOfDecisions(t *testing.T) {
 	for key, want := range map[string]bool{
 		store.ApprovalKey(strings.Repeat("a", 32)): true, store.ApprovalKey("a/b"): false, store.ApprovalKey(""): false,

@@ -14,15 +14,15 @@ import (
 	"cadre.dev/store/internal/leasing"
 )
 
-// lockDelay is as good as none: the fence protects the records, so a successor
-// need not wait. Zero would mean Consul's default of 15 s.
+// lockDelay is the shortest possible one: the fence protects the records, so a successor need not
+// wait. Zero would mean Consul's default of 15 s.
 const lockDelay = time.Millisecond
 
-// errLockDelay: the lock was freed a moment ago.
+// errLockDelay means that the lock was freed a moment ago.
 var errLockDelay = errors.New("lock delay")
 
-// FenceOps are the checks that a leader's write carries: its session holds the
-// lock, and the Term key is the one that it wrote.
+// FenceOps returns the checks of a leader's write: its session holds the lock, and the Term key is
+// unchanged since the leader wrote it.
 func FenceOps(session string, termIndex uint64) []Op {
 	return []Op{
 		{Kind: OpCheckSession, Key: LeaseKey, Session: session},
@@ -30,11 +30,11 @@ func FenceOps(session string, termIndex uint64) []Op {
 	}
 }
 
-// Acquire takes the lock and the next Term in one transaction (threat model
-// 9.4, rule 2). The Lease outlives ctx; give it up with Release.
+// Acquire takes the lock and the next Term in one transaction (threat model 9.4, rule 2). The Lease
+// outlives ctx; give it up with Release.
 //
-// Errors: ErrHeld; ErrTermRegression; ErrTermExhausted; ErrUnknown when Consul did not answer (the
-// session was then destroyed as well as possible, so nothing is held for long).
+// Errors: ErrHeld; ErrTermRegression; ErrTermExhausted; ErrUnknown when Consul did not answer
+// (Acquire then tries to destroy the session, so that the lock is free again soon).
 func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 	if holder == "" {
 		return nil, errors.New("acquire the lease: the holder has no name")
@@ -82,7 +82,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 	return lease, nil
 }
 
-// takeLock returns the modify index of the Term key that it wrote.
+// takeLock takes the lock and returns the modify index of the Term key that it wrote.
 func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string, termIndex uint64) (uint64, error) {
 	lockValue, err := json.Marshal(LeaseRecord{Holder: holder, Term: lease.term, Since: time.Now().UTC()})
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string
 		{KV: &api.KVTxnOp{Verb: api.KVLock, Key: c.cfg.Prefix + LeaseKey, Value: lockValue, Session: lease.session}},
 		{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: c.cfg.Prefix + TermKey, Value: termValue, Index: termIndex}},
 	}
-	// The lock delay ends in a millisecond of the Raft leader's clock.
+	// The lock delay ends within a millisecond of the Raft leader's clock.
 	const attempts = 20
 	for range attempts {
 		var pairs []*api.KVPair
@@ -137,7 +137,7 @@ func (c *Consul) lockOnce(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, e
 	return pairs, nil
 }
 
-// Holder reads who holds the lock now, and the Term.
+// Holder reads the current holder of the lock, and the Term.
 func (c *Consul) Holder(ctx context.Context) (string, uint64, error) {
 	term, err := c.readTerm(ctx)
 	if err != nil {
@@ -158,10 +158,10 @@ func (c *Consul) Holder(ctx context.Context) (string, uint64, error) {
 	return record.Holder, max(term, record.Term), nil
 }
 
-// nextTerm gives the Term of the next holder, and the modify index of the record that
-// it follows, 0 when there is none.
+// nextTerm returns the Term of the next holder, and the modify index of the stored Term record, 0
+// when there is none.
 func (c *Consul) nextTerm(ctx context.Context) (term, index uint64, err error) {
-	// What was seen before the read was sent must be there when it is answered.
+	// A Term seen before the read was sent must be in its answer.
 	seen := c.sawTerm(0)
 	facts, index, err := ReadTermFacts(ctx, c)
 	if err != nil {
@@ -175,8 +175,7 @@ func (c *Consul) nextTerm(ctx context.Context) (term, index uint64, err error) {
 	return term, index, err
 }
 
-// readTerm gives the Term, 0 before the first leader. It refuses one below a Term that
-// this process has seen.
+// readTerm returns the Term, 0 before the first leader. It rejects a Term below SeenTerm.
 func (c *Consul) readTerm(ctx context.Context) (uint64, error) {
 	seen := c.sawTerm(0)
 	record, _, err := Read[TermRecord](ctx, c, TermKey)
@@ -191,10 +190,10 @@ func (c *Consul) readTerm(ctx context.Context) (uint64, error) {
 	return record.Term, nil
 }
 
-// SeenTerm is the highest Term that this process has seen.
+// SeenTerm returns the highest Term that this process has seen.
 func (c *Consul) SeenTerm() uint64 { return c.sawTerm(0) }
 
-// sawTerm remembers the highest Term that this process has seen, and gives it.
+// sawTerm records the highest Term that this process has seen, and returns it.
 func (c *Consul) sawTerm(term uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,19 +201,19 @@ func (c *Consul) sawTerm(term uint64) uint64 {
 	return c.maxTerm
 }
 
-// DestroyHolderSession frees the lock at once if holder has it: a supervisor
-// calls it when it saw the coordinator process die. It reports whether it did.
+// DestroyHolderSession frees the lock at once if holder has it, and reports whether it did. A
+// supervisor calls it when the coordinator process has died.
 func (c *Consul) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
 	return c.endSession(ctx, func(r LeaseRecord) bool { return r.Holder == holder })
 }
 
-// EndLease is DestroyHolderSession for the Lease of one Term: a later one of the same
-// holder stays.
+// EndLease is DestroyHolderSession for the Lease of one Term: a later Lease of the same holder
+// stays.
 func (c *Consul) EndLease(ctx context.Context, holder string, term uint64) (bool, error) {
 	return c.endSession(ctx, func(r LeaseRecord) bool { return r.Holder == holder && r.Term == term })
 }
 
-// endSession destroys the session of the lock if its record is the one that is meant.
+// endSession destroys the session of the lock if meant accepts the record of the lock.
 func (c *Consul) endSession(ctx context.Context, meant func(LeaseRecord) bool) (bool, error) {
 	lock, err := c.get(ctx, LeaseKey)
 	if err != nil || lock == nil || lock.Session == "" {
@@ -227,12 +226,13 @@ func (c *Consul) endSession(ctx context.Context, meant func(LeaseRecord) bool) (
 	if !meant(record) {
 		return false, nil
 	}
-	// Sessions are never reused: one that was replaced meanwhile is another one.
+	// Sessions are never reused, so this cannot end a session that replaced the lock's session
+	// meanwhile.
 	return true, c.destroySession(ctx, lock.Session)
 }
 
-// loseLeases ends the Leases whose fence is in conflict: the process learns
-// from its own write what its renewals have not told it yet.
+// loseLeases ends the Leases whose fence failed. So the process learns from its own write that a
+// Lease is lost, before a renewal fails.
 func (c *Consul) loseLeases(conflict *ConflictError) {
 	c.mu.Lock()
 	var lost []*consulLease

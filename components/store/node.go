@@ -11,25 +11,25 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// LeaseNodePrefix begins the name of the catalog node that sessions are on. No Slot's
-// name has a dot.
+// LeaseNodePrefix begins the name of the catalog node that sessions are on. No Slot's name has a
+// dot.
 const LeaseNodePrefix = "cadre.lease-"
 
-// leaseNode is the node of all sessions that are made with the token. A session ends
-// with its node, and whoever is in Consul's gossip can take a node of a known name into
-// it, and out of it again: the name cannot be guessed without the token.
+// leaseNode returns the node of all sessions that are created with the token. A session ends with
+// its node, and any member of Consul's gossip can register and deregister a node of a known name.
+// The name cannot be guessed without the token.
 func leaseNode(token string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("cadre/v1/lease-node"))
 	return LeaseNodePrefix + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// LeaseNode names the catalog node that this store's sessions are on. It stands for no
-// machine: it has no ID, so that nobody can rename it away by registering that ID, and
-// no check, so that neither gossip nor the health of a machine ends what is on it.
+// LeaseNode names the catalog node that this store's sessions are on. It represents no machine. It
+// has no ID, so that no other node can rename it by registering its ID. It has no check, so that
+// neither gossip nor the health of a machine ends its sessions.
 func (c *Consul) LeaseNode() string { return c.node }
 
-// registerNode makes the node of the sessions. One that is there stays as it is.
+// registerNode creates the node of the sessions. An existing node stays unchanged.
 func (c *Consul) registerNode(ctx context.Context) error {
 	_, err := c.client.Catalog().Register(&api.CatalogRegistration{
 		Node: c.node, Address: "127.0.0.1", SkipNodeUpdate: true,
@@ -40,7 +40,7 @@ func (c *Consul) registerNode(ctx context.Context) error {
 	return nil
 }
 
-// noNode reports that Consul knows no node of that name.
+// noNode reports whether Consul knows no node of that name.
 func noNode(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "Missing node registration")
 }

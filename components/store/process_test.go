@@ -127,8 +127,7 @@ func TestCTL01_CTL02_PLT13_StoppedProcessCannotWrite(t *testing.T) {
 	}
 }
 
-// TestKilledProcessIsReplacedAtOnce is what a supervisor does for the leader that
-// it saw die.
+// TestKilledProcessIsReplacedAtOnce runs the supervisor's reaction to a dead leader.
 func TestKilledProcessIsReplacedAtOnce(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
 	prefix := storetest.NewPrefix()

@@ -14,7 +14,7 @@ import (
 
 //go:generate go run ./internal/gendocs -o ../../docs/kv.md
 
-// Writer is who alone writes a record.
+// Writer is the only component that writes a record.
 type Writer string
 
 const (
@@ -25,8 +25,8 @@ const (
 	// Admitter is any coordinator that admits a Boot; its writes check the Term's
 	// index and the policy's index, and use check-and-set.
 	Admitter Writer = "admission"
-	// Founder is the first coordinator whose Consul has a leader; it creates what does
-	// not exist. Nobody writes it again.
+	// Founder is the first coordinator whose Consul has a leader; it creates missing records. They
+	// are never written again.
 	Founder Writer = "founder"
 	// Coordinator is any coordinator, by check-and-set.
 	Coordinator Writer = "coordinator"
@@ -161,7 +161,7 @@ func KindOf(key string) (Kind, error) {
 // Matches reports whether key belongs to k: literal segments equal, every
 // variable segment well-formed.
 func (k Kind) Matches(key string) bool {
-	// Each record that is read is looked for among all kinds: nothing is made on the way.
+	// Each read looks its record up here, so the search allocates nothing.
 	for pattern := k.Pattern; ; {
 		p, patterns, more := strings.Cut(pattern, "/")
 		segment, segments, longer := strings.Cut(key, "/")

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestTheFullestDecisionsFitTheirRecord: one that did not could not be written, and
-// nobody would get the Slot any more.
+// TestTheFullestDecisionsFitTheirRecord: an oversized record could not be written, and the Slot
+// would admit no Boot any more.
 func TestTheFullestDecisionsFitTheirRecord(t *testing.T) {
 	slot, long := strings.Repeat("s", 63), strings.Repeat("<", 1<<10)
 	var d policy.Decisions

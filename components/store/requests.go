@@ -9,26 +9,25 @@ import (
 	"cadre.dev/core/group"
 )
 
-// RequestKind is what an operator asks for through the queue.
+// RequestKind is the action that an operator requests through the queue.
 type RequestKind string
 
 const (
-	// RequestRestart asks for a restart of one Slot at its Revision, or of one service in it.
+	// RequestRestart restarts one Slot at its Revision, or one service in it.
 	RequestRestart RequestKind = "restart"
-	// RequestUpdate asks for the update of one Slot to what its group wants it to run.
+	// RequestUpdate updates one Slot to the Revision that its group wants.
 	RequestUpdate RequestKind = "update"
-	// RequestReplace asks for a new CVM with a new disk for one Slot: what the old one
-	// had is lost.
+	// RequestReplace gives one Slot a new CVM with a new disk: the content of the old disk is lost.
 	RequestReplace RequestKind = "replace"
-	// RequestResolve says what became of a platform call that nobody can tell.
+	// RequestResolve settles a platform call with an unknown outcome.
 	RequestResolve RequestKind = "resolve"
-	// RequestRetry lets a group's rollout go on that has failed.
+	// RequestRetry retries a group's failed rollout.
 	RequestRetry RequestKind = "retry"
 	// RequestRelease ends the hold of a Slot that two Boots took from each other.
 	RequestRelease RequestKind = "release"
 )
 
-// Resolution is what an operator says about an undecided platform call.
+// Resolution is an operator's answer about an undecided platform call.
 type Resolution string
 
 const (
@@ -41,38 +40,40 @@ const (
 // MaxReason bounds an operator's reason in a record, in bytes.
 const MaxReason = 500
 
-// QueueRequest is one request of an operator at control/queue/<id>. The leader
-// deletes it in the transaction that records what it does about it. A request whose id
-// an Operation bears already is spent.
+// QueueRequest is one request of an operator at control/queue/<id>. The leader deletes it in the
+// transaction that records the resulting action. A request whose id an Operation already has is
+// spent.
 type QueueRequest struct {
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`
-	// Group is needed for a retry; elsewhere it may be left out, since Slot names are
-	// unique in the cluster.
+	// Group is required for a retry. Elsewhere it may be left out, because Slot names are unique in
+	// the cluster.
 	Group string `json:"group,omitempty"`
 	// Slot of a restart, update, replace or release.
 	Slot string `json:"slot,omitempty"`
-	// VMUUID and InstanceID are the CVM that a restart, update or replace is about; "" is whichever the
-	// Slot has when its turn comes. Once the Slot has another, nothing is done.
+	// VMUUID and InstanceID identify the CVM of a restart, update or replace; "": the Slot's CVM
+	// when the request is carried out. If the Slot has another CVM by then, the request has no
+	// effect.
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
-	// Gone of a replace: the platform did not list the CVM when it was asked for. One that is
-	// listed again by its turn is not replaced.
+	// Gone of a replace: the platform did not list the CVM at the time of the request. If the
+	// platform lists it again, the CVM is not replaced.
 	Gone bool `json:"gone,omitempty"`
-	// Service of a restart is the one whose workload starts anew in its container; "": the CVM.
+	// Service of a restart names the service whose workload is restarted in its container; "": the
+	// CVM.
 	Service string `json:"service,omitempty"`
 	// Operation and As of a resolve.
 	Operation string     `json:"operation,omitempty"`
 	As        Resolution `json:"as,omitempty"`
-	// DeleteDisk of a replace: the operator knows that the disk is lost with the CVM.
+	// DeleteDisk of a replace: the operator accepts that the disk is lost with the CVM.
 	DeleteDisk bool      `json:"delete_disk,omitempty"`
 	Reason     string    `json:"reason"`
 	By         string    `json:"by"`
 	At         time.Time `json:"at"`
 }
 
-// Check tells what is wrong with a request, by field; nil: nothing that shows without
-// other records. One that fails is carried out by nobody.
+// Check returns the first fault of a request, by field; nil: no fault is visible without other
+// records. A request that fails Check is never carried out.
 func (q QueueRequest) Check() error {
 	if !idGrammar.MatchString(q.ID) {
 		return fmt.Errorf("id: %.80q is not an id: letters, digits and . _ : -, at most 128 bytes", q.ID)
@@ -103,7 +104,7 @@ func (q QueueRequest) Check() error {
 	return q.checkValues()
 }
 
-// needs are the fields that a request of the kind has; nil: there is no such kind.
+// needs returns the fields of a request of the kind; nil: the kind is unknown.
 func (q QueueRequest) needs() map[string]bool {
 	switch q.Kind {
 	case RequestRestart, RequestUpdate, RequestRelease:

@@ -7,7 +7,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestARequestNamesTheFieldThatIsWrong: whoever wrote it by hand learns what to change.
+// TestARequestNamesTheFieldThatIsWrong: the error of a handwritten request names the field to
+// change.
 func TestARequestNamesTheFieldThatIsWrong(t *testing.T) {
 	restart := store.QueueRequest{ID: "r", Kind: store.RequestRestart, Slot: "pg-0"}
 	update := store.QueueRequest{ID: "r", Kind: store.RequestUpdate, Slot: "pg-0", VMUUID: "vm", InstanceID: "i"}

@@ -4,32 +4,32 @@ import "time"
 
 // The cluster's own keys among the secrets.
 const (
-	// ClusterSecrets stands for the cluster where a secret's group is named. No group
-	// of this name may declare secrets.
+	// ClusterSecrets is the group name of the cluster's own secrets. No group of this name may
+	// declare secrets.
 	ClusterSecrets = "cluster"
 	// GossipSecret is Consul's gossip key.
 	GossipSecret = "gossip"
 )
 
-// RotationStep is how far the rotation of the gossip key got. Each step can be
-// repeated, so that a successor goes on from what is recorded.
+// RotationStep is the progress of a rotation of the gossip key. Each step can be repeated, so a new
+// leader continues from the recorded step.
 type RotationStep string
 
 const (
-	// RotationRest: no rotation is going on.
+	// RotationRest: no rotation is in progress.
 	RotationRest RotationStep = ""
-	// RotationInstall: coordinators are given Next, and send with Epoch.
+	// RotationInstall: coordinators receive Next, and still send with Epoch.
 	RotationInstall RotationStep = "install"
 	// RotationUse: coordinators begin to send with Next; all of them can read both.
 	RotationUse RotationStep = "use"
-	// RotationSettle: Epoch is the new one. A coordinator that is away learns it from the
-	// others, so nobody is waited for.
+	// RotationSettle: Epoch is the new one. An absent coordinator learns it later from the others,
+	// so the rotation does not wait for it.
 	RotationSettle RotationStep = "settle"
-	// RotationRemove: coordinators forget Previous.
+	// RotationRemove: coordinators remove Previous.
 	RotationRemove RotationStep = "remove"
 )
 
-// SecretRecord says which epoch of a secret is in force.
+// SecretRecord has the epoch in force of a secret.
 type SecretRecord struct {
 	// Group is ClusterSecrets for the cluster's own keys.
 	Group string `json:"group"`
@@ -37,22 +37,21 @@ type SecretRecord struct {
 	// Epoch in force. It only grows.
 	Epoch     uint32    `json:"epoch"`
 	RotatedAt time.Time `json:"rotated_at"`
-	// Reason for the last rotation, and who asked for it.
+	// Reason for the last rotation, and its operator.
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
 
-	// Step of a rotation that is going on; StepSince is when it began.
+	// Step of a rotation in progress; StepSince is when it began.
 	Step      RotationStep `json:"step,omitempty"`
 	StepSince time.Time    `json:"step_since,omitzero"`
-	// Next is the epoch that is coming, until it is in force.
+	// Next is the coming epoch, until it is in force.
 	Next uint32 `json:"next,omitempty"`
-	// Previous still works until it is removed. PreviousUntil was its latest time in
-	// records of earlier versions.
+	// Previous works until it is removed. Earlier versions recorded its end in PreviousUntil.
 	Previous      uint32    `json:"previous,omitempty"`
 	PreviousUntil time.Time `json:"previous_until,omitzero"`
 }
 
-// RotateRequest asks for a new epoch of a secret.
+// RotateRequest requests a new epoch of a secret.
 type RotateRequest struct {
 	Group  string    `json:"group"`
 	Name   string    `json:"name"`

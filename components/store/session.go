@@ -12,17 +12,16 @@ import (
 	"cadre.dev/store/internal/leasing"
 )
 
-// CreateSession makes a Consul session with behaviour release, as good as no lock
-// delay and no checks, on LeaseNode: neither the leader nor a Boot must lose what it
-// holds because a coordinator's machine is ill, or because somebody took a machine's
-// name or ID. Consul ends it at twice its TTL after the last renewal, and starts all
-// TTLs anew when its leader changes.
+// CreateSession makes a Consul session with behaviour release, the shortest lock delay and no
+// checks, on LeaseNode. So neither the leader nor a Boot loses its lock because a coordinator's
+// machine is unhealthy, or because another machine takes its name or ID. Consul ends the session at
+// up to twice its TTL after the last renewal, and restarts all TTLs when its leader changes.
 func (c *Consul) CreateSession(ctx context.Context, name string, ttl time.Duration) (string, error) {
 	ctx, cancel := c.call(ctx)
 	defer cancel()
 	session, err := c.createSession(ctx, name, ttl)
 	if noNode(err) {
-		// The first session of all, or somebody removed the node.
+		// This is the first session of all, or the node was removed.
 		if err = c.registerNode(ctx); err == nil {
 			session, err = c.createSession(ctx, name, ttl)
 		}
@@ -43,7 +42,7 @@ func (c *Consul) createSession(ctx context.Context, name string, ttl time.Durati
 	return session, nil
 }
 
-// RenewSession asks the Raft leader, which alone keeps the TTLs.
+// RenewSession asks the Raft leader, the only server that keeps the TTLs.
 func (c *Consul) RenewSession(ctx context.Context, session string) error {
 	ctx, cancel := c.call(ctx)
 	defer cancel()

@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// StateFacts are what the next state follows from.
+// StateFacts is the input of NextState.
 type StateFacts struct {
-	// Stored is the state that is recorded; 0: none is.
+	// Stored is the recorded state; 0: none.
 	Stored uint64
-	// Raised is what the operator's record asks for; 0: nothing that can be used.
+	// Raised is the state in the operator's record; 0: there is no usable one.
 	Raised uint64
-	// Seen is the highest state that anybody who counts has seen.
+	// Seen is the highest state that any trusted witness has seen.
 	Seen uint64
 	// Elapsed is StateRecord.Elapsed as recorded.
 	Elapsed uint64
 }
 
-// At is the state that the records stand at, with what an operator raised it to.
+// At returns the state of the records, including an operator's raise.
 func (f StateFacts) At() uint64 { return max(f.Stored, f.Raised) }
 
-// Regressed is why the records may not be gone on from: they are older than what was seen
-// of them (ErrStateRegression). nil: they may.
+// Regressed returns ErrStateRegression when the records are older than the highest state seen; nil:
+// work may continue on them.
 func (f StateFacts) Regressed() error {
 	if f.At() >= f.Seen {
 		return nil
@@ -30,9 +30,9 @@ func (f StateFacts) Regressed() error {
 		ErrStateRegression, StateKey, f.At(), f.Seen, WayOut(1, f.Seen))
 }
 
-// NextState is the state after the next change. It refuses to go on from records that went
-// back (ErrStateRegression), and to pass MaxTerm, the last number that every reader of JSON
-// keeps exact (ErrTermExhausted).
+// NextState returns the state after the next change. It rejects records that went back
+// (ErrStateRegression), and never passes MaxTerm, the last number that every reader of JSON keeps
+// exact (ErrTermExhausted).
 func NextState(f StateFacts) (uint64, error) {
 	if err := f.Regressed(); err != nil {
 		return 0, err
@@ -43,8 +43,8 @@ func NextState(f StateFacts) (uint64, error) {
 	return f.At() + 1, nil
 }
 
-// ReadStateFacts reads what NextState needs but Seen, and the modify index of the state,
-// 0 when there is none.
+// ReadStateFacts reads the input of NextState except Seen, and the modify index of the state, 0
+// when there is none.
 func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, err error) {
 	entries, err := s.Together(ctx, StateKey, RecoverKey())
 	if err != nil {
@@ -59,7 +59,7 @@ func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, e
 			}
 			f.Stored, f.Elapsed, index = record.State, record.Elapsed, entry.Index
 		case RecoverKey():
-			// One that cannot be used raises nothing, and stops nobody.
+			// An unusable record raises nothing, and is no error here.
 			if raised, err := Decode[Recovery](entry); err == nil && raised.Check() == nil {
 				f.Raised = raised.State
 			}

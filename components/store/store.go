@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Entry is one stored value, which nobody may change: others may read the same bytes. Index is
-// its modify index; Session holds the lock on the key, "" when nobody does.
+// Entry is one stored value. Do not change Value: other readers may share its bytes. Index is its
+// modify index; Session holds the lock on the key, "" when the key is not locked.
 type Entry struct {
 	Key     string
 	Value   []byte
@@ -21,31 +21,31 @@ type Entry struct {
 type Store interface {
 	// Get reads one key consistently; ErrNotFound when it is absent.
 	Get(ctx context.Context, key string) (Entry, error)
-	// List reads all keys below prefix consistently, sorted by key. The index is
-	// what Watch continues from.
+	// List reads all keys below prefix consistently, sorted by key. Watch continues from the index.
 	List(ctx context.Context, prefix string) ([]Entry, uint64, error)
 	// Together reads several keys, and prefixes that end with Below, consistently and at one
-	// moment, sorted by key; what is absent is left out. At most MaxTogether.
+	// moment, sorted by key. Absent keys are left out. At most MaxTogether.
 	Together(ctx context.Context, what ...string) ([]Entry, error)
-	// Watch blocks until something below prefix may have changed since index, or
-	// ctx ends, or the resync time passed; it returns the index to continue from.
-	// Intermediate changes are not delivered: read again.
+	// Watch blocks until a key below prefix may have changed since index, ctx ends, or the resync
+	// time has passed. It returns the index to continue from. Intermediate changes are not
+	// delivered: read again.
 	Watch(ctx context.Context, prefix string, index uint64) (uint64, error)
 	// Commit applies all operations or none. ErrConflict when a check failed;
 	// ErrUnknown when the outcome is not known (time-out): read back.
 	Commit(ctx context.Context, ops ...Op) error
 	// Acquire tries to become the holder of the lease; ErrHeld when another holds it.
 	Acquire(ctx context.Context, holder string) (Lease, error)
-	// CreateSession makes a session that ends ttl to twice ttl after it was renewed
-	// last, and never for another reason but DestroySession. What it locks is free
-	// then. ttl is at least the store's least, 10 s on Consul. name is for people.
-	// ErrUnknown never: a session whose answer is lost locks nothing and ends.
+	// CreateSession makes a session that ends ttl to twice ttl after its last renewal, and before
+	// that only by DestroySession. Its end frees its locks. ttl is at least the store's minimum, 10
+	// s on Consul. name is for human readers. It never returns ErrUnknown: a session whose answer
+	// is lost locks nothing and ends.
 	CreateSession(ctx context.Context, name string, ttl time.Duration) (session string, err error)
-	// RenewSession starts its TTL anew; ErrNoSession when it has ended.
+	// RenewSession restarts its TTL; ErrNoSession when it has ended.
 	RenewSession(ctx context.Context, session string) error
-	// DestroySession ends it at once; one that has ended is fine.
+	// DestroySession ends it at once. It returns nil for a session that has ended already.
 	DestroySession(ctx context.Context, session string) error
-	// Holder tells who holds the lease now ("" when nobody) and the current Term.
+	// Holder returns the current holder of the lease ("" when the lease is free) and the current
+	// Term.
 	Holder(ctx context.Context) (holder string, term uint64, err error)
 }
 
@@ -55,16 +55,16 @@ type Lease interface {
 	Term() uint64
 	// Context dies with the lease, before its TTL can have ended elsewhere.
 	Context() context.Context
-	// Remaining is how long the lease surely lasts by the local monotonic clock.
+	// Remaining is how long the lease certainly lasts by the local monotonic clock.
 	Remaining() time.Duration
-	// Fence returns the checks that every write of this holder carries:
-	// check-session on the lock key and check-index on the Term key.
+	// Fence returns the checks that every write of this holder carries: check-session on the lock
+	// key and check-index on the Term key.
 	Fence() []Op
 	// Release gives the lease up at once.
 	Release(ctx context.Context) error
 }
 
-// OpKind is what one Op of a transaction does.
+// OpKind is the effect of one Op of a transaction.
 type OpKind string
 
 const (

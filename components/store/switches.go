@@ -7,37 +7,37 @@ import (
 	"cadre.dev/core/group"
 )
 
-// OverrideKind is what an operator's override asks for, and the part of its key that says so.
+// OverrideKind is the effect of an operator's override, as a part of its key.
 type OverrideKind string
 
 const (
-	// OverridePause begins no step of a group's rollout and no removal.
+	// OverridePause stops new steps of a group's rollout and new removals.
 	OverridePause OverrideKind = "pause"
-	// OverrideFreeze begins nothing in a group, or in any group for Everywhere.
+	// OverrideFreeze stops all new actions in a group, or in every group for Everywhere.
 	OverrideFreeze OverrideKind = "freeze"
 	// OverrideDrain takes a Slot out of service.
 	OverrideDrain OverrideKind = "drain"
-	// OverrideProtect keeps a Slot from what disrupts it.
+	// OverrideProtect protects a Slot from disruptions.
 	OverrideProtect OverrideKind = "protect"
 	// OverrideExclude leaves a Slot out of rollouts, of healing, or of both.
 	OverrideExclude OverrideKind = "exclude"
 )
 
-// OverrideKinds are all that there are; the first two are about a group, the others about a Slot.
+// OverrideKinds returns all kinds. The first two concern a group, the others a Slot.
 func OverrideKinds() []OverrideKind {
 	return append([]OverrideKind{OverridePause, OverrideFreeze}, SlotOverrides()...)
 }
 
-// SlotOverrides are the kinds whose scope is a Slot.
+// SlotOverrides returns the kinds whose scope is a Slot.
 func SlotOverrides() []OverrideKind {
 	return []OverrideKind{OverrideDrain, OverrideProtect, OverrideExclude}
 }
 
-// OfSlot reports that the scope of the kind is a Slot, and not a group.
+// OfSlot reports whether the scope of the kind is a Slot.
 func (k OverrideKind) OfSlot() bool { return slices.Contains(SlotOverrides(), k) }
 
-// Group is the group that an override of the kind about scope concerns; "": all groups. ok is false
-// where no Slot has the name.
+// Group returns the group that an override of the kind and scope concerns; "": all groups. ok is
+// false when scope is not a valid Slot name.
 func (k OverrideKind) Group(scope string) (name string, ok bool) {
 	switch {
 	case k.OfSlot():
@@ -49,26 +49,27 @@ func (k OverrideKind) Group(scope string) (name string, ok bool) {
 	return scope, true
 }
 
-// Prefix is what the keys of all overrides of the kind begin with.
+// Prefix is the common prefix of the keys of all overrides of the kind.
 func (k OverrideKind) Prefix() string { return ControlPrefix + string(k) + "/" }
 
-// Override is an operator's switch at control/<kind>/<scope>: it is on while it exists and Until
-// has not come. The key says what it asks for, and of which group or Slot.
+// Override is an operator's switch at control/<kind>/<scope>. It is in effect while it exists and
+// Until has not passed. The key has its kind and its group or Slot.
 type Override struct {
-	// From is what an exclusion leaves the Slot out of, `rollout` or `healing`; none named: of both.
+	// From lists the activities that an exclusion covers, `rollout` or `healing`; empty: both.
 	From   []string  `json:"from,omitempty"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	// Until is when it ends by itself, by the clock that At is of; zero: when it is deleted.
+	// Until is when it ends automatically, by the clock of At; zero: at its deletion.
 	Until time.Time `json:"until,omitzero"`
-	// EndElapsed is what StateRecord.Elapsed is when it ends, in milliseconds. The leader writes it when it first
-	// sees the switch, from the time between At and Until. Leave it out in a record written by hand.
+	// EndElapsed is the StateRecord.Elapsed at which it ends, in milliseconds. The leader writes it
+	// when it first sees the switch, from the time between At and Until. Leave it out in a record
+	// written by hand.
 	EndElapsed uint64 `json:"end_elapsed_ms,omitempty"`
 }
 
-// Length is for how long the override stands from when it is first seen; now is the clock of whoever
-// sees it, which counts only where the record does not say when it was set. Not above MaxElapsed.
+// Length is the duration of the override from the moment when it is first seen, at most MaxElapsed.
+// now is the reader's clock, and is used only when the record has no At.
 func (m Override) Length(now time.Time) time.Duration {
 	if !m.At.IsZero() {
 		now = m.At
@@ -76,18 +77,18 @@ func (m Override) Length(now time.Time) time.Duration {
 	return min(max(m.Until.Sub(now), 0), MaxElapsed*time.Millisecond)
 }
 
-// RequireApproval is the operator's switch at control/require-approval: while it
-// exists, every group's new Revisions wait for an approval. Who may write specs but
-// not control/ cannot turn it off.
+// RequireApproval is the operator's switch at control/require-approval: while it exists, every
+// group's new Revisions wait for an approval. A token that may write specs but not control/ cannot
+// turn it off.
 type RequireApproval struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
 }
 
-// Recovery is the operator's record at control/recover, the way out of EPOCH_REGRESSION:
-// the next Term is above Term and the next state above State. Term is at least 1, neither
-// is above MaxRaised. It only raises, so it can stay.
+// Recovery is the operator's record at control/recover, the remedy for EPOCH_REGRESSION: the next
+// Term is above Term and the next state above State. Term is at least 1, and both are at most
+// MaxRaised. The record only raises, so it can stay.
 type Recovery struct {
 	Term   uint64    `json:"term"`
 	State  uint64    `json:"state,omitempty"`
@@ -96,25 +97,23 @@ type Recovery struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// DeleteGroup is the operator's switch at control/delete/<g>: while it exists, the
-// leader takes every Slot of the group out of service, and at last the group's records,
-// the switch with them. Exactly one of KeepCVMs and DeleteDisks is set. Deleting the
-// switch keeps what is not gone yet.
+// DeleteGroup is the operator's switch at control/delete/<g>. While it exists, the leader takes
+// every Slot of the group out of service, and then deletes the group's records including the
+// switch. Exactly one of KeepCVMs and DeleteDisks is set. Deleting the switch stops the deletion of
+// the rest.
 type DeleteGroup struct {
 	Group string `json:"group"`
-	// KeepCVMs leaves the CVMs as they run: they are forgotten, and lose their
-	// credentials.
+	// KeepCVMs keeps the CVMs running: Cadre forgets them, and they lose their credentials.
 	KeepCVMs bool `json:"keep_cvms,omitempty"`
-	// DeleteDisks deletes the CVMs and what is on their disks.
+	// DeleteDisks deletes the CVMs and the content of their disks.
 	DeleteDisks bool      `json:"delete_disks,omitempty"`
 	Reason      string    `json:"reason"`
 	By          string    `json:"by"`
 	At          time.Time `json:"at"`
 }
 
-// DeleteDisks is the operator's switch at control/delete-disks/<g>: a scale-in may
-// delete the disks of the Slots that it names, and of no other. The leader deletes it
-// when none of them is left.
+// DeleteDisks is the operator's switch at control/delete-disks/<g>: a scale-in may delete the disks
+// of the named Slots only. The leader deletes the switch when none of them is left.
 type DeleteDisks struct {
 	Group  string    `json:"group"`
 	Slots  []string  `json:"slots"`
@@ -123,9 +122,9 @@ type DeleteDisks struct {
 	At     time.Time `json:"at"`
 }
 
-// Adoption is the operator's request at control/adopt/<g>: running CVMs whose records
-// are lost become the members that they attested to be. The leader binds exactly these,
-// and deletes the request when each of them is bound or cannot be.
+// Adoption is the operator's request at control/adopt/<g>: running CVMs with lost records become
+// the members that they attested to be. The leader binds exactly these, and deletes the request
+// when each of them is bound or cannot be.
 type Adoption struct {
 	Group   string    `json:"group"`
 	Members []Adopted `json:"members"`
@@ -134,21 +133,21 @@ type Adoption struct {
 	At      time.Time `json:"at"`
 }
 
-// Adopted is one Slot with the Instance that it is to be bound to. What the latest
-// genuine evidence of that Instance says must still be the same when it is bound.
+// Adopted is one Slot with the Instance that it will be bound to. At that moment the Instance's
+// latest genuine evidence must still match these fields.
 type Adopted struct {
 	Slot       string `json:"slot"`
 	InstanceID string `json:"instance_id"`
 	// ComposeHash as attested, 64 hex characters.
 	ComposeHash string `json:"compose_hash"`
-	// Revision that measures it.
+	// Revision that measures to ComposeHash.
 	Revision string `json:"revision"`
 	// VMUUID of the CVM on the platform.
 	VMUUID string `json:"vm_uuid"`
 }
 
-// SpentNonce is the record at admission/nonces/<n>: its existence means that the
-// nonce was used. It may be deleted after ExpiresAt.
+// SpentNonce is the record at admission/nonces/<n>: its existence means that the nonce was used. It
+// may be deleted after ExpiresAt.
 type SpentNonce struct {
 	Slot      string    `json:"slot"`
 	BootID    string    `json:"boot_id,omitempty"`
@@ -157,36 +156,37 @@ type SpentNonce struct {
 	By        string    `json:"by,omitempty"`
 }
 
-// LeaseRecord is the value of the lock key, for people: the lock itself is the
-// session on the key, and the fence is the index of the Term key.
+// LeaseRecord is the value of the lock key, for human readers: the lock itself is the session on
+// the key, and the fence is the index of the Term key.
 type LeaseRecord struct {
 	Holder string    `json:"holder"`
 	Term   uint64    `json:"term"`
 	Since  time.Time `json:"since"`
 }
 
-// BootLease is the value of lease/boots/<slot>: the Boot that the session on the
-// key stands for. Without a session nobody holds the Slot, whatever it says.
+// BootLease is the value of lease/boots/<slot>: the Boot for which a coordinator's session holds
+// the key. Without a session the Slot is free, regardless of the value.
 type BootLease struct {
 	Slot       string    `json:"slot"`
 	BootID     string    `json:"boot_id"`
 	InstanceID string    `json:"instance_id"`
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
-	// By is the coordinator that keeps the lease, with a session of its own.
+	// By is the coordinator that keeps the lease with its own session.
 	By    string     `json:"by"`
 	State LeaseState `json:"state,omitempty"`
 }
 
-// LeaseState is what the keeper of a Boot's lease says about it; "": it keeps it.
+// LeaseState is the state of a Boot's lease; "": the coordinator keeps it.
 type LeaseState string
 
 const (
-	// LeaseOffered: the keeper does not hear the Boot. A coordinator that does takes the lease.
+	// LeaseOffered: the lease's coordinator does not hear from the Boot. A coordinator that does
+	// takes the lease.
 	LeaseOffered LeaseState = "offered"
-	// LeaseSilent: the lease was given up, since nobody heard the Boot.
+	// LeaseSilent: the lease was given up because no coordinator heard from the Boot.
 	LeaseSilent LeaseState = "silent"
-	// LeaseEnded: the Boot said farewell, or was evicted. It gets no lease any more.
+	// LeaseEnded: the Boot said farewell, or was evicted. It gets no lease again.
 	LeaseEnded LeaseState = "ended"
 )
 
@@ -195,21 +195,21 @@ type TermRecord struct {
 	Term uint64 `json:"term"`
 }
 
-// StateRecord is the value of the state key: how far the records have come.
+// StateRecord is the value of the state key, the watermark of the records.
 type StateRecord struct {
 	State uint64 `json:"state"`
 	// Term of the leader that wrote it.
 	Term uint64    `json:"term"`
 	At   time.Time `json:"at"`
-	// Elapsed counts the milliseconds that passed while a coordinator ran. It follows no machine's
-	// clock, and never goes back. Not above MaxElapsed.
+	// Elapsed counts the milliseconds during which a coordinator ran. It follows no machine's
+	// clock, and never goes back. At most MaxElapsed.
 	Elapsed uint64 `json:"elapsed_ms,omitempty"`
 }
 
-// MaxElapsed is some 270 years in milliseconds, which a time.Duration holds.
+// MaxElapsed is about 270 years in milliseconds; a time.Duration can hold it.
 const MaxElapsed = 1 << 43
 
-// ClusterIDRecord says which cluster ID of the cluster the records are of.
+// ClusterIDRecord has the cluster ID of the cluster that the records belong to.
 type ClusterIDRecord struct {
 	// ClusterID in the one form of core/clusterid.
 	ClusterID string    `json:"cluster_id"`

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// MaxTerm is the last Term: every reader of JSON keeps it exact. It is never passed,
-	// since one that begins anew would fence nobody.
+	// MaxTerm is the last Term: every reader of JSON keeps it exact. The Term never wraps around,
+	// because a smaller Term would fence no earlier leader.
 	MaxTerm = 1<<53 - 1
-	// MaxRaised is how far an operator can raise it, so that Terms are left.
+	// MaxRaised is the highest Term that an operator can set, so that Terms are left.
 	MaxRaised = 1 << 52
 )
 
-// TermFacts are what the next Term follows from.
+// TermFacts is the input of NextTerm.
 type TermFacts struct {
 	// Stored is the Term record; nil: there is none.
 	Stored *TermRecord
-	// Witness is a record that is only written under a Term; "": none was found. It
-	// counts where there is no Term record.
+	// Witness is the key of a record that is only written under a Term; "": none was found. It is
+	// used only when there is no Term record.
 	Witness string
-	// Raised is what the operator's record asks for; 0: nothing that can be used, and
-	// Unusable then says why if there is one.
+	// Raised is the Term in the operator's record; 0: there is no usable one. Unusable has the
+	// reason for an unusable record.
 	Raised   uint64
 	Unusable error
 	// Seen is the highest Term that this process has seen.
 	Seen uint64
 }
 
-// NextTerm is the Term of the next holder: above the stored one and above what an operator
-// raised it to. It refuses to go on from a Term that is gone, or is lower than one that was
-// seen, unless it was raised (ErrTermRegression), and to pass MaxTerm (ErrTermExhausted).
+// NextTerm returns the Term of the next holder: above the stored Term and above the operator's
+// raise. Without a raise it rejects a missing Term, and a Term below Seen (ErrTermRegression). It
+// never passes MaxTerm (ErrTermExhausted).
 func NextTerm(f TermFacts) (uint64, error) {
 	base := f.Raised
 	if f.Stored != nil {
@@ -49,7 +49,7 @@ func NextTerm(f TermFacts) (uint64, error) {
 	return base + 1, nil
 }
 
-// wayOut tells what an operator does about a Term that is lost.
+// wayOut describes the operator's remedy for a lost Term.
 func (f TermFacts) wayOut() string {
 	text := WayOut(max(f.Seen, 1), 0)
 	if f.Unusable != nil {
@@ -58,15 +58,15 @@ func (f TermFacts) wayOut() string {
 	return text
 }
 
-// WayOut tells what an operator does about records that went back, where Term and state
-// are at least these.
+// WayOut describes the operator's remedy for records that went back. Term and state must be at
+// least these.
 func WayOut(term, state uint64) string {
 	return fmt.Sprintf(`find out what is gone, then: cadre recover; it writes {"term":N,"state":M,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know, M at least %d`,
 		RecoverKey(), term, state)
 }
 
-// underTerm reports whether a record is only ever written by a leader, or by a
-// coordinator that checks the Term's index.
+// underTerm reports whether a record is only written by a leader, or by a coordinator that checks
+// the Term's index.
 func underTerm(key string) bool {
 	kind, err := KindOf(key)
 	if err != nil {
@@ -75,8 +75,8 @@ func underTerm(key string) bool {
 	return kind.Writer == Leader || kind.Writer == Admitter && !strings.HasPrefix(key, CollateralPrefix)
 }
 
-// ReadTermFacts reads what NextTerm needs but Seen, and the modify index of the Term
-// record, 0 when there is none.
+// ReadTermFacts reads the input of NextTerm except Seen, and the modify index of the Term record, 0
+// when there is none.
 func ReadTermFacts(ctx context.Context, s Store) (f TermFacts, index uint64, err error) {
 	stored, index, err := Read[TermRecord](ctx, s, TermKey)
 	switch {
@@ -93,9 +93,9 @@ func ReadTermFacts(ctx context.Context, s Store) (f TermFacts, index uint64, err
 	return f, index, err
 }
 
-// readAll finds the Witness in all records as they are at one moment, and gives the modify
-// index of the Term record. One that is among them was never gone: the first holder wrote it
-// with its lock, after it was looked for.
+// readAll looks for the Witness in all records as they are at one moment, and returns the modify
+// index of the Term record. If the list has a Term record, the Term was never lost: the first
+// holder wrote it with its lock after the first read.
 func (f *TermFacts) readAll(ctx context.Context, s Store) (index uint64, err error) {
 	all, _, err := s.List(ctx, "")
 	if err != nil {
@@ -116,14 +116,14 @@ func (f *TermFacts) readAll(ctx context.Context, s Store) (index uint64, err err
 	return index, nil
 }
 
-// readRaised reads what an operator raised the Term to. A record that cannot be used
-// raises nothing and stops nobody who does not need it.
+// readRaised reads the Term that an operator set. An unusable record raises nothing, and is an
+// error only for a caller that needs the raise.
 func readRaised(ctx context.Context, s Store) (term uint64, unusable, err error) {
 	raised, unusable, err := readRecovery(ctx, s)
 	return raised.Term, unusable, err
 }
 
-// readRecovery is the zero value where there is none that can be used.
+// readRecovery returns the zero value when there is no usable record.
 func readRecovery(ctx context.Context, s Store) (raised Recovery, unusable, err error) {
 	raised, _, err = Read[Recovery](ctx, s, RecoverKey())
 	switch {
@@ -140,7 +140,7 @@ func readRecovery(ctx context.Context, s Store) (raised Recovery, unusable, err 
 	return raised, nil, nil
 }
 
-// Check tells why the record raises nothing; nil: it does.
+// Check returns why the record raises nothing; nil: it is valid.
 func (r Recovery) Check() error {
 	switch {
 	case r.Term < 1 || r.Term > MaxRaised:

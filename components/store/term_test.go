@@ -45,7 +45,7 @@ func TestThreat_CTL06_NextTerm(t *testing.T) {
 	}
 }
 
-// overtaken is a Store where somebody does something between the reads of another.
+// overtaken is a Store in which another writer acts between two reads.
 type overtaken struct {
 	store.Store
 	beforeList func()
@@ -90,8 +90,8 @@ func (l listed) List(context.Context, string) ([]store.Entry, uint64, error) {
 	return l.entries, 9, nil
 }
 
-// TestThreat_CTL06_ATermThatIsGoneIsWitnessed by the lock of its holder, and one that turns
-// up in the list and cannot be read is not taken for none.
+// TestThreat_CTL06_ATermThatIsGoneIsWitnessed: the lock of its holder is the witness. An unreadable
+// Term record that appears in the list is not taken for a missing one.
 func TestThreat_CTL06_ATermThatIsGoneIsWitnessed(t *testing.T) {
 	lock := store.Entry{Key: store.LeaseKey, Value: []byte("{}"), Index: 7}
 	s := listed{Store: storetest.NewMemory(), entries: []store.Entry{lock}}

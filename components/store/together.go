@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// MaxTogether is how many keys and prefixes are read at one moment.
+	// MaxTogether is how many keys and prefixes can be read at one moment.
 	MaxTogether = 64
-	// maxTogetherBytes bounds the answer: far more than the records of the largest cluster.
+	// maxTogetherBytes bounds the answer: far above the records of the largest cluster.
 	maxTogetherBytes = 1 << 30
 )
 
-// ValidateTogether refuses what must not reach any store: ErrBadOp or ErrBadKey. Every
+// ValidateTogether rejects arguments that must not reach any store: ErrBadOp or ErrBadKey. Every
 // implementation of Store calls it first.
 func ValidateTogether(what []string) error {
 	if len(what) == 0 || len(what) > MaxTogether {
@@ -42,17 +42,17 @@ func ValidateTogether(what []string) error {
 	return nil
 }
 
-// Below at the end of what Together is to read makes a prefix of it.
+// Below at the end of an argument of Together makes it a prefix.
 const Below = "*"
 
-// SortTogether puts what was read in order, each key once.
+// SortTogether sorts the entries and keeps each key once.
 func SortTogether(entries []Entry) []Entry {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Key == b.Key })
 }
 
-// Together is a transaction that only reads: Consul answers it from one state, confirmed
-// by a quorum, and writes nothing into its log.
+// Together is a read-only transaction: Consul answers it from one state, confirmed by a quorum, and
+// writes nothing into its log.
 func (c *Consul) Together(ctx context.Context, what ...string) ([]Entry, error) {
 	if err := ValidateTogether(what); err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (c *Consul) Together(ctx context.Context, what ...string) ([]Entry, error) 
 	return SortTogether(entries), nil
 }
 
-// readAnswer is Consul's answer to a transaction that only reads. The API client drops
-// whether results were left out.
+// readAnswer is Consul's answer to a read-only transaction. The API client drops the flag for
+// results that the ACL filtered.
 type readAnswer struct {
 	Results               []struct{ KV *api.KVPair }
 	Errors                api.TxnErrors
@@ -108,7 +108,7 @@ func (c *Consul) readTxn(ctx context.Context, ops api.TxnOps) (*readAnswer, erro
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusConflict {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 4*kib)) // for people
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4*kib)) // for the error text
 		return nil, classed(api.StatusError{Code: response.StatusCode, Body: string(text)})
 	}
 	answer := &readAnswer{}
@@ -125,7 +125,7 @@ func (c *Consul) readTxn(ctx context.Context, ops api.TxnOps) (*readAnswer, erro
 	case len(answer.Errors) > 0:
 		return nil, errors.New(answer.Errors[0].What)
 	case answer.ResultsFilteredByACLs:
-		// An answer with holes would read as "these records do not exist".
+		// An incomplete answer would mean "these records do not exist".
 		return nil, fmt.Errorf("%w: the token may not read all of it", ErrDenied)
 	}
 	return answer, nil

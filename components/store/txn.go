@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// MaxTxnOps is how many operations one transaction may have.
+	// MaxTxnOps is the maximum number of operations of a transaction.
 	MaxTxnOps = 64
 	// MaxTxnBytes bounds the request of one transaction; Consul's default is 512 KiB.
 	MaxTxnBytes = 500 * kib
-	// opOverhead is more than the JSON around one operation's value and key.
+	// opOverhead is an upper bound of the JSON around one operation's value and key.
 	opOverhead = 256
 )
 
-// ValidateOps refuses what must not reach any store: ErrBadOp, ErrBadKey or
-// ErrTooLarge. Every implementation of Store calls it first.
+// ValidateOps rejects operations that must not reach any store: ErrBadOp, ErrBadKey or ErrTooLarge.
+// Every implementation of Store calls it first.
 func ValidateOps(ops []Op) error {
 	if len(ops) == 0 {
 		return fmt.Errorf("%w: it has no operations", ErrBadOp)
@@ -45,7 +45,7 @@ func ValidateOps(ops []Op) error {
 	return nil
 }
 
-// Fit reports whether these are within the bounds of one transaction.
+// Fit reports whether the operations are within the bounds of one transaction.
 func Fit(ops ...Op) bool {
 	size := 0
 	for _, op := range ops {
@@ -54,12 +54,12 @@ func Fit(ops ...Op) bool {
 	return len(ops) <= MaxTxnOps && size <= MaxTxnBytes
 }
 
-// size is about what o takes of a request.
+// size estimates the bytes of o in a request.
 func (o Op) size() int { return opOverhead + len(o.Key) + (len(o.Value)+2)/3*4 }
 
-// Batches splits ops, in their order, into as few transactions as their bounds allow,
-// with room for fence, which is not in them. One that fits nowhere is a batch of its own,
-// which Commit refuses.
+// Batches splits ops, in their order, into as few transactions as their bounds allow. It reserves
+// room for fence, which the batches do not contain. An op that fits nowhere is its own batch, and
+// Commit rejects it.
 func Batches(fence, ops []Op) iter.Seq[[]Op] {
 	taken := 0
 	for _, op := range fence {
@@ -91,7 +91,7 @@ func (o Op) validate() error {
 	switch o.Kind {
 	case OpCheckSession:
 		if o.Session == "" {
-			// Consul would read it as "nobody holds the key" and let it pass.
+			// Consul would read it as "the key is not held" and let the check pass.
 			return fmt.Errorf("%w: %s of %s has no session", ErrBadOp, o.Kind, o.Key)
 		}
 	case OpCheckIndex, OpDeleteCAS:
@@ -111,17 +111,17 @@ func (o Op) validate() error {
 		}
 	case OpCheckAbsent:
 	}
-	// A Boot's lease may go, by the index at which nobody held it: each lock and each end
-	// of a session gives it another one.
+	// A Boot's lease may be deleted at an index at which it was free: each lock and each end of a
+	// session changes the index.
 	if o.Kind == OpDeleteCAS && strings.HasPrefix(o.Key, LeasePrefix) && !strings.HasPrefix(o.Key, BootLeasePrefix) {
 		return fmt.Errorf("%w: %s is never deleted", ErrBadOp, o.Key)
 	}
 	return nil
 }
 
-// verbs says what each kind is in Consul. Deleting by index is two verbs, since
-// Consul's own "delete-cas" succeeds on an absent key (and plain "delete" would
-// hide from the later operations of a transaction that the check failed).
+// verbs maps each kind to Consul's operations. Deletion by index takes two of them, because
+// Consul's own "delete-cas" succeeds on an absent key. A plain "delete" in their place would hide
+// the failed check from the later operations of a transaction.
 var verbs = map[OpKind][]api.KVOp{
 	OpPut:          {api.KVSet},
 	OpPutCAS:       {api.KVCAS},
@@ -134,8 +134,8 @@ var verbs = map[OpKind][]api.KVOp{
 	OpDeleteCAS:    {api.KVCheckIndex, api.KVDeleteCAS},
 }
 
-// Commit sends one Consul transaction. A fence that fails also ends the Lease
-// of this process that it belongs to.
+// Commit sends one Consul transaction. A failed fence also ends the Lease of this process that it
+// belongs to.
 func (c *Consul) Commit(ctx context.Context, ops ...Op) error {
 	if err := ValidateOps(ops); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (c *Consul) Commit(ctx context.Context, ops ...Op) error {
 	return conflict
 }
 
-// txn sends ops once. The outcomes are: applied (results), rolled back
-// (failures), certainly not applied (plain error), ErrUnknown.
+// txn sends ops once. The outcomes are: applied (results), rolled back (failures), certainly not
+// applied (plain error), ErrUnknown.
 func (c *Consul) txn(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, api.TxnErrors, error) {
 	ctx, cancel := c.call(ctx)
 	defer cancel()
@@ -217,8 +217,8 @@ func (c *Consul) txn(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, api.Tx
 	return pairs, nil, nil
 }
 
-// statusRecorder tells the status code of a response to the caller, since the
-// API client drops it for transactions.
+// statusRecorder hands the status code of a response to the caller, because the API client drops it
+// for transactions.
 type statusRecorder struct{ next http.RoundTripper }
 
 type statusKey struct{}
@@ -231,15 +231,14 @@ func (r statusRecorder) RoundTrip(request *http.Request) (*http.Response, error)
 	return response, err
 }
 
-// readBackTimeout bounds the read-back of CommitResolved: the caller's own
-// deadline may be what made the outcome unknown.
+// readBackTimeout bounds the read-back of CommitResolved: the caller's own deadline may be the
+// cause of the unknown outcome.
 const readBackTimeout = 5 * time.Second
 
-// CommitResolved is Commit that settles an unknown outcome by reading back:
-// done reports whether the effect of ops is there. It returns nil when it is.
-// When it is not, the error still Is ErrUnknown: the transaction may yet arrive,
-// so that only operations that carry a check may be tried again. done gets its
-// own short context.
+// CommitResolved is Commit that settles an unknown outcome by reading back: done reports whether
+// the effect of ops is there, and then CommitResolved returns nil. Otherwise the error still Is
+// ErrUnknown: the transaction may arrive later, so only operations that carry a check may be
+// retried. done gets its own short context.
 func CommitResolved(ctx context.Context, s Store, ops []Op, done func(ctx context.Context) (bool, error)) error {
 	err := s.Commit(ctx, ops...)
 	if !errors.Is(err, ErrUnknown) {

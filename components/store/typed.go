@@ -16,7 +16,7 @@ type Record[T any] struct {
 	Value T
 }
 
-// RecordError is one record that cannot be used; the others can.
+// RecordError is the error of one unusable record; the other records are usable.
 type RecordError struct {
 	Key   string
 	Index uint64
@@ -29,8 +29,8 @@ func (e *RecordError) Error() string { return fmt.Sprintf("record %s: %v", e.Key
 // Unwrap gives the reason.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// RecordErrors lists the unusable records in an error of ReadAll; empty when
-// the read itself did not work.
+// RecordErrors lists the unusable records in an error of ReadAll; empty when the read itself
+// failed.
 func RecordErrors(err error) []*RecordError {
 	switch e := err.(type) { //nolint:errorlint // it walks the whole tree itself
 	case nil:
@@ -48,8 +48,8 @@ func RecordErrors(err error) []*RecordError {
 	}
 }
 
-// Read reads the record at key and its modify index, for a check-and-set.
-// ErrNotFound when it is absent; *RecordError when its value is not a T.
+// Read returns the record at key and its modify index for a check-and-set. It returns ErrNotFound
+// when the record is absent, and *RecordError when its value is not a T.
 func Read[T any](ctx context.Context, s Store, key string) (T, uint64, error) {
 	var none T
 	kind, err := kindFor[T](key)
@@ -67,12 +67,11 @@ func Read[T any](ctx context.Context, s Store, key string) (T, uint64, error) {
 	return value, entry.Index, nil
 }
 
-// ReadAll reads all records of type T below prefix, sorted by key, and the
-// index that Watch continues from. Records of other types below the same prefix
-// are left out (groups/ holds specs and statuses). An unusable record or a key
-// that is in no table does not hide the others: the error then holds one
-// *RecordError for each (see RecordErrors) and the good ones are returned
-// beside it. Any other error means that nothing was read.
+// ReadAll reads all records of type T below prefix, sorted by key, and the index that Watch
+// continues from. Records of other types below the same prefix are left out (groups/ holds specs
+// and statuses). An unusable record, or a key that is in no table, does not hide the others:
+// ReadAll returns the good records, and the error has one *RecordError for each bad one (see
+// RecordErrors). Any other error means that nothing was read.
 func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Record[T], uint64, error) {
 	entries, index, err := s.List(ctx, prefix)
 	if err != nil {
@@ -100,8 +99,8 @@ func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Record[T], u
 	return records, index, errors.Join(bad...)
 }
 
-// ReadRaw reads the bytes at key, for values whose decoder lives elsewhere (a
-// group's spec). The size bound of the record holds: ErrTooLarge.
+// ReadRaw returns the bytes at key, for values whose decoder is elsewhere (a group's spec). The
+// size bound of the record applies: ErrTooLarge.
 func ReadRaw(ctx context.Context, s Store, key string) ([]byte, uint64, error) {
 	kind, err := KindOf(key)
 	if err != nil {
@@ -117,8 +116,8 @@ func ReadRaw(ctx context.Context, s Store, key string) ([]byte, uint64, error) {
 	return entry.Value, entry.Index, nil
 }
 
-// Put makes the Op that writes value at key if its modify index still is
-// casIndex; 0: if it is absent. ErrTooLarge beyond the record's bound.
+// Put returns the Op that writes value at key if the key's modify index is still casIndex; 0: if
+// the key is absent. It returns ErrTooLarge beyond the record's bound.
 func Put[T any](key string, value T, casIndex uint64) (Op, error) {
 	kind, err := kindFor[T](key)
 	if err != nil {
@@ -156,8 +155,8 @@ func (k Kind) bound(entry Entry) error {
 	return nil
 }
 
-// kindFor finds the row of key and makes sure that it holds a T: a mix-up of
-// keys and types is a defect of the caller that must not reach the store.
+// kindFor finds the row of key and checks that it holds a T: a wrong pair of key and type is a
+// defect of the caller and must not reach the store.
 func kindFor[T any](key string) (Kind, error) {
 	kind, err := KindOf(key)
 	if err != nil {
@@ -169,7 +168,7 @@ func kindFor[T any](key string) (Kind, error) {
 	return kind, nil
 }
 
-// Decode gives the record that was read. *RecordError when its value is not a T.
+// Decode decodes an entry. It returns *RecordError when the value is not a T.
 func Decode[T any](entry Entry) (T, error) {
 	kind, err := kindFor[T](entry.Key)
 	if err != nil {
@@ -191,7 +190,7 @@ func decode[T any](kind Kind, entry Entry) (T, error) {
 	return value, nil
 }
 
-// decodeStrict refuses unknown fields, trailing data and a bare null.
+// decodeStrict rejects unknown fields, trailing data and a bare null.
 func decodeStrict(text []byte, value any) error {
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
 		return errors.New("not a JSON object")

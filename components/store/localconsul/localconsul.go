@@ -1,5 +1,5 @@
-// Package localconsul has what tests and benchmarks start a Consul server of their own
-// with: its program, free ports on loopback, and the moment from which it serves.
+// Package localconsul starts local Consul servers for tests and benchmarks: it finds the program,
+// reserves free ports on loopback, and waits until the server is ready.
 package localconsul
 
 import (
@@ -18,11 +18,11 @@ import (
 // StartLimit bounds the start of a server on a busy machine.
 const StartLimit = 60 * time.Second
 
-// ErrNoBinary: there is no Consul here.
+// ErrNoBinary means that no Consul binary was found.
 var ErrNoBinary = errors.New("no consul binary: set CADRE_CONSUL, put it at .tools/bin/consul (make tools does), or on PATH")
 
-// Binary finds CADRE_CONSUL, .tools/bin/consul in this folder or one above, or consul on
-// PATH; else it is ErrNoBinary.
+// Binary finds CADRE_CONSUL, .tools/bin/consul in this folder or a parent, or consul on PATH. It
+// returns ErrNoBinary when there is none.
 func Binary() (string, error) {
 	if path := os.Getenv("CADRE_CONSUL"); path != "" {
 		return path, nil
@@ -45,8 +45,8 @@ func Binary() (string, error) {
 	return path, nil
 }
 
-// FreePorts are n different ports of 127.0.0.1 that nobody listens on now. It holds all
-// of them before it lets go.
+// FreePorts returns n different unused ports of 127.0.0.1. It opens all of them before it closes
+// any.
 func FreePorts(ctx context.Context, n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
@@ -60,9 +60,9 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 	return ports, nil
 }
 
-// AwaitReady polls the server at addr until a session can be made and destroyed, which
-// needs a leader and the node's registration, for at most StartLimit. exited closes when
-// the server has ended.
+// AwaitReady polls the server at addr until a session can be created and destroyed, which needs a
+// leader and the node's registration. It waits at most StartLimit. exited closes when the server
+// has ended.
 func AwaitReady(ctx context.Context, addr, token string, exited <-chan struct{}) error {
 	client, err := api.NewClient(&api.Config{Address: addr, Token: token})
 	if err != nil {

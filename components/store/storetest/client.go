@@ -17,9 +17,9 @@ type ConsulClient struct {
 	process *process
 }
 
-// StartClient gives a real client agent that joins the server as node, with an ACL token
-// of its own, as a member's CVM runs it. nodeID is a UUID; "" lets it make one. It may
-// not have joined yet. It ends with the test, without leaving.
+// StartClient starts a real client agent that joins the server as node with its own ACL token, as a
+// member's CVM runs it. nodeID is a UUID; "" lets the agent create one. The agent may not have
+// joined yet. It ends with the test, without leaving.
 func (s ConsulServer) StartClient(t testing.TB, node, nodeID, agentToken string) *ConsulClient {
 	t.Helper()
 	ports, err := localconsul.FreePorts(t.Context(), 2)
@@ -48,8 +48,8 @@ func (s ConsulServer) StartClient(t testing.TB, node, nodeID, agentToken string)
 	return &ConsulClient{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])), process: process}
 }
 
-// Stop kills it: nothing leaves, nothing is deregistered.
+// Stop kills the agent: it neither leaves nor deregisters.
 func (c *ConsulClient) Stop() { c.process.stop() }
 
-// Log is the end of what it said.
+// Log returns the end of its output.
 func (c *ConsulClient) Log() string { return c.process.tail() }

@@ -20,7 +20,7 @@ var (
 	_ leasing.Clock = Clock(nil)
 )
 
-// ManualClock moves only when told. Safe for concurrent use.
+// ManualClock moves only with Advance. Safe for concurrent use.
 type ManualClock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -37,7 +37,7 @@ func NewManualClock() *ManualClock {
 	return &ManualClock{now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), timers: make(map[*manualTimer]struct{})}
 }
 
-// Now tells the clock's time.
+// Now returns the clock's time.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (c *ManualClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	}
 }
 
-// Advance moves the clock and starts what is due, each in its own goroutine. It
-// does not wait for them.
+// Advance moves the clock and starts the due timers, each in its own goroutine. It does not wait
+// for them.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

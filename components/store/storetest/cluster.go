@@ -27,24 +27,24 @@ type Cluster struct {
 type ClusterServer struct {
 	// Name of its node.
 	Name string
-	// Addr of its HTTP API, host:port, and XDS of the gRPC API that proxies are served at.
+	// Addr of its HTTP API, host:port, and XDS of the gRPC API for proxies.
 	Addr, XDS string
 
 	process *process
 }
 
-// Kill ends the server without a word to the others, and returns when it is gone.
+// Kill ends the server without a leave message, and returns when the process is gone.
 func (s *ClusterServer) Kill() { s.process.stop() }
 
-// StartConsulCluster starts n servers and waits until each one serves. They end with the
-// test. Without a consul binary the test is skipped.
+// StartConsulCluster starts n servers and waits until each one serves. They end with the test.
+// Without a consul binary the test is skipped.
 func StartConsulCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	binary := ConsulBinary(t)
 	ctx := context.WithoutCancel(t.Context())
 	var c *Cluster
 	var err error
-	for attempt := range 3 { // a port may be lost to another process
+	for attempt := range 3 { // another process may take a port
 		if c, err = launchCluster(ctx, binary, filepath.Join(t.TempDir(), strconv.Itoa(attempt)), n); err == nil {
 			t.Cleanup(c.stop)
 			return c
@@ -63,7 +63,7 @@ func (c *Cluster) stop() {
 	all.Wait()
 }
 
-// launchCluster gives the servers that it started even when it fails.
+// launchCluster returns the servers that it started, also on failure.
 func launchCluster(ctx context.Context, binary, dir string, n int) (*Cluster, error) {
 	c := &Cluster{ManagementToken: clusterToken}
 	ports, err := localconsul.FreePorts(ctx, portsEach*n)
@@ -95,12 +95,12 @@ func launchCluster(ctx context.Context, binary, dir string, n int) (*Cluster, er
 
 const clusterToken = "7d0f3c52-2b7e-4f0a-9c4e-3b1f6f0d5a21" //nolint:gosec // of servers on loopback that end with the test
 
-// Client asks one of the servers with the management token.
+// Client returns a client of one server with the management token.
 func (c *Cluster) Client(server int) (*api.Client, error) {
 	return api.NewClient(&api.Config{Address: c.Servers[server].Addr, Token: c.ManagementToken})
 }
 
-// Leader is the server that leads, by its place among Servers.
+// Leader returns the index of the leading server in Servers.
 func (c *Cluster) Leader() (int, error) {
 	_, servers, err := c.raft()
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Cluster) Leader() (int, error) {
 	return 0, errors.New("nobody leads")
 }
 
-// Lead asks whoever leads to leave that to a server; it does soon.
+// Lead asks the current leader to transfer leadership to a server. The transfer happens soon after.
 func (c *Cluster) Lead(server int) error {
 	client, servers, err := c.raft()
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Cluster) Lead(server int) error {
 	return err
 }
 
-// raft is what the first server that answers says, and how to ask it more.
+// raft returns the Raft servers according to the first server that answers, and a client of it.
 func (c *Cluster) raft() (*api.Client, []*api.RaftServer, error) {
 	var errs []error
 	for i := range c.Servers {

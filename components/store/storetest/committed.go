@@ -2,26 +2,26 @@ package storetest
 
 import "cadre.dev/store"
 
-// Committed is one transaction that was applied.
+// Committed is one applied transaction.
 type Committed struct {
 	Index uint64
 	Ops   []store.Op
-	// Before are the values of the keys that Ops delete, in their order.
+	// Before has the values of the keys that Ops delete, in their order.
 	Before [][]byte
-	// Holder of the Lease that the transaction was fenced by, and its Term; "" and 0: by none.
+	// Holder of the Lease whose fence the transaction carried, and its Term; "" and 0: none.
 	Holder string
 	Term   uint64
 }
 
-// OnCommitted calls hook with each transaction that is applied from now on, in their order;
-// nil ends it. The hook runs within the transaction: it must not use the store.
+// OnCommitted calls hook with each transaction that is applied from now on, in order; nil removes
+// the hook. The hook runs within the transaction: it must not use the store.
 func (m *Memory) OnCommitted(hook func(Committed)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.committed = hook
 }
 
-// tellLocked is called before what ops change is stored.
+// tellLocked is called before the changes of ops are stored.
 func (m *Memory) tellLocked(ops []store.Op, index uint64) {
 	c := Committed{Index: index, Ops: ops}
 	for _, op := range ops {

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestOnCommitted: what is applied is told once, with who fenced it and what is deleted; what
-// is refused is not.
+// TestOnCommitted: an applied transaction is reported once, with its fence and its deletions. A
+// rejected one is not reported.
 func TestOnCommitted(t *testing.T) {
 	m := storetest.NewMemory()
 	var told []storetest.Committed

@@ -23,21 +23,21 @@ import (
 type ConsulServer struct {
 	// Addr of the HTTP API, host:port.
 	Addr string
-	// XDS is that of the gRPC API, host:port.
+	// XDS of the gRPC API, host:port.
 	XDS string
 	// ManagementToken may do everything.
 	ManagementToken string
-	// Gossip is where client agents join, host:port.
+	// Gossip is the address that client agents join, host:port.
 	Gossip string
 }
 
-// SessionTTL is the least that test servers allow, so that tests of expiry are
-// short. A Consul session lives up to twice its TTL.
+// SessionTTL is the minimum of the test servers, so that tests of expiry are short. A Consul
+// session lives up to twice its TTL.
 const SessionTTL = 2 * time.Second
 
-// StartConsul gives a real single-server Consul without ACLs (token is ""). All
-// tests of a test binary share it: use NewConsul, or a prefix of your own. It
-// ends with the test binary. Without a consul binary the test is skipped.
+// StartConsul returns a real single-server Consul without ACLs (token is ""). All tests of a test
+// binary share it: use NewConsul, or a prefix of your own. It ends with the test binary. Without a
+// consul binary the test is skipped.
 func StartConsul(t testing.TB) (addr, token string) {
 	t.Helper()
 	binary := ConsulBinary(t)
@@ -63,8 +63,8 @@ var shared struct {
 	err  error
 }
 
-// StartConsulACL gives a real single-server Consul of this test's own with ACLs
-// on, default deny, and an initial management token. It ends with the test.
+// StartConsulACL returns a real single-server Consul for this test alone, with ACLs on, default
+// deny, and an initial management token. It ends with the test.
 func StartConsulACL(t testing.TB) ConsulServer {
 	t.Helper()
 	server, err := spares.take(context.WithoutCancel(t.Context()), ConsulBinary(t))
@@ -75,20 +75,19 @@ func StartConsulACL(t testing.TB) ConsulServer {
 	return ConsulServer{Addr: server.http, XDS: server.grpc, ManagementToken: spareToken, Gossip: server.gossip}
 }
 
-// NewConsul gives a Store on the shared server under a prefix of its own, with
-// the short SessionTTL.
+// NewConsul returns a Store on the shared server under its own prefix, with the short SessionTTL.
 func NewConsul(t testing.TB) *ConsulStore {
 	t.Helper()
 	addr, token := StartConsul(t)
 	return ConsulAt(t, addr, token, NewPrefix())
 }
 
-// NewPrefix gives a prefix on the shared server that no other test uses.
+// NewPrefix returns a prefix on the shared server that no other test uses.
 func NewPrefix() string { return fmt.Sprintf("cadre/t%d/", prefixes.Add(1)) }
 
 var prefixes atomic.Int64
 
-// ConsulAt gives a Store at a given server and prefix, with the short SessionTTL.
+// ConsulAt returns a Store at a given server and prefix, with the short SessionTTL.
 func ConsulAt(t testing.TB, addr, token, prefix string) *ConsulStore {
 	t.Helper()
 	switchable := newSwitchTransport()
@@ -115,8 +114,8 @@ func ConsulAt(t testing.TB, addr, token, prefix string) *ConsulStore {
 	}
 }
 
-// ConsulBinary finds CADRE_CONSUL, .tools/bin/consul in a parent directory, or
-// consul on PATH; it skips the test when there is none.
+// ConsulBinary finds CADRE_CONSUL, .tools/bin/consul in a parent directory, or consul on PATH. It
+// skips the test when there is none.
 func ConsulBinary(t testing.TB) string {
 	t.Helper()
 	path, err := localconsul.Binary()
@@ -126,9 +125,8 @@ func ConsulBinary(t testing.TB) string {
 	return path
 }
 
-// launch starts a server and waits until it has a leader, its node is in the
-// catalog, and sessions can be made. Ports are picked free; a start that loses
-// one to another process is tried again.
+// launch starts a server and waits until it has a leader, its node is in the catalog, and sessions
+// can be created. It picks free ports, and retries when another process takes one.
 func launch(ctx context.Context, binary, dir, managementToken string) (server launched, err error) {
 	for attempt := range 3 {
 		server, err = launchOnce(ctx, binary, filepath.Join(dir, strconv.Itoa(attempt)), managementToken)
@@ -139,7 +137,7 @@ func launch(ctx context.Context, binary, dir, managementToken string) (server la
 	return launched{}, err
 }
 
-// launched is a Consul agent that runs.
+// launched is a running Consul agent.
 type launched struct {
 	http, gossip, grpc string
 	stop               func()
@@ -163,7 +161,7 @@ func launchOnce(ctx context.Context, binary, dir, managementToken string) (launc
 	return launched{http: addr, gossip: local(ports[2]), grpc: local(ports[3]), stop: process.stop}, nil
 }
 
-// startAgent starts a Consul agent in a directory of its own.
+// startAgent starts a Consul agent in its own directory.
 func startAgent(ctx context.Context, binary, dir string, config map[string]any) (*process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

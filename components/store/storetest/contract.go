@@ -12,11 +12,11 @@ import (
 // patience bounds every wait of the suite on a busy machine.
 const patience = 30 * time.Second
 
-// Factory makes an empty Store for one test. Its session TTL should be short:
-// the suite waits for sessions to end. Tests run in parallel.
+// Factory returns an empty Store for one test. Its session TTL should be short: the suite waits for
+// sessions to end. Tests run in parallel.
 type Factory func(t *testing.T) store.Store
 
-// pausable stores can hold renewals up, as if the holder's process had been paused.
+// pausable stores can hold up renewals, as if the holder's process had been paused.
 type pausable interface{ PauseRenewals(paused bool) }
 
 // breakable stores can end the session of a holder.
@@ -25,7 +25,7 @@ type breakable interface {
 	EndLease(ctx context.Context, holder string, term uint64) (bool, error)
 }
 
-// Run runs the contract that every Store fulfils.
+// Run runs the contract of every Store.
 func Run(t *testing.T, factory Factory) {
 	for _, part := range []struct {
 		name  string
@@ -57,7 +57,7 @@ type suite struct {
 	ctx context.Context //nolint:containedctx // one suite value is one test
 }
 
-// must commits and gives the modify index of key afterwards.
+// must commits, and fails the test on an error.
 func (s *suite) must(ops ...store.Op) {
 	s.Helper()
 	if err := s.Commit(s.ctx, ops...); err != nil {
@@ -143,7 +143,7 @@ func (s *suite) acquire(holder string) store.Lease {
 	return lease
 }
 
-// ended waits for the end of a lease and gives the cause.
+// ended waits for the end of a lease and returns the cause.
 func (s *suite) ended(lease store.Lease) error {
 	s.Helper()
 	select {

@@ -170,7 +170,8 @@ var leaseTests = []contractTest{
 
 	{"renewals keep it far beyond its TTL", func(s *suite) {
 		lease := s.acquire("one")
-		// Four times what is sure at the start; a wait on the real end of the lease.
+		// The timer is four times the initial remaining time; the test also sees the real end of
+		// the lease.
 		timer := time.NewTimer(4 * lease.Remaining())
 		defer timer.Stop()
 		select {
@@ -238,7 +239,7 @@ var leaseTests = []contractTest{
 				s.Fatalf("end the lease of %s in term %d: %v, %v, want %v", holder, term, did, err, want)
 			}
 		}
-		end("one", 1, false) // nobody has it
+		end("one", 1, false) // the lease is free
 		old := s.acquire("one")
 		end("two", old.Term(), false)
 		end("one", old.Term()+1, false)
@@ -334,8 +335,8 @@ var leaseTests = []contractTest{
 	}},
 }
 
-// count adds one under the fence of lease, by an unguarded read and write: only
-// the lease keeps two from doing it at once.
+// count adds one under the fence of lease, by an unguarded read and write: only the lease keeps two
+// holders from doing it at once.
 func (s *suite) count(lease store.Lease) {
 	n := 0
 	entry, err := s.Get(s.ctx, "count")
@@ -352,8 +353,7 @@ func (s *suite) count(lease store.Lease) {
 	}
 }
 
-// acquireQuietly is for goroutines, which must not end the test: nil when it
-// does not work.
+// acquireQuietly is for goroutines, which must not end the test: it returns nil on an error.
 func (s *suite) acquireQuietly(holder string) store.Lease {
 	lease, err := store.AcquireBlocking(s.ctx, s.Store, holder, nil)
 	if err != nil {

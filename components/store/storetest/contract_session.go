@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// bootTTL is the least that test servers allow.
+// bootTTL is the minimum of the test servers.
 const bootTTL = SessionTTL
 
 var bootKey = store.BootLeaseKey("pg-0")
@@ -22,7 +22,7 @@ func unlock(session string) store.Op {
 	return store.Op{Kind: store.OpUnlock, Key: bootKey, Session: session}
 }
 
-// session makes one that the test ends.
+// session creates a session that the test ends.
 func (s *suite) session(name string) string {
 	s.Helper()
 	id, err := s.CreateSession(s.ctx, name, bootTTL)
@@ -41,7 +41,7 @@ func (s *suite) wantLock(session, value string) {
 	}
 }
 
-// awaitFree waits until nobody holds the key.
+// awaitFree waits until the key is free.
 func (s *suite) awaitFree() {
 	s.Helper()
 	var index uint64

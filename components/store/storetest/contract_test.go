@@ -23,8 +23,8 @@ func TestConsulContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return storetest.NewConsul(t) })
 }
 
-// TestCTL01_CTL04_TermsNeverInterleave: leaders lose their sessions in the middle of their
-// work and do not notice; what counts is in the order of the Terms all the same.
+// TestCTL01_CTL04_TermsNeverInterleave: leaders lose their sessions in the middle of their work and
+// do not notice. The applied writes are in the order of the Terms all the same.
 func TestCTL01_CTL04_TermsNeverInterleave(t *testing.T) {
 	type breakable interface {
 		store.Store
@@ -42,8 +42,8 @@ func TestCTL01_CTL04_TermsNeverInterleave(t *testing.T) {
 				key := fmt.Sprintf("log/%d-%s", lease.Term(), when)
 				return s.Commit(ctx, append(lease.Fence(), store.Op{Kind: store.OpPut, Key: key, Value: fmt.Appendf(nil, "%03d", lease.Term())})...)
 			}
-			// lead loses the session between two writes; somebody else writes before
-			// the second one.
+			// lead loses the session between two writes; another leader writes before the second
+			// one.
 			lead := func(holder string) error {
 				lease, err := take(holder)
 				if err != nil {

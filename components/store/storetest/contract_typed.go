@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store"
 )
 
-// noted is a moment that JSON keeps whole.
+// noted is a moment that JSON keeps exactly.
 var noted = time.Date(2030, 2, 3, 4, 5, 6, 7000, time.UTC)
 
 var typedTests = []contractTest{

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/store"
 )
 
-// stillness is how long a watch that should not return is given to return.
+// stillness is how long the test waits for a watch that should not return.
 const stillness = 150 * time.Millisecond
 
 type watched struct {
@@ -16,7 +16,7 @@ type watched struct {
 	err   error
 }
 
-// watch starts a Watch from the present state of prefix.
+// watch starts a Watch from the current state of prefix.
 func (s *suite) watch(prefix string) (from uint64, result <-chan watched) {
 	s.Helper()
 	_, from, err := s.List(s.ctx, prefix)

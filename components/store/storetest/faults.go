@@ -8,17 +8,17 @@ import (
 	"cadre.dev/store"
 )
 
-// Fault is what happens to one Commit.
+// Fault is an injected fault of one Commit.
 type Fault string
 
 const (
-	// None lets it work.
+	// None lets it succeed.
 	None Fault = ""
 	// UnknownApplied applies it and loses the answer.
 	UnknownApplied Fault = "unknown-applied"
-	// UnknownLost does not apply it, and does not say so.
+	// UnknownLost does not apply it, and returns ErrUnknown.
 	UnknownLost Fault = "unknown-lost"
-	// Refused certainly does not apply it, for a reason other than a check.
+	// Refused certainly does not apply it, for another reason than a check.
 	Refused Fault = "refused"
 )
 
@@ -48,23 +48,23 @@ func (f *faults) next(ops []store.Op) Fault {
 	return hook(ops)
 }
 
-// FailCommits sets what happens to the next commits, one each.
+// FailCommits sets the faults of the next commits, one each.
 func (m *Memory) FailCommits(next ...Fault) {
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	m.faults.queue = append(m.faults.queue, next...)
 }
 
-// OnCommit calls hook before each commit; nil ends it. The hook may change the
-// store, e.g. expire the session between a leader's decision and its write.
+// OnCommit calls hook before each commit; nil removes it. The hook may change the store, e.g.
+// expire the session between a leader's decision and its write.
 func (m *Memory) OnCommit(hook func(ops []store.Op) Fault) {
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	m.faults.hook = hook
 }
 
-// FailReads makes everything but Commit answer err until it is called with nil.
-// Renewals fail as well, so that a holder loses its Lease in time.
+// FailReads makes everything except Commit return err until a call with nil. Renewals fail as well,
+// so a holder loses its Lease in time.
 func (m *Memory) FailReads(err error) {
 	m.faults.mu.Lock()
 	m.faults.reads = err

@@ -21,31 +21,31 @@ type MemoryConfig struct {
 	SessionTTL, Margin, Resync time.Duration
 }
 
-// Memory is a Store in memory with the semantics of Consul: one index for all
-// writes, a put that changes nothing keeps the index, transactions see their own
-// earlier operations, deletions count for List's index. Safe for concurrent use.
+// Memory is a Store in memory with the semantics of Consul: one index for all writes, a put of the
+// same value keeps the index, transactions see their own earlier operations, deletions count for
+// List's index. Safe for concurrent use.
 type Memory struct {
 	// Constant after NewMemory.
 	cfg MemoryConfig
 
 	mu sync.Mutex
-	// index of the last transaction, also of one that was rolled back.
+	// index of the last transaction, committed or rolled back.
 	index uint64
-	// written is the index of the last transaction that changed something.
+	// written is the index of the last transaction that changed a key.
 	written uint64
 	items   map[string]item
 	// keys of items, sorted.
 	keys []string
 	// graves are the indices of deletions.
 	graves map[string]uint64
-	// waiters are woken by a change of what they wait for.
+	// waiters are woken by a change below their prefix.
 	waiters  map[*waiter]struct{}
 	sessions map[string]*session
 	leases   map[*memoryLease]struct{}
 	sequence int
 	maxTerm  uint64
 	faults   faults
-	// committed is told of each transaction; guarded by mu.
+	// committed is called with each transaction; guarded by mu.
 	committed func(Committed)
 }
 
@@ -147,7 +147,7 @@ func (m *Memory) Together(ctx context.Context, what ...string) ([]store.Entry, e
 	return store.SortTogether(entries), nil
 }
 
-// belowLocked are the keys below prefix, sorted; the caller changes none.
+// belowLocked returns the sorted keys below prefix. Do not change the result.
 func (m *Memory) belowLocked(prefix string) []string {
 	from, _ := slices.BinarySearch(m.keys, prefix)
 	below := m.keys[from:]
@@ -159,7 +159,7 @@ func (m *Memory) belowLocked(prefix string) []string {
 	return below
 }
 
-// storeLocked and removeLocked keep keys as those of items.
+// storeLocked and removeLocked update items and keys together.
 func (m *Memory) storeLocked(key string, value item) {
 	if at, known := slices.BinarySearch(m.keys, key); !known {
 		m.keys = slices.Insert(m.keys, at, key)
@@ -178,8 +178,7 @@ func (i item) entry(key string) store.Entry {
 	return store.Entry{Key: key, Value: slices.Clip(i.value), Index: i.index, Session: i.session}
 }
 
-// listIndexLocked is the latest change below prefix, or of everything when
-// there never was one.
+// listIndexLocked is the latest change below prefix, or of all keys when there never was one.
 func (m *Memory) listIndexLocked(prefix string) uint64 {
 	var index uint64
 	for _, key := range m.belowLocked(prefix) {
@@ -240,7 +239,7 @@ func watchError(ctx context.Context, prefix string, err error) error {
 	return fmt.Errorf("watch %s: %w", prefix, err)
 }
 
-// wakeLocked wakes whoever waits for a change of one of these keys; without any, everybody.
+// wakeLocked wakes the waiters for a change of one of these keys; without keys, all of them.
 func (m *Memory) wakeLocked(keys ...string) {
 	for w := range m.waiters {
 		if len(keys) == 0 || slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, w.prefix) }) {
@@ -250,7 +249,7 @@ func (m *Memory) wakeLocked(keys ...string) {
 	}
 }
 
-// Snapshot of everything stored, for Restore.
+// Snapshot has the whole state, for Restore.
 type Snapshot struct {
 	index, written uint64
 	items          map[string]item
@@ -264,8 +263,8 @@ func (m *Memory) Snapshot() Snapshot {
 	return Snapshot{index: m.index, written: m.written, items: maps.Clone(m.items), graves: maps.Clone(m.graves)}
 }
 
-// Restore goes back to a snapshot, as an operator restores a backup: indices go
-// back with it and every session ends.
+// Restore goes back to a snapshot, as an operator restores a backup: indices go back with it and
+// every session ends.
 func (m *Memory) Restore(s Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,8 +282,8 @@ func (m *Memory) Restore(s Snapshot) {
 	m.wakeLocked()
 }
 
-// Wipe removes a key that Commit does not, as an editor of the store may, and gives the
-// store as a process sees it that begins now. What this one saw of Terms is forgotten.
+// Wipe removes a key that Commit cannot remove, as a direct edit of the store would. It returns the
+// store as a new process sees it: this process's highest Term is forgotten.
 func (m *Memory) Wipe(key string) store.Store {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -295,7 +294,7 @@ func (m *Memory) Wipe(key string) store.Store {
 	return m
 }
 
-// SetTerm writes the Term record, as an editor of the store may.
+// SetTerm writes the Term record, as a direct edit of the store would.
 func (m *Memory) SetTerm(term uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -304,7 +303,7 @@ func (m *Memory) SetTerm(term uint64) {
 	edit.finishLocked()
 }
 
-// Dump gives all values by key, for assertions and failure messages.
+// Dump returns all values by key, for assertions and failure messages.
 func (m *Memory) Dump() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

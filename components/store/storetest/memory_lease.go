@@ -18,7 +18,7 @@ type session struct {
 	ttl    time.Duration
 	// stop cancels its expiry.
 	stop func() bool
-	// paused holds renewals up until it is closed; nil: not paused.
+	// paused holds up renewals until it is closed; nil: not paused.
 	paused chan struct{}
 }
 
@@ -27,7 +27,7 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	if holder == "" {
 		return nil, errors.New("acquire the lease: the holder has no name")
 	}
-	// Whoever wrote the Term in between has the lock.
+	// A holder that wrote the Term in between has the lock.
 	facts, _, err := store.ReadTermFacts(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
@@ -83,7 +83,7 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	return lease, nil
 }
 
-// Holder tells who holds the lock, and the Term.
+// Holder returns the holder of the lock, and the Term.
 func (m *Memory) Holder(ctx context.Context) (string, uint64, error) {
 	if err := m.beforeRead(ctx); err != nil {
 		return "", 0, err
@@ -113,7 +113,7 @@ func (m *Memory) termLocked() (*store.TermRecord, error) {
 	return record, nil
 }
 
-// SeenTerm is store.Consul's.
+// SeenTerm is store.Consul's SeenTerm.
 func (m *Memory) SeenTerm() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,12 +136,12 @@ func (m *Memory) readTermLocked() (uint64, error) {
 	return record.Term, nil
 }
 
-// DestroyHolderSession is store.Consul's.
+// DestroyHolderSession is store.Consul's DestroyHolderSession.
 func (m *Memory) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
 	return m.endSession(ctx, func(r store.LeaseRecord) bool { return r.Holder == holder })
 }
 
-// EndLease is store.Consul's.
+// EndLease is store.Consul's EndLease.
 func (m *Memory) EndLease(ctx context.Context, holder string, term uint64) (bool, error) {
 	return m.endSession(ctx, func(r store.LeaseRecord) bool { return r.Holder == holder && r.Term == term })
 }
@@ -168,8 +168,8 @@ func (m *Memory) endSession(ctx context.Context, meant func(store.LeaseRecord) b
 	return true, nil
 }
 
-// ExpireSession ends the session that holds the lock, as if its TTL had passed;
-// the holder is not told. It reports whether there was one.
+// ExpireSession ends the session that holds the lock, as if its TTL had passed, and reports whether
+// there was one. The holder gets no notification.
 func (m *Memory) ExpireSession() bool {
 	m.mu.Lock()
 	id := m.items[store.LeaseKey].session
@@ -178,8 +178,8 @@ func (m *Memory) ExpireSession() bool {
 	return id != ""
 }
 
-// PauseRenewals makes every renewal hang until it is called with false, as if
-// the holders' processes had been paused.
+// PauseRenewals makes every renewal hang until a call with false, as if the holders' processes had
+// been paused.
 func (m *Memory) PauseRenewals(paused bool) {
 	m.pauseRenewals(paused, func(*session) bool { return true })
 }
@@ -235,7 +235,7 @@ func (m *Memory) armLocked(open *session) {
 	open.stop = m.cfg.Clock.AfterFunc(open.ttl, func() { m.destroy(open.id) })
 }
 
-// destroy ends a session and frees what it locks. Unknown ones are fine.
+// destroy ends a session and frees its locks. It ignores unknown sessions.
 func (m *Memory) destroy(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -254,7 +254,7 @@ func (m *Memory) destroy(id string) {
 	free.finishLocked()
 }
 
-// loseLeases ends the Leases whose fence is in conflict, as store.Consul does.
+// loseLeases ends the Leases whose fence failed, as store.Consul does.
 func (m *Memory) loseLeases(conflict *store.ConflictError) {
 	m.mu.Lock()
 	var lost []*memoryLease

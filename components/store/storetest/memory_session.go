@@ -8,7 +8,7 @@ import (
 	"cadre.dev/store"
 )
 
-// CreateSession is store.Consul's.
+// CreateSession is store.Consul's CreateSession.
 func (m *Memory) CreateSession(ctx context.Context, name string, ttl time.Duration) (string, error) {
 	if err := m.beforeRead(ctx); err != nil {
 		return "", fmt.Errorf("create the session %s: %w", name, err)
@@ -23,7 +23,7 @@ func (m *Memory) CreateSession(ctx context.Context, name string, ttl time.Durati
 	return open.id, nil
 }
 
-// RenewSession is store.Consul's.
+// RenewSession is store.Consul's RenewSession.
 func (m *Memory) RenewSession(ctx context.Context, id string) error {
 	if err := m.beforeRead(ctx); err != nil {
 		return fmt.Errorf("renew the session: %w", err)
@@ -38,7 +38,7 @@ func (m *Memory) RenewSession(ctx context.Context, id string) error {
 	return nil
 }
 
-// DestroySession is store.Consul's.
+// DestroySession is store.Consul's DestroySession.
 func (m *Memory) DestroySession(ctx context.Context, id string) error {
 	if err := m.beforeRead(ctx); err != nil {
 		return fmt.Errorf("destroy the session: %w", err)
@@ -47,7 +47,7 @@ func (m *Memory) DestroySession(ctx context.Context, id string) error {
 	return nil
 }
 
-// lock gives the reason why op cannot take or free its key, "" when it did.
+// lock returns the reason why op cannot take or free its key, "" when it did.
 func (t *txn) lock(op store.Op) string {
 	found, _ := t.get(op.Key)
 	if op.Kind == store.OpUnlock {

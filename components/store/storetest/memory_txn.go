@@ -27,7 +27,7 @@ func (m *Memory) Commit(ctx context.Context, ops ...store.Op) error {
 		if conflict.Fenced() {
 			m.loseLeases(conflict)
 		}
-		// The reply is what got lost, whatever it said.
+		// Only the reply is lost; its content does not matter.
 		if fault == UnknownApplied {
 			return fmt.Errorf("commit: %w: injected, answered", store.ErrUnknown)
 		}
@@ -82,7 +82,7 @@ func (t *txn) get(key string) (item, bool) {
 	return found, ok
 }
 
-// apply gives the reason why a check failed, "" when it did not.
+// apply returns the reason why a check failed, "" when it passed.
 func (t *txn) apply(op store.Op) string {
 	found, exists := t.get(op.Key)
 	switch op.Kind {
@@ -121,7 +121,7 @@ func (t *txn) apply(op store.Op) string {
 	return ""
 }
 
-// put keeps the index of a value that does not change, as Consul does.
+// put keeps the index of an unchanged value, as Consul does.
 func (t *txn) put(key string, value []byte, session string) {
 	if found, exists := t.get(key); exists && bytes.Equal(found.value, value) && found.session == session {
 		return

@@ -105,9 +105,8 @@ func scripts() *rapid.Generator[[][]step] {
 	return rapid.SliceOfN(rapid.SliceOfN(one, 1, 4), 1, 12)
 }
 
-// play runs a script below dir and tells what can be seen of it, without the
-// stores' own numbers: the outcome of each transaction, then each key with its
-// value and how often its index changed.
+// play runs a script below dir and returns the observable result without the stores' own numbers:
+// the outcome of each transaction, then each key with its value and the number of index changes.
 func play(t *rapid.T, s kv, dir string, script [][]step) []string {
 	var trace []string
 	history := make(map[string][]uint64)

@@ -12,23 +12,23 @@ import (
 	"cadre.dev/store"
 )
 
-// ConsulStore is a Store on a real Consul whose renewals can be held up, as if
-// the process had been paused.
+// ConsulStore is a Store on a real Consul whose renewals can be held up, as if the process had been
+// paused.
 type ConsulStore struct {
 	*store.Consul
 	transport *switchTransport
-	// again makes a store on the same records, and edit changes one past all rules.
+	// again returns a store on the same records, and edit changes a key without any rule.
 	again func() store.Store
 	edit  func(change func(kv *api.KV, prefix string) error)
 }
 
-// Wipe is Memory's.
+// Wipe is Memory.Wipe.
 func (c *ConsulStore) Wipe(key string) store.Store {
 	c.edit(func(kv *api.KV, prefix string) error { _, err := kv.Delete(prefix+key, nil); return err })
 	return c.again()
 }
 
-// SetTerm is Memory's.
+// SetTerm is Memory.SetTerm.
 func (c *ConsulStore) SetTerm(term uint64) {
 	c.edit(func(kv *api.KV, prefix string) error {
 		_, err := kv.Put(&api.KVPair{Key: prefix + store.TermKey, Value: fmt.Appendf(nil, `{"term":%d}`, term)}, nil)
@@ -36,12 +36,12 @@ func (c *ConsulStore) SetTerm(term uint64) {
 	})
 }
 
-// PauseRenewals makes every renewal of a session hang until it is called with
-// false, or the caller gives up.
+// PauseRenewals makes every renewal of a session hang until a call with false, or until the caller
+// gives up.
 func (c *ConsulStore) PauseRenewals(paused bool) { c.transport.pause(paused) }
 
-// LoseReplies makes transactions reach the server while their replies are
-// lost, until it is called with false.
+// LoseReplies makes transactions reach the server while their replies are lost, until a call with
+// false.
 func (c *ConsulStore) LoseReplies(lose bool) {
 	c.transport.mu.Lock()
 	defer c.transport.mu.Unlock()

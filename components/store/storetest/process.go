@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// guard runs a command that ends when its standard input does, and then removes
-// the directory; one that ends by itself leaves its log. The test binary holds the other end of the pipe, so that the
-// server ends with it even when it crashes or is killed.
+// guard runs a command that ends when its standard input ends, and then removes the directory. A
+// command that exits on its own leaves its log. The test binary holds the other end of the pipe, so
+// the server ends with it even after a crash or a kill.
 const guard = `dir=$1; shift
 exec 3<&0
 "$@" </dev/null 3<&- &

@@ -9,12 +9,12 @@ import (
 // spareToken is the management token of servers with ACLs.
 const spareToken = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of servers on loopback that end with the tests
 
-// spares has the next servers with ACLs ready. A start is two seconds, most of them the
-// wait for a leader: while one test runs, the servers of the next ones get there. Those
-// that nobody takes end with the test binary, as their guards do.
+// spares starts the next servers with ACLs in advance. A start takes two seconds, most of them the
+// wait for a leader: while one test runs, the servers of the next tests become ready. Unused ones
+// end with the test binary, like their guards.
 var spares spare
 
-// spareServers are on their way at a time.
+// spareServers is how many are started in advance.
 const spareServers = 2
 
 type spare struct {
@@ -28,8 +28,8 @@ type started struct {
 	err    error
 }
 
-// take gives a server that nobody used, and the caller stops it. The first of a test binary
-// starts no spare: there may be no second.
+// take returns an unused server, and the caller stops it. The first call of a test binary starts no
+// spare: there may be no second test.
 func (s *spare) take(ctx context.Context, binary string) (launched, error) {
 	s.mu.Lock()
 	s.taken++

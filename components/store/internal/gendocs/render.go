@@ -89,8 +89,8 @@ func render() []byte {
 	return b.Bytes()
 }
 
-// structs are the record types in table order, each followed by the types that
-// it uses for the first time.
+// structs returns the record types in table order, each followed by the types that it uses for the
+// first time.
 func structs() []reflect.Type {
 	var all []reflect.Type
 	var visit func(t reflect.Type)

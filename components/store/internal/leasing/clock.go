@@ -2,8 +2,8 @@ package leasing
 
 import "time"
 
-// Clock is the time source of a lease. Now carries a monotonic reading or
-// something as good: wall clock jumps must not move it.
+// Clock is the time source of a lease. Now must not move with wall clock jumps, for example by
+// carrying a monotonic reading.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f in its own goroutine after d; stop cancels it.

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// ErrGone is what Renew returns when the session certainly does not exist any more.
+// ErrGone is the error of Renew when the session certainly does not exist any more.
 var ErrGone = errors.New("session is gone")
 
 // Config of one held session.
 type Config struct {
-	// TTL is the lower bound that the store keeps the session without a renewal.
+	// TTL is the minimum time that the store keeps the session without a renewal.
 	TTL time.Duration
-	// Margin is taken off the local deadline: the longest single call that the
-	// holder makes after it looked at its deadline.
+	// Margin is subtracted from the local deadline: the longest single call that the holder makes
+	// after it checked its deadline.
 	Margin time.Duration
 	Clock  Clock
-	// Renew prolongs the session once; ErrGone when it is gone.
+	// Renew renews the session once; ErrGone when it is gone.
 	Renew func(ctx context.Context) error
 	// Destroy ends the session.
 	Destroy func(ctx context.Context) error
-	// Lost and Released are what the cause of the context Is.
+	// Lost and Released are the possible causes of the context's end.
 	Lost, Released error
 }
 
-// Held is a session that is being kept alive. Safe for concurrent use.
+// Held is a session that is kept alive. Safe for concurrent use.
 type Held struct {
 	cfg    Config
 	ctx    context.Context //nolint:containedctx // this context is what a lease is
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	// release makes the second and later Release wait for the first.
+	// release makes every later Release wait for the first.
 	release sync.Once
 	// released is the outcome of the first Release.
 	released error
@@ -43,9 +43,9 @@ type Held struct {
 	stopTimer func() bool
 }
 
-// Start keeps the session alive from now on. sentAt is when the request that
-// created the session was sent: the TTL counts at the server from a later
-// moment. ctx gives values only; the session outlives it until Release or loss.
+// Start keeps the session alive from now on. sentAt is when the request that created the session
+// was sent; the server starts the TTL later. ctx gives values only; the session outlives it until
+// Release or loss.
 func Start(ctx context.Context, cfg Config, sentAt time.Time) *Held {
 	h := &Held{cfg: cfg, done: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -57,17 +57,15 @@ func Start(ctx context.Context, cfg Config, sentAt time.Time) *Held {
 	return h
 }
 
-// sure is how long a session is certain to live after a renewal was sent: the
-// TTL, less a tenth for clocks that run at different rates, less the margin
-// (threat model 9.4, rule 4).
+// sure is how long a session certainly lives after a renewal was sent: the TTL, less a tenth for
+// clocks that run at different rates, less the margin (threat model 9.4, rule 4).
 func (h *Held) sure() time.Duration { return h.cfg.TTL - h.cfg.TTL/10 - h.cfg.Margin }
 
-// Context dies when the session is not sure any more.
+// Context dies when the session may have ended.
 func (h *Held) Context() context.Context { return h.ctx }
 
-// Remaining is how long the session is sure to live; 0 when it is not. A
-// process that was paused past the deadline learns it here even before its
-// timers run.
+// Remaining is how long the session certainly lives, at least 0. A process that was paused past the
+// deadline learns it here even before its timers run.
 func (h *Held) Remaining() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,13 +80,12 @@ func (h *Held) Remaining() time.Duration {
 	return left
 }
 
-// Lose ends the lease because the store said that it is lost.
+// Lose ends the lease because the store reported it as lost.
 func (h *Held) Lose(why error) { h.cancel(fmt.Errorf("%w: %w", h.cfg.Lost, why)) }
 
-// Release stops the renewals, waits for the loop and destroys the session. The
-// lease is over for this process even when the error says that the session
-// could not be destroyed: it then ends by its TTL. Later calls repeat the
-// first outcome.
+// Release stops the renewals, waits for the loop and destroys the session. The lease is over for
+// this process even if the session could not be destroyed: the session then ends by its TTL. Later
+// calls return the first outcome.
 func (h *Held) Release(ctx context.Context) error {
 	h.release.Do(func() {
 		h.cancel(h.cfg.Released)
@@ -98,7 +95,7 @@ func (h *Held) Release(ctx context.Context) error {
 	return h.released
 }
 
-// run renews at a third of the TTL, sooner after an attempt that did not work.
+// run renews at a third of the TTL, and sooner after a failed attempt.
 func (h *Held) run() {
 	defer close(h.done)
 	defer h.disarm()
@@ -121,7 +118,7 @@ func (h *Held) run() {
 	}
 }
 
-// wait reports false when the lease ended before d passed.
+// wait returns false when the lease ended before d passed.
 func (h *Held) wait(d time.Duration) bool {
 	fired := make(chan struct{})
 	stop := h.cfg.Clock.AfterFunc(d, func() { close(fired) })
@@ -134,8 +131,8 @@ func (h *Held) wait(d time.Duration) bool {
 	}
 }
 
-// extend moves the deadline after a renewal. One that came back too late does
-// not revive the lease: work may have been given up on the deadline already.
+// extend moves the deadline after a renewal. A late renewal does not revive the lease: other
+// goroutines may have acted on the deadline already.
 func (h *Held) extend(sentAt time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
