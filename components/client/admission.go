@@ -13,7 +13,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Admissions gives one line for each Slot of a group; of all groups when name is empty.
+// Admissions returns the admission of each Slot of a group; of all groups when name is empty.
 func (c *Client) Admissions(ctx context.Context, name string) ([]policy.Standing, error) {
 	const doing = "list admissions"
 	ctx, cancel := c.bound(ctx)
@@ -25,7 +25,7 @@ func (c *Client) Admissions(ctx context.Context, name string) ([]policy.Standing
 	return decodeAll[policy.Standing](doing, r.GetStandingsJson())
 }
 
-// ExplainAdmission tells everything about one Slot's admission.
+// ExplainAdmission returns the complete explanation of one Slot's admission.
 func (c *Client) ExplainAdmission(ctx context.Context, slot string) (policy.Explanation, error) {
 	doing := "explain the admission of " + slot
 	ctx, cancel := c.bound(ctx)
@@ -43,15 +43,15 @@ type Approval struct {
 	Revision string `json:"revision"`
 	Group    string `json:"group"`
 	Number   uint64 `json:"number,omitempty"`
-	// ComposeHash is what is approved: the Revision as this hash.
+	// ComposeHash is the approved compose hash of the Revision.
 	ComposeHash string `json:"compose_hash,omitempty"`
-	// Changed is false when it was so already.
+	// Changed is false when the approval existed already.
 	Changed  bool     `json:"changed"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Approve lets a Revision be rolled out; withdraw takes that back. revision is a
-// whole one, its first digits, a compose hash, or #n with a group.
+// Approve approves a Revision for rollout; withdraw removes the approval. revision is a whole
+// Revision, its first digits, a compose hash, or #n with a group.
 func (c *Client) Approve(ctx context.Context, revision, group, note string, withdraw bool) (Approval, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -61,19 +61,19 @@ func (c *Client) Approve(ctx context.Context, revision, group, note string, with
 	}, c.wrap("approve revision "+revision, err)
 }
 
-// AppCompose is the document that a Revision is measured with.
+// AppCompose is the measured document of a Revision.
 type AppCompose struct {
 	Revision    string `json:"revision,omitempty"`
 	Group       string `json:"group"`
 	ComposeHash string `json:"compose_hash"`
-	// Text is exactly the bytes that are measured.
+	// Text has exactly the bytes that are measured.
 	Text string `json:"app_compose"`
-	// JudgedAt is zero where no platform was asked yet: it is what would be rendered now.
+	// JudgedAt is zero if no platform was asked yet: then Text is rendered now.
 	JudgedAt time.Time `json:"judged_at,omitzero"`
 }
 
-// AppCompose shows the document of a Revision, named as for Approve, or of a compose
-// hash. The bytes are hashed here.
+// AppCompose returns the document of a Revision, named as for Approve, or of a compose hash. The
+// client hashes the bytes itself.
 func (c *Client) AppCompose(ctx context.Context, revision, group string) (AppCompose, error) {
 	doing := "show the app-compose.json of " + revision
 	ctx, cancel := c.bound(ctx)
@@ -92,16 +92,16 @@ func (c *Client) AppCompose(ctx context.Context, revision, group string) (AppCom
 	return out, nil
 }
 
-// CutOff is what a revocation or a floor does, or would do.
+// CutOff is the effect of a revocation or a floor; with DryRun the effect that it would have.
 type CutOff struct {
-	// ID is what was revoked; empty for a floor.
+	// ID of the revoked object; empty for a floor.
 	ID string `json:"id,omitempty"`
-	// Number and Revision are where a floor is; unset for a revocation.
+	// Number and Revision of a floor; unset for a revocation.
 	Number   uint64 `json:"number,omitempty"`
 	Revision string `json:"revision,omitempty"`
 	Changed  bool   `json:"changed"`
 	DryRun   bool   `json:"dry_run,omitempty"`
-	// Slots lose their admission by it.
+	// Slots lose their admission.
 	Slots    []string `json:"slots"`
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -112,7 +112,7 @@ var revocationKinds = map[policy.RevocationKind]apiv1.RevocationKind{
 	policy.RevokedKeyProvider: apiv1.RevocationKind_REVOCATION_KIND_KEY_PROVIDER,
 }
 
-// Revoke shuts an instance (by id or Slot), a Revision or a key provider out.
+// Revoke revokes an instance (by id or Slot), a Revision or a key provider.
 func (c *Client) Revoke(ctx context.Context, kind policy.RevocationKind, id, reason string, dryRun bool) (CutOff, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -121,7 +121,7 @@ func (c *Client) Revoke(ctx context.Context, kind policy.RevocationKind, id, rea
 		c.wrap("revoke "+string(kind)+" "+id, err)
 }
 
-// Unrevoke takes a revocation back; changed is false when there was none.
+// Unrevoke removes a revocation; changed is false when there was none.
 func (c *Client) Unrevoke(ctx context.Context, kind policy.RevocationKind, id string) (revoked string, changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -129,8 +129,8 @@ func (c *Client) Unrevoke(ctx context.Context, kind policy.RevocationKind, id st
 	return r.GetId(), r.GetChanged(), c.wrap("unrevoke "+string(kind)+" "+id, err)
 }
 
-// ReleaseSlot ends the hold of a Slot that two Boots took from each other; changed is
-// false when it is not held. The leader carries it out within moments.
+// ReleaseSlot ends the hold of a Slot that two Boots took from each other; changed is false when it
+// is not held. The leader carries it out within moments.
 func (c *Client) ReleaseSlot(ctx context.Context, slot, reason string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -138,8 +138,8 @@ func (c *Client) ReleaseSlot(ctx context.Context, slot, reason string) (changed 
 	return r.GetChanged(), c.wrap("release slot "+slot, err)
 }
 
-// RaiseFloor shuts out what is older than a Revision of a group, or than content first
-// seen at notBefore; of every group when the name is empty. It cannot be taken back.
+// RaiseFloor shuts out every Revision of a group that is older than the given one, or than content
+// first seen at notBefore. An empty name means every group. A floor is permanent.
 func (c *Client) RaiseFloor(ctx context.Context, group, revision string, notBefore time.Time, reason string, dryRun bool) (CutOff, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -153,7 +153,7 @@ func (c *Client) RaiseFloor(ctx context.Context, group, revision string, notBefo
 	}, c.wrap("raise the floor"+of(group), err)
 }
 
-// TCB tells what operators decided about the judgement of machines.
+// TCB returns the operators' decisions about machines.
 func (c *Client) TCB(ctx context.Context) (policy.TCBOverview, error) {
 	const doing = "list exceptions for machines"
 	ctx, cancel := c.bound(ctx)
@@ -166,8 +166,8 @@ func (c *Client) TCB(ctx context.Context) (policy.TCBOverview, error) {
 	return out, decode(doing, r.GetOverviewJson(), &out)
 }
 
-// GrantTCB tolerates machines of a status with these advisories for a while; fmspc limits it
-// to a family, "" is any.
+// GrantTCB tolerates machines of a status with these advisories for a limited time. fmspc limits it
+// to a family; "" means any.
 func (c *Client) GrantTCB(ctx context.Context, status string, advisories []string, fmspc string, length time.Duration, reason string) (id string, until time.Time, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -177,7 +177,7 @@ func (c *Client) GrantTCB(ctx context.Context, status string, advisories []strin
 	return r.GetId(), r.GetUntil().AsTime(), c.wrap("grant an exception for machines that are "+status, err)
 }
 
-// RevokeTCB takes an exception back; changed is false when there is none of that id.
+// RevokeTCB ends an exception; changed is false when there is none of that id.
 func (c *Client) RevokeTCB(ctx context.Context, id string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -185,8 +185,8 @@ func (c *Client) RevokeTCB(ctx context.Context, id string) (changed bool, err er
 	return r.GetChanged(), c.wrap("revoke exception "+id, err)
 }
 
-// LowerCollateral lets collateral of a family from an evaluation number on be used again;
-// changed is false when it may be used already.
+// LowerCollateral permits collateral of a family again, from an evaluation number on. changed is
+// false when it is permitted already.
 func (c *Client) LowerCollateral(ctx context.Context, fmspc string, evaluation uint32, reason string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -194,7 +194,7 @@ func (c *Client) LowerCollateral(ctx context.Context, fmspc string, evaluation u
 	return r.GetChanged(), c.wrap("lower the collateral mark of "+fmspc, err)
 }
 
-// list is never nil, so that JSON shows an empty list.
+// list never returns nil, so that JSON shows an empty list.
 func list(in []string) []string { return append([]string{}, in...) }
 
 func of(group string) string {

@@ -17,42 +17,42 @@ import (
 type Applied struct {
 	// Changed is false when the stored spec was the same already.
 	Changed bool
-	// Index of the spec in the store; statuses that speak of it have at least this.
+	// Index of the spec in the store; the ObservedIndex of a status about it is at least this.
 	Index uint64
-	// Revision that the spec asks for.
+	// Revision of the spec.
 	Revision string
 	Warnings []string
-	// Leaving are the Slots that there are and that the spec does not ask for any more;
-	// HeldDisks those of them that stay until an operator gives up their disks.
+	// Leaving are the existing Slots that the spec does not want any more. HeldDisks are those that
+	// stay until an operator consents to the deletion of their disks.
 	Leaving, HeldDisks []string
-	// By and RequestID name the call that wrote the spec at Index: this one where it changed the spec. Empty:
-	// the coordinators are too old to say.
+	// By and RequestID name the call that wrote the spec at Index: this call if it changed the
+	// spec. Empty: the coordinators are too old to report it.
 	By, RequestID string
 }
 
-// ApplyOptions say how a spec is written.
+// ApplyOptions are the options of ApplyGroupWith.
 type ApplyOptions struct {
-	// ExpectedIndex is the index that was read before; 0: whatever is there.
+	// ExpectedIndex is the index of an earlier read; 0: any.
 	ExpectedIndex uint64
-	// ExpectAbsent makes a new group and nothing else: one that has another spec already is
-	// Kind Conflict. One that has this very spec is taken over. Not with ExpectedIndex.
+	// ExpectAbsent only creates a new group: an existing group with another spec is Kind Conflict.
+	// An existing group with this very spec counts as created. Not with ExpectedIndex.
 	ExpectAbsent bool
 	// DryRun only validates.
 	DryRun bool
-	// DeleteDisks gives up the disks of the Slots that leave, for Reason.
+	// DeleteDisks consents to the deletion of the disks of the Slots that leave, for Reason.
 	DeleteDisks bool
 	Reason      string
-	// Verb begins the request's id, and so names the command in the records; "" stands for apply.
+	// Verb begins the request's id, and so names the command in the records; "" means apply.
 	Verb string
 }
 
-// ApplyGroup validates and writes a group's spec. expectedIndex is the index
-// that was read before, 0 for none. dryRun only validates.
+// ApplyGroup validates and writes a group's spec. expectedIndex is the index of an earlier read, 0
+// for none. dryRun only validates.
 func (c *Client) ApplyGroup(ctx context.Context, spec group.Spec, expectedIndex uint64, dryRun bool) (Applied, error) {
 	return c.ApplyGroupWith(ctx, spec, ApplyOptions{ExpectedIndex: expectedIndex, DryRun: dryRun})
 }
 
-// ApplyGroupWith is ApplyGroup with everything that can be said about it.
+// ApplyGroupWith is ApplyGroup with all options.
 func (c *Client) ApplyGroupWith(ctx context.Context, spec group.Spec, o ApplyOptions) (Applied, error) {
 	doing := "apply group " + spec.Name
 	text, err := json.Marshal(spec)
@@ -74,22 +74,23 @@ func (c *Client) ApplyGroupWith(ctx context.Context, spec group.Spec, o ApplyOpt
 		By: r.GetBy(), RequestID: r.GetRequestId()}, nil
 }
 
-// Group is a group's spec and status. Status is the zero value until the leader
-// has looked at the spec.
+// Group is a group's spec and status. Status is the zero value until the leader has evaluated the
+// spec.
 type Group struct {
 	Spec   group.Spec   `json:"spec"`
 	Status group.Status `json:"status"`
 	Index  uint64       `json:"index"`
-	// Revision that the spec asks for, by the coordinators; empty when it is not valid, or
-	// they are too old to say.
+	// Revision of the spec, computed by the coordinators; empty when the spec is invalid, or when
+	// they are too old to report it.
 	Revision string `json:"revision,omitempty"`
-	// Deleting: the group is being deleted; nil: the coordinators are too old to say.
+	// Deleting: the group is being deleted; nil: the coordinators are too old to report it.
 	Deleting *bool `json:"deleting,omitempty"`
-	// AppliedBy and AppliedRequest name the call that wrote the spec. Empty: the coordinators are too old to say.
+	// AppliedBy and AppliedRequest name the call that wrote the spec. Empty: the coordinators are
+	// too old to report it.
 	AppliedBy      string `json:"applied_by,omitempty"`
 	AppliedRequest string `json:"applied_request,omitempty"`
-	// SpecJSON is the spec as it is stored. Spec passes over fields that this program does not
-	// know; who writes a changed spec back must know them all (group.Decode refuses others).
+	// SpecJSON is the stored spec. Spec ignores fields that this program does not know. A caller
+	// that writes a changed spec back must know them all (group.Decode rejects others).
 	SpecJSON []byte `json:"-"`
 }
 
@@ -118,8 +119,8 @@ func (c *Client) Groups(ctx context.Context) ([]*apiv1.GroupSummary, error) {
 	return r.GetGroups(), c.wrap("list groups", err)
 }
 
-// Plan says what would be done for the group now; for spec instead of the
-// stored one when it is not nil.
+// Plan returns the leader's current plan for the group; for spec instead of the stored one when it
+// is not nil.
 func (c *Client) Plan(ctx context.Context, name string, spec *group.Spec) (rollout.Plan, error) {
 	doing := "plan group " + name
 	req := &apiv1.PlanRolloutRequest{Group: name}
@@ -164,7 +165,7 @@ func (c *Client) Instances(ctx context.Context, name string) ([]group.InstanceSt
 	return decodeAll[group.InstanceStatus](doing, r.GetInstancesJson())
 }
 
-// Instance is everything about one Slot.
+// Instance has all records about one Slot.
 type Instance struct {
 	Status     group.InstanceStatus  `json:"status"`
 	Operations []operation.Operation `json:"operations"`
@@ -213,14 +214,14 @@ func (c *Client) Cluster(ctx context.Context) (*apiv1.GetClusterResponse, error)
 	return r, c.wrap("get cluster "+c.ctx.Cluster, err)
 }
 
-// bound gives a call its deadline: the caller's, and never later than a call may take. Who
-// waits for long makes many calls, and hears of each that nobody answered.
+// bound gives a call its deadline: the caller's, and never later than c.timeout. A long wait makes
+// many calls, and learns of each unanswered one.
 func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.timeout)
 }
 
-// decode reads a record. Records of a newer coordinator may have more fields:
-// they are shown, not decided on, so unknown fields are passed over.
+// decode decodes a record. A newer coordinator may send more fields. The client only shows records
+// and does not decide on them, so it ignores unknown fields.
 func decode(doing string, text []byte, into any) error {
 	if len(text) == 0 {
 		return nil

@@ -35,20 +35,19 @@ const (
 	maxStatement = 64 << 10
 )
 
-// Attested is what Attest found to be proven.
+// Attested is the result of Attest.
 type Attested struct {
-	// CAPEM is the cluster CA to pin, ClusterID the one that it is of.
+	// CAPEM is the cluster CA to pin, and ClusterID its cluster ID.
 	CAPEM, ClusterID string
 	// Slot is the coordinator that answered.
 	Slot   string
 	Claims policy.Claims
 }
 
-// Attest connects to a coordinator that nothing is known of yet and has it
-// prove itself: genuine evidence under the context's trust, of the context's
-// app and key provider, for the key of this very connection, this nonce, and
-// the CA that it names. No token is sent. The error has Kind Untrusted when the
-// proof fails.
+// Attest connects to an unknown coordinator and verifies its proof: genuine evidence under the
+// context's trust, of the context's app and key provider. The evidence must cover the key of this
+// very connection, this nonce, and the CA that it names. No token is sent. The error has Kind
+// Untrusted when the proof fails.
 func Attest(ctx context.Context, c Context, opts Options) (Attested, error) {
 	doing := "prove the coordinators of " + c.Cluster
 	verifier, err := attest.NewVerifier(c.Trust.VerifierConfig())
@@ -85,7 +84,7 @@ func Attest(ctx context.Context, c Context, opts Options) (Attested, error) {
 		Hint: "nothing was pinned; check coordinator_app_id, key provider, roots and images of the context's trust, and who runs the gateway"}
 }
 
-// prove checks one answer that came over ch.
+// prove checks one answer that arrived over ch.
 func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *apiv1.AttestCoordinatorResponse) (Attested, error) {
 	for _, part := range []struct {
 		name      string
@@ -139,8 +138,8 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	return Attested{CAPEM: string(r.GetCaBundlePem()), ClusterID: st.ClusterID, Slot: st.Slot, Claims: claims}, nil
 }
 
-// accept compares genuine claims with the context. An absent list accepts nothing, and
-// the machine is judged by the collateral that came along.
+// accept compares genuine claims with the context. An absent list accepts nothing. The machine is
+// judged by the collateral in the answer.
 func accept(c Context, claims policy.Claims, now time.Time) error {
 	t := c.Trust
 	switch {
@@ -182,18 +181,19 @@ func short(hex string) string {
 	return hex
 }
 
-// channel is what the statement must be bound to.
+// channel has the values that the statement must be bound to.
 type channel struct {
 	nonce []byte
 	// key is the SPKI of the certificate, exporter the connection's own secret.
 	key, exporter []byte
 }
 
-// exporterLabel is that of admission (package overlay): one channel binding everywhere.
+// exporterLabel is the label of admission (package overlay): the channel binding is the same
+// everywhere.
 const exporterLabel = "EXPORTER-cadre-admission-v1"
 
-// channelOf is the connection that carried the answer: after a reconnect another
-// coordinator may have been asked than the one seen first.
+// channelOf returns the binding of the connection that carried the answer. After a reconnect this
+// may be another coordinator than the one seen first.
 func channelOf(from *peer.Peer) (channel, error) {
 	info, ok := from.AuthInfo.(credentials.TLSInfo)
 	if !ok || len(info.State.PeerCertificates) == 0 {

@@ -60,7 +60,7 @@ func TestAnUpdateTellsThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// Waiting until a group is gone tells that nobody answers, and ends when it is gone.
+// WaitGone reports a loss of all coordinators, and ends when the group is gone.
 func TestWaitGoneOutlivesCoordinators(t *testing.T) {
 	s := clienttest.New(t)
 	c := impatient(t, s.Start(t))

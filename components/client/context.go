@@ -17,17 +17,17 @@ import (
 	"cadre.dev/core/clusterid"
 )
 
-// Context is what an operator's machine keeps about one cluster. It holds the
-// operator's token, so its file is readable by its owner only.
+// Context is the local configuration for one cluster. It holds the operator's token, so only the
+// file's owner can read it.
 type Context struct {
 	Cluster string  `json:"cluster"`
 	Gateway Gateway `json:"gateway"`
 	// CoordinatorAppID is the coordinators' application on the platform.
 	CoordinatorAppID string `json:"coordinator_app_id"`
-	// CoordinatorAppNonce claims the app id while the cluster is made.
+	// CoordinatorAppNonce claims the app id during the creation of the cluster.
 	CoordinatorAppNonce string `json:"coordinator_app_nonce,omitempty"`
-	// CoordinatorComposeHashes, where known, are the only compose hashes that
-	// Attest accepts. Empty: any compose file of the app.
+	// CoordinatorComposeHashes, if known, are the only compose hashes that Attest accepts. Empty:
+	// any compose file of the app.
 	CoordinatorComposeHashes []string `json:"coordinator_compose_hashes,omitempty"`
 	// Token is the operator's Consul ACL token.
 	Token string `json:"token"`
@@ -35,7 +35,7 @@ type Context struct {
 	// its subject names; both empty before the first Attest.
 	CAPEM     string `json:"ca_pem,omitempty"`
 	ClusterID string `json:"cluster_id,omitempty"`
-	// Trust says which evidence proves a coordinator of this cluster.
+	// Trust defines which evidence proves a coordinator of this cluster.
 	Trust    attest.Trust `json:"trust"`
 	Platform Platform     `json:"platform,omitzero"`
 }
@@ -48,7 +48,7 @@ type Gateway struct {
 	Address string `json:"address,omitempty"`
 }
 
-// Platform says where the cluster's CVMs are.
+// Platform identifies the platform of the cluster's CVMs.
 type Platform struct {
 	Driver string `json:"driver,omitempty"`
 	APIURL string `json:"api_url,omitempty"`
@@ -58,8 +58,8 @@ type Platform struct {
 	APIKey    string `json:"api_key,omitempty"`
 }
 
-// Simulated reports that the cluster's root of trust is not Intel's. It follows from what the
-// operator's own machine trusts, not from what a coordinator says.
+// Simulated reports whether the cluster's root of trust is another than Intel's. It uses only the
+// operator's local trust, and no answer of a coordinator.
 func (c Context) Simulated() bool { return c.Trust.AllowSimulated || c.Trust.RootsPEM != "" }
 
 // ErrNoContext means that there is no context file to read.
@@ -70,7 +70,7 @@ const maxContext = 1 << 20
 
 var contextName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
-// Dir is where context files are: $XDG_CONFIG_HOME/cadre or ~/.config/cadre.
+// Dir returns the folder of context files: $XDG_CONFIG_HOME/cadre or ~/.config/cadre.
 func Dir() (string, error) {
 	base, err := os.UserConfigDir()
 	if err != nil {
@@ -79,9 +79,8 @@ func Dir() (string, error) {
 	return filepath.Join(base, "cadre"), nil
 }
 
-// Path is the file of a context: name is a cluster's name, or a path when it
-// contains a '/' or ends in ".json". The empty name stands for $CADRE_CONTEXT,
-// then for the only file in Dir.
+// Path returns the file of a context. name is a cluster's name, or a path when it contains a '/' or
+// ends in ".json". An empty name means $CADRE_CONTEXT, then the only file in Dir.
 func Path(name string) (string, error) {
 	if name == "" {
 		name = os.Getenv("CADRE_CONTEXT")
@@ -111,7 +110,7 @@ func Path(name string) (string, error) {
 	return filepath.Join(dir, names[0]+".json"), nil
 }
 
-// Contexts lists the clusters that Dir knows, sorted.
+// Contexts lists the clusters in Dir, sorted.
 func Contexts() ([]string, error) {
 	dir, err := Dir()
 	if err != nil {
@@ -131,8 +130,8 @@ func Contexts() ([]string, error) {
 	return out, nil
 }
 
-// LoadContext reads a context file strictly. A file that others can read is
-// refused: it holds a token.
+// LoadContext reads a context file strictly. It rejects a file that others can read, because the
+// file holds a token.
 func LoadContext(path string) (Context, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +159,7 @@ func LoadContext(path string) (Context, error) {
 	dec.DisallowUnknownFields()
 	var c Context
 	if err := dec.Decode(&c); err != nil {
-		// What only a strict reader refuses is a field that this version does not know.
+		// If only the strict reader fails, the file has a field that this version does not know.
 		if json.Unmarshal(text, &Context{}) == nil {
 			return Context{}, fmt.Errorf("context %s: %w: written by another version of cadre?", path, err)
 		}
@@ -190,7 +189,7 @@ func (c Context) check(path string) error {
 	return nil
 }
 
-// Save writes c to path with mode 0600, whole or not at all.
+// Save writes c to path with mode 0600, atomically.
 func (c Context) Save(path string) error {
 	if err := c.check(path); err != nil {
 		return err
@@ -218,12 +217,12 @@ func (c Context) Save(path string) error {
 	return nil
 }
 
-// ServerName is the gateway's name for a port of the coordinators.
+// ServerName returns the gateway's name for a port of the coordinators.
 func (c Context) ServerName(port int) string {
 	return fmt.Sprintf("%s-%ds.%s", c.CoordinatorAppID, port, c.Gateway.Domain)
 }
 
-// gatewayAddress is what is dialled.
+// gatewayAddress returns the address to dial.
 func (c Context) gatewayAddress(port int) string {
 	if c.Gateway.Address != "" {
 		return c.Gateway.Address
@@ -231,5 +230,5 @@ func (c Context) gatewayAddress(port int) string {
 	return c.ServerName(port) + ":443"
 }
 
-// CoordinatorDNSName stands in each coordinator's certificate.
+// CoordinatorDNSName is the DNS name in each coordinator's certificate.
 func (c Context) CoordinatorDNSName() string { return "coordinator." + c.Cluster + ".cadre" }

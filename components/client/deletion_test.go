@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A deletion that was taken back ends the wait for it, but not one that a coordinator has not
-// heard of yet, or cannot tell of.
+// A cancelled deletion ends the wait. A coordinator that has not seen the deletion yet, or cannot
+// report it, does not end the wait.
 func TestADeletionThatWasTakenBackIsNoticed(t *testing.T) {
 	yes, no := true, false
 	type look struct {

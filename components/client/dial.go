@@ -25,8 +25,8 @@ const APIPort = 7444
 // maxMessage bounds one reply.
 const maxMessage = 8 << 20
 
-// readRetries repeats reads while no coordinator answers; calls that change
-// something are repeated only as long as they were surely not sent.
+// readRetries retries reads while no coordinator answers. A call that changes a record is retried
+// only if it certainly was not sent.
 const readRetries = `{"methodConfig":[{
   "name":[
     {"service":"cadre.api.v1.ClusterService","method":"GetGroup"},
@@ -42,15 +42,14 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.PolicyService"}],
   "retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"3s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 
-// Options change how the coordinators are reached.
+// Options configure the connection to the coordinators.
 type Options struct {
 	// Dial replaces the TCP dial to the gateway; tests and tunnels use it.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// CallTimeout bounds each call, default 30 s; watches and waits go on for as long as
-	// their ctx.
+	// CallTimeout bounds each call, default 30 s; watches and waits last as long as their ctx.
 	CallTimeout time.Duration
-	// Instance is the instance id of the one CVM of the coordinators' app to which the gateway
-	// leads; empty: any coordinator.
+	// Instance is the instance id of the one CVM of the coordinators' app that the gateway selects;
+	// empty: any coordinator.
 	Instance string
 }
 
@@ -60,14 +59,14 @@ type Client struct {
 	conn   *grpc.ClientConn
 	api    apiv1.ClusterServiceClient
 	policy apiv1.PolicyServiceClient
-	// operations is what is carried out, and what operators ask for about it.
+	// operations serves Operations and the operators' requests about them.
 	operations apiv1.OperationServiceClient
 	link       *link
 	timeout    time.Duration
 }
 
-// Dial prepares a Client; it connects at the first call. The Context must have
-// a pinned CA and cluster ID: Attest gives them.
+// Dial prepares a Client; it connects at the first call. The Context must have a pinned CA and
+// cluster ID: Attest returns them.
 func Dial(c Context, opts Options) (*Client, error) {
 	if c.CAPEM == "" {
 		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster, Message: "no cluster CA is pinned yet",
@@ -85,8 +84,8 @@ func Dial(c Context, opts Options) (*Client, error) {
 	l := &link{roots: pool, dnsName: c.CoordinatorDNSName(), clusterID: c.ClusterID}
 	conn, err := newConn(c, opts, &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// The name that is dialled is the gateway's; the certificate is checked
-		// against the pinned CA and the coordinator's own name instead.
+		// The dialled name is the gateway's. The certificate is checked against the pinned CA and
+		// the coordinator's own name instead.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it
 		VerifyConnection:   l.verify,
 	})
@@ -128,7 +127,7 @@ func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error)
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Context is what the Client was made from.
+// Context returns the Context of Dial.
 func (c *Client) Context() Context { return c.ctx }
 
 // token is the caller's Consul ACL token, sent with each call over TLS only.
@@ -140,8 +139,8 @@ func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string
 
 func (t token) RequireTransportSecurity() bool { return true }
 
-// link checks connections and remembers the last one that failed the check:
-// gRPC reports it as one more unreachable server.
+// link checks connections and remembers the last failure of the check: gRPC reports it only as one
+// more unreachable server.
 type link struct {
 	roots     *x509.CertPool
 	dnsName   string

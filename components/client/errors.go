@@ -12,42 +12,42 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Kind sorts errors by what the caller can do.
+// Kind classifies errors by the caller's remedy.
 type Kind string
 
 const (
-	// Internal means: something broke; the zero reading.
+	// Internal means that the program or a coordinator failed; the default.
 	Internal Kind = "internal"
-	// Invalid means: the request breaks the rules; change it.
+	// Invalid means that the request breaks the rules; change it.
 	Invalid Kind = "invalid"
-	// Denied means: the token may not do this.
+	// Denied means that the token lacks the right.
 	Denied Kind = "denied"
-	// NotFound means: there is no such thing.
+	// NotFound means that the object does not exist.
 	NotFound Kind = "not found"
-	// Conflict means: someone else changed it in between; read again.
+	// Conflict means that another caller changed the object; read it again.
 	Conflict Kind = "conflict"
-	// Unavailable means: no coordinator can answer now; try again.
+	// Unavailable means that no coordinator can answer now; retry.
 	Unavailable Kind = "unavailable"
-	// Timeout means: the caller's time is up.
+	// Timeout means that the caller's time is up.
 	Timeout Kind = "timeout"
-	// Untrusted means: the other side is not a coordinator of this cluster.
+	// Untrusted means that the other side is not a coordinator of this cluster.
 	Untrusted Kind = "untrusted"
 )
 
-// Error is a failed call in people's words.
+// Error is a failed call in plain words.
 type Error struct {
 	Kind Kind
-	// Doing is what was asked, e.g. "apply group worker".
+	// Doing is the action that failed, e.g. "apply group worker".
 	Doing string
-	// Message is the coordinator's text, or what went wrong on the way.
+	// Message is the coordinator's text, or the fault on the way to it.
 	Message string
-	// Hint says what to do next; may be empty.
+	// Hint is the next step; may be empty.
 	Hint string
 
 	cause error
 }
 
-// Error is one sentence, with the hint behind it.
+// Error is one sentence, followed by the hint.
 func (e *Error) Error() string {
 	text := e.Doing + ": " + e.Message
 	if e.Hint != "" {
@@ -101,7 +101,7 @@ func (c *Client) wrap(doing string, err error) error {
 		e.Kind = Unavailable
 		e.Hint = fmt.Sprintf("no coordinator of %s can be reached through %s: `cadre cluster status` says what the platform runs",
 			c.ctx.Cluster, c.ctx.gatewayAddress(APIPort))
-		if policy.Code(policy.CodeIn(s.Message())).Known() { // said by a coordinator, not by the way to it
+		if policy.Code(policy.CodeIn(s.Message())).Known() { // a coordinator's code, not a fault on the way to it
 			e.Hint = "a coordinator answers, but cannot do this now: repeat it in a moment; `cadre cluster status` says how the coordinators are"
 		}
 		var bad *untrusted

@@ -13,8 +13,8 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Operations lists what is being carried out, newest first; of all groups when name is
-// empty, and with what has ended when all is set.
+// Operations lists the Operations in progress, newest first; of all groups when name is empty. With
+// all set it includes the ended ones.
 func (c *Client) Operations(ctx context.Context, name string, all bool) ([]operation.Operation, error) {
 	const doing = "list operations"
 	ctx, cancel := c.bound(ctx)
@@ -26,7 +26,7 @@ func (c *Client) Operations(ctx context.Context, name string, all bool) ([]opera
 	return decodeAll[operation.Operation](doing, r.GetOperationsJson())
 }
 
-// Asked is a request of an operator that nothing was done about yet.
+// Asked is an operator's request that has not been acted on.
 type Asked struct {
 	ID        string    `json:"id"`
 	Kind      string    `json:"kind"`
@@ -38,8 +38,8 @@ type Asked struct {
 	At        time.Time `json:"at,omitzero"`
 }
 
-// Requests lists what was asked for and nothing was done about yet, oldest first; of all groups when
-// name is empty.
+// Requests lists the requests that have not been acted on, oldest first; of all groups when name is
+// empty.
 func (c *Client) Requests(ctx context.Context, name string) ([]Asked, error) {
 	const doing = "list requests"
 	ctx, cancel := c.bound(ctx)
@@ -51,8 +51,8 @@ func (c *Client) Requests(ctx context.Context, name string) ([]Asked, error) {
 	return decodeAll[Asked](doing, r.GetRequestsJson())
 }
 
-// CancelRequest takes a request back that nothing was done about yet, by its id or a beginning of it
-// that no other one has; changed is false when there is none. Kind Conflict when it is carried out already.
+// CancelRequest cancels a request that has not been acted on, by its id or a unique prefix of it.
+// changed is false when there is none. Kind Conflict when it is carried out already.
 func (c *Client) CancelRequest(ctx context.Context, id string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -60,14 +60,14 @@ func (c *Client) CancelRequest(ctx context.Context, id string) (changed bool, er
 	return r.GetChanged(), c.wrap("cancel request "+id, err)
 }
 
-// Operation is one Operation, or the request for one that waits in the queue.
+// Operation is one Operation, or a request that waits in the queue.
 type Operation struct {
 	Operation *operation.Operation `json:"operation,omitempty"`
 	Request   *Asked               `json:"request,omitempty"`
 }
 
-// Operation reads an Operation by its id or that of the request that it carries out, or a request that
-// waits, or either by the beginning of its id; Kind NotFound when there is none of them.
+// Operation reads an Operation by its id or by the id of its request, or reads a waiting request. A
+// unique prefix of an id works too. Kind NotFound when nothing matches.
 func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
 	doing := "show operation " + id
 	ctx, cancel := c.bound(ctx)
@@ -90,7 +90,7 @@ func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
 	return out, nil
 }
 
-// newRequest makes the id of a request: the same one goes with each try of a call.
+// newRequest creates the id of a request; every retry of a call has the same id.
 func newRequest(kind string) (string, error) {
 	id := make([]byte, 16)
 	if _, err := rand.Read(id); err != nil {
@@ -99,13 +99,13 @@ func newRequest(kind string) (string, error) {
 	return kind + "-" + hex.EncodeToString(id), nil
 }
 
-// How often a call with a request's id is tried that no coordinator answered.
+// How often a call with a request id is tried while no coordinator answers.
 const (
 	requestTries = 4
 	requestPause = 300 * time.Millisecond
 )
 
-// request makes a call that may be repeated: its id makes it one request.
+// request makes a call that may be retried: the id makes the retries one request.
 func (c *Client) request(ctx context.Context, doing, kind string, call func(ctx context.Context, id string) error) error {
 	id, err := newRequest(kind)
 	if err != nil {
@@ -128,15 +128,16 @@ func (c *Client) request(ctx context.Context, doing, kind string, call func(ctx 
 	}
 }
 
-// Restart queues a restart of one Slot at what it runs, under the group's budget and quorum
+// Restart queues a restart of one Slot at its current Revision, under the group's budget and quorum
 // rules, and returns the request's id.
 func (c *Client) Restart(ctx context.Context, slot, reason string) (id string, err error) {
 	return c.restart(ctx, "restart instance "+slot, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason})
 }
 
-// RestartService queues a restart of one service of a Slot, by its agent and in its container,
-// under the same rules, and returns the request's id. It is refused, FailedPrecondition, where
-// the agent is silent or the service has no x-cadre key in what the Slot runs.
+// RestartService queues a restart of one service of a Slot under the same rules, and returns the
+// request's id. The Slot's agent restarts it in its container. The call fails with
+// FailedPrecondition when the agent does not report, or when the service has no x-cadre key in the
+// Slot's Revision.
 func (c *Client) RestartService(ctx context.Context, slot, service, reason string) (id string, err error) {
 	return c.restart(ctx, "restart service "+service+" of "+slot, &apiv1.RestartInstanceRequest{Slot: slot, Service: service, Reason: reason})
 }
@@ -161,21 +162,21 @@ func (c *Client) requestUpdate(ctx context.Context, slot, reason string) (id str
 	return id, err
 }
 
-// Replacement is what replacing a Slot's CVM does, or would do.
+// Replacement is the effect of replacing a Slot's CVM; with DryRun the effect that it would have.
 type Replacement struct {
 	RequestID  string `json:"request_id,omitempty"`
 	Slot       string `json:"slot"`
 	DryRun     bool   `json:"dry_run,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
-	// PlatformName and PlatformStatus of the CVM; the status is empty when the platform
-	// lists none.
+	// PlatformName and PlatformStatus of the CVM; the status is empty when the platform does not
+	// list it.
 	PlatformName   string   `json:"platform_name,omitempty"`
 	PlatformStatus string   `json:"platform_status,omitempty"`
 	Warnings       []string `json:"warnings,omitempty"`
 }
 
-// Replace asks for a new CVM with a new disk for one Slot: what the old one had is lost.
+// Replace requests a new CVM with a new disk for one Slot: the content of the old disk is lost.
 func (c *Client) Replace(ctx context.Context, slot, reason string, dryRun bool) (Replacement, error) {
 	var r *apiv1.ReplaceInstanceResponse
 	err := c.request(ctx, "replace instance "+slot, "replace", func(ctx context.Context, request string) (err error) {
@@ -192,7 +193,7 @@ func (c *Client) Replace(ctx context.Context, slot, reason string, dryRun bool) 
 	return out, err
 }
 
-// Resolved is what an operator says about an Operation.
+// Resolved is the outcome of Resolve.
 type Resolved struct {
 	RequestID string              `json:"request_id,omitempty"`
 	As        string              `json:"as"`
@@ -201,7 +202,7 @@ type Resolved struct {
 	Warnings  []string            `json:"warnings,omitempty"`
 }
 
-// Resolve says what became of an Operation's platform call: "done" or "failed".
+// Resolve settles an Operation's undecided platform call: "done" or "failed".
 func (c *Client) Resolve(ctx context.Context, id, as, reason string, dryRun bool) (Resolved, error) {
 	doing := "resolve operation " + id
 	var r *apiv1.ResolveOperationResponse
@@ -219,16 +220,16 @@ func (c *Client) Resolve(ctx context.Context, id, as, reason string, dryRun bool
 	return out, decode(doing, r.GetOperationJson(), &out.Operation)
 }
 
-// Retried is what became of the wish that a failed rollout goes on.
+// Retried is the outcome of Retry.
 type Retried struct {
-	// Changed is false when the rollout has not failed: State says where it is.
+	// Changed is false when the rollout has not failed: State has its state.
 	Changed   bool   `json:"changed"`
 	RequestID string `json:"request_id,omitempty"`
 	Rollout   string `json:"rollout,omitempty"`
 	State     string `json:"rollout_state,omitempty"`
 }
 
-// Retry lets the group's rollout go on that has failed.
+// Retry retries the group's failed rollout.
 func (c *Client) Retry(ctx context.Context, name, reason string) (out Retried, err error) {
 	err = c.request(ctx, "retry the rollout of "+name, "retry", func(ctx context.Context, request string) error {
 		r, err := c.operations.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: name, Reason: reason, RequestId: request})
@@ -241,27 +242,27 @@ func (c *Client) Retry(ctx context.Context, name, reason string) (out Retried, e
 	return out, err
 }
 
-// Deletion says how a group is deleted. Exactly one of KeepCVMs and DeleteDisks is set,
-// unless it is taken back.
+// Deletion describes how a group is deleted. Exactly one of KeepCVMs and DeleteDisks is set, unless
+// Cancel is.
 type Deletion struct {
 	KeepCVMs, DeleteDisks bool
 	Reason                string
 	DryRun                bool
-	// Cancel takes a deletion back: what is not gone yet stays.
+	// Cancel cancels a deletion: everything that still exists stays.
 	Cancel bool
 }
 
-// Deleted is what deleting a group does, or would do.
+// Deleted is the effect of deleting a group; with DryRun the effect that it would have.
 type Deleted struct {
 	Group string `json:"group"`
-	// Changed is false when it was so already.
+	// Changed is false when the deletion was in effect already.
 	Changed  bool     `json:"changed"`
 	DryRun   bool     `json:"dry_run,omitempty"`
 	Slots    []string `json:"slots"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// DeleteGroup takes a group down. The leader does it Slot by Slot.
+// DeleteGroup deletes a group. The leader does it Slot by Slot.
 func (c *Client) DeleteGroup(ctx context.Context, name string, d Deletion) (Deleted, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -271,7 +272,7 @@ func (c *Client) DeleteGroup(ctx context.Context, name string, d Deletion) (Dele
 	return Deleted{Group: name, Changed: r.GetChanged(), DryRun: d.DryRun, Slots: list(r.GetSlots()), Warnings: r.GetWarnings()}, c.wrap("delete group "+name, err)
 }
 
-// Adoptable lists the members of a group that no record binds, with what each attested.
+// Adoptable lists the members of a group that no record binds, each with its attested claims.
 func (c *Client) Adoptable(ctx context.Context, name string) ([]rollout.Adoptable, error) {
 	doing := "list what group " + name + " could adopt"
 	ctx, cancel := c.bound(ctx)
@@ -283,7 +284,7 @@ func (c *Client) Adoptable(ctx context.Context, name string) ([]rollout.Adoptabl
 	return decodeAll[rollout.Adoptable](doing, r.GetAdoptableJson())
 }
 
-// Adopt has the leader bind members exactly as they were listed.
+// Adopt makes the leader bind members exactly as they were listed.
 func (c *Client) Adopt(ctx context.Context, name string, members []rollout.Adoptable, reason string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -295,7 +296,7 @@ func (c *Client) Adopt(ctx context.Context, name string, members []rollout.Adopt
 	return r.GetChanged(), c.wrap("adopt members of group "+name, err)
 }
 
-// OperationError says that an Operation that was waited for did not get there.
+// OperationError reports that an awaited Operation failed.
 type OperationError struct{ Operation operation.Operation }
 
 func (e *OperationError) Error() string {
@@ -306,11 +307,11 @@ func (e *OperationError) Error() string {
 	return text
 }
 
-// pollEvery paces questions about what no stream tells.
+// pollEvery is the interval of polling for states that no stream reports.
 const pollEvery = time.Second
 
-// Poll calls look now and then until it says that it is done, or ctx ends. Errors of
-// coordinators that come and go are told to lost (may be nil) and passed over.
+// Poll calls look repeatedly until it returns done, or ctx ends. It reports errors of coordinators
+// that come and go to lost (may be nil), and continues.
 func Poll(ctx context.Context, look func(context.Context) (done bool, err error), lost func(error)) error {
 	for {
 		done, err := look(ctx)
@@ -334,12 +335,11 @@ func Poll(ctx context.Context, look func(context.Context) (done bool, err error)
 	}
 }
 
-// ErrKept says that a deletion was taken back: what was not gone yet stays.
+// ErrKept reports that a deletion was cancelled: everything that still existed stays.
 var ErrKept = errors.New("the deletion was taken back")
 
-// WaitGone waits until nothing of a group is left that is being deleted; see is told each
-// new message about it, lost of each loss of the connection; both may be nil. ErrKept: an
-// operator took the deletion back.
+// WaitGone waits until a deleted group is gone. see receives each new message about it, and lost
+// each loss of the connection; both may be nil. ErrKept: an operator cancelled the deletion.
 func (c *Client) WaitGone(ctx context.Context, name string, see func(message string), lost func(error)) error {
 	last, d := "", deletionWatch{}
 	return Poll(ctx, func(ctx context.Context) (bool, error) {
@@ -359,11 +359,11 @@ func (c *Client) WaitGone(ctx context.Context, name string, see func(message str
 	}, lost)
 }
 
-// deletionWatch finds out that a deletion was taken back. Coordinators hear of a switch one
-// after the other, so one that says nothing of it proves that only when it lasts.
+// deletionWatch detects a cancelled deletion. Coordinators learn of a switch one after the other,
+// so a missing switch proves the cancellation only after a while.
 type deletionWatch struct {
 	seen   bool
-	absent time.Time // since when nobody says that the group goes; zero: somebody does
+	absent time.Time // since when no coordinator reports the deletion; zero: one does
 }
 
 func (d *deletionWatch) kept(deleting *bool, now time.Time) bool {
@@ -383,9 +383,9 @@ func (d *deletionWatch) kept(deleting *bool, now time.Time) bool {
 	return now.Sub(d.absent) >= grace
 }
 
-// WaitRequest waits until the Operation has ended that carries out a request; see is told
-// of each that was read. A request that is in the queue no more and has no Operation was
-// put away by the leader: there was nothing to do. *OperationError when it failed.
+// WaitRequest waits until the Operation of a request has ended; see receives each state that was
+// read. A request that has left the queue without an Operation needed no action, and the leader
+// removed it. *OperationError when the Operation failed.
 func (c *Client) WaitRequest(ctx context.Context, id string, see func(Operation), lost func(error)) error {
 	return Poll(ctx, func(ctx context.Context) (bool, error) {
 		o, err := c.Operation(ctx, id)

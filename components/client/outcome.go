@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// RolloutError says that the rollout that was waited for did not get there.
+// RolloutError reports that an awaited rollout failed.
 type RolloutError struct {
 	Group string
 	State operation.RolloutState
@@ -24,14 +24,14 @@ func (e *RolloutError) Error() string {
 	return text
 }
 
-// Outcome judges a view for a waiter (R144): done when the leader has seen the
-// spec at index and every Slot in scope proved the target and is available. The
-// error is a *RolloutError when the rollout failed, paused or was replaced. A group whose
-// updates are OPPORTUNISTIC is done as well once its Slots are available and only wait for
-// somebody to update them. Slots that the spec does not ask for any more are waited for
-// until they are gone, but not those that stay until a person decides about their disks, or takes
-// a protection or a drain without an end from them.
-// index 0 and revision "" wait for whatever is current.
+// Outcome evaluates a view for a waiter (R144). It is done when the leader has seen the spec at
+// index and every Slot in scope proved the target and is available. The error is a *RolloutError
+// when the rollout failed, paused or was replaced. A group with OPPORTUNISTIC updates is also done
+// once its Slots are available and wait only for an operator's update.
+//
+// Outcome waits for the removal of Slots that the spec does not want. It does not wait for a Slot
+// that stays until an operator decides about its disk, or clears a protection or a drain without an
+// end. index 0 and revision "" mean the current ones.
 func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	s := v.Status
 	if s.ObservedIndex < index || s.ObservedIndex == 0 {
@@ -66,8 +66,8 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	return s.Updated >= s.Replicas && s.Available >= s.Replicas && (revision == "" || s.Target == revision) && !leaving(v.Plan), nil
 }
 
-// Settled reports that the rollout of the spec at index is over: nothing of it is going to
-// move by itself. Whether every Slot is available at this moment does not matter.
+// Settled reports whether the rollout of the spec at index is over: none of its steps will begin
+// automatically. Slots may be unavailable at this moment.
 func Settled(v View, index uint64) bool {
 	if v.Status.ObservedIndex < index || v.Status.ObservedIndex == 0 {
 		return false
@@ -82,8 +82,8 @@ func Settled(v View, index uint64) bool {
 	return false
 }
 
-// waitsForUpdates: the Slots of an OPPORTUNISTIC group only wait for somebody to update
-// them, and those that leave, for a person. Nothing more of the rollout comes by itself.
+// waitsForUpdates reports whether the Slots of an OPPORTUNISTIC group wait only for an operator's
+// update, and the leaving Slots only for an operator. No further step begins automatically.
 func waitsForUpdates(p rollout.Plan) bool {
 	if len(p.Forget) > 0 {
 		return false
@@ -92,7 +92,7 @@ func waitsForUpdates(p rollout.Plan) bool {
 	for _, a := range p.Actions {
 		switch {
 		case a.Kind == operation.Delete && staysForPeople(p, a):
-		case a.Actor == operation.ActorHealing && !a.Execute && a.Operation == "": // whether all are available does not matter
+		case a.Actor == operation.ActorHealing && !a.Execute && a.Operation == "": // the availability of healed Slots does not matter
 		case a.Execute || a.Operation != "" || !heldBy(a, rollout.HoldOpportunistic):
 			return false
 		default:
@@ -102,16 +102,17 @@ func waitsForUpdates(p rollout.Plan) bool {
 	return updates > 0
 }
 
-// leaving: a Slot is on its way out, or will be once something clears by itself. The record of a Slot whose CVM is gone
-// is the last of it: until the leader has removed that, the group still lists the Slot.
+// leaving reports whether a Slot is being removed, or will be without an operator's action. The
+// group still lists a Slot whose CVM is gone until the leader removes its record.
 func leaving(p rollout.Plan) bool {
 	return len(p.Forget) > 0 || slices.ContainsFunc(p.Actions, func(a rollout.Action) bool {
 		return a.Kind == operation.Delete && !staysForPeople(p, a)
 	})
 }
 
-// staysForPeople: the Slot that an Action removes, or one that goes before it, stays until a
-// person gives up its disk, takes a mark from it, or wants it again.
+// staysForPeople reports whether the Slot that an Action removes, or one removed before it, stays
+// until an operator acts: consents to the loss of its disk, clears an override, or wants the Slot
+// again.
 func staysForPeople(p rollout.Plan, a rollout.Action) bool {
 	if a.Execute || a.Operation != "" {
 		return false
@@ -124,8 +125,8 @@ func staysForPeople(p rollout.Plan, a rollout.Action) bool {
 	})
 }
 
-// forPeople: no time and no other step lets the removal of a Slot go on. A mark with an end is
-// waited for.
+// forPeople reports whether only an operator can let the removal of a Slot go on. An override with
+// an end is waited for.
 func forPeople(a rollout.Action) bool {
 	marked := slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool {
 		return (h.Predicate == rollout.HoldProtected || h.Predicate == rollout.HoldDrained) && h.Until.IsZero()

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// act is what is planned for a slot, held by predicates; without any it may run now.
+// act is a planned action for a slot, held by predicates; without any it may run now.
 func act(kind operation.Kind, ordinal int, predicates ...string) rollout.Action {
 	a := rollout.Action{Slot: group.SlotName("web", ordinal), Ordinal: ordinal, Kind: kind, Execute: len(predicates) == 0}
 	for _, p := range predicates {
@@ -24,8 +24,8 @@ func until(a rollout.Action) rollout.Action {
 	return a
 }
 
-// When a wait ends, and when a rollout counts as over, by what is planned: nothing is waited
-// for that only a person can let go on, and everything that comes by itself is.
+// The table shows for each plan whether a wait ends and whether a rollout counts as over. A step
+// that only an operator can release is not waited for; an automatic one is.
 func TestWhatIsWaitedFor(t *testing.T) {
 	const update, create, remove = operation.Update, operation.Create, operation.Delete
 	waits := act(update, 0, rollout.HoldOpportunistic, rollout.HoldQuorum)

@@ -12,7 +12,7 @@ import (
 
 // Overlay is the overlay as one node sees it.
 type Overlay struct {
-	// Slot is whose view it is.
+	// Slot of the node that reports.
 	Slot  string `json:"slot"`
 	Links []Link `json:"links"`
 }
@@ -25,25 +25,25 @@ type Link struct {
 	BootID      string    `json:"boot_id,omitempty"`
 	State       string    `json:"state"`
 	Since       time.Time `json:"since,omitzero"`
-	// Path is how the Session in use travels, PathReason why.
+	// Path is the path of the Session in use, PathReason the reason for it.
 	Path       string    `json:"path"`
 	PathReason string    `json:"path_reason,omitempty"`
 	PathSince  time.Time `json:"path_since,omitzero"`
 	Local      string    `json:"local,omitempty"`
 	Remote     string    `json:"remote,omitempty"`
 	Carrier    string    `json:"carrier,omitempty"`
-	// Standby are the paths of other Sessions that are kept.
+	// Standby are the paths of other open Sessions.
 	Standby []string `json:"standby,omitempty"`
 	RTT     Millis   `json:"rtt_ms,omitempty"`
-	// BytesIn to PacketsLost are the Session's in use.
+	// BytesIn to PacketsLost are counters of the Session in use.
 	BytesIn     uint64 `json:"bytes_in"`
 	BytesOut    uint64 `json:"bytes_out"`
 	PacketsSent uint64 `json:"packets_sent"`
 	PacketsLost uint64 `json:"packets_lost"`
-	// Streams are open forwarded connections.
+	// Streams is the number of open forwarded connections.
 	Streams     uint32 `json:"streams"`
 	PathChanges uint64 `json:"path_changes"`
-	// Searches counts those for paths that began; Searching tells that one is under way.
+	// Searches counts the path searches that began; Searching: one is in progress.
 	Searches   uint64       `json:"searches"`
 	Searching  bool         `json:"searching,omitempty"`
 	Candidates []Candidate  `json:"candidates,omitempty"`
@@ -56,7 +56,7 @@ type Candidate struct {
 	Path   string `json:"path"`
 	Remote string `json:"remote"`
 	RTT    Millis `json:"rtt_ms,omitempty"`
-	// Loss is the share of probes that were not answered lately, 0 to 1.
+	// Loss is the share of recent probes without an answer, 0 to 1.
 	Loss  float64 `json:"loss"`
 	InUse bool    `json:"in_use,omitempty"`
 }
@@ -69,8 +69,8 @@ type PathChange struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Overlay describes the Links of a Slot's node, of the answering coordinator's when
-// slot is empty; the one with peer, unless that is empty too.
+// Overlay returns the Links of a Slot's node; with an empty slot, those of the answering
+// coordinator. A peer that is not empty selects one Link.
 func (c *Client) Overlay(ctx context.Context, slot, peer string) (Overlay, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -85,7 +85,7 @@ func (c *Client) Overlay(ctx context.Context, slot, peer string) (Overlay, error
 	return out, nil
 }
 
-// Ping is some round trips from Slot to Peer.
+// Ping has several round trips from Slot to Peer.
 type Ping struct {
 	Slot    string       `json:"slot"`
 	Peer    string       `json:"peer"`
@@ -115,7 +115,7 @@ func (c *Client) Ping(ctx context.Context, slot, peer string, count int) (Ping, 
 	return out, nil
 }
 
-// Direction tells who sends in a bench.
+// Direction is the sender in a bench.
 type Direction string
 
 const (
@@ -125,7 +125,7 @@ const (
 	Receive Direction = "receive"
 )
 
-// Bench is what one transfer between Slot and Peer measured.
+// Bench is the result of one transfer between Slot and Peer.
 type Bench struct {
 	Slot      string    `json:"slot"`
 	Peer      string    `json:"peer"`
@@ -135,9 +135,9 @@ type Bench struct {
 	Mbps      float64   `json:"mbps"`
 	Path      string    `json:"path"`
 	Carrier   string    `json:"carrier"`
-	// Moved tells that the path changed meanwhile.
+	// Moved: the path changed during the transfer.
 	Moved bool `json:"moved,omitempty"`
-	// RTT is a round trip before, LoadedRTT the median of those meanwhile.
+	// RTT is a round trip before the transfer, LoadedRTT the median of those during it.
 	RTT       Millis `json:"rtt_ms,omitempty"`
 	LoadedRTT Millis `json:"loaded_rtt_ms,omitempty"`
 }
@@ -166,7 +166,7 @@ func (c *Client) Bench(ctx context.Context, slot, peer string, d time.Duration, 
 	return out, nil
 }
 
-// at names the Slot that is asked.
+// at names the Slot in a message.
 func at(slot string) string {
 	if slot == "" {
 		return ""

@@ -14,7 +14,7 @@ import (
 // Millis is a duration that JSON shows as milliseconds.
 type Millis time.Duration
 
-// MarshalJSON gives milliseconds, to the microsecond.
+// MarshalJSON encodes milliseconds, to the microsecond.
 func (m Millis) MarshalJSON() ([]byte, error) {
 	return json.Marshal(rounded(time.Duration(m).Seconds() * 1000))
 }
@@ -42,7 +42,7 @@ func linkOf(l *overlayv1.Link) Link {
 	return out
 }
 
-// share keeps what is no share out of JSON, which has no word for NaN.
+// share returns v as a share from 0 to 1. JSON cannot encode NaN, so an invalid value becomes 0.
 func share(v float64) float64 {
 	if !(v >= 0) {
 		return 0
@@ -52,7 +52,7 @@ func share(v float64) float64 {
 
 func millis(d *durationpb.Duration) Millis { return Millis(d.AsDuration()) }
 
-// instant is the zero time for one that is not known.
+// instant converts t; an unknown time becomes the zero time.
 func instant(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -9,19 +9,19 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// OverrideKind is what an operator's override asks for.
+// OverrideKind is the effect of an operator's override.
 type OverrideKind string
 
 const (
-	// OverrideDrain takes a Slot out of service and leaves it alone.
+	// OverrideDrain takes a Slot out of service and stops further actions on it.
 	OverrideDrain OverrideKind = "drain"
-	// OverrideProtect begins nothing that disrupts a Slot or costs its disk.
+	// OverrideProtect stops all actions that disrupt a Slot or delete its disk.
 	OverrideProtect OverrideKind = "protect"
 	// OverrideExclude leaves a Slot out of rollouts, of healing, or of both.
 	OverrideExclude OverrideKind = "exclude"
-	// OverridePause begins no step of a group's rollout and no removal.
+	// OverridePause stops new steps of a group's rollout and new removals.
 	OverridePause OverrideKind = "pause"
-	// OverrideFreeze begins nothing in a group, or anywhere where the name is empty.
+	// OverrideFreeze stops all new actions in a group, or everywhere when the name is empty.
 	OverrideFreeze OverrideKind = "freeze"
 )
 
@@ -30,7 +30,7 @@ var overrideKinds = map[OverrideKind]apiv1.OverrideKind{
 	OverridePause: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, OverrideExclude: apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE,
 }
 
-// Undo is the verb that takes an override of the kind back.
+// Undo is the verb that clears an override of the kind.
 func (k OverrideKind) Undo() string {
 	switch k {
 	case OverrideExclude:
@@ -42,26 +42,28 @@ func (k OverrideKind) Undo() string {
 	return "un" + string(k)
 }
 
-// Override is an override that stands. Name is a Slot, for a pause a group, for a freeze a group or empty for all.
+// Override is an override in effect. Name is a Slot, for a pause a group, for a freeze a group or
+// empty for all.
 type Override struct {
 	Kind OverrideKind `json:"kind"`
 	Name string       `json:"name,omitempty"`
-	// From is what an exclusion leaves the Slot out of; empty: of both.
+	// From lists the activities that an exclusion covers; empty: both.
 	From   []string  `json:"from,omitempty"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at,omitzero"`
-	// Until is when it ends by itself, by the clock of the coordinator that answered; zero: when
-	// it is taken back.
+	// Until is when the override ends automatically, by the clock of the coordinator that answered;
+	// zero: when it is cleared.
 	Until time.Time `json:"until,omitzero"`
-	// LeftSeconds is how much of its time was left at the answer, whoever's clock is right.
+	// LeftSeconds is the time that was left at the answer; it does not depend on the client's
+	// clock.
 	LeftSeconds int64 `json:"left_seconds,omitempty"`
-	// Changed is false when the same override stood already.
+	// Changed is false when the same override was in effect already.
 	Changed bool `json:"changed,omitempty"`
 }
 
-// SetOverride sets an override for a time, or until it is taken back when length is 0. One that stands
-// gets the new reason and time. Only an exclusion is from something.
+// SetOverride sets an override for a time, or until it is cleared when length is 0. An existing
+// override gets the new reason and time. from is for exclusions only.
 func (c *Client) SetOverride(ctx context.Context, kind OverrideKind, name string, length time.Duration, reason string, from ...string) (Override, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -78,7 +80,7 @@ func (c *Client) SetOverride(ctx context.Context, kind OverrideKind, name string
 	return out, nil
 }
 
-// ClearOverride takes an override back; changed is false when there was none.
+// ClearOverride clears an override; changed is false when there was none.
 func (c *Client) ClearOverride(ctx context.Context, kind OverrideKind, name string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -86,7 +88,7 @@ func (c *Client) ClearOverride(ctx context.Context, kind OverrideKind, name stri
 	return r.GetChanged(), c.wrap(kind.Undo()+" "+orEverything(name), err)
 }
 
-// Overrides lists the overrides that stand; of all groups when name is empty.
+// Overrides lists the overrides in effect; of all groups when name is empty.
 func (c *Client) Overrides(ctx context.Context, name string) ([]Override, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// What tests of others lean on: the fake holds the drain of a protected slot, as the leader
-// does (TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained).
+// Other tests depend on this: the fake holds the drain of a protected slot, as the leader does
+// (TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained).
 func TestTheFakeDrainsNoProtectedSlot(t *testing.T) {
 	s := clienttest.New(t)
 	s.OverridesNow = true

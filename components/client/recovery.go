@@ -6,32 +6,34 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Mark is how far the records had come when somebody saw them.
+// Mark is a watermark of the records: the Term and state that an observer has seen.
 type Mark struct {
 	Term  uint64 `json:"term"`
 	State uint64 `json:"state"`
 }
 
-// Recovery is how far the cluster's records have come, and what was seen of them.
+// Recovery has the watermarks of the cluster's records and of their observers.
 type Recovery struct {
-	// Records are as they are now, Coordinator the highest that the answering coordinator
-	// has seen since it began.
+	// Records are the current watermark, and Coordinator the highest that the answering coordinator
+	// has seen since its start.
 	Records     Mark `json:"records"`
 	Coordinator Mark `json:"coordinator"`
-	// Agents report to it now; Most is the highest that most of them have seen, Any the
-	// highest that any has, which may be one that lies.
+	// Agents is the number of agents that report to the coordinator now. Most is the highest
+	// watermark that most of them have seen, and Any the highest that any reports, which may be a
+	// lie.
 	Agents int  `json:"agents"`
 	Most   Mark `json:"most_agents"`
 	Any    Mark `json:"any_agent"`
-	// Halted is why nobody leads or plans; "" while the records are as far as what was seen.
+	// Halted is the reason why no coordinator leads or plans; "" while the records are as far as
+	// the highest watermark.
 	Halted string `json:"halted,omitempty"`
-	// Raised is what the next Term and state are above, or would be; Done: it was written.
+	// Raised is the lower bound of the next Term and state; Done: the bound was written.
 	Raised Mark `json:"raised"`
 	Done   bool `json:"done"`
 }
 
-// Recover lets the cluster go on from records that went back, and tells what is known of
-// them; with dryRun it tells only. Where nothing is halted nothing is written.
+// Recover accepts records that went back, and returns the watermarks; with dryRun it changes
+// nothing. It writes only if the cluster is halted.
 func (c *Client) Recover(ctx context.Context, reason string, dryRun bool) (Recovery, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Secret is what may be known of a secret: never its value.
+// Secret has the public properties of a secret, and never its value.
 type Secret struct {
 	// Group is "cluster" for the cluster's own keys.
 	Group string `json:"group"`
@@ -19,13 +19,13 @@ type Secret struct {
 	By        string    `json:"by,omitempty"`
 	Owner     string    `json:"owner,omitempty"`
 	Mode      string    `json:"mode,omitempty"`
-	// NextRotation is zero when it is rotated on request only.
+	// NextRotation is zero for rotation on request only.
 	NextRotation time.Time `json:"next_rotation,omitzero"`
-	// Step of a rotation that is going on.
+	// Step of a rotation in progress.
 	Step string `json:"step,omitempty"`
-	// Requested: a rotation was asked for and has not begun.
+	// Requested: a rotation was requested and has not begun.
 	Requested bool `json:"requested,omitempty"`
-	// Delivered of the Connected Slots have the epoch in force.
+	// Delivered is how many of the Connected Slots have the epoch in force.
 	Delivered uint32 `json:"delivered"`
 	Connected uint32 `json:"connected"`
 }
@@ -55,7 +55,7 @@ func (c *Client) Secrets(ctx context.Context, group string) ([]Secret, error) {
 	return out, nil
 }
 
-// RotateSecret asks for a new epoch of a secret and returns the one in force now.
+// RotateSecret requests a new epoch of a secret and returns the one in force now.
 func (c *Client) RotateSecret(ctx context.Context, group, name, reason string) (uint32, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

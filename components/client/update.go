@@ -11,37 +11,38 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// UpdateOptions say how one Slot is updated. The functions may be nil; all are called from
+// UpdateOptions are the options of UpdateInstance. The functions may be nil; all are called from
 // one goroutine.
 type UpdateOptions struct {
-	// Revision that is meant; empty: the one that the group asks for, whatever it is.
+	// Revision to reach; empty: the one that the group asks for.
 	Revision string
-	// Pinned is the Revision that the spec pins the Slot to; it is brought there instead.
+	// Pinned is the Revision that the spec pins the Slot to; the Slot moves there instead.
 	Pinned string
-	// OwnEnv: the Slot is given the values of env of its own, and is moved to no other Revision
-	// for it. Where a step to another one is held until it is asked for, or where none is
-	// planned, it gets them later, and its status says so.
+	// OwnEnv gives the Slot its own env values, without a move to another Revision. If the step to
+	// another Revision is held until it is requested, or if none is planned, the values follow
+	// later, and the Slot's status reports that.
 	OwnEnv bool
-	// Reason stands in the record of the Operation.
+	// Reason is recorded with the Operation.
 	Reason string
-	// ByHand: a person names the Slot, and means it also while the group is paused, or where the
-	// step takes more than most_disruptive_allowed_action. Otherwise these are told like any hold.
+	// ByHand: an operator names the Slot. The update also runs while the group is paused, and when
+	// the step exceeds most_disruptive_allowed_action. Otherwise these are reported like any hold.
 	ByHand bool
-	// Index of the spec that is to be seen before anything is judged, 0: any.
+	// Index of the spec that the coordinators must have seen first, 0: any.
 	Index uint64
-	// See gets each view, Lost each try that no coordinator answered.
+	// See receives each view, Lost each try that no coordinator answered.
 	See  func(View)
 	Lost func(error)
 }
 
-// UpdateInstance brings one Slot to the Revision that its group asks for, and to the values of
-// env of its own, and returns its status once it is available there. Where nothing but a person
-// is waited for, as while updates are OPPORTUNISTIC, it asks for
-// that Slot's update (rollout.PassedByName); elsewhere the rollout does it, and it only waits.
+// UpdateInstance brings one Slot to the Revision that its group asks for, and to its own env
+// values. It returns the Slot's status once the Slot is available there. If the step waits only for
+// an operator, as with OPPORTUNISTIC updates, UpdateInstance requests that Slot's update
+// (rollout.PassedByName). Otherwise the rollout moves the Slot, and UpdateInstance only waits.
 //
-// An update that something else than time holds, such as the quorum, is refused at once
-// with every hold, Kind Conflict around a *HeldError; while another step is under way, it waits for that first.
-// Kind NotFound: there is no such Slot; Kind Invalid: the group asks for another Revision.
+// An update with a hold that time does not clear, such as the quorum, is rejected at once with
+// every hold: Kind Conflict around a *HeldError. While another step is in progress, UpdateInstance
+// waits for that first. Kind NotFound: the Slot does not exist; Kind Invalid: the group asks for
+// another Revision.
 func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOptions) (group.InstanceStatus, error) {
 	name, _, err := group.ParseSlot(slot)
 	if err != nil {
@@ -70,12 +71,12 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	return u.status, err
 }
 
-// requestFailed is a *OperationError when the Operation of a request did not get there.
+// requestFailed returns a *OperationError when the Operation of a request failed.
 func (c *Client) requestFailed(ctx context.Context, id string) error {
 	o, err := c.Operation(ctx, id)
 	switch {
 	case KindOf(err) == NotFound:
-		return nil // answered without an Operation: there was nothing to do
+		return nil // the leader needed no Operation for the request
 	case err != nil:
 		return err
 	case o.Operation != nil && o.Operation.Phase.Ended() && o.Operation.Phase != operation.Done:
@@ -84,8 +85,7 @@ func (c *Client) requestFailed(ctx context.Context, id string) error {
 	return nil
 }
 
-// update decides what is next for one Slot from what is seen. The zero value with slot set
-// is ready.
+// update decides the next step for one Slot from the views. The zero value with slot set is ready.
 type update struct {
 	slot, revision, pinned string
 	byHand                 bool
@@ -94,7 +94,7 @@ type update struct {
 	status                 group.InstanceStatus
 }
 
-// updateStep is what an update does next.
+// updateStep is the next step of an update.
 type updateStep int
 
 const (
@@ -105,7 +105,7 @@ const (
 
 func (u *update) next(v View, asked bool) (updateStep, error) {
 	if v.Status.ObservedIndex < u.index {
-		return updateWait, nil // the leader has not seen the spec that asks for it
+		return updateWait, nil // the leader has not seen the spec yet
 	}
 	doing := "update instance " + u.slot
 	at := slices.IndexFunc(v.Status.Instances, func(i group.InstanceStatus) bool { return i.Slot == u.slot })
@@ -130,9 +130,9 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 	case asked || action != nil && (action.Operation != "" || action.Execute):
 		return updateWait, nil
 	case action == nil && there:
-		return updateWait, nil // it comes back
+		return updateWait, nil // the slot comes back
 	case action == nil && u.byHand && u.status.State == group.SlotFailed:
-		return updateAsk, nil // what failed is not made again by itself
+		return updateAsk, nil // a failed step is not repeated automatically
 	case action == nil:
 		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "no step is planned for it: " + orNone(v.Plan.Message),
 			Hint: "update_policy.partition keeps lower ordinals at their revision, and exclude_from_rollout or pinned_revision of an instance, or `cadre instance exclude`, that slot"}
@@ -148,8 +148,9 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		Hint: "see `cadre rollout plan " + v.Status.Group + "`", cause: &HeldError{Holds: others}}
 }
 
-// passes reports that a hold of the Slot's step is none for this request. A person may mean it also while the group
-// is paused, or where the step takes more than is allowed, and after the Slot's own update has failed.
+// passes reports whether this request passes a hold of the Slot's step. An operator's request also
+// passes the hold of a paused group, the hold of a step that exceeds the allowed action, and the
+// hold after the Slot's own update failed.
 func (u *update) passes(a *rollout.Action, h rollout.Hold) bool {
 	switch h.Predicate {
 	case rollout.HoldRolloutFailed:
@@ -160,9 +161,9 @@ func (u *update) passes(a *rollout.Action, h rollout.Hold) bool {
 	return rollout.PassedByName(h.Predicate)
 }
 
-// there reports that the Slot is where it is to be, with the values of env that it is to have. Who does
-// not ask by hand may have to wait for those: where no step gives any, or, where nothing else is
-// asked for, one that waits to be asked for.
+// there reports whether the Slot is at the target with its own env values. Without ByHand the
+// values may come later: when no step delivers them, or when only a step that waits for a request
+// would.
 func (u *update) there(target string, step *rollout.Action) bool {
 	switch {
 	case u.status.OwnEnv != group.OwnEnvUnapplied:
@@ -172,15 +173,14 @@ func (u *update) there(target string, step *rollout.Action) bool {
 	return u.ownEnv || u.status.Observed == target
 }
 
-// later: the step would move a Slot that is to be given its env and nothing else, and waits to
-// be asked for.
+// later reports whether the step waits for a request and would move a Slot that only needs its env.
 func (u *update) later(step rollout.Action) bool {
 	return u.ownEnv && step.Way.Mode != operation.ModeEnv && slices.ContainsFunc(step.Holds, opportunistic)
 }
 
 func opportunistic(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic }
 
-// HeldError is why a step is not carried out now.
+// HeldError has the holds of a step that cannot run now.
 type HeldError struct{ Holds []rollout.Hold }
 
 func (e *HeldError) Error() string { return holdsText(e.Holds) }
@@ -190,8 +190,8 @@ func (e *HeldError) By(predicate string) bool {
 	return slices.ContainsFunc(e.Holds, func(h rollout.Hold) bool { return h.Predicate == predicate })
 }
 
-// StateAvailable is the state of a Slot that counts, StateDrained of one that an operator took
-// out of service.
+// StateAvailable is the state of a Slot that counts as available. StateDrained is the state of a
+// Slot that an operator took out of service.
 const (
 	StateAvailable = group.SlotAvailable
 	StateDrained   = group.SlotDrained
@@ -206,12 +206,13 @@ func planned(p rollout.Plan, slot string) *rollout.Action {
 	return nil
 }
 
-// busy: something is under way or begins by itself, and may lift what holds others.
+// busy reports whether a step is in progress or will begin automatically, and so may clear a hold
+// of another.
 func busy(p rollout.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a rollout.Action) bool { return a.Operation != "" || a.Execute })
 }
 
-// onlyTime: each hold clears by itself.
+// onlyTime reports whether time alone clears each hold.
 func onlyTime(holds []rollout.Hold) bool {
 	return !slices.ContainsFunc(holds, func(h rollout.Hold) bool { return h.Until.IsZero() })
 }

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// What an update of one slot does next, by what is seen.
+// The table has the next step of an update of one slot for each view.
 func TestUpdateDecides(t *testing.T) {
 	opportunistic := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}
 	quorum := rollout.Hold{Predicate: rollout.HoldQuorum, Message: "2 of 3 voters are healthy"}
@@ -73,7 +73,7 @@ func TestUpdateDecides(t *testing.T) {
 	}
 }
 
-// What is next for a slot that is to be given env of its own (R143), alone or with its revision.
+// The table has the next step for a slot that gets its own env (R143), alone or with its revision.
 func TestR143_UpdateGivesOwnEnv(t *testing.T) {
 	opportunistic := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}
 	quorum := rollout.Hold{Predicate: rollout.HoldQuorum, Message: "2 of 3 voters are healthy"}

@@ -22,11 +22,10 @@ type View struct {
 	At     time.Time    `json:"at"`
 }
 
-// Watch calls see with the group's view at once and after each change, until see
-// returns false or an error, or ctx ends. It outlives coordinators: while none
-// answers it calls lost (may be nil) and connects again with back-off. index is
-// that of a spec which is known to be stored, 0 for none: a coordinator that has
-// not heard of the group yet is asked again for a while.
+// Watch calls see with the group's view at once and after each change, until see returns false or
+// an error, or ctx ends. It outlives coordinators: while none answers it calls lost (may be nil)
+// and reconnects with back-off. index is that of a stored spec, 0 for none: a coordinator that has
+// not seen the group yet is asked again for a while.
 func (c *Client) Watch(ctx context.Context, name string, index uint64, see func(View) (bool, error), lost func(error)) error {
 	pause := 200 * time.Millisecond
 	heardBy := time.Now().Add(hearsay)
@@ -40,7 +39,7 @@ func (c *Client) Watch(ctx context.Context, name string, index uint64, see func(
 		}
 		switch k := KindOf(err); {
 		case k == Internal && status.Code(errors.Unwrap(err)) == codes.Internal:
-			// A coordinator between two leaders of its store answers so; another may not.
+			// A coordinator between two leaders of its store answers like this; another may not.
 			if lost != nil {
 				lost(err)
 			}
@@ -64,7 +63,7 @@ func (c *Client) Watch(ctx context.Context, name string, index uint64, see func(
 	}
 }
 
-// hearsay is how long a write may take to be known by every coordinator.
+// hearsay is the maximum time until every coordinator has seen a write.
 const hearsay = 15 * time.Second
 
 var errStop = errors.New("stop")
@@ -103,12 +102,12 @@ func (c *Client) watchOnce(ctx context.Context, name string, see func(View) (boo
 	}
 }
 
-// Look is the group's view at this moment; Kind NotFound when there is no such group, Kind
-// Unavailable when no coordinator answered within the client's own time for a call, however
-// long ctx lasts.
+// Look returns the group's current view. Kind NotFound when the group does not exist. Kind
+// Unavailable when no coordinator answered within the client's call timeout, even if ctx lasts
+// longer.
 func (c *Client) Look(ctx context.Context, name string) (View, error) { return c.look(ctx, name, nil) }
 
-// look is Look, and tells lost (may be nil) of each try that nobody answered.
+// look is Look, and reports each unanswered try to lost (may be nil).
 func (c *Client) look(ctx context.Context, name string, lost func(error)) (View, error) {
 	within, cancel := c.bound(ctx)
 	defer cancel()
@@ -129,26 +128,26 @@ func (c *Client) look(ctx context.Context, name string, lost func(error)) (View,
 	return v, err
 }
 
-// WaitOptions say what Wait waits for and whom it tells. The functions may be
-// nil; all are called from one goroutine.
+// WaitOptions are the target and the callbacks of Wait. The functions may be nil; all are called
+// from one goroutine.
 type WaitOptions struct {
-	// Index of the spec that is waited for; statuses of older ones do not count.
+	// Index of the awaited spec; statuses of older ones do not count.
 	Index uint64
-	// Revision that the spec asks for; empty: whatever is current.
+	// Revision of the spec; empty: the current one.
 	Revision string
-	// Follow goes on after the verdict, until ctx ends.
+	// Follow continues after the verdict, until ctx ends.
 	Follow bool
-	// See gets each view, Lost each loss of the connection, Tick a beat each second.
+	// See receives each view, Lost each loss of the connection, Tick a call each second.
 	See  func(View)
 	Lost func(error)
 	Tick func()
 }
 
-// pauseGrace is how long a pause must show: right after a resume, a coordinator
-// may not have heard of it.
+// pauseGrace is how long a pause must show before it counts: a coordinator may not have seen a
+// recent resume yet.
 const pauseGrace = 3 * time.Second
 
-// Wait watches until Outcome has a verdict or ctx ends, whose cause it then returns.
+// Wait watches until Outcome has a verdict or ctx ends, and then returns the verdict or the cause.
 func (c *Client) Wait(ctx context.Context, name string, o WaitOptions) error {
 	watching, stop := context.WithCancel(ctx)
 	views, lost, ended := make(chan View), make(chan error), make(chan error, 1)

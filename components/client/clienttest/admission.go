@@ -16,32 +16,32 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Admission is what a Server knows about admission.
+// Admission is a Server's state of admission.
 type Admission struct {
 	Standings    []policy.Standing
 	Explanations map[string]policy.Explanation
-	// CutOff are the Slots that any revocation or floor names.
+	// CutOff are the Slots in the answer to any revocation or floor.
 	CutOff   []string
 	Warnings []string
-	// TCB is what operators decided about the judgement of machines.
+	// TCB has the operators' decisions about machines.
 	TCB policy.TCBOverview
 }
 
-// SetAdmission replaces what is known about admission.
+// SetAdmission replaces the state of admission.
 func (s *Server) SetAdmission(a Admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admission = a
 }
 
-// Decided lists what operators decided, in words, in order.
+// Decided lists the operators' decisions as text, in order.
 func (s *Server) Decided() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.decided)
 }
 
-// decideLocked notes what was decided and reports whether it is new.
+// decideLocked records a decision and reports whether it is new.
 func (s *Server) decideLocked(parts ...string) bool {
 	text := strings.Join(parts, " ")
 	if slices.Contains(s.decided, text) {

@@ -23,17 +23,17 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Evidence is how a Server proves itself: with a quote of a simulated machine.
+// Evidence configures a Server's proof: a quote of a simulated machine.
 type Evidence struct {
 	// Trust accepts the evidence.
 	Trust attest.Trust
-	// Posture of the simulated machines. Set it before the call that it is for.
+	// Posture of the simulated machines. Set it before the call that uses it.
 	Posture attestsim.Posture
-	// Change alters what the coordinator shows; nil: nothing.
+	// Change alters the coordinator's answer; nil: unchanged.
 	Change func(*statement.Coordinator, *apiv1.AttestCoordinatorResponse)
 }
 
-// ProveItself has s answer AttestCoordinator with simulated evidence. Call it before Start.
+// ProveItself makes s answer AttestCoordinator with simulated evidence. Call it before Start.
 func (s *Server) ProveItself(t testing.TB, faults attestsim.Faults) *Evidence {
 	t.Helper()
 	cloud, err := attestsim.OpenCloud(t.TempDir())

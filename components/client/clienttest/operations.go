@@ -15,7 +15,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// WayOut is what a Server answers to operators whose planner cannot go on by itself.
+// WayOut has a Server's answers to operators whose planner cannot continue automatically.
 type WayOut struct {
 	Replacement *apiv1.ReplaceInstanceResponse
 	Retried     *apiv1.RetryRolloutResponse
@@ -24,20 +24,21 @@ type WayOut struct {
 	Warnings    []string
 	// HeldDisks of an apply of their group without DeleteDisks.
 	HeldDisks []string
-	// Carried by the kind of a request is the Operation that carries it out.
+	// Carried maps the kind of a request to the Operation that carries it out.
 	Carried map[string]operation.Operation
-	// Waiting is what was asked for and has not begun.
+	// Waiting are the requests that have not begun.
 	Waiting []client.Asked
 }
 
-// SetWayOut replaces what is answered.
+// SetWayOut replaces the answers.
 func (s *Server) SetWayOut(w WayOut) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wayOut = w
 }
 
-// asked notes a request; the same id twice is one, and with other content it is refused.
+// askedLocked records a request. A repeated id is the same request, and rejected with other
+// content.
 func (s *Server) askedLocked(kind, id, what, reason string) error {
 	if s.requests == nil {
 		s.requests = map[string]string{}

@@ -12,23 +12,23 @@ import (
 	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
 )
 
-// Overlay is what the nodes of a Server answer.
+// Overlay has the answers of a Server's nodes.
 type Overlay struct {
-	// Links by the Slot that has them; "coordinator-0" answers for "".
+	// Links by Slot; "coordinator-0" answers for "".
 	Links map[string][]*overlayv1.Link
 	Ping  *overlayv1.Ping
-	// Bench is answered with the direction asked for.
+	// Bench is returned with the requested direction.
 	Bench *overlayv1.Bench
 }
 
-// SetOverlay replaces what the nodes answer.
+// SetOverlay replaces the answers of the nodes.
 func (s *Server) SetOverlay(m Overlay) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.overlay = m
 }
 
-// linksLocked are those of a Slot, or of "" for the coordinator that answers.
+// linksLocked returns the links of a Slot; "" means the coordinator that answers.
 func (s *Server) linksLocked(slot, peer string) (string, []*overlayv1.Link, error) {
 	if slot == "" {
 		slot = "coordinator-0"

@@ -16,7 +16,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// overridesAt is when every override is set, unless OverridesNow says otherwise.
+// overridesAt is the time of every override, unless OverridesNow is set.
 var overridesAt = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // SetOverride implements ControlService.
@@ -66,7 +66,7 @@ func (s *Server) ListOverrides(ctx context.Context, _ *apiv1.ListOverridesReques
 	return &apiv1.ListOverridesResponse{Overrides: s.overrides}, nil
 }
 
-// pauseLocked has the status of a group say whether a pause stands; changed: it said otherwise.
+// pauseLocked writes a pause into the status of a group; changed: the status differed.
 func (s *Server) pauseLocked(kind apiv1.OverrideKind, name string, stands bool) (changed bool) {
 	g := s.groups[name]
 	if kind != apiv1.OverrideKind_OVERRIDE_KIND_PAUSE || g == nil {
@@ -78,7 +78,7 @@ func (s *Server) pauseLocked(kind apiv1.OverrideKind, name string, stands bool) 
 	return changed
 }
 
-// hasLocked: there is such a group, or such a slot of one; "" is everything.
+// hasLocked reports whether a group, or a slot of one, exists; "" means everything.
 func (s *Server) hasLocked(name string) bool {
 	if owner, ordinal, err := group.ParseSlot(name); err == nil && s.groups[owner] != nil {
 		return s.groups[owner].Spec.HasOrdinal(ordinal)
@@ -96,7 +96,7 @@ func (s *Server) clearOverrideLocked(kind apiv1.OverrideKind, name string) bool 
 	return false
 }
 
-// EndOverrides lets the time of all overrides be over.
+// EndOverrides expires all overrides.
 func (s *Server) EndOverrides() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,15 +107,15 @@ func (s *Server) EndOverrides() {
 	}
 }
 
-// StandingOverrides are the overrides that stand.
+// StandingOverrides returns the overrides in effect.
 func (s *Server) StandingOverrides() []*apiv1.Override {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.overrides)
 }
 
-// obeyLocked has a slot be at once what its overrides ask for, where OverridesNow says so. Like the
-// leader it holds the drain of a protected slot; a slot that is drained already stays drained.
+// obeyLocked applies a slot's overrides at once if OverridesNow is set. Like the leader it holds
+// the drain of a protected slot; a slot that is drained already stays drained.
 func (s *Server) obeyLocked(slot string) {
 	if !s.OverridesNow {
 		return
@@ -145,7 +145,7 @@ func obey(one *group.InstanceStatus) {
 	}
 }
 
-// overrideLocked is the override as the status of a slot has it; nil: it does not stand.
+// overrideLocked returns the override in the form of a slot's status; nil: it is not in effect.
 func (s *Server) overrideLocked(kind apiv1.OverrideKind, name string) *group.Override {
 	for _, m := range s.overrides {
 		if m.GetKind() == kind && m.GetName() == name {

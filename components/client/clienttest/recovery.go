@@ -11,7 +11,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// SetRecovery sets what Recover tells, before anything is raised.
+// SetRecovery sets the answer of Recover before a raise.
 func (s *Server) SetRecovery(r *apiv1.RecoverResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

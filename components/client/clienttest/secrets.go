@@ -9,7 +9,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// SetSecrets replaces what ListSecrets tells.
+// SetSecrets replaces the answer of ListSecrets.
 func (s *Server) SetSecrets(all []*apiv1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,18 +35,17 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Token is the one that a Server accepts.
+// Token is the only token that a Server accepts.
 const Token = "00000000-1111-4222-8333-444444444444"
 
 // AppID of the coordinators.
 const AppID = "00112233445566778899aabbccddeeff00112233"
 
-// Group is what a Server knows of one group. The zero Spec of a group that was
-// only set by Status is fine.
+// Group is a Server's state of one group. Spec may be zero for a group that was only set by Status.
 type Group struct {
 	Spec group.Spec
-	// Stored is the spec as a coordinator of a newer version has it, which Spec cannot say
-	// all of; nil: Spec is all. The next apply takes its place.
+	// Stored is the spec of a coordinator of a newer version, with fields that Spec lacks; nil:
+	// Spec is complete. The next apply replaces it.
 	Stored     []byte
 	Index      uint64
 	Status     group.Status
@@ -55,7 +54,7 @@ type Group struct {
 	Operations []operation.Operation
 	// Admissions are records as JSON.
 	Admissions [][]byte
-	// Before is the spec that the last apply took the place of: what an undo proposes.
+	// Before is the spec that the last apply replaced: the proposal of an undo.
 	Before group.Spec
 	// AppliedBy and AppliedRequest name the last apply.
 	AppliedBy, AppliedRequest string
@@ -73,25 +72,25 @@ type Server struct {
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
-	// OnApply runs after a spec was stored, with the lock held; it may set the
-	// group's Status and Plan as a leader would.
+	// OnApply runs after a spec was stored, with the lock held. It may set the group's Status and
+	// Plan as a leader would.
 	OnApply func(g *Group)
-	// OnRestart runs after a Slot's restart was asked for, with the lock held; it may set the
-	// group's status and plan.
+	// OnRestart runs after a request to restart a Slot, with the lock held. It may set the group's
+	// status and plan.
 	OnRestart func(g *Group, slot string)
 	// OnUpdate is OnRestart for a Slot's update.
 	OnUpdate func(g *Group, slot string)
-	// RevisionOf names a spec's Revision; nil: as this program does. Set it before Start.
+	// RevisionOf computes a spec's Revision; nil: as this program does. Set it before Start.
 	RevisionOf func(group.Spec) string
 
 	clusterID string
 	caPEM     []byte
 	cert      tls.Certificate
-	// watching gets a value when a watcher waits for a change; never blocks.
+	// watching receives a value when a watcher waits for a change; the send never blocks.
 	watching chan struct{}
 
-	// OverridesNow has overrides set at the real time, and slots drained as soon as they are asked to
-	// be and are not protected. Set it before Start.
+	// OverridesNow sets overrides at the real time, and drains an unprotected slot at once. Set it
+	// before Start.
 	OverridesNow bool
 
 	mu        sync.Mutex // guards all below
@@ -99,7 +98,7 @@ type Server struct {
 	restarts  []string
 	updates   []string
 	wayOut    WayOut
-	requests  map[string]string // guarded like restarts; what an id stands for
+	requests  map[string]string // guarded like restarts; the request of each id
 	overlay   Overlay
 	secrets   []*apiv1.Secret
 	overrides []*apiv1.Override
@@ -109,12 +108,12 @@ type Server struct {
 	changed   chan struct{}
 	address   string
 	server    *grpc.Server
-	// admission is what is known, decided what operators decided.
+	// admission is the state, and decided has the operators' decisions.
 	admission Admission
 	decided   []string
 }
 
-// ClusterID is that of New's cluster.
+// ClusterID is the cluster ID of New's cluster.
 const ClusterID = "0123456789abcdef0123456789abcdef"
 
 // New makes a Server for the cluster "demo"; Start serves it.
@@ -123,7 +122,7 @@ func New(t testing.TB) *Server {
 	return NewOf(t, ClusterID)
 }
 
-// NewOf is New of another cluster ID, with a CA of its own.
+// NewOf is New with another cluster ID and its own CA.
 func NewOf(t testing.TB, clusterID string) *Server {
 	t.Helper()
 	s := &Server{clusterID: clusterID, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
@@ -134,7 +133,7 @@ func NewOf(t testing.TB, clusterID string) *Server {
 	return s
 }
 
-// Start serves until the test ends and returns a context that reaches it.
+// Start serves until the test ends and returns a context for it.
 func (s *Server) Start(t testing.TB) client.Context {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -146,8 +145,7 @@ func (s *Server) Start(t testing.TB) client.Context {
 	return s.Context()
 }
 
-// Restart ends all connections and serves again at the same address, as a
-// coordinator that was replaced.
+// Restart closes all connections and serves again at the same address, like a replaced coordinator.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.server.Stop()
@@ -169,13 +167,13 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Stop ends it; a failed accept shows in the test's calls.
+		// Stop ends the server; a failed accept shows in the test's calls.
 		_ = server.Serve(listener)
 	}()
 	t.Cleanup(func() { server.Stop(); <-done })
 }
 
-// Context reaches the Server with its CA pinned.
+// Context returns a context for the Server with its CA pinned.
 func (s *Server) Context() client.Context {
 	return client.Context{
 		Cluster: "demo", Gateway: client.Gateway{Domain: "gw.test", Address: s.address}, CoordinatorAppID: AppID,
@@ -183,13 +181,13 @@ func (s *Server) Context() client.Context {
 	}
 }
 
-// CAPEM is the cluster's CA.
+// CAPEM returns the cluster's CA.
 func (s *Server) CAPEM() []byte { return s.caPEM }
 
-// Certificate is the server's.
+// Certificate returns the server's certificate.
 func (s *Server) Certificate() tls.Certificate { return s.cert }
 
-// Set changes a group, makes it if needed, and wakes watchers.
+// Set changes a group, creates it if needed, and wakes watchers.
 func (s *Server) Set(name string, change func(*Group)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,21 +201,21 @@ func (s *Server) Set(name string, change func(*Group)) {
 	s.wakeLocked()
 }
 
-// Fail makes each call of a method ("ApplyGroup") answer err; nil ends it.
+// Fail makes each call of a method ("ApplyGroup") return err; nil ends it.
 func (s *Server) Fail(method string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail[method] = err
 }
 
-// Updates lists the Slots that an update was asked for.
+// Updates lists the Slots with a requested update.
 func (s *Server) Updates() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.updates)
 }
 
-// Restarts lists the Slots that a restart was asked for.
+// Restarts lists the Slots with a requested restart.
 func (s *Server) Restarts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +286,7 @@ func issue(name, clusterID string) (caPEM []byte, cert tls.Certificate, err erro
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), tls.Certificate{Certificate: [][]byte{der, caDER}, PrivateKey: key}, nil
 }
 
-// AwaitWatcher waits until a watcher got a view and waits for the next change.
+// AwaitWatcher waits until a watcher has received a view and waits for the next change.
 func (s *Server) AwaitWatcher(t testing.TB) {
 	t.Helper()
 	select {

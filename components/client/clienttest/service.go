@@ -21,7 +21,7 @@ func (s *Server) AttestCoordinator(ctx context.Context, r *apiv1.AttestCoordinat
 	return s.Attest(ctx, r)
 }
 
-// AppliedBy is what the server calls the token of all callers.
+// AppliedBy is the server's name for the token of all callers.
 const AppliedBy = "ann (0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11)"
 
 // ApplyGroup implements ClusterService.

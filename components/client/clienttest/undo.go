@@ -9,7 +9,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// ProposeUndo implements ControlService: back to what was applied before.
+// ProposeUndo implements ControlService: it goes back to the previously applied spec.
 func (s *Server) ProposeUndo(ctx context.Context, r *apiv1.ProposeUndoRequest) (*apiv1.ProposeUndoResponse, error) {
 	defer s.mu.Unlock()
 	if err := s.enter(ctx, "ProposeUndo"); err != nil {

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Changes tells what is new in next, one plain line each, for logs and pipes.
-// prev is nil for the first view.
+// Changes returns one plain line for each change in next, for logs and pipes. prev is nil for the
+// first view.
 func Changes(prev *client.View, next client.View) []string {
 	out := []string{}
 	old := group.Status{}
@@ -21,7 +21,7 @@ func Changes(prev *client.View, next client.View) []string {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s revision %s, %d/%d updated, %d/%d available",
 			now.Group, orWord(now.RolloutState, "no rollout"), orWord(Arrow(now.Stable, now.Target), "none"), now.Updated, now.Replicas, now.Available, now.Replicas)))
 	}
-	said := false // the message is about a Slot whose line says it already
+	said := false // the message is about a Slot whose line has it already
 	before := map[string]group.InstanceStatus{}
 	for _, i := range old.Instances {
 		before[i.Slot] = i
@@ -35,7 +35,7 @@ func Changes(prev *client.View, next client.View) []string {
 		out = append(out, slotLine(i))
 		said = said || strings.Contains(now.Message, i.Slot)
 	}
-	// A message that only counts seconds down is not news.
+	// A message that only counts seconds down is no change.
 	if now.Message != "" && !said && (prev == nil || withoutDigits(old.Message) != withoutDigits(now.Message)) {
 		out = append(out, now.Group+": "+OneLine(now.Message))
 	}

@@ -1,3 +1,3 @@
-// Package format says in words what a rollout does and what it waits for, the same ones on a
-// terminal, in a log and in Terraform's diagnostics.
+// Package format describes a rollout's steps and holds in words. The terminal, logs and Terraform's
+// diagnostics use the same words.
 package format

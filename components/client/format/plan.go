@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// When says whether a planned step is under way, may run now, or waits.
+// When describes whether a planned step is in progress, may run now, or waits.
 func When(a rollout.Action) string {
 	switch {
 	case a.Operation != "":
@@ -22,7 +22,8 @@ func When(a rollout.Action) string {
 	return "held"
 }
 
-// Because lists what is healed, every hold, not only the first (R140), then what the step does.
+// Because lists the fault being healed, then every hold, not only the first (R140), then the effect
+// of the step.
 func Because(a rollout.Action, now time.Time) string {
 	parts := []string{}
 	if a.Actor == operation.ActorHealing && a.Request.Note != "" {
@@ -71,11 +72,11 @@ func Step(a rollout.Action, now time.Time) string {
 	return OneLine(text)
 }
 
-// movesTold bounds how many changed fields of a move are told.
+// movesTold bounds how many changed fields of a move are listed.
 const movesTold = 12
 
-// Moves says for each pair of revisions what its steps take, and which fields make it so
-// (R146): "3f2a1b0c -> 9a8b7c6d takes RESTART: template.compose (RESTART)".
+// Moves describes for each pair of revisions the action that its steps need, and the fields that
+// cause it (R146): "3f2a1b0c -> 9a8b7c6d takes RESTART: template.compose (RESTART)".
 func Moves(p rollout.Plan) []string {
 	var out []string
 	for _, m := range p.Moves {
@@ -101,7 +102,7 @@ func Moves(p rollout.Plan) []string {
 	return out
 }
 
-// Steps are the lines of a plan, numbered in the order in which the steps will be taken.
+// Steps returns the lines of a plan, numbered in the order of execution.
 func Steps(p rollout.Plan, now time.Time) []string {
 	out := make([]string, len(p.Actions))
 	for n, a := range p.Actions {

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Short is a revision or hash as people say it: 8 digits. Names that only
-// contain one stay whole.
+// Short is the short form of a revision or hash: 8 digits. A name that only contains one stays
+// whole.
 func Short(digest string) string {
 	if len(digest) <= 8 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return digest
@@ -19,7 +19,7 @@ func Short(digest string) string {
 	return digest[:8]
 }
 
-// Arrow is "old -> new", or the one of them when they are equal or one is missing.
+// Arrow is "old -> new", or one of them when they are equal or the other is missing.
 func Arrow(from, to string) string {
 	switch {
 	case from == to || from == "":
@@ -45,7 +45,7 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// Bytes is an amount in at most one unit, such as "1.5 MiB".
+// Bytes formats an amount with one unit, such as "1.5 MiB".
 func Bytes(n int64) string {
 	switch {
 	case n >= 1<<30:
@@ -58,7 +58,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Word is text as one word of a shell's line: quoted, where it holds what a shell takes apart.
+// Word quotes text for a shell where needed, so that it is one word.
 func Word(text string) string {
 	plain := func(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-+=./,:@%", r)
@@ -101,7 +101,7 @@ func Class(c rollout.Class) string {
 	return ""
 }
 
-// Role of a member, and how far behind it is; "" for one that has none.
+// Role formats a member's role and its lag; "" for a member without a role.
 func Role(i group.InstanceStatus) string {
 	if i.LagBytes != nil && *i.LagBytes > 0 {
 		return fmt.Sprintf("%s, %s behind", i.Role, Bytes(*i.LagBytes))
@@ -112,7 +112,7 @@ func Role(i group.InstanceStatus) string {
 	return i.Role
 }
 
-// Slot is a Slot's name, marked where it is there for the time of a rollout only: "web-3 (extra)".
+// Slot formats a Slot's name, with a suffix for an extra Slot of a rollout: "web-3 (extra)".
 func Slot(slot string, extra bool) string {
 	if extra {
 		return slot + " (extra)"
@@ -120,7 +120,8 @@ func Slot(slot string, extra bool) string {
 	return slot
 }
 
-// Excluded tells of an exclusion: "excluded from rollout until 2026-05-04 14:00:00 (ann): a crash is looked into".
+// Excluded formats an exclusion: "excluded from rollout until 2026-05-04 14:00:00 (ann): a crash is
+// looked into".
 func Excluded(m *group.Override) string {
 	text := "excluded from " + strings.Join(m.From, " and ")
 	if !m.Until.IsZero() {
@@ -132,7 +133,7 @@ func Excluded(m *group.Override) string {
 	return text + ": " + m.Reason
 }
 
-// Why a Slot is as it is; "" when nothing is the matter.
+// Why formats the reasons for a Slot's state; "" for a healthy Slot.
 func Why(i group.InstanceStatus) string {
 	parts := []string{}
 	if i.LastRefusal != "" {
@@ -165,5 +166,6 @@ var (
 // ShortCaller is a token's name for a table: its description and the first digits of its accessor.
 func ShortCaller(by string) string { return accessor.ReplaceAllString(by, "$1)") }
 
-// ShortRequest is a request's id for a table: the first digits of one that a program made, any other in full.
+// ShortRequest is a request's id for a table: the first digits of a generated id, any other id in
+// full.
 func ShortRequest(id string) string { return madeID.ReplaceAllString(id, "$1") }

@@ -12,14 +12,13 @@ import (
 	"cadre.dev/attest"
 )
 
-// Cluster is one cluster block. The coordinators' template depends on facts
-// that only exist while the cluster is made, so Coordinator gives it when they
-// are known.
+// Cluster is one cluster block. The coordinators' template depends on facts that exist only once
+// the cluster is created, so Coordinator evaluates it at that time.
 type Cluster struct {
 	Name     string          `json:"name"`
 	Platform ClusterPlatform `json:"platform"`
 	Gateway  ClusterGateway  `json:"gateway"`
-	// Trust lacks what creation adds (Cluster, CoordinatorAppID, OperatorTokenSHA256)
+	// Trust lacks the fields that creation adds (Cluster, CoordinatorAppID, OperatorTokenSHA256),
 	// and CoordinatorComposeHashes and ClusterID, which are for workloads' trust files.
 	Trust attest.Trust `json:"trust"`
 
@@ -27,7 +26,7 @@ type Cluster struct {
 	block       hcl.Range
 }
 
-// ClusterPlatform says where CVMs are made.
+// ClusterPlatform is the platform that runs the CVMs.
 type ClusterPlatform struct {
 	// Driver is the block's label: "phala".
 	Driver string `json:"driver"`
@@ -38,14 +37,14 @@ type ClusterPlatform struct {
 	APIKey    string `json:"api_key"`
 }
 
-// ClusterGateway says how to reach CVMs from outside.
+// ClusterGateway is the way to CVMs from outside.
 type ClusterGateway struct {
 	Domain string `json:"domain"`
 	// Address to dial instead of resolving names; empty on the real platform.
 	Address string `json:"address"`
 }
 
-// Coordinator is what the coordinators run.
+// Coordinator is the template of the coordinators.
 type Coordinator struct {
 	// Replicas is odd: 1, 3 or 5; default 3.
 	Replicas     int               `json:"replicas"`
@@ -97,8 +96,8 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 		into(d, g, &out.Gateway) // the domain is optional: the platform names one
 	}
 	if t := blocks["trust"]; t != nil {
-		// What creation adds; and what cannot be known before it: the cluster ID, and the
-		// coordinators' hash, which cannot stand in what it is of.
+		// Creation adds the first three. The last two are unknown before it: the cluster ID, and
+		// the coordinators' compose hash, which cannot be a part of the text that it hashes.
 		into(d, t, &out.Trust, "cluster", "coordinator_app_id", "operator_token_sha256", "coordinator_compose_hashes", "cluster_id")
 		out.Trust.Cluster = out.Name
 		if out.Trust.KeyProvider.Name == "" || out.Trust.KeyProvider.ID == "" {
@@ -107,14 +106,14 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 	}
 	if c := blocks["coordinator"]; c != nil {
 		out.coordinator = func(f Facts) (Coordinator, error) { return l.coordinator(ctx, c, f) }
-		// Unknown facts: all that can be wrong before creation is found now.
+		// With unknown facts, every other fault is found before creation.
 		l.decodeCoordinator(ctx, c, nil)
 	}
 	return out, len(l.diags) == before
 }
 
-// clusterName is the block's label, or the argument name: a label cannot come from a
-// variable, which a file that several clusters share needs.
+// clusterName returns the block's label or the argument name. A label cannot come from a variable,
+// and a file that several clusters share needs one.
 func (l *loader) clusterName(ctx *hcl.EvalContext, b *hclsyntax.Block) string {
 	name := b.Labels[0]
 	for _, a := range sortedAttributes(b.Body) {
@@ -124,7 +123,7 @@ func (l *loader) clusterName(ctx *hcl.EvalContext, b *hclsyntax.Block) string {
 		}
 		v, diags := a.Expr.Value(ctx)
 		if l.diags = append(l.diags, diags...); diags.HasErrors() || !v.IsKnown() {
-			continue // said already, or a variable without a value
+			continue // reported already, or a variable without a value
 		}
 		text, ok := asText(v)
 		if !ok || text == "" {

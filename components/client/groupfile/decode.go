@@ -25,13 +25,13 @@ type decoder struct {
 	*loader
 	ctx    *hcl.EvalContext
 	ranges map[string]hcl.Range
-	// untyped leaves values of another type in the tree, for a reader that reports them by their fields.
+	// untyped keeps values of another type in the tree, for a reader that reports them by field.
 	untyped bool
-	// unread are the paths of what a diagnostic is about and the tree lacks.
+	// unread are the paths of fields that have a diagnostic and are missing in the tree.
 	unread []string
 }
 
-// shape is how a field is written.
+// shape is the syntax of a field.
 type shape int
 
 const (
@@ -77,7 +77,7 @@ func fields(typ reflect.Type, skip ...string) map[string]field {
 	return out
 }
 
-// labelIn names the field that tells repeated blocks apart, "" when there is none.
+// labelIn names the field that identifies repeated blocks, "" when there is none.
 func labelIn(fields map[string]field) string {
 	for _, name := range []string{"name", "ordinal"} {
 		if _, ok := fields[name]; ok {
@@ -103,7 +103,7 @@ func (d *decoder) body(b *hclsyntax.Body, typ reflect.Type, path string, skip ..
 		f, ok := known[attr.Name]
 		switch {
 		case !ok && free(known) != "":
-			// The settings of a workload are written straight into its block.
+			// The settings of a workload are written directly into its block.
 			d.putIn(out, free(known), attr.Name, at, attr)
 			continue
 		case !ok:
@@ -117,7 +117,7 @@ func (d *decoder) body(b *hclsyntax.Body, typ reflect.Type, path string, skip ..
 		d.ranges[at] = attr.SrcRange
 		v, ok := d.value(attr.Expr, f.typ, f.shape, at)
 		if texts, isMap := v.(map[string]any); isMap {
-			// Free arguments of the same block may have begun it.
+			// Free arguments of the same block may have created it.
 			begun, _ := out[attr.Name].(map[string]any)
 			maps.Copy(texts, begun)
 		}
@@ -156,7 +156,7 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 		list, _ := out[b.Type].([]any)
 		item := fmt.Sprintf("%s[%d]", at, len(list))
 		if f.label != "" {
-			// The form in which validation names it.
+			// Validation uses the same form for the path.
 			item = fmt.Sprintf("%s[%q]", at, b.Labels[0])
 		}
 		d.ranges[item] = b.DefRange()
@@ -183,7 +183,7 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 	out[b.Type] = one
 }
 
-// label is the value that a repeated block's label gives.
+// label returns the value of a repeated block's label.
 func (d *decoder) label(f field, b *hclsyntax.Block) any {
 	label := b.Labels[0]
 	if fields(f.typ)[f.label].typ.Kind() != reflect.Int {
@@ -219,8 +219,8 @@ func (d *decoder) putIn(out map[string]any, into, name, at string, attr *hclsynt
 	}
 }
 
-// flat reports a struct of plain text fields: an object value of another file,
-// such as a local cloud's key_provider, may be given for it as a whole.
+// flat reports whether a struct has only plain text fields. An object value of another file, such
+// as a local cloud's key_provider, may be given for it as a whole.
 func flat(typ reflect.Type) bool {
 	for i := range typ.NumField() {
 		if typ.Field(i).Type.Kind() != reflect.String {
@@ -261,8 +261,8 @@ func joinPath(path, name string) string {
 	return path + "." + name
 }
 
-// value evaluates the expr of the field at path to what json.Marshal turns into typ. A null or not yet
-// known value is left out.
+// value evaluates the expression of the field at path to a value that json.Marshal can encode as
+// typ. A null or an unknown value is left out.
 func (d *decoder) value(expr hclsyntax.Expression, typ reflect.Type, s shape, path string) (any, bool) {
 	v, diags := expr.Value(d.ctx)
 	d.diags = append(d.diags, diags...)

@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Error is everything that is wrong with a set of files.
+// Error lists all problems of a set of files.
 type Error struct {
-	// Problems in file order, each "file:line: what: more".
+	// Problems in file order, each "file:line: summary: detail".
 	Problems []string
 }
 
@@ -71,7 +71,7 @@ func readBounded(name string) ([]byte, error) {
 	return text, nil
 }
 
-// unwrapPath drops the path that the caller names already.
+// unwrapPath drops the path, because the caller's error has it already.
 func unwrapPath(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

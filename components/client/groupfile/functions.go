@@ -40,7 +40,7 @@ func plainFunctions() map[string]function.Function {
 	}
 }
 
-// functions adds those that read files relative to dir.
+// functions adds the functions that read files relative to dir.
 func functions(dir string) map[string]function.Function {
 	out := plainFunctions()
 	out["file"] = function.New(&function.Spec{
@@ -84,7 +84,7 @@ func renderTemplate(path string, vars cty.Value) (cty.Value, error) {
 	}
 	expr, diags := hclsyntax.ParseTemplate(text, path, hcl.InitialPos)
 	if !diags.HasErrors() {
-		// No file functions in a template: what a template reads stands in the HCL file.
+		// A template has no file functions: the HCL file names every file that a template uses.
 		var v cty.Value
 		v, diags = expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: plainFunctions()})
 		if !diags.HasErrors() {

@@ -25,31 +25,31 @@ type Group struct {
 	Spec group.Spec
 	// JSON is the record's form of Spec.
 	JSON []byte
-	// Wrong are the fields that have no value of their type. Spec lacks them, and means nothing as a whole;
-	// the rest of it can be judged, so that all problems are reported together.
+	// Wrong are the fields whose values have another type. Spec lacks them and is not usable as a
+	// whole. The rest of it can be validated, so that all problems are reported together.
 	Wrong []group.Problem
 
 	ranges map[string]hcl.Range
 	block  hcl.Range
-	// unread are the paths of fields that the error of Load is about.
+	// unread are the paths of the fields in Load's error.
 	unread []string
 }
 
-// File is everything that a set of files says.
+// File is the content of a set of files.
 type File struct {
 	Groups   []Group
 	Clusters []Cluster
 }
 
-// Load reads the files in paths (a folder stands for its *.hcl files), with
-// vars for their variables. The error is an Error with all problems of the files' form; the Groups that
-// could be made out are returned with it, and Judged says which of their fields.
+// Load reads the files in paths (a folder means its *.hcl files), with vars for their variables.
+// The error is an Error with all problems of form. Load returns readable Groups with it; Judged
+// reports which of their fields were read.
 func Load(paths []string, vars Vars) (File, error) {
 	return load(paths, vars)
 }
 
-// Position says where the field at path was written, as "file:line"; the
-// nearest enclosing block when the field itself was not.
+// Position returns where the field at path was written, as "file:line"; for an absent field the
+// nearest enclosing block.
 func (g Group) Position(path string) string {
 	for p := path; p != ""; p = parentPath(p) {
 		if r, ok := g.ranges[p]; ok {
@@ -59,7 +59,8 @@ func (g Group) Position(path string) string {
 	return position(g.block)
 }
 
-// Judged reports that the field at path was read, so that a problem with it is one of its own.
+// Judged reports whether the field at path was read, so that a problem with it is a problem of its
+// own.
 func (g Group) Judged(path string) bool {
 	return !slices.ContainsFunc(g.unread, func(field string) bool { return group.Within(path, field) })
 }
@@ -168,7 +169,7 @@ func (l *loader) group(ctx *hcl.EvalContext, b *hclsyntax.Block) (Group, bool) {
 	return out, err == nil
 }
 
-// unique refuses two blocks of one name: one of them would be lost.
+// unique rejects two blocks of one name: one of them would be lost.
 func (l *loader) unique(f File) {
 	seen := map[string]hcl.Range{}
 	check := func(kind, name string, at hcl.Range) {

@@ -52,12 +52,12 @@ func ParseVar(flag string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// Vars are values for variables of files.
+// Vars has values for the variables of files.
 type Vars struct {
-	// Named were given for these files, and are refused where no file declares them: a value under a
-	// misspelt name would be lost.
+	// Named values were given for these files. A name that no file declares is rejected: the value
+	// of a misspelt name would be lost.
 	Named map[string]string
-	// Shared come from a file that may serve other files as well. Named win.
+	// Shared values come from a file that may serve other files as well. Named ones win.
 	Shared map[string]string
 }
 
@@ -69,7 +69,7 @@ func (v Vars) value(name string) (string, bool) {
 	return value, ok
 }
 
-// undeclared refuses named variables that no file declares.
+// undeclared rejects named variables that no file declares.
 func (l *loader) undeclared(declared map[string]bool) {
 	known := slices.Sorted(maps.Keys(declared))
 	for _, name := range slices.Sorted(maps.Keys(l.vars.Named)) {
@@ -87,7 +87,7 @@ func (l *loader) undeclared(declared map[string]bool) {
 	}
 }
 
-// nearest is the name that is most like another, "" where none is a slip of it.
+// nearest returns the most similar known name, "" when none is similar enough.
 func nearest(name string, known []string) string {
 	best, distance := "", len(name)/3+2
 	for _, one := range known {
@@ -115,7 +115,7 @@ func (l *loader) declare(sources []source) {
 			if b.Type != "locals" {
 				continue
 			}
-			// In source order, each local may use those before it.
+			// In source order, each local may use the ones before it.
 			for _, a := range sortedAttributes(b.Body) {
 				v, diags := a.Expr.Value(l.context(s.dir))
 				l.diags = append(l.diags, diags...)
@@ -162,7 +162,7 @@ func (l *loader) variable(s source, b *hclsyntax.Block, declared map[string]bool
 	l.values[name] = v
 }
 
-// context is what expressions of a file in dir can use.
+// context returns the variables and functions for expressions of a file in dir.
 func (l *loader) context(dir string) *hcl.EvalContext {
 	return &hcl.EvalContext{
 		Variables: map[string]cty.Value{"var": cty.ObjectVal(l.values), "local": cty.ObjectVal(l.locals)},
@@ -184,7 +184,8 @@ func asText(v cty.Value) (string, bool) {
 	return "", false
 }
 
-// CollectVars reads --var-file and --var flags; the flags win, the last one first of all.
+// CollectVars reads --var-file and --var flags. Flags win over files, and later flags over earlier
+// ones.
 func CollectVars(flags, files []string) (Vars, error) {
 	out := Vars{Named: map[string]string{}, Shared: map[string]string{}}
 	for _, f := range files {
