@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// allowing gives operators the right to write the specs of new groups. Their one policy names
-// every group and is written as a whole, so that all who wait while it is written go into the
-// next one together. Safe for concurrent use.
+// allowing lets operators write the specs of new groups. One policy names every group and is
+// written as a whole, so all callers that wait during a write share the next write. Safe for
+// concurrent use.
 type allowing struct {
-	turn chan struct{} // capacity 1: had by the one who writes
+	turn chan struct{} // capacity 1: taken by the writer
 
 	mu sync.Mutex
-	// waiting are names that whoever asks for them may have; guarded by mu.
+	// waiting are names that any writer may include; guarded by mu.
 	waiting map[string]struct{}
 }
 
@@ -22,7 +22,7 @@ func newAllowing() *allowing {
 	return &allowing{turn: make(chan struct{}, 1), waiting: map[string]struct{}{}}
 }
 
-// allow returns when the policy names the group. write writes it with this name and others.
+// allow returns when the policy names the group. write writes the policy with this name and others.
 func (a *allowing) allow(ctx context.Context, name string, write func(others []string) error) error {
 	a.mu.Lock()
 	a.waiting[name] = struct{}{}
@@ -41,12 +41,12 @@ func (a *allowing) allow(ctx context.Context, name string, write func(others []s
 	}
 	a.mu.Unlock()
 	if !waits {
-		return nil // somebody wrote it together with theirs
+		return nil // another caller wrote it together with its own
 	}
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(taken)), func(one string) bool { return one == name })
 	err := write(others)
 	if err != nil {
-		// The others try for themselves, and so does whoever else waits for this name.
+		// The other waiting callers retry, each for its own name.
 		a.mu.Lock()
 		maps.Copy(a.waiting, taken)
 		a.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestThoseWhoWaitAreAllowedTogether: whoever comes while the policy is written goes into the
-// next one, and each that returned well is in some.
+// TestThoseWhoWaitAreAllowedTogether: callers during a write share the next one, and each
+// successful caller's name is in some write.
 func TestThoseWhoWaitAreAllowedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, writes, release := newAllowing(), [][]string(nil), make(chan error)
@@ -78,7 +78,8 @@ func TestWhoGivesUpWaitingHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestAFailureIsToldToAllOfOneName: who waits with the same name asks for itself.
+// TestAFailureIsToldToAllOfOneName: a failed write fails its caller. Another caller with the same
+// name retries.
 func TestAFailureIsToldToAllOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, begin, release := newAllowing(), make(chan error), make(chan error)

@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store"
 )
 
-// issueTime is how long a token may exist before the admission that it belongs to
-// names it: between its making and that record lie moments.
+// issueTime is how long a token may exist before its admission names it. Normally moments pass
+// between the creation and that record.
 const issueTime = 2 * time.Minute
 
 // Owned is a token of a Slot.
@@ -24,18 +24,18 @@ type Owned struct {
 	CreatedAt      time.Time
 }
 
-// Unrecorded are those of owned that no admission names and that none is about to:
-// they were given to nobody, since an issue was interrupted (TOK-12), or made by
-// somebody else (CTL-20). owned must have been listed before the admissions were read,
-// all of them: what was issued in between is recorded then.
+// Unrecorded returns the owned tokens that no admission names and that are older than issueTime.
+// Such a token was never delivered, because its issue was interrupted (TOK-12), or it was created
+// outside of Cadre (CTL-20). List owned before reading all admissions: a token issued in between is
+// recorded then.
 func Unrecorded(owned []Owned, recorded func(slot, accessor string) bool, now time.Time) []Owned {
 	return slices.DeleteFunc(slices.Clone(owned), func(t Owned) bool {
 		return now.Sub(t.CreatedAt) < issueTime || recorded(t.Slot, t.Accessor)
 	})
 }
 
-// SlotTokens lists the tokens that carry the policy of a Slot, whoever made them, and
-// those that were issued for one whose policy is gone.
+// SlotTokens lists the tokens that carry the policy of a Slot, whatever created them, and the
+// tokens issued for a Slot whose policy is gone.
 func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 	list, _, err := i.client.ACL().TokenList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
@@ -50,7 +50,7 @@ func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 	return out, nil
 }
 
-// owner is the Slot that a token with these policies is of.
+// owner returns the Slot of a token with these policies.
 func owner(policies []*consul.ACLTokenPolicyLink, description string) (string, bool) {
 	for _, p := range policies {
 		if slot, ok := slotOf(p.Name); ok {
@@ -60,7 +60,7 @@ func owner(policies []*consul.ACLTokenPolicyLink, description string) (string, b
 	return describedSlot(description)
 }
 
-// slotOf reads the Slot out of the name of a policy that was made for one.
+// slotOf parses the Slot from the name of a Slot's policy.
 func slotOf(policy string) (string, bool) {
 	for _, kind := range policyKinds {
 		slot, ok := strings.CutPrefix(policy, policyMark+kind+"-")
@@ -75,15 +75,15 @@ func slotOf(policy string) (string, bool) {
 	return "", false
 }
 
-// Node is a name that Consul knows, from its catalog or from gossip.
+// Node is a node name from Consul's catalog or from gossip.
 type Node struct {
-	// IDs that it bears, in lower case: mostly one, none where there is no agent.
+	// IDs of the node, in lower case: usually one, none without an agent.
 	IDs []string
-	// Boot that its entry in the catalog was made for; empty where none was.
+	// Boot of its entry in the catalog; empty without one.
 	Boot string
-	// Address that it says it is at; empty where it is not in gossip.
+	// Address according to gossip; empty outside of gossip.
 	Address string
-	// Listed: it is in the catalog. Alive: gossip calls it so.
+	// Listed: the node is in the catalog. Alive: gossip reports it as alive.
 	Listed, Alive bool
 }
 
@@ -93,11 +93,11 @@ func (n *Node) bears(id string) {
 	}
 }
 
-// aliveMember is serf's status of a member that is there.
+// aliveMember is serf's status of an alive member.
 const aliveMember = 1
 
-// Nodes are the names that Consul knows. Gossip alone tells of two names with one ID:
-// the catalog keeps the last one.
+// Nodes returns the node names that Consul knows. Two names with one ID appear only in gossip: the
+// catalog keeps the last one.
 func (i *Issuer) Nodes(ctx context.Context) (map[string]Node, error) {
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	nodes, _, err := i.client.Catalog().Nodes(query)
@@ -135,8 +135,8 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]Node, error) {
 	return out, nil
 }
 
-// Who names the holder of a token for the record: its accessor and description,
-// never its secret. ErrDenied when there is no such token; that is certain.
+// Who names the holder of a token for the record: its accessor and description, never its secret.
+// ErrDenied means that the token certainly does not exist.
 func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
 	t, err := i.read(ctx, token)
 	if err != nil {
@@ -149,8 +149,8 @@ func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
 	return text, nil
 }
 
-// CheckOperator is nil for a token that somebody outside the cluster was given. ErrDenied
-// when there is no such token, or it is that of a Slot or of nobody; that is certain.
+// CheckOperator returns nil for a token of a caller outside the cluster. ErrDenied means that the
+// token certainly does not exist, is a Slot's, or is Consul's anonymous one.
 func (i *Issuer) CheckOperator(ctx context.Context, token string) error {
 	t, err := i.read(ctx, token)
 	if err != nil {
@@ -168,8 +168,8 @@ func (i *Issuer) CheckOperator(ctx context.Context, token string) error {
 	return nil
 }
 
-// Owner is the Slot that a token was issued for; "": it is of none, or there is no such
-// token. An error means that it is not known.
+// Owner returns the Slot that a token was issued for; "": the token is no Slot's, or does not
+// exist. An error means that the owner is unknown.
 func (i *Issuer) Owner(ctx context.Context, token string) (string, error) {
 	t, err := i.read(ctx, token)
 	switch {
@@ -182,8 +182,7 @@ func (i *Issuer) Owner(ctx context.Context, token string) (string, error) {
 	return slot, nil
 }
 
-// read reads a token by its own right. ErrDenied when there is no such token; that is
-// certain.
+// read reads a token by its own right. ErrDenied means that the token certainly does not exist.
 func (i *Issuer) read(ctx context.Context, token string) (*consul.ACLToken, error) {
 	t, err := i.self(ctx, token)
 	status, answered := errors.AsType[consul.StatusError](err)

@@ -136,8 +136,8 @@ func TestWhoNamesNoSecret(t *testing.T) {
 	}
 }
 
-// TestINP04_OnlyOperatorsTokensCountAsSuch: those of Slots, whoever made them, revoked ones
-// and what Consul takes for none give no part in what is kept for operators.
+// TestINP04_OnlyOperatorsTokensCountAsSuch: Slots' tokens, revoked ones and Consul's anonymous one
+// do not count as operators'.
 func TestINP04_OnlyOperatorsTokensCountAsSuch(t *testing.T) {
 	w := newWorld(t)
 	workload := w.slot("", "pg", "pg-1")

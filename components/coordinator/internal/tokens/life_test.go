@@ -23,16 +23,16 @@ func TestTOK02_LivesAreBounded(t *testing.T) {
 	}
 }
 
-// endless are the tokens that never end, by what they are called. Each is said to be
-// open in docs/threat-model.md (S4, TOK-02, TOK-06); no other token may be like them.
+// endless are the names of the tokens without an end. docs/threat-model.md lists each as open (S4,
+// TOK-02, TOK-06); no other token may have no end.
 var endless = []string{
 	"Anonymous Token",          // Consul's own, without any right
 	"Initial Management Token", // in the memory of coordinators
 	tokens.OperatorPolicy,      // the operators' one
 }
 
-// TestTOK02_EveryTokenEnds lists what Consul has: every token ends in time, but for
-// those that are named; all that was issued is marked; and what never ends is told of.
+// TestTOK02_EveryTokenEnds lists Consul's tokens: every token ends in time except the named ones,
+// every issued token is marked, and the sweep reports every other endless one.
 func TestTOK02_EveryTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	if err := w.issuer.EnsureOperator(t.Context(), "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11", []string{"pg"}); err != nil {
@@ -81,8 +81,8 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 	}
 }
 
-// TestTOK12_OrphansAreFoundAndRevoked: a token that no admission names was given to
-// nobody, once it had the time to be named. What only orphans carried goes with them.
+// TestTOK12_OrphansAreFoundAndRevoked: a token that no admission names after its time was never
+// delivered. Policies that only orphans carried go with them.
 func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	w := newWorld(t)
 	kept := w.slot(group.WorkloadPatroni, "pg", "pg-0")
@@ -129,8 +129,7 @@ func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatOthersDeletedAreMadeAnew: what this process remembers of policies
-// may be wrong.
+// TestPoliciesThatOthersDeletedAreMadeAnew: a cached policy may be gone, and is created again.
 func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.slot(group.WorkloadPatroni, "pg", "pg-0")
@@ -155,7 +154,7 @@ func TestTOK12_OrphansOfRetiredSlotsAreFound(t *testing.T) {
 	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.issuer.Retire(t.Context(), "pg-1"); err != nil { // nobody recorded the accessors
+	if err := w.issuer.Retire(t.Context(), "pg-1"); err != nil { // no record has the accessors
 		t.Fatal(err)
 	}
 	owned, err := w.issuer.SlotTokens(t.Context())

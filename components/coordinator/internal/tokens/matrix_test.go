@@ -115,14 +115,14 @@ func closeAll(r interface{ Close() error }) {
 
 var addresses int
 
-// newAddress gives one that no node has: to register what is there already changes
-// nothing, and Consul lets anybody.
+// newAddress returns an unused address: repeating a registration changes nothing, and Consul
+// permits it to every caller.
 func newAddress() string {
 	addresses++
 	return fmt.Sprintf("127.51.%d.%d", addresses>>8, addresses&255)
 }
 
-// catalog: nobody registers nodes or services, not one's own either (IDN-09).
+// catalog: no token registers nodes or services, not even its own (IDN-09).
 func catalog(w *world, admin *consul.Client, node string) []operation {
 	out := []operation{
 		{"register node " + node, func(c *consul.Client) error {
@@ -225,7 +225,7 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	}
 	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	none := w.slot(group.WorkloadNone, "web", "web-0")
-	// What a spec asks for is within what the kind has; another kind may have it, too.
+	// The spec's request is within the rights of the kind; another kind may have it, too.
 	asks, err := w.issuer.Slot(t.Context(), tokens.Holder{Slot: "pg-1", BootID: "b008", Spec: group.Spec{
 		Name: "pg", ConsulPermissions: group.ConsulPermissions{KeyPrefixes: []string{"service/pg/"}, SessionWrite: true},
 	}})

@@ -19,11 +19,11 @@ import (
 // OperatorPolicy is the name of the operators' ACL policy.
 const OperatorPolicy = "cadre-operator"
 
-// ErrDenied means that Consul does not let this token do it.
+// ErrDenied means that Consul's ACL denies the token this action.
 var ErrDenied = errors.New("permission denied by Consul's ACL")
 
-// EnsureOperator makes the operator's token with its known SecretID. groups are
-// the groups that exist; their specs become writable. Idempotent.
+// EnsureOperator creates the operators' token with its known SecretID. groups are the existing
+// groups; their specs become writable. Idempotent.
 func (i *Issuer) EnsureOperator(ctx context.Context, secret string, groups []string) error {
 	if known, err := i.known(ctx, secret); err != nil || known {
 		return err
@@ -31,12 +31,11 @@ func (i *Issuer) EnsureOperator(ctx context.Context, secret string, groups []str
 	return i.ensureToken(ctx, secret, OperatorPolicy, operatorRules(sorted(groups)))
 }
 
-// AllowGroup lets holders of the operators' policy write the spec of a new
-// group, if the caller's token may use the operators' switches for it. groups
-// are all groups that exist.
+// AllowGroup lets holders of the operators' policy write the spec of a new group, if the caller's
+// token may use the operators' switches for it. groups are all existing groups.
 //
-// Consul's rules cannot say "groups/*/spec", so each group gets a rule with its
-// exact key. The caller's right to ask for one is judged by Consul itself.
+// Consul's rules cannot express "groups/*/spec", so each group gets a rule with its exact key.
+// Consul itself checks the caller's right to request one.
 func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, groups []string) error {
 	ok, err := i.MayWrite(ctx, callerToken, "cadre/v1/control/pause/"+name)
 	if err != nil {
@@ -47,8 +46,9 @@ func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, group
 	}
 	return i.allowing.allow(ctx, name, func(others []string) error {
 		all := slices.Concat(groups, others, []string{name})
-		// One at a time here. Consul has no check-and-set for policies, so another coordinator
-		// may write over this one's: they are looked for again, until the rules are there.
+		// One write at a time here. Consul has no check-and-set for policies, so another
+		// coordinator may overwrite this write. The loop reads the rules again until they are
+		// there.
 		for range allowTries {
 			there, err := i.addGroups(ctx, all)
 			if there || err != nil {
@@ -59,11 +59,11 @@ func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, group
 	})
 }
 
-// allowTries bounds how often a rule is written again that another coordinator removed.
+// allowTries bounds the rewrites of rules that another coordinator removed.
 const allowTries = 8
 
-// addGroups writes the rules of groups where one is not there; rules that are there stay.
-// there tells that all were when they were looked for.
+// addGroups adds the missing rules of groups; existing rules stay. there reports that none was
+// missing at the read.
 func (i *Issuer) addGroups(ctx context.Context, all []string) (there bool, err error) {
 	have, _, err := i.client.ACL().PolicyReadByName(OperatorPolicy, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil && !isNotFound(err) {
@@ -82,7 +82,7 @@ func (i *Issuer) addGroups(ctx context.Context, all []string) (there bool, err e
 
 var specRule = regexp.MustCompile(`(?m)^key "cadre/v1/groups/([a-z0-9-]+)/spec"`)
 
-// groupsIn are the groups that an operators' policy names.
+// groupsIn returns the groups in an operators' policy.
 func groupsIn(rules string) []string {
 	var out []string
 	for _, m := range specRule.FindAllStringSubmatch(rules, -1) {
@@ -126,8 +126,8 @@ func (i *Issuer) mayWrite(ctx context.Context, token, key string) (bool, error) 
 	return answers[0].Allow, nil
 }
 
-// confirmRefusal is nil where there is no such token. Otherwise the refusal came from a
-// server that has not read its log yet, most often our own: it judges by what it has.
+// confirmRefusal returns nil if the token does not exist. Otherwise the refusal came from a server
+// that has not read its log yet, most often our own, and the result is ErrNotCaughtUp.
 func (i *Issuer) confirmRefusal(ctx context.Context, token string) error {
 	_, err := i.Who(ctx, token)
 	switch {

@@ -11,9 +11,9 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// A Slot's policy is named by its rules, so it never changes: what a token may do is
-// settled when it is issued, and a policy that is known to be there needs no look at
-// its text. The spec's next version gets another policy with the next renewal.
+// A Slot's policy is named by the digest of its rules, so it never changes: a token's rights are
+// fixed at its issue, and the text of a known policy need not be read again. The next version of
+// the spec gets another policy with the next renewal.
 const policyMark = "cadre-"
 
 func policyName(kind, slot, rules string) string {
@@ -21,16 +21,15 @@ func policyName(kind, slot, rules string) string {
 	return policyMark + kind + "-" + slot + "-" + hex.EncodeToString(sum[:6])
 }
 
-// policyKinds are the kinds of policy that a Slot has. "agent" is that of an earlier
-// version, of the Consul agent that a member had: none is made any more, and those that are
-// there are known and taken back.
+// policyKinds are the kinds of a Slot's policies. "agent" is from an earlier version, for the
+// Consul agent of a member: none is created any more, and existing ones are recognised and revoked.
 var policyKinds = []string{"agent", "workload"}
 
-// ofSlot reports whether a policy was made for the Slot.
+// ofSlot reports whether a policy was created for the Slot.
 func ofSlot(name, slot string) bool {
 	for _, kind := range policyKinds {
 		rest, ok := strings.CutPrefix(name, policyMark+kind+"-"+slot)
-		// Without a digest: made by a version that changed policies in place.
+		// A name without a digest is from a version that changed policies in place.
 		if ok && (rest == "" || len(rest) == 13 && rest[0] == '-' && isHex(rest[1:])) {
 			return true
 		}
@@ -43,8 +42,8 @@ func isHex(s string) bool {
 	return err == nil
 }
 
-// policy gives the id of the named policy with exactly these rules; cached tells
-// that Consul was not asked.
+// policy returns the id of the named policy with exactly these rules. cached reports that the id
+// came from the cache, without a request to Consul.
 func (i *Issuer) policy(ctx context.Context, name, rules string) (id string, cached bool, err error) {
 	i.mu.Lock()
 	id, cached = i.policies[name]
@@ -67,7 +66,7 @@ func (i *Issuer) forget(name string) {
 	i.mu.Unlock()
 }
 
-// ensurePolicy makes the named policy read exactly rules.
+// ensurePolicy creates the named policy, or replaces its rules.
 func (i *Issuer) ensurePolicy(ctx context.Context, name, rules string) (string, error) {
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	write := (&consul.WriteOptions{}).WithContext(ctx)
@@ -80,7 +79,7 @@ func (i *Issuer) ensurePolicy(ctx context.Context, name, rules string) (string, 
 		if err == nil {
 			return made.ID, nil
 		}
-		// Another coordinator was faster.
+		// Another coordinator created it first.
 		have, _, _ = i.client.ACL().PolicyReadByName(name, query)
 		if have == nil {
 			return "", fmt.Errorf("make policy %s: %w", name, err)
@@ -95,8 +94,8 @@ func (i *Issuer) ensurePolicy(ctx context.Context, name, rules string) (string, 
 	return have.ID, nil
 }
 
-// Retire takes back everything that a Slot was given: its tokens by accessor, and
-// the policies that were made for it. What is gone counts as taken back.
+// Retire revokes everything issued for a Slot: its tokens by accessor, and its policies. A missing
+// one counts as revoked.
 func (i *Issuer) Retire(ctx context.Context, slot string, accessors ...string) error {
 	errs := []error{i.Revoke(ctx, accessors...)}
 	all, _, err := i.client.ACL().PolicyList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))

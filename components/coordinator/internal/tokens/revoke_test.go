@@ -13,7 +13,7 @@ import (
 // Consul 1.22.
 type reading struct {
 	own, other bool // tokens that it knows
-	// onRead is what has been read when it is asked consistently, where own is known.
+	// onRead changes a consistent read, in which own is known.
 	onRead  func(*reading)
 	deleted bool
 }

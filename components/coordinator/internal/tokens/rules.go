@@ -9,16 +9,16 @@ import (
 	"cadre.dev/store"
 )
 
-// catalogRules let a member see the catalog, but for the node that Cadre's own sessions
-// are on: a session ends with its node.
+// catalogRules let a member read the catalog except the node of Cadre's own sessions: a session
+// ends with its node.
 func catalogRules() string {
 	return fmt.Sprintf("node_prefix \"\" { policy = \"read\" }\nnode_prefix %q { policy = \"deny\" }\nservice_prefix \"\" { policy = \"read\" }\n", store.LeaseNodePrefix)
 }
 
-// workloadRules are exactly what the workload kind needs, and what the spec asks for within
-// the group's own keys. Every kind may see the catalog. None may write it: coordinators do,
-// and the right to write a service would let a workload deregister it on any node (IDN-09).
-// None is about agents: members have none.
+// workloadRules are exactly the rights of the workload kind, plus the spec's requests within the
+// group's own keys. Every kind may read the catalog. None may write it, because the right to write
+// a service would let a workload deregister it on any node (IDN-09): coordinators write it. No rule
+// covers agents, because members have none.
 func workloadRules(spec group.Spec, slot string) string {
 	var b strings.Builder
 	b.WriteString(catalogRules())
@@ -26,11 +26,12 @@ func workloadRules(spec group.Spec, slot string) string {
 	patroni := spec.Workload.Kind == group.WorkloadPatroni
 	var prefixes []string
 	if patroni {
-		// Leader lock and configuration of its own scope, which is the group's name.
+		// Patroni needs the leader lock and the configuration of its own scope, which is the
+		// group's name.
 		prefixes = append(prefixes, scope)
 	}
 	for _, prefix := range asked.KeyPrefixes {
-		// Validation refuses the others; a right over keys of others is never given all the same.
+		// Validation rejects other prefixes. This check holds even if validation fails to.
 		if strings.HasPrefix(prefix, scope) {
 			prefixes = append(prefixes, prefix)
 		}
@@ -54,5 +55,5 @@ service_prefix "" { policy = "read" }
 `, slot, slot)
 }
 
-// operatorRules are those that docs/kv.md shows.
+// operatorRules are the rules in docs/kv.md.
 func operatorRules(groups []string) string { return store.OperatorRules(store.DefaultPrefix, groups) }

@@ -68,8 +68,8 @@ func TestTOK05_GeneratedRules(t *testing.T) {
 
 var ruleForm = regexp.MustCompile(`^(\w+?)(_prefix)? (?:"([^"]*)" \{ policy = "(read|write|deny)" \}|= "(read)")$`)
 
-// TestTOK05_NoRuleIsBroad is the linter: write access is to exact names or to
-// prefixes that end with a separator, and never to what makes more rights.
+// TestTOK05_NoRuleIsBroad is a lint: write access is to exact names or to prefixes that end with a
+// separator, and never to ACLs.
 func TestTOK05_NoRuleIsBroad(t *testing.T) {
 	for name, c := range golden {
 		for line := range strings.Lines(c.got) {

@@ -10,22 +10,22 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// Swept is what a sweep found.
+// Swept is the result of a sweep.
 type Swept struct {
-	// Policies were deleted: their Slot's tokens carry others of the kind.
+	// Policies is the number of deleted ones: their Slot's tokens carry others of the kind.
 	Policies int
-	// Unbounded are the accessors of tokens that never end and should (TOK-02). They
-	// are left alone: somebody made them by hand.
+	// Unbounded are the accessors of tokens without an end (TOK-02). The sweep leaves them alone,
+	// because they were created outside of Cadre.
 	Unbounded []string
 }
 
-// Sweep deletes the policies that no token carries any more and looks for tokens that
-// never end. It revokes none: what to do about one that no admission names is for
-// whoever reads the admissions (Unrecorded). Only the leader calls it.
+// Sweep deletes the policies that no token carries any more, and looks for tokens without an end.
+// It revokes no token: the reader of the admissions handles unrecorded ones (Unrecorded). Only the
+// leader calls it.
 func (i *Issuer) Sweep(ctx context.Context) (Swept, error) {
 	var out Swept
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
-	// Policies first: one that is made meanwhile is not in the list.
+	// Policies are listed first, so that a policy created during the sweep is not in the list.
 	policies, _, err := i.client.ACL().PolicyList(query)
 	if err != nil {
 		return out, fmt.Errorf("list policies: %w", err)
@@ -45,8 +45,8 @@ func (i *Issuer) Sweep(ctx context.Context) (Swept, error) {
 	}
 	var errs []error
 	for _, p := range policies {
-		// Those of a Slot without tokens stay: its Boot may be admitted, with this very
-		// policy, before the deletion comes to it. After an outage that is all of them.
+		// The policies of a Slot without tokens stay: its Boot may be admitted with this very
+		// policy before the deletion. After an outage no Slot has tokens.
 		if generated(p.Name) && !carried[p.ID] && kinds[ofRules(p.Name)] {
 			errs = append(errs, i.deletePolicy(ctx, p))
 			out.Policies++
@@ -55,14 +55,14 @@ func (i *Issuer) Sweep(ctx context.Context) (Swept, error) {
 	return out, errors.Join(errs...)
 }
 
-// generated reports whether a policy is one of a Slot, by its rules.
+// generated reports whether a policy is a Slot's and named by its rules.
 func generated(name string) bool {
 	at := strings.LastIndexByte(name, '-')
 	return at > 0 && len(name)-at == 13 && isHex(name[at+1:]) &&
 		slices.ContainsFunc(policyKinds, func(kind string) bool { return strings.HasPrefix(name, policyMark+kind+"-") })
 }
 
-// ofRules is the name of a generated policy without the digest of its rules.
+// ofRules returns the name of a generated policy without the digest of its rules.
 func ofRules(name string) string {
 	if !generated(name) {
 		return ""
@@ -70,15 +70,14 @@ func ofRules(name string) string {
 	return name[:strings.LastIndexByte(name, '-')]
 }
 
-// Accessors and descriptions that Consul gives the tokens that it makes itself.
+// Accessors and descriptions of Consul's own tokens.
 const (
 	anonymousAccessor     = "00000000-0000-0000-0000-000000000002"
 	initialManagementText = "Initial Management Token"
 )
 
-// endless are the tokens that are meant to stay: Consul's anonymous one without
-// rights, the initial management token that no coordinator lets out of its memory,
-// and the operators'.
+// endless reports whether a token may have no end: Consul's anonymous one without rights, the
+// initial management token, which stays in the coordinators' memory, and the operators' token.
 func endless(t *consul.ACLTokenListEntry) bool {
 	return t.AccessorID == anonymousAccessor || t.Description == initialManagementText || t.Description == OperatorPolicy
 }

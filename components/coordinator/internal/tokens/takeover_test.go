@@ -15,7 +15,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// nodeID is one that an agent of Consul may bear.
+// nodeID is a possible ID of a Consul agent.
 const nodeID = "11111111-2222-8333-8444-555555555555"
 
 // stage is a cluster with two members in the catalog, as coordinators register them, and
@@ -28,7 +28,7 @@ type stage struct {
 	workload tokens.Token   // of the attacker, pg-1
 	consul   *consul.Client // with the management token
 	lease    store.Lease
-	// sessions by what they keep.
+	// sessions by their purpose.
 	sessions map[string]string
 }
 
@@ -94,7 +94,7 @@ func (s *stage) holder(key string) string {
 	return entry.Session
 }
 
-// ended tells which of the sessions are not there any more.
+// ended returns the sessions that are gone.
 func (s *stage) ended() (gone []string) {
 	s.t.Helper()
 	for what, id := range s.sessions {
@@ -206,7 +206,7 @@ func (s *stage) attacks(c *consul.Client, name, id string) []attack {
 		}},
 		{"critical health", func() error {
 			if id == "" {
-				return register(name, "") // what has no health cannot lose it: Consul says so, and not that it is denied
+				return register(name, "") // Consul answers that a node without health checks cannot fail one; it does not answer denied
 			}
 			_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: name, SkipNodeUpdate: true,
 				Check: &consul.AgentCheck{Node: name, CheckID: "serfHealth", Name: "x", Status: consul.HealthCritical}}, nil)
@@ -235,10 +235,9 @@ func (s *stage) attacks(c *consul.Client, name, id string) []attack {
 	return out
 }
 
-// TestThreat_IDN09_CTL05_GossipIsSeenAndEndsNoSession: whoever got the gossip key after all
-// joins under a new name and with any ID. Consul renames a
-// node by its ID, and ends the sessions on it: those of members and of Cadre have none. The
-// audit is told of the name.
+// TestThreat_IDN09_CTL05_GossipIsSeenAndEndsNoSession: an attacker with the gossip key joins under
+// a new name and with any ID. Consul renames a node by its ID, and ends the sessions on it. The
+// nodes of members and of Cadre's sessions have no ID. The audit reports the name.
 func TestThreat_IDN09_CTL05_GossipIsSeenAndEndsNoSession(t *testing.T) {
 	s := newStage(t)
 	poser := s.server.StartClient(t, "pg-9", nodeID, s.workload.Secret)

@@ -16,14 +16,14 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Bounds of the life of a token (TOK-02). Consul knows no shorter one than a minute.
+// Bounds of a token's life (TOK-02). Consul's minimum is a minute.
 const (
-	// TTL is how long the tokens of workloads live at most. What a member may do is not bound
-	// by it: a token is of use at the Consul proxy alone, to a Session of the Slot that it was made for,
-	// and is deleted when its Boot is not the Slot any more. To make another one costs
-	// Consul three writes, which with thousands of members would be all that it does.
+	// TTL is the maximum life of workloads' tokens. It does not bound a member's access: a token
+	// works only at the Consul proxy, in a Session of its own Slot, and is deleted when its Boot
+	// loses the Slot. A shorter life would cost too much: each token costs Consul three writes, and
+	// thousands of members would use all of its capacity.
 	TTL = 24 * time.Hour
-	// CoordinatorTTL is how long those of coordinators live.
+	// CoordinatorTTL is the life of coordinators' tokens.
 	CoordinatorTTL = 15 * time.Minute
 	minTTL         = time.Minute
 )
@@ -31,7 +31,7 @@ const (
 // callTimeout bounds one call to the local Consul.
 const callTimeout = 10 * time.Second
 
-// Issuer makes and revokes tokens. Safe for concurrent use.
+// Issuer creates and revokes tokens. Safe for concurrent use.
 type Issuer struct {
 	client  *consul.Client
 	address string
@@ -41,12 +41,12 @@ type Issuer struct {
 	allowing *allowing
 
 	mu       sync.Mutex
-	policies map[string]string // guarded by mu; ids by name, of policies that were there
+	policies map[string]string // guarded by mu; ids by name, of known policies
 }
 
-// New talks to the local Consul at address (host:port) with the management token.
-// Tokens of workloads live for ttl, those of coordinators for CoordinatorTTL if that is less; one that is zero, negative, shorter
-// than Consul can do or longer than TTL is refused: POLICY_INVALID.
+// New returns an Issuer for the local Consul at address (host:port) with the management token.
+// Workloads' tokens live for ttl, those of coordinators for at most CoordinatorTTL. A ttl outside
+// of Consul's minimum and TTL is rejected with POLICY_INVALID.
 func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 	if ttl < minTTL || ttl > TTL {
 		return nil, fmt.Errorf("%s: life of tokens is %v, want %v to %v", policy.CodePolicyInvalid, ttl, minTTL, TTL)
@@ -62,39 +62,37 @@ func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 	}, nil
 }
 
-// Token is one issued token. It ends at ExpiresAt, by itself.
+// Token is one issued token. Consul expires it at ExpiresAt.
 type Token struct {
 	Accessor, Secret string
 	ExpiresAt        time.Time
 }
 
-// Holder is whom tokens are for.
+// Holder is the holder of a new token.
 type Holder struct {
 	Spec         group.Spec
 	Slot, BootID string
-	// Simulated marks the tokens: the evidence is under a root that is not Intel's.
+	// Simulated marks the tokens: the root of the evidence is not Intel's.
 	Simulated bool
 }
 
-// Rules names what the token of a Boot's workload may do: two of the same name may do the
-// same.
+// Rules names the rights of a Boot's workload: equal names mean equal rights.
 func (i *Issuer) Rules(h Holder) string {
 	return policyName("workload", h.Slot, workloadRules(h.Spec, h.Slot))
 }
 
-// Slot issues the token of an admitted Boot's workload. Earlier ones are untouched; the
-// caller records the new one before it gives it away, and revokes the old.
+// Slot issues the token of an admitted Boot's workload. Earlier tokens stay valid: the caller
+// records the new token before delivering it, and revokes the old ones.
 func (i *Issuer) Slot(ctx context.Context, h Holder) (Token, error) {
 	return i.issue(ctx, "workload", h, workloadRules(h.Spec, h.Slot), i.ttl)
 }
 
-// Coordinator issues a token for the Consul server of a coordinator; simulated
-// marks it.
+// Coordinator issues a token for the Consul server of a coordinator; simulated marks it.
 func (i *Issuer) Coordinator(ctx context.Context, slot, bootID string, simulated bool) (Token, error) {
 	return i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID, Simulated: simulated}, coordinatorRules(slot), min(i.ttl, CoordinatorTTL))
 }
 
-// Revoke deletes tokens by accessor, all at once; one that is gone counts as revoked.
+// Revoke deletes tokens by accessor, concurrently. A missing token counts as revoked.
 func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 	errs := make([]error, len(accessors))
 	var wg sync.WaitGroup
@@ -103,7 +101,7 @@ func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 			continue
 		}
 		wg.Go(func() {
-			// A pass over a group revokes: its panic is to come back to the pass.
+			// A pass over a group revokes tokens, and a panic must reach that pass.
 			if err := contain.Call(func() error { return i.revoke(ctx, accessor) }); err != nil {
 				errs[n] = fmt.Errorf("revoke token %s: %w", accessor, err)
 			}
@@ -123,10 +121,9 @@ func (i *Issuer) revoke(ctx context.Context, accessor string) error {
 	})
 }
 
-// remove deletes something of the ACL system, and believes that it is gone only by a
-// consistent read: a leader of Consul that was elected right after its start finds
-// nothing, neither this nor our own token, until it has read its log, and answers a
-// deletion as if there was nothing to delete.
+// remove deletes an object of the ACL system, and trusts only a consistent read for its absence. A
+// leader of Consul that was elected right after its start knows no objects until it has read its
+// log, and answers a deletion as if there was nothing to delete.
 func remove(del, read func() error) error {
 	err := del()
 	if !isNotFound(err) {
@@ -144,21 +141,20 @@ func remove(del, read func() error) error {
 	return err
 }
 
-// ErrNotCaughtUp means that the Consul server that answered has not read its log to the
-// end: what it says of tokens is not to be believed. The same call may succeed in a
-// moment.
+// ErrNotCaughtUp means that the answering Consul server has not read its log to the end: its
+// answers about tokens are unreliable. A retry may succeed in a moment.
 var ErrNotCaughtUp = errors.New("consul has not read its log to the end yet")
 
-// catchUp bounds how long a call waits for a Consul server to read its log, catchUpPoll is between
-// two tries.
+// catchUp bounds a call's wait for a Consul server to read its log; catchUpPoll is the pause
+// between two tries.
 const (
 	catchUp     = 5 * time.Second
 	catchUpPoll = 100 * time.Millisecond
 )
 
-// CaughtUp does something until Consul's answer to it is to be believed: do answers ErrNotCaughtUp
-// where nothing was done. A coordinator that has just booted would refuse the first call of an
-// operator otherwise, and clients repeat no call that may have changed something.
+// CaughtUp retries do while it returns ErrNotCaughtUp, which means that nothing was done. Without
+// it a coordinator that has just booted would reject an operator's first call, and clients do not
+// retry calls that change records.
 func CaughtUp(ctx context.Context, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
@@ -175,8 +171,8 @@ func CaughtUp(ctx context.Context, do func() error) error {
 	}
 }
 
-// issue makes a token with exactly the rights of rules. A policy that this process
-// has seen is not asked for again; when it is gone after all, it is made anew.
+// issue creates a token with exactly the rights of rules. The id of a known policy comes from the
+// cache. If that policy is gone, issue creates it again.
 func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string, ttl time.Duration) (Token, error) {
 	name := policyName(kind, h.Slot, rules)
 	id, cached, err := i.policy(ctx, name, rules)
@@ -200,23 +196,23 @@ func (i *Issuer) create(ctx context.Context, policyID, description string, ttl t
 	return i.make(ctx, &consul.ACLToken{Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: ttl})
 }
 
-// make has Consul make a token, which must end.
+// make creates a token that must have an end.
 func (i *Issuer) make(ctx context.Context, token *consul.ACLToken) (Token, error) {
 	made, _, err := i.client.ACL().TokenCreate(token, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil {
 		return Token{}, err
 	}
 	if made.ExpirationTime == nil {
-		// Nothing that does not end is ever given away.
+		// A token without an end is never delivered.
 		return Token{}, errors.Join(errors.New("consul made it without an end"), i.Revoke(ctx, made.AccessorID))
 	}
 	return Token{Accessor: made.AccessorID, Secret: made.SecretID, ExpiresAt: *made.ExpirationTime}, nil
 }
 
-// descriptions of tokens that this package issues begin so.
+// descriptionMark begins the descriptions of tokens from this package.
 const descriptionMark = "cadre: "
 
-// describe tells people what a token is, and describedSlot whose it is.
+// describe returns the description of a token for human readers; describedSlot parses its Slot.
 func describe(kind string, h Holder) string {
 	text := fmt.Sprintf("%s%s of %s, boot %.12s", descriptionMark, kind, h.Slot, h.BootID)
 	if h.Simulated {
@@ -225,8 +221,7 @@ func describe(kind string, h Holder) string {
 	return text
 }
 
-// describedSlot reads the Slot out of the description of a token that was issued for
-// one.
+// describedSlot parses the Slot from the description of a Slot's token.
 func describedSlot(text string) (string, bool) {
 	for _, kind := range policyKinds {
 		if rest, ok := strings.CutPrefix(text, descriptionMark+kind+" of "); ok {
@@ -237,8 +232,8 @@ func describedSlot(text string) (string, bool) {
 	return "", false
 }
 
-// isNotFound tells that Consul has not got what was named. That it does not know the
-// token of whoever asks is another matter: so says a server that has not read its log.
+// isNotFound reports that the named object does not exist. It is false when Consul does not know
+// the caller's own token, as a server that has not read its log answers.
 func isNotFound(err error) bool {
 	status, ok := errors.AsType[consul.StatusError](err)
 	switch {

@@ -96,8 +96,8 @@ func TestRetireTakesEverythingBack(t *testing.T) {
 	w.slot("", "pg", "pg-1") // the slot comes back
 }
 
-// TestGroupsThatAreMadeAtOnceAllGetTheirRule: at one coordinator, by callers beside each
-// other, and at another one that does not know of them.
+// TestGroupsThatAreMadeAtOnceAllGetTheirRule: concurrent callers at one coordinator, and a caller
+// at another that does not know of them.
 func TestGroupsThatAreMadeAtOnceAllGetTheirRule(t *testing.T) {
 	w := newWorld(t)
 	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"

@@ -7,7 +7,7 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// ensureToken makes a token with a known SecretID unless it exists.
+// ensureToken creates a token with a known SecretID unless it exists.
 func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) error {
 	id, err := i.ensurePolicy(ctx, policy, rules)
 	if err != nil {
@@ -28,7 +28,7 @@ func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) 
 	return fmt.Errorf("make token of policy %s: %w", policy, err)
 }
 
-// known asks Consul whether it knows the token.
+// known reports whether Consul knows the token.
 func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
 	_, err := i.self(ctx, secret)
 	switch {
@@ -40,8 +40,8 @@ func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
 	return false, fmt.Errorf("read token: %w", err)
 }
 
-// self reads a token by its own right. The answer is consistent: a leader gives it only
-// when it has read its log.
+// self reads a token by its own right. The read is consistent: a leader answers it only after it
+// has read its log.
 func (i *Issuer) self(ctx context.Context, secret string) (*consul.ACLToken, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -49,8 +49,8 @@ func (i *Issuer) self(ctx context.Context, secret string) (*consul.ACLToken, err
 	return t, err
 }
 
-// EnsureMinQuorum keeps autopilot from pruning a server that is only away for
-// an update. Idempotent.
+// EnsureMinQuorum stops autopilot from pruning a server that is only away for an update.
+// Idempotent.
 func (i *Issuer) EnsureMinQuorum(ctx context.Context, servers uint) error {
 	operator := i.client.Operator()
 	have, err := operator.AutopilotGetConfiguration((&consul.QueryOptions{}).WithContext(ctx))
@@ -67,8 +67,7 @@ func (i *Issuer) EnsureMinQuorum(ctx context.Context, servers uint) error {
 	return nil
 }
 
-// UseAgentToken gives the local Consul server the token that it acts with, at once
-// and without a restart.
+// UseAgentToken sets the local Consul server's own token, at once and without a restart.
 func (i *Issuer) UseAgentToken(ctx context.Context, secret string) error {
 	if _, err := i.client.Agent().UpdateAgentACLToken(secret, (&consul.WriteOptions{}).WithContext(ctx)); err != nil {
 		return fmt.Errorf("give consul its token: %w", err)

@@ -11,29 +11,28 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// XDSTTL is how long a token for streams of xDS lives at most. Each makes Consul sign a
-// certificate for each of its services, and its end ends streams.
+// XDSTTL is the maximum life of a token for xDS streams. Each token makes Consul sign a certificate
+// for each of its services, and its end closes streams.
 const XDSTTL = 4 * time.Hour
 
 const kindXDS = "xds"
 
-// Streams is what a token for streams of xDS is for.
+// Streams describes a token for xDS streams.
 type Streams struct {
-	// Group whose members' proxies get their configuration by it, and the Services in the
-	// catalog that those are proxies of.
+	// Group of the members whose proxies use it, and Services, their services in the catalog.
 	Group    string
 	Services []string
-	// Coordinator and BootID are whose it is: no member ever has it.
+	// Coordinator and BootID of its holder: no member ever has it.
 	Coordinator, BootID string
 	Simulated           bool
 }
 
 // XDS issues a token for the proxies of a group. With it a coordinator opens their streams at its
-// own Consul, and the token stays there: the right to write a service, which Consul wants of
-// proxies, lets its holder take the service off any node. Its rights are those that Consul gives a
-// service's identity, and no policy: `service "<service>" write`, the same for
+// own Consul, and the token stays there: Consul demands the right to write a service from proxies,
+// and this right lets a holder deregister the service on any node. Its rights are those of Consul's
+// service identities, without a policy: `service "<service>" write`, the same for
 // `<service>-sidecar-proxy`, `service_prefix "" read`, `node_prefix "" read`. The own server knows
-// it when XDS returns.
+// the token when XDS returns.
 func (i *Issuer) XDS(ctx context.Context, s Streams) (Token, error) {
 	if len(s.Services) == 0 {
 		return Token{}, fmt.Errorf("issue token for proxies of %s: it has none", s.Group)
@@ -52,7 +51,7 @@ func (i *Issuer) XDS(ctx context.Context, s Streams) (Token, error) {
 	return made, nil
 }
 
-// describeXDS names the coordinator as describe names a Slot.
+// describeXDS names the coordinator in the place where describe names a Slot.
 func describeXDS(s Streams) string {
 	text := fmt.Sprintf("%s%s of %s, boot %.12s, group %s", descriptionMark, kindXDS, s.Coordinator, s.BootID, s.Group)
 	if s.Simulated {
@@ -61,9 +60,9 @@ func describeXDS(s Streams) string {
 	return text
 }
 
-// XDSTokens lists the tokens for streams of xDS that a coordinator made, in this Boot or one
-// before. It revokes those that it does not know any more (Unrecorded); nobody else does, and
-// those of a coordinator that never comes back end by themselves.
+// XDSTokens lists the xDS tokens that a coordinator created, in this Boot or an earlier one. Only
+// that coordinator revokes those that it does not know (Unrecorded). Those of a coordinator that
+// never returns expire.
 func (i *Issuer) XDSTokens(ctx context.Context, coordinator string) ([]Owned, error) {
 	list, _, err := i.client.ACL().TokenList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
@@ -79,14 +78,15 @@ func (i *Issuer) XDSTokens(ctx context.Context, coordinator string) ([]Owned, er
 	return out, nil
 }
 
-// hereWithin bounds the wait for the own server to hear of a token that the leader made, and
-// hereEvery paces it.
+// hereWithin bounds the wait until the own server knows a token that the leader created; hereEvery
+// is the interval of its checks.
 const (
 	hereWithin = 5 * time.Second
 	hereEvery  = 20 * time.Millisecond
 )
 
-// awaitHere waits until the own server knows a token (TOK-13): it judges streams by what it has.
+// awaitHere waits until the own server knows a token (TOK-13), because it judges streams by its own
+// state.
 func (i *Issuer) awaitHere(ctx context.Context, secret string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, hereWithin, errors.New("the own server does not hear of it"))
 	defer cancel()

@@ -20,8 +20,8 @@ func (w *world) streams(groupName, coordinator string, services ...string) token
 	return token
 }
 
-// TestTOK05_TokensOfStreamsHaveTheirServicesAlone, they end, and they are taken for nobody's: not
-// a Slot's, so that neither the Consul proxy nor the audit does anything with them, and not an operator's.
+// TestTOK05_TokensOfStreamsHaveTheirServicesAlone: they end, and count neither as a Slot's nor as
+// an operator's, so the Consul proxy and the audit ignore them.
 func TestTOK05_TokensOfStreamsHaveTheirServicesAlone(t *testing.T) {
 	w := newWorld(t)
 	token := w.streams("pg", "coordinator-1", "pg-api", "pg", "pg")

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// control sets deadlines of one call until the call is over: HTTP/2 bears none after that, and
-// those who read and end a stream may be a moment late.
+// control sets deadlines of one call until the call is over. HTTP/2 permits no deadline after that,
+// and the goroutines that read and end a stream may be late.
 type control struct {
 	mu      sync.Mutex
-	call    *http.ResponseController // guarded by mu; nil: it is over
-	stopped bool                     // guarded by mu; nothing more is read
+	call    *http.ResponseController // guarded by mu; nil: the call is over
+	stopped bool                     // guarded by mu; no more reads
 	leaving bool                     // guarded by mu; the call ends, and its deadline stays
 }
 
@@ -19,14 +19,14 @@ func newControl(w http.ResponseWriter) *control {
 	return &control{call: http.NewResponseController(w)}
 }
 
-// over is to be called before the call's handler returns.
+// over must be called before the call's handler returns.
 func (c *control) over() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.call = nil
 }
 
-// read bounds the next readings; 0: nothing does.
+// read bounds the next reads; 0: no bound.
 func (c *control) read(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *control) read(limit time.Duration) {
 	_ = c.call.SetReadDeadline(until)
 }
 
-// stop has the reading that goes on fail, and all that come.
+// stop makes the current read and all later ones fail.
 func (c *control) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,8 @@ func (c *control) stop() {
 	}
 }
 
-// write bounds the writing that follows. HTTP/2 ends a stream when the deadline is there, whether
-// anything is being written or not: written is to be called after it.
+// write bounds the next write. HTTP/2 ends a stream at its deadline even without a write in
+// progress, so written must be called afterwards.
 func (c *control) write(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *control) write(limit time.Duration) {
 	}
 }
 
-// written has nothing bounded until the next writing.
+// written removes the bound until the next write.
 func (c *control) written() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *control) written() {
 	}
 }
 
-// leave bounds all that is written from now on, and what is being written.
+// leave bounds all writes from now on, including one in progress.
 func (c *control) leave(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"cadre.dev/coordinator/internal/xds"
 )
 
-// bootstrap is what an Envoy is told: who it is, and where it gets the rest. There is no token in
-// it.
+// bootstrap is the configuration of an Envoy: its identity, and its source of configuration. It has
+// no token.
 const bootstrap = `
 admin: { address: { pipe: { path: %q } } }
 node:

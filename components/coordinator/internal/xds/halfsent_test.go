@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestThreat_DOR10_HalfSentMessagesEnd in time, whatever part of them came.
+// TestThreat_DOR10_HalfSentMessagesEnd: they end in time at any size.
 func TestThreat_DOR10_HalfSentMessagesEnd(t *testing.T) {
 	const limit = 500 * time.Millisecond
 	announced := binary.BigEndian.AppendUint32([]byte{0}, 1000)

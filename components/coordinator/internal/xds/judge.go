@@ -8,16 +8,17 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Caller is who a Session says that a connection comes from.
+// Caller is the authenticated origin of a connection, from its Session.
 type Caller struct{ Group, Slot, Boot string }
 
 // Identity is a proxy that each member of a group may be.
 type Identity struct {
-	// ID of the proxy in the catalog, and the Service that it is a proxy of.
+	// ID of the proxy in the catalog, and Service, its service.
 	ID, Service string
 }
 
-// Identities are those that a group's part in the service layer gives each of its members.
+// Identities returns the proxies that a group's part in the service layer gives each of its
+// members.
 func Identities(mesh group.ServiceMesh) []Identity {
 	var out []Identity
 	for _, p := range mesh.Proxies {
@@ -26,7 +27,7 @@ func Identities(mesh group.ServiceMesh) []Identity {
 	return out
 }
 
-// judge is nil for a stream of the caller that is one of proxies; else it tells why it is none.
+// judge returns nil if the node is one of the proxies of the caller, and otherwise the reason.
 func judge(c Caller, proxies []Identity, n node) error {
 	if n.nodeName != c.Slot {
 		return fmt.Errorf("node.metadata.node_name is %.80q and the session is of %s: set it to the slot's name", n.nodeName, c.Slot)
@@ -52,7 +53,7 @@ func ids(proxies []Identity) string {
 	return strings.Join(out, ", ")
 }
 
-// services of proxies, each once, in order.
+// services returns the services of proxies, each once, in order.
 func services(proxies []Identity) []string {
 	var out []string
 	for _, p := range proxies {

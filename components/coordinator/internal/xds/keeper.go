@@ -12,8 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 )
 
-// Tokens makes the tokens that streams are opened with, and takes them back. Package tokens says
-// what each does.
+// Tokens issues and revokes the tokens of streams. Package tokens documents the methods.
 type Tokens interface {
 	XDS(ctx context.Context, s tokens.Streams) (tokens.Token, error)
 	XDSTokens(ctx context.Context, coordinator string) ([]tokens.Owned, error)
@@ -21,48 +20,49 @@ type Tokens interface {
 }
 
 const (
-	// issueLimit bounds the making of a token.
+	// issueLimit bounds the issue of a token.
 	issueLimit = 10 * time.Second
-	// idleKept is how long a token is kept that no stream uses.
+	// idleKept is how long an unused token is kept.
 	idleKept = 10 * time.Minute
-	// tendEvery paces the revocation of those, and sweepEvery the look for what was left behind.
+	// tendEvery is the interval of revoking unused tokens, and sweepEvery that of looking for
+	// unknown ones.
 	tendEvery  = time.Minute
 	sweepEvery = 10 * time.Minute
-	// farewell bounds the revocation of all at the end.
+	// farewell bounds the revocation of all tokens at the end.
 	farewell = 2 * time.Second
-	// leastLeft is how long a token must live yet for a stream to be opened with it.
+	// leastLeft is the minimum remaining life of a token for a new stream.
 	leastLeft = 5 * time.Minute
 )
 
-// token is one that streams are open with.
+// token is a token with its open streams.
 type token struct {
 	tokens.Token
 	services []string
 	made     time.Time
-	// Guarded by the keeper's mu, as the rest is.
+	// streams and the fields below are guarded by the keeper's mu.
 	streams int
 	idle    time.Time // since when streams is zero
-	spent   bool      // no stream is opened with it any more
+	spent   bool      // no new stream uses it
 }
 
-// tokenGroup is what a group has.
+// tokenGroup is the state of a group.
 type tokenGroup struct {
-	turn    chan struct{} // capacity 1: had by the one who makes a token
+	turn    chan struct{} // capacity 1: taken by the goroutine that issues a token
 	current *token        // guarded by the keeper's mu; nil: none
 }
 
-// keeper has at most one token for each group that streams are opened with, and those before it
-// for as long as streams are open with them. Safe for concurrent use.
+// keeper has at most one current token for each group with streams, and the earlier tokens as long
+// as streams use them. Safe for concurrent use.
 type keeper struct {
 	tokens  Tokens
-	streams tokens.Streams // whose they are
+	streams tokens.Streams // the holder of the tokens
 	now     func() time.Time
 	log     *slog.Logger
 
 	mu     sync.Mutex
 	groups map[string]*tokenGroup // guarded by mu
 	all    []*token               // guarded by mu; not revoked yet
-	ended  bool                   // guarded by mu; there are to be no more
+	ended  bool                   // guarded by mu; no more tokens
 }
 
 func newKeeper(cfg Config) *keeper {
@@ -74,8 +74,8 @@ func newKeeper(cfg Config) *keeper {
 
 var errEnded = errors.New("the coordinator ends")
 
-// take gives a token with the right to these services of the group, until release. It is made
-// where there is none, where it has other services, and in the second half of its life.
+// take returns a token with the right to these services of the group, until release. It issues one
+// when there is none, when the current one has other services, and in the second half of its life.
 func (k *keeper) take(ctx context.Context, group string, services []string) (*token, error) {
 	g := k.group(group)
 	if t := k.use(g, services, false); t != nil {
@@ -88,7 +88,7 @@ func (k *keeper) take(ctx context.Context, group string, services []string) (*to
 		return nil, context.Cause(ctx)
 	}
 	if t := k.use(g, services, false); t != nil {
-		return t, nil // somebody made it meanwhile
+		return t, nil // another goroutine issued it meanwhile
 	}
 	made, err := k.make(ctx, g, group, services)
 	if err == nil {
@@ -111,7 +111,7 @@ func (k *keeper) group(name string) *tokenGroup {
 	return g
 }
 
-// use counts a stream with the group's token, if it is good; late: also when a new one is due.
+// use adds a stream to the group's token if it is valid; late: also when a new token is due.
 func (k *keeper) use(g *tokenGroup, services []string, late bool) *token {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,11 +126,12 @@ func (k *keeper) use(g *tokenGroup, services []string, late bool) *token {
 	return t
 }
 
-// make makes the group's next token, with a stream counted.
+// make issues the group's next token, with one stream.
 func (k *keeper) make(ctx context.Context, g *tokenGroup, group string, services []string) (*token, error) {
 	want := k.streams
 	want.Group, want.Services = group, services
-	// Whoever is cut off meanwhile, others of the group wait for it.
+	// The issue goes on when this caller is cut off, because other callers of the group wait for
+	// it.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueLimit)
 	defer cancel()
 	made := k.now()
@@ -143,7 +144,7 @@ func (k *keeper) make(ctx context.Context, g *tokenGroup, group string, services
 	before, ended := g.current, k.ended
 	if !ended {
 		g.current = t
-		k.groups[group] = g // it may have been dropped while nobody used it
+		k.groups[group] = g // it may have been dropped while it was unused
 	}
 	if before != nil {
 		before.spent = true
@@ -160,7 +161,7 @@ func (k *keeper) make(ctx context.Context, g *tokenGroup, group string, services
 	return t, nil
 }
 
-// release tells that a stream with it has ended.
+// release ends a stream's use of the token.
 func (k *keeper) release(t *token) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,22 +169,23 @@ func (k *keeper) release(t *token) {
 	t.idle = k.now()
 }
 
-// spend has no stream opened with it any more: Consul does not know it, or not its rights.
+// spend stops new streams from using it: Consul does not know the token, or its rights.
 func (k *keeper) spend(t *token) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t.spent = true
 }
 
-// until is when a stream that is opened now with t ends: well before t does, and not all at once.
+// until returns when a new stream with t must end: well before t expires, and spread over time.
 func (k *keeper) until(t *token) time.Duration {
 	left := t.ExpiresAt.Sub(k.now())
 	return left/2 + time.Duration(rand.Float64()*0.4*float64(left)) //nolint:gosec // it spreads work
 }
 
-// run takes tokens back until ctx ends, and then all.
+// run revokes tokens until ctx ends, and then all of them.
 func (k *keeper) run(ctx context.Context) {
-	// What is left behind by a Boot before is looked for soon, when Consul has a leader.
+	// The first sweep for tokens of an earlier Boot is soon after the start, when Consul has a
+	// leader.
 	tend, sweep := time.NewTicker(tendEvery), time.NewTimer(tendEvery)
 	defer tend.Stop()
 	defer sweep.Stop()
@@ -201,7 +203,7 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// end takes all tokens back, whoever uses them.
+// end revokes all tokens, also those in use.
 func (k *keeper) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
@@ -214,7 +216,7 @@ func (k *keeper) end(ctx context.Context) {
 	k.tend(ctx)
 }
 
-// tend revokes what no stream uses: at once what none is opened with, the rest after a while.
+// tend revokes unused tokens: at once when no new stream may use them, the others after a while.
 func (k *keeper) tend(ctx context.Context) {
 	k.mu.Lock()
 	now := k.now()
@@ -239,7 +241,7 @@ func (k *keeper) tend(ctx context.Context) {
 			if ctx.Err() == nil {
 				k.log.Warn("token of streams not revoked; it ends by itself", "error", err)
 			}
-			continue // tried again
+			continue // retried later
 		}
 		k.mu.Lock()
 		k.all = slices.DeleteFunc(k.all, func(one *token) bool { return one == t })
@@ -248,15 +250,15 @@ func (k *keeper) tend(ctx context.Context) {
 	k.forgetEnded()
 }
 
-// forgetEnded drops tokens that have ended by themselves.
+// forgetEnded drops expired tokens.
 func (k *keeper) forgetEnded() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.all = slices.DeleteFunc(k.all, func(t *token) bool { return t.streams <= 0 && k.now().After(t.ExpiresAt) })
 }
 
-// sweep revokes the tokens of this coordinator that it does not know: it made them before it was
-// started again, or never heard that they were made.
+// sweep revokes the tokens of this coordinator that it does not know: it issued them before a
+// restart, or never received the answer.
 func (k *keeper) sweep(ctx context.Context) {
 	owned, err := k.tokens.XDSTokens(ctx, k.streams.Coordinator)
 	if err == nil {

@@ -158,8 +158,8 @@ func TestOtherServicesHaveAnotherToken(t *testing.T) {
 	})
 }
 
-// TestDOR09_StreamsEndBeforeTheirTokens, not all at once, and those that are opened in the second
-// half of a token's life have another.
+// TestDOR09_StreamsEndBeforeTheirTokens: their ends are spread, and streams opened in the second
+// half of a token's life have another token.
 func TestDOR09_StreamsEndBeforeTheirTokens(t *testing.T) {
 	kept(t, func(t *testing.T, l *ledger, k *keeper, _ func()) {
 		first := k.must(t, "web", "web")
@@ -213,7 +213,7 @@ func TestDOR09_ATokenThatConsulDoesNotTakeIsNotUsedAgain(t *testing.T) {
 	})
 }
 
-// TestTOK12_AtTheEndAllTokensOfStreamsAreTakenBack, one that is being made then, too.
+// TestTOK12_AtTheEndAllTokensOfStreamsAreTakenBack: a token in the middle of its issue is included.
 func TestTOK12_AtTheEndAllTokensOfStreamsAreTakenBack(t *testing.T) {
 	kept(t, func(t *testing.T, l *ledger, k *keeper, stop func()) {
 		one := k.must(t, "web", "web")
@@ -236,8 +236,8 @@ func TestTOK12_AtTheEndAllTokensOfStreamsAreTakenBack(t *testing.T) {
 	})
 }
 
-// TestTOK12_TokensOfABootBeforeAreTakenBack, those of others are not, and what could not be
-// revoked is tried again.
+// TestTOK12_TokensOfABootBeforeAreTakenBack: other holders' tokens stay, and a failed revocation is
+// retried.
 func TestTOK12_TokensOfABootBeforeAreTakenBack(t *testing.T) {
 	kept(t, func(t *testing.T, l *ledger, k *keeper, _ func()) {
 		l.mu.Lock()

@@ -8,25 +8,25 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Limits share the relay among those who use it. Zero fields take the defaults.
+// Limits share the relay among its members. Zero fields take the defaults.
 type Limits struct {
 	// Conns and Streams of one member, and of all.
 	Conns, AllConns, Streams, AllStreams int
-	// Message bounds one message of a member, in bytes, and Reading those that all have begun to
-	// send.
+	// Message bounds one message of a member, in bytes, and Reading the messages in progress of
+	// all.
 	Message, Reading int
-	// Opened is how many streams one member may open in a second, OpenedBurst how many at once.
+	// Opened is how many streams one member may open per second, and OpenedBurst how many at once.
 	Opened, OpenedBurst float64
-	// Sent is how many messages one member may send in a second, SentBurst how many at once; one
-	// of many KiB counts for as many. Those beyond wait.
+	// Sent is how many messages one member may send per second, and SentBurst how many at once. A
+	// message of n KiB counts as 1 + n. Excess messages wait.
 	Sent, SentBurst float64
-	// HalfSent is how long a message that was begun may take, and a stream's first one. Unread is
-	// how long nothing may be taken of what is there for a stream.
+	// HalfSent bounds the time of a message in progress, and of a stream's first one. Unread bounds
+	// the time without a read while data waits for a stream.
 	HalfSent, Unread time.Duration
 }
 
-// A member has an Envoy for each of its backends and one for what it calls, each with one stream.
-// Envoy tells with the first message what it can do, some 60 KiB, and answers each message.
+// A member has one Envoy for each of its backends and one for its upstreams, each with one stream.
+// Envoy's first message lists its capabilities, about 60 KiB, and it answers each message.
 var defaults = Limits{
 	Conns: 16, AllConns: 16384, Streams: 16, AllStreams: 8192, Message: 512 << 10, Reading: 256 << 20,
 	Opened: 1, OpenedBurst: 32, Sent: 100, SentBurst: 2000, HalfSent: 15 * time.Second, Unread: time.Minute,
@@ -55,7 +55,7 @@ func fill[T int | float64 | time.Duration](field *T, value T) {
 	}
 }
 
-// bucket is filled by the second.
+// bucket is refilled per second.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -66,7 +66,7 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 	b.at = now
 }
 
-// share is what one member uses.
+// share is the usage of one member.
 type share struct {
 	conns, streams int
 	opened, sent   bucket
@@ -74,14 +74,14 @@ type share struct {
 	said string
 }
 
-// shares are what all use. Safe for concurrent use.
+// shares are the usage of all members. Safe for concurrent use.
 type shares struct {
 	limits Limits
 	now    func() time.Time
 
 	mu      sync.Mutex
-	members map[string]*share // guarded by mu; by Slot, of those with connections or debts
-	conns   int               // guarded by mu; of all, as streams and reading are
+	members map[string]*share // guarded by mu; by Slot, of members with connections or debts
+	conns   int               // guarded by mu; of all, like streams and reading
 	streams int
 	reading int
 }
@@ -90,7 +90,7 @@ func newShares(limits Limits, now func() time.Time) *shares {
 	return &shares{limits: limits.complete(), now: now, members: map[string]*share{}}
 }
 
-// ofLocked is the share of a member, its buckets filled.
+// ofLocked returns the share of a member, with refilled buckets.
 func (s *shares) ofLocked(slot string) *share {
 	now, l := s.now(), s.limits
 	one := s.members[slot]
@@ -103,7 +103,7 @@ func (s *shares) ofLocked(slot string) *share {
 	return one
 }
 
-// forgetLocked drops a member that has nothing and owes nothing.
+// forgetLocked drops a member without connections, streams and debts.
 func (s *shares) forgetLocked(slot string) {
 	one, l := s.ofLocked(slot), s.limits
 	if one.conns == 0 && one.streams == 0 && one.opened.left >= l.OpenedBurst && one.sent.left >= l.SentBurst {
@@ -111,7 +111,7 @@ func (s *shares) forgetLocked(slot string) {
 	}
 }
 
-// conn takes a place for a connection.
+// conn reserves a connection.
 func (s *shares) conn(slot string) (done func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *shares) conn(slot string) (done func(), ok bool) {
 	}, true
 }
 
-// open takes a call out of the member's bucket.
+// open takes a call from the member's bucket.
 func (s *shares) open(slot string) *refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *shares) open(slot string) *refusal {
 	return nil
 }
 
-// stream takes a place for a stream.
+// stream reserves a stream.
 func (s *shares) stream(slot string) (done func(), refused *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *shares) stream(slot string) (done func(), refused *refusal) {
 	}, nil
 }
 
-// read takes the room of a message that is about to be read.
+// read reserves the room of the next message.
 func (s *shares) read(size int) (done func(), refused *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *shares) read(size int) (done func(), refused *refusal) {
 	}, nil
 }
 
-// sent counts a message, and tells how long the member's next one has to wait.
+// sent counts a message, and returns how long the member's next one must wait.
 func (s *shares) sent(slot string, size int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +191,7 @@ func (s *shares) sent(slot string, size int) time.Duration {
 	return time.Duration(max(0, -one.sent.left) / s.limits.Sent * float64(time.Second))
 }
 
-// news tells whether the last refusal of this member said something else.
+// news reports whether the text differs from the last refusal of this member.
 func (s *shares) news(slot, text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *shares) news(slot, text string) bool {
 	return is
 }
 
-// Shares is the table of the limits for people, in Markdown.
+// Shares returns the documented table of the limits, in Markdown.
 func Shares() string {
 	l := defaults
 	return fmt.Sprintf(`| what | of one member | of all |

@@ -155,7 +155,8 @@ func TestThreat_DOR10_StreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR10_ConnectionsAreBounded: one more is closed, and one that ends makes room.
+// TestThreat_DOR10_ConnectionsAreBounded: an excess connection is closed, and an ended one makes
+// room.
 func TestThreat_DOR10_ConnectionsAreBounded(t *testing.T) {
 	w, m := before(t, xds.Limits{Conns: 2}, http.NotFoundHandler())
 	conn := func(c xds.Caller) (near net.Conn, over chan struct{}) {
@@ -186,7 +187,7 @@ func TestThreat_DOR10_ConnectionsAreBounded(t *testing.T) {
 	w.stop()
 }
 
-// closed tells that a connection ends before anything is said on it.
+// closed reports that a connection ends before any byte arrives.
 func closed(conn net.Conn) bool {
 	_, err := io.ReadFull(conn, make([]byte, 1))
 	return err != nil
@@ -198,7 +199,7 @@ func TestThreat_DOR10_AFloodOfMessagesWaits(t *testing.T) {
 	w, m := before(t, xds.Limits{Sent: 0.001, SentBurst: 20}, backend)
 	e := m.open(m.own())
 	<-backend.came
-	// Who is slowed down takes nothing more, so that sending waits as well.
+	// The relay stops reading from a throttled member, so its writes block as well.
 	flood := make(chan error, 1)
 	go func() {
 		one := append(text(2, typeCluster), text(3, strings.Repeat("x", 4000))...)

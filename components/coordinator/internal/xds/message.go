@@ -9,18 +9,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// node is what a stream says of itself, as far as anybody asks (envoy.config.core.v3.Node).
+// node has the used fields of a stream's identity (envoy.config.core.v3.Node).
 type node struct {
 	id, cluster, nodeName string
-	// agent and version are of the proxy's program: Consul refuses old ones.
+	// agent and version of the proxy's program: Consul rejects old ones.
 	agent   string
 	version *version
 }
 
 type version struct{ major, minor, patch uint32 }
 
-// Fields of envoy.service.discovery.v3.DeltaDiscoveryRequest. Those after the node are sent on as
-// they are, up to the last that there is.
+// Fields of envoy.service.discovery.v3.DeltaDiscoveryRequest. The fields after the node are
+// forwarded unchanged, up to the last known one.
 const (
 	fieldNode = 1
 	fieldLast = 9
@@ -32,7 +32,7 @@ const (
 	nodeAgent, nodeBuild              protowire.Number = 6, 8
 )
 
-// keyNodeName is the entry of a Node's metadata that Consul takes the node's name from.
+// keyNodeName is the metadata entry of a Node from which Consul takes the node's name.
 const keyNodeName = "node_name"
 
 var (
@@ -40,9 +40,9 @@ var (
 	errNoNode    = errors.New("the stream's first message has no node")
 )
 
-// first reads the first message of a stream: who it says that it is, and the rest of it. What a
-// reader of protobuf would put together from several places, or take the last of, is refused: no
-// two readers may see two nodes in it.
+// first parses the first message of a stream: its node, and the rest of it. It rejects fields that
+// a reader of protobuf would merge, or of which it would take the last: two readers must not see
+// two nodes.
 func first(message []byte) (node, []byte, error) {
 	var (
 		n    node
@@ -69,7 +69,7 @@ func first(message []byte) (node, []byte, error) {
 	return n, rest, err
 }
 
-// later is what a later message of a stream says beside who it is.
+// later returns a later message of a stream without its node.
 func later(message []byte) ([]byte, error) {
 	rest := make([]byte, 0, len(message))
 	err := fields(message, func(num protowire.Number, _ protowire.Type, raw, _ []byte) error {
@@ -81,7 +81,7 @@ func later(message []byte) ([]byte, error) {
 	return rest, err
 }
 
-// withNode is a message that says n and rest, and of n what was read.
+// withNode returns a message with the judged fields of n, and rest.
 func withNode(n node, rest []byte) []byte {
 	var text, entry, metadata, out []byte
 	text = protowire.AppendString(protowire.AppendTag(text, 3, protowire.BytesType), n.nodeName)
@@ -137,7 +137,7 @@ func readNode(message []byte) (node, error) {
 	return n, err
 }
 
-// readNodeName finds node_name in a google.protobuf.Struct.
+// readNodeName returns node_name of a google.protobuf.Struct.
 func readNodeName(message []byte) (string, error) {
 	name, seen := "", false
 	err := fields(message, func(num protowire.Number, typ protowire.Type, _, entry []byte) error {
@@ -158,7 +158,7 @@ func readNodeName(message []byte) (string, error) {
 	return name, err
 }
 
-// readEntry reads an entry of a map from strings to messages.
+// readEntry parses an entry of a map from strings to messages.
 func readEntry(message []byte) (key string, value []byte, err error) {
 	var keys, values int
 	err = fields(message, func(num protowire.Number, typ protowire.Type, _, field []byte) error {
@@ -180,7 +180,7 @@ func readEntry(message []byte) (key string, value []byte, err error) {
 	return key, value, err
 }
 
-// readText reads a google.protobuf.Value that is a text.
+// readText parses a google.protobuf.Value that is a text.
 func readText(message []byte) (string, error) {
 	text, seen := "", 0
 	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
@@ -197,7 +197,7 @@ func readText(message []byte) (string, error) {
 	return text, err
 }
 
-// readBuild reads the version of an envoy.config.core.v3.BuildVersion.
+// readBuild parses the version of an envoy.config.core.v3.BuildVersion.
 func readBuild(message []byte) (*version, error) {
 	var numbers [3]uint32
 	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
@@ -223,8 +223,8 @@ func readBuild(message []byte) (*version, error) {
 	return &version{numbers[0], numbers[1], numbers[2]}, nil
 }
 
-// fields calls each for every field of a message: raw is the whole of it, value what is in it if
-// it has a length. Groups, which nothing has used for a decade, are refused.
+// fields calls each for every field of a message: raw is the whole field, value its content if it
+// has a length. Groups, obsolete for a decade, are rejected.
 func fields(message []byte, each func(num protowire.Number, typ protowire.Type, raw, value []byte) error) error {
 	for len(message) > 0 {
 		num, typ, tag := protowire.ConsumeTag(message)

@@ -103,8 +103,8 @@ func entry(name, value string) []byte {
 	return within(1, text(1, name), within(2, text(3, value)))
 }
 
-// TestDOR08_OneReadingOfANode: what is accepted says the same to every reader of protobuf, and
-// what could say two things is refused.
+// TestDOR08_OneReadingOfANode: every reader of protobuf decodes an accepted message in the same
+// way. An ambiguous message is rejected.
 func TestDOR08_OneReadingOfANode(t *testing.T) {
 	good := [][]byte{text(1, "web-sidecar-proxy"), text(2, "web"), within(3, entry(keyNodeName, "web-0"))}
 	with := func(more ...[]byte) []byte { return within(1, append(append([][]byte{}, good...), more...)...) }
@@ -166,8 +166,8 @@ func TestDOR08_WhatIsSentOnSaysWhatWasJudged(t *testing.T) {
 	}
 }
 
-// FuzzDOR08_First: whatever is accepted, the library reads the same node in it, in what is sent
-// on, and none in what a later message leaves.
+// FuzzDOR08_First: the library decodes the same node from every accepted message and from the
+// forwarded one. It finds none in a later message.
 func FuzzDOR08_First(f *testing.F) {
 	f.Add(withNode(web, text(2, "type")))
 	f.Add(append(withNode(web, nil), withNode(node{id: "x"}, nil)...))
@@ -186,7 +186,7 @@ func FuzzDOR08_First(f *testing.F) {
 		if !bytes.Equal(rest, left) {
 			t.Errorf("the rest is %q as a first message and %q as a later one", rest, left)
 		}
-		// What the library does not take Consul does not either, which has the same.
+		// Consul uses the same library and rejects the same messages.
 		if read, _, err := asLibrary(message); err == nil && !same(read, n) {
 			t.Errorf("read %+v, the library %+v", n, read)
 		}

@@ -60,9 +60,9 @@ func (f full) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Grpc-Message", "this server has too many xDS streams open, please try another")
 }
 
-// TestWhoIsToAskElsewhereIsLetGo: Consul's servers share the streams among them, and one that has
-// its part refuses more for good; one that is gone may be for long. The connection ends, so that
-// the next one is carried to another coordinator: on one that stands a proxy asks the same again.
+// TestWhoIsToAskElsewhereIsLetGo: Consul's servers balance the streams among them, so a full server
+// rejects more for long, and a missing one may be away for long. The connection ends, so that the
+// next one goes to another coordinator: on an open connection a proxy repeats the same request.
 func TestWhoIsToAskElsewhereIsLetGo(t *testing.T) {
 	for name, code := range map[string]codes.Code{"full": codes.ResourceExhausted, "away": codes.Unavailable} {
 		t.Run(name, func(t *testing.T) {

@@ -21,21 +21,21 @@ import (
 type Config struct {
 	// Consul is the address (host:port) of the gRPC API of the coordinator's own server.
 	Consul string
-	// Coordinator and BootID are whose tokens streams are opened with; Simulated marks them.
+	// Coordinator and BootID of the streams' tokens; Simulated marks the tokens.
 	Coordinator, BootID string
 	Simulated           bool
 	Tokens              Tokens
-	// Proxies are those that each member of a group may be. Concurrent, and quick: each stream
-	// asks, and Recheck does.
+	// Proxies returns the proxies that each member of a group may be. It must be safe for
+	// concurrent use, and fast: each stream and Recheck call it.
 	Proxies func(group string) []Identity
-	// Holds tells whether a Boot is the Slot now. As quick.
+	// Holds reports whether a Boot holds the Slot now. It must be as fast.
 	Holds  func(slot, boot string) bool
 	Limits Limits
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// Relay serves members' proxies. Make it with New, run it once.
+// Relay serves members' proxies. Create it with New, run it once.
 type Relay struct {
 	cfg    Config
 	shares *shares
@@ -49,32 +49,32 @@ type Relay struct {
 	open map[*stream]struct{} // guarded by mu
 }
 
-// Bounds of one connection of a member.
+// Bounds of a member's connection.
 const (
 	headerLimit = 16 << 10
 	idleLimit   = 5 * time.Minute
-	// silence is how long a connection may bring nothing until it is asked whether it is alive.
+	// silence is how long a connection may be idle before the Relay checks that it is alive.
 	silence = 30 * time.Second
-	// window is what may be on its way for one stream, to Consul or from it.
+	// window bounds the data in flight for one stream, in each direction.
 	window = 64 << 10
 )
 
-// New makes a Relay that serves nobody yet.
+// New returns a Relay without connections.
 func New(cfg Config) *Relay {
 	limits := cfg.Limits.complete()
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	return &Relay{
 		cfg: cfg, shares: newShares(limits, cfg.Now), keeper: newKeeper(cfg),
-		// Streams share connections: each has a window of its own, and that of a connection is
-		// larger than all of them together, so that one that is not read holds up no other.
+		// Streams share connections. Each stream has its own window, and the window of a connection
+		// is larger than all of them together, so that an unread stream holds up no other.
 		consul: &http.Transport{
 			Protocols: &protocols, DisableCompression: true, DialContext: dialer(cfg.Consul).DialContext,
 			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: time.Minute,
 			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window},
 		},
 		server: &http2.Server{
-			// Those beyond the member's own bound are told why.
+			// Streams above the member's own bound are rejected with the reason.
 			MaxConcurrentStreams: uint32(limits.Streams) + 8, IdleTimeout: idleLimit, ReadIdleTimeout: silence,
 			WriteByteTimeout: limits.Unread, MaxUploadBufferPerConnection: 4 * window, MaxUploadBufferPerStream: window,
 		},
@@ -83,8 +83,8 @@ func New(cfg Config) *Relay {
 	}
 }
 
-// source is the address that connections to a Consul on loopback come from, as the Consul proxy's come
-// from one of their own.
+// source is the local address of connections to a Consul on loopback; the Consul proxy's has
+// another one.
 var source = net.IPv4(127, 0, 0, 9)
 
 func dialer(consul string) *net.Dialer {
@@ -95,8 +95,7 @@ func dialer(consul string) *net.Dialer {
 	return d
 }
 
-// Run keeps the tokens that streams need until ctx ends. Then streams end, and tokens are taken
-// back.
+// Run keeps the streams' tokens until ctx ends. Then it ends streams and revokes tokens.
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.consul.CloseIdleConnections()
 	var ending sync.WaitGroup
@@ -109,8 +108,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// Serve serves one connection of a member until it ends, ctx does, or the Relay. It owns conn. A
-// member that has too many is not served. Concurrent.
+// Serve serves one connection of a member until the connection, ctx or the Relay ends. It owns
+// conn. It closes the connection of a member with too many. Safe for concurrent use.
 func (r *Relay) Serve(ctx context.Context, c Caller, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	done, ok := r.shares.conn(c.Slot)
@@ -135,21 +134,22 @@ func (r *Relay) Serve(ctx context.Context, c Caller, conn net.Conn) {
 		streams.Add(1)
 		defer streams.Done()
 		if r.serve(w, req, c) {
-			// A proxy asks again on a connection that stands, and here it would be for nothing.
+			// A proxy retries on an open connection, and a retry at this coordinator cannot
+			// succeed.
 			time.AfterFunc(lastWord, cancel)
 		}
 	})})
 }
 
-// Streams is how many are open.
+// Streams returns the number of open streams.
 func (r *Relay) Streams() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.open)
 }
 
-// Recheck ends the streams whose Boot is not the Slot any more, or that are of a proxy that the
-// group has not any more. It is to be called when what Holds or Proxies say may have changed.
+// Recheck ends the streams whose Boot has lost the Slot, or whose proxy the group has lost. Call it
+// when the results of Holds or Proxies may have changed.
 func (r *Relay) Recheck() {
 	r.mu.Lock()
 	open := make([]*stream, 0, len(r.open))
@@ -169,7 +169,7 @@ func (r *Relay) Recheck() {
 	}
 }
 
-// mayBe tells whether a caller may have a stream of the proxy that n names.
+// mayBe returns nil if a caller may have a stream of the proxy in n.
 func (r *Relay) mayBe(c Caller, proxies []Identity, n node) *refusal {
 	if !r.cfg.Holds(c.Slot, c.Boot) {
 		return refuse(codes.PermissionDenied, "this boot is not %s now", c.Slot)
@@ -180,20 +180,19 @@ func (r *Relay) mayBe(c Caller, proxies []Identity, n node) *refusal {
 	return nil
 }
 
-// method is the only one that is served, and path how HTTP/2 says it.
+// method is the only served method, and path its HTTP/2 path.
 const (
 	method = "envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 	path   = "/" + method
 )
 
-// pause is how long a refusal is kept back: whoever asks on and on is refused that slowly.
+// pause delays a refusal, and so bounds the rate of a caller that retries constantly.
 const pause = 500 * time.Millisecond
 
-// lastWord is how long a connection stands after a stream on it was told to go elsewhere, so that
-// it learns of that.
+// lastWord is how long a connection stays open after a redirect, so that the proxy receives it.
 const lastWord = 100 * time.Millisecond
 
-// serve serves one call of a member, and tells whether it is to go elsewhere.
+// serve serves one call of a member, and reports whether the member must go to another coordinator.
 func (r *Relay) serve(w http.ResponseWriter, req *http.Request, c Caller) (elsewhere bool) {
 	refused, begun := r.answer(w, req, c)
 	level := slog.LevelDebug
@@ -212,7 +211,7 @@ func (r *Relay) serve(w http.ResponseWriter, req *http.Request, c Caller) (elsew
 	return refused.elsewhere
 }
 
-// ordinary ends come with every start of a Consul or of a proxy.
+// ordinary ends happen at every start of a Consul or of a proxy.
 func ordinary(c codes.Code) bool {
 	return c == codes.OK || c == codes.Unavailable || c == codes.Aborted || c == codes.Canceled
 }
@@ -227,8 +226,8 @@ func (r *Relay) hold(ctx context.Context) {
 	}
 }
 
-// answer judges everything that costs nothing first, and tells how the stream ended: begun, after
-// a part of the answer.
+// answer makes all cheap checks first. It returns how the stream ended; begun: a part of the answer
+// was sent.
 func (r *Relay) answer(w http.ResponseWriter, req *http.Request, c Caller) (refused *refusal, begun bool) {
 	if refused := r.shares.open(c.Slot); refused != nil {
 		return refused, false
@@ -265,7 +264,7 @@ func (r *Relay) answer(w http.ResponseWriter, req *http.Request, c Caller) (refu
 	}
 	defer r.keeper.release(token)
 	defer r.note(s)()
-	// Whoever lost its Slot before it was noted is not found by Recheck.
+	// Recheck misses a caller that lost its Slot before the stream was registered.
 	if refused := r.mayBe(c, r.cfg.Proxies(c.Group), n); refused != nil {
 		return refused, false
 	}
@@ -283,7 +282,7 @@ func (r *Relay) token(ctx context.Context, group string, services []string) (*to
 	return r.keeper.take(ctx, group, services)
 }
 
-// note has Recheck know of a stream, until the returned function is called.
+// note registers a stream for Recheck until the returned function is called.
 func (r *Relay) note(s *stream) (forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestDOR08_AProxyGetsItsOwn configuration, and what changes in the catalog without asking again.
+// TestDOR08_AProxyGetsItsOwn: a proxy receives its own configuration, and each change in the
+// catalog without another request.
 func TestDOR08_AProxyGetsItsOwn(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	w.member("db", "db-0", "127.50.2.1")
@@ -48,8 +49,8 @@ func (m *member) received() string {
 	return m.came.String()
 }
 
-// TestThreat_DOR08_AMemberIsNoOthersProxy, however it says so; who is refused is told why and it
-// is logged, once.
+// TestThreat_DOR08_AMemberIsNoOthersProxy: every way to claim another identity fails. The member
+// receives the reason, and the log has it once.
 func TestThreat_DOR08_AMemberIsNoOthersProxy(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	w.member("db", "db-0", "127.50.2.1")
@@ -170,8 +171,9 @@ func TestThreat_DOR08_WhoLostItsSlotLosesItsStreams(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR09_TheTokenStaysAtTheCoordinator: it is for the caller's group alone, no byte of
-// it comes to a member, one that a member brings is not used, and at the end it is taken back.
+// TestThreat_DOR09_TheTokenStaysAtTheCoordinator: the token is for the caller's group alone, no
+// byte of it reaches a member, a member's own token is not used, and the token is revoked at the
+// end.
 func TestThreat_DOR09_TheTokenStaysAtTheCoordinator(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	members := []*member{w.member("web", "web-0", "127.50.1.1"), w.member("web", "web-1", "127.50.1.2"), w.member("db", "db-0", "127.50.2.1")}

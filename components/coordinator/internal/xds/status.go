@@ -9,11 +9,12 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// refusal is how a stream ends that is not Consul's to end.
+// refusal is the Relay's own end of a stream.
 type refusal struct {
 	code codes.Code
 	text string
-	// elsewhere: this coordinator's Consul gives the member nothing, and another one may.
+	// elsewhere: this coordinator's Consul is unavailable to the member, and another one may be
+	// available.
 	elsewhere bool
 }
 
@@ -30,7 +31,7 @@ const (
 	contentType  = "application/grpc"
 )
 
-// write ends an answer: begun tells that its header is written.
+// write ends an answer; begun: its header is written.
 func (r *refusal) write(h http.Header, begun bool) {
 	prefix := ""
 	if begun {
@@ -42,7 +43,7 @@ func (r *refusal) write(h http.Header, begun bool) {
 	h.Set(prefix+messageField, encode(r.text))
 }
 
-// readStatus is the status that an answer ended with, in its header or trailer.
+// readStatus returns the final status of an answer, from its header or trailer.
 func readStatus(header, trailer http.Header) (*refusal, bool) {
 	for _, h := range []http.Header{trailer, header} {
 		if text := h.Get(statusField); text != "" {
@@ -56,7 +57,7 @@ func readStatus(header, trailer http.Header) (*refusal, bool) {
 // maxText bounds the text of a status.
 const maxText = 1 << 10
 
-// encode writes a text as gRPC has it in a header.
+// encode encodes a text for a header of gRPC.
 func encode(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text[:min(len(text), maxText)]) {
@@ -69,7 +70,7 @@ func encode(text string) string {
 	return b.String()
 }
 
-// decode is its inverse; what is none of it stays.
+// decode is the inverse of encode; invalid input stays unchanged.
 func decode(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// stream is one of a member's proxy.
+// stream is an open stream of a member's proxy.
 type stream struct {
 	relay   *Relay
 	caller  Caller
@@ -21,10 +21,10 @@ type stream struct {
 // end ends the stream, once, with a reason.
 func (s *stream) end(why *refusal) { s.cancel(why) }
 
-// chunk is how much of an answer is passed on at once.
+// chunk is the maximum size of a copied part of an answer.
 const chunk = 8 << 10
 
-// relayed opens the stream at Consul and passes on what is said until either side ends it.
+// relayed opens the stream at Consul and forwards messages until either side ends it.
 func (s *stream) relayed(ctx context.Context, w http.ResponseWriter, up *upload, t *token) (refused *refusal, begun bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.relay.cfg.Consul+path, up)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *stream) relayed(ctx context.Context, w http.ResponseWriter, up *upload,
 	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("Te", "trailers")
 	req.Header.Set("X-Consul-Token", t.Secret)
-	// The answer begins with Consul's first message, which may be long in coming.
+	// The answer begins with Consul's first message, which may take long.
 	resp, err := s.relay.consul.RoundTrip(req)
 	if err != nil {
 		return s.why(ctx, up, "consul does not answer here", err), false
@@ -50,19 +50,19 @@ func (s *stream) relayed(ctx context.Context, w http.ResponseWriter, up *upload,
 	case !ok:
 		return refuse(codes.Unavailable, "consul ended the stream and does not say why"), begun
 	case status.code == codes.Unauthenticated || status.code == codes.PermissionDenied:
-		// It is the coordinator's token that Consul does not take.
+		// Consul rejects the coordinator's token.
 		s.relay.keeper.spend(t)
 		return refuse(codes.Unavailable, "consul does not take the coordinator's token any more; open another stream (%.300s)", status.text), begun
 	}
 	refused = refuse(status.code, "consul ended the stream: %.300s", status.text)
-	// Its servers share all streams among them: one that has its part refuses more, for good.
+	// Consul's servers balance all streams among them: a full one rejects more streams for long.
 	refused.elsewhere = status.code == codes.ResourceExhausted
 	return refused, begun
 }
 
-// pass copies Consul's messages. Each part has to be taken in time.
+// pass copies Consul's messages. The member must read each part in time.
 func (s *stream) pass(ctx context.Context, w http.ResponseWriter, from io.Reader) (begun bool, err error) {
-	// Who waits for the member to take something learns of the stream's end as well.
+	// A write that waits for the member also ends with the stream.
 	stop := context.AfterFunc(ctx, func() { s.control.leave(farewell) })
 	defer stop()
 	buf := make([]byte, chunk)
@@ -94,7 +94,7 @@ func (s *stream) pass(ctx context.Context, w http.ResponseWriter, from io.Reader
 	}
 }
 
-// why is why a stream broke off: because it was ended, because of what the member sent, or err.
+// why returns why a stream broke off: its end, a fault in the member's messages, or err.
 func (s *stream) why(ctx context.Context, up *upload, what string, err error) *refusal {
 	if refused, is := errors.AsType[*refusal](context.Cause(ctx)); is {
 		return refused

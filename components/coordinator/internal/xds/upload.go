@@ -13,24 +13,24 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// prefix is what stands before each message of gRPC: whether it is compressed, and its size.
+// prefix is the size of the header of a gRPC message: whether it is compressed, and its length.
 const prefix = 5
 
-// upload is what a member sends on one stream, as Consul gets it. Read is called by one goroutine
-// at a time.
+// upload is the request body for Consul, built from a member's messages. One goroutine at a time
+// calls Read.
 type upload struct {
 	ctx    context.Context //nolint:containedctx // it is the stream's own life
 	shares *shares
 	slot   string
 	body   io.Reader
-	// control bounds how long a read of body may take.
+	// control bounds each read of body.
 	control *control
 
-	ready []byte // to be read yet
+	ready []byte // unread bytes
 
 	mu      sync.Mutex
-	refused *refusal      // guarded by mu; why nothing more is sent on
-	closed  chan struct{} // closed by Close, with mu had
+	refused *refusal      // guarded by mu; why no more is forwarded
+	closed  chan struct{} // closed by Close, under mu
 }
 
 // message reads the next message; io.EOF when the member sends no more.
@@ -57,7 +57,7 @@ func (u *upload) message(begun bool) ([]byte, error) {
 		return nil, refused
 	}
 	defer done()
-	// As it comes: who says that much is to come and sends nothing gets no room for it.
+	// The buffer grows with the received bytes: a large announced size alone reserves no memory.
 	var message bytes.Buffer
 	if _, err := io.CopyN(&message, u.body, int64(size)); err != nil {
 		return nil, broken(err)
@@ -65,7 +65,7 @@ func (u *upload) message(begun bool) ([]byte, error) {
 	return message.Bytes(), u.pace(message.Len())
 }
 
-// pace waits while the member has sent more than it may.
+// pace waits while the member is above its rate.
 func (u *upload) pace(size int) error {
 	wait := u.shares.sent(u.slot, size)
 	if wait <= 0 {
@@ -85,7 +85,7 @@ func (u *upload) pace(size int) error {
 
 var errClosed = errors.New("consul takes no more of it")
 
-// broken is the end of a member's messages within one.
+// broken is the error for the end of a member's messages within one.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -93,7 +93,7 @@ func broken(err error) error {
 	return err
 }
 
-// say makes a message the next that is read.
+// say makes message the next one to be read.
 func (u *upload) say(message []byte) {
 	u.ready = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 }
@@ -115,7 +115,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// end remembers why a stream is broken off.
+// end records why a stream is broken off.
 func (u *upload) end(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.EOF
@@ -123,22 +123,22 @@ func (u *upload) end(err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	select {
-	case <-u.closed: // it is not the member's doing
+	case <-u.closed: // not the member's fault
 	default:
 		u.refused = asRefusal(err)
 	}
 	return err
 }
 
-// why is why nothing more was sent on; nil: nothing was refused.
+// why returns why no more was forwarded; nil: nothing was refused.
 func (u *upload) why() *refusal {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.refused
 }
 
-// Close implements io.Closer. A Read that waits for the member returns: whoever closes an answer of
-// Consul's waits for it.
+// Close implements io.Closer. A Read that waits for the member returns, because closing Consul's
+// answer waits for it.
 func (u *upload) Close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,7 +151,7 @@ func (u *upload) Close() error {
 	return nil
 }
 
-// asRefusal is the status for what went wrong with a member's messages.
+// asRefusal returns the status for a fault in a member's messages.
 func asRefusal(err error) *refusal {
 	if refused, is := errors.AsType[*refusal](err); is {
 		return refused
@@ -159,9 +159,9 @@ func asRefusal(err error) *refusal {
 	if errors.Is(err, errMalformed) {
 		return refuse(codes.InvalidArgument, "%v", err)
 	}
-	code := codes.Canceled // it ended, or the member's connection did
+	code := codes.Canceled // the stream or the member's connection ended
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		code = codes.InvalidArgument // it sent a part of a message, or none
+		code = codes.InvalidArgument // the message was incomplete or empty
 	}
 	return refuse(code, "the stream broke off: %.200s", err.Error())
 }

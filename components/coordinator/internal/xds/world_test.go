@@ -93,7 +93,7 @@ func (w *world) serve(address string, limits xds.Limits, issuer xds.Tokens) {
 	w.t.Cleanup(w.stop)
 }
 
-// change changes what the relay is told of who may be what, and has it look again.
+// change changes the results of Holds and Proxies, and calls Recheck.
 func (w *world) change(what func()) {
 	w.mu.Lock()
 	what()
@@ -217,10 +217,10 @@ func (raw) Unmarshal(data []byte, v any) error {
 
 var _ encoding.Codec = raw{}
 
-// who is what a stream says of itself.
+// who is the identity in a stream.
 type who struct{ id, cluster, node string }
 
-// own is what a member's stream says.
+// own is the identity in a member's own stream.
 func (m *member) own() who {
 	return who{m.caller.Group + "-sidecar-proxy", m.caller.Group, m.caller.Slot}
 }
