@@ -9,20 +9,20 @@ import (
 	"cadre.dev/store"
 )
 
-// Evidence is what a Boot proves of itself: in the simulator it says so.
+// Evidence is the evidence of a Boot; the simulator trusts it.
 type Evidence struct {
 	Slot, Boot string
-	// Serial grows with each time that any Boot asks, as the generations of Boots' leases do.
+	// Serial grows with each request of any Boot, like the generations of Boots' leases.
 	Serial uint64
-	// InstanceID and AppID are the CVM's, ComposeHash and OSImage what it measured.
+	// InstanceID and AppID of the CVM, ComposeHash and OSImage as measured.
 	InstanceID, AppID, ComposeHash, OSImage string
-	// Epoch is the policy's that the Boot was told of: it is admitted anew where it was
-	// admitted at an older one.
+	// Epoch of the last policy that the Boot received. A Boot that was admitted under an older
+	// epoch is admitted again.
 	Epoch uint64
 }
 
-// Admit records the Boot as the one that holds its Slot, if the Slot's policy lets it; else it
-// says false. An error says that it may have been recorded or not: the Boot asks again.
+// Admit records the Boot as the holder of its Slot if the Slot's policy permits it, and otherwise
+// returns false. After an error the outcome is unknown: the Boot retries.
 func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
 	v, _ := c.views.Latest()
 	if v == nil {
@@ -42,12 +42,13 @@ func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
 			continue
 		}
 		if holds && a.Revision != before.Value.Revision && !a.Refresh {
-			continue // a Boot stays at what it was admitted at, of what measures the same
+			continue // a Boot keeps the revision of its admission, among revisions with the same measurement
 		}
 		admission := policy.Admission{
 			Group: p.Value.Group, Slot: e.Slot, BootID: e.Boot, InstanceID: e.InstanceID, AppID: e.AppID, Revision: a.Revision,
 			Epoch: p.Value.Epoch, Generation: e.Serial, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot, TokenAccessors: []string{"token of " + e.Boot},
-			// What it measured, and not what the policy has for its Revision: whoever judges it later compares the two.
+			// The claims have the measured hash, not the policy's hash of the Revision: later
+			// checks compare the two.
 			Claims: policy.Claims{AppID: e.AppID, InstanceID: e.InstanceID, ComposeHash: e.ComposeHash},
 		}
 		now := p.Value.Revoking(v.Gate.Revocations)
@@ -58,13 +59,13 @@ func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// The policy must still be the one that was judged by: the gate may move meanwhile.
+		// The judged policy must still be current, because the gate may move meanwhile.
 		return true, c.cfg.Store.Commit(ctx, put, store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(e.Slot), Index: p.Index})
 	}
 	return false, nil
 }
 
-// guard takes Slots away from Boots that may not hold them any more, as admission's does.
+// guard evicts Boots that may not hold their Slots any more, as the admission service does.
 func (c *Coordinator) guard(ctx context.Context, lease store.Lease) {
 	for {
 		v, changed := c.views.Latest()
@@ -83,14 +84,14 @@ func (c *Coordinator) guard(ctx context.Context, lease store.Lease) {
 	}
 }
 
-// evict takes the Slot away from its Boot. What is behind fails on its index, and the next View
-// has it.
+// evict ends the Boot's admission. A stale index makes the write fail, and the next View has the
+// current one.
 func (c *Coordinator) evict(ctx context.Context, lease store.Lease, a view.Rec[policy.Admission], code policy.Code) {
 	end := store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(a.Value.Slot), Index: a.Index}
 	if c.cfg.Store.Commit(ctx, append(lease.Fence(), end)...) != nil {
 		return
 	}
-	_ = c.cfg.Tokens.Retire(ctx, a.Value.Slot, a.Value.TokenAccessors...) // they end by themselves
+	_ = c.cfg.Tokens.Retire(ctx, a.Value.Slot, a.Value.TokenAccessors...) // tokens that stay expire
 	if c.cfg.Evicted != nil {
 		c.cfg.Evicted(a.Value.Slot, code)
 	}

@@ -31,14 +31,13 @@ import (
 // listWithin bounds one list of the platform.
 const listWithin = 10 * time.Second
 
-// warmup is how long a coordinator that has just started waits for agents to be heard, as the
-// real one does.
+// warmup is how long a coordinator waits for agents' reports after its start, as the real one does.
 const warmup = reports.LiveWithin + 6*time.Second
 
-// ErrUnreadable says that the coordinator has not read the records yet.
+// ErrUnreadable means that the coordinator has not read the records yet.
 var ErrUnreadable = errors.New("the records are not readable yet")
 
-// Config of a Coordinator. All fields are required, but those that say what nil is.
+// Config of a Coordinator. All fields are required unless they document nil.
 type Config struct {
 	// Cluster and the Slot of the coordinator.
 	Cluster, Slot string
@@ -48,33 +47,33 @@ type Config struct {
 	Platform platform.Platform
 	// Images that members may boot with.
 	Images policy.ImagePolicy
-	// Now is the coordinator's wall clock. Leases go by the bubble's.
+	// Now is the coordinator's wall clock. Leases use the bubble's.
 	Now func() time.Time
 	// Failpoint is called at each named point between two effects; it may not return.
 	Failpoint func(name string)
-	// Passed is told of each look at a group and what it is to be, with how it ended.
+	// Passed is called with the result of each pass over a group.
 	Passed func(result string)
 	Log    *slog.Logger
 
-	// Tokens of members, which are named after their Boots; nil: there are none.
+	// Tokens of members, named after their Boots; nil: none.
 	Tokens reconcile.Tokens
-	// Members is what Consul knows about who is in the cluster, and LeaseNode the one that
-	// sessions are on; nil: nobody asks.
+	// Members is Consul's knowledge of the cluster's members, and LeaseNode the node of the
+	// sessions; nil: not used.
 	Members   reconcile.Members
 	LeaseNode string
-	// Evicted is told of each Boot that was taken its Slot, and why; nil: nobody is.
+	// Evicted is called for each evicted Boot with the reason; nil: not called.
 	Evicted func(slot string, code policy.Code)
-	// Figures are those of the process; nil: nobody looks at them.
+	// Figures are the metrics of the process; nil: not used.
 	Figures *status.Metrics
-	// Panics contain what panics in the process; nil: a panic ends the simulation.
+	// Panics contains panics in the process; nil: a panic ends the simulation.
 	Panics *contain.Panics
-	// Wake is called when what the Boots of a Slot are told may have changed, and does not wait;
-	// nil: nobody is woken.
+	// Wake is called when the answers to the Boots of a Slot may have changed, and must not block;
+	// nil: not called.
 	Wake func(slot string, r *controlv1.WakeRequest)
 }
 
-// Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
-// may be called at any time, concurrently.
+// Coordinator is one process. Its memory is lost with it: make a new one. Its methods may be called
+// at any time, concurrently.
 type Coordinator struct {
 	cfg     Config
 	views   *view.Watcher
@@ -83,13 +82,13 @@ type Coordinator struct {
 	loop    *reconcile.Reconciler
 }
 
-// New makes one; it does nothing before Run.
+// New returns a Coordinator; it does nothing before Run.
 func New(cfg Config) *Coordinator {
 	if cfg.Tokens == nil {
 		cfg.Tokens = noTokens{}
 	}
 	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now)}
-	c.reports.FollowClock() // its wall clock is the bubble's, and off
+	c.reports.FollowClock() // its wall clock is the bubble's, with an offset
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
 	turns := watermark.New(cfg.Store, c.reports, cfg.Now)
@@ -116,8 +115,8 @@ func New(cfg Config) *Coordinator {
 	return c
 }
 
-// judges by the coordinators' app. What one says of a spec depends on the spec alone, and to look
-// at a compose text costs more than all else at the start of a process.
+// judges by the coordinators' app. A verdict depends on the spec alone, and the check of a compose
+// text is the most expensive part of the start of a process.
 var judges sync.Map
 
 func judgeOf(ownApp string) *specvalidate.Vet {
@@ -137,8 +136,8 @@ func (c *Coordinator) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Altered are the keys of records that something in the process changed in place, though all
-// that it reads share them: see [view.View.Altered].
+// Altered returns the keys of records that were modified in place, although the whole process
+// shares them: see [view.View.Altered].
 func (c *Coordinator) Altered() []string {
 	v := c.latest()
 	if v == nil {
@@ -147,15 +146,15 @@ func (c *Coordinator) Altered() []string {
 	return v.Altered()
 }
 
-// Standing is how far the records have come, as far as this process knows.
+// Standing returns the watermarks that this process knows.
 func (c *Coordinator) Standing(ctx context.Context) (watermark.Standing, error) {
 	return c.ratchet.Standing(ctx)
 }
 
-// Connect notes that a session of the Boot opened, until ended is called.
+// Connect records an open session of the Boot until ended is called.
 func (c *Coordinator) Connect(slot, boot string) (ended func()) { return c.reports.Connect(slot, boot) }
 
-// Status is that of a group as the store has it now; zero: there is none yet.
+// Status reads the current status of a group from the store; zero: there is none yet.
 func Status(ctx context.Context, s store.Store, name string) (group.Status, error) {
 	st, err := view.ReadStatus(ctx, s, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -164,13 +163,13 @@ func Status(ctx context.Context, s store.Store, name string) (group.Status, erro
 	return st, err
 }
 
-// latest is what is known of the records; nil: nothing yet.
+// latest returns the latest View; nil: nothing was read yet.
 func (c *Coordinator) latest() *view.View {
 	v, _ := c.views.Latest()
 	return v
 }
 
-// counter tells of each pass beside what it counts.
+// counter calls passed for each pass in addition to counting it.
 type counter struct {
 	*status.Metrics
 	passed func(result string)

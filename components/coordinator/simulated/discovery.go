@@ -2,9 +2,8 @@ package simulated
 
 import "cadre.dev/coordinator/internal/catalog"
 
-// Found reports whether discovery would lead to the Boot that holds slot, by what this coordinator
-// has heard of it and by the records as it knows them, and why. known is false where it has not
-// heard of that Boot.
+// Found reports whether discovery would select the Boot that holds slot, with the reason, according
+// to this coordinator's reports and records. known is false without a report of that Boot.
 func (c *Coordinator) Found(slot string) (found bool, why string, known bool) {
 	v, _ := c.views.Latest()
 	got, heard := c.reports.Of(slot)

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// ComposeHash is that of the document that Cadre sends a platform for a template of a group: what a person
-// approves who looked at it.
+// ComposeHash returns the hash of the document that Cadre sends a platform for a template of a
+// group. An operator approves this hash after reading the document.
 func ComposeHash(cluster, name string, t group.Template) (string, error) {
 	text, err := measure.New(cluster, appcompose.Rules{}).Render(name, t)
 	if err != nil {

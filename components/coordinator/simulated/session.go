@@ -13,10 +13,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// GetDesired and Report answer a Boot of slot on its control session, with the errors that
-// a session has.
+// GetDesired and Report answer a Boot of slot on its control session, with the errors of a session.
 
-// GetDesired is what the Boot is to do.
+// GetDesired returns the desired state of the Boot.
 func (c *Coordinator) GetDesired(ctx context.Context, slot, boot string, req *controlv1.GetDesiredRequest) (*controlv1.GetDesiredResponse, error) {
 	v, err := c.caller(ctx, slot, boot)
 	if err != nil {
@@ -36,7 +35,7 @@ func (c *Coordinator) GetDesired(ctx context.Context, slot, boot string, req *co
 	return &controlv1.GetDesiredResponse{Desired: d}, nil
 }
 
-// Report takes what the Boot says of itself.
+// Report accepts the Boot's report.
 func (c *Coordinator) Report(ctx context.Context, slot, boot string, req *controlv1.ReportRequest) (*controlv1.ReportResponse, error) {
 	v, err := c.caller(ctx, slot, boot)
 	if err != nil {
@@ -51,8 +50,8 @@ func (c *Coordinator) Report(ctx context.Context, slot, boot string, req *contro
 	return out, nil
 }
 
-// caller is the View in which the Boot holds slot; who is told that it does not is told so by
-// the records as they are now.
+// caller returns the View in which the Boot holds slot. A refusal is based on a fresh read of the
+// records.
 func (c *Coordinator) caller(ctx context.Context, slot, boot string) (*view.View, error) {
 	v, _ := c.views.Latest()
 	if v == nil {
@@ -75,7 +74,7 @@ func (c *Coordinator) caller(ctx context.Context, slot, boot string) (*view.View
 	return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", why.Code, why.Message))
 }
 
-// wake tells the Boots of a Slot that there is something new.
+// wake notifies the Boots of a Slot of a change.
 func (c *Coordinator) wake(slot string) {
 	v, _ := c.views.Latest()
 	if c.cfg.Wake == nil || v == nil {

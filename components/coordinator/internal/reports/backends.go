@@ -8,18 +8,18 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// MaxTags is how many tags a backend may have.
+// MaxTags is the maximum number of a backend's tags.
 const MaxTags = 8
 
-// Backend is what a workload says of a backend that it registers itself.
+// Backend is a workload's report about a backend that it registers itself.
 type Backend struct {
 	Health rollout.Health
 	// Tags are names, sorted, each once.
 	Tags []string
 }
 
-// Backends are those that the report speaks of, by name. What is no name is no tag: routes
-// find members by them.
+// Backends returns the backends in the report, by name. An invalid name is dropped as a tag,
+// because routes find members by tags.
 func (r Received) Backends() map[string]Backend {
 	list := r.Report.GetBackends()
 	if len(list) == 0 {

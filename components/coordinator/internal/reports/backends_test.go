@@ -8,7 +8,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestBackends: a workload's word is bounded, and what it did not say is not known.
+// TestBackends: a workload's report is bounded, and missing values are unknown.
 func TestBackends(t *testing.T) {
 	got := Received{Report: &controlv1.Report{Backends: []*controlv1.BackendState{
 		{Name: "a", Health: controlv1.Health_HEALTH_HEALTHY, Tags: []string{"b", "a", "b", "Not A Name", `x" or "y`, "any"}},

@@ -2,27 +2,27 @@ package reports
 
 import "time"
 
-// clockSet is by how much the wall clock goes another way than time does before it counts as set: between the
-// readings of the two is a moment.
+// clockSet is the difference between wall clock and monotonic clock from which the wall clock
+// counts as set: the two readings are a moment apart.
 const clockSet = 2 * time.Second
 
-// lastLocked is the Slot's last report, with its times by the wall clock as it is now. Where that was set since, how
-// old the report is can still be told: of what came in the minute before a clock was set back by a minute nothing
-// else shows that it is not of now.
+// lastLocked returns the Slot's last report, with its times by the current wall clock. After the
+// clock was set, only the monotonic clock has the right age of a report. For example, after a step
+// back of a minute the last minute's reports would look current.
 func (r *Reports) lastLocked(slot string) (Received, bool) {
 	got, ok := r.last[slot]
 	return r.settledLocked(got), ok
 }
 
-// FollowClock has the times of reports follow a wall clock that is set, for one whose readings do not carry time's own
-// course as those of time.Now do, by which ages are told right. Call it before the first report.
+// FollowClock makes the times of reports follow a wall clock that is set. It is for a clock without
+// monotonic readings: those of time.Now give right ages. Call it before the first report.
 func (r *Reports) FollowClock() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.follows = true
 }
 
-// settledLocked is the report with its times by the wall clock as it is now.
+// settledLocked returns the report with its times by the current wall clock.
 func (r *Reports) settledLocked(got Received) Received {
 	if !r.follows || got.heard.IsZero() {
 		return got
@@ -32,7 +32,7 @@ func (r *Reports) settledLocked(got Received) Received {
 	if off.Abs() <= clockSet {
 		return got
 	}
-	off = off.Round(time.Second) // so that each look gives the same
+	off = off.Round(time.Second) // rounded, so that repeated reads give the same time
 	got.At = got.At.Round(0).Add(off)
 	if !got.CutAt.IsZero() {
 		got.CutAt = got.CutAt.Round(0).Add(off)

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestAReportIsAsOldAsItIs, whatever the wall clock was set to since: with a minute back what came right before that
-// would count for a minute as of now.
+// TestAReportIsAsOldAsItIs: a step of the wall clock does not change the age of a report. After a
+// step back of a minute, the last minute's reports would otherwise look current for a minute.
 func TestAReportIsAsOldAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var off time.Duration

@@ -9,8 +9,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// relevant reports whether a plan could come out differently with b than with
-// a. Sequence, time and byte counts change all the time and decide nothing.
+// relevant reports whether a plan could differ between a and b. Sequence, time and byte counts
+// change constantly and decide nothing.
 func relevant(a, b *controlv1.Report) bool {
 	ma, mb := a.GetMember(), b.GetMember()
 	switch {
@@ -39,7 +39,7 @@ func relevant(a, b *controlv1.Report) bool {
 	return false
 }
 
-// Observed turns a report into the planner's words.
+// Observed converts a report for the planner.
 func (r Received) Observed() *rollout.Report {
 	report, member := r.Report, r.Report.GetMember()
 	health, reason := healthOf(report, counts)
@@ -72,11 +72,11 @@ func (r Received) Observed() *rollout.Report {
 	return out
 }
 
-// counts: the member's health goes by the check.
+// counts reports whether the check determines the member's health.
 func counts(check *controlv1.CheckResult) bool { return !check.GetInformative() && !check.GetPending() }
 
-// faultsOf are those that the report names, and what its informative checks say is wrong: an
-// operator would see that nowhere else.
+// faultsOf returns the report's faults and the faults of its informative checks, which an operator
+// would see nowhere else.
 func faultsOf(report *controlv1.Report) []string {
 	out := report.GetFaults()
 	for _, check := range report.GetChecks() {
@@ -87,8 +87,8 @@ func faultsOf(report *controlv1.Report) []string {
 	return out
 }
 
-// healthOf is the worst of the checks that count and of the driver's own word: negative
-// beats unknown, unknown beats positive (R10).
+// healthOf returns the worst of the counted checks and of the driver's own report: negative beats
+// unknown, unknown beats positive (R10).
 func healthOf(report *controlv1.Report, counted func(*controlv1.CheckResult) bool) (rollout.Health, string) {
 	health, reason := rollout.Healthy, ""
 	worsen := func(to rollout.Health, why string) {
@@ -121,7 +121,7 @@ func healthOf(report *controlv1.Report, counted func(*controlv1.CheckResult) boo
 	return health, reason
 }
 
-// livenessOf takes a value of a newer agent for no answer: it proves nothing here.
+// livenessOf treats a value of a newer agent as no answer: it proves nothing here.
 func livenessOf(member *controlv1.MemberView) rollout.Liveness {
 	switch member.GetLiveness() {
 	case controlv1.Liveness_LIVENESS_ALIVE:

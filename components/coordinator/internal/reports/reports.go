@@ -8,28 +8,27 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// LiveWithin is how recent a report must be for its Boot to hold its Slot
-// against another Boot. Agents report at least every 5 s; the end of a session tells at
-// once.
+// LiveWithin is the maximum age of a report for its Boot to hold its Slot against another Boot.
+// Agents report at least every 5 s; the end of a session is reported at once.
 const LiveWithin = 12 * time.Second
 
-// late is how old the last word of a Slot is at least when the next one is news by itself:
-// somebody may have taken its agent for silent meanwhile.
+// late is the age of a Slot's last report from which the next one always counts as a change: a
+// reader may have considered the agent silent meanwhile.
 const late = LiveWithin / 2
 
-// Received is one report and when it came, or was last said to hold.
+// Received is one report with the time of its arrival or of its last heartbeat.
 type Received struct {
 	BootID string
 	At     time.Time
-	// Report is not to be changed.
+	// Do not change Report.
 	Report *controlv1.Report
-	// Sequence of the report, or of the last heartbeat that said that it holds.
+	// Sequence of the report, or of the last heartbeat that confirmed it.
 	Sequence uint64
-	// HealthyFor is for how long everything had been healthy at At.
+	// HealthyFor is how long everything had been healthy at At.
 	HealthyFor time.Duration
 	// CutAt is when the Boot's last session ended; zero while one is open.
 	CutAt time.Time
-	// heard is At by a clock that nobody sets.
+	// heard is At by the monotonic clock.
 	heard time.Time
 }
 
@@ -40,14 +39,14 @@ type Reports struct {
 	mu   sync.Mutex
 	last map[string]Received        // guarded by mu; by Slot
 	live map[string]map[*int]string // guarded by mu; Slot → open sessions → Boot
-	// overheard is what Boots saw that hold their Slots no more; guarded by mu, by Slot.
+	// overheard has the watermarks of Boots that lost their Slots; guarded by mu, by Slot.
 	overheard map[string]overheard
 	// left are the Boots that said farewell; guarded by mu, by Slot.
 	left       map[string]string
 	changed    chan struct{}              // guarded by mu; closed at the next relevant change
 	subscribed map[*Subscription]struct{} // guarded by mu
-	// marks are the last ones that were worked out, and moved counts the Slots whose share in
-	// them changed since; guarded by mu.
+	// marks are the last computed watermarks, and moved counts the Slots that changed since;
+	// guarded by mu.
 	marks    Marks
 	markedAt time.Time
 	moved    int
@@ -55,7 +54,7 @@ type Reports struct {
 	follows bool
 }
 
-// New starts empty.
+// New returns empty Reports.
 func New(now func() time.Time) *Reports {
 	return &Reports{
 		now: now, last: map[string]Received{}, overheard: map[string]overheard{}, left: map[string]string{}, live: map[string]map[*int]string{},
@@ -63,9 +62,8 @@ func New(now func() time.Time) *Reports {
 	}
 }
 
-// Put takes a Slot's report from the Boot that the session authenticated.
-// Older sequence numbers of the same Boot are dropped, and what comes after its farewell;
-// it reports whether this one was taken.
+// Put stores a Slot's report from the Boot that the session authenticated, and reports whether it
+// did. It drops older sequence numbers of the same Boot, and reports after its farewell.
 func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,15 +82,15 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 		BootID: bootID, At: r.now(), heard: time.Now(), Report: report, Sequence: report.GetSequence(), HealthyFor: report.GetHealthyFor().AsDuration(),
 	}
 	delete(r.overheard, slot)
-	// One that was silent is heard again, though it says what it said.
+	// After a silence even an unchanged report is a change.
 	if !had || before.BootID != bootID || relevant(before.Report, report) || r.now().Sub(before.At) > late {
 		r.noteLocked(slot)
 	}
 	return true
 }
 
-// Beat notes that the Boot's report still holds, and gives it; nil: that report is not
-// the last one here, and the Boot has to send the whole one.
+// Beat confirms the Boot's last report, and returns it. nil: this is not the last report here, and
+// the Boot has to send the whole one.
 func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv1.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,10 +99,10 @@ func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv
 		return nil
 	}
 	if beat.GetSequence() < last.Sequence {
-		return last.Report // one that was overtaken
+		return last.Report // a later heartbeat overtook this one
 	}
 	healthy := time.Duration(min(beat.GetHealthyMs(), maxHealthy)) * time.Millisecond
-	// One that was silent is heard again, though it says what it said.
+	// After a silence even an unchanged report is a change.
 	news := (healthy == 0) != (last.HealthyFor == 0) || r.now().Sub(last.At) > late
 	last.heard = time.Now()
 	last.At, last.Sequence, last.HealthyFor, last.CutAt = r.now(), beat.GetSequence(), healthy, time.Time{}
@@ -115,10 +113,10 @@ func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv
 	return last.Report
 }
 
-// maxHealthy is more milliseconds than any spec asks for, and no overflow.
+// maxHealthy is more milliseconds than any spec asks for, and cannot overflow.
 const maxHealthy = uint64(10 * 365 * 24 * time.Hour / time.Millisecond)
 
-// Farewell forgets what the Boot reported and hears it no more: it ends.
+// Farewell drops the Boot's report and ignores later ones.
 func (r *Reports) Farewell(slot, bootID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,15 +135,15 @@ func (r *Reports) Left(slot, bootID string) bool {
 	return bootID != "" && r.left[slot] == bootID
 }
 
-// Of gives the Slot's last report; none after its Boot's farewell.
+// Of returns the Slot's last report; none after its Boot's farewell.
 func (r *Reports) Of(slot string) (Received, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lastLocked(slot)
 }
 
-// overheardFor is how long the word of a Boot counts that holds its Slot no more: it says
-// it once.
+// overheardFor is how long the watermark of a Boot without its Slot counts: the Boot reports it
+// once.
 const overheardFor = time.Hour
 
 type overheard struct {
@@ -153,13 +151,13 @@ type overheard struct {
 	at   time.Time
 }
 
-// Overhear notes how far a Boot saw the records that has a certificate for the Slot and
-// does not hold it by the records as they are. Where they went back that is everybody.
+// Overhear records the watermark of a Boot that has a certificate for the Slot and does not hold it
+// according to the current records. If the records went back, this applies to every Boot.
 func (r *Reports) Overhear(slot string, report *controlv1.Report) {
 	r.Saw(slot, report.GetTerm(), report.GetState())
 }
 
-// Saw is Overhear of a Boot that asks to be admitted. What it reports later counts instead.
+// Saw is Overhear for a Boot that requests admission. Its later reports replace the value.
 func (r *Reports) Saw(slot string, term, state uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,25 +166,25 @@ func (r *Reports) Saw(slot string, term, state uint64) {
 	r.noteLocked(slot)
 }
 
-// Mark is how far the records had come when they were seen.
+// Mark is a watermark of the records.
 type Mark struct{ Term, State uint64 }
 
-// Marks are what the Boots have seen that reported lately, or were overheard, one a Slot;
-// each of Term and state by itself.
+// Marks are the watermarks of the Boots that reported recently or were overheard, one per Slot.
+// Term and State are evaluated separately.
 type Marks struct {
 	Agents int
-	// Most is the highest that more than half of them have seen: a single one that lies
-	// about it can neither stop the leader nor hide from it what the others saw.
+	// Most is the highest one that more than half of them have seen. A single lying Boot can
+	// neither stop the leader nor hide the others' watermarks from it.
 	Most Mark
 	// Any is the highest of all.
 	Any Mark
 }
 
-// marksFor is how old Marks may be while hardly any of many Slots moved: each pass of each
-// group asks for them.
+// marksFor is how old cached Marks may be while few of many Slots moved: each pass of each group
+// reads them.
 const marksFor = 100 * time.Millisecond
 
-// Marks are zero while none reported lately.
+// Marks returns the watermarks; zero without recent reports.
 func (r *Reports) Marks() Marks {
 	if known, fresh := r.marked(); fresh {
 		return known
@@ -196,7 +194,7 @@ func (r *Reports) Marks() Marks {
 	if n := len(terms); n > 0 {
 		slices.Sort(terms)
 		slices.Sort(states)
-		// So many from the end have it or a higher one: one more than half of all.
+		// The entries from most on are more than half of all, and have this value or a higher one.
 		most := n - (n/2 + 1)
 		out = Marks{Agents: n, Most: Mark{terms[most], states[most]}, Any: Mark{terms[n-1], states[n-1]}}
 	}
@@ -206,7 +204,7 @@ func (r *Reports) Marks() Marks {
 	return out
 }
 
-// marked are the last Marks, and whether they still are what they would be.
+// marked returns the cached Marks, and whether they are still current.
 func (r *Reports) marked() (last Marks, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,8 +212,8 @@ func (r *Reports) marked() (last Marks, fresh bool) {
 	return r.marks, age >= 0 && age < marksFor && 100*r.moved <= len(r.last)
 }
 
-// seen are the Terms and states that count now. They are sorted by who asked: reports do
-// not wait for that. moved is how many Slots moved before.
+// seen returns the Terms and states that count now. The caller sorts them, so that reports do not
+// wait for that. moved is the number of Slots that moved before.
 func (r *Reports) seen() (terms, states []uint64, moved int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +232,7 @@ func (r *Reports) seen() (terms, states []uint64, moved int) {
 	return terms, states, r.moved
 }
 
-// Term is the highest Term that most have seen; 0 while none reported lately.
+// Term returns the highest Term that most have seen; 0 without recent reports.
 func (r *Reports) Term() uint64 { return r.Marks().Most.Term }
 
 // Changed closes at the next change that may matter to a plan.
@@ -244,8 +242,8 @@ func (r *Reports) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// Connect notes an open control session; the caller calls the result at its end. The end of
-// the last one of the Boot that reported is news: an agent that lives makes the next one at once.
+// Connect records an open control session; the caller calls the result at its end. The end of the
+// last session of the reporting Boot counts as a change: a live agent reconnects at once.
 func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
 	handle := new(int)
 	r.mu.Lock()
@@ -268,7 +266,7 @@ func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
 	}
 }
 
-// cutLocked notes that the last session of the Boot ended; zero: one is open.
+// cutLocked sets the end of the Boot's last session; zero: one is open.
 func (r *Reports) cutLocked(slot, bootID string, at time.Time) {
 	if last, had := r.last[slot]; had && last.BootID == bootID {
 		last.CutAt = at
@@ -276,7 +274,7 @@ func (r *Reports) cutLocked(slot, bootID string, at time.Time) {
 	}
 }
 
-// openLocked: the Boot has a session here.
+// openLocked reports whether the Boot has a session here.
 func (r *Reports) openLocked(slot, bootID string) bool {
 	for _, boot := range r.live[slot] {
 		if boot == bootID {
@@ -286,7 +284,7 @@ func (r *Reports) openLocked(slot, bootID string) bool {
 	return false
 }
 
-// Live reports whether the Boot holds an open session and reported lately.
+// Live reports whether the Boot has an open session and reported recently.
 func (r *Reports) Live(slot, bootID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestCTL06_TheTermIsWhatMostAgentsSaw: a restore shows by what most have seen, and one
-// that lies upwards stops nobody.
+// TestCTL06_TheTermIsWhatMostAgentsSaw: the watermark of most agents reveals a restore, and one
+// lying agent with a higher value stops nothing.
 func TestCTL06_TheTermIsWhatMostAgentsSaw(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -42,7 +42,7 @@ func TestCTL06_TheTermIsWhatMostAgentsSaw(t *testing.T) {
 	}
 }
 
-// TestTermOfTheSilentDoesNotCount: one that was revoked for its lie is heard no more.
+// TestTermOfTheSilentDoesNotCount: a revoked lying agent does not report any more.
 func TestTermOfTheSilentDoesNotCount(t *testing.T) {
 	now := time.Now()
 	r := reports.New(func() time.Time { return now })
@@ -56,8 +56,8 @@ func TestTermOfTheSilentDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestABootThatHoldsItsSlotNoMoreIsOverheard: where the records went back nobody else can
-// tell; one Slot has one word, and a Boot that holds it has the last.
+// TestABootThatHoldsItsSlotNoMoreIsOverheard: after the records went back only such Boots know it.
+// Each Slot has one value, and a Boot that holds the Slot replaces it.
 func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
 	now := time.Now()
 	r := reports.New(func() time.Time { return now })

@@ -2,16 +2,16 @@ package reports
 
 import "time"
 
-// Subscription tells one reader which Slots' reports changed in a way that may matter to a
-// plan. Safe for concurrent use; one goroutine takes.
+// Subscription reports to one reader the Slots whose reports changed in a way that may matter to a
+// plan. Safe for concurrent use; only one goroutine calls Take.
 type Subscription struct {
 	r *Reports
-	c chan struct{} // capacity 1: one wake-up stands for all
+	c chan struct{} // capacity 1: one wake-up covers all
 
 	slots map[string]struct{} // guarded by r.mu
 }
 
-// Subscribe begins with nothing. The caller closes it.
+// Subscribe returns an empty Subscription. The caller closes it.
 func (r *Reports) Subscribe() *Subscription {
 	s := &Subscription{r: r, c: make(chan struct{}, 1), slots: map[string]struct{}{}}
 	r.mu.Lock()
@@ -20,10 +20,10 @@ func (r *Reports) Subscribe() *Subscription {
 	return s
 }
 
-// C gives a value when there is something to take.
+// C receives a value when Take has something to return.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
-// Take is the Slots of which something changed since the last Take.
+// Take returns the Slots that changed since the last Take.
 func (s *Subscription) Take() map[string]struct{} {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -32,14 +32,14 @@ func (s *Subscription) Take() map[string]struct{} {
 	return out
 }
 
-// Close ends it.
+// Close ends the subscription.
 func (s *Subscription) Close() {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	delete(s.r.subscribed, s)
 }
 
-// noteLocked tells everybody of one Slot.
+// noteLocked notifies all subscribers of one Slot.
 func (r *Reports) noteLocked(slot string) {
 	r.wakeLocked()
 	for s := range r.subscribed {
@@ -51,8 +51,8 @@ func (r *Reports) noteLocked(slot string) {
 	}
 }
 
-// Overdue are the Slots whose last report is older than from, and not older than to: asked
-// at a pace of to less from, each that falls silent is told once.
+// Overdue returns the Slots whose last report is older than from, and not older than to. Called at
+// an interval of to minus from, it returns each silent Slot once.
 func (r *Reports) Overdue(from, to time.Duration) (slots []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

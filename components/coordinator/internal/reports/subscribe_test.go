@@ -9,8 +9,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestASubscriberIsToldOfSlotsWithNews: of one that is heard first, that turned, that was
-// late or went, and of none that says what it said in time.
+// TestASubscriberIsToldOfSlotsWithNews: a new, changed, late or removed report is a change, and an
+// unchanged one in time is not.
 func TestASubscriberIsToldOfSlotsWithNews(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	r := reports.New(func() time.Time { return now })

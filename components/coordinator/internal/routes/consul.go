@@ -10,11 +10,11 @@ import (
 	"cadre.dev/core/route"
 )
 
-// rounds bound how often entries are looked at anew: a role that routes leave takes two.
+// rounds bounds the repetitions of find and change: a role that routes leave takes two.
 const rounds = 3
 
-// configure brings Consul's config entries to what they should be. left is what others' entries
-// keep from being written.
+// configure changes Consul's config entries to the decided ones. left is the error about changes
+// that foreign entries block.
 func (w *Writer) configure(ctx context.Context, d route.Partly) (left, err error) {
 	all := wanted(d.Config)
 	for range rounds {
@@ -40,10 +40,10 @@ func (w *Writer) configure(ctx context.Context, d route.Partly) (left, err error
 	return left, fmt.Errorf("consul's config entries change while they are written: %w", errChanged)
 }
 
-// errChanged: an entry is not what the change was decided by.
+// errChanged means that an entry changed after the decision.
 var errChanged = errors.New("somebody else wrote it meanwhile")
 
-// find reads what Consul has of the kinds that we write.
+// find reads Consul's entries of the kinds that Cadre writes.
 func (w *Writer) find(ctx context.Context) (entries, error) {
 	out := entries{}
 	for _, kind := range []string{consul.ServiceResolver, consul.ServiceIntentions} {

@@ -1,16 +1,15 @@
-// Package routes keeps the service layer at what the accepted specs make it, while this
+// Package routes keeps the service layer in the state that the accepted specs define, while this
 // coordinator leads.
 //
 //	the View ── route.Decide ──┬── routes/<route>, mesh/<group>   fenced by the Lease
 //	                           └── Consul's config entries        by check-and-set
 //
-// Addresses are recorded before anything leads to them. Agents, the catalog, the peer maps
-// and the Consul proxy go by the records; Consul's own proxies by the config entries: a
-// service-resolver for each backend that a route leads to, one for each route, which
-// redirects there, and the intentions that say who may call.
+// Addresses are recorded before any entry leads to them. Agents, the catalog, the peer maps and the
+// Consul proxy follow the records, and Consul's own proxies follow the config entries. These are a
+// service-resolver for each backend that a route leads to, a redirect for each route, and the
+// intentions with the permitted callers.
 //
-// What is ours among Consul's entries has our mark, and nothing else is ever written or
-// deleted: what is in the way of a spec is told. While
-// nothing changes nothing is written, and Consul is asked only so often that what somebody
-// else changed is put right again.
+// Cadre's entries in Consul have its mark. Cadre never writes or deletes another entry: it reports
+// one that blocks a spec. Without changes nothing is written, and Consul is read only at a long
+// interval, to correct changes by others.
 package routes

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/route"
 )
 
-// The mark of an entry that is ours.
+// The mark of Cadre's own entries.
 const (
 	markKey   = "managed-by"
 	markValue = "cadre"
@@ -26,7 +26,7 @@ type entries map[key]consul.ConfigEntry
 
 type key struct{ kind, name string }
 
-// wanted is what Consul is to have.
+// wanted returns the desired entries of Consul.
 func wanted(c route.Config) entries {
 	out := entries{}
 	for _, s := range c.Services {
@@ -36,7 +36,7 @@ func wanted(c route.Config) entries {
 		}
 		out.add(&consul.ServiceResolverConfigEntry{Kind: consul.ServiceResolver, Name: s.Name, Subsets: subsets, Meta: mark()})
 		if len(s.Callers) == 0 {
-			continue // Consul knows no intentions without sources: what has none is refused to all
+			continue // Consul has no intentions without sources: a service without sources denies all callers
 		}
 		intentions := &consul.ServiceIntentionsConfigEntry{Kind: consul.ServiceIntentions, Name: s.Name, Meta: mark()}
 		for _, caller := range s.Callers {
@@ -55,18 +55,17 @@ func wanted(c route.Config) entries {
 
 func (e entries) add(one consul.ConfigEntry) { e[key{one.GetKind(), one.GetName()}] = one }
 
-// change of one entry. delete has what is there taken away, else put is written.
+// change of one entry. A nil put deletes the entry.
 type change struct {
 	key
 	put consul.ConfigEntry
-	// index of what is there, 0: nothing.
+	// index of the existing entry, 0: none.
 	index uint64
 }
 
-// changes are the writes that bring found closer to want, in an order that Consul takes: it
-// refuses a redirect to a subset that is not there, and to take away one that something
-// redirects to. What leaves names stays although it is not wanted. more tells that others
-// follow when these are made.
+// changes are the writes that bring found closer to want, in an order that Consul accepts. Consul
+// rejects a redirect to a missing subset, and the removal of one that is still used. An unwanted
+// entry stays if leaves names it. more reports that further changes follow after these.
 func changes(found, want entries, leaves func(name string) bool) (out []change, more bool) {
 	at := map[key]int{}
 	note := func(k key, put consul.ConfigEntry, phase int) {
@@ -92,12 +91,12 @@ func changes(found, want entries, leaves func(name string) bool) (out []change, 
 	slices.SortFunc(out, func(a, b change) int {
 		return cmp.Or(cmp.Compare(at[a.key], at[b.key]), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
 	})
-	// A redirect that stays keeps its subset: where nothing is to be made, nothing follows.
+	// A remaining redirect keeps its subset: without a change now, nothing follows.
 	return out, more && len(out) > 0
 }
 
-// order of writes: who may not call any more is told first, and a service stands as long as
-// anything leads there.
+// order of writes: permissions are removed first, and a service stays as long as a redirect leads
+// to it.
 func order(k key, e consul.ConfigEntry, remove bool) int {
 	resolver, is := e.(*consul.ServiceResolverConfigEntry)
 	switch {
@@ -115,8 +114,8 @@ func order(k key, e consul.ConfigEntry, remove bool) int {
 	return 5
 }
 
-// widen is put with the subsets that redirects still lead to, as they are now; still tells
-// that there are any of ours, which will lead there no more. Others' may do so for ever.
+// widen returns put with the subsets that redirects still use, as they are now. still reports that
+// some of these redirects are ours and will be removed. Foreign redirects may stay permanently.
 func widen(put consul.ConfigEntry, found entries) (out consul.ConfigEntry, still bool) {
 	resolver, is := put.(*consul.ServiceResolverConfigEntry)
 	before, was := found[key{consul.ServiceResolver, put.GetName()}].(*consul.ServiceResolverConfigEntry)
@@ -138,12 +137,12 @@ func widen(put consul.ConfigEntry, found entries) (out consul.ConfigEntry, still
 	return &wide, still
 }
 
-// same tells that found says what want does, and nothing else.
+// same reports whether found equals want.
 func same(found, want consul.ConfigEntry) bool {
 	return found != nil && plain(found) == plain(want)
 }
 
-// plain is an entry without what Consul adds to it by itself.
+// plain is the text of an entry without the fields that Consul adds.
 func plain(e consul.ConfigEntry) string {
 	var out any = e
 	switch e := e.(type) {
@@ -162,6 +161,6 @@ func plain(e consul.ConfigEntry) string {
 		slices.SortFunc(bare.Sources, func(a, b *consul.SourceIntention) int { return cmp.Compare(a.Name, b.Name) })
 		out = bare
 	}
-	text, _ := json.Marshal(out) // plain data: it always encodes
+	text, _ := json.Marshal(out) // plain data always encodes
 	return string(text)
 }

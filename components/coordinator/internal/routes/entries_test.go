@@ -20,7 +20,7 @@ func config(role string, callers ...string) route.Config {
 	return route.Config{Services: []route.Service{{Name: "pg-pg", Callers: callers, Subsets: subsets}}, Routes: []route.Redirect{redirect}}
 }
 
-// told are changes as words.
+// told formats changes as text.
 func told(found, want routes.Entries, stay ...string) (out []string, more bool) {
 	list, more := routes.Changes(found, want, func(name string) bool { return slices.Contains(stay, name) })
 	for _, c := range list {
@@ -34,7 +34,7 @@ func told(found, want routes.Entries, stay ...string) (out []string, more bool) 
 	return out, more
 }
 
-// TestChangesComeInAnOrderThatConsulTakes: nothing leads to what is not there.
+// TestChangesComeInAnOrderThatConsulTakes: no entry leads to a missing one.
 func TestChangesComeInAnOrderThatConsulTakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		found, want route.Config

@@ -1,6 +1,6 @@
 package routes
 
-// Changes, as one round would make them: what each does, and whether others follow.
+// Changes returns the changes of one round, and whether others follow.
 var (
 	Wanted  = wanted
 	Changes = changes
@@ -10,7 +10,7 @@ var (
 // Entries are config entries.
 type Entries = entries
 
-// Put is what a change writes, nil: it removes; Name is whose, and Kind.
+// Told returns the kind and name of a change, and whether it removes the entry.
 func (c change) Told() (kind, name string, remove bool) { return c.kind, c.name, c.put == nil }
 
 // Settled reports whether everything is as the latest View asks for, and nothing was written

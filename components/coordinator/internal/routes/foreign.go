@@ -9,16 +9,16 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// ForeignError is an entry of a name that a spec declares which somebody else made in Consul.
-// It is left alone: whoever made it goes by it.
+// ForeignError is the error for an entry in Consul that another tool created under a name in a
+// spec. Cadre leaves it alone, because its creator depends on it.
 type ForeignError struct{ Kind, Name, rename string }
 
 func (e *ForeignError) Error() string {
 	return fmt.Sprintf("consul's %s %q is not Cadre's and is left alone: delete it (consul config delete -kind %s -name %s), or %s", e.Kind, e.Name, e.Kind, e.Name, e.rename)
 }
 
-// keepOff takes out of want what cannot be written because of entries that are not ours, and
-// says so of each; nil: all of it can be.
+// keepOff removes from want the changes that foreign entries block, and returns an error for each;
+// nil: none is blocked.
 func keepOff(found, want entries) (rest entries, err error) {
 	rest = entries{}
 	var others []*ForeignError
@@ -27,8 +27,8 @@ func keepOff(found, want entries) (rest entries, err error) {
 		case is != nil && !ours(is):
 			others = append(others, foreign(put))
 		case leadsNowhere(put, found):
-			// Consul refuses it, and the error that counts is that of the service's entry. What is
-			// there of ours goes: a name leads to the role that it stands for or nowhere.
+			// Consul would reject this entry, and the service's own entry has the error to report.
+			// An existing entry of ours is removed: a name must lead to its own role or nowhere.
 		default:
 			rest[k] = put
 		}
@@ -40,7 +40,7 @@ func keepOff(found, want entries) (rest entries, err error) {
 	return rest, err
 }
 
-// leadsNowhere tells that put redirects to a subset that somebody else's resolver lacks.
+// leadsNowhere reports whether put redirects to a subset that a foreign resolver lacks.
 func leadsNowhere(put consul.ConfigEntry, found entries) bool {
 	route, is := put.(*consul.ServiceResolverConfigEntry)
 	if !is || route.Redirect == nil {
@@ -54,7 +54,7 @@ func leadsNowhere(put consul.ConfigEntry, found entries) bool {
 	return !has
 }
 
-// foreign says what may be renamed in the specs.
+// foreign returns the error with the name to change in the specs.
 func foreign(put consul.ConfigEntry) *ForeignError {
 	out := &ForeignError{put.GetKind(), put.GetName(), "give the backend another workload or parent"}
 	if r, is := put.(*consul.ServiceResolverConfigEntry); is && r.Redirect != nil {

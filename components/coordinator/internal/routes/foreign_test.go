@@ -44,7 +44,7 @@ func (w warnings) all() []string {
 	return slices.Clone(*w.texts)
 }
 
-// others are the same entries, made by somebody else.
+// others returns the same entries without Cadre's mark.
 func others(e routes.Entries) routes.Entries {
 	for _, one := range e {
 		switch e := one.(type) {
@@ -57,8 +57,8 @@ func others(e routes.Entries) routes.Entries {
 	return e
 }
 
-// TestOthersEntriesAreNeitherWrittenNorRemoved: each is named, with the way out, and what leads
-// to a role that theirs does not have is not tried.
+// TestOthersEntriesAreNeitherWrittenNorRemoved: the error names each with the way out. A redirect
+// to a role that the foreign entry lacks is not tried.
 func TestOthersEntriesAreNeitherWrittenNorRemoved(t *testing.T) {
 	theirs, want := others(routes.Wanted(config("leader", "web"))), routes.Wanted(config("leader", "web"))
 	if got, _ := told(theirs, routes.Entries{}); len(got) != 0 {

@@ -14,10 +14,10 @@ import (
 	"cadre.dev/store"
 )
 
-// batch is how many records one transaction writes.
+// batch is the maximum number of records in one transaction.
 const batch = 32
 
-// record writes what differs of the records.
+// record writes the records that differ.
 func (w *Writer) record(ctx context.Context, lease store.Lease, v *view.View, d route.Decided) (wrote bool, err error) {
 	var ops []store.Op
 	for _, name := range slices.Sorted(maps.Keys(d.Routes)) {
@@ -38,7 +38,7 @@ func (w *Writer) record(ctx context.Context, lease store.Lease, v *view.View, d 
 	for _, name := range slices.Sorted(maps.Keys(d.Routes)) {
 		w.log.Info("route has an address", "route", name, "group", d.Routes[name].Group, "vip", d.Routes[name].VIP.String())
 	}
-	// One group's part that cannot be written keeps no other from having its own.
+	// A write that fails for one group does not stop the others.
 	var errs []error
 	for _, name := range meshNames(v, d) {
 		op, guard, differs, err := mesh(lease, v, d, name)
@@ -56,7 +56,7 @@ func (w *Writer) record(ctx context.Context, lease store.Lease, v *view.View, d 
 	return wrote, errors.Join(errs...)
 }
 
-// meshNames are the groups that have a part in the service layer, or had one.
+// meshNames returns the groups that have a part in the service layer, or had one.
 func meshNames(v *view.View, d route.Decided) []string {
 	names := map[string]bool{}
 	for name := range d.ServiceMeshes {
@@ -68,11 +68,11 @@ func meshNames(v *view.View, d route.Decided) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// mesh is the write of one group's part. The guard has it fail when the group is gone, or is
-// there after all: its records may be newer in v than the part is.
+// mesh is the write of one group's part. The guard makes it fail when the group was removed or
+// created meanwhile: the group's records in v may be newer than the part.
 func mesh(lease store.Lease, v *view.View, d route.Decided, name string) (op store.Op, guard []store.Op, differs bool, err error) {
 	before, had := v.ServiceMeshes[name]
-	// Also of an accepted spec that cannot be read: its group is there.
+	// The index of an accepted spec that is unreadable counts: its group exists.
 	accepted, stored := v.IndexOf(store.GroupAcceptedKey(name), v.Accepted[name].Index), v.Specs[name]
 	switch {
 	case accepted != 0:
@@ -95,7 +95,7 @@ func mesh(lease store.Lease, v *view.View, d route.Decided, name string) (op sto
 }
 
 func alike(a, b group.ServiceMesh) bool {
-	one, _ := json.Marshal(a) // plain data: it always encodes
+	one, _ := json.Marshal(a) // plain data always encodes
 	other, _ := json.Marshal(b)
 	return string(one) == string(other)
 }

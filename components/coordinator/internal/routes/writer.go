@@ -28,7 +28,7 @@ type Config struct {
 	Log            *slog.Logger
 }
 
-// Writer is the leader's duty. Its methods are safe for concurrent use.
+// Writer is a duty of the leader. Its methods are safe for concurrent use.
 type Writer struct {
 	cfg    Config
 	client *consul.Client
@@ -39,22 +39,22 @@ type Writer struct {
 	last done // guarded by mu
 }
 
-// Paces of the loop.
+// Intervals of the loop.
 const (
-	// resync is how often Consul is asked whether its entries are what they should be.
+	// resync is the interval of comparing Consul's entries with the desired ones.
 	resync = 5 * time.Minute
-	// foreignWait is how often it is asked while somebody else's entry is in the way: nothing
-	// tells when that goes.
+	// foreignWait is the interval while a foreign entry blocks a change: no event reports its
+	// removal.
 	foreignWait = 30 * time.Second
-	// again follows what somebody else wrote meanwhile: the View will have it then.
+	// again is the pause after a conflicting write, until the View has it.
 	again = 200 * time.Millisecond
-	// errorWait follows what could not be done.
+	// errorWait is the pause after an error.
 	errorWait = 2 * time.Second
-	// passLimit bounds one look and its writes.
+	// passLimit bounds one pass.
 	passLimit = time.Minute
 )
 
-// New makes a Writer; it does not connect.
+// New returns a Writer; it does not connect.
 func New(cfg Config) (*Writer, error) {
 	client, err := consul.NewClient(&consul.Config{Address: cfg.Address, Token: cfg.Token,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, DisableCompression: true}})
@@ -64,15 +64,14 @@ func New(cfg Config) (*Writer, error) {
 	return &Writer{cfg: cfg, client: client, log: cfg.Log}, nil
 }
 
-// Failing reports whether something of the service layer is not as the specs ask for, while
-// this coordinator leads.
+// Failing reports whether the service layer differs from the specs while this coordinator leads.
 func (w *Writer) Failing() bool { return w.failed.Load() }
 
-// done is what a pass of this Term has brought about.
+// done is the result of a pass of this Term.
 type done struct {
 	inputs inputs
 	until  time.Time
-	// left is what could not be decided.
+	// left is the error about parts that could not be decided.
 	left error
 }
 
@@ -80,7 +79,7 @@ type done struct {
 func (w *Writer) Lead(ctx context.Context, lease store.Lease) {
 	defer func() {
 		w.failed.Store(false)
-		w.remember(done{}) // a new leader looks at everything
+		w.remember(done{}) // a new leader compares everything
 	}()
 	told := ""
 	for ctx.Err() == nil {
@@ -102,7 +101,7 @@ func (w *Writer) Lead(ctx context.Context, lease store.Lease) {
 			told = ""
 		}
 		if in <= errorWait {
-			changed = nil // what failed is tried at its own pace, whatever else changes
+			changed = nil // a failed pass is retried at its own interval, also after other changes
 		}
 		timer := time.NewTimer(in)
 		select {
@@ -114,11 +113,11 @@ func (w *Writer) Lead(ctx context.Context, lease store.Lease) {
 	}
 }
 
-// pass brings everything to what it should be, and says when to look again.
+// pass brings everything to the desired state, and returns the time until the next pass.
 func (w *Writer) pass(ctx context.Context, lease store.Lease) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, passLimit)
 	defer cancel()
-	// What is behind in the View makes a write fail on its index, and nothing else.
+	// A stale View only makes a write fail on its index.
 	v, _ := w.cfg.Views.Latest()
 	if v == nil {
 		var err error
@@ -130,8 +129,8 @@ func (w *Writer) pass(ctx context.Context, lease store.Lease) (time.Duration, er
 	if last, left, stands := w.stands(now, rests); stands {
 		return left, last.left
 	}
-	// A record that cannot be read stops nothing but what may rest on it: who may not call any
-	// more is taken away all the same.
+	// An unreadable record stops only the parts that may depend on it: a removed permission is
+	// still revoked.
 	known, missing, unread := v.RoutesKnown()
 	decided, undecided := route.DecidePartly(known, missing)
 	undecided = errors.Join(unread, undecided)
@@ -139,7 +138,7 @@ func (w *Writer) pass(ctx context.Context, lease store.Lease) (time.Duration, er
 	if errors.Is(err, store.ErrConflict) {
 		return again, err
 	}
-	// A part that cannot be recorded keeps nobody from calling the others.
+	// A part that cannot be recorded does not stop the others.
 	left, failed := w.configure(ctx, decided)
 	if err = errors.Join(err, failed); err != nil {
 		return errorWait, errors.Join(undecided, left, err)
@@ -160,8 +159,8 @@ func (w *Writer) remember(last done) {
 	w.last = last
 }
 
-// stands reports whether what was brought about last is still what a decision by rests would
-// bring about, and for how long that counts.
+// stands reports whether the result of the last pass is still current for the inputs, and for how
+// long.
 func (w *Writer) stands(now time.Time, rests inputs) (last done, left time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +168,7 @@ func (w *Writer) stands(now time.Time, rests inputs) (last done, left time.Durat
 	return w.last, left, left > 0 && rests.equal(w.last.inputs)
 }
 
-// inputs is what a decision rests on, by the indices of the records.
+// inputs are the inputs of a decision, by the indices of their records.
 type inputs struct {
 	accepted, stored, routes, meshes, bad map[string]uint64
 }

@@ -202,7 +202,7 @@ func (w *world) index() [3]uint64 {
 	return out
 }
 
-// resolved is what Consul makes of a name that is dialled.
+// resolved returns Consul's resolution of a dialled name.
 func (w *world) resolved(name string) (target, subset string) {
 	w.t.Helper()
 	chain, _, err := w.admin.DiscoveryChain().Get(name, nil, nil)
@@ -261,7 +261,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 		w.await("role "+want, func() bool { _, subset := w.resolved("pg-master"); return subset == want })
 	}
 
-	// Nobody is allowed any more: the entry goes, and the callers' part is empty.
+	// Without a permission the entry is removed, and the callers' part is empty.
 	w.accept(database(func(s *group.Spec) { s.Backends[0].Allow = nil }))
 	w.await("nobody may call", func() bool { m, _ := w.mesh("web"); return len(m.Routes) == 0 && !w.allowed("web", "pg-pg") })
 	w.await("without intentions", w.has("resolver/pg-master", "resolver/pg-pg"))
@@ -270,7 +270,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 	w.await("no route", w.has())
 	w.await("no part", func() bool { m, has := w.mesh("pg"); return has && len(m.Proxies) == 0 })
 
-	// The group goes with its records, but for the route's address.
+	// The group's entries are removed with its records, except the route's address.
 	w.accept(database(nil))
 	w.await("again", w.has(standing...))
 	w.remove(store.GroupAcceptedKey("pg"), store.ServiceMeshKey("pg"))
@@ -311,8 +311,8 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	}
 }
 
-// TestDriftHeals: what somebody changed or removed is put right after a while, and what is
-// not ours stays.
+// TestDriftHeals: foreign changes and removals are corrected after a while, and foreign entries
+// stay.
 func TestDriftHeals(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
@@ -360,9 +360,9 @@ func cache(change func(*group.Spec)) group.Spec {
 	return s
 }
 
-// TestARecordThatCannotBeReadStopsNothingElse: who is taken out of allow may not call any more,
-// whichever record it is; it is told, what may rest on the record stays as it is, and nobody
-// gets anything that it may speak of.
+// TestARecordThatCannotBeReadStopsNothingElse: a removed permission takes effect, whichever record
+// is unreadable. The unreadable record is reported, the parts that may depend on it stay, and the
+// names in it are not assigned to others.
 func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 	odd := map[string]int{"odd": 1}
 	for name, c := range map[string]struct {
@@ -409,7 +409,8 @@ func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTheEarlierKeepsAName that two accepted specs claim; the other's is told.
+// TestTheEarlierKeepsAName: of two accepted specs with one name the earlier keeps it, and the other
+// is reported.
 func TestTheEarlierKeepsAName(t *testing.T) {
 	w := newWorld(t)
 	w.lead()

@@ -9,16 +9,15 @@ import (
 	"cadre.dev/store"
 )
 
-// gossip begins a rotation of the gossip key when one is due, or carries the next
-// step of one out. Each step is recorded before it is begun and can be repeated, so
-// another leader goes on wherever this one ends.
+// gossip begins a due rotation of the gossip key, or carries out the next step of one. Each step is
+// recorded before it begins and can be repeated, so another leader continues from any point.
 func (r *Rotator) gossip(ctx context.Context, lease store.Lease, v *view.View) (time.Duration, error) {
 	now := r.cfg.Now().UTC()
 	rec, exists := v.Secrets[view.GossipKey]
 	key := store.SecretKey(view.GossipKey.Group, view.GossipKey.Name)
 	if !exists {
 		if bad(v, key) {
-			// Its epoch is not known: whatever is done now could cut everybody off.
+			// Its epoch is unknown: any action now could cut all members off.
 			return resync, nil
 		}
 		return stepEvery, r.write(ctx, lease.Fence(), begin(view.GossipKey.Group, view.GossipKey.Name, now), 0)
@@ -47,7 +46,7 @@ func (r *Rotator) gossip(ctx context.Context, lease store.Lease, v *view.View) (
 	return 0, nil
 }
 
-// step carries the recorded step out and records the next one if it had its effect.
+// step carries out the recorded step and records the next one if the step had its effect.
 func (r *Rotator) step(ctx context.Context, lease store.Lease, rec view.Rec[store.SecretRecord], now time.Time) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -70,11 +69,10 @@ func (r *Rotator) step(ctx context.Context, lease store.Lease, rec view.Rec[stor
 	return 0, nil
 }
 
-// compared looks once in each Term whether the members hold what the record at rest says:
-// the key in force alone. A member that was away comes back with keys that were removed
-// meanwhile, and a leader that lost its Lease in the middle of a call may have had its
-// effect after the record moved on. If so it is false, and the last step of a rotation is
-// recorded to be carried out again.
+// compared checks once in each Term whether the members have exactly the recorded key in force. Two
+// faults can leave other keys: a member was away during a removal, or a leader that lost its Lease
+// in the middle of a call had its effect after the record moved on. In that case compared returns
+// false, and records the last step of a rotation to be carried out again.
 func (r *Rotator) compared(ctx context.Context, lease store.Lease, rec view.Rec[store.SecretRecord], now time.Time) (bool, error) {
 	if r.comparedIn == lease.Term() || now.Before(r.compareAt) {
 		return true, nil
@@ -86,7 +84,7 @@ func (r *Rotator) compared(ctx context.Context, lease store.Lease, rec view.Rec[
 	case ctx.Err() != nil:
 		return true, nil
 	case err != nil:
-		// A member that does not answer is no reason to ask all of them every moment.
+		// One member that does not answer must not cause frequent requests to all of them.
 		r.compareAt = now.Add(resync)
 		r.log.Warn("gossip keys of the members not compared with the epoch in force", "epoch", rec.Value.Epoch, "error", err)
 		return true, nil
@@ -99,8 +97,8 @@ func (r *Rotator) compared(ctx context.Context, lease store.Lease, rec view.Rec[
 	return false, r.write(ctx, lease.Fence(), finish(rec.Value, now), rec.Index)
 }
 
-// do has the effect of a step. Members that came meanwhile hold only the key that
-// was in force when they were admitted, so each step makes up for the earlier ones.
+// do carries out a step. New members have only the key that was in force at their admission, so
+// each step includes the effects of the earlier ones.
 func (r *Rotator) do(ctx context.Context, rec store.SecretRecord) error {
 	type act func(context.Context, secret.Value) error
 	ring := r.cfg.Keyring
@@ -131,7 +129,7 @@ func (r *Rotator) do(ctx context.Context, rec store.SecretRecord) error {
 	if err != nil {
 		return err
 	}
-	// The previous one, and those of earlier rotations that a member was away for.
+	// These are the previous key, and keys of earlier rotations that a member missed.
 	for _, other := range held.Others {
 		if err := ring.Remove(ctx, other); err != nil {
 			return err
@@ -140,7 +138,7 @@ func (r *Rotator) do(ctx context.Context, rec store.SecretRecord) error {
 	return nil
 }
 
-// ring asks all members for what they hold.
+// ring asks all members for their keys.
 func (r *Rotator) ring(ctx context.Context, rec store.SecretRecord) (Ring, error) {
 	epochs := []uint32{rec.Epoch}
 	for _, e := range []uint32{rec.Next, rec.Previous} {

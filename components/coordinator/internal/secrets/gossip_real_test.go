@@ -245,8 +245,8 @@ func (p *pool) watch(names ...string) (stop func() (writes, failed, dropped int6
 	}
 }
 
-// TOK-10 on real Consul: three servers. Nobody drops out while the key is rotated, and a
-// crash after any step is finished by another leader.
+// TOK-10 on real Consul with three servers: no server drops out during a rotation, and another
+// leader finishes it after a crash at any step.
 func TestTOK10_GossipKeyRotatesUnderLoadAndAcrossCrashes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul servers")
@@ -315,7 +315,7 @@ func TestTOK10_ServerThatWasAwayJoinsWithTheKeyInForce(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	p.ask("the test asks")
 	p.atRest(2)
-	// It starts with what it was told first, which nobody sends with any more.
+	// It starts with its first key, which is not in use any more.
 	old, err := p.root.Gossip(ctx, 1)
 	if err != nil {
 		t.Fatal(err)

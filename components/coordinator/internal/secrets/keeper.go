@@ -27,8 +27,8 @@ import (
 
 // Server is this coordinator's Consul server.
 type Server interface {
-	// UseGossip makes key what the server's next start begins with; restart starts it
-	// again for that.
+	// UseGossip makes key the first key of the server's next start; restart restarts the server for
+	// it.
 	UseGossip(key secret.Value, restart bool) error
 }
 
@@ -36,21 +36,20 @@ type Server interface {
 type KeeperConfig struct {
 	Keys   Keys
 	Server Server
-	// Store reads through that server, consistently: a server outside of the gossip
-	// pool cannot, even if Raft still reaches it.
+	// Store reads through that server, consistently: a server outside of the gossip pool cannot,
+	// even if Raft still reaches it.
 	Store store.Store
 	Views *view.Watcher
-	// StateDir is on disk: the epoch is remembered there, never a key.
+	// StateDir is on disk: it has the epoch, and never a key.
 	StateDir string
-	// First is the epoch that the server was started with (StartEpoch).
+	// First is the epoch of the server's start (StartEpoch).
 	First uint32
 	Log   *slog.Logger
 }
 
-// Keeper keeps this coordinator's Consul server in the gossip pool across
-// rotations. A server that was away for one has a key that nobody sends with any
-// more, and cannot read the records that would tell it so. It asks the other
-// coordinators, over the Sessions that the cluster's CA vouches for. Safe for
+// Keeper keeps this coordinator's Consul server in the gossip pool across rotations. A server that
+// missed a rotation has an unused key, and cannot read the records with the current epoch. So the
+// Keeper asks the other coordinators, over Sessions that the cluster's CA authenticates. Safe for
 // concurrent use.
 type Keeper struct {
 	controlv1.UnimplementedPeerServiceServer
@@ -58,10 +57,10 @@ type Keeper struct {
 	cfg KeeperConfig
 
 	mu       sync.Mutex
-	epoch    uint32            // guarded by mu; what the server would start with
-	told     map[string]answer // guarded by mu; by coordinator
-	alone    time.Time         // guarded by mu; since when no record could be read; zero: they can
-	recorded answer            // guarded by mu; what the records said last
+	epoch    uint32            // guarded by mu; the epoch of the server's next start
+	told     map[string]answer // guarded by mu; the answers by coordinator
+	alone    time.Time         // guarded by mu; since when no record can be read; zero: they can
+	recorded answer            // guarded by mu; the last read of the record
 }
 
 // answer of another coordinator.
@@ -73,17 +72,18 @@ type answer struct {
 
 const (
 	epochFile = "gossip-epoch.json"
-	// aloneFor is how long nothing can be read before the gossip key is doubted:
-	// longer than an election.
+	// aloneFor is how long reads must fail before the gossip key is doubted: longer than an
+	// election.
 	aloneFor = 10 * time.Second
-	// askEvery paces the questions among coordinators, and the look at the own server.
+	// askEvery is the interval of the questions among coordinators, and of the check of the own
+	// server.
 	askEvery = 2 * time.Second
-	// answerFor is how long an answer is believed.
+	// answerFor is how long an answer is valid.
 	answerFor = 3 * askEvery
 )
 
-// StartEpoch is the epoch that this coordinator last knew to be in force; the first
-// one when it knows of none.
+// StartEpoch returns the last epoch that this coordinator knew to be in force, or the first epoch
+// without such a record.
 func StartEpoch(stateDir string) (uint32, error) {
 	file, err := os.Open(filepath.Join(stateDir, epochFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,13 +95,13 @@ func StartEpoch(stateDir string) (uint32, error) {
 	defer file.Close() //nolint:errcheck // read only
 	var kept struct{ Epoch uint32 }
 	if err := json.NewDecoder(io.LimitReader(file, 1<<10)).Decode(&kept); err != nil || kept.Epoch < firstEpoch {
-		// Not worth a coordinator that does not start: the others know.
+		// An unreadable file must not stop the coordinator: the others know the epoch.
 		return firstEpoch, nil
 	}
 	return kept.Epoch, nil
 }
 
-// NewKeeper makes a Keeper.
+// NewKeeper returns a Keeper.
 func NewKeeper(cfg KeeperConfig) *Keeper {
 	return &Keeper{cfg: cfg, epoch: cfg.First, told: map[string]answer{}}
 }
@@ -130,7 +130,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// look takes over what the records say, or what the others do when they cannot be read.
+// look adopts the recorded epoch, or the answer of the others when no record can be read.
 func (k *Keeper) look(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, askEvery)
 	rec, _, err := store.Read[store.SecretRecord](call, k.cfg.Store, store.SecretKey(view.GossipKey.Group, view.GossipKey.Name))
@@ -143,7 +143,7 @@ func (k *Keeper) look(ctx context.Context) error {
 		return k.use(ctx, rec.Epoch, false)
 	}
 	if bad := (*store.RecordError)(nil); errors.As(err, &bad) {
-		return err // it can be read, and then no other key is in question
+		return err // the store can be read, so no other key is in question
 	}
 	k.mu.Lock()
 	if errors.Is(err, store.ErrNotFound) {
@@ -163,10 +163,10 @@ func (k *Keeper) look(ctx context.Context) error {
 	return k.use(ctx, epoch, true)
 }
 
-// doubt decides whether a server that started with the key of epoch own is to start
-// again with another: when it could read nothing for a while, and somebody who
-// can says so, or, when nobody can, somebody knew a later epoch. Then all take
-// the highest, so that they meet.
+// doubt decides whether a server that started with the key of epoch own must restart with another.
+// This needs reads that fail for a while, and a coordinator that can read and reports another
+// epoch. If no coordinator can read, a later epoch known to any of them is enough. Then all use the
+// highest, so that they meet.
 func doubt(own uint32, alone time.Time, told map[string]answer, now time.Time) (epoch uint32, yes bool) {
 	if alone.IsZero() || now.Sub(alone) < aloneFor {
 		return 0, false
@@ -184,7 +184,7 @@ func doubt(own uint32, alone time.Time, told map[string]answer, now time.Time) (
 	return highest, highest != own
 }
 
-// use remembers the epoch and makes its key the next start's.
+// use stores the epoch and makes its key the one of the next start.
 func (k *Keeper) use(ctx context.Context, epoch uint32, restart bool) error {
 	k.mu.Lock()
 	same := k.epoch == epoch
@@ -217,8 +217,7 @@ func (k *Keeper) remember(epoch uint32) error {
 	if err := os.MkdirAll(k.cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("remember gossip epoch: %w", err)
 	}
-	// Coordinators that all start with an older key than the one in force would meet under
-	// it, without the members.
+	// Coordinators that all start with an outdated key would form a pool without the members.
 	if err := durable.WriteFile(path, text); err != nil {
 		return fmt.Errorf("remember gossip epoch: %w", err)
 	}
@@ -235,8 +234,8 @@ func (k *Keeper) GetEpochs(context.Context, *controlv1.GetEpochsRequest) (*contr
 	return &controlv1.GetEpochsResponse{GossipEpoch: k.epoch}, nil
 }
 
-// OnControl talks to another coordinator until its control session ends: each
-// answers the other on one of the two connections.
+// OnControl serves the other coordinator until its control session ends: each answers the other on
+// one of the two connections.
 func (k *Keeper) OnControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
 	asking, answering := conns.First, conns.Second
 	if !conns.Dialer {

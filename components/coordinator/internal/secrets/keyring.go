@@ -15,35 +15,35 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// Keyring is Consul's gossip keyring, on all live members at once. Its calls can
-// be repeated; an error says that not every member did it.
+// Keyring is Consul's gossip keyring, on all live members at once. Its calls can be repeated; an
+// error means that some member may not have done it.
 type Keyring interface {
-	// Keys is what the live members hold, by the keys that are asked for.
+	// Keys returns the keys of the live members, counted for the requested keys.
 	Keys(ctx context.Context, keys []secret.Value) (Held, error)
 	Install(ctx context.Context, key secret.Value) error
 	Use(ctx context.Context, key secret.Value) error
 	Remove(ctx context.Context, key secret.Value) error
 }
 
-// Held is what the live members of the gossip pool hold.
+// Held is the state of the live members' keyrings.
 type Held struct {
 	Members int
-	// Holding and Primary count the members that hold, and send with, each key that was
-	// asked for, in that order.
+	// Holding and Primary count the members that have, and send with, each requested key, in that
+	// order.
 	Holding, Primary []int
-	// Others are the keys that some member holds beside those.
+	// Others are further keys of some member.
 	Others []secret.Value
 }
 
-// ConsulKeyring drives the keyring through the local server.
+// ConsulKeyring uses the keyring through the local server.
 type ConsulKeyring struct{ client *consul.Client }
 
-// NewKeyring talks to the local Consul at address with the management token.
+// NewKeyring uses the local Consul at address with the management token.
 func NewKeyring(address string, token secret.Value) (*ConsulKeyring, error) {
 	client, err := consul.NewClient(&consul.Config{
 		Address: address, Token: token.RevealString(),
-		// The list of members takes no context, and a leader that waits for ever for its
-		// own Consul would never give the Lease up.
+		// The member list takes no context. Without a time-out, a leader could wait permanently for
+		// its own Consul and never release the Lease.
 		HttpClient: &http.Client{Timeout: stepTimeout, Transport: &http.Transport{IdleConnTimeout: time.Minute}},
 	})
 	if err != nil {
@@ -93,8 +93,8 @@ func (k *ConsulKeyring) Remove(ctx context.Context, key secret.Value) error {
 	return scrub("remove gossip key", k.client.Operator().KeyringRemove(key.RevealString(), (&consul.WriteOptions{}).WithContext(ctx)), key)
 }
 
-// scrub names what was being done and keeps keys out of the text: Consul's answers
-// are not ours, and errors go to the log (TOK-07).
+// scrub adds the action and removes keys from the text: Consul's answers may contain them, and
+// errors go to the log (TOK-07).
 func scrub(doing string, err error, keys ...secret.Value) error {
 	if err == nil {
 		return nil

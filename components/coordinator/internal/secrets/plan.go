@@ -8,24 +8,24 @@ import (
 
 // Times of the gossip key's rotation.
 const (
-	// GossipEvery is how long a gossip key is used when nobody asks for another.
+	// GossipEvery is the rotation interval of a gossip key without requests.
 	GossipEvery = 24 * time.Hour
 )
 
-// Who asks for what happens by itself.
+// By and reasons of automatic changes.
 const (
 	bySchedule  = "schedule"
 	reasonFirst = "first seen"
 	reasonDue   = "its time is over"
 )
 
-// begin is the record of a secret that is seen for the first time.
+// begin returns the record of a new secret.
 func begin(group, name string, now time.Time) store.SecretRecord {
 	return store.SecretRecord{Group: group, Name: name, Epoch: firstEpoch, RotatedAt: now, Reason: reasonFirst}
 }
 
-// due reports whether a secret is to get a new epoch now, and why. every is 0 when
-// it is rotated on request only.
+// due reports whether a secret needs a new epoch now, and why. every is 0 for rotation on request
+// only.
 func due(rec store.SecretRecord, asked *store.RotateRequest, every time.Duration, now time.Time) (reason, by string, yes bool) {
 	switch {
 	case asked != nil:
@@ -36,14 +36,14 @@ func due(rec store.SecretRecord, asked *store.RotateRequest, every time.Duration
 	return "", "", false
 }
 
-// raise is the record with the next epoch in force.
+// raise returns the record with the next epoch in force.
 func raise(rec store.SecretRecord, reason, by string, now time.Time) store.SecretRecord {
 	rec.Epoch++
 	rec.RotatedAt, rec.Reason, rec.By = now, clip(reason), clip(by)
 	return rec
 }
 
-// start is the gossip key's record at the begin of a rotation.
+// start returns the gossip key's record at the start of a rotation.
 func start(rec store.SecretRecord, reason, by string, now time.Time) store.SecretRecord {
 	rec.Next = rec.Epoch + 1
 	rec.Step, rec.StepSince = store.RotationInstall, now
@@ -51,18 +51,17 @@ func start(rec store.SecretRecord, reason, by string, now time.Time) store.Secre
 	return rec
 }
 
-// Ring is what the live members of the gossip pool say that they hold.
+// Ring is the state of the live members of the gossip pool, by their own reports.
 type Ring struct {
 	Members int
-	// Holding and Primary count members by the epoch of the key that they hold and
+	// Holding and Primary count members by the epoch of the keys that they have, and of the key
 	// that they send with.
 	Holding, Primary map[uint32]int
-	// Others counts the keys of no epoch that the record names.
+	// Others counts the keys without an epoch in the record.
 	Others int
 }
 
-// only reports whether every live member holds the key of epoch and no other, and sends
-// with it.
+// only reports whether every live member has exactly the key of epoch, and sends with it.
 func (r Ring) only(epoch uint32) bool {
 	others := r.Others
 	for e, members := range r.Holding {
@@ -73,12 +72,10 @@ func (r Ring) only(epoch uint32) bool {
 	return r.Members > 0 && r.Primary[epoch] == r.Members && others == 0
 }
 
-// advance is the record after a step was carried out, by what the ring says then.
-// It is the same record while the step has not had its effect on every member, and
-// then the step is repeated. waiting is how many admitted members do not have the
-// key in force yet.
+// advance returns the record after a step was carried out, based on the ring afterwards. The record
+// is unchanged while the step has not had its effect on every member; then the step is repeated.
 //
-//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─► remove ─nobody holds another─► rest
+//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─► remove ─no other key left─► rest
 func advance(rec store.SecretRecord, ring Ring, now time.Time) store.SecretRecord {
 	to := func(step store.RotationStep) { rec.Step, rec.StepSince = step, now }
 	switch rec.Step {
@@ -87,8 +84,8 @@ func advance(rec store.SecretRecord, ring Ring, now time.Time) store.SecretRecor
 			to(store.RotationUse)
 		}
 	case store.RotationUse:
-		// Only when everybody sends with it can a server live with this key alone, so only
-		// then does one that starts begin with it.
+		// A server can live with this key alone only when all members send with it. So a starting
+		// server uses the key only then.
 		if ring.Members > 0 && ring.Primary[rec.Next] == ring.Members {
 			rec.Previous, rec.Epoch, rec.Next = rec.Epoch, rec.Next, 0
 			rec.RotatedAt = now
@@ -107,14 +104,14 @@ func advance(rec store.SecretRecord, ring Ring, now time.Time) store.SecretRecor
 	return rec
 }
 
-// finish is the record at rest when the ring is not as it should be then: the last
-// rotation's last step is carried out again.
+// finish returns the record for a ring that differs from the record at rest: the last step of the
+// last rotation is carried out again.
 func finish(rec store.SecretRecord, now time.Time) store.SecretRecord {
 	rec.Step, rec.StepSince = store.RotationRemove, now
 	return rec
 }
 
-// clip bounds what people wrote: the record must always fit.
+// clip bounds an operator's text: the record must always fit.
 func clip(text string) string {
 	const limit = 500
 	if len(text) > limit {

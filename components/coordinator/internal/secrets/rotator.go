@@ -21,8 +21,8 @@ type RotatorConfig struct {
 	Store   store.Store
 	Views   *view.Watcher
 	Now     func() time.Time
-	// Failpoint is told of each point at which a crash leaves another state behind:
-	// "gossip-<step>-done" after a step's effect, before it is recorded.
+	// Failpoint is called at each point at which a crash leaves another state behind:
+	// "gossip-<step>-done" after a step's effect, before the record.
 	Failpoint func(name string)
 	Log       *slog.Logger
 }
@@ -32,8 +32,8 @@ type Rotator struct {
 	cfg RotatorConfig
 	log *slog.Logger
 
-	// Of Lead, which runs once at a time: the Term in which the gossip pool was found as
-	// recorded, and when to look again after that could not be told.
+	// State of Lead, which runs once at a time: the Term in which the gossip pool matched the
+	// record, and the time of the next comparison after a failed one.
 	comparedIn uint64
 	compareAt  time.Time
 }
@@ -41,13 +41,13 @@ type Rotator struct {
 // NewRotator makes a Rotator; Lead runs it.
 func NewRotator(cfg RotatorConfig) *Rotator { return &Rotator{cfg: cfg, log: cfg.Log} }
 
-// Paces of the loop.
+// Intervals of the loop.
 const (
-	// resync is the longest it waits for a change.
+	// resync is the maximum wait for a change.
 	resync = 30 * time.Second
-	// stepEvery paces the steps of a rotation: members answer through gossip.
+	// stepEvery is the interval of a rotation's steps: members answer through gossip.
 	stepEvery = 500 * time.Millisecond
-	// errorWait follows what could not be done.
+	// errorWait is the pause after an error.
 	errorWait = 2 * time.Second
 	// stepTimeout bounds one call to all members.
 	stepTimeout = 20 * time.Second
@@ -63,7 +63,7 @@ func (r *Rotator) Lead(ctx context.Context, lease store.Lease) {
 		case ctx.Err() != nil, errors.Is(err, store.ErrFenced):
 			return
 		case errors.Is(err, store.ErrConflict):
-			in = stepEvery // somebody wrote what was read: look again
+			in = stepEvery // another writer changed the record: read it again
 		case err != nil:
 			if text := err.Error(); text != failing {
 				r.log.Warn("secrets not rotated yet", "term", lease.Term(), "error", err)
@@ -74,7 +74,7 @@ func (r *Rotator) Lead(ctx context.Context, lease store.Lease) {
 			failing = ""
 		}
 		if in <= errorWait {
-			// A step repeats at its own pace, whatever else changes.
+			// A step repeats at its own interval, also after other changes.
 			changed = nil
 		}
 		timer := time.NewTimer(in)
@@ -87,10 +87,10 @@ func (r *Rotator) Lead(ctx context.Context, lease store.Lease) {
 	}
 }
 
-// pass looks at everything and does at most one step of the gossip key. It
-// says when to look again.
+// pass evaluates all secrets and does at most one step of the gossip key. It returns the time until
+// the next pass.
 func (r *Rotator) pass(ctx context.Context, lease store.Lease) (time.Duration, error) {
-	// What is behind in the View makes a write fail on its index, and nothing else.
+	// A stale View only makes a write fail on its index.
 	v, _ := r.cfg.Views.Latest()
 	if v == nil {
 		var err error
@@ -103,7 +103,7 @@ func (r *Rotator) pass(ctx context.Context, lease store.Lease) (time.Duration, e
 	return min(in, gossipIn), errors.Join(err, gossipErr)
 }
 
-// workloads raises what is due of the groups' secrets.
+// workloads raises the due epochs of the groups' secrets.
 func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View) (time.Duration, error) {
 	now := r.cfg.Now().UTC()
 	in := resync
@@ -122,7 +122,7 @@ func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View
 	}
 	for name, request := range v.Rotates {
 		if known[name] || v.BadBelow(store.GroupsPrefix) != nil {
-			continue // the spec that declares it may be the one that cannot be read
+			continue // the spec that declares it may be the unreadable one
 		}
 		r.log.Warn("request to rotate a secret that nobody declares is dropped", "group", name.Group, "secret", name.Name)
 		errs = append(errs, r.cfg.Store.Commit(ctx, append(lease.Fence(),
@@ -136,7 +136,7 @@ func (r *Rotator) workload(ctx context.Context, lease store.Lease, v *view.View,
 	request, asked := v.Rotates[name]
 	if !exists {
 		if bad(v, store.SecretKey(name.Group, name.Name)) {
-			// Beginning at 1 again would bring back a value that was rotated away.
+			// Starting at 1 again would restore a rotated value.
 			return resync, nil
 		}
 		rec.Value = begin(name.Group, name.Name, now)
@@ -185,7 +185,7 @@ func bad(v *view.View, key string) bool {
 	return slices.ContainsFunc(v.Bad, func(b *store.RecordError) bool { return b.Key == key })
 }
 
-// derived are the keys of epochs, in order.
+// derived returns the keys of epochs, in order.
 func (r *Rotator) derived(ctx context.Context, epochs ...uint32) ([]secret.Value, error) {
 	var out []secret.Value
 	for _, e := range epochs {

@@ -29,7 +29,7 @@ func (plain) Gossip(_ context.Context, epoch uint32) (secret.Value, error) {
 	return secret.FromString(fmt.Sprintf("gossip/%d", epoch)), nil
 }
 
-// quietRing is a gossip pool of one member that does what it is told.
+// quietRing is a gossip pool of one member that obeys every call.
 type quietRing struct {
 	held    []string
 	primary string
@@ -239,7 +239,7 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	if given, err := service.For(t.Context(), nil, spec); len(store.RecordErrors(err)) != 1 || len(given.Secrets) != 1 {
 		t.Errorf("a record of another secret: %d, %v", len(given.Secrets), err)
 	}
-	// A record that nobody needs is nobody's trouble.
+	// An unused unreadable record causes no error.
 	if given, err := service.For(t.Context(), nil, o.spec(group.Secret{Name: "other"})); err != nil || len(given.Secrets) != 1 {
 		t.Errorf("without it: %d, %v", len(given.Secrets), err)
 	}
@@ -263,8 +263,8 @@ func (o *office) ask() {
 	o.write(store.RotateKey(store.ClusterSecrets, store.GossipSecret), []byte("please"))
 }
 
-// TOK-10: a request that comes during a rotation is another rotation: whoever asks
-// wants a key that nobody had when they asked.
+// TOK-10: a request during a rotation causes another rotation, because its caller wants a key that
+// was not in use before the request.
 func TestTOK10_ARequestDuringARotationIsAnother(t *testing.T) {
 	o := newOffice(t)
 	if _, err := o.passes(2); err != nil {
@@ -285,7 +285,7 @@ func TestTOK10_ARequestDuringARotationIsAnother(t *testing.T) {
 	if got := o.record("cluster", "gossip"); got.Epoch != 3 || got.Step != store.RotationRest || o.ring.primary != "gossip/3" || len(o.ring.held) != 1 {
 		t.Errorf("after both: %+v, primary %s, held %v", got, o.ring.primary, o.ring.held)
 	}
-	// A day later it rotates by itself.
+	// A day later it rotates automatically.
 	o.now = o.now.Add(GossipEvery)
 	if _, err := o.passes(8); err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestTOK10_EachTermComparesTheKeyringWithTheEpochInForce(t *testing.T) {
 	}
 }
 
-// TOK-07: what Consul answers may repeat a key; what we say does not.
+// TOK-07: Consul's errors may contain a key; our errors do not.
 func TestTOK07_KeyringErrorsHideKeys(t *testing.T) {
 	key := secret.FromString("c2VjcmV0LXNlY3JldC1zZWNyZXQ=")
 	err := scrub("install gossip key", fmt.Errorf("500: cannot install %s", key.RevealString()), key)

@@ -14,37 +14,36 @@ import (
 	"cadre.dev/store"
 )
 
-// Keys derives values; keys.Root does.
+// Keys derives values; keys.Root implements it.
 type Keys interface {
 	Secret(ctx context.Context, group, name string, epoch uint32, size int) (secret.Value, error)
 	Gossip(ctx context.Context, epoch uint32) (secret.Value, error)
 }
 
-// firstEpoch is that of a secret without a record.
+// firstEpoch is the epoch of a secret without a record.
 const firstEpoch = 1
 
-// Service gives out the values in force. Safe for concurrent use.
+// Service delivers the values in force. Safe for concurrent use.
 type Service struct {
 	keys  Keys
 	store store.Store
 }
 
-// New makes the service.
+// New returns a Service.
 func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
 
-// Values are what a Slot is given: the secrets of its group, all Slots the same.
+// Values are the secrets of a Slot's group, the same for all Slots.
 type Values struct {
 	Secrets []*admissionv1.Secret
-	// Checks pass while these values are in force. Values of a View are given away once
-	// they passed: a value is never older than the epoch that a caller was told of.
+	// Checks pass while these values are in force. Commit them before the values of a View are
+	// delivered: then a value is never older than the epoch that a caller has seen.
 	Checks []store.Op
 }
 
-// For are the values for a Slot whose group has spec, what it declares and what its
-// workload implies. v says which epochs are in force; nil: they are read. One whose
-// record cannot be read is left out, and the error then holds its *store.RecordError
-// (see store.RecordErrors): epoch 1 instead would bring an old value back. With any
-// other error nothing is given.
+// For returns the values for a Slot whose group has spec: the declared secrets and those of its
+// workload. v has the epochs in force; with nil they are read. A secret with an unreadable record
+// is left out, and the error holds its *store.RecordError (see store.RecordErrors): epoch 1 instead
+// would restore an old value. With any other error no value is returned.
 func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Values, error) {
 	wanted := spec.AllSecrets()
 	known, out, err := s.epochs(ctx, v, spec.Name, wanted)
@@ -68,7 +67,7 @@ func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Value
 	return out, errors.Join(unread...)
 }
 
-// secret is one value of a group in the form that its spec asks for.
+// secret returns one value of a group in the form that its spec asks for.
 func (s *Service) secret(ctx context.Context, groupName string, one group.Secret, epoch uint32) (*admissionv1.Secret, error) {
 	value, err := s.keys.Secret(ctx, groupName, one.Name, epoch, one.Bytes)
 	if err != nil {
@@ -76,21 +75,21 @@ func (s *Service) secret(ctx context.Context, groupName string, one group.Secret
 	}
 	made := &admissionv1.Secret{Name: one.Name, Value: encode(value, one.Format), Epoch: epoch}
 	if one.Mode != "" {
-		// Validated when the spec was taken.
+		// These were validated when the spec was accepted.
 		made.Mode, _ = one.FileMode()
 		made.Uid, made.Gid, _ = one.FileOwner()
 	}
 	return made, nil
 }
 
-// known are the epochs in force by their records' keys, 0 where there is no record, and
-// the records that cannot be read.
+// known has the epochs in force by their records' keys, 0 without a record, and the unreadable
+// records.
 type known struct {
 	epochs map[string]uint32
 	bad    map[string]error
 }
 
-// epochs of the wanted secrets, with the checks that go with those of a View.
+// epochs returns the epochs of the wanted secrets, with the checks for those of a View.
 func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wanted []group.Secret) (known, Values, error) {
 	k := known{epochs: map[string]uint32{}, bad: map[string]error{}}
 	if v == nil {
@@ -112,8 +111,8 @@ func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wa
 	return k, out, nil
 }
 
-// inForce checks that the record of a secret is the one of v. One that v cannot read
-// is not absent, so that epoch 1 is not taken for it.
+// inForce checks that the record of a secret is the one of v. For a record that v cannot read it
+// does not check for absence, so epoch 1 is not assumed.
 func inForce(v *view.View, name view.SecretName) store.Op {
 	key := store.SecretKey(name.Group, name.Name)
 	if rec, ok := v.Secrets[name]; ok {

@@ -13,8 +13,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// What is told of each group. It is read off the records that the leader writes after each pass, when
-// somebody asks: nothing is kept that could be old, and nothing is worked out a second time.
+// The metrics of each group. They are read from the leader's records at each scrape, so they are
+// never stale, and nothing is computed twice.
 var (
 	descWanted    = groupDesc("slots_wanted", "Slots that the group is to have.")
 	descAvailable = groupDesc("slots_available", "Slots that are available.")
@@ -32,18 +32,18 @@ func groupDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cadre_group_"+name, help, append([]string{"group"}, labels...), nil)
 }
 
-// rolloutStates are all: of each group one is 1.
+// rolloutStates are all states: for each group exactly one is 1.
 var rolloutStates = []operation.RolloutState{
 	operation.Running, operation.PausedState, operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState,
 }
 
-// groups are the figures of all groups.
+// groups are the metrics of all groups.
 //
-// The gauges are the leader's alone. The counters are of whoever counted: each counts what it wrote
-// itself while it led, right after the store took the write that made it so. A transition is written once,
-// with check-and-set, so none is counted twice, and a change of leader loses nothing: who led before goes
-// on to show what it counted. What is not counted is a write whose answer never came, and one that the
-// process died after.
+// Only the leader serves the gauges. Each coordinator serves its own counters: it counts its own
+// writes as leader, right after the store accepted them. A transition is written once, with
+// check-and-set, so none is counted twice. After a change of leader the former leader still serves
+// its counts. Two writes are not counted: one whose answer was lost, and one after which the
+// process died.
 type groups struct {
 	read  func() *view.View // nil: the records cannot be read
 	leads func() bool
@@ -54,10 +54,10 @@ type groups struct {
 	memberships *prometheus.CounterVec
 	outages     *prometheus.HistogramVec
 	passes      *prometheus.CounterVec
-	counted     []counted // all of them
+	counted     []counted // all counters and histograms
 
 	mu    sync.Mutex
-	named map[string]struct{} // guarded by mu; the groups that a counter names
+	named map[string]struct{} // guarded by mu; the groups in any counter
 }
 
 // counted are counters or a histogram with a label for the group.
@@ -86,10 +86,11 @@ func newGroups() *groups {
 	return g
 }
 
-// Groups has the figures of the groups read from these records; read gives nil while they are not known.
+// Groups serves the metrics of the groups in these records; read returns nil while they are
+// unknown.
 func (m *Metrics) Groups(read func() *view.View) { m.groups.read = read }
 
-// Began counts an Operation whose record was just made.
+// Began counts a newly recorded Operation.
 func (m *Metrics) Began(op operation.Operation) {
 	if op.Actor == operation.ActorHealing {
 		m.groups.note(op.Group)
@@ -106,7 +107,7 @@ func (m *Metrics) Ended(op operation.Operation) {
 	}
 }
 
-// SlotWritten counts what the record of a Slot says anew that was just written.
+// SlotWritten counts the changes in a Slot record that was just written.
 func (m *Metrics) SlotWritten(before, after group.SlotRecord) {
 	m.groups.note(after.Group)
 	count := func(change group.SetVerb) { m.groups.memberships.WithLabelValues(after.Group, string(change)).Inc() }
@@ -126,7 +127,8 @@ func (m *Metrics) SlotWritten(before, after group.SlotRecord) {
 	}
 }
 
-// healedOutage is how long a Slot was away that is back, where something was done in this outage to heal it.
+// healedOutage returns how long a recovered Slot was unavailable; healed: an action healed it in
+// this outage.
 func healedOutage(before, after group.SlotRecord) (took time.Duration, healed bool) {
 	from, h := before.UnavailableSince, before.Heals
 	if from.IsZero() || !after.UnavailableSince.IsZero() || after.AvailableSince.IsZero() || h == nil || h.LastAt.Before(from) {
@@ -135,7 +137,7 @@ func healedOutage(before, after group.SlotRecord) (took time.Duration, healed bo
 	return max(after.AvailableSince.Sub(from), 0), true
 }
 
-// StateWritten counts what the state of a Slot says anew that was just written.
+// StateWritten counts the changes in a Slot's status that was just written.
 func (m *Metrics) StateWritten(before, after group.InstanceStatus) {
 	if after.State == group.SlotQuarantined && before.State != after.State {
 		m.groups.note(after.Group)
@@ -143,7 +145,7 @@ func (m *Metrics) StateWritten(before, after group.InstanceStatus) {
 	}
 }
 
-// action and actor are words of the code's own, whatever somebody wrote into a record.
+// action and actor return fixed labels, also for unexpected values in a record.
 func action(k operation.Kind) string {
 	switch k {
 	case operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace, operation.Drain:
@@ -171,9 +173,9 @@ func (g *groups) note(name string) {
 	g.named[name] = struct{}{}
 }
 
-// settle has the counters name each group that there is, from 0 on: what goes from nothing to 1 is no
-// increase to Prometheus. A group that is gone goes.
-// They were named before v was read, so that one which v does not know is gone, and not on its way.
+// settle creates the counters of each group at 0, because Prometheus sees no increase when a series
+// begins at 1. It removes the counters of removed groups. named was read before v, so a group that
+// v lacks was removed, and is not a new one.
 func (g *groups) settle(named []string, v *view.View) {
 	known := map[string]struct{}{}
 	for _, name := range v.Known() {
@@ -207,10 +209,10 @@ func (g *groups) all() []string {
 	return slices.Collect(maps.Keys(g.named))
 }
 
-// Describe sends nothing: what there is to tell depends on who leads.
+// Describe sends nothing: the metrics depend on the leader.
 func (g *groups) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads all figures.
+// Collect reads all metrics.
 func (g *groups) Collect(out chan<- prometheus.Metric) {
 	named := g.all()
 	v := g.read()
@@ -231,7 +233,7 @@ func (g *groups) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// openOperations are those that have not ended, by group.
+// openOperations returns the Operations that have not ended, by group.
 func openOperations(v *view.View) map[string][]operation.Operation {
 	open := map[string][]operation.Operation{}
 	for _, o := range v.Operations {
@@ -242,7 +244,7 @@ func openOperations(v *view.View) map[string][]operation.Operation {
 	return open
 }
 
-// tell gives the figures of one group.
+// tell sends the gauges of one group.
 func tell(out chan<- prometheus.Metric, s group.Status, name string, open []operation.Operation) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name}, labels...)...)
@@ -251,7 +253,7 @@ func tell(out chan<- prometheus.Metric, s group.Status, name string, open []oper
 	gauge(descAvailable, float64(s.Available))
 	gauge(descUpdated, float64(s.Updated))
 	gauge(descPaused, truth(s.Paused))
-	conditions := map[string]bool{} // a record that somebody wrote by hand may name one twice
+	conditions := map[string]bool{} // a handwritten record may name a condition twice
 	for _, c := range s.Conditions {
 		conditions[c.Type] = c.Status
 	}
@@ -264,7 +266,7 @@ func tell(out chan<- prometheus.Metric, s group.Status, name string, open []oper
 	states, holds := map[group.SlotState]float64{}, map[string]float64{}
 	for _, i := range s.Instances {
 		states[i.State]++
-		held := map[string]bool{} // one step may be held twice by one name
+		held := map[string]bool{} // one step may have two holds with one name
 		for _, h := range i.Holds {
 			held[h.Predicate] = true
 		}

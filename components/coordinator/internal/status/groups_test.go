@@ -17,7 +17,7 @@ import (
 
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// records are those of two groups, of which pg has everything that there can be to tell, and web nothing yet.
+// records has two groups: pg has every possible metric, and web has none yet.
 func records() *view.View {
 	instance := func(slot string, state group.SlotState, holds ...string) group.InstanceStatus {
 		i := group.InstanceStatus{Group: "pg", Slot: slot, State: state}
@@ -34,7 +34,7 @@ func records() *view.View {
 		Statuses: map[string]view.Rec[group.Status]{
 			"pg": {Value: group.Status{
 				Group: "pg", Replicas: 3, Available: 1, Updated: 2, RolloutState: string(operation.PausedState), Paused: true,
-				// One that somebody wrote by hand may name a condition twice.
+				// A handwritten record may name a condition twice.
 				Conditions: []group.Condition{{Type: "Available"}, {Type: "Quarantined", Status: true}, {Type: "Available"}},
 				Instances: []group.InstanceStatus{
 					instance("pg-0", group.SlotAvailable, "paused", "quorum", "quorum"), instance("pg-1", group.SlotRestarting), instance("pg-2", group.SlotQuarantined, "paused"),
@@ -77,7 +77,7 @@ func figures(t *testing.T, m *Metrics, name string) map[string]float64 {
 	return out
 }
 
-// gauges are what is told of a group beside what was counted.
+// gauges are the metrics of a group except its counters.
 func gauges(t *testing.T, m *Metrics, name string) []string {
 	t.Helper()
 	var out []string
@@ -90,7 +90,8 @@ func gauges(t *testing.T, m *Metrics, name string) []string {
 	return out
 }
 
-// TestOnlyTheLeaderTellsOfTheGroups, what their records say at that moment.
+// TestOnlyTheLeaderTellsOfTheGroups: only the leader serves the groups' gauges, from their current
+// records.
 func TestOnlyTheLeaderTellsOfTheGroups(t *testing.T) {
 	m, v := NewMetrics(), records()
 	m.Groups(func() *view.View { return v })
@@ -191,8 +192,8 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 }
 
-// TestCountersBeginAtNothing, so that the first event is an increase, and go with their group: what is counted
-// of one that the records do not have yet stays.
+// TestCountersBeginAtNothing: counters start at 0, so that the first event is an increase, and are
+// removed with their group. The counts of a group that the records do not have yet stay.
 func TestCountersBeginAtNothing(t *testing.T) {
 	m, v := NewMetrics(), records()
 	m.Groups(func() *view.View { return v })

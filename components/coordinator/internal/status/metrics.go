@@ -22,7 +22,7 @@ type Metrics struct {
 	groups    *groups
 }
 
-// NewMetrics registers everything on a registry of its own.
+// NewMetrics registers everything on its own registry.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry:  prometheus.NewRegistry(),
@@ -41,18 +41,18 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Gauge registers a value that is read when asked for.
+// Gauge registers a gauge with a function that reads its value.
 func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// Add registers what reads its figures when it is asked.
+// Add registers a collector that reads its metrics on demand.
 func (m *Metrics) Add(c prometheus.Collector) { m.registry.MustRegister(c) }
 
-// Gather reads all figures.
+// Gather reads all metrics.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
 
-// Leads notes the Lease; term is kept when leads is false.
+// Leads records the Lease; term keeps its value when leads is false.
 func (m *Metrics) Leads(leads bool, term uint64) {
 	m.leading.Store(leads)
 	if leads {

@@ -33,14 +33,15 @@ var (
 	shown     = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 )
 
-// source is what the code of all components says: the figures that it registers, by name with their labels, and the
-// texts of its constants, by their type or by the first word of their name.
+// source has the registered metrics of all components, by name with their labels, and the texts of
+// the constants, by type or by the first word of their name.
 type source struct {
 	figures map[string]map[string]bool
 	words   map[string][]string
 }
 
-// maker is what makes figures whose names begin alike, such as desc: its own labels come first.
+// maker is a function that creates metrics with a common prefix, such as desc: its own labels come
+// first.
 type maker struct {
 	prefix string
 	labels []string
@@ -104,7 +105,7 @@ func findMaker(n ast.Node, makers map[string]maker) {
 	}
 }
 
-// findFigures notes those that a call registers.
+// findFigures adds the metrics that a call registers.
 func (s source) findFigures(n ast.Node, makers map[string]maker) {
 	call, is := n.(*ast.CallExpr)
 	if !is || len(call.Args) == 0 {
@@ -136,7 +137,7 @@ func (s source) findFigures(n ast.Node, makers map[string]maker) {
 
 func (s source) figure(name string, labels ...string) {
 	if strings.HasSuffix(name, "_") {
-		return // what names begin with
+		return // the common prefix of the names
 	}
 	if s.figures[name] == nil {
 		s.figures[name] = map[string]bool{"instance": true}
@@ -168,7 +169,7 @@ func (s source) findWords(n ast.Node) {
 	}
 }
 
-// text is that of a literal, "" of what is none.
+// text returns the value of a string literal, "" for another expression.
 func text(n ast.Expr) string {
 	lit, is := n.(*ast.BasicLit)
 	if !is || lit.Kind != token.STRING {
@@ -218,8 +219,8 @@ func (s source) values(figure, label string) []string {
 	return nil
 }
 
-// check holds the figures that a text names, their labels and what these are to be, to the code. It gives their
-// names, and all labels that they have.
+// check compares the metrics in a text, their labels and label values with the code. It returns the
+// names and all labels.
 func (s source) check(t *testing.T, where, said string) (names []string, labels map[string]bool) {
 	t.Helper()
 	labels = map[string]bool{}
@@ -263,7 +264,7 @@ func (s source) all() (out []string) {
 	return out
 }
 
-// TestThePageTellsOfEveryFigure of a group, and of none that nobody registers.
+// TestThePageTellsOfEveryFigure: the page has every metric of a group, and no unregistered one.
 func TestThePageTellsOfEveryFigure(t *testing.T) {
 	s := readSource(t)
 	page, err := os.ReadFile(figurePage)
@@ -303,7 +304,7 @@ func TestThePageTellsOfEveryFigure(t *testing.T) {
 	if groups != len(slices.DeleteFunc(s.all(), func(name string) bool { return !strings.HasPrefix(name, "cadre_group_") })) {
 		t.Errorf("%d figures of groups are served, others are in the code: have the records of this test tell all", groups)
 	}
-	// What the page says of values stands beside the figure, in words of their own.
+	// The page lists the values in the column next to the metric.
 	row := regexp.MustCompile("(?m)^\\| (`cadre_group_[^|]*) \\| ([^|]*) \\| ([^|]*) \\|$")
 	word := regexp.MustCompile("`([A-Za-z_]+)`")
 	for _, r := range row.FindAllStringSubmatch(string(page), -1) {
@@ -320,8 +321,8 @@ func TestThePageTellsOfEveryFigure(t *testing.T) {
 	}
 }
 
-// TestTheAlertsAskForWhatIsServed: their figures, labels and values are the code's, and each says how bad it is,
-// what to type and where to read on.
+// TestTheAlertsAskForWhatIsServed: the alerts' metrics, labels and values exist in the code. Each
+// alert has a severity, a command and a link.
 func TestTheAlertsAskForWhatIsServed(t *testing.T) {
 	s := readSource(t)
 	raw, err := os.ReadFile(alertsFile)

@@ -14,19 +14,19 @@ import (
 // Health is the answer of /healthz.
 type Health struct {
 	Slot string `json:"slot"`
-	// Records can be read. It turns false some seconds after the store began to fail, and
-	// true with the first answer.
+	// Records: the records can be read. It turns false some seconds after the store began to fail,
+	// and true with the first answer.
 	Records bool `json:"records"`
-	// Leader and Term as they were read last.
+	// Leader and Term of the last read.
 	Leader string `json:"leader,omitempty"`
 	Term   uint64 `json:"term,omitempty"`
-	// Halted is why nobody can lead until an operator does something, and what.
+	// Halted is why no coordinator can lead until an operator acts, and the action.
 	Halted string `json:"halted,omitempty"`
 }
 
-// Run serves /healthz and /metrics until ctx ends. /healthz is 200 while the
-// process lives: a coordinator without quorum must not be restarted for it;
-// /readyz is 200 while the records can be read.
+// Run serves /healthz and /metrics until ctx ends. /healthz is 200 while the process lives: a
+// coordinator without quorum must not be restarted for it. /readyz is 200 while the records can be
+// read.
 func Run(ctx context.Context, listener net.Listener, metrics *Metrics, health func() Health) error {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, code int) {

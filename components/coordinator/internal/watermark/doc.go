@@ -1,9 +1,9 @@
-// Package watermark grows the cluster's state, the number that tells how far the records
-// have come, and tells when they went back: a backup was restored, or somebody edited
-// them. The Term tells that across leaders; the state tells it within a Term, too.
+// Package watermark grows the cluster's state, the watermark of the records, and detects records
+// that went back: a backup was restored, or a record was edited. The Term detects that across
+// leaders, and the state within a Term, too.
 //
-// A leader writes a higher state in the very transaction that records an Operation or a
-// platform call, so that no effect is ever newer than it. Agents are told the state and
-// report the highest they saw. Whoever finds it above the records knows that what was
-// decided since is not in them, and plans nothing until an operator says so.
+// A leader writes a higher state in the very transaction that records an Operation or a platform
+// call, so no effect is ever newer than its state. Agents receive the state and report the highest
+// one they saw. If a coordinator learns of a state above the recorded one, later decisions are
+// missing in the records, and it plans nothing until an operator accepts that.
 package watermark

@@ -6,12 +6,13 @@ import (
 	"cadre.dev/store"
 )
 
-// clockSet is by how much a wall clock and elapsed time part before the clock counts as set.
+// clockSet is the difference between wall clock and elapsed time from which the clock counts as
+// set.
 const clockSet = 2 * time.Second
 
-// Elapsed is the time that passed for the coordinators, in milliseconds, given what is recorded
-// of it. Each coordinator counts on by itself from the highest that it read, so that a takeover
-// loses nothing where the successor was running, and no clock of a machine can move it.
+// Elapsed returns the coordinators' elapsed time in milliseconds, given the recorded one. Each
+// coordinator counts on its own from the highest value that it read. So a takeover loses no time if
+// the successor was running, and a change of a machine's clock has no effect.
 func (r *Ratchet) Elapsed(recorded uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -23,8 +24,8 @@ func (r *Ratchet) Elapsed(recorded uint64) uint64 {
 
 func (r *Ratchet) passedLocked() time.Duration { return r.passed + time.Since(r.passedAt) }
 
-// Zero is when, by this coordinator's clock, no time had elapsed yet. It stays what it was until
-// that clock is set, or more was recorded as elapsed.
+// Zero returns the moment of elapsed time 0 by this coordinator's clock. It is stable until that
+// clock is set, or until a higher elapsed time is recorded.
 func (r *Ratchet) Zero() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// growth is what one caller wants to be written with a higher state.
+// growth is one caller's writes for the next state.
 type growth struct {
 	ctx   context.Context //nolint:containedctx // of the call that waits for done
 	lease store.Lease
@@ -17,12 +17,12 @@ type growth struct {
 	done  chan error // capacity 1
 }
 
-// Grow commits ops under the Lease together with a higher state: both are there, or
-// neither is. It refuses to go on from records that went back (store.ErrStateRegression).
+// Grow commits ops under the Lease together with a higher state: both or neither. It rejects
+// records that went back (store.ErrStateRegression).
 //
-// Each growth follows from the one before, and takes a read and a write of the store. Those
-// who come meanwhile go into the next one together, with one state: a cluster would else
-// record no more Operations a second than the store takes such turns.
+// Each growth depends on the previous one, and takes a read and a write of the store. Callers that
+// wait meanwhile share the next transaction with one state. Otherwise the duration of a transaction
+// would limit the Operations per second of the cluster.
 func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error {
 	own := &growth{ctx: ctx, lease: lease, ops: ops, done: make(chan error, 1)}
 	r.mu.Lock()
@@ -37,7 +37,7 @@ func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) 
 		if r.leave(own) {
 			return ctx.Err()
 		}
-		return <-own.done // it is being written
+		return <-own.done // the write has begun
 	}
 	if r.leave(own) {
 		r.growTogether(own, r.others(own)) //nolint:contextcheck // what is the others' too does not end with one call
@@ -45,7 +45,7 @@ func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) 
 	return <-own.done
 }
 
-// leave takes a growth out of those who wait; false: it is not among them any more.
+// leave removes a growth from the waiting ones; false: it is not waiting any more.
 func (r *Ratchet) leave(one *growth) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Ratchet) leave(one *growth) bool {
 	return len(r.waiting) < before
 }
 
-// others takes those who wait out, as far as they fit into one transaction with own.
+// others takes the waiting growths that fit into one transaction with own.
 func (r *Ratchet) others(own *growth) (taken []*growth) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,11 +70,11 @@ func (r *Ratchet) others(own *growth) (taken []*growth) {
 	return taken
 }
 
-// stateBytes is more than the record of the state has.
+// stateBytes is an upper bound of the state record's size.
 const stateBytes = 256
 
-// growTogether writes all of them at once, or, where a record of one of them is another by
-// now, each by itself, and tells each.
+// growTogether writes all growths at once and reports the result to each. On a conflict in one of
+// them it writes each separately.
 func (r *Ratchet) growTogether(own *growth, others []*growth) {
 	if len(others) == 0 {
 		own.done <- r.grow(own.ctx, own.lease, own.ops)
@@ -85,7 +85,7 @@ func (r *Ratchet) growTogether(own *growth, others []*growth) {
 	for _, g := range all {
 		ops = append(ops, g.ops...)
 	}
-	// It is not for the one who has the turn to give up what is the others', too.
+	// The end of one caller's context must not fail the others' growths.
 	err := r.grow(own.lease.Context(), own.lease, ops)
 	alone := errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrFenced)
 	for _, g := range all {
@@ -96,9 +96,9 @@ func (r *Ratchet) growTogether(own *growth, others []*growth) {
 	}
 }
 
-// grow is for whoever has the turn.
+// grow runs in the caller that has the turn.
 func (r *Ratchet) grow(ctx context.Context, lease store.Lease, ops []store.Op) error {
-	seen := r.Seen() // before the read: what was seen must be there when it is answered
+	seen := r.Seen() // before the read, whose answer must include everything seen before
 	facts, index, err := store.ReadStateFacts(ctx, r.store)
 	if err != nil {
 		return fmt.Errorf("read the state: %w", err)

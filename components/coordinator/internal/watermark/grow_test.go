@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// slow holds commits up until it is told, and counts those that were made.
+// slow holds commits up until release, and counts them.
 type slow struct {
 	store.Store
 	entered, release chan struct{}
@@ -32,8 +32,8 @@ func (s *slow) Commit(ctx context.Context, ops ...store.Op) error {
 	return s.Store.Commit(ctx, ops...)
 }
 
-// TestThoseWhoWaitGrowTogether: in one transaction, and one whose record is another by now
-// holds up nobody but itself.
+// TestThoseWhoWaitGrowTogether: they share one transaction, and a growth with a stale record delays
+// no other.
 func TestThoseWhoWaitGrowTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad            int // which one conflicts; -1: none
@@ -65,7 +65,7 @@ func TestThoseWhoWaitGrowTogether(t *testing.T) {
 				runtime.Gosched()
 			}
 			go func() {
-				for range s.entered { // nobody is held up from here on
+				for range s.entered { // from here on no commit is held up
 				}
 			}()
 			close(s.release)

@@ -8,26 +8,26 @@ import (
 	"cadre.dev/store"
 )
 
-// absurd is how far above what most agents saw one agent may be believed: nothing grows
-// so far between two reports, and one that lies must not use the numbers up.
+// absurd is the maximum distance of a single agent's watermark above most agents' to be believed.
+// No watermark grows this far between two reports, and a lying agent must not use up the numbers.
 const absurd = 1 << 32
 
-// Standing is how far the records have come, and what was seen of them.
+// Standing has the watermarks of the records and of their observers.
 type Standing struct {
-	// Term and State are what the records say. Records is the highest Term that any of
-	// them was written under, also when the Term itself is gone.
+	// Term and State are the recorded ones. Records is the highest Term that any record was written
+	// under, also when the Term itself is gone.
 	Term, State, Records uint64
-	// Raised is what an operator wrote.
+	// Raised is the operator's record.
 	Raised store.Recovery
-	// SeenTerm and SeenState are the highest of this process.
+	// SeenTerm and SeenState are the highest that this process has seen.
 	SeenTerm, SeenState uint64
-	// Agents is what they say.
+	// Agents are the watermarks of the agents.
 	Agents reports.Marks
-	// Halted is why the records may not be gone on from; nil: they may.
+	// Halted is why work on the records may not continue; nil: it may.
 	Halted error
 }
 
-// Standing looks.
+// Standing reads the current watermarks.
 func (r *Ratchet) Standing(ctx context.Context) (Standing, error) {
 	s := Standing{Agents: r.agents.Marks()}
 	r.mu.Lock()
@@ -56,8 +56,8 @@ func (s Standing) state() store.StateFacts {
 	return store.StateFacts{Stored: s.State, Raised: s.Raised.State, Seen: max(s.SeenState, s.Agents.Most.State)}
 }
 
-// Above is the Term and the state that the next ones must be above, so that no agent takes
-// them for old: the highest that anybody saw, an absurd claim aside.
+// Above returns the Term and the state that the next ones must exceed, so that no agent rejects
+// them as old. It is the highest watermark of all observers, except absurd claims.
 func (s Standing) Above() (term, state uint64) {
 	believed := func(most, anyone uint64) uint64 {
 		if anyone-most > absurd {

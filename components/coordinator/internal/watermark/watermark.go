@@ -10,7 +10,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Marks tells what agents have seen of the records.
+// Marks returns the watermarks of the agents.
 type Marks interface{ Marks() reports.Marks }
 
 // Ratchet is safe for concurrent use.
@@ -19,29 +19,29 @@ type Ratchet struct {
 	agents Marks
 	now    func() time.Time
 
-	// turn is had by the one growth at a time: each follows from the one before.
+	// turn serialises growths: each depends on the previous one.
 	turn chan struct{}
 
 	mu sync.Mutex
-	// waiting are those who want to grow it, in their order; guarded by mu.
+	// waiting are the growths that wait, in order; guarded by mu.
 	waiting []*growth
 	seen    uint64    // guarded by mu; highest state that this process wrote or read
-	term    uint64    // guarded by mu; highest Term that it followed
-	grew    time.Time // guarded by mu; when it wrote one last
-	// passed is the time that had elapsed for the coordinators at passedAt, and zero what Zero
-	// gave last; guarded by mu.
+	term    uint64    // guarded by mu; highest Term seen by Follow
+	grew    time.Time // guarded by mu; time of its last write
+	// passed is the coordinators' elapsed time at passedAt, and zero the last result of Zero;
+	// guarded by mu.
 	passed   time.Duration
 	passedAt time.Time
 	zero     time.Time
 }
 
-// New makes a Ratchet on the records in s.
+// New returns a Ratchet for the records in s.
 func New(s store.Store, agents Marks, now func() time.Time) *Ratchet {
 	return &Ratchet{store: s, agents: agents, now: now, turn: make(chan struct{}, 1), passedAt: time.Now()}
 }
 
-// Follow remembers what the records say as they change, so that a coordinator that does not
-// lead knows it as well, until ctx ends.
+// Follow records the states of the changing records until ctx ends, so that a standby knows them as
+// well.
 func (r *Ratchet) Follow(ctx context.Context, views *view.Watcher) error {
 	for {
 		v, changed := views.Latest()
@@ -60,15 +60,15 @@ func (r *Ratchet) Follow(ctx context.Context, views *view.Watcher) error {
 	}
 }
 
-// Saw notes a state that was read of the records.
+// Saw records a state that was read from the records.
 func (r *Ratchet) Saw(state uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = max(r.seen, state)
 }
 
-// Seen is the highest state that this process or most of the agents have seen. Records
-// that are read afterwards and say less went back.
+// Seen returns the highest state that this process or most of the agents have seen. Records that
+// are read afterwards and have a lower one went back.
 func (r *Ratchet) Seen() uint64 {
 	most := r.agents.Marks().Most.State
 	r.mu.Lock()
@@ -76,7 +76,7 @@ func (r *Ratchet) Seen() uint64 {
 	return max(r.seen, most)
 }
 
-// Idle is how long ago this process wrote a state.
+// Idle returns the time since this process last wrote a state.
 func (r *Ratchet) Idle() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,30 +9,30 @@ import (
 	"cadre.dev/platform"
 )
 
-// Guest is what runs in a CVM. It is told under the lock.
+// Guest runs in a CVM. The cloud calls it under the lock.
 type Guest interface {
-	// Boots: it runs from now on.
+	// Boots is called when the guest starts to run.
 	Boots()
-	// Ends: it runs no more, whether it ran or not, and why.
+	// Ends is called with the reason when the guest stops, even if it was not running.
 	Ends(why string)
 }
 
-// Why a guest ends.
+// Reasons for the end of a guest.
 const (
 	Restarts = "restarts"
 	Stopped  = "stopped"
 	Deleted  = "deleted"
 )
 
-// CVM is one that there is, or was. Guarded by the lock.
+// CVM is a current or former CVM. Guarded by the lock.
 type CVM[G Guest] struct {
 	platform.Instance
 
 	Guest G
-	// Env is what it was given last.
+	// Env is the env of the last call.
 	Env map[string]string
 
-	// next is the hash of what it boots, or booted last.
+	// next is the hash of the current or next boot.
 	next string
 	// boots counts, so that a restart within a restart counts once.
 	boots int
@@ -40,36 +40,37 @@ type CVM[G Guest] struct {
 
 // Config of a Cloud. All fields are required.
 type Config[G Guest] struct {
-	// Lock guards the cloud and its CVMs. It is the owner's, who has state of its own that
-	// changes with them.
+	// Lock guards the cloud and its CVMs. It belongs to the owner, whose own state changes together
+	// with theirs.
 	Lock sync.Locker
-	// Guest is what is to run in a CVM that is made.
+	// Guest returns the guest of a new CVM.
 	Guest func(*CVM[G]) G
-	// BootTakes is from a call until the CVM runs, of its next boot. It is asked under the lock.
+	// BootTakes is the time from a call until the CVM runs, for its next boot. It is called under
+	// the lock.
 	BootTakes func(*CVM[G]) time.Duration
-	// Settle is how long it may hide an effect.
+	// Settle is the maximum time until a list shows an effect.
 	Settle time.Duration
 }
 
-// Cloud has the CVMs. Methods with Locked want the lock held; those of a [Link] take it.
+// Cloud has the CVMs. Methods with Locked need the lock; those of a [Link] take it.
 type Cloud[G Guest] struct {
 	cfg  Config[G]
 	cvms map[string]*CVM[G] // by name
-	// sorted are the CVMs by name; nil after one came or went.
+	// sorted are the CVMs by name; nil after a creation or removal.
 	sorted []*CVM[G]
-	// asked counts the CVMs that were ever asked for.
+	// asked counts the create calls.
 	asked int
-	// documents are what was provisioned, by its hash.
+	// documents are the provisioned documents by hash.
 	documents map[string][]byte
 }
 
-// New makes an empty one.
+// New returns an empty cloud.
 func New[G Guest](cfg Config[G]) *Cloud[G] {
 	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}, documents: map[string][]byte{}}
 }
 
-// AllLocked are the CVMs by name. The caller changes no element: it is made anew when a CVM
-// comes or goes.
+// AllLocked returns the CVMs by name. Do not change its elements; a creation or removal makes a new
+// slice.
 func (c *Cloud[G]) AllLocked() []*CVM[G] {
 	if c.sorted == nil {
 		c.sorted = make([]*CVM[G], 0, len(c.cvms))
@@ -80,10 +81,10 @@ func (c *Cloud[G]) AllLocked() []*CVM[G] {
 	return c.sorted
 }
 
-// NamedLocked is the CVM of that name; nil: there is none.
+// NamedLocked returns the CVM of that name; nil: there is none.
 func (c *Cloud[G]) NamedLocked(name string) *CVM[G] { return c.cvms[name] }
 
-// DocumentLocked is what a CVM runs that measures this hash; nil: nobody provisioned it.
+// DocumentLocked returns the document with this hash; nil: it was never provisioned.
 func (c *Cloud[G]) DocumentLocked(hash string) []byte { return c.documents[hash] }
 
 func (c *Cloud[G]) byIDLocked(vmUUID string) *CVM[G] {
@@ -95,7 +96,7 @@ func (c *Cloud[G]) byIDLocked(vmUUID string) *CVM[G] {
 	return nil
 }
 
-// RebootLocked takes the CVM down and brings it up again, after a while, as what it was to run.
+// RebootLocked restarts the CVM with its next document; the boot takes BootTakes.
 func (c *Cloud[G]) RebootLocked(one *CVM[G]) { c.bootLocked(one, one.next) }
 
 func (c *Cloud[G]) bootLocked(one *CVM[G], hash string) {
@@ -114,8 +115,8 @@ func (c *Cloud[G]) bootLocked(one *CVM[G], hash string) {
 	})
 }
 
-// ChangeLocked has the CVM run hash from its next boot on, which comes at once unless it is stopped: then it
-// comes when it is started.
+// ChangeLocked sets the document of the CVM's next boot. A running CVM reboots at once, a stopped
+// one when it is started.
 func (c *Cloud[G]) ChangeLocked(one *CVM[G], hash string) {
 	if one.Status == Stopped && !one.InProgress {
 		one.next, one.ComposeHash, one.UpdatedAt = hash, hash, time.Now()
@@ -124,14 +125,14 @@ func (c *Cloud[G]) ChangeLocked(one *CVM[G], hash string) {
 	c.bootLocked(one, hash)
 }
 
-// HaltLocked stops the CVM, as its host's death does: nobody but a call starts it again.
+// HaltLocked stops the CVM, like the death of its host: only a call starts it again.
 func (c *Cloud[G]) HaltLocked(one *CVM[G]) {
 	one.Guest.Ends(Stopped)
 	one.InProgress, one.Status, one.ComposeHash, one.UpdatedAt = false, Stopped, one.next, time.Now()
 	one.boots++
 }
 
-// RemoveLocked takes the CVM and its disk away.
+// RemoveLocked removes the CVM and its disk.
 func (c *Cloud[G]) RemoveLocked(one *CVM[G], why string) {
 	one.Guest.Ends(why)
 	delete(c.cvms, one.Name)

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// guest writes down what it is told.
+// guest records its calls.
 type guest struct{ told *[]string }
 
 func (g guest) Boots()          { *g.told = append(*g.told, "boots") }
@@ -125,8 +125,7 @@ func TestANameIsOfOneCVM(t *testing.T) {
 	})
 }
 
-// TestAnEffectThatComesLateMeetsItsOwnCVM, or none: one that was made meanwhile under the name
-// is another one.
+// TestAnEffectThatComesLateMeetsItsOwnCVM: a late effect never reaches a new CVM of the same name.
 func TestAnEffectThatComesLateMeetsItsOwnCVM(t *testing.T) {
 	try(t, func(t *testing.T, b *bench) {
 		made, err := b.create("one")
@@ -172,7 +171,7 @@ func TestAHaltedOneRunsWhatItWasToRunOnceItIsStarted(t *testing.T) {
 		if halted.Running() || halted.Status != "stopped" || halted.ComposeHash == "" {
 			t.Errorf("halted %+v", halted)
 		}
-		for range 2 { // what runs already goes on
+		for range 2 { // a running CVM continues
 			if _, err := b.Start(t.Context(), made.VMUUID); err != nil {
 				t.Fatal(err)
 			}

@@ -31,32 +31,33 @@ const (
 // Call is a call with an effect, about one CVM.
 type Call struct {
 	Verb Verb
-	// Name of the CVM, and its VMUUID; that of a create is the one that it is to get.
+	// Name and VMUUID of the CVM; for a create, its future VMUUID.
 	Name, VMUUID string
-	// Hash of what it is to run; empty: what it runs.
+	// Hash of the CVM's next document; empty: the document stays.
 	Hash string
 }
 
-// Carry takes a call to the cloud and the answer back. It runs effect under the lock once, at
-// once or later, or never; what that says is an honest answer, and Carry's is what the caller gets.
+// Carry carries a call to the cloud and the answer back. It runs effect under the lock once, now or
+// later, or never. The result of effect is the honest answer, and the caller gets the result of
+// Carry.
 type Carry func(ctx context.Context, call Call, effect func() error) error
 
-// Link is somebody's way to the cloud.
+// Link is one client's connection to the cloud.
 type Link[G Guest] struct {
 	*Cloud[G]
 
 	carry Carry
 }
 
-// Link makes one.
+// Link returns a connection.
 func (c *Cloud[G]) Link(carry Carry) *Link[G] { return &Link[G]{Cloud: c, carry: carry} }
 
-// AppOf is the app that the cloud makes for a document: that of its group's name.
+// AppOf returns the app that the cloud creates for a document, by its group's name.
 func AppOf(document []byte) string {
 	var named struct {
 		Name string `json:"name"`
 	}
-	_ = json.Unmarshal(document, &named) // what says no name is of an app without one
+	_ = json.Unmarshal(document, &named) // a document without a name has an app without one
 	sum := sha256.Sum256([]byte(named.Name))
 	return hex.EncodeToString(sum[:20])
 }
@@ -84,7 +85,7 @@ func (l *Link[G]) Describe(_ context.Context, vmUUID string) (platform.Instance,
 	return platform.Instance{}, platform.ErrNotFound
 }
 
-// Provision implements [platform.Platform]: it measures what it is sent.
+// Provision implements [platform.Platform]: it measures the received document.
 func (l *Link[G]) Provision(ctx context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
 	sum := sha256.Sum256(t.AppCompose)
 	p := platform.Provisioned{ComposeHash: hex.EncodeToString(sum[:]), AppID: AppOf(t.AppCompose)}
@@ -153,12 +154,12 @@ func (l *Link[G]) Restart(ctx context.Context, vmUUID string) (platform.Accepted
 	return l.change(ctx, Call{Verb: Restart, VMUUID: vmUUID}, l.RebootLocked)
 }
 
-// ForceRestart is a Restart: no guest of this cloud refuses to go down.
+// ForceRestart is a Restart: no guest of this cloud refuses to shut down.
 func (l *Link[G]) ForceRestart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
 	return l.Restart(ctx, vmUUID)
 }
 
-// Start boots what does not run; what runs already goes on.
+// Start boots a stopped CVM; a running CVM continues.
 func (l *Link[G]) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
 	return l.change(ctx, Call{Verb: Start, VMUUID: vmUUID}, func(one *CVM[G]) {
 		if !one.Running() && !one.InProgress {
@@ -181,7 +182,7 @@ func (l *Link[G]) Delete(ctx context.Context, vmUUID string) error {
 	return err
 }
 
-// change is a call about a CVM that there is.
+// change is a call about an existing CVM.
 func (l *Link[G]) change(ctx context.Context, call Call, apply func(*CVM[G])) (platform.Accepted, error) {
 	l.cfg.Lock.Lock()
 	one := l.byIDLocked(call.VMUUID)
@@ -199,10 +200,10 @@ func (l *Link[G]) change(ctx context.Context, call Call, apply func(*CVM[G])) (p
 	})
 }
 
-// Nodes tells of none.
+// Nodes returns none.
 func (l *Link[G]) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
 
-// Offer does not tell what there is to choose from.
+// Offer returns an empty offer.
 func (l *Link[G]) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
 
 // Settle implements [platform.Platform].
