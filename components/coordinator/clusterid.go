@@ -16,8 +16,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// settle finds out which cluster ID this coordinator belongs to. Until that is known it
-// answers first contacts of other coordinators, and nothing else.
+// settle determines this coordinator's cluster ID. Until then the coordinator only answers first
+// contacts of other coordinators.
 func (c *Coordinator) settle(ctx context.Context) error {
 	known, err := bootstrap.Load(c.cfg.StateDir)
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *Coordinator) settle(ctx context.Context) error {
 	return err
 }
 
-// answerUnsettled has work prove to others that this coordinator knows no cluster ID, and
-// find out where they are.
+// answerUnsettled runs two tasks in work: one proves to others that this coordinator knows no
+// cluster ID, the other locates them.
 func (c *Coordinator) answerUnsettled(ctx context.Context, work *tasks) error {
 	prover := bootstrap.NewProver(c.ownClusterID(c.boot.Leaf.RawSubjectPublicKeyInfo), c.quoter, c.log)
 	node, err := overlay.New(overlay.Config{
@@ -48,7 +48,7 @@ func (c *Coordinator) answerUnsettled(ctx context.Context, work *tasks) error {
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)
 	}
-	// There is no CA yet, so there is nobody to have a Session with.
+	// There is no CA yet, so no Session is possible.
 	node.SetCredentials(overlay.Credentials{Certificate: c.boot, Roots: x509.NewCertPool()})
 	local, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.StatusListen)
 	if err != nil {
@@ -62,8 +62,7 @@ func (c *Coordinator) answerUnsettled(ctx context.Context, work *tasks) error {
 	return nil
 }
 
-// ownClusterID is what this coordinator states on connections where it shows a certificate
-// of that key.
+// ownClusterID is this coordinator's statement on connections with a certificate of that key.
 func (c *Coordinator) ownClusterID(publicKey []byte) statement.ClusterID {
 	return statement.ClusterID{
 		Cluster: c.cfg.Cluster, ClusterID: c.clusterID.ClusterID, AppID: c.info.AppID, Slot: c.cfg.Slot, TLSPublicKey: publicKey,
@@ -87,8 +86,8 @@ func (c *Coordinator) clusterIDConfig() bootstrap.Config {
 	}
 }
 
-// confirm holds the records to this coordinator's cluster ID, and creates its record where
-// there is none of anything.
+// confirm compares the records with this coordinator's cluster ID, and creates its record in an
+// empty store.
 func (c *Coordinator) confirm(ctx context.Context) error {
 	err := bootstrap.Record(ctx, c.store, c.cfg.StateDir, c.clusterID, c.cfg.Slot, c.deps.Now())
 	if err == nil {
@@ -97,12 +96,12 @@ func (c *Coordinator) confirm(ctx context.Context) error {
 	return err
 }
 
-// agreeEvery is how often coordinators whose records cannot be read ask each other whether
-// they are of one cluster ID: longer than a first election.
+// agreeEvery is how often coordinators with unreadable records compare their cluster IDs: longer
+// than a first election.
 const agreeEvery = 30 * time.Second
 
-// agree says in the log why Consul never gets a leader, if it is that coordinators of
-// several cluster IDs try to form one cluster.
+// agree logs why Consul gets no leader, if coordinators of several cluster IDs try to form one
+// cluster.
 func (c *Coordinator) agree(ctx context.Context) error {
 	tick := time.NewTicker(agreeEvery)
 	defer tick.Stop()
@@ -123,7 +122,7 @@ func (c *Coordinator) agree(ctx context.Context) error {
 	}
 }
 
-// afterConfirmed begins a task once the records are known to be of this cluster ID.
+// afterConfirmed starts a task once the records are confirmed to be of this cluster ID.
 func (c *Coordinator) afterConfirmed(task func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {

@@ -113,8 +113,8 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly(t *testing.T) {
 	h.halts("STATE_ROLLBACK_DETECTED", kept.ClusterID)
 }
 
-// halts runs the coordinator until it ends by itself, with an error that says all of wants,
-// without having led.
+// halts runs the coordinator until it exits without having led, with an error that contains all of
+// wants.
 func (h *harness) halts(wants ...string) {
 	h.t.Helper()
 	log := &logged{}

@@ -22,19 +22,19 @@ import (
 // Config of one coordinator.
 type Config struct {
 	Cluster string
-	// Slot is coordinator-<n>. It locates: which virtual address and which Consul
-	// node this process is. The right to be a coordinator comes from the app key.
+	// Slot is coordinator-<n>. It determines this process's virtual address and Consul node. The
+	// right to be a coordinator comes from the app key.
 	Slot string
 	// Replicas is how many coordinators the cluster has: 1, 3 or 5.
 	Replicas int
 	Trust    attest.Trust
-	// TrustFile is the text that Trust was parsed from. Run refuses one that is not
-	// part of this CVM's measured compose file.
+	// TrustFile is the text that Trust was parsed from. Run rejects a text that is not part of this
+	// CVM's measured compose file.
 	TrustFile []byte
-	// RevisionMark is the mark of the compose text that started this coordinator; "" has none.
+	// RevisionMark is the mark of the compose text that started this coordinator; "": none.
 	RevisionMark string
 	Gateway      overlay.Gateway
-	// Rendezvous servers help to find direct paths; none: the gateway is the only one.
+	// Rendezvous servers help to find direct paths; none: only the gateway is used.
 	Rendezvous []overlay.Rendezvous
 	// Paths are the kinds of path that may be used; nil: all.
 	Paths []overlay.PathKind
@@ -51,29 +51,28 @@ type Config struct {
 // Guest is the guest agent of this CVM.
 type Guest = attest.Guest
 
-// Verifier decides whether evidence is genuine.
+// Verifier verifies that evidence is genuine.
 type Verifier = admission.Verifier
 
-// Deps are the seams to the outside.
+// Deps are the interfaces to the outside.
 type Deps struct {
 	Guest    Guest
 	Platform platform.Platform
-	// Verifier is for tests; nil: one is made by the trust file, with its
-	// collateral.
+	// Verifier is for tests; nil: New makes one from the trust file, with its collateral.
 	Verifier Verifier
 	Log      *slog.Logger
 	// Now is the clock; nil: the system's.
 	Now func() time.Time
 	// Timing of the engine; zero fields take their defaults.
 	Timing rollout.Timing
-	// Failpoint is told of points at which a test may end the process; nil in
-	// production. See package operate for the names.
+	// Failpoint is called at points at which a test may end the process; nil in production. See
+	// package operate for the names.
 	Failpoint func(name string)
 }
 
 var clusterForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// complete fills defaults and reports every problem at once.
+// complete sets defaults and reports every problem at once.
 func (c *Config) complete() error {
 	var errs []error
 	if !clusterForm.MatchString(c.Cluster) {
@@ -109,8 +108,8 @@ func (c *Config) complete() error {
 	fill(&c.SessionListen, fmt.Sprintf(":%d", group.SessionPort))
 	fill(&c.APIListen, fmt.Sprintf(":%d", group.CoordinatorAPIPort))
 	fill(&c.StatusListen, fmt.Sprintf("127.0.0.1:%d", group.CoordinatorStatusPort))
-	// Metrics and health are for this CVM: whoever reaches a port of another address
-	// reaches it from the gateway (TOK-18).
+	// Metrics and health are for this CVM only: a port on another address is reachable from the
+	// gateway (TOK-18).
 	if host, _, err := net.SplitHostPort(c.StatusListen); err != nil {
 		errs = append(errs, fmt.Errorf("status listen %q: %w", c.StatusListen, err))
 	} else if at, err := netip.ParseAddr(host); err != nil || !at.IsLoopback() {
@@ -122,14 +121,14 @@ func (c *Config) complete() error {
 func (c *Config) ordinal() int {
 	n, err := peering.CoordinatorOrdinal(c.Slot)
 	if err != nil {
-		return 0 // complete refused it
+		return 0 // complete rejected it
 	}
 	return n
 }
 
 func (c *Config) vip() netip.Addr { return netip.MustParseAddr(peering.CoordinatorVIP(c.ordinal())) }
 
-// otherVIPs are the other coordinators' addresses.
+// otherVIPs returns the other coordinators' addresses.
 func (c *Config) otherVIPs() []string {
 	var out []string
 	for n := range c.Replicas {

@@ -53,22 +53,23 @@ import (
 // renewEvery is a third of the certificates' life: two renewals may fail.
 const renewEvery = keys.LeafTTL / 3
 
-// warmup is how long agents may need to find a coordinator that started and to
-// report to it: a re-dial and a report, each of some seconds.
+// warmup is the time that agents need to find a restarted coordinator and to report to it: a
+// re-dial and a report, each of some seconds.
 const warmup = reports.LiveWithin + 6*time.Second
 
-// admitWarmup is warmup for a Slot that another Boot asks for. A live agent dials a
-// coordinator that is away at least every 2 s, one that refuses it every 5 s, and reports on its first Session; a dial takes
-// a few seconds at most. The leader waits longer with its plans: those need most agents.
+// admitWarmup is warmup for a Slot that another Boot requests. A live agent dials an absent
+// coordinator at least every 2 s, and one that refuses it every 5 s. It reports on its first
+// Session, and a dial takes a few seconds at most. The leader's plans wait longer, because they
+// need most agents.
 const admitWarmup = 8 * time.Second
 
-// Coordinator is one coordinator. Make it with New, run it once.
+// Coordinator is one coordinator. Create it with New, run it once.
 type Coordinator struct {
 	cfg  Config
 	deps Deps
 	log  *slog.Logger
 
-	// Made by identify and settle, constant afterwards.
+	// Set by identify and settle, constant afterwards.
 	info      attest.Info
 	boot      tls.Certificate
 	finder    Verifier
@@ -78,7 +79,7 @@ type Coordinator struct {
 	peers     *peering.Coordinators
 	clusterID bootstrap.Stored
 
-	// Made by assemble, constant afterwards.
+	// Set by assemble, constant afterwards.
 	root        *keys.Root
 	identity    *keys.Identity
 	store       *store.Consul
@@ -107,22 +108,22 @@ type Coordinator struct {
 	ratchet     *watermark.Ratchet
 	metrics     *status.Metrics
 	panics      *contain.Panics
-	relocated   chan struct{} // capacity 1: the coordinators' places changed
+	relocated   chan struct{} // capacity 1: the coordinators' locations changed
 	confirmed   chan struct{} // closed: the records are of this coordinator's cluster ID
 
 	mu   sync.Mutex
 	cert tls.Certificate // guarded by mu
-	// consulTokens are the accessors of what Consul acts with, oldest first; of genesis' goroutine
-	// alone.
+	// consulTokens are the accessors of the Consul server's tokens, oldest first; only genesis'
+	// goroutine uses them.
 	consulTokens []string
 }
 
-// New checks cfg and deps. Nothing is opened before Run.
+// New checks cfg and deps. It opens nothing before Run.
 func New(cfg Config, deps Deps) (*Coordinator, error) {
 	err := errors.Join(cfg.complete(), deps.complete())
 	if deps.Verifier == nil {
-		// Found now, not when the first agent asks: without collateral nobody could be
-		// admitted.
+		// Without collateral no Boot could be admitted. The fault is found at the start, before the
+		// first agent needs it.
 		_, noSource := cfg.Trust.CollateralSource(nil)
 		err = errors.Join(err, noSource)
 	}
@@ -132,8 +133,8 @@ func New(cfg Config, deps Deps) (*Coordinator, error) {
 	return &Coordinator{cfg: cfg, deps: deps, log: deps.Log, relocated: make(chan struct{}, 1), confirmed: make(chan struct{})}, nil
 }
 
-// Run is the coordinator until ctx ends or a part of it fails. It gives the
-// Lease up before it stops Consul, so that a successor takes over at once.
+// Run runs the coordinator until ctx ends or a part of it fails. It releases the Lease before it
+// stops Consul, so that a successor takes over at once.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.identify(ctx); err != nil {
 		return err
@@ -151,13 +152,13 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for operators: %w", err)
 	}
-	// A task that never begins does not close what it was to serve on.
+	// A task that never begins does not close its listener.
 	defer func() { _ = api.Close() }()
 	local, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.StatusListen)
 	if err != nil {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
-	// Below lives what the rest needs to shut down cleanly, so it ends last.
+	// The parts below are needed for a clean shutdown of the others, so they end last.
 	base := newTasks(context.WithoutCancel(ctx))
 	defer base.stop()
 	base.run("consul", c.consul.Run)
@@ -171,7 +172,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("genesis", c.genesis)
 	work.run("service mesh", c.afterConfirmed(c.giveMeshCA))
 	work.run("agreement", c.agree)
-	// It ends before Consul does: it takes its tokens back.
+	// It ends before Consul does, because it revokes its tokens.
 	work.run("xds", c.xds.Run)
 	work.run("coordinators", c.kept("coordinators", c.healer.Run))
 	work.run("records", c.views.Run)
@@ -186,7 +187,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("succession", c.afterConfirmed(c.kept("succession", c.successor.Run)))
 	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
 	if !c.clusterID.Recorded {
-		// Before the cluster ID stands in the records nothing else may.
+		// Before the cluster ID is recorded no other record may be written.
 		serve = c.afterConfirmed(serve)
 	}
 	work.run("api", serve)
@@ -205,13 +206,13 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	return context.Cause(work.ctx) //nolint:contextcheck // why the tasks ended
 }
 
-// kept runs a task again from its beginning where it panicked. It is for tasks that make all they
-// know from the records and from Consul.
+// kept restarts a task after a panic. It is for tasks whose whole state comes from the records and
+// from Consul.
 func (c *Coordinator) kept(name string, task func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error { return c.panics.Keep(ctx, name, task) }
 }
 
-// identify finds out who this is, and makes what proves it to others.
+// identify determines this coordinator's identity, and prepares its proof for others.
 func (c *Coordinator) identify(ctx context.Context) error {
 	if err := supervise.InMemory(c.cfg.RunDir, c.consulRunDir()); err != nil {
 		return fmt.Errorf("run dir: %w", err)
@@ -227,7 +228,7 @@ func (c *Coordinator) identify(ctx context.Context) error {
 		return fmt.Errorf("this CVM belongs to app %s, the trust file names %s as the coordinators' app", c.info.AppID, want)
 	}
 	if c.info.AppID == "" {
-		// Without it no spec that asks for CVMs of this app could be told and refused.
+		// Without its app, the coordinator could not reject a spec that asks for CVMs of this app.
 		return errors.New("the guest agent names no app: the coordinators cannot tell which one is their own")
 	}
 	if c.boot, err = bootstrap.NewBoot(); err != nil {
@@ -237,7 +238,7 @@ func (c *Coordinator) identify(ctx context.Context) error {
 	return c.assembleQuoter()
 }
 
-// assemble makes every part, from the keys of the cluster ID up.
+// assemble creates all parts, starting with the keys of the cluster ID.
 func (c *Coordinator) assemble(ctx context.Context) error {
 	var err error
 	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster, c.clusterID.ClusterID); err != nil {
@@ -306,10 +307,10 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	return c.assembleOverlay()
 }
 
-// consulRunDir holds Consul's configuration: a mount of its own there counts, too.
+// consulRunDir holds Consul's configuration; it may be a separate mount.
 func (c *Coordinator) consulRunDir() string { return filepath.Join(c.cfg.RunDir, "consul") }
 
-// ownConnections is more than this process has to its Consul.
+// ownConnections is an upper bound of this process's connections to its Consul.
 const ownConnections = 1000
 
 func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
@@ -327,7 +328,7 @@ func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 	return cfg
 }
 
-// assembleSecrets makes what keeps, raises and follows the epochs of secrets.
+// assembleSecrets creates the parts that store, raise and follow the epochs of secrets.
 func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error {
 	c.keeper = secrets.NewKeeper(secrets.KeeperConfig{
 		Keys: c.root, Server: c.consul, Store: c.store, Views: c.views, StateDir: c.cfg.StateDir, First: epoch, Log: c.log,
@@ -343,7 +344,7 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 	return nil
 }
 
-// assembleServices makes what answers members and operators, and what leads.
+// assembleServices creates the services for members and operators, and the leader's duties.
 func (c *Coordinator) assembleServices(consulAddress string) {
 	c.assembleAdmission()
 	judge := specvalidate.New(c.info.AppID, c.cfg.Trust.Images)
@@ -353,7 +354,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.gauges()
 }
 
-// assembleAdmission makes what lets members in.
+// assembleAdmission creates the admission of members.
 func (c *Coordinator) assembleAdmission() {
 	coordinators := make([]string, c.cfg.Replicas)
 	for n := range coordinators {
@@ -375,7 +376,7 @@ func (c *Coordinator) assembleAdmission() {
 	c.control.ServeFarewell(c.admission.Farewell)
 }
 
-// assembleReconciler makes what plans and acts while this coordinator leads.
+// assembleReconciler creates the planner and executor for the time as leader.
 func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measure.Measure) {
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
@@ -395,7 +396,7 @@ func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measu
 	})
 }
 
-// assembleServer makes the API.
+// assembleServer creates the API.
 func (c *Coordinator) assembleServer(judge *specvalidate.Vet, measured measure.Measure, consulAddress string) {
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
@@ -412,7 +413,7 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Vet, measured measure.M
 	})
 }
 
-// gauges tell of the groups, how many are connected here, and of Consul's restarts.
+// gauges registers the metrics of the groups, of the connections here, and of Consul's restarts.
 func (c *Coordinator) gauges() {
 	c.metrics.Groups(func() *view.View {
 		if v, _ := c.views.Latest(); c.views.Readable() {
@@ -439,7 +440,7 @@ func (c *Coordinator) gauges() {
 	c.metrics.Gauge("cadre_consul_restarts", "Times the Consul server was started again.", func() float64 { return float64(c.consul.Restarts()) })
 }
 
-// assembleCatalog makes what tells Consul of members, as their reports say.
+// assembleCatalog creates the part that registers members in Consul according to their reports.
 func (c *Coordinator) assembleCatalog(consulAddress string) error {
 	var err error
 	c.catalog, err = catalog.New(catalog.Config{
@@ -456,7 +457,7 @@ func (c *Coordinator) assembleCatalog(consulAddress string) error {
 	return err
 }
 
-// assembleRoutes makes what keeps the service layer, while this coordinator leads.
+// assembleRoutes creates the part that maintains the service layer while this coordinator leads.
 func (c *Coordinator) assembleRoutes(consulAddress string) error {
 	var err error
 	c.routes, err = routes.New(routes.Config{
@@ -473,20 +474,20 @@ func (c *Coordinator) assembleRoutes(consulAddress string) error {
 	return err
 }
 
-// assembleConsulProxy makes the way of members to Consul.
+// assembleConsulProxy creates the members' proxy to Consul.
 func (c *Coordinator) assembleConsulProxy(consulAddress string) {
 	c.consulProxy = consulproxy.New(consulproxy.Config{
 		Consul: consulAddress, Datacenter: c.cfg.Datacenter, Tokens: c.issuer, Holds: c.holds, Now: c.deps.Now, Log: c.log,
 	})
 }
 
-// holds tells whether a Boot is the Slot now.
+// holds reports whether a Boot holds the Slot now.
 func (c *Coordinator) holds(slot, boot string) bool {
 	v, _ := c.views.Latest()
 	return v.Admitted(slot, boot)
 }
 
-// assembleXDS makes the way of members' proxies to their configuration.
+// assembleXDS creates the relay for the configuration of members' proxies.
 func (c *Coordinator) assembleXDS(consulAddress string) {
 	c.xds = xds.New(xds.Config{
 		Consul: consulAddress, Coordinator: c.cfg.Slot, BootID: c.identity.BootID(), Simulated: c.cfg.Trust.AllowSimulated,
@@ -495,8 +496,8 @@ func (c *Coordinator) assembleXDS(consulAddress string) {
 	c.metrics.Gauge("cadre_xds_streams", "Open streams of members' proxies.", func() float64 { return float64(c.xds.Streams()) })
 }
 
-// proxies are those that each member of a group may be. While the group's record cannot be
-// read, those of the last one that could be are.
+// proxies returns the proxies that each member of a group may be. While the group's record cannot
+// be read, it uses the last readable one.
 func (c *Coordinator) proxies(name string) []xds.Identity {
 	v, _ := c.views.Latest()
 	if v == nil {
@@ -505,8 +506,8 @@ func (c *Coordinator) proxies(name string) []xds.Identity {
 	return xds.Identities(c.directory.ServiceMesh(v, name))
 }
 
-// serveConsulProxy serves one connection of a member at the Consul proxy. Coordinators have a Consul of
-// their own.
+// serveConsulProxy serves one connection of a member at the Consul proxy. Coordinators have their
+// own Consul.
 func (c *Coordinator) serveConsulProxy(ctx context.Context, peer overlay.Peer, conn net.Conn) {
 	if peer.ID.Group == peering.CoordinatorGroup {
 		_ = conn.Close()

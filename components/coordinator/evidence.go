@@ -15,8 +15,8 @@ import (
 // keptCollateral is the folder of package collateralcache inside the state directory.
 const keptCollateral = "collateral"
 
-// assembleQuoter makes what makes this coordinator's own evidence, and what judges that
-// of other coordinators, by the trust file alone. Neither needs the records.
+// assembleQuoter creates the source of this coordinator's own evidence, and the verifier of other
+// coordinators' evidence, from the trust file alone. Neither needs the records.
 func (c *Coordinator) assembleQuoter() error {
 	c.finder, c.quoter = c.deps.Verifier, c.deps.Guest
 	if c.finder != nil {
@@ -25,9 +25,9 @@ func (c *Coordinator) assembleQuoter() error {
 	if err := c.readTrust(); err != nil {
 		return err
 	}
-	// What goes with our own evidence is judged by the other side; it must not wait for
-	// records, which are not readable before Consul's first election. Without them it
-	// cannot say what is worth keeping either.
+	// The other side judges our own evidence. Producing it must not wait for the records, which are
+	// unreadable before Consul's first election. Without records this verifier cannot decide either
+	// which collateral is worth keeping.
 	finder, err := attest.NewVerifier(c.judging)
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
@@ -36,8 +36,9 @@ func (c *Coordinator) assembleQuoter() error {
 	return nil
 }
 
-// readTrust makes what verifiers need of the trust file, with the collateral that was kept. There is one
-// source for all: what one verifier finds newer also goes with this coordinator's own evidence.
+// readTrust prepares the verifiers' configuration from the trust file, with the cached collateral.
+// All verifiers share one source: newer collateral of one verifier also goes with this
+// coordinator's own evidence.
 func (c *Coordinator) readTrust() (err error) {
 	cfg := c.cfg.Trust.VerifierConfig()
 	c.keep = collateralcache.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
@@ -50,8 +51,8 @@ func (c *Coordinator) readTrust() (err error) {
 	return err
 }
 
-// assembleVerifier makes what judges evidence, by the trust file alone. highest is what
-// all coordinators have seen.
+// assembleVerifier creates the verifier from the trust file alone. highest is the highest
+// evaluation that all coordinators have seen.
 func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 	if c.verifier = c.deps.Verifier; c.verifier != nil {
 		return nil
@@ -76,20 +77,19 @@ func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 	return nil
 }
 
-// ownCollateralWait bounds how long this coordinator's own evidence waits for the
-// collateral that goes with it.
+// ownCollateralWait bounds how long this coordinator's own evidence waits for its collateral.
 const ownCollateralWait = 5 * time.Second
 
-// ownEvidence adds collateral to this coordinator's evidence, so that agents need
-// no way to Intel's service.
+// ownEvidence adds collateral to this coordinator's evidence, so that agents need no connection to
+// Intel's service.
 type ownEvidence struct {
 	guest    Guest
 	verifier *attest.Verifier
 	log      *slog.Logger
 }
 
-// GetQuote implements admission.Quoter. Evidence without collateral is still what it
-// is: the other side says that it is missing.
+// GetQuote implements admission.Quoter. Evidence without collateral is still returned: the other
+// side reports that it is missing.
 func (o *ownEvidence) GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error) {
 	ev, err := o.guest.GetQuote(ctx, reportData)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// evidenceWorld is a CVM, a collateral service and the coordinator that judges the one by
-// the other, over restarts. What all coordinators have seen is in marks, as in KV.
+// evidenceWorld is a CVM, a collateral service and a coordinator with both, across restarts. marks
+// has the highest evaluations of all coordinators, as in KV.
 type evidenceWorld struct {
 	t     testing.TB
 	cloud *attestsim.Cloud
@@ -90,8 +90,8 @@ func (w *evidenceWorld) want(what string, want policy.Code) {
 	}
 }
 
-// TestATT06_ARestartWithoutTheCollateralServiceAdmits: what was there a minute before is
-// there still, and is judged as it was.
+// TestATT06_ARestartWithoutTheCollateralServiceAdmits: the collateral of a minute ago is still
+// there, and the judgement is the same.
 func TestATT06_ARestartWithoutTheCollateralServiceAdmits(t *testing.T) {
 	w := newEvidenceWorld(t)
 	w.pccs.Set(attestsim.Posture{Down: true})
@@ -148,7 +148,7 @@ func TestATT05_WhatIsRefusedIsNotKept(t *testing.T) {
 	w.pccs.Set(attestsim.Posture{Evaluation: 17})
 	w.restart()
 	w.want("replayed", policy.CodeCollateralRollback)
-	// Our own evidence goes with what there is: the other side judges it.
+	// Our own evidence is sent with the available collateral: the other side judges it.
 	if _, err := w.c.quoter.GetQuote(t.Context(), make([]byte, 64)); err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +157,9 @@ func TestATT05_WhatIsRefusedIsNotKept(t *testing.T) {
 	w.want("restarted without the service", "")
 }
 
-// TestATT05_AnEvaluationThatAnotherCoordinatorSawIsFetched: on the day of a new evaluation the coordinators fetch
-// at different hours. One that kept the older documents fetches at its next judgement, for its own evidence
-// also, and refuses no machine until then.
+// TestATT05_AnEvaluationThatAnotherCoordinatorSawIsFetched: on the day of a new evaluation the
+// coordinators fetch at different hours. A coordinator with older documents fetches at its next
+// judgement, also for its own evidence, and rejects no machine until then.
 func TestATT05_AnEvaluationThatAnotherCoordinatorSawIsFetched(t *testing.T) {
 	w := newEvidenceWorld(t)
 	w.want("before the day", "")

@@ -12,7 +12,7 @@ import (
 	overlayv1 "cadre.dev/proto/cadre/overlay/v1"
 )
 
-// mesh asks for what operators see of the overlay, from both ends of the one Link.
+// mesh compares the operators' views of the overlay from both ends of the one Link.
 func (h *harness) mesh(api *operator) {
 	h.t.Helper()
 	for slot, peer := range map[string]string{"": "web-0", "coordinator-0": "web-0", "web-0": "coordinator-0"} {

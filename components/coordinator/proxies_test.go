@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestProxiesOfARecordThatCannotBeRead: they stay what they were, so that no stream of them
-// ends; those of one that is gone do not.
+// TestProxiesOfARecordThatCannotBeRead: the proxies stay, so that their streams continue. The
+// proxies of a removed record do not.
 func TestProxiesOfARecordThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.NewMemory()

@@ -37,7 +37,7 @@ func (l *listing) Settle() time.Duration { return 0 }
 
 const settleApp = "cccccccccccccccccccccccccccccccccccccccc"
 
-// site is one app of coordinators, whose keys are the same on whatever disks they start.
+// site is one app of coordinators, with the same keys on every disk.
 type site struct {
 	t     *testing.T
 	cloud *attestsim.Cloud

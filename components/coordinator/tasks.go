@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// tasks are goroutines that live and end together: the first one that fails
-// ends the others.
+// tasks are goroutines with a common life: the first one that fails ends the others.
 type tasks struct {
 	ctx    context.Context //nolint:containedctx // the tasks' own life, not a caller's
 	cancel context.CancelCauseFunc
@@ -19,7 +18,7 @@ func newTasks(ctx context.Context) *tasks {
 	return &tasks{ctx: ctx, cancel: cancel}
 }
 
-// run starts one; returning an error, not returning, is what ends the rest.
+// run starts a task. A returned error ends the others; a return without an error does not.
 func (t *tasks) run(name string, fn func(context.Context) error) {
 	t.wg.Go(func() {
 		if err := fn(t.ctx); err != nil && t.ctx.Err() == nil {
@@ -28,7 +27,7 @@ func (t *tasks) run(name string, fn func(context.Context) error) {
 	})
 }
 
-// stop ends all and waits for them.
+// stop ends all tasks and waits for them.
 func (t *tasks) stop() {
 	t.cancel(nil)
 	t.wg.Wait()

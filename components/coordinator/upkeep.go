@@ -22,11 +22,11 @@ import (
 // callerTransport is shared by the clients that act with callers' tokens.
 var callerTransport http.RoundTripper = &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute}
 
-// genesisRetry paces the first steps, which need an elected Consul leader.
+// genesisRetry is the interval of the first steps, which need an elected Consul leader.
 const genesisRetry = 2 * time.Second
 
-// genesis brings Consul from its first election to where Cadre needs it. Every
-// coordinator does it at each start; each step is idempotent.
+// genesis configures Consul for Cadre after its first election. Every coordinator does it at each
+// start; each step is idempotent.
 func (c *Coordinator) genesis(ctx context.Context) error {
 	steps := []struct {
 		name string
@@ -45,8 +45,7 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 	return c.renewConsulToken(ctx)
 }
 
-// insist does a step until it has succeeded: ready. An error is of one that is not to be tried
-// again.
+// insist retries a step until it succeeds: ready. It returns an error that must not be retried.
 func (c *Coordinator) insist(ctx context.Context, name string, do func(context.Context) error) (ready bool, err error) {
 	last := ""
 	for {
@@ -59,7 +58,7 @@ func (c *Coordinator) insist(ctx context.Context, name string, do func(context.C
 		if _, final := errors.AsType[*bootstrap.HaltError](err); final {
 			return false, err
 		}
-		// The same complaint at each retry would say nothing new.
+		// A repeated error is not logged again.
 		if text := err.Error(); text != last && ctx.Err() == nil {
 			c.log.Info("consul is not ready yet", "step", name, "error", err)
 			last = text
@@ -72,7 +71,7 @@ func (c *Coordinator) insist(ctx context.Context, name string, do func(context.C
 	}
 }
 
-// giveMeshCA has Consul's service mesh use the CA that all coordinators derive.
+// giveMeshCA makes Consul's service mesh use the CA that all coordinators derive.
 func (c *Coordinator) giveMeshCA(ctx context.Context) error {
 	mesh := c.consulConfig(secret.Value{})
 	_, err := c.insist(ctx, "service mesh", func(ctx context.Context) error {
@@ -84,7 +83,7 @@ func (c *Coordinator) giveMeshCA(ctx context.Context) error {
 // consulTokenEvery is a third of the token's life: two renewals may fail.
 const consulTokenEvery = tokens.CoordinatorTTL / 3
 
-// renewConsulToken gives the Consul server a new token well before its own ends.
+// renewConsulToken replaces the Consul server's token well before it expires.
 func (c *Coordinator) renewConsulToken(ctx context.Context) error {
 	wait := consulTokenEvery
 	for {
@@ -104,9 +103,9 @@ func (c *Coordinator) renewConsulToken(ctx context.Context) error {
 	}
 }
 
-// giveConsulToken makes a token for the own Consul server and has it used, at its
-// next start as well. The one before is revoked with the next renewal only: calls
-// that began with it end well.
+// giveConsulToken issues a token for the own Consul server and makes the server use it, now and at
+// its next start. The previous token is revoked only with the next renewal, so calls in flight
+// succeed.
 func (c *Coordinator) giveConsulToken(ctx context.Context) error {
 	token, err := c.issuer.Coordinator(ctx, c.cfg.Slot, c.identity.BootID(), c.cfg.Trust.AllowSimulated)
 	if err != nil {
@@ -124,7 +123,7 @@ func (c *Coordinator) giveConsulToken(ctx context.Context) error {
 	return nil
 }
 
-// relocate notes that a coordinator was found in another place.
+// relocate records that a coordinator was found at another location.
 func (c *Coordinator) relocate() {
 	select {
 	case c.relocated <- struct{}{}:
@@ -132,15 +131,15 @@ func (c *Coordinator) relocate() {
 	}
 }
 
-// staleAgain is when it is asked once more why the records do not name a Boot.
+// staleAgain is the pause before the next check why the records do not name a Boot.
 const staleAgain = time.Second
 
-// followPeers keeps the overlay's peer map at what the records say, and tells the agents
-// whose maps changed.
+// followPeers updates the overlay's peer map from the records, and notifies the agents whose maps
+// changed.
 func (c *Coordinator) followPeers(ctx context.Context) error {
 	records := c.views.Subscribe()
 	defer records.Close()
-	unknown := false // what became of some Boots: all are looked at
+	unknown := false // the state of some Boots is unknown: all are checked again
 	for {
 		v, changed := records.Take()
 		scope := control.ScopeOf(changed.All, changed.Groups)
@@ -151,7 +150,7 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 		if unknown {
 			stale = nil
 		}
-		// Who lost its Slot is told before the overlay cuts it off.
+		// A Boot that lost its Slot is notified before the overlay cuts it off.
 		if unknown = !c.control.EndStale(ctx, v, stale); unknown {
 			again = time.After(staleAgain)
 		}
@@ -160,7 +159,7 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 			c.setPeers()
 			c.control.WakeGroups(groups)
 		}
-		// Streams of whoever lost its Slot, or of proxies that are gone, end with it.
+		// This ends the streams of Boots that lost their Slots, and of removed proxies.
 		c.xds.Recheck()
 		select {
 		case <-ctx.Done():
@@ -172,7 +171,7 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 	}
 }
 
-// setPeers gives the overlay this coordinator's own peer map.
+// setPeers sets this coordinator's own peer map in the overlay.
 func (c *Coordinator) setPeers() {
 	peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.cfg.Slot)
 	out := make([]overlay.Peer, 0, len(peers))
@@ -199,7 +198,7 @@ func portRefs(ports []peering.Port) []overlay.PortRef {
 	return out
 }
 
-// renewCredentials replaces the SVID well before it ends.
+// renewCredentials replaces the SVID well before it expires.
 func (c *Coordinator) renewCredentials(ctx context.Context) error {
 	ticker := time.NewTicker(renewEvery)
 	defer ticker.Stop()

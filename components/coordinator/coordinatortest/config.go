@@ -5,12 +5,11 @@ import "cadre.dev/core/policy"
 // Config of a cluster's coordinators.
 type Config struct {
 	Cluster string
-	// ClusterID is the one of all coordinators, AppID their application, Domain what their
-	// gateway routes by.
+	// ClusterID and AppID are those of all coordinators, and Domain is the gateway's domain.
 	ClusterID, AppID, Domain string
 	// Consul is the address of its API, Token its management token.
 	Consul, Token string
-	// PCCS is where collateral is fetched, RootPEM what quotes must lead to.
+	// PCCS is the source of collateral, and RootPEM the root of all quotes.
 	PCCS    string
 	RootPEM []byte
 	Images  policy.ImagePolicy

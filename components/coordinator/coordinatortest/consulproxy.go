@@ -13,23 +13,24 @@ import (
 	"cadre.dev/overlay"
 )
 
-// ConsulProxyConfig is one of a coordinator without anything else of it. All fields are required.
+// ConsulProxyConfig configures the Consul proxy of a coordinator without its other parts. All
+// fields are required.
 type ConsulProxyConfig struct {
 	// Consul is the address of the coordinator's own server, Token its management token.
 	Consul, Token string
-	// Holds tells whether a Boot is the Slot now; each request asks.
+	// Holds reports whether a Boot holds the Slot now; each request calls it.
 	Holds func(slot, boot string) bool
 	Log   *slog.Logger
 }
 
-// ConsulProxy is a coordinator's, before a Consul server, with the usual limits. Its methods may be
-// called concurrently.
+// ConsulProxy is a coordinator's proxy to a Consul server, with the usual limits. Its methods may
+// be called concurrently.
 type ConsulProxy struct {
 	consulProxy *consulproxy.Proxy
 	issuer      *tokens.Issuer
 }
 
-// NewConsulProxy makes one that serves nobody before Run.
+// NewConsulProxy returns a proxy; Run serves it.
 func NewConsulProxy(cfg ConsulProxyConfig) (*ConsulProxy, error) {
 	issuer, err := tokens.New(cfg.Consul, cfg.Token, tokens.TTL)
 	if err != nil {
@@ -48,7 +49,7 @@ func (d *ConsulProxy) Serve(ctx context.Context, peer overlay.Peer, conn net.Con
 	d.consulProxy.Serve(ctx, consulproxy.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
 }
 
-// Token is what the workload of an admitted Boot gets.
+// Token issues the token of an admitted Boot's workload.
 func (d *ConsulProxy) Token(ctx context.Context, spec group.Spec, slot, boot string) (secret string, err error) {
 	token, err := d.issuer.Slot(ctx, tokens.Holder{Spec: spec, Slot: slot, BootID: boot})
 	return token.Secret, err

@@ -23,7 +23,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Coordinator is one of the cluster. Its methods may be called concurrently.
+// Coordinator is one coordinator of the cluster. Its methods may be called concurrently.
 type Coordinator struct {
 	slot      string
 	log       *slog.Logger
@@ -44,8 +44,8 @@ type Coordinator struct {
 	ended error // of a task that should not have ended; guarded by mu
 }
 
-// Start runs coordinator n and returns once it listens and has read the records; ctx ends
-// it. The caller must Close it.
+// Start runs coordinator n and returns once it listens and has read the records; ctx ends it. The
+// caller must Close it.
 func Start(ctx context.Context, cfg Config, n int, log *slog.Logger) (*Coordinator, error) {
 	c := &Coordinator{
 		slot: peering.CoordinatorSlot(n), metrics: &metrics{}, directory: &control.Directory{}, reports: reports.New(time.Now),
@@ -92,7 +92,7 @@ func (c *Coordinator) Close() {
 	c.guest.Close()
 }
 
-// Address is where it listens for agents, host:port.
+// Address is the listen address for agents, host:port.
 func (c *Coordinator) Address() string { return c.node.ListenAddr().String() }
 
 func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
@@ -126,7 +126,7 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 		Root: root, Identity: identity, Images: cfg.Images, Store: records, Views: c.views,
 		Verifier: verifier, Quoter: &ownEvidence{c.guest, verifier}, Issuer: issuer, Secrets: secrets.New(root, records),
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Now: time.Now, Log: c.log,
-		// No Warmup: these stand for coordinators that have run for long.
+		// Without Warmup, because these coordinators represent ones that have run for long.
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	certificate, err := identity.Certificate(time.Now())
@@ -145,8 +145,8 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 	return nil
 }
 
-// followPeers keeps the peer maps at what the records say. Agents are Peers without
-// ports: nothing is forwarded here.
+// followPeers updates the peer maps from the records. Agents are Peers without ports: these
+// coordinators forward nothing.
 func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 	records := c.views.Subscribe()
 	defer records.Close()
@@ -173,8 +173,8 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 	}
 }
 
-// membersOf are the Peers of a coordinator that are members, without ports: coordinators have
-// nothing for each other here.
+// membersOf returns a coordinator's Peers that are members, without ports. Coordinators need no
+// connections to each other here.
 func membersOf(directory *control.Directory, cluster, slot string) ([]overlay.Peer, error) {
 	peers, _ := directory.Peers(peering.CoordinatorGroup, slot)
 	out := make([]overlay.Peer, 0, len(peers))
@@ -193,9 +193,8 @@ func membersOf(directory *control.Directory, cluster, slot string) ([]overlay.Pe
 	return out, nil
 }
 
-// Await is what a coordinator must see. Sessions are
-// control sessions of Boots whose leases live: one that lapsed while its agent had none
-// is taken again.
+// Await is the state that a coordinator must see. Sessions are control sessions of Boots whose
+// leases live: a lease that lapsed while its agent had no session is taken again.
 type Await struct{ Slots, Sessions int }
 
 func (c *Coordinator) alive(v *view.View) int {
@@ -208,8 +207,8 @@ func (c *Coordinator) alive(v *view.View) int {
 	return n
 }
 
-// Await returns once the coordinator sees what a asks for, with an error when ctx ends
-// before, or when it read a bad record.
+// Await returns once the coordinator sees the state a. It returns an error when ctx ends before, or
+// when the coordinator read a bad record.
 func (c *Coordinator) Await(ctx context.Context, a Await) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

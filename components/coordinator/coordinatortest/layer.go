@@ -40,7 +40,7 @@ import (
 // LayerConfig is one coordinator of a cluster with a service layer. All fields are required.
 type LayerConfig struct {
 	Cluster string
-	// N is which one it is, Instances where the gateway finds each of them.
+	// N is the coordinator's ordinal, and Instances are the gateway's ids of all coordinators.
 	N         int
 	Instances []string
 	// Consul and XDS are the addresses of its own server's APIs, Token its management token.
@@ -49,10 +49,10 @@ type LayerConfig struct {
 	Log                *slog.Logger
 }
 
-// Layer is what a coordinator has for members of a service layer: records, control sessions,
-// leases of Boots, catalog, routes, intentions, the mesh's CA, the Consul proxy, configuration of
-// proxies, and eviction. Nobody is admitted: who is says a record. Its methods may be called
-// concurrently.
+// Layer is the part of a coordinator that members of a service layer use: records, control
+// sessions, leases of Boots, catalog, routes, intentions, the mesh's CA, the Consul proxy,
+// configuration of proxies, and eviction. It has no admission: a record names the admitted Boot.
+// Its methods may be called concurrently.
 type Layer struct {
 	cfg         LayerConfig
 	slot        string
@@ -84,10 +84,10 @@ func (s seed) GetKey(_ context.Context, path, purpose string) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// clusterIDOf all layers.
+// clusterIDOf is the cluster ID of all layers.
 const clusterIDOf = "0123456789abcdef0123456789abcdef"
 
-// NewLayer makes one; nothing is served before Run.
+// NewLayer returns a Layer; Run serves it.
 func NewLayer(ctx context.Context, cfg LayerConfig) (*Layer, error) {
 	l := &Layer{
 		cfg: cfg, slot: peering.CoordinatorSlot(cfg.N), reports: reports.New(time.Now), directory: &control.Directory{}, certified: make(chan struct{}),
@@ -176,13 +176,13 @@ func (l *Layer) assembleOverlay(context.Context) (err error) {
 	return err
 }
 
-// holds tells whether a Boot is the Slot now.
+// holds reports whether a Boot holds the Slot now.
 func (l *Layer) holds(slot, boot string) bool {
 	v, _ := l.views.Latest()
 	return v.Admitted(slot, boot)
 }
 
-// proxies are those that each member of a group may be.
+// proxies returns the proxies that each member of a group may be.
 func (l *Layer) proxies(name string) []xds.Identity {
 	v, _ := l.views.Latest()
 	if v == nil {
@@ -213,8 +213,8 @@ func (l *Layer) Run(ctx context.Context) error {
 	return nil
 }
 
-// campaign leads whenever nobody else does, as the reconciler has it: what of its duties the
-// service layer has.
+// campaign leads whenever there is no other leader, like the reconciler, with the duties of the
+// service layer only.
 func (l *Layer) campaign(ctx context.Context) error { //nolint:contextcheck // a Term ends with its lease
 	for ctx.Err() == nil {
 		lease, err := store.AcquireBlocking(ctx, l.store, l.slot, func(error) {})
@@ -230,13 +230,13 @@ func (l *Layer) campaign(ctx context.Context) error { //nolint:contextcheck // a
 		release()
 		stop()
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = lease.Release(call) // it ends by itself
+		_ = lease.Release(call) // an unreleased lease expires
 		cancel()
 	}
 	return nil
 }
 
-// certify gives Consul the mesh's CA.
+// certify sets the mesh's CA in Consul.
 func (l *Layer) certify(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -257,7 +257,7 @@ func (l *Layer) certify(ctx context.Context) error {
 	}
 }
 
-// followPeers keeps the peer maps at what the records say, as package coordinator does.
+// followPeers updates the peer maps from the records, as package coordinator does.
 func (l *Layer) followPeers(ctx context.Context) error {
 	records := l.views.Subscribe()
 	defer records.Close()
@@ -292,7 +292,8 @@ func (l *Layer) setPeers() error {
 	return err
 }
 
-// Listening is where it listens for agents; nil: it does not yet, or Consul has not the mesh's CA.
+// Listening returns the listen address for agents; nil: it does not listen yet, or Consul lacks the
+// mesh's CA.
 func (l *Layer) Listening() net.Addr {
 	select {
 	case <-l.certified:
@@ -302,16 +303,16 @@ func (l *Layer) Listening() net.Addr {
 	}
 }
 
-// Leads reports whether this coordinator leads, by the records.
+// Leads reports whether this coordinator leads, according to the records.
 func (l *Layer) Leads() bool {
 	v, _ := l.views.Latest()
 	return v != nil && v.Leader == l.slot
 }
 
-// Streams is how many proxies have their configuration from here.
+// Streams returns how many proxies get their configuration from this coordinator.
 func (l *Layer) Streams() int { return l.xds.Streams() }
 
-// Peer is this coordinator in the peer map that a Boot is admitted with.
+// Peer returns this coordinator as a Peer for a Boot's admission.
 func (l *Layer) Peer() overlay.Peer {
 	return overlay.Peer{
 		ID:         overlay.ID{Cluster: l.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: l.slot},
@@ -319,8 +320,7 @@ func (l *Layer) Peer() overlay.Peer {
 	}
 }
 
-// Admit is the certificate that an admitted Boot of a Slot gets, with the CA in PEM that vouches
-// for all of them.
+// Admit returns the certificate of an admitted Boot of a Slot, with its CA in PEM.
 func (l *Layer) Admit(groupName, slot string) (cert tls.Certificate, ca []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -334,7 +334,7 @@ func (l *Layer) Admit(groupName, slot string) (cert tls.Certificate, ca []byte, 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, l.root.CA().PEM(), err
 }
 
-// Token is what the workload of an admitted Boot gets.
+// Token issues the token of an admitted Boot's workload.
 func (l *Layer) Token(ctx context.Context, spec group.Spec, slot, boot string) (secret string, err error) {
 	token, err := l.issuer.Slot(ctx, tokens.Holder{Spec: spec, Slot: slot, BootID: boot})
 	return token.Secret, err

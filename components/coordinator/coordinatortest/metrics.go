@@ -2,7 +2,7 @@ package coordinatortest
 
 import "sync"
 
-// Counts are what happened since the start.
+// Counts are totals since the start.
 type Counts struct {
 	Admitted, Renewed int
 	// Refused by code.
@@ -11,13 +11,13 @@ type Counts struct {
 	Overloaded uint64
 }
 
-// AddTo adds what this coordinator counted.
+// AddTo adds this coordinator's counts.
 func (c *Coordinator) AddTo(out *Counts) {
 	c.metrics.addTo(out)
 	out.Overloaded += c.node.Stats().Overloaded
 }
 
-// metrics counts what admission tells of.
+// metrics counts the events of admission.
 type metrics struct {
 	mu     sync.Mutex
 	counts Counts // guarded by mu

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 )
 
-// ManagementToken is what may do everything in the Consul of the coordinator whose state is
-// in stateDir and whose guest agent is guest, once it knows its cluster ID.
+// ManagementToken returns the Consul management token of the coordinator with this stateDir and
+// guest agent, once it knows its cluster ID.
 func ManagementToken(ctx context.Context, guest *attest.GuestClient, cluster, stateDir string) (string, error) {
 	known, err := bootstrap.Load(stateDir)
 	if err != nil {

@@ -34,8 +34,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// agent is the least that an agent does: it gets admitted, opens its control
-// session, follows orders at once and reports that all is well.
+// agent is a minimal agent: it is admitted, opens its control session, obeys orders at once and
+// reports that all is well.
 func (h *Whole) agent(ctx context.Context, compose, seed []byte, app string) error {
 	guest, client := bootGuest(h.T, h.Cloud, app, compose, seed)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -161,9 +161,9 @@ func (wakeSink) Wake(context.Context, *controlv1.WakeRequest) (*controlv1.WakeRe
 	return &controlv1.WakeResponse{}, nil
 }
 
-// renewOnce asks for fresh credentials as an agent does, and says what came: empty when
-// it was what a renewal must be. Renewals of a Slot have a least time between them, and the
-// Boot before may have renewed a moment ago: an agent asks again then.
+// renewOnce renews credentials like an agent, and returns the fault; empty: the renewal was right.
+// Renewals of a Slot have a minimum interval, and the previous Boot may have renewed a moment ago:
+// then renewOnce retries, as an agent does.
 func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.Credentials) string {
 	out, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: had.GetBootId()})
 	for status.Code(err) == codes.ResourceExhausted && ctx.Err() == nil {
@@ -182,7 +182,7 @@ func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.C
 	return ""
 }
 
-// proxyOnce opens a stream for configuration as the Slot's Envoy does, and says how it ended.
+// proxyOnce opens a stream for configuration like the Slot's Envoy, and returns how it ended.
 func proxyOnce(ctx context.Context, node *overlay.Node, coordinator overlay.ID, had *admissionv1.Credentials) string {
 	conn, err := node.DialService(ctx, coordinator, group.ConsulXDSPort)
 	if err != nil {
@@ -257,11 +257,11 @@ func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlCo
 	}
 }
 
-// envoys are the checks of the Envoys that the member was told to run: all live.
+// envoys returns the checks of the Envoys in the member's desired state: all live.
 func envoys(desired *controlv1.Desired) (out []*controlv1.CheckResult) {
 	var config group.AgentConfig
 	if json.Unmarshal(desired.GetConfigJson(), &config) != nil {
-		return nil // none was told yet
+		return nil // there is no configuration yet
 	}
 	for _, p := range config.ServiceMesh.Proxies {
 		out = append(out, &controlv1.CheckResult{Name: group.ProxyCheck(p.ID), Health: controlv1.Health_HEALTH_HEALTHY, Informative: p.Calls()})

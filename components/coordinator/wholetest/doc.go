@@ -1,6 +1,6 @@
-// Package wholetest runs a whole coordinator for tests of what calls its API: real Consul,
-// real overlay and gateway, real admission, with simulated hardware and a platform whose
-// CVMs are agents of this process.
+// Package wholetest runs a whole coordinator for tests of its API's callers: real Consul, real
+// overlay and gateway, real admission, with simulated hardware and a platform whose CVMs are agents
+// in this process.
 //
 //	caller ──► gateway ──► coordinator ──► Consul (child process)
 //	                           │  ▲

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// Platform is the least platform: it boots a CVM's agent at once. Safe for concurrent use.
+// Platform is a minimal platform: it boots a CVM's agent at once. Safe for concurrent use.
 type Platform struct {
 	h *Whole
 
@@ -19,9 +19,9 @@ type Platform struct {
 	all     map[string]*machine // by name; guarded by mu
 	content map[string][]byte   // app-compose by hash; guarded by mu
 	apps    map[string]string   // app allotted to a document, by hash; guarded by mu
-	refused error               // what updates answer; nil: they work; guarded by mu
-	made    map[string]int      // how often a CVM of a name was made; guarded by mu
-	hold    chan struct{}       // deletes wait until it is closed; nil: they do not; guarded by mu
+	refused error               // error of all updates; nil: they work; guarded by mu
+	made    map[string]int      // number of creations by CVM name; guarded by mu
+	hold    chan struct{}       // deletes wait until it is closed; nil: they do not wait; guarded by mu
 	running sync.WaitGroup
 }
 
@@ -49,14 +49,14 @@ func (p *Platform) Close() {
 	p.running.Wait()
 }
 
-// RefuseUpdates makes updates answer err from now on; nil: they work again.
+// RefuseUpdates makes updates return err from now on; nil: they work again.
 func (p *Platform) RefuseUpdates(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refused = err
 }
 
-// HoldDeletes makes deletes take until release is called, which may be done more than once.
+// HoldDeletes makes deletes wait until release is called. release may be called repeatedly.
 func (p *Platform) HoldDeletes() (release func()) {
 	held := make(chan struct{})
 	p.mu.Lock()
@@ -146,7 +146,7 @@ func (p *Platform) Create(_ context.Context, req platform.CreateRequest) (platfo
 	if _, exists := p.all[req.Name]; exists {
 		return platform.Instance{}, fmt.Errorf("name is taken: %w", platform.ErrRefused)
 	}
-	// A CVM that is made anew under a name is another one, on another disk.
+	// A second CVM under a name is another machine, on another disk.
 	p.made[req.Name]++
 	nth := fmt.Sprintf("%s.%d", req.Name, p.made[req.Name])
 	disk := sha256.Sum256([]byte(nth))
@@ -242,14 +242,14 @@ func (p *Platform) Delete(ctx context.Context, vm string) error {
 // Nodes implements platform.Platform.
 func (p *Platform) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
 
-// Created counts the CVMs that were made.
+// Created counts the existing CVMs.
 func (p *Platform) Created() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.all)
 }
 
-// Reboot starts the CVM with the given instance id anew, on its disk.
+// Reboot restarts the CVM with the given instance id on its disk.
 func (p *Platform) Reboot(instance string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,15 +35,15 @@ const (
 	Cluster = "demo"
 	// CoordinatorApp is the coordinators' application.
 	CoordinatorApp = "cccccccccccccccccccccccccccccccccccccccc"
-	// OSImage is what every machine runs.
+	// OSImage is the OS image of every machine.
 	OSImage = "dstack-0.5.11"
-	// GatewayDomain is what the gateway routes by.
+	// GatewayDomain is the gateway's domain.
 	GatewayDomain = "gw.test"
 )
 
-// Isolated runs the calling test again in a network of its own, where the fixed ports of a
-// coordinator are free, and reports whether this is that process. Without root the test is
-// skipped. Outside the network the test is parallel: it waits for that process.
+// Isolated runs the calling test again in its own network, where the fixed ports of a coordinator
+// are free, and reports whether this is that process. Without root the test is skipped. Outside of
+// the network the test is parallel, because it only waits for that process.
 func Isolated(t *testing.T) bool {
 	t.Helper()
 	if !testnet.Inside(t) {
@@ -52,10 +52,10 @@ func Isolated(t *testing.T) bool {
 	return testnet.Isolated(t)
 }
 
-// Whole is one coordinator and what is around it. Set what is to differ before Start.
+// Whole is one coordinator with its environment. Change fields before Start.
 type Whole struct {
 	T testing.TB
-	// Renewals is the outcome of the last renewal, a text; empty: good.
+	// Renewals is the fault of the last renewal, a text; empty: good.
 	Renewals atomic.Value
 	// Proxy is how the last stream of a proxy ended, a text.
 	Proxy         atomic.Value
@@ -66,16 +66,16 @@ type Whole struct {
 	Guest         *attest.GuestClient
 	OperatorToken string
 	Config        coordinator.Config
-	// Log is where the coordinator writes; nil: standard error.
+	// Log is the coordinator's log; nil: standard error.
 	Log *slog.Logger
-	// Member is what the agent of a Slot says of its workload; nil: it has no roles, and
-	// all is well.
+	// Member returns the agent's report about the workload of a Slot; nil: no roles, and all is
+	// well.
 	Member func(slot string) *controlv1.MemberView
 	// Stop ends the coordinator; set by Start.
 	Stop func() error
 }
 
-// New prepares a coordinator that Start runs. What it needs ends with the test.
+// New prepares a coordinator for Start. Its environment ends with the test.
 func New(t testing.TB) *Whole {
 	t.Helper()
 	cloud, err := attestsim.OpenCloud(t.TempDir())
@@ -147,7 +147,7 @@ func (h *Whole) Start() {
 	h.T.Cleanup(func() { _ = h.Stop(); h.Platform.Close() })
 }
 
-// Eventually tries until there is no error; the test fails after a minute.
+// Eventually retries until there is no error; the test fails after a minute.
 func (h *Whole) Eventually(what string, try func() error) {
 	h.T.Helper()
 	deadline := time.Now().Add(time.Minute)

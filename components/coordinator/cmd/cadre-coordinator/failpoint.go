@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// failpointExit tells a test that the process ended where it was told to.
+// failpointExit is the exit code at a failpoint, so that a test can recognise it.
 const failpointExit = 86
 
 // maxFailpoint bounds the name in a failpoint file.
 const maxFailpoint = 64
 
-// failpoint ends the process when it reaches the point that file names, once: the
-// file is removed first, so that the restarted coordinator goes on. The file is
-// read at each point, so that a test can arm a coordinator that leads already.
-// Only a measured command line turns this on.
+// failpoint ends the process once, at the point named in the file. It removes the file first, so
+// that the restarted coordinator continues. It reads the file at each point, so that a test can arm
+// a coordinator that leads already. Only a measured command line turns this on.
 func failpoint(file string, log *slog.Logger) func(string) {
 	if file == "" {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"cadre.dev/overlay"
 )
 
-// options are the command line and the environment. The environment is not
-// measured, so it may only locate things; the platform key comes that way
-// because it is encrypted to this app.
+// options are the command line and the environment. The environment is not measured, so it may only
+// locate things. The platform key comes from the environment, because it is encrypted to this app.
 type options struct {
 	cluster, trustFile, slot      string
 	revisionMark                  string
@@ -87,7 +86,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	return o, errors.Join(errs...)
 }
 
-// usage leaves out flags without a description: they serve tests.
+// usage leaves out flags without a description, because they serve tests.
 func usage(set *flag.FlagSet, w io.Writer) {
 	_, _ = fmt.Fprintln(w, "Usage of cadre-coordinator:")
 	set.VisitAll(func(f *flag.Flag) {

@@ -12,8 +12,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// Without a name of the gateway the platform is asked until it tells, and each answer that
-// tells none is logged with the way out.
+// Without a configured domain the platform is asked until it reports one. Each answer without a
+// domain is logged with the way out.
 func TestTheGatewayIsAsThePlatformNamesIt(t *testing.T) {
 	var log bytes.Buffer
 	answers := [][]platform.Instance{nil, {{Name: "a"}}, {{GatewayDomain: "a.test"}, {GatewayDomain: "b.test"}}, {{}, {GatewayDomain: "a.test"}, {GatewayDomain: "a.test"}}}

@@ -85,11 +85,11 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 	return c.Run(ctx)
 }
 
-// gatewayPoll is the pause between questions for the gateway domain.
+// gatewayPoll is the pause between requests for the gateway domain.
 const gatewayPoll = 5 * time.Second
 
-// gatewayDomain is that of the own app's CVMs, as the platform names it: a place to be reached
-// at, which proves nothing. The platform is asked until it answers.
+// gatewayDomain returns the gateway domain of the own app's CVMs, as the platform reports it. The
+// domain only locates, and proves nothing. gatewayDomain retries until the platform reports one.
 func gatewayDomain(ctx context.Context, appID string, list func(context.Context, string) ([]platform.Instance, error), log *slog.Logger, poll time.Duration) (string, error) {
 	for {
 		cvms, err := list(ctx, appID)

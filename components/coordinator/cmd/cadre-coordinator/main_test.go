@@ -81,8 +81,7 @@ func openCloud(t *testing.T) *attestsim.Cloud {
 	return cloud
 }
 
-// A trust file that is not measured ends the coordinator, whatever else is set to
-// what the attacker wants.
+// A trust file that is not measured ends the coordinator, whatever else the attacker sets.
 func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	ours, mallory := openCloud(t), openCloud(t)
 	socket := guestOf(t, ours, trustOf(t, ours))
@@ -154,7 +153,7 @@ func keyFile(t *testing.T) string {
 	return path
 }
 
-// A coordinator that could tell no revoked machine from a good one does not start.
+// A coordinator that cannot detect a revoked machine does not start.
 func TestATT06_ACoordinatorNeedsASourceOfCollateral(t *testing.T) {
 	cloud := openCloud(t)
 	var fields map[string]any

@@ -15,8 +15,8 @@ import (
 // CoordinatorGroup is the group name of all coordinators.
 const CoordinatorGroup = "coordinator"
 
-// Poll intervals: fast until every coordinator is known, then slow, since a
-// recreated coordinator gets a new instance id.
+// Poll intervals: fast until every coordinator is known, then slow, because a recreated coordinator
+// gets a new instance id.
 const (
 	pollSearching = 2 * time.Second
 	pollKnown     = 15 * time.Second
@@ -43,8 +43,7 @@ type Lister interface {
 	List(ctx context.Context, appID string) ([]platform.Instance, error)
 }
 
-// Coordinators knows where the coordinators of the cluster are. Safe for
-// concurrent use.
+// Coordinators has the locations of the cluster's coordinators. Safe for concurrent use.
 type Coordinators struct {
 	cluster  string
 	appID    string
@@ -56,8 +55,8 @@ type Coordinators struct {
 	members []Member // guarded by mu; always replicas long, by ordinal
 }
 
-// NewCoordinators starts with the names and addresses that are known without
-// asking; self's instance id too.
+// NewCoordinators starts with the names and addresses that need no request, including self's
+// instance id.
 func NewCoordinators(cluster, appID string, replicas int, lister Lister, log *slog.Logger) *Coordinators {
 	c := &Coordinators{cluster: cluster, appID: appID, replicas: replicas, lister: lister, log: log}
 	for n := range replicas {
@@ -68,7 +67,7 @@ func NewCoordinators(cluster, appID string, replicas int, lister Lister, log *sl
 	return c
 }
 
-// Members lists all coordinators; InstanceID is empty where it is not known yet.
+// Members lists all coordinators; an unknown InstanceID is empty.
 func (c *Coordinators) Members() []Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +82,7 @@ func (c *Coordinators) Run(ctx context.Context, changed func(), listed func([]pl
 		list, err := c.lister.List(ctx, c.appID)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			// Keep what is known: a failed list is not an empty one.
+			// The known locations stay: a failed list is not an empty one.
 			if !failing {
 				c.log.Warn("coordinators not listed", "error", err)
 			}
@@ -107,7 +106,7 @@ func (c *Coordinators) Run(ctx context.Context, changed func(), listed func([]pl
 	}
 }
 
-// learn takes instance ids by CVM name; reports whether something changed.
+// learn stores instance ids by CVM name, and reports whether one changed.
 func (c *Coordinators) learn(list []platform.Instance) bool {
 	byName := map[string]string{}
 	for _, i := range list {

@@ -1,8 +1,6 @@
-// Package peering says who may talk to whom on the overlay, and where the
-// coordinators are.
+// Package peering decides which members may connect on the overlay, and locates the coordinators.
 //
-// The port rules are a pure function of the specs: default deny, and both sides
-// get their half from the same function, so they cannot disagree. Discovery of
-// the other coordinators asks the platform, whose word only locates: who a
-// coordinator is, its certificate proves.
+// The port rules are a pure function of the specs with default deny. Both sides get their half from
+// the same function, so they cannot disagree. Discovery of the other coordinators asks the
+// platform, whose answer only locates: a coordinator's certificate proves its identity.
 package peering

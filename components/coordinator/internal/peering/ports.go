@@ -12,12 +12,12 @@ import (
 type Port struct {
 	Protocol string
 	Number   uint16
-	// Loopback: the workload listens on 127.0.0.1, not on its VIP. It matters to the
-	// machine that accepts, and is left out of what others are offered.
+	// Loopback: the workload listens on 127.0.0.1, not on its VIP. Only the accepting machine uses
+	// it; the offers to others leave it out.
 	Loopback bool
 }
 
-// Consul's ports, which are among coordinators: others reach Consul through their Consul proxy.
+// Consul's ports among coordinators. Other members reach Consul through their Consul proxy.
 var (
 	gossip = []Port{{Protocol: "tcp", Number: group.ConsulGossipPort}, {Protocol: "udp", Number: group.ConsulGossipPort}}
 	rpc    = Port{Protocol: "tcp", Number: group.ConsulRPCPort}
@@ -28,32 +28,31 @@ type Member struct {
 	Group, Slot string
 	VIP         string
 	AppID       string
-	// InstanceID is where the gateway finds it, BootID which Boot is admitted.
+	// InstanceID is the gateway's id for it, and BootID its admitted Boot.
 	InstanceID, BootID string
 	Coordinator        bool
 }
 
-// Peer is a Member as another one may see it.
+// Peer is a Member from the view of another one.
 type Peer struct {
 	Member
-	// Offers are the Peer's ports that self may reach; Accepts are self's ports
-	// that the Peer may reach.
+	// Offers are the Peer's ports that self may reach; Accepts are self's ports that the Peer may
+	// reach.
 	Offers, Accepts []Port
 }
 
-// Rules are what port rules follow from, by group. A proxy is for those that both name as its
-// callers: the spec in force takes a caller away although the part cannot be written, and
-// where the spec cannot be read any more the part still does.
+// Rules are the inputs of the port rules, by group. A caller of a proxy must be in both: the spec
+// in force removes a caller even if the group's part cannot be written, and the part applies if the
+// spec cannot be read any more.
 type Rules struct {
 	// Specs in force.
 	Specs map[string]group.Spec
-	// Meshes are the groups' parts in the service layer.
+	// ServiceMeshes are the groups' parts in the service layer.
 	ServiceMeshes map[string]group.ServiceMesh
 }
 
-// Sees reports whether the members of two groups of workloads are each other's Peers: of
-// one group, or of two of which one allows the other a port or a route. Coordinators and all others
-// are each other's Peers.
+// Sees reports whether the members of two groups of workloads are each other's Peers: they are in
+// one group, or one group allows the other a port or a route. Coordinators are Peers of all others.
 func Sees(a, b string, rules Rules) bool {
 	return a == b || rules.allows(a, b) || rules.allows(b, a)
 }
@@ -62,8 +61,8 @@ func (r Rules) allows(server, client string) bool {
 	return slices.Contains(r.Clients(server), client)
 }
 
-// Clients are the groups that may reach any port of the members of a group, not sorted; one
-// may be named more than once.
+// Clients returns the groups that may reach any port of the members of a group, unsorted and with
+// possible duplicates.
 func (r Rules) Clients(server string) (out []string) {
 	spec, known := r.Specs[server]
 	if !known {
@@ -78,8 +77,8 @@ func (r Rules) Clients(server string) (out []string) {
 	return out
 }
 
-// callers are the groups that may reach a proxy of a group with spec: those that its part in
-// the service layer names, and that the spec in force still allows the backend behind it.
+// callers returns the groups that may reach a proxy of a group with spec. Both must name a caller:
+// the group's part in the service layer, and the backend in the spec in force.
 func callers(spec group.Spec, p group.Proxy) (out []string) {
 	at := slices.IndexFunc(spec.Backends, func(b group.Backend) bool { return b.Name == p.Backend })
 	if p.Calls() || at < 0 {
@@ -127,8 +126,7 @@ func Reach(client, server Member, rules Rules) []Port {
 		}
 	}
 	for _, p := range rules.ServiceMeshes[server.Group].Proxies {
-		// Its own members too only where they are callers: what is not allowed to call is let
-		// through to no proxy.
+		// The group's own members need permission too: a proxy is closed to every other group.
 		if slices.Contains(callers(spec, p), client.Group) {
 			ports = append(ports, Port{Protocol: "tcp", Number: uint16(p.Port)})
 		}
@@ -136,8 +134,7 @@ func Reach(client, server Member, rules Rules) []Port {
 	return sortPorts(ports)
 }
 
-// backendPort is where b is served: at its declared address, but one of the
-// driver's ports where the driver says.
+// backendPort returns the port of b: the declared one, or the driver's port of that number.
 func backendPort(b group.Backend, driven []Port) Port {
 	p := Port{Protocol: cmp.Or(b.Protocol, "tcp"), Number: uint16(b.Port)}
 	for _, d := range driven {
@@ -149,11 +146,11 @@ func backendPort(b group.Backend, driven []Port) Port {
 	return p
 }
 
-// driverPorts are what members of one workload cluster need among themselves.
+// driverPorts returns the ports that members of one workload cluster need among themselves.
 func driverPorts(workload group.Workload) []Port {
 	switch workload.Kind {
 	case group.WorkloadPatroni:
-		// Patroni's REST API has one address, and the driver asks it on 127.0.0.1.
+		// Patroni's REST API has one address, and the driver uses 127.0.0.1.
 		rest := Port{Protocol: "tcp", Number: 8008, Loopback: true}
 		if n, err := strconv.ParseUint(workload.Settings["port"], 10, 16); err == nil && n > 0 {
 			rest.Number = uint16(n)
@@ -165,7 +162,7 @@ func driverPorts(workload group.Workload) []Port {
 	return nil
 }
 
-// offered is ports as others see them: each once, on the VIP.
+// offered returns ports as others see them: each once, on the VIP.
 func offered(ports []Port) []Port {
 	for i := range ports {
 		ports[i].Loopback = false

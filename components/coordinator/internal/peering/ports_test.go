@@ -133,8 +133,8 @@ func TestAMemberSeesWhomItMayTalkTo(t *testing.T) {
 	}
 }
 
-// TestAProxyIsForItsCallers: a group that the record names reaches the proxy, on the VIP; one
-// that the spec allows the port itself reaches that port as before; nobody else anything.
+// TestAProxyIsForItsCallers: a group in the record reaches the proxy, on the VIP. A group that the
+// spec allows the port itself reaches that port as before. Others reach nothing.
 func TestAProxyIsForItsCallers(t *testing.T) {
 	rules := Rules{
 		Specs: map[string]group.Spec{
@@ -164,8 +164,8 @@ func TestAProxyIsForItsCallers(t *testing.T) {
 	}
 }
 
-// TestAProxyIsForThoseWhomTheSpecStillAllows: the part in the service layer names web and batch,
-// and the spec in force has the last word, also where the part is not written anew.
+// TestAProxyIsForThoseWhomTheSpecStillAllows: the part in the service layer names web and batch.
+// The spec in force decides, even while the part cannot be rewritten.
 func TestAProxyIsForThoseWhomTheSpecStillAllows(t *testing.T) {
 	meshes := map[string]group.ServiceMesh{"db": {Group: "db", Proxies: []group.Proxy{
 		{ID: "db-sidecar-proxy", Service: "db", Callers: []string{"web"}},

@@ -18,32 +18,32 @@ import (
 	"cadre.dev/core/route"
 )
 
-// Vet judges specs for one cluster. Safe for concurrent use.
+// Vet validates specs for one cluster. Safe for concurrent use.
 type Vet struct {
 	ownApp string
-	// images are the OS images whose measurements the cluster trusts, sorted; nil: not judged.
+	// images are the OS images whose measurements the cluster trusts, sorted; nil: no check.
 	images []string
 
 	mu sync.Mutex
-	// linted are findings by content; guarded by mu. A refused spec is looked at in
-	// every pass and by every watch, a compose text may have 256 KiB.
+	// linted caches findings by content; guarded by mu. Every pass and every watch evaluates a
+	// rejected spec again, and a compose text may have 256 KiB.
 	linted map[[sha256.Size]byte][]group.Problem
 }
 
-// maxLinted bounds how many contents are remembered.
+// maxLinted bounds the cached contents.
 const maxLinted = 64
 
-// New makes a Vet for the cluster whose coordinators are CVMs of ownApp, and which admits
-// Boots of these OS images; nil images are not judged.
+// New returns a Vet for the cluster whose coordinators are CVMs of ownApp, and which admits Boots
+// of these OS images; nil images disable that check.
 func New(ownApp string, images map[string][]policy.Measurement) *Vet {
 	return &Vet{ownApp: plainApp(ownApp), images: slices.Sorted(maps.Keys(images)), linted: map[[sha256.Size]byte][]group.Problem{}}
 }
 
-// Edit is why spec, which is valid as a document, may not take the place of what its
-// group is run by; nil: it may. Errors are *group.ValidationError.
+// Edit returns why spec, a valid document, may not replace the spec in force of its group; nil: it
+// may. Errors are *group.ValidationError.
 //
-// Content that the group is run by already is not linted again: a newer lint must not
-// keep an operator from scaling or repairing what runs. The app is always judged.
+// Content that is in force already is not linted again: a newer lint must not stop an operator from
+// scaling or repairing it. The app is always checked.
 func (v *Vet) Edit(records *view.View, spec group.Spec) error {
 	return v.edit(records, spec, math.MaxUint64)
 }
@@ -62,14 +62,14 @@ func (v *Vet) edit(records *view.View, spec group.Spec, index uint64) error {
 		problems = append(problems, group.EditProblems(inItsApp(records, accepted.Value, spec), spec)...)
 	}
 	problems = append(problems, taken(spec, accepted.Value, records.Before(index))...)
-	// What hooks and checks name can change while the content does not.
+	// Hooks and checks name services, and can change while the content stays.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)
 }
 
-// inItsApp is accepted with the app that the group's CVMs are in, which next is to stay in: the
-// first create allots one that no spec may name yet. Of several, which a group that was split has,
-// next may name any; a group that is recorded and has no CVM yet may move.
+// inItsApp returns accepted with the app of the group's CVMs, which next must keep. The first
+// create allots an app that no spec can name before. A split group has several apps, and next may
+// name any. A recorded group without a CVM may move.
 func inItsApp(records *view.View, accepted, next group.Spec) group.Spec {
 	recorded, apps := records.SlotsOf(accepted.Name), []string{}
 	for _, r := range recorded {
@@ -78,7 +78,7 @@ func inItsApp(records *view.View, accepted, next group.Spec) group.Spec {
 		}
 	}
 	switch {
-	case len(recorded) == 0: // nobody knows
+	case len(recorded) == 0: // the app is unknown
 	case len(apps) == 0, slices.Contains(apps, plainApp(next.AppID)):
 		accepted.AppID = next.AppID
 	case !slices.Contains(apps, plainApp(accepted.AppID)):
@@ -87,8 +87,8 @@ func inItsApp(records *view.View, accepted, next group.Spec) group.Spec {
 	return accepted
 }
 
-// taken are the names of spec that others have. What the accepted one claims already is not
-// refused again: of two groups that got to claim one name, neither could be repaired.
+// taken returns the names of spec that other groups have. It leaves out names that the accepted
+// spec claims already: if two groups claimed one name, neither could be repaired otherwise.
 func taken(spec, accepted group.Spec, others map[string]group.Spec) []group.Problem {
 	claimed := map[group.Problem]bool{}
 	if accepted.Name != "" {
@@ -99,9 +99,9 @@ func taken(spec, accepted group.Spec, others map[string]group.Spec) []group.Prob
 	return slices.DeleteFunc(route.Conflicts(spec, others), func(p group.Problem) bool { return claimed[p] })
 }
 
-// Stored is why the group's stored spec may not be in force; nil: it may, or there is
-// none. One that was accepted stays so whatever a newer version or its lint would say, since what
-// runs by it would not run any better for being held; but not in the coordinators' app.
+// Stored returns why the group's stored spec may not be in force; nil: it may, or there is none. An
+// accepted spec stays in force under a newer version or lint, because holding it would not improve
+// the running CVMs. The coordinators' app is the exception.
 func (v *Vet) Stored(records *view.View, name string) error {
 	stored, ok := records.Specs[name]
 	if !ok {
@@ -116,8 +116,8 @@ func (v *Vet) Stored(records *view.View, name string) error {
 	return v.edit(records, stored.Value, stored.Index)
 }
 
-// Template is everything that keeps the measurement of t from fixing what runs (ATT-16).
-// The Rule of each problem is its code.
+// Template returns everything that stops the measurement of t from fixing the running software
+// (ATT-16). The Rule of each problem is its code.
 func (v *Vet) Template(t group.Template) []group.Problem {
 	key := contentKey(t)
 	v.mu.Lock()
@@ -130,7 +130,7 @@ func (v *Vet) Template(t group.Template) []group.Problem {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.linted) >= maxLinted {
-		clear(v.linted) // rebuilt at the price of one lint each
+		clear(v.linted) // rebuilt at the cost of one lint each
 	}
 	v.linted[key] = problems
 	return slices.Clone(problems)
@@ -146,9 +146,8 @@ func asProblems(findings []lint.Finding) []group.Problem {
 	return problems
 }
 
-// App refuses the coordinators' own app: its guest agents hand the cluster's keys to
-// whatever runs in it (IDN-07). An empty app is not theirs; the platform's answer is to
-// be judged then.
+// App rejects the coordinators' own app: its guest agents give the cluster's keys to every process
+// in it (IDN-07). An empty app is accepted; the platform's answer is checked later.
 func (v *Vet) App(app string) error {
 	if app == "" || plainApp(app) != v.ownApp {
 		return nil
@@ -166,8 +165,8 @@ func (v *Vet) app(spec group.Spec) []group.Problem {
 	}}
 }
 
-// image refuses an OS image of which nobody would be admitted (ATT-20): the member that
-// moves to it first would be lost to its group until somebody moves it back.
+// image rejects an OS image under which no Boot is admitted (ATT-20): the first member that moves
+// to it would be lost to its group until an operator moves it back.
 func (v *Vet) image(name string) []group.Problem {
 	if v.images == nil || slices.Contains(v.images, name) {
 		return nil
@@ -179,8 +178,8 @@ func (v *Vet) image(name string) []group.Problem {
 	}}
 }
 
-// Code is the code of a spec that is refused. Whoever asks for the coordinators' app
-// asks for the cluster; a secret in a spec has been sent already: these come first.
+// Code returns the code of a rejected spec. The coordinators' app comes first, because it would
+// give access to the cluster; then a secret in the spec, because it has been sent already.
 func Code(err error) policy.Code {
 	var refused *group.ValidationError
 	if !errors.As(err, &refused) {
@@ -201,16 +200,16 @@ func invalid(name string, problems []group.Problem) error {
 	return &group.ValidationError{Group: name, Problems: problems}
 }
 
-// plainApp is an app id in one spelling.
+// plainApp returns an app id in one spelling.
 func plainApp(app string) string { return strings.TrimPrefix(strings.ToLower(app), "0x") }
 
-// sameContent compares what lint reads: the text, and the names of the environment.
+// sameContent compares the input of lint: the text, and the names of the environment.
 func sameContent(a, b group.Template) bool { return contentKey(a) == contentKey(b) }
 
 func contentKey(t group.Template) [sha256.Size]byte {
 	h := sha256.New()
 	for _, part := range append([]string{t.Compose}, slices.Sorted(maps.Keys(t.Env))...) {
-		// A length before each part: no two contents share a key.
+		// A length before each part gives each content its own key.
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		_, _ = h.Write(size[:]) // a hash never fails to write

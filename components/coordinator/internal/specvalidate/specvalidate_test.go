@@ -44,7 +44,7 @@ func records(stored group.Spec, index uint64, accepted *group.Spec, acceptedOf u
 	return v
 }
 
-// What the API refuses the leader refuses too, each with its code.
+// The API and the leader reject the same specs, each with its code.
 func TestATT14_ATT16_ATT17_TOK19_StoredSpecsAreLinted(t *testing.T) {
 	good := spec(nil)
 	for name, c := range map[string]struct {
@@ -73,8 +73,8 @@ func TestATT14_ATT16_ATT17_TOK19_StoredSpecsAreLinted(t *testing.T) {
 	}
 }
 
-// A lint that learned to refuse what runs takes nothing out of force, and keeps nobody
-// from scaling it; new content is judged.
+// A new rule of lint does not end a spec in force, and does not stop its scaling; new content is
+// checked.
 func TestWhatRunsIsNotLintedAgain(t *testing.T) {
 	old := spec(adds("privileged: true"))
 	scaled, envValue, other := old, spec(adds("privileged: true")), spec(adds("privileged:  true"))
@@ -175,8 +175,8 @@ func TestHK03_AHookNamesWhatTheComposeTextDeclares(t *testing.T) {
 	}
 }
 
-// A disk only grows, and nothing moves to an image of which nobody would be admitted: told
-// when the spec is put, in an edit by the API and by a plain KV edit.
+// A disk only grows, and no member moves to an image under which no Boot is admitted. The check
+// applies to a new spec, to an edit by the API and to a plain KV edit.
 func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 	images := map[string][]policy.Measurement{"dstack-0.5.7": {{}}, "dstack-0.5.9": {{}}}
 	disk := func(gb int) func(*group.Spec) { return func(s *group.Spec) { s.Template.DiskGB = gb } }
@@ -195,7 +195,7 @@ func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 		"another trusted image":       {image("dstack-0.5.7"), image("dstack-0.5.9"), ""},
 		"an image nobody trusts":      {image("dstack-0.5.7"), image("dstack-0.5.6"), "template.os_image"},
 		"a first image nobody trusts": {nil, image("dstack-0.5.6"), "template.os_image"},
-		// A trust file that forgot it keeps nobody from scaling what runs.
+		// A trust file without the image does not stop the scaling of running members.
 		"an image that was trusted": {image("dstack-0.5.6"), func(s *group.Spec) { s.Template.OSImage, s.Replicas = "dstack-0.5.6", 5 }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestR131_TheAppIsTheOneThatTheCVMsAreIn(t *testing.T) {
 	}
 }
 
-// TestNamesThatOthersHaveAreRefused, all of them at once and with what else is wrong.
+// TestNamesThatOthersHaveAreRefused: all of them are reported at once, with the other problems.
 func TestNamesThatOthersHaveAreRefused(t *testing.T) {
 	db := spec(func(s *group.Spec) {
 		s.Name = "db"
@@ -285,7 +285,7 @@ func TestNamesThatOthersHaveAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What is in force already keeps its names, and so does the group itself.
+	// The spec in force keeps its names, and so does the group itself.
 	v = &view.View{Specs: map[string]view.Spec{"db": {Value: db, Index: 5}}, Accepted: map[string]view.Accepted{"db": {Value: db, SpecIndex: 5, Index: 6}}}
 	if err := specvalidate.New(ownApp, nil).Edit(v, db); err != nil {
 		t.Errorf("its own names: %v", err)

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// Config is what one Consul server needs to know.
+// Config is the configuration of one Consul server.
 type Config struct {
 	Binary string
 	// DataDir is on disk, RunDir should be memory-backed.
@@ -23,18 +23,18 @@ type Config struct {
 	Others []netip.Addr
 	// Servers is the intended size, for bootstrap and for autopilot.
 	Servers int
-	// Clients bounds the connections from one address to the local API; 0: nothing does.
+	// Clients bounds the connections from one address to the local API; 0: no bound.
 	Clients int
-	// HTTPPort of the local API on 127.0.0.1; 0 means 8500. GRPCPort is that of xDS; 0 means
+	// HTTPPort of the local API on 127.0.0.1; 0 means 8500. GRPCPort is the port of xDS; 0 means
 	// 8502.
 	HTTPPort, GRPCPort int
-	// GossipKey is what the server starts with; UseGossip replaces it.
+	// GossipKey is the key of the first start; UseGossip replaces it.
 	GossipKey secret.Value
-	// ManagementToken exists from the first election on; the server's own token is made
-	// with it and given to it with SetAgentToken.
+	// ManagementToken exists from the first election on. The server's own token is issued with it
+	// and set with SetAgentToken.
 	ManagementToken secret.Value
 	CAPEM           []byte
-	// ServiceMesh is the CA that the service mesh begins with; EnsureMeshCA gives Consul its key.
+	// ServiceMesh is the initial CA of the service mesh; EnsureMeshCA sets its key.
 	ServiceMesh MeshCA
 }
 
@@ -52,22 +52,22 @@ func (c Config) grpcPort() int {
 	return c.GRPCPort
 }
 
-// local is where every API of the server listens, and nowhere else.
+// local is the only address of the server's APIs.
 const local = "127.0.0.1"
 
 // Address of the local HTTP API.
 func (c Config) Address() string { return fmt.Sprintf("%s:%d", local, c.httpPort()) }
 
-// XDSAddress is that of the local gRPC API, which proxies get their configuration from.
+// XDSAddress is the address of the local gRPC API, from which proxies get their configuration.
 func (c Config) XDSAddress() string { return fmt.Sprintf("%s:%d", local, c.grpcPort()) }
 
-// aclCache is how long Consul may believe what it last heard of a token.
+// aclCache is how long Consul may use its last answer about a token.
 const aclCache = "5s"
 
 func (c Config) file(name string) string { return filepath.Join(c.RunDir, name) }
 
-// document is Consul's JSON configuration. Everything that decides about
-// safety is written out, so that a changed default changes nothing here.
+// document returns Consul's JSON configuration. Every setting that matters for safety is explicit,
+// so a changed default has no effect here.
 func (c Config) document(agentToken secret.Value) ([]byte, error) {
 	join := make([]string, 0, len(c.Others))
 	for _, vip := range c.Others {
@@ -93,7 +93,7 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 		"retry_join":       join,
 		"retry_interval":   "2s",
 		"encrypt":          c.GossipKey.RevealString(),
-		// The gossip key is derived anew at each start; it must not be left on disk.
+		// The gossip key is derived at each start, and must not be left on disk.
 		"disable_keyring_file":    true,
 		"disable_update_check":    true,
 		"disable_remote_exec":     true,
@@ -103,8 +103,8 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 		"enable_script_checks":    false,
 		"log_level":               "WARN",
 		"ui_config":               map[string]any{"enabled": false},
-		// A server would end streams of xDS above its equal share, and an agent that keeps to
-		// one coordinator would come back to the same one.
+		// Load balancing would end xDS streams above a server's equal share, and an agent that
+		// stays with one coordinator would return to the same server.
 		"performance":                 map[string]any{"raft_multiplier": 1, "enable_xds_load_balancing": false},
 		"ports":                       map[string]any{"http": c.httpPort(), "https": -1, "grpc": c.grpcPort(), "grpc_tls": -1, "dns": -1, "serf_wan": -1},
 		"limits":                      map[string]any{"http_max_conns_per_client": c.Clients},
@@ -113,17 +113,17 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 			"enabled":                  true,
 			"default_policy":           "deny",
 			"enable_token_persistence": false,
-			// Servers decide by their own replica of the tokens and need no cache; what is
-			// said here holds if that ever changes (TOK-04).
+			// Servers decide by their own replica of the tokens and need no cache. These settings
+			// bound the cache if that ever changes (TOK-04).
 			"down_policy": "deny", "token_ttl": aclCache, "policy_ttl": aclCache, "role_ttl": aclCache,
 			"tokens": tokens,
 		},
 		"connect":                  map[string]any{"enabled": true, "ca_provider": "consul", "ca_config": c.ServiceMesh.config()},
 		"default_intention_policy": "deny",
-		// It would answer at the gRPC port as well.
+		// Peering would listen at the gRPC port as well.
 		"peering": map[string]any{"enabled": false},
-		// Without MinQuorum autopilot prunes a server that is away for 8 s, and the
-		// next restart of another one loses quorum.
+		// Without MinQuorum autopilot prunes a server that is away for 8 s, and the next restart of
+		// another one loses quorum.
 		"autopilot": map[string]any{"min_quorum": c.Servers, "cleanup_dead_servers": true},
 		"tls": map[string]any{
 			"internal_rpc": map[string]any{

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// Back-off between starts, and how long a stopping server may take.
+// Back-off between starts, and the time limit of a stopping server.
 const (
 	minBackoff  = 500 * time.Millisecond
 	maxBackoff  = 15 * time.Second
@@ -36,12 +36,12 @@ type Consul struct {
 	issue IssueTLS
 	log   *slog.Logger
 
-	again chan struct{} // capacity 1: start the server again
+	again chan struct{} // capacity 1: restart the server
 
 	mu     sync.Mutex
-	gossip secret.Value // guarded by mu; what the next start begins with
+	gossip secret.Value // guarded by mu; the key of the next start
 	child  *os.Process  // guarded by mu; nil while none runs
-	// token is what the server acts with; guarded by mu.
+	// token is the server's own token; guarded by mu.
 	token secret.Value
 	// restarts counts starts after the first; guarded by mu.
 	restarts int
@@ -52,17 +52,16 @@ func New(cfg Config, issue IssueTLS, log *slog.Logger) *Consul {
 	return &Consul{cfg: cfg, issue: issue, log: log, gossip: cfg.GossipKey, again: make(chan struct{}, 1)}
 }
 
-// Restarts is how often the server was started again.
+// Restarts returns how often the server was restarted.
 func (c *Consul) Restarts() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.restarts
 }
 
-// UseGossip makes key what the next start begins with, however that comes about:
-// a running server changes its key through the cluster's keyring alone, and a
-// restart that nobody asked for would cost the cluster a voter. restart is for a
-// server that cannot join with the key that it has.
+// UseGossip makes key the key of the next start. A running server changes its key only through the
+// cluster's keyring, and an unneeded restart would cost the cluster a voter. Set restart for a
+// server that cannot join with its current key.
 func (c *Consul) UseGossip(key secret.Value, restart bool) error {
 	c.mu.Lock()
 	before := c.gossip
@@ -73,7 +72,7 @@ func (c *Consul) UseGossip(key secret.Value, restart bool) error {
 	}
 	if err := c.prepare(); err != nil {
 		c.mu.Lock()
-		c.gossip = before // or the next try would find nothing to do
+		c.gossip = before // otherwise the next call would find no change
 		c.mu.Unlock()
 		return err
 	}
@@ -86,8 +85,8 @@ func (c *Consul) UseGossip(key secret.Value, restart bool) error {
 	return nil
 }
 
-// Run keeps the server running until ctx ends, then stops it without leaving
-// the raft set, and returns when it is gone.
+// Run keeps the server running until ctx ends. Then it stops the server without leaving the raft
+// set, and returns when the process is gone.
 func (c *Consul) Run(ctx context.Context) error {
 	// The parent-death signal is bound to the thread that starts the child.
 	runtime.LockOSThread()
@@ -156,8 +155,8 @@ func (c *Consul) writeConfigLocked() error {
 	return c.write("consul.json", doc)
 }
 
-// SetAgentToken is the token that the server acts with from its next start or reload
-// on. One that runs is told through its API.
+// SetAgentToken sets the server's token for its next start or reload. A running server gets it
+// through its API.
 func (c *Consul) SetAgentToken(token secret.Value) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,9 +191,10 @@ func (c *Consul) runOnce(ctx context.Context) error {
 	//nolint:noctx // it is ended by SIGTERM below; a context would kill it in the middle of a write
 	cmd := exec.Command(c.cfg.Binary, "agent", "-config-file="+c.cfg.file("consul.json"))
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	// The platform's API key is in this process's environment (TOK-09).
+	// The coordinator's environment has the platform's API key (TOK-09), so the server gets its
+	// own.
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent"}
-	// The server must not outlive a killed coordinator: its lease would.
+	// The server must not outlive a killed coordinator: otherwise its lease would.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start consul: %w", err)
@@ -225,7 +225,7 @@ func (c *Consul) runOnce(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), why)
 }
 
-// errAgain ends a server that is to start with another configuration.
+// errAgain ends a server that must restart with another configuration.
 var errAgain = errors.New("started again")
 
 func (c *Consul) setChild(p *os.Process) {
@@ -234,7 +234,7 @@ func (c *Consul) setChild(p *os.Process) {
 	c.child = p
 }
 
-// renew replaces the certificate well before it ends; SIGHUP makes Consul read it.
+// renew replaces the certificate well before it expires; SIGHUP makes Consul read it.
 func (c *Consul) renew(ctx context.Context) {
 	ticker := time.NewTicker(renewEvery)
 	defer ticker.Stop()

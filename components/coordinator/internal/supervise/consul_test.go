@@ -122,7 +122,7 @@ func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.A
 	return cfg
 }
 
-// meshIndex tells when the CA of the mesh was set.
+// meshIndex returns the index of the mesh's CA.
 func meshIndex(t *testing.T, client *consul.Client) uint64 {
 	t.Helper()
 	have, _, err := client.Connect().CAGetConfig(nil)

@@ -15,41 +15,42 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// MeshLeafTTL is how long a certificate of the service mesh lives: Consul's default. It ends
-// nobody's access sooner: the overlay cuts a Boot off that lost its Slot, whatever certificates
-// its proxies hold. And each renewal changes the listener of a backend's Envoy, which ends the
-// connections of all its callers ten minutes later: with an hour they would live for one.
+// MeshLeafTTL is the life of a certificate of the service mesh, Consul's default. A shorter one
+// would not end access sooner: the overlay cuts off a Boot that lost its Slot, whatever
+// certificates its proxies hold. In addition, each renewal changes the listener of a backend's
+// Envoy, which closes the connections of all its callers ten minutes later. With a TTL of an hour,
+// connections would live for an hour.
 const MeshLeafTTL = 72 * time.Hour
 
 // MeshCA is the CA of the service mesh.
 type MeshCA struct {
-	// ClusterID is a UUID, the mesh's name.
+	// ClusterID is a UUID, the name of the mesh.
 	ClusterID string
 	// Root is in PEM.
 	Root []byte
 }
 
-// noKey stands in Consul's configuration in the key's place. Consul shows its configuration to
-// whoever may read an agent, as operators may, and hides no key that is among a provider's
-// settings. With this it begins with the root that it is to have, which no own root has to make
-// way for, and signs nothing until EnsureMeshCA gives it the key.
+// noKey takes the place of the key in Consul's configuration. Consul shows its configuration to
+// every token that may read an agent, as operators' may, and does not hide a key in a provider's
+// settings. With noKey Consul starts with its final root, so no generated root has to be replaced.
+// It signs nothing until EnsureMeshCA sets the key.
 const noKey = "the coordinator gives it"
 
-// config is what the configuration tells Consul's own CA provider.
+// config returns the settings of Consul's own CA provider.
 func (m MeshCA) config() map[string]any {
 	return map[string]any{"cluster_id": m.ClusterID, "leaf_cert_ttl": MeshLeafTTL.String(), "private_key": noKey, "root_cert": string(m.Root)}
 }
 
 // EnsureMeshCA makes m, with its key in PEM, the CA of the service mesh of the Consul at address,
-// unless it is. Where Consul made a root of its own, as before there was this, that one vouches
-// for the new one until what it signed has ended, so that connections stand; the mesh keeps the
-// name that it has then. Idempotent; all coordinators may do it at once.
+// unless it is already. If Consul has generated a root, as in earlier versions, that root
+// cross-signs the new one until its certificates have expired, so that connections continue; the
+// mesh keeps its name. Idempotent; all coordinators may call it concurrently.
 func EnsureMeshCA(ctx context.Context, address string, management secret.Value, m MeshCA, key secret.Value) error {
 	client, err := consul.NewClient(&consul.Config{Address: address, Token: management.RevealString()})
 	if err != nil {
 		return fmt.Errorf("make consul client: %w", err)
 	}
-	// Both by the leader: no server that lags says what it did not hear yet.
+	// The leader answers both reads: a lagging server could return an old state.
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	roots, _, err := client.Connect().CARoots(query)
 	if err != nil {
@@ -70,7 +71,7 @@ func EnsureMeshCA(ctx context.Context, address string, management secret.Value, 
 		"PrivateKey": key.RevealString(), "RootCert": string(m.Root), "LeafCertTTL": MeshLeafTTL.String(), "IntermediateCertTTL": "8760h",
 	}}, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil && strings.Contains(err.Error(), "PRIVATE KEY") {
-		err = errors.New("consul does not take the key") // and its answer shows it (TOK-07)
+		err = errors.New("consul does not take the key") // its error would contain the key (TOK-07)
 	}
 	if err != nil {
 		return fmt.Errorf("set the CA of the service mesh: %w", err)
@@ -78,8 +79,8 @@ func EnsureMeshCA(ctx context.Context, address string, management secret.Value, 
 	return nil
 }
 
-// inUse tells whether the root in use is m's, by its key: were the certificate's bytes to differ
-// between two versions of a coordinator, each of them would replace the other's for ever.
+// inUse reports whether the root in use is m's, by its key. If it compared certificates, two
+// versions of a coordinator with different encodings would replace each other's root without end.
 func (m MeshCA) inUse(roots *consul.CARootList) (bool, error) {
 	want, err := readCert(m.Root)
 	if err != nil {

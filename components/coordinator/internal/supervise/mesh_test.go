@@ -23,8 +23,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// rootIs is nil when the server at addr, asked for what it has itself, serves root's mesh CA as
-// the one in use.
+// rootIs returns nil when the server at addr serves root's mesh CA as the one in use, from its own
+// state.
 func rootIs(ctx context.Context, addr string, root *keys.Root) error {
 	have, err := roots(ctx, addr, root.ManagementToken().RevealString())
 	if err != nil {
@@ -91,8 +91,8 @@ func TestTheMeshBeginsWithTheDerivedRoot(t *testing.T) {
 	}
 }
 
-// TestAMeshWithARootOfItsOwnIsGivenTheDerivedOne: what the old root signed and what the new one
-// signs is believed by whoever knows either, and the mesh keeps its name.
+// TestAMeshWithARootOfItsOwnIsGivenTheDerivedOne: certificates of the old root and of the new one
+// are valid for clients that know either root, and the mesh keeps its name.
 func TestAMeshWithARootOfItsOwnIsGivenTheDerivedOne(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	root := derived(t)
@@ -129,8 +129,8 @@ func TestAMeshWithARootOfItsOwnIsGivenTheDerivedOne(t *testing.T) {
 	}
 }
 
-// TestTOK06_OperatorsDoNotReadTheMeshsKey: of all tokens that are given out the operators' reaches
-// furthest, and Consul shows its CA's configuration to who may write it.
+// TestTOK06_OperatorsDoNotReadTheMeshsKey: the operators' token has the most rights of all issued
+// tokens, and Consul shows its CA's configuration to tokens that may write it.
 func TestTOK06_OperatorsDoNotReadTheMeshsKey(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	root := derived(t)

@@ -3,37 +3,37 @@ package takeover
 import "time"
 
 const (
-	// Lasting is how long a leader's server must be given up. Gossip has got no answer from
-	// it for 4 s by then at least; together that is more than the 7 s for which a holder
-	// trusts its Lease without a renewal.
+	// Lasting is how long gossip must report a leader's server as failed. By then the server has
+	// not answered for at least 4 s more. The sum is above the 7 s for which a holder trusts its
+	// Lease without a renewal.
 	Lasting = 4 * time.Second
-	// lookEvery is how often it is looked, gap how far two looks may be apart to be of one
-	// observation: whoever was stopped in between has old news.
+	// lookEvery is the interval of evaluations. gap is the maximum distance of two evaluations in
+	// one observation: a process that was stopped in between has outdated ones.
 	lookEvery = 500 * time.Millisecond
 	gap       = 2 * time.Second
 )
 
-// Look is what one look at the leader told.
+// Look is one evaluation of the leader.
 type Look struct {
-	// Leader and Term name the Lease; "": nobody leads, or this coordinator does.
+	// Leader and Term name the Lease; "": there is no leader, or this coordinator leads.
 	Leader string
 	Term   uint64
-	// Failed: gossip gave the leader's server up. What is not known is not failed.
+	// Failed: gossip reports the leader's server as failed. An unknown state is not failed.
 	Failed bool
-	// LeadsRaft: the leader's server is the one that Consul's servers follow, so that it is
-	// there after all. Elects: they follow none, or it is not known which; nothing can be
-	// ended then, and nothing speaks for the leader either.
+	// LeadsRaft: Consul's servers follow the leader's server, so it is alive. Elects: they follow
+	// no server, or it is unknown which. Then no Lease can be ended, and the leader is not
+	// confirmed either.
 	LeadsRaft, Elects bool
 }
 
-// watch is what the looks so far told. The zero one knows nothing.
+// watch is the state of the evaluations so far. Its zero value is ready.
 type watch struct {
 	of    Look
-	since time.Time // of is failed since then; zero: it is not
+	since time.Time // since when of is failed; zero: it is not
 	last  time.Time
 }
 
-// next takes a look and tells whether the Lease is to be ended now.
+// next adds an evaluation and reports whether to end the Lease now.
 func (w *watch) next(l Look, now time.Time) (end bool) {
 	lost := l.Leader != "" && l.Failed && !l.LeadsRaft
 	same := l.Leader == w.of.Leader && l.Term == w.of.Term && now.Sub(w.last) <= gap

@@ -16,36 +16,36 @@ import (
 const (
 	// callLimit bounds one call.
 	callLimit = time.Second
-	// failed is serf's status of a member that no other one reaches.
+	// failed is serf's status of a member that no other member reaches.
 	failed = 4
 )
 
 // Store ends a Lease.
 type Store interface {
-	// EndLease ends the Lease of that holder and Term, if it is the one that is held.
+	// EndLease ends the current Lease if it has this holder and Term.
 	EndLease(ctx context.Context, holder string, term uint64) (ended bool, err error)
 }
 
 // Config of a Watch. All fields are required.
 type Config struct {
-	// Slot is this coordinator's.
+	// Slot of this coordinator.
 	Slot string
-	// Address and Token reach the local Consul.
+	// Address and Token of the local Consul.
 	Address, Token string
 	Views          *view.Watcher
 	Store          Store
 	Log            *slog.Logger
 }
 
-// Watch looks after the leader, on the coordinators that do not lead.
+// Watch observes the leader on the standbys.
 type Watch struct {
 	cfg    Config
 	client *consul.Client
 }
 
-// New makes the client; it does not connect.
+// New returns a Watch; it does not connect.
 func New(cfg Config) (*Watch, error) {
-	// What is asked takes no context, and a server that hangs must not stop the looks.
+	// The calls take no context, and a hanging server must not stop the evaluations.
 	client, err := consul.NewClient(&consul.Config{Address: cfg.Address, Token: cfg.Token, HttpClient: &http.Client{Timeout: callLimit, Transport: &http.Transport{IdleConnTimeout: time.Minute}}})
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
@@ -53,7 +53,7 @@ func New(cfg Config) (*Watch, error) {
 	return &Watch{cfg: cfg, client: client}, nil
 }
 
-// Run looks until ctx ends.
+// Run evaluates the leader until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Package testnet gives a test a network of its own, so that it may use the
-// fixed addresses and ports of a CVM. Only tests import it.
+// Package testnet gives a test its own network, so that it may use the fixed addresses and ports of
+// a CVM. Only tests import it.
 package testnet
 
 import (
@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// inside names the test that this process runs in a network of its own.
+// inside names the test that runs in this process with its own network.
 const inside = "CADRE_TEST_INSIDE"
 
-// limit is for the whole run inside: a test that hangs there fails here, with
-// its output.
+// limit bounds the run of the inner process: a hanging test fails here, with its output.
 const limit = 3 * time.Minute
 
-// Inside reports whether this process is the one that Isolated runs t in.
+// Inside reports whether this process is the one that Isolated started for t.
 func Inside(t *testing.T) bool { return os.Getenv(inside) == t.Name() }
 
-// Isolated runs the calling test again, in a process with its own network
-// namespace and nothing but loopback in it. It reports whether this is that
-// process; the caller returns when it is not. Without root the test is skipped.
+// Isolated runs the calling test again, in a process with its own network namespace that has only
+// loopback. It reports whether this is that process; otherwise the caller returns. Without root the
+// test is skipped.
 func Isolated(t *testing.T) bool {
 	t.Helper()
 	if Inside(t) {

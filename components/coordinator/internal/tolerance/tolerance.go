@@ -1,11 +1,12 @@
-// Package tolerance carries out, while this coordinator leads, what operators decide about the
-// judgement of machines: exceptions for a while, and older collateral.
+// Package tolerance carries out the operators' decisions about machines while this coordinator
+// leads: temporary exceptions, and older collateral.
 //
 //	control/tcb-exceptions/<id> ──┬─► policy/tcb          in force, and the hash chain
 //	control/collateral/<fmspc>  ──┴─► collateral/<fmspc>  the permit
 //
-// What an operator writes counts once it is in the chain: both are one transaction, fenced
-// by the Lease. The limits of the measured trust file are asked here and again by each judgement.
+// An operator's record takes effect once it is in the chain: both are written in one transaction,
+// fenced by the Lease. The limits of the measured trust file are checked here and again by each
+// judgement.
 package tolerance
 
 import (
@@ -37,13 +38,13 @@ type Config struct {
 // Keeper keeps the ledger.
 type Keeper struct{ cfg Config }
 
-// New makes a Keeper; Lead runs it.
+// New returns a Keeper; Lead runs it.
 func New(cfg Config) *Keeper { return &Keeper{cfg} }
 
 const (
-	// resync is the longest it waits for a change: exceptions end by time.
+	// resync is the maximum wait for a change: exceptions end by time.
 	resync = 30 * time.Second
-	// errorWait follows what could not be written.
+	// errorWait is the pause after a failed write.
 	errorWait = 2 * time.Second
 )
 
@@ -57,7 +58,7 @@ func (k *Keeper) Lead(ctx context.Context, lease store.Lease) {
 			case errors.Is(err, store.ErrFenced):
 				return
 			case err != nil && ctx.Err() == nil:
-				// A View that is behind fails on an index: the next one is not.
+				// A stale View makes a write fail on an index; the next View is current.
 				if !errors.Is(err, store.ErrConflict) {
 					k.cfg.Log.Warn("decisions about machines not carried out yet", "error", err)
 				}
@@ -74,7 +75,7 @@ func (k *Keeper) Lead(ctx context.Context, lease store.Lease) {
 	}
 }
 
-// pass brings the ledger to what the operators' records of v ask for.
+// pass changes the ledger according to the operators' records in v.
 func (k *Keeper) pass(ctx context.Context, lease store.Lease, v *view.View) error {
 	if bad := v.BadBelow(store.TCBLedgerKey); bad != nil {
 		return fmt.Errorf("the chain of decisions about machines is not readable, nothing is added to it: %w", bad)
@@ -124,8 +125,8 @@ func (k *Keeper) pass(ctx context.Context, lease store.Lease, v *view.View) erro
 	return nil
 }
 
-// lower makes what writes the permit that an operator asks for. A request that cannot be carried
-// out leaves no entry: it is dropped with a line in the log.
+// lower returns the writes for a permit that an operator requests. A request that cannot be carried
+// out leaves no entry: it is dropped with a log line.
 func (k *Keeper) lower(ctx context.Context, l policy.CollateralLowering, now time.Time) (ops []store.Op, e policy.TCBEntry, err error) {
 	key := store.CollateralKey(l.FMSPC)
 	mark, index, err := store.Read[policy.CollateralMark](ctx, k.cfg.Store, key)

@@ -100,7 +100,7 @@ func TestOPS12_AnOperatorsExceptionIsBoundedRecordedAndEnds(t *testing.T) {
 	if !allowed(v) || whats(ledger) != "grant e1 by ann" || ledger.Entries[0].Leader != "coordinator-0" || !strings.Contains(ledger.Entries[0].Text, "INTEL-SA-01397") {
 		t.Errorf("granted: %t, %+v", allowed(v), ledger)
 	}
-	// What is edited after it was recorded counts for nothing, and shows.
+	// A record that was edited after it was recorded has no effect, and the problem is reported.
 	edited := grant
 	edited.Advisories = nil
 	write(o, store.TCBExceptionKey("e1"), edited)
@@ -116,7 +116,7 @@ func TestOPS12_AnOperatorsExceptionIsBoundedRecordedAndEnds(t *testing.T) {
 	if allowed(v) || whats(ledger) != "grant e1 by ann; revoke e1 by bob" || len(v.Gate.Exceptions) != 0 {
 		t.Errorf("revoked: %t, %s, %v", allowed(v), whats(ledger), v.Gate.Exceptions)
 	}
-	// One that ends by itself, and one whose record somebody removes.
+	// The first exception expires, and an operator removes the record of the second.
 	second := grant
 	second.ID = "e2"
 	write(o, store.TCBExceptionKey("e2"), second)
@@ -139,8 +139,8 @@ func TestOPS12_AnOperatorsExceptionIsBoundedRecordedAndEnds(t *testing.T) {
 	}
 }
 
-// TestOPS12_NoRecordWidensTheTrustFile: what the measured limits do not allow is neither recorded nor
-// counted, and neither is a ledger that claims it.
+// TestOPS12_NoRecordWidensTheTrustFile: an exception outside of the measured limits is neither
+// recorded nor applied, and neither is a ledger that claims it.
 func TestOPS12_NoRecordWidensTheTrustFile(t *testing.T) {
 	limits := policy.TCBLimits{MaxDays: 14, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-SA-*"}}
 	base := policy.TCBGrant{ID: "e1", Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}, Reason: "r", By: "ann"}
@@ -169,7 +169,8 @@ func TestOPS12_NoRecordWidensTheTrustFile(t *testing.T) {
 		if policy.AppraiseTCB(v.Judging(trust).TCB, machine, o.now).Allowed || len(ledger.Entries) != 0 {
 			t.Errorf("%s: allowed or recorded: %+v", name, ledger)
 		}
-		// Whoever writes the leader's record as well gains nothing: each judgement asks the trust file.
+		// An attacker that also writes the leader's record gains nothing: each judgement checks the
+		// trust file.
 		ledger.Granted = map[string]policy.TCBGrant{"e1": g}
 		write(o, store.TCBLedgerKey, ledger)
 		v, err := view.Read(t.Context(), o.store)

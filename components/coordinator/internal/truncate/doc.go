@@ -1,6 +1,5 @@
-// Package truncate keeps texts and lists that come from agents, platforms, workloads and
-// operators within what their record may have: a record above its bound could not be
-// written, and whatever waits for it would wait for ever. Texts are for people, so a
-// shorter one loses nothing that a decision rests on. It clips no id: what names
-// something is refused at its source instead.
+// Package truncate bounds texts and lists from agents, platforms, workloads and operators to the
+// size of their record. A record above its bound could not be written, and its writer would wait
+// permanently. The texts are for human readers, so truncation does not affect decisions. The
+// package never truncates ids: an id that is too long is rejected at its source.
 package truncate

@@ -9,16 +9,16 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Bounds in bytes of JSON, so that a text full of quotes or control characters fits too.
-// Together they stay below the bounds in the table of records.
+// Bounds in bytes of JSON, so that a text full of quotes or control characters fits too. Together
+// they stay below the bounds in the table of records.
 const (
 	// line bounds one reason or message.
 	line = 1 << 10
 	// page bounds a message about a whole group.
 	page = 4 << 10
-	// word bounds what is one word of an agent or a platform.
+	// word bounds a one-word value from an agent or a platform.
 	word = 256
-	// holds, conditions and candidates bound lists: the first ones tell most.
+	// holds, conditions and candidates bound lists: the first elements are the most important ones.
 	holds      = 8
 	conditions = 16
 	candidates = 64
@@ -26,16 +26,16 @@ const (
 
 const mark = "..."
 
-// Line is text as a record has one reason or message.
+// Line truncates a reason or message.
 func Line(text string) string { return Text(text, line) }
 
-// Page is text as a record has a message about a whole group.
+// Page truncates a message about a whole group.
 func Page(text string) string { return Text(text, page) }
 
-// Text is text, cut where a character ends so that its JSON has at most limit bytes
-// within the quotes; what was cut ends with dots. Bytes that are no UTF-8 become U+FFFD.
+// Text truncates text at a character so that its JSON has at most limit bytes within the quotes. A
+// truncated text ends with dots. Invalid UTF-8 becomes U+FFFD.
 func Text(text string, limit int) string {
-	// No byte has less than one of JSON: what comes after these does not fit whatever it is.
+	// Each byte of text needs at least one byte of JSON, so later bytes cannot fit.
 	text = strings.ToValidUTF8(text[:min(len(text), limit+utf8.UTFMax)], "\uFFFD")
 	used, room := 0, 0
 	for i, r := range text {
@@ -49,7 +49,7 @@ func Text(text string, limit int) string {
 	return text
 }
 
-// jsonLen is how many bytes encoding/json makes of r at most.
+// jsonLen returns the maximum number of bytes that encoding/json makes of r.
 func jsonLen(r rune) int {
 	switch {
 	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t', r == '\b', r == '\f':
@@ -60,7 +60,7 @@ func jsonLen(r rune) int {
 	return utf8.RuneLen(r)
 }
 
-// Instance is the state of one Slot as its record may have it.
+// Instance truncates the state of one Slot for its record.
 func Instance(s group.InstanceStatus) group.InstanceStatus {
 	s.Reason, s.LastRefusal = Line(s.Reason), Line(s.LastRefusal)
 	s.State = group.SlotState(Text(string(s.State), word))
@@ -74,7 +74,7 @@ func Instance(s group.InstanceStatus) group.InstanceStatus {
 	return s
 }
 
-// Status is the state of a group as its record may have it, without the Instances.
+// Status truncates the state of a group for its record, and removes the Instances.
 func Status(s group.Status) group.Status {
 	s.Instances = nil
 	s.Message = Page(s.Message)
@@ -85,7 +85,7 @@ func Status(s group.Status) group.Status {
 	return s
 }
 
-// Operation is op as its record may have it. The best candidates are the first ones.
+// Operation truncates op for its record. The best candidates come first.
 func Operation(op operation.Operation) operation.Operation {
 	op.Reason, op.Before.Quorum = Line(op.Reason), Page(op.Before.Quorum)
 	op.Call.BootErrorBefore, op.Call.Correlation = Line(op.Call.BootErrorBefore), Line(op.Call.Correlation)
@@ -97,7 +97,7 @@ func Operation(op operation.Operation) operation.Operation {
 	return op
 }
 
-// Rollout is r as its record may have it.
+// Rollout truncates r for its record.
 func Rollout(r operation.Rollout) operation.Rollout {
 	r.Reason = Page(r.Reason)
 	for _, text := range []*string{&r.By, &r.Request, &r.RetriedBy, &r.RetryRequest} {

@@ -12,8 +12,8 @@ import (
 	"cadre.dev/store"
 )
 
-// nasty are texts of an agent, a platform or an operator at their worst: what JSON makes
-// of one byte is up to six.
+// nasty are the worst texts of an agent, a platform or an operator: JSON needs up to six bytes for
+// one.
 func nasty() map[string]string {
 	return map[string]string{
 		"plain": strings.Repeat("a", 1<<20), "quotes": strings.Repeat("\"", 1<<20), "control": strings.Repeat("\x01", 1<<20),
@@ -45,7 +45,7 @@ func TestTextFitsItsBoundInJSON(t *testing.T) {
 	}
 }
 
-// TestEveryClippedRecordCanBeWritten: whatever is said to the leader, its record fits.
+// TestEveryClippedRecordCanBeWritten: every input fits into its record.
 func TestEveryClippedRecordCanBeWritten(t *testing.T) {
 	for name, text := range nasty() {
 		instance := group.InstanceStatus{
