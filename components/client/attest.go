@@ -81,7 +81,7 @@ func Attest(ctx context.Context, c Context, opts Options) (Attested, error) {
 		}
 	}
 	return Attested{}, &Error{Kind: Untrusted, Doing: doing, Message: err.Error(), cause: err,
-		Hint: "nothing was pinned; check coordinator_app_id, key provider, roots and images of the context's trust, and who runs the gateway"}
+		Hint: "nothing was pinned; check coordinator_app_id, key provider, roots and images of the context's trust, and the operator of the gateway"}
 }
 
 // prove checks one answer that arrived over ch.
@@ -113,9 +113,9 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	case subtle.ConstantTimeCompare(st.PeerNonce, ch.nonce) != 1:
 		return Attested{}, errors.New("its statement answers another nonce: a replay")
 	case !bytes.Equal(st.TLSPublicKey, ch.key):
-		return Attested{}, errors.New("its statement is for another TLS key than this connection's: somebody stands in between")
+		return Attested{}, errors.New("its statement is for another TLS key than this connection's: the connection may be intercepted")
 	case !bytes.Equal(st.Exporter, ch.exporter):
-		return Attested{}, errors.New("its statement is for another connection than this one: somebody stands in between")
+		return Attested{}, errors.New("its statement is for another connection than this one: the connection may be intercepted")
 	case !bytes.Equal(st.CABundleSHA256, caDigest[:]):
 		return Attested{}, errors.New("its statement is for another cluster CA than it sent")
 	}
@@ -132,7 +132,7 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	for _, pin := range []struct{ clusterID, where string }{{c.ClusterID, "the context"}, {c.Trust.ClusterID, "the context's trust"}} {
 		if pin.clusterID != "" && st.ClusterID != pin.clusterID {
 			return Attested{}, &clusterid.MismatchError{Who: st.Slot, Got: st.ClusterID, Pinned: pin.clusterID, Where: pin.where,
-				WayOut: "if the coordinators were made anew on purpose, accept them with `cadre cluster connect --reattest`"}
+				WayOut: "if the coordinators were recreated on purpose, accept them with `cadre cluster connect --reattest`"}
 		}
 	}
 	return Attested{CAPEM: string(r.GetCaBundlePem()), ClusterID: st.ClusterID, Slot: st.Slot, Claims: claims}, nil
@@ -157,7 +157,7 @@ func accept(c Context, claims policy.Claims, now time.Time) error {
 		return fmt.Errorf("its app-compose.json: allowed_envs names %.80q, which coordinators do not read: a change of their environment could use it",
 			appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()))
 	case !t.MayCoordinate(claims.ComposeHash), len(c.CoordinatorComposeHashes) > 0 && !slices.Contains(c.CoordinatorComposeHashes, claims.ComposeHash):
-		return fmt.Errorf("it runs compose hash %s, which is not one that this context knows", claims.ComposeHash)
+		return fmt.Errorf("it runs compose hash %s, which this context does not list", claims.ComposeHash)
 	}
 	if d := policy.AppraiseTCB(t.TCB, claims.TCB, now); !d.Allowed {
 		return fmt.Errorf("its machine: %s: %s", d.Code, d.Message)

@@ -56,7 +56,7 @@ func TestAnUpdateTellsThatNobodyAnswers(t *testing.T) {
 		}
 	}})
 	if err != nil || got.Observed != "r2" || told < 3 {
-		t.Errorf("%+v, %v; told %d times", got, err, told)
+		t.Errorf("%+v, %v; reported %d times", got, err, told)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestErrorsInPeoplesWords(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := dial(t, nobody).Groups(ctx); client.KindOf(err) != client.Unavailable && client.KindOf(err) != client.Timeout {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no coordinator: %v", err)
 	}
 	unpinned := good
 	unpinned.CAPEM = ""

@@ -88,7 +88,7 @@ func (c *Client) wrap(doing string, err error) error {
 		e.Kind = NotFound
 	case codes.AlreadyExists, codes.Aborted:
 		e.Kind = Conflict
-		e.Hint = "somebody changed it in the meantime: look at it again, then repeat"
+		e.Hint = "it was changed in the meantime: read it again, then repeat"
 	case codes.PermissionDenied, codes.Unauthenticated:
 		e.Kind = Denied
 		e.Hint = "the token of the context may not do this: check `token` in the context file"
@@ -99,7 +99,7 @@ func (c *Client) wrap(doing string, err error) error {
 		e.Hint = "the coordinators are of another version than this program: `cadre version` shows both"
 	case codes.Unavailable:
 		e.Kind = Unavailable
-		e.Hint = fmt.Sprintf("no coordinator of %s can be reached through %s: `cadre cluster status` says what the platform runs",
+		e.Hint = fmt.Sprintf("no coordinator of %s can be reached through %s: `cadre cluster status` shows the CVMs on the platform",
 			c.ctx.Cluster, c.ctx.gatewayAddress(APIPort))
 		if policy.Code(policy.CodeIn(s.Message())).Known() { // a coordinator's code, not a fault on the way to it
 			e.Hint = "a coordinator answers, but cannot do this now: repeat it in a moment; `cadre cluster status` says how the coordinators are"
@@ -118,7 +118,7 @@ func (c *Client) wrap(doing string, err error) error {
 	return e
 }
 
-const reattestHint = "if the coordinators were made anew on purpose, prove them again with `cadre cluster connect --reattest`; agents keep to the cluster ID that they know until their trust file names the new one"
+const reattestHint = "if the coordinators were recreated on purpose, prove them again with `cadre cluster connect --reattest`; agents accept only their present cluster ID until their trust file names the new one"
 
 // dialText drops the layers that gRPC puts around a failed dial.
 func dialText(s string) string {

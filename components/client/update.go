@@ -119,7 +119,7 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 	}
 	if u.revision != "" && u.revision != target {
 		return updateWait, &Error{Kind: Invalid, Doing: doing, Message: fmt.Sprintf("the group asks for revision %s, not %s", target, u.revision),
-			Hint: "a slot can only be brought to what its group asks for: apply the group first"}
+			Hint: "a slot can only move to the revision of its group's spec: apply the group first"}
 	}
 	action := planned(v.Plan, u.slot)
 	there := u.there(target, action)

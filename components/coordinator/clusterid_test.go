@@ -72,7 +72,7 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly(t *testing.T) {
 	})
 	h.Eventually("a leader", func() error {
 		if !log.has("lease taken") {
-			return errors.New("nobody has said so")
+			return errors.New("no coordinator has confirmed it")
 		}
 		return nil
 	})

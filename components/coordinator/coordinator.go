@@ -229,7 +229,7 @@ func (c *Coordinator) identify(ctx context.Context) error {
 	}
 	if c.info.AppID == "" {
 		// Without its app, the coordinator could not reject a spec that asks for CVMs of this app.
-		return errors.New("the guest agent names no app: the coordinators cannot tell which one is their own")
+		return errors.New("the guest agent names no app: the coordinators do not know their own app")
 	}
 	if c.boot, err = bootstrap.NewBoot(); err != nil {
 		return err
@@ -464,7 +464,7 @@ func (c *Coordinator) assembleRoutes(consulAddress string) error {
 		Address: consulAddress, Token: c.root.ManagementToken().RevealString(), Store: c.store, Views: c.views, Now: c.deps.Now, Log: c.log,
 	})
 	if err == nil {
-		c.metrics.Gauge("cadre_routes_failing", "1 while this coordinator leads and something of the service layer is not as the specs ask for; the log says what.", func() float64 {
+		c.metrics.Gauge("cadre_routes_failing", "1 while this coordinator leads and a part of the service layer differs from the specs; the log names the part.", func() float64 {
 			if c.routes.Failing() {
 				return 1
 			}

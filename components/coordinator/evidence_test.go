@@ -183,7 +183,7 @@ func TestATT05_AnEvaluationThatAnotherCoordinatorSawIsFetched(t *testing.T) {
 func TestATT27_TheSecondVerifierIsTheTrustFilesOne(t *testing.T) {
 	w := newEvidenceWorld(t)
 	if w.c.second != nil {
-		t.Error("there is one that the trust file does not name")
+		t.Error("a root that the trust file does not name is accepted")
 	}
 	w.trust.DstackVerifier.URL = "http://127.0.0.1:1"
 	w.restart()

@@ -117,7 +117,7 @@ func (c *Coordinator) giveConsulToken(ctx context.Context) error {
 	c.consulTokens = append(c.consulTokens, token.Accessor)
 	cut := max(0, len(c.consulTokens)-2)
 	if err := c.issuer.Revoke(ctx, c.consulTokens[:cut]...); err != nil {
-		c.log.Warn("old token of consul not revoked; it ends by itself", "error", err)
+		c.log.Warn("old token of consul not revoked; it expires", "error", err)
 	}
 	c.consulTokens = c.consulTokens[cut:]
 	return nil

@@ -102,10 +102,10 @@ func FuzzINP03_Record(f *testing.F) {
 			if strings.Contains(err.Error(), "year outside of range") {
 				return // such a time is read and written nowhere
 			}
-			t.Fatalf("%s: what was read cannot be written: %v", key, err)
+			t.Fatalf("%s: the read value cannot be written: %v", key, err)
 		}
 		if _, err := read(store.Entry{Key: key, Value: again, Index: 1}); err != nil && len(again) <= kind.MaxBytes {
-			t.Fatalf("%s: what was written cannot be read: %v", key, err)
+			t.Fatalf("%s: the written value cannot be read: %v", key, err)
 		}
 	})
 }

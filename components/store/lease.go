@@ -102,7 +102,7 @@ func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string
 		var pairs []*api.KVPair
 		if pairs, err = c.lockOnce(ctx, ops); err == nil {
 			if len(pairs) != len(ops) || pairs[1] == nil || pairs[1].ModifyIndex == 0 {
-				return 0, errors.New("consul did not tell the index of the term")
+				return 0, errors.New("consul did not return the index of the term")
 			}
 			return pairs[1].ModifyIndex, nil
 		}

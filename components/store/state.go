@@ -38,7 +38,7 @@ func NextState(f StateFacts) (uint64, error) {
 		return 0, err
 	}
 	if f.At() >= MaxTerm {
-		return 0, fmt.Errorf("%w: %s is %d, and the last one is %d: somebody wrote it", ErrTermExhausted, StateKey, f.At(), uint64(MaxTerm))
+		return 0, fmt.Errorf("%w: %s is %d, and the last one is %d: it was edited", ErrTermExhausted, StateKey, f.At(), uint64(MaxTerm))
 	}
 	return f.At() + 1, nil
 }

@@ -44,7 +44,7 @@ func NextTerm(f TermFacts) (uint64, error) {
 	case base < f.Seen:
 		return 0, fmt.Errorf("%w: %s is %d, but %d was seen: the store was restored or edited; %s", ErrTermRegression, TermKey, base, f.Seen, f.wayOut())
 	case base >= MaxTerm:
-		return 0, fmt.Errorf("%w: %s is %d, and the last one is %d: somebody wrote it, and what agents have seen cannot be taken back", ErrTermExhausted, TermKey, base, uint64(MaxTerm))
+		return 0, fmt.Errorf("%w: %s is %d, and the last one is %d: it was edited, and the values that agents have seen cannot be taken back", ErrTermExhausted, TermKey, base, uint64(MaxTerm))
 	}
 	return base + 1, nil
 }

@@ -26,7 +26,7 @@ func (s *Server) SetOverride(ctx context.Context, r *apiv1.SetOverrideRequest) (
 		return nil, err
 	}
 	if strings.TrimSpace(r.GetReason()) == "" && r.GetKind() != apiv1.OverrideKind_OVERRIDE_KIND_PAUSE {
-		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: the record of the action needs it")
 	}
 	m := &apiv1.Override{Kind: r.GetKind(), Name: r.GetName(), From: r.GetFrom(), Reason: r.GetReason(), By: "operator", At: timestamppb.New(overridesAt)}
 	if s.OverridesNow {

@@ -31,7 +31,7 @@ func (s *Server) Recover(ctx context.Context, r *apiv1.RecoverRequest) (*apiv1.R
 	switch {
 	case r.GetDryRun():
 	case strings.TrimSpace(r.GetReason()) == "":
-		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: the record of the action needs it")
 	default:
 		out.Raised = out.GetHalted() != ""
 	}

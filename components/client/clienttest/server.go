@@ -292,6 +292,6 @@ func (s *Server) AwaitWatcher(t testing.TB) {
 	select {
 	case <-s.watching:
 	case <-time.After(10 * time.Second):
-		t.Fatal("nobody watches")
+		t.Fatal("no watcher waits")
 	}
 }

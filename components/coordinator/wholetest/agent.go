@@ -175,7 +175,7 @@ func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.C
 	case err != nil:
 		return err.Error()
 	case got.GetSlot() != had.GetSlot() || got.GetGeneration() != had.GetGeneration() || !bytes.Equal(got.GetCaBundlePem(), had.GetCaBundlePem()):
-		return "for somebody else: " + got.GetSlot()
+		return "for another Boot: " + got.GetSlot()
 	case got.GetConsul().GetWorkloadToken() == had.GetConsul().GetWorkloadToken() || bytes.Equal(got.GetSvidChainPem(), had.GetSvidChainPem()):
 		return "nothing is fresh"
 	}

@@ -111,7 +111,7 @@ func (c *Cluster) Leader() (int, error) {
 			return at, nil
 		}
 	}
-	return 0, errors.New("nobody leads")
+	return 0, errors.New("no server leads")
 }
 
 // Lead asks the current leader to transfer leadership to a server. The transfer happens soon after.

@@ -29,7 +29,7 @@ func TestOnCommitted(t *testing.T) {
 		t.Fatal("a key that is gone was deleted")
 	}
 	if len(told) != 2 || told[0].Holder != "" || told[0].Index >= told[1].Index {
-		t.Fatalf("told: %+v", told)
+		t.Fatalf("reported: %+v", told)
 	}
 	if c := told[1]; c.Holder != "coordinator-1" || c.Term != lease.Term() || len(c.Before) != 1 || string(c.Before[0]) != "1" {
 		t.Errorf("of the fenced one: %+v", c)

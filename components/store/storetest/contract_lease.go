@@ -18,7 +18,7 @@ import (
 func fenced(lease store.Lease, ops ...store.Op) []store.Op { return append(lease.Fence(), ops...) }
 
 var leaseTests = []contractTest{
-	{"nobody holds it at first", func(s *suite) { s.wantHolder("", 0) }},
+	{"it is free at first", func(s *suite) { s.wantHolder("", 0) }},
 
 	{"one holder at a time", func(s *suite) {
 		lease := s.acquire("one")
@@ -99,7 +99,7 @@ var leaseTests = []contractTest{
 		}
 	}},
 
-	{"a term that is gone while records of its leaders are there is not begun anew", func(s *suite) {
+	{"a lost term with remaining records of its leaders is not begun again", func(s *suite) {
 		lease := s.acquire("one")
 		s.must(fenced(lease, put(store.AdmissionKey("pg-0"), "{}"))...)
 		if err := lease.Release(s.ctx); err != nil {

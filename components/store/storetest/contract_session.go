@@ -129,7 +129,7 @@ var sessionTests = []contractTest{
 		s.wantLock(two, "again")
 	}},
 
-	{"the end of a session is seen by who watches", func(s *suite) {
+	{"a watch sees the end of a session", func(s *suite) {
 		one := s.session("one")
 		s.must(lock(one, "one"))
 		before := s.index(bootKey)

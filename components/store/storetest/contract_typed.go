@@ -71,7 +71,7 @@ var typedTests = []contractTest{
 		}
 	}},
 
-	{"commit-resolved tells the outcomes apart", func(s *suite) {
+	{"commit-resolved distinguishes the outcomes", func(s *suite) {
 		never := func(context.Context) (bool, error) { s.Error("read back without need"); return false, nil }
 		if err := store.CommitResolved(s.ctx, s.Store, []store.Op{putCAS("a", "one", 0)}, never); err != nil {
 			s.Fatal(err)

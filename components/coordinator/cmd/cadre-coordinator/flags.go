@@ -39,7 +39,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	set.StringVar(&o.trustFile, "trust-file", "", "what this cluster trusts, JSON; part of the measured compose file (required)")
 	set.StringVar(&o.slot, "slot", env("CADRE_SLOT"), "coordinator-<n>; environment CADRE_SLOT")
 	set.IntVar(&o.replicas, "replicas", 3, "how many coordinators the cluster has: 1, 3 or 5")
-	set.StringVar(&o.gatewayDomain, "gateway-domain", env("CADRE_GATEWAY_DOMAIN"), "base domain of the TLS pass-through gateway; empty: the one that the platform names for the coordinators' CVMs; environment CADRE_GATEWAY_DOMAIN")
+	set.StringVar(&o.gatewayDomain, "gateway-domain", env("CADRE_GATEWAY_DOMAIN"), "base domain of the TLS pass-through gateway; empty: the domain that the platform reports for the coordinators' CVMs; environment CADRE_GATEWAY_DOMAIN")
 	set.StringVar(&o.gatewayAddress, "gateway-address", env("CADRE_GATEWAY_ADDRESS"), "host:port of the gateway; empty: resolve its names; environment CADRE_GATEWAY_ADDRESS")
 	rendezvous := set.String("rendezvous", env("CADRE_RENDEZVOUS"), "URLs of rendezvous servers, separated by commas; empty: the gateway is the only path; environment CADRE_RENDEZVOUS")
 	rendezvousCA := set.String("rendezvous-ca", env("CADRE_RENDEZVOUS_CA"), "base64 of the PEM that their certificates lead to; empty: the system's; environment CADRE_RENDEZVOUS_CA")

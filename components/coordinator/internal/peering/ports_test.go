@@ -109,7 +109,7 @@ func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
 	}
 	for _, p := range Map(web, []Member{pg}, Rules{Specs: specs})[0].Offers {
 		if p.Loopback {
-			t.Errorf("the client was told where %d listens", p.Number)
+			t.Errorf("the client received the listen address of %d", p.Number)
 		}
 	}
 	members := Map(pg, []Member{{Group: "pg", Slot: "pg-1"}}, Rules{Specs: specs})[0]

@@ -28,7 +28,7 @@ func TestAReportIsAsOldAsItIs(t *testing.T) {
 				t.Errorf("set by %s: a second old, and it says %s; cut %s ago", set, age, now().Sub(got.CutAt))
 			}
 			if r.Term() != 7 {
-				t.Errorf("set by %s: term %d of one that was heard a second ago", set, r.Term())
+				t.Errorf("set by %s: term %d of a report that is a second old", set, r.Term())
 			}
 		}
 		off = -time.Minute

@@ -19,7 +19,7 @@ func TestCTL06_TheTermIsWhatMostAgentsSaw(t *testing.T) {
 		terms []uint64
 		want  uint64
 	}{
-		"nobody reports":          {nil, 0},
+		"no agent reports":        {nil, 0},
 		"one":                     {[]uint64{7}, 7},
 		"two agree":               {[]uint64{7, 7}, 7},
 		"two differ":              {[]uint64{7, 6}, 6},
@@ -52,7 +52,7 @@ func TestTermOfTheSilentDoesNotCount(t *testing.T) {
 	}
 	now = now.Add(reports.LiveWithin + time.Second)
 	if got := r.Term(); got != 0 {
-		t.Errorf("term %d of one that is silent", got)
+		t.Errorf("term %d of a silent agent", got)
 	}
 }
 

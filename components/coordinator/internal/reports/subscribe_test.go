@@ -23,7 +23,7 @@ func TestASubscriberIsToldOfSlotsWithNews(t *testing.T) {
 			got = append(got, slot)
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("%s: told of %v, want %v", what, got, want)
+			t.Errorf("%s: notified of %v, want %v", what, got, want)
 		}
 	}
 	sequence := uint64(1)

@@ -41,7 +41,7 @@ func (w *Writer) configure(ctx context.Context, d route.Partly) (left, err error
 }
 
 // errChanged means that an entry changed after the decision.
-var errChanged = errors.New("somebody else wrote it meanwhile")
+var errChanged = errors.New("another writer changed it meanwhile")
 
 // find reads Consul's entries of the kinds that Cadre writes.
 func (w *Writer) find(ctx context.Context) (entries, error) {

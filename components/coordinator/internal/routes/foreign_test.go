@@ -108,7 +108,7 @@ func TestAnothersRedirectEndsNoRole(t *testing.T) {
 	}
 	rest, _ := routes.KeepOff(found, routes.Wanted(config("follower", "web")))
 	if _, more := told(found, rest); more {
-		t.Error("it is looked at again and again until somebody else changes an entry")
+		t.Error("it is compared repeatedly until another writer changes an entry")
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAForeignEntryIsToldOnce(t *testing.T) {
 	}
 	told := w.log.all()
 	if len(told) != 1 || !strings.Contains(told[0], `service-resolver "pg-master" is not Cadre's`) {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
 	if target, _ := w.resolved("pg-master"); target != "elsewhere" {
 		t.Errorf("theirs leads to %s now", target)

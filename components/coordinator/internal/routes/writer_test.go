@@ -263,7 +263,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 
 	// Without a permission the entry is removed, and the callers' part is empty.
 	w.accept(database(func(s *group.Spec) { s.Backends[0].Allow = nil }))
-	w.await("nobody may call", func() bool { m, _ := w.mesh("web"); return len(m.Routes) == 0 && !w.allowed("web", "pg-pg") })
+	w.await("no group may call", func() bool { m, _ := w.mesh("web"); return len(m.Routes) == 0 && !w.allowed("web", "pg-pg") })
 	w.await("without intentions", w.has("resolver/pg-master", "resolver/pg-pg"))
 
 	w.accept(database(func(s *group.Spec) { s.Routes = nil }))
@@ -370,10 +370,10 @@ func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 		// repair has it readable again; nil: it is deleted.
 		repair func(w *world)
 	}{
-		"a route that nobody declares": {store.RouteKey("odd"), nil},
-		"another route's address":      {store.RouteKey("pg-master"), nil},
-		"another group's part":         {store.ServiceMeshKey("pg"), nil},
-		"another group's spec":         {store.GroupAcceptedKey("pg"), func(w *world) { w.accept(database(nil)) }},
+		"a route that no spec declares": {store.RouteKey("odd"), nil},
+		"another route's address":       {store.RouteKey("pg-master"), nil},
+		"another group's part":          {store.ServiceMeshKey("pg"), nil},
+		"another group's spec":          {store.GroupAcceptedKey("pg"), func(w *world) { w.accept(database(nil)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -383,7 +383,7 @@ func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 			w.await("declared", w.has(all...))
 			w.await("settled", w.writer.Settled)
 			w.put(c.key, odd)
-			w.await("it is told", w.writer.Failing)
+			w.await("it is reported", w.writer.Failing)
 			w.accept(cache(func(s *group.Spec) { s.Backends[0].Allow = []string{"web"} }))
 			w.await("app may not call", func() bool { return !w.allowed("app", "cache-c") })
 			w.await("app has no route", func() bool {
@@ -420,7 +420,7 @@ func TestTheEarlierKeepsAName(t *testing.T) {
 	thief.Backends = []group.Backend{{Name: "x", Port: 80, Allow: []string{"web"}}}
 	thief.Routes = []group.Route{{Name: "pg-master", Backend: "x"}}
 	w.accept(thief)
-	w.await("it is told", w.writer.Failing)
+	w.await("it is reported", w.writer.Failing)
 	w.accept(database(func(s *group.Spec) { s.Meta = map[string]string{"a": "b"} })) // accepted later, and has the record
 	w.await("settled", w.writer.Settled)
 	if target, _ := w.resolved("pg-master"); target != "pg-pg" || !w.writer.Failing() {

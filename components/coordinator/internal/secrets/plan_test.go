@@ -38,15 +38,15 @@ func TestTOK10_StepsWaitForEveryMember(t *testing.T) {
 	}{
 		"install: two of three":              {install, ring(3, map[uint32]int{1: 3, 2: 2}, map[uint32]int{1: 3}), store.RotationInstall, 1},
 		"install: all":                       {install, ring(3, map[uint32]int{1: 3, 2: 3}, map[uint32]int{1: 3}), store.RotationUse, 1},
-		"install: nobody answers":            {install, ring(0, none(), none()), store.RotationInstall, 1},
+		"install: no member answers":         {install, ring(0, none(), none()), store.RotationInstall, 1},
 		"use: one sends with the old":        {use, ring(3, map[uint32]int{1: 3, 2: 3}, map[uint32]int{1: 1, 2: 2}), store.RotationUse, 1},
 		"use: all":                           {use, ring(3, map[uint32]int{1: 3, 2: 3}, map[uint32]int{2: 3}), store.RotationSettle, 2},
-		"use: nobody answers":                {use, ring(0, none(), none()), store.RotationUse, 1},
+		"use: no member answers":             {use, ring(0, none(), none()), store.RotationUse, 1},
 		"settle":                             {settle, ring(3, none(), none()), store.RotationRemove, 2},
 		"remove: one holds it":               {remove, ring(3, map[uint32]int{1: 1, 2: 3}, map[uint32]int{2: 3}), store.RotationRemove, 2},
 		"remove: gone everywhere":            {remove, ring(3, map[uint32]int{2: 3}, map[uint32]int{2: 3}), store.RotationRest, 2},
 		"remove: a key of an earlier one":    {remove, Ring{Members: 3, Holding: map[uint32]int{2: 3}, Primary: map[uint32]int{2: 3}, Others: 1}, store.RotationRemove, 2},
-		"remove: somebody came with neither": {remove, ring(3, map[uint32]int{2: 2}, map[uint32]int{2: 2}), store.RotationRemove, 2},
+		"remove: a member came with neither": {remove, ring(3, map[uint32]int{2: 2}, map[uint32]int{2: 2}), store.RotationRemove, 2},
 		"rest":                               {rest, ring(3, none(), none()), store.RotationRest, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTOK10_DoubtFindsTheKeyInForce(t *testing.T) {
 	}{
 		"it reads":                      {1, time.Time{}, map[string]answer{"a": {5, true, now}}, 0},
 		"an election":                   {1, now.Add(-time.Second), map[string]answer{"a": {5, true, now}}, 0},
-		"nobody answers":                {1, long, nil, 0},
+		"no member answers":             {1, long, nil, 0},
 		"the key is in force":           {5, long, map[string]answer{"a": {5, true, now}}, 0},
 		"another one is in force":       {1, long, map[string]answer{"a": {5, true, now}}, 5},
 		"a lower one is in force":       {7, long, map[string]answer{"a": {5, true, now}, "b": {7, false, now}}, 5},

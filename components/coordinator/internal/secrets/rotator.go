@@ -124,7 +124,7 @@ func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View
 		if known[name] || v.BadBelow(store.GroupsPrefix) != nil {
 			continue // the spec that declares it may be the unreadable one
 		}
-		r.log.Warn("request to rotate a secret that nobody declares is dropped", "group", name.Group, "secret", name.Name)
+		r.log.Warn("request to rotate an undeclared secret is dropped", "group", name.Group, "secret", name.Name)
 		errs = append(errs, r.cfg.Store.Commit(ctx, append(lease.Fence(),
 			store.Op{Kind: store.OpDeleteCAS, Key: store.RotateKey(name.Group, name.Name), Index: request.Index})...))
 	}

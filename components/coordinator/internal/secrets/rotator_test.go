@@ -158,7 +158,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	}
 	// A plain KV edit asks as well as the API does.
 	o.write(store.RotateKey("web", "cookie"), []byte("please"))
-	o.write(store.RotateKey("web", "nobody-declares-it"), []byte("now"))
+	o.write(store.RotateKey("web", "undeclared"), []byte("now"))
 	o.now = now.Add(time.Hour)
 	if _, err := o.passes(2); err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	}
 	for _, key := range []string{store.SecretKey("web", "cookie"), store.SecretKey(store.ClusterSecrets, store.GossipSecret)} {
 		if e, err := o.store.Get(t.Context(), key); err != nil || strings.Contains(string(e.Value), `"epoch":1`) {
-			t.Errorf("%s was begun anew: %s %v", key, e.Value, err)
+			t.Errorf("%s was begun again: %s %v", key, e.Value, err)
 		}
 	}
 	service := New(plain{}, o.store)
@@ -325,15 +325,15 @@ func TestTOK10_EachTermComparesTheKeyringWithTheEpochInForce(t *testing.T) {
 	}
 	for name, ring := range map[string]quietRing{
 		"a key of long ago that a member came back with": {held: []string{"gossip/1", "gossip/0"}, primary: "gossip/1"},
-		"a key that nobody knows":                        {held: []string{"gossip/1", "by hand"}, primary: "gossip/1"},
-		"a later leader's key in use":                    {held: []string{"gossip/1", "gossip/2"}, primary: "gossip/2"},
-		"not even the key in force":                      {held: []string{"gossip/2"}, primary: "gossip/2"},
+		"an unknown key":              {held: []string{"gossip/1", "by hand"}, primary: "gossip/1"},
+		"a later leader's key in use": {held: []string{"gossip/1", "gossip/2"}, primary: "gossip/2"},
+		"not even the key in force":   {held: []string{"gossip/2"}, primary: "gossip/2"},
 	} {
 		o.ring.held, o.ring.primary = ring.held, ring.primary
 		next()
 		passes(1)
 		if rec := o.record("cluster", "gossip"); rec.Step != store.RotationRemove || rec.Epoch != 1 {
-			t.Errorf("%s: what is done is not recorded: %+v", name, rec)
+			t.Errorf("%s: the step is not recorded: %+v", name, rec)
 		}
 		passes(4)
 		if !asRecorded() {

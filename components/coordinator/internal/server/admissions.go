@@ -56,7 +56,7 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	e := policy.Explain(s.facts(c.view, record, decided), s.cfg.Now().UTC())
 	if gone {
 		// The decisions have the last refusal; no action is possible for a removed slot.
-		e.Code, e.Why, e.Next = policy.CodeSlotUnknown, "the slot was removed; what was decided about it is kept for 30 days", nil
+		e.Code, e.Why, e.Next = policy.CodeSlotUnknown, "the slot was removed; its decisions are kept for 30 days", nil
 	}
 	e.Simulated = e.Simulated || s.cfg.Simulated
 	text, err := encode(e)

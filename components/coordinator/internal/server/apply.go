@@ -145,9 +145,9 @@ func (c *caller) expected(ctx context.Context, req *apiv1.ApplyGroupRequest, nam
 	case req.GetExpectAbsent() && want != 0:
 		return status.Error(codes.InvalidArgument, "expect_absent, expected_index: both are set; say one of them: whether the group is new, or which spec was read")
 	case want != 0 && want != index:
-		return status.Errorf(codes.Aborted, string(policy.CodeSpecConflict)+": the spec of %s has index %d, not %d: somebody changed it; read it again", name, index, want)
+		return status.Errorf(codes.Aborted, string(policy.CodeSpecConflict)+": the spec of %s has index %d, not %d: it was changed; read it again", name, index, want)
 	case req.GetExpectAbsent() && index != 0 && !same:
-		return status.Errorf(codes.AlreadyExists, string(policy.CodeGroupExists)+": group %s exists already, with another spec: somebody else made it; read it before it is changed", name)
+		return status.Errorf(codes.AlreadyExists, string(policy.CodeGroupExists)+": group %s exists already, with another spec: another caller created it; read it before you change it", name)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
 func (c *caller) pinHeld(name string, one group.InstanceSettings) (why string, waits bool) {
 	record, recorded := c.view.Revisions[one.PinnedRevision]
 	if !recorded {
-		return fmt.Sprintf("revision %s is not recorded any more, or never was: use one of `cadre rollout history %s -o json`, or the one that the slot runs: `cadre instance describe %s`",
+		return fmt.Sprintf("revision %s is not recorded any more, or never was: use a revision of `cadre rollout history %s -o json`, or the slot's current one: `cadre instance describe %s`",
 			one.PinnedRevision, name, group.SlotName(name, one.Ordinal)), false
 	}
 	d := c.view.Gate.Groups[name].Value.Judge(one.PinnedRevision, group.Content(record.Value.Template), record.Value.ComposeHash)
@@ -281,7 +281,7 @@ func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byt
 		return err
 	})
 	if errors.Is(err, store.ErrConflict) {
-		return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": somebody changed the spec, or deletes the group, at the same time; read it again")
+		return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": the spec was changed, or the group is being deleted, at the same time; read it again")
 	}
 	return wire(err)
 }

@@ -364,7 +364,7 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 		})}
 	}
 	if _, err := a.ApplyGroup(ctx, pinned(strings.Repeat("ab", 16))); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), `instance["1"].pinned_revision: `) {
-		t.Errorf("a revision that nobody knows: %v", err)
+		t.Errorf("an unknown revision: %v", err)
 	}
 	awaitView(t, a, func(v *view.View) bool { return v.Gate.Groups["pg"].Value.RequireApproval })
 	if out, err := a.ApplyGroup(ctx, pinned(first)); err != nil || !strings.Contains(strings.Join(out.GetWarnings(), "\n"), "REVISION_NOT_APPROVED") {
@@ -387,7 +387,7 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	edit.SpecJson = bytes.Replace(edit.GetSpecJson(), []byte(`"pins":"[]"`), []byte(`"pins":"as they were"`), 1)
 	out, err := a.ApplyGroup(ctx, edit)
 	if warnings := strings.Join(out.GetWarnings(), "\n"); err != nil || !out.GetChanged() || !strings.Contains(warnings, `instance["1"].pinned_revision: the slot stays where it is: REVISION_BELOW_FLOOR`) {
-		t.Errorf("an edit beside a pin that stood before: %v, %v", out, err)
+		t.Errorf("an edit with an earlier pin: %v, %v", out, err)
 	}
 	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm"})
 	out, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", DryRun: true, SpecJson: changed(t, func(s *group.Spec) {

@@ -139,7 +139,7 @@ func (c *caller) mayChangeSlot(ctx context.Context, field, slot string) (group.S
 		return record, err
 	}
 	if spec, _, ok := c.view.InForce(record.Group); ok && !record.Extra && !spec.HasOrdinal(record.Ordinal) {
-		return record, status.Errorf(codes.FailedPrecondition, "%s: %s is to be removed, since the spec does not want it (replicas, without), and nothing else is done with it: apply a spec that wants it first; `cadre rollout plan %s` says what its removal waits for",
+		return record, status.Errorf(codes.FailedPrecondition, "%s: %s is to be removed, since the spec does not want it (replicas, without), and it takes no other request: apply a spec that wants it first; `cadre rollout plan %s` shows the holds of its removal",
 			field, slot, record.Group)
 	}
 	return record, nil

@@ -59,7 +59,7 @@ func (s *Server) GetAppCompose(ctx context.Context, req *apiv1.GetAppComposeRequ
 	}
 	text, err := document.Text()
 	if err != nil {
-		return nil, status.Errorf(codes.DataLoss, "app-compose/%s: %v; the leader writes it anew when it allows the hash again", one.composeHash, err)
+		return nil, status.Errorf(codes.DataLoss, "app-compose/%s: %v; the leader writes it again when it allows the hash again", one.composeHash, err)
 	}
 	return &apiv1.GetAppComposeResponse{
 		Revision: one.revision, Group: one.group, ComposeHash: document.ComposeHash, AppCompose: text, JudgedAt: timestamppb.New(document.CreatedAt),
@@ -84,7 +84,7 @@ func (s *Server) rendered(one named) (*apiv1.GetAppComposeResponse, error) {
 	hash := appcompose.Hash(text)
 	if one.composeHash != "" && one.composeHash != hash {
 		// Showing the rendered text would let an operator read one text and approve another.
-		return nil, status.Errorf(codes.DataLoss, "app-compose/%s, which was judged for revision %s, is not kept any more; the leader writes it anew when it allows the hash again", one.composeHash, one.revision)
+		return nil, status.Errorf(codes.DataLoss, "app-compose/%s, the judged document of revision %s, is not kept any more; the leader writes it again when it allows the hash again", one.composeHash, one.revision)
 	}
 	return &apiv1.GetAppComposeResponse{Revision: one.revision, Group: one.group, ComposeHash: hash, AppCompose: text}, nil
 }

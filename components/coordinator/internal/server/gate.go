@@ -39,7 +39,7 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 		return out, err
 	}
 	if one.template.Compose == "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "the content of revision %s is not recorded any more, so nobody can look at it: apply its spec again first", one.revision)
+		return nil, status.Errorf(codes.FailedPrecondition, "the content of revision %s is not recorded any more, so it cannot be reviewed: apply its spec again first", one.revision)
 	}
 	if problems := s.cfg.Vet.Template(one.template); len(problems) > 0 {
 		// The texts are in the order of the compose file; the code is the first problem's.
@@ -129,7 +129,7 @@ func (s *Server) Revoke(ctx context.Context, req *apiv1.RevokeRequest) (*apiv1.R
 		return out, nil
 	}
 	if req.GetReason() == "" {
-		return nil, status.Error(codes.InvalidArgument, "reason: is missing: whoever finds the slot cut off will look for it")
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it explains later why the slot was cut off")
 	}
 	out.Changed, err = create(ctx, c, key, r)
 	return out, err
@@ -185,12 +185,12 @@ func (c *caller) revocation(wire apiv1.RevocationKind, id string) (r policy.Revo
 			r.ID = one.composeHash
 		}
 		if spec, _, ok := v.InForce(one.group); ok && spec.Revision() == one.revision {
-			warnings = append(warnings, fmt.Sprintf("it is what group %s is to run: nothing is rolled out there until the spec asks for another one", one.group))
+			warnings = append(warnings, fmt.Sprintf("group %s is at this revision or rolls out to it: its rollouts stop until the spec asks for another revision", one.group))
 		}
 	case kind == policy.RevokedKeyProvider:
 		r.ID = strings.ToLower(id)
 		if r.ID == strings.ToLower(c.server.cfg.Images.KeyProviderID) {
-			warnings = append(warnings, "it is the key provider that this cluster pins: nobody at all is admitted any more")
+			warnings = append(warnings, "it is the key provider that this cluster pins: no Boot is admitted any more")
 		}
 	}
 	if !revocationID.MatchString(r.ID) {
@@ -217,7 +217,7 @@ func (s *Server) RaiseFloor(ctx context.Context, req *apiv1.RaiseFloorRequest) (
 	case req.GetRevision() != "" && name == "":
 		return nil, status.Error(codes.InvalidArgument, "group: is missing: the numbers of revisions are each group's own")
 	case req.GetRevision() == "" && floor.NotBefore.IsZero():
-		return nil, status.Error(codes.InvalidArgument, "revision: is missing: name the oldest one that may still run")
+		return nil, status.Error(codes.InvalidArgument, "revision: is missing: name the oldest revision that may still run")
 	case floor.NotBefore.After(floor.At):
 		return nil, status.Error(codes.InvalidArgument, "not_before: lies in the future, so nothing that is to come could run either")
 	case name == "":

@@ -117,7 +117,7 @@ func (s *Server) agent(slot string) (overlaystatus.Asked, error) {
 	node, ok := s.cfg.Agents(slot)
 	if !ok {
 		return nil, status.Errorf(codes.FailedPrecondition,
-			"AGENT_NOT_CONNECTED: the agent of %s has no control session with %s; `cadre instance describe %s` tells whether it is admitted", slot, s.cfg.Slot, slot)
+			"AGENT_NOT_CONNECTED: the agent of %s has no control session with %s; `cadre instance describe %s` shows whether it is admitted", slot, s.cfg.Slot, slot)
 	}
 	return node, nil
 }
@@ -222,7 +222,7 @@ func (s *Server) allowBench(ctx context.Context, slot, peer string) error {
 	case peer == s.cfg.Slot:
 	case isCoordinator(peer):
 		return status.Errorf(codes.FailedPrecondition,
-			"OTHER_COORDINATOR: %s answered and cannot tell %.100s to take part: name %s as the peer, or leave the slot out to begin here", s.cfg.Slot, peer, s.cfg.Slot)
+			"OTHER_COORDINATOR: %s answered and cannot instruct %.100s to take part: name %s as the peer, or leave the slot out to begin here", s.cfg.Slot, peer, s.cfg.Slot)
 	default:
 		var err error
 		if node, err = s.agent(peer); err != nil {

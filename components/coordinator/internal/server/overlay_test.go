@@ -202,7 +202,7 @@ func TestBenchNeedsTheRightToWriteBothGroups(t *testing.T) {
 		}
 		for _, one := range []*fakeOverlay{m.own, m.agents["pg-0"], m.agents["pg-1"]} {
 			if (len(one.allowed) > 0) != (one == c.allowed) || one == c.allowed && one.allowed[0] != c.slot {
-				t.Errorf("bench from %q with %s: a node was told to take part with %v", c.slot, c.peer, one.allowed)
+				t.Errorf("bench from %q with %s: a node was instructed to take part with %v", c.slot, c.peer, one.allowed)
 			}
 			if (len(one.benched) > 0) != (one == c.benched) {
 				t.Errorf("bench from %q with %s: begun with %v at the wrong node", c.slot, c.peer, one.benched)

@@ -37,7 +37,7 @@ func (s *Server) Recover(ctx context.Context, req *apiv1.RecoverRequest) (*apiv1
 	case req.GetDryRun():
 		return out, nil
 	case strings.TrimSpace(req.GetReason()) == "":
-		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: the record of the action needs it")
 	case now.Halted == nil:
 		return out, nil // the records are as far as the highest watermark seen: no recovery is needed
 	}

@@ -49,24 +49,24 @@ func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 	}
 	out, err := a.Recover(operator, &apiv1.RecoverRequest{DryRun: true})
 	if err != nil || out.GetRaised() || out.GetState() != 1 || out.GetSeenState() != 3 || out.GetRaisedState() != 3 || out.GetHalted() == "" {
-		t.Fatalf("told: %v, %v", out, err)
+		t.Fatalf("answer: %v, %v", out, err)
 	}
 	for name, c := range map[string]struct {
 		ctx  context.Context //nolint:containedctx // one case of a table
 		req  *apiv1.RecoverRequest
 		code codes.Code
 	}{
-		"a member":       {as(t.Context(), a.workload), &apiv1.RecoverRequest{Reason: "x"}, codes.PermissionDenied},
-		"no reason":      {operator, &apiv1.RecoverRequest{Reason: " "}, codes.InvalidArgument},
-		"a whole book":   {operator, &apiv1.RecoverRequest{Reason: strings.Repeat("x", maxReason+1)}, codes.InvalidArgument},
-		"nobody we know": {as(t.Context(), "00000000-0000-4000-8000-000000000000"), &apiv1.RecoverRequest{Reason: "x"}, codes.PermissionDenied},
+		"a member":          {as(t.Context(), a.workload), &apiv1.RecoverRequest{Reason: "x"}, codes.PermissionDenied},
+		"no reason":         {operator, &apiv1.RecoverRequest{Reason: " "}, codes.InvalidArgument},
+		"a whole book":      {operator, &apiv1.RecoverRequest{Reason: strings.Repeat("x", maxReason+1)}, codes.InvalidArgument},
+		"an unknown caller": {as(t.Context(), "00000000-0000-4000-8000-000000000000"), &apiv1.RecoverRequest{Reason: "x"}, codes.PermissionDenied},
 	} {
 		if _, err := a.Recover(c.ctx, c.req); status.Code(err) != c.code {
 			t.Errorf("%s: %v, want %v", name, err, c.code)
 		}
 	}
 	if _, err := a.cfg.Store.Get(t.Context(), store.RecoverKey()); err == nil {
-		t.Fatal("it was raised by somebody who may not, or without a reason")
+		t.Fatal("it was raised without the right, or without a reason")
 	}
 	if out, err := a.Recover(operator, &apiv1.RecoverRequest{Reason: "backup of Monday"}); err != nil || !out.GetRaised() {
 		t.Fatalf("%v, %v", out, err)

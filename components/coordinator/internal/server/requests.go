@@ -85,7 +85,7 @@ func sameRequest(known, q store.QueueRequest) error {
 func needReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
+		return status.Error(codes.InvalidArgument, "reason: is missing: the record of the action needs it")
 	case len(reason) > maxReason:
 		return status.Errorf(codes.InvalidArgument, "reason: at most %d bytes", maxReason)
 	}

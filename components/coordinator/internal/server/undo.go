@@ -54,7 +54,7 @@ func (c *caller) undoTo(name, typed, from string) (string, error) {
 	if typed != "" {
 		one, err := findRevision(c.view, typed, name)
 		if err == nil && one.revision == from {
-			return "", status.Errorf(codes.FailedPrecondition, "revision: %s is what group %s asks for already", one.revision, name)
+			return "", status.Errorf(codes.FailedPrecondition, "revision: %s is already the target of group %s", one.revision, name)
 		}
 		return one.revision, err
 	}

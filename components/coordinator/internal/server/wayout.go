@@ -33,7 +33,7 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 		RequestId: req.GetRequestId(), VmUuid: record.VMUUID, InstanceId: record.InstanceID, PlatformName: record.PlatformName,
 	}
 	if record.VMUUID == "" && record.InstanceID == "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "slot %s is bound to no CVM: there is none to replace; `cadre rollout plan %s` says what it waits for", record.Slot, record.Group)
+		return nil, status.Errorf(codes.FailedPrecondition, "slot %s is bound to no CVM: there is none to replace; `cadre rollout plan %s` shows its holds", record.Slot, record.Group)
 	}
 	var gone bool
 	out.PlatformStatus, gone, out.Warnings = c.lost(ctx, record)
@@ -55,7 +55,7 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformStatus string, gone bool, warnings []string) {
 	found, listing := false, c.server.cfg.Platform.List(ctx, record.Group, listAge)
 	if listing.Err != nil {
-		warnings = append(warnings, "the platform does not answer, so nobody knows whether the CVM is there: "+listing.Err.Error())
+		warnings = append(warnings, "the platform does not answer, so it is unknown whether the CVM exists: "+listing.Err.Error())
 	}
 	for _, i := range listing.Instances {
 		if id := cmp.Or(i.VMUUID, i.ID); record.VMUUID != "" && id == record.VMUUID || record.VMUUID == "" && i.InstanceID == record.InstanceID {

@@ -143,7 +143,7 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 		}
 	}
 	if out, err := a.GetOperation(ctx, &apiv1.GetOperationRequest{Operation: "restart-0f3a1"}); err != nil || !strings.Contains(string(out.GetRequestJson()), "restart-0f3a11") {
-		t.Errorf("the beginning of what waits: %v, %v", out, err)
+		t.Errorf("a prefix of a waiting request: %v, %v", out, err)
 	}
 	for _, typed := range []string{"restart-0f3a1", "restart-0f3a"} { // the second one is the only one by then
 		if out, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); err != nil || !out.GetChanged() {

@@ -188,13 +188,13 @@ func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 		change func(*group.Spec)
 		path   string // "": it may
 	}{
-		"a larger disk":               {disk(20), disk(40), ""},
-		"a smaller disk":              {disk(40), disk(20), "template.disk_gb"},
-		"a disk left out again":       {disk(40), disk(0), "template.disk_gb"},
-		"a first disk":                {nil, disk(20), ""},
-		"another trusted image":       {image("dstack-0.5.7"), image("dstack-0.5.9"), ""},
-		"an image nobody trusts":      {image("dstack-0.5.7"), image("dstack-0.5.6"), "template.os_image"},
-		"a first image nobody trusts": {nil, image("dstack-0.5.6"), "template.os_image"},
+		"a larger disk":           {disk(20), disk(40), ""},
+		"a smaller disk":          {disk(40), disk(20), "template.disk_gb"},
+		"a disk left out again":   {disk(40), disk(0), "template.disk_gb"},
+		"a first disk":            {nil, disk(20), ""},
+		"another trusted image":   {image("dstack-0.5.7"), image("dstack-0.5.9"), ""},
+		"an untrusted image":      {image("dstack-0.5.7"), image("dstack-0.5.6"), "template.os_image"},
+		"a first untrusted image": {nil, image("dstack-0.5.6"), "template.os_image"},
 		// A trust file without the image does not stop the scaling of running members.
 		"an image that was trusted": {image("dstack-0.5.6"), func(s *group.Spec) { s.Template.OSImage, s.Replicas = "dstack-0.5.6", 5 }, ""},
 	} {
@@ -341,6 +341,6 @@ func TestOfTwoNewGroupsTheFirstGetsAName(t *testing.T) {
 		t.Errorf("second: %v", err)
 	}
 	if err := judge.Edit(v, named("third")); err == nil {
-		t.Error("one that is not stored yet takes a name")
+		t.Error("a spec that is not stored yet takes a name")
 	}
 }

@@ -20,12 +20,12 @@ var (
 	descAvailable = groupDesc("slots_available", "Slots that are available.")
 	descUpdated   = groupDesc("slots_updated", "Slots that are proven at the target revision.")
 	descSlots     = groupDesc("slots", "Slots by the word for their state; those of a rollout's time count too.", "state")
-	descCondition = groupDesc("condition", "1 for a condition that is true, 0 for one that is false; those that the group's status has.", "condition")
+	descCondition = groupDesc("condition", "1 for a true condition of the group's status, 0 for a false one.", "condition")
 	descRollout   = groupDesc("rollout_state", "1 for the state that the group's rollout has.", "state")
 	descPaused    = groupDesc("paused", "1 while an operator paused or froze the group.")
-	descHolds     = groupDesc("holds", "Slots whose next step is held, by the name of what holds it.", "hold")
-	descOpen      = groupDesc("operations_open", "Operations that have not ended, by what they do and how far they came.", "action", "phase")
-	descOldest    = groupDesc("oldest_operation_timestamp_seconds", "When the oldest operation that has not ended was recorded, by what it does; absent while there is none.", "action")
+	descHolds     = groupDesc("holds", "Slots whose next step is held, by the name of the hold.", "hold")
+	descOpen      = groupDesc("operations_open", "Operations that have not ended, by action and phase.", "action", "phase")
+	descOldest    = groupDesc("oldest_operation_timestamp_seconds", "When the oldest operation that has not ended was recorded, by action; absent while there is none.", "action")
 )
 
 func groupDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -72,10 +72,10 @@ func newGroups() *groups {
 	}
 	g := &groups{
 		read: func() *view.View { return nil }, leads: func() bool { return false }, named: map[string]struct{}{},
-		ended:       counter("operations_total", "Operations that ended, by what they did, on whose behalf and how.", "action", "actor", "outcome"),
+		ended:       counter("operations_total", "Operations that ended, by action, actor and phase.", "action", "actor", "outcome"),
 		heals:       counter("heal_attempts_total", "Operations that healing began.", "action"),
 		quarantines: counter("quarantines_total", "Times that healing gave a slot up."),
-		memberships: counter("set_changes_total", "Members that the workload's set lists anew (add), that have their vote and serve (promote), and that it lists no more (remove).", "change"),
+		memberships: counter("set_changes_total", "Members that the workload's set added (add), that got their vote and serve (promote), and that it removed (remove).", "change"),
 		outages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "cadre_group_healed_outage_seconds", Help: "Time from when a slot was seen to be unavailable to when it was available again, min_ready_seconds aside, where healing did something in between.",
 			Buckets: []float64{5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400},

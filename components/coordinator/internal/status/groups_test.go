@@ -96,7 +96,7 @@ func TestOnlyTheLeaderTellsOfTheGroups(t *testing.T) {
 	m, v := NewMetrics(), records()
 	m.Groups(func() *view.View { return v })
 	if got := gauges(t, m, "pg"); got != nil {
-		t.Errorf("one that never led tells %q", got)
+		t.Errorf("a coordinator that never led serves %q", got)
 	}
 	m.Leads(true, 1)
 	want := []string{
@@ -106,21 +106,21 @@ func TestOnlyTheLeaderTellsOfTheGroups(t *testing.T) {
 		"slots Available 1", "slots Quarantined 1", "slots Restarting 1", "slots_available 1", "slots_updated 2", "slots_wanted 3",
 	}
 	if got := gauges(t, m, "pg"); !slices.Equal(got, want) {
-		t.Errorf("the leader tells\n%q, want\n%q", got, want)
+		t.Errorf("the leader serves\n%q, want\n%q", got, want)
 	}
 	for _, name := range []string{"web", "gone"} {
 		if got := gauges(t, m, name); got != nil {
-			t.Errorf("of a group without a status, or without a spec, is told %q", got)
+			t.Errorf("a group without a status, or without a spec, has %q", got)
 		}
 	}
 	v = nil
 	if got := gauges(t, m, "pg"); got != nil {
-		t.Errorf("without records is told %q", got)
+		t.Errorf("without records there is %q", got)
 	}
 	v = records()
 	m.Leads(false, 1)
 	if got := gauges(t, m, "pg"); got != nil {
-		t.Errorf("one that leads no more tells %q", got)
+		t.Errorf("a former leader serves %q", got)
 	}
 }
 
@@ -147,13 +147,13 @@ func TestWhatIsCounted(t *testing.T) {
 		"a step that failed": {func(m *Metrics) {
 			m.Ended(operation.Operation{Group: "pg", Kind: operation.Update, Phase: operation.Failed})
 		}, []string{"operations_total UPDATE rollout FAILED"}},
-		"words of nobody's": {func(m *Metrics) {
+		"unknown words": {func(m *Metrics) {
 			m.Ended(operation.Operation{Group: "pg", Kind: "EAT", Actor: "me", Phase: operation.Done})
 		}, []string{"operations_total other other DONE"}},
 		"a member that left": {func(m *Metrics) {
 			m.Ended(operation.Operation{Group: "pg", Kind: operation.Delete, Actor: operation.ActorScaling, Set: operation.Set{Leaves: true}, Phase: operation.Done})
 		}, []string{"operations_total DELETE scaling DONE", "set_changes_total remove"}},
-		"one that may not have": {func(m *Metrics) {
+		"a write with a lost answer": {func(m *Metrics) {
 			m.Ended(operation.Operation{Group: "pg", Kind: operation.Delete, Actor: operation.ActorScaling, Set: operation.Set{Leaves: true}, Phase: operation.Failed})
 		}, []string{"operations_total DELETE scaling FAILED"}},
 		"listed":       {func(m *Metrics) { m.SlotWritten(member(joins()), member(joins("pg-0", "pg-1"))) }, []string{"set_changes_total add"}},
@@ -162,10 +162,10 @@ func TestWhatIsCounted(t *testing.T) {
 		"has it, and leads": {func(m *Metrics) {
 			m.SlotWritten(member(joins("pg-0", "pg-1")), member(&group.Membership{Change: &group.SetChange{}}))
 		}, []string{"set_changes_total promote"}},
-		"founded the set": {func(m *Metrics) { m.SlotWritten(member(&group.Membership{Founders: []string{"pg-1"}}), member(nil)) }, nil},
-		"healed":          {func(m *Metrics) { m.SlotWritten(away, back) }, []string{"healed_outage_seconds"}},
-		"away still":      {func(m *Metrics) { m.SlotWritten(away, away) }, nil},
-		"back by itself":  {func(m *Metrics) { m.SlotWritten(with(away, func(r *group.SlotRecord) { r.Heals = nil }), back) }, nil},
+		"founded the set":        {func(m *Metrics) { m.SlotWritten(member(&group.Membership{Founders: []string{"pg-1"}}), member(nil)) }, nil},
+		"healed":                 {func(m *Metrics) { m.SlotWritten(away, back) }, []string{"healed_outage_seconds"}},
+		"away still":             {func(m *Metrics) { m.SlotWritten(away, away) }, nil},
+		"back without an action": {func(m *Metrics) { m.SlotWritten(with(away, func(r *group.SlotRecord) { r.Heals = nil }), back) }, nil},
 		"healed the last time": {func(m *Metrics) {
 			m.SlotWritten(with(away, func(r *group.SlotRecord) { r.Heals = &group.Heals{LastAt: at.Add(-time.Hour)} }), back)
 		}, nil},

@@ -30,7 +30,7 @@ func NewMetrics() *Metrics {
 		leader:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_leader", Help: "1 while this coordinator holds the Lease."}),
 		term:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_term", Help: "Term of the Lease held last."}),
 		calls:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_platform_calls_total", Help: "Platform calls with an effect by kind and outcome."}, []string{"kind", "outcome"}),
-		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots, and those that attested again."}),
+		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admissions of Boots, including repeated attestations."}),
 		renewed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_renewals_total", Help: "Credentials renewed without new evidence."}),
 		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
 		panics:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_panics_total", Help: "Errors in the coordinator's own code that were contained, by the part that met them."}, []string{"part"}),

@@ -297,12 +297,12 @@ func TestThePageTellsOfEveryFigure(t *testing.T) {
 		}
 		if strings.HasPrefix(name, "cadre_group_") {
 			if groups++; !slices.Contains(told, name) {
-				t.Errorf("docs/monitoring.md does not tell of %s", name)
+				t.Errorf("docs/monitoring.md has no row for %s", name)
 			}
 		}
 	}
 	if groups != len(slices.DeleteFunc(s.all(), func(name string) bool { return !strings.HasPrefix(name, "cadre_group_") })) {
-		t.Errorf("%d figures of groups are served, others are in the code: have the records of this test tell all", groups)
+		t.Errorf("%d metrics of groups are served, others are in the code: add records to this test until all are served", groups)
 	}
 	// The page lists the values in the column next to the metric.
 	row := regexp.MustCompile("(?m)^\\| (`cadre_group_[^|]*) \\| ([^|]*) \\| ([^|]*) \\|$")

@@ -36,7 +36,7 @@ func TestALeaseIsEndedOnceItsHolderIsGivenUpForLong(t *testing.T) {
 		"lost":                            {steady(0, 6000, failed), 4000},
 		"not long enough":                 {steady(0, 3500, failed), -1},
 		"alive":                           {steady(0, 9000, with(func(l *Look) { l.Failed = false })), -1},
-		"nobody leads":                    {steady(0, 9000, Look{Failed: true}), -1},
+		"no leader":                       {steady(0, 9000, Look{Failed: true}), -1},
 		"its server leads Consul":         {steady(0, 9000, with(func(l *Look) { l.LeadsRaft = true })), -1},
 		"it came back in between":         {join(steady(0, 3500, failed), steady(3600, 3600, with(func(l *Look) { l.Failed = false })), steady(4000, 7900, failed)), -1},
 		"it led Consul in between":        {join(steady(0, 3500, failed), steady(3600, 3600, with(func(l *Look) { l.LeadsRaft = true })), steady(4000, 8000, failed)), 8000},
@@ -44,7 +44,7 @@ func TestALeaseIsEndedOnceItsHolderIsGivenUpForLong(t *testing.T) {
 		"Consul elects":                   {steady(0, 9000, electing), -1},
 		"Consul elects first":             {join(steady(0, 3500, electing), steady(4000, 9000, failed)), 4000},
 		"another leads meanwhile":         {join(steady(0, 3500, failed), steady(4000, 7500, with(func(l *Look) { l.Leader = "coordinator-1" }))), -1},
-		"it leads anew":                   {join(steady(0, 3500, failed), steady(4000, 7500, with(func(l *Look) { l.Term = 4 }))), -1},
+		"it leads again":                  {join(steady(0, 3500, failed), steady(4000, 7500, with(func(l *Look) { l.Term = 4 }))), -1},
 		"the one who looks was stopped":   {join(steady(0, 500, failed), steady(60000, 63500, failed)), -1},
 		"it was stopped and looks for on": {join(steady(0, 500, failed), steady(60000, 64000, failed)), 64000},
 	} {

@@ -45,7 +45,7 @@ func TestWhatTheLocalConsulSaysOfTheLeader(t *testing.T) {
 		"alive":                   {"coordinator-2", alive + "," + other, elected, Look{Leader: "coordinator-1", Term: 1}},
 		"given up":                {"coordinator-2", gone + "," + other, elected, Look{Leader: "coordinator-1", Term: 1, Failed: true}},
 		"given up, leads Consul":  {"coordinator-2", gone, itself, Look{Leader: "coordinator-1", Term: 1, Failed: true, LeadsRaft: true}},
-		"nobody leads Consul":     {"coordinator-2", gone, `""`, Look{Leader: "coordinator-1", Term: 1, Failed: true, Elects: true}},
+		"Consul has no leader":    {"coordinator-2", gone, `""`, Look{Leader: "coordinator-1", Term: 1, Failed: true, Elects: true}},
 		"unknown":                 {"coordinator-2", other, elected, Look{Leader: "coordinator-1", Term: 1}},
 		"Consul does not answer":  {"coordinator-2", "", "", Look{Leader: "coordinator-1", Term: 1}},
 		"this coordinator itself": {"coordinator-1", gone, elected, Look{}},

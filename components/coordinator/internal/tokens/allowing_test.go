@@ -51,7 +51,7 @@ func TestThoseWhoWaitAreAllowedTogether(t *testing.T) {
 		}
 		for n, err := range errs {
 			if name := fmt.Sprint("g", n); err == nil && !written[name] {
-				t.Errorf("%s was told that it is allowed", name)
+				t.Errorf("%s is allowed according to the answer", name)
 			}
 			if errors.Is(err, failed) {
 				lost++
@@ -103,7 +103,7 @@ func TestAFailureIsToldToAllOfOneName(t *testing.T) {
 		release <- errors.New("no leader")
 		synctest.Wait()
 		if writes != 2 {
-			t.Errorf("written %d times, want twice: nobody has it yet", writes)
+			t.Errorf("written %d times, want twice: no write has included it yet", writes)
 		}
 		close(release)
 		all.Wait()

@@ -163,7 +163,7 @@ func (i *Issuer) CheckOperator(ctx context.Context, token string) error {
 		return fmt.Errorf("%w: the token is a coordinator's own", ErrDenied)
 	}
 	if t.AccessorID == anonymousAccessor {
-		return fmt.Errorf("%w: the token is what Consul takes for none", ErrDenied)
+		return fmt.Errorf("%w: the token is Consul's anonymous one", ErrDenied)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 	}
 	slices.Sort(found)
 	if want := slices.Sorted(slices.Values(endless)); !slices.Equal(found, want) {
-		t.Errorf("tokens without an end: %q, want those that are named: %q", found, want)
+		t.Errorf("tokens without an end: %q, want the named ones: %q", found, want)
 	}
 	made, _, err := client.ACL().TokenCreate(&consul.ACLToken{Description: "by hand"}, nil)
 	if err != nil {

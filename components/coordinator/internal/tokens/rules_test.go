@@ -38,7 +38,7 @@ key_prefix "service/web/locks/" { policy = "write" }
 key_prefix "service/web/state/" { policy = "write" }
 session "web-0" { policy = "write" }
 `},
-	"patroni that asks for what it has": {workloadRules(group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}, ConsulPermissions: group.ConsulPermissions{
+	"patroni with a request within its rights": {workloadRules(group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}, ConsulPermissions: group.ConsulPermissions{
 		KeyPrefixes: []string{"service/pg/"}, SessionWrite: true,
 	}}, "pg-1"), `node_prefix "" { policy = "read" }
 node_prefix "cadre.lease-" { policy = "deny" }

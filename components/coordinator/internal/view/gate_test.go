@@ -57,7 +57,7 @@ func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
 		store.FloorKey(store.Everywhere): true, store.FloorKey("web"): false, store.RevocationKey("instance-0a"): true,
 	} {
 		if strings.Contains(told, key) != want {
-			t.Errorf("%s is told: %v, want %v\n%s", key, !want, want, told)
+			t.Errorf("%s is reported: %v, want %v\n%s", key, !want, want, told)
 		}
 	}
 	if !gp.RequireApproval || gp.Number(spec.Revision()) != 1 {

@@ -47,7 +47,7 @@ func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
 			t.Errorf("what no record says otherwise was made sense of again: %v", err)
 		}
 		if !again.Same(v) || again.Same(latest) {
-			t.Error("what says the same is not told from what does not")
+			t.Error("Same does not distinguish equal and different records")
 		}
 		revision := store.Op{Kind: store.OpPut, Key: store.RevisionKey("r"), Value: []byte(`{"digest":"r","group":"pg"}`)}
 		if err := s.Commit(ctx, revision); err != nil {
@@ -82,7 +82,7 @@ func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
 		}
 		*shared = "b"
 		if altered := latest.Altered(); !slices.Equal(altered, []string{store.AdmissionKey("pg-0")}) {
-			t.Errorf("altered: %v, want the one that was changed in place", altered)
+			t.Errorf("altered: %v, want the value that was modified in place", altered)
 		}
 	})
 }

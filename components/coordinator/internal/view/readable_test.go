@@ -119,7 +119,7 @@ func TestASilentStoreIsNotReadableForLong(t *testing.T) {
 			t.Errorf("readable for %v though the store says nothing", got)
 		}
 		if w.Readable() {
-			t.Error("readable for ever")
+			t.Error("readable permanently")
 		}
 	})
 }

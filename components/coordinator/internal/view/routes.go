@@ -96,7 +96,7 @@ func (v *View) routesMissing() (out route.Missing, err error) {
 		vip := v.Routes[name].Value.VIP
 		if other, twice := whose[vip]; twice {
 			out.Routes[other], out.Routes[name] = true, true
-			errs = append(errs, fmt.Errorf("%s and %s both have the address %s: delete the record of the one that shall get another", store.RouteKey(other), store.RouteKey(name), vip))
+			errs = append(errs, fmt.Errorf("%s and %s both have the address %s: delete the record of the route that shall get another address", store.RouteKey(other), store.RouteKey(name), vip))
 		}
 		whose[vip] = name
 	}

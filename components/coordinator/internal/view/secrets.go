@@ -78,7 +78,7 @@ func (v *View) secretProblems(spec group.Spec) []policy.Problem {
 	var out []policy.Problem
 	for _, bad := range v.Bad {
 		if needed[bad.Key] {
-			out = append(out, policy.Problem{Reason: policy.ProblemUnreadable, Message: bad.Error() + "; who runs keeps the value that it has, " +
+			out = append(out, policy.Problem{Reason: policy.ProblemUnreadable, Message: bad.Error() + "; a running member keeps its value, " +
 				"and no new boot is admitted until the record is repaired. Without it the secret would begin at epoch 1 again: write it with an epoch above the last one, do not delete it"})
 		}
 	}

@@ -24,11 +24,11 @@ func TestStatesOfSlotsAreJoined(t *testing.T) {
 		records map[string]string
 		want    []string
 	}{
-		"an older version's":  {map[string]string{store.GroupStatusKey("pg"): old}, []string{"pg-7"}},
-		"both":                {map[string]string{store.GroupStatusKey("pg"): old, store.SlotStatusKey("pg", "pg-0"): state("pg-0", "0")}, []string{"pg-0"}},
-		"ten before two":      {map[string]string{store.GroupStatusKey("pg"): statusOfPG + "}", store.SlotStatusKey("pg", "pg-10"): state("pg-10", "10"), store.SlotStatusKey("pg", "pg-2"): state("pg-2", "2")}, []string{"pg-2", "pg-10"}},
-		"one that is garbage": {map[string]string{store.GroupStatusKey("pg"): statusOfPG + "}", store.SlotStatusKey("pg", "pg-0"): "garbage", store.SlotStatusKey("pg", "pg-1"): state("pg-1", "1")}, []string{"pg-1"}},
-		"another group's":     {map[string]string{store.GroupStatusKey("pg"): statusOfPG + "}", store.SlotStatusKey("web", "web-0"): state("web-0", "0")}, nil},
+		"an older version's": {map[string]string{store.GroupStatusKey("pg"): old}, []string{"pg-7"}},
+		"both":               {map[string]string{store.GroupStatusKey("pg"): old, store.SlotStatusKey("pg", "pg-0"): state("pg-0", "0")}, []string{"pg-0"}},
+		"ten before two":     {map[string]string{store.GroupStatusKey("pg"): statusOfPG + "}", store.SlotStatusKey("pg", "pg-10"): state("pg-10", "10"), store.SlotStatusKey("pg", "pg-2"): state("pg-2", "2")}, []string{"pg-2", "pg-10"}},
+		"a garbage record":   {map[string]string{store.GroupStatusKey("pg"): statusOfPG + "}", store.SlotStatusKey("pg", "pg-0"): "garbage", store.SlotStatusKey("pg", "pg-1"): state("pg-1", "1")}, []string{"pg-1"}},
+		"another group's":    {map[string]string{store.GroupStatusKey("pg"): statusOfPG + "}", store.SlotStatusKey("web", "web-0"): state("web-0", "0")}, nil},
 	} {
 		s := storetest.NewMemory()
 		for key, value := range c.records {

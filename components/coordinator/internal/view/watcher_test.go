@@ -133,7 +133,7 @@ func TestTheWatchersViewIsWhatTheRecordsSay(t *testing.T) {
 					sameGroup(t, name, one, want)
 					anew, err := ReadGroup(t.Context(), s, name, got, nil)
 					if a, b := comparable(one), comparable(anew); err != nil || !reflect.DeepEqual(a, b) {
-						t.Fatalf("seed %d: beside the last View: %v\n%+v\nwant\n%+v", seed, err, a, b)
+						t.Fatalf("seed %d: read with the last View: %v\n%+v\nwant\n%+v", seed, err, a, b)
 					}
 					before[name] = one.Own()
 				}

@@ -54,7 +54,7 @@ func TestStateGrowsWithWhatIsWritten(t *testing.T) {
 	}
 	conflict := store.Op{Kind: store.OpCheckAbsent, Key: store.GroupStatusKey("pg")}
 	if err := r.Grow(t.Context(), lease, conflict); !errors.Is(err, store.ErrConflict) || stateOf(t, s) != 3 {
-		t.Errorf("state %d, %v: it grew with what was refused", stateOf(t, s), err)
+		t.Errorf("state %d, %v: it grew although the write was refused", stateOf(t, s), err)
 	}
 	agents.mark.State = 4
 	if err := r.Grow(t.Context(), lease, spec); !errors.Is(err, store.ErrStateRegression) || stateOf(t, s) != 3 {
@@ -134,13 +134,13 @@ func TestCTL06_ARealSnapshotOfTheSameTermIsNoticed(t *testing.T) {
 		t.Fatalf("state %d after the restore, want 3", got)
 	}
 	for name, one := range map[string]*watermark.Ratchet{
-		"the leader": r, "a new coordinator": watermark.New(s, agents, time.Now), "one that no agent reports to": watermark.New(s, &saw{}, time.Now),
+		"the leader": r, "a new coordinator": watermark.New(s, agents, time.Now), "a coordinator without reports": watermark.New(s, &saw{}, time.Now),
 	} {
 		now, err := one.Standing(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if known := name != "one that no agent reports to"; errors.Is(now.Halted, store.ErrStateRegression) != known {
+		if known := name != "a coordinator without reports"; errors.Is(now.Halted, store.ErrStateRegression) != known {
 			t.Errorf("%s: halted: %v", name, now.Halted)
 		}
 	}

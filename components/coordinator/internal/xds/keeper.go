@@ -239,7 +239,7 @@ func (k *keeper) tend(ctx context.Context) {
 	for _, t := range over {
 		if err := k.tokens.Revoke(ctx, t.Accessor); err != nil {
 			if ctx.Err() == nil {
-				k.log.Warn("token of streams not revoked; it ends by itself", "error", err)
+				k.log.Warn("token of streams not revoked; it expires", "error", err)
 			}
 			continue // retried later
 		}

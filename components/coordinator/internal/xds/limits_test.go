@@ -182,7 +182,7 @@ func TestThreat_DOR10_ConnectionsAreBounded(t *testing.T) {
 	_ = first.Close()
 	<-over
 	if again, _ := conn(m.caller); closed(again) {
-		t.Error("the place of one that ended is not free")
+		t.Error("the place of an ended connection is not free")
 	}
 	w.stop()
 }

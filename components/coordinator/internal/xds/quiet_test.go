@@ -36,7 +36,7 @@ func TestAQuietStreamStands(t *testing.T) {
 	go func() { ended <- e.ended() }()
 	select {
 	case err := <-ended:
-		t.Fatalf("it ended by itself: %v", err)
+		t.Fatalf("it ended early: %v", err)
 	case <-time.After(5 * unread):
 	}
 	_ = m.conn.Close()
@@ -68,7 +68,7 @@ func TestWhoIsToAskElsewhereIsLetGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, m := before(t, xds.Limits{}, full{code})
 			if err := m.open(m.own()).ended(); status.Code(err) != code {
-				t.Errorf("it is told %v, want %v", err, code)
+				t.Errorf("it receives %v, want %v", err, code)
 			}
 			select {
 			case <-m.over:

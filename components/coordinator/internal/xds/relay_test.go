@@ -92,10 +92,10 @@ func TestThreat_DOR08_AMemberIsNoOthersProxy(t *testing.T) {
 	}
 	asking.Wait()
 	if came := m.received(); strings.Contains(came, "local_app") || strings.Contains(came, "CERTIFICATE") {
-		t.Error("somebody's configuration came")
+		t.Error("another proxy's configuration came")
 	}
 	if len(w.accessors()) != 0 {
-		t.Error("a token was made for who was refused")
+		t.Error("a token was issued for a refused caller")
 	}
 	w.stop()
 	for _, want := range []string{"slot=web-0", "code=PermissionDenied", `node.metadata.node_name is \"web-1\"`} {

@@ -76,7 +76,7 @@ func (b *bench) want(when string, told ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !slices.Equal(b.told, told) {
-		b.t.Errorf("%s: the guest was told %q, want %q", when, b.told, told)
+		b.t.Errorf("%s: the guest's calls are %q, want %q", when, b.told, told)
 	}
 	b.told = nil
 }
@@ -101,7 +101,7 @@ func TestARestartWithinARestartIsOneBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(bootTakes - time.Second)
-		b.want("while it boots anew", cloud.Restarts, cloud.Restarts)
+		b.want("while it boots again", cloud.Restarts, cloud.Restarts)
 		time.Sleep(2 * time.Second)
 		b.want("later", "boots")
 		got := b.now(made.VMUUID)
@@ -144,7 +144,7 @@ func TestAnEffectThatComesLateMeetsItsOwnCVM(t *testing.T) {
 		}
 		again, err := b.create("one")
 		if err != nil || again.VMUUID == made.VMUUID || again.InstanceID == made.InstanceID || again.AppID != made.AppID {
-			t.Fatalf("made anew %+v, %v, before %+v", again, err, made)
+			t.Fatalf("created again %+v, %v, before %+v", again, err, made)
 		}
 		if err := b.land(); !errors.Is(err, platform.ErrNotFound) {
 			t.Errorf("the late effect: %v, want ErrNotFound", err)
