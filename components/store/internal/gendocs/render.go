@@ -19,20 +19,20 @@ const head = `# Records in Consul KV
 
 All records live below the prefix ` + "`" + store.DefaultPrefix + "`" + `. Each value is one JSON object. It is
 decoded strictly: unknown fields, data after the object and values above the
-size bound are refused, and the refusal names the key. Times are RFC 3339.
+size bound are rejected, and the error names the key. Times are RFC 3339.
 
 Each record has one writer:
 
-| writer | who | how it writes |
+| writer | component | how it writes |
 |---|---|---|
-| operator | people and their tools: the API, ` + "`cadre`" + `, Terraform, ` + "`consul kv put`" + ` | check-and-set where the tool can; the ACL policy lets operators write these keys and no others |
+| operator | operators and their tools: the API, ` + "`cadre`" + `, Terraform, ` + "`consul kv put`" + ` | check-and-set where the tool can; the ACL policy lets operators write these keys and no others |
 | leader | the coordinator that holds the Lease | transactions that carry the fence: check-session on ` + "`" + store.LeaseKey + "`" + ` and check-index on ` + "`" + store.TermKey + "`" + ` |
 | admission | any coordinator that admits a Boot | transactions that check the index of ` + "`" + store.TermKey + "`" + ` and of the Slot's policy, with check-and-set |
-| founder | the first coordinator whose Consul answers | created by check-and-set while there is no other record, and never again |
+| bootstrap | the first coordinator whose Consul answers | check-and-set, once, in an empty store |
 | coordinator | any coordinator | check-and-set |
 
-A transaction has at most %d operations and about %d KiB. A value that does not
-change keeps its modify index.
+A transaction has at most %d operations and about %d KiB. An unchanged value keeps its
+modify index.
 
 ## Table
 
@@ -42,9 +42,8 @@ change keeps its modify index.
 
 const byHand = `## By hand
 
-Consul listens on the loopback of the coordinators' CVMs alone, so that ` + "`consul kv put`" + ` is typed
-inside of one. On a local cloud, with its ` + "`--state`" + ` and the context's path as they were printed when it
-was made:
+Consul listens only on the loopback of the coordinators' CVMs, so run ` + "`consul kv put`" + ` inside of one.
+On a local cloud, use its ` + "`--state`" + ` and the context's path, as printed at its creation:
 
 ` + "```" + `
 cadre local exec --service coordinator demo-coordinator-0 -- consul kv put \
@@ -52,8 +51,8 @@ cadre local exec --service coordinator demo-coordinator-0 -- consul kv put \
     cadre/v1/control/freeze/_all '{"reason":"we look into it","by":"ann","at":"2026-05-04T12:00:00Z"}'
 ` + "```" + `
 
-On a real platform the shipped compose file of the coordinators opens no such way in: there
-the records are written by ` + "`cadre`" + ` and by Terraform. ` + "`control/require-approval`" + ` has no command yet.
+On a real platform the shipped compose file of the coordinators permits no shell: there
+` + "`cadre`" + ` and Terraform write the records. ` + "`control/require-approval`" + ` has no command yet.
 `
 
 func render() []byte {
