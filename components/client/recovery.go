@@ -6,8 +6,8 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Mark is a watermark of the records: the Term and state that an observer has seen.
-type Mark struct {
+// Watermark is a watermark of the records: the Term and state that an observer has seen.
+type Watermark struct {
 	Term  uint64 `json:"term"`
 	State uint64 `json:"state"`
 }
@@ -16,20 +16,20 @@ type Mark struct {
 type Recovery struct {
 	// Records are the current watermark, and Coordinator the highest that the answering coordinator
 	// has seen since its start.
-	Records     Mark `json:"records"`
-	Coordinator Mark `json:"coordinator"`
+	Records     Watermark `json:"records"`
+	Coordinator Watermark `json:"coordinator"`
 	// Agents is the number of agents that report to the coordinator now. Most is the highest
 	// watermark that most of them have seen, and Any the highest that any reports, which may be a
 	// lie.
-	Agents int  `json:"agents"`
-	Most   Mark `json:"most_agents"`
-	Any    Mark `json:"any_agent"`
+	Agents int       `json:"agents"`
+	Most   Watermark `json:"most_agents"`
+	Any    Watermark `json:"any_agent"`
 	// Halted is the reason why no coordinator leads or plans; "" while the records are as far as
 	// the highest watermark.
 	Halted string `json:"halted,omitempty"`
 	// Raised is the lower bound of the next Term and state; Done: the bound was written.
-	Raised Mark `json:"raised"`
-	Done   bool `json:"done"`
+	Raised Watermark `json:"raised"`
+	Done   bool      `json:"done"`
 }
 
 // Recover accepts records that went back, and returns the watermarks; with dryRun it changes
@@ -42,13 +42,13 @@ func (c *Client) Recover(ctx context.Context, reason string, dryRun bool) (Recov
 		return Recovery{}, c.wrap("recover "+c.ctx.Cluster, err)
 	}
 	return Recovery{
-		Records:     Mark{r.GetTerm(), r.GetState()},
-		Coordinator: Mark{r.GetSeenTerm(), r.GetSeenState()},
+		Records:     Watermark{r.GetTerm(), r.GetState()},
+		Coordinator: Watermark{r.GetSeenTerm(), r.GetSeenState()},
 		Agents:      int(r.GetAgents()),
-		Most:        Mark{r.GetMostTerm(), r.GetMostState()},
-		Any:         Mark{r.GetAnyTerm(), r.GetAnyState()},
+		Most:        Watermark{r.GetMostTerm(), r.GetMostState()},
+		Any:         Watermark{r.GetAnyTerm(), r.GetAnyState()},
 		Halted:      r.GetHalted(),
-		Raised:      Mark{r.GetRaisedTerm(), r.GetRaisedState()},
+		Raised:      Watermark{r.GetRaisedTerm(), r.GetRaisedState()},
 		Done:        r.GetRaised(),
 	}, nil
 }

@@ -102,10 +102,10 @@ type Coordinator struct {
 	catalog     *catalog.Writer
 	platform    *observe.Platform
 	reconcile   *reconcile.Reconciler
-	successor   *takeover.Watch
+	takeover    *takeover.Watch
 	healer      *selfheal.Healer
 	server      *server.Server
-	ratchet     *watermark.Ratchet
+	watermark   *watermark.Watermark
 	metrics     *status.Metrics
 	panics      *contain.Panics
 	relocated   chan struct{} // capacity 1: the coordinators' locations changed
@@ -176,7 +176,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("xds", c.xds.Run)
 	work.run("coordinators", c.kept("coordinators", c.healer.Run))
 	work.run("records", c.views.Run)
-	work.run("state", func(ctx context.Context) error { return c.ratchet.Follow(ctx, c.views) })
+	work.run("state", func(ctx context.Context) error { return c.watermark.Follow(ctx, c.views) })
 	work.run("catalog", c.afterConfirmed(c.kept("catalog", c.catalog.Run)))
 	work.run("peers", c.kept("peers", c.followPeers))
 	work.run("gossip key", c.kept("gossip key", c.keeper.Run))
@@ -184,7 +184,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("leases", c.afterConfirmed(c.kept("leases", c.admission.KeepLeases)))
 	work.run("credentials", c.kept("credentials", c.renewCredentials))
 	work.run("reconcile", c.afterConfirmed(c.reconcile.Run))
-	work.run("succession", c.afterConfirmed(c.kept("succession", c.successor.Run)))
+	work.run("takeover", c.afterConfirmed(c.kept("takeover", c.takeover.Run)))
 	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
 	if !c.clusterID.Recorded {
 		// Before the cluster ID is recorded no other record may be written.
@@ -272,10 +272,10 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.metrics = status.NewMetrics()
 	c.panics = contain.New(c.log, c.metrics.Panicked)
 	c.reports = reports.New(c.deps.Now)
-	c.ratchet = watermark.New(c.store, c.reports, c.deps.Now)
+	c.watermark = watermark.New(c.store, c.reports, c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
 	c.views.Contain(c.panics)
-	c.views.CountFrom(c.ratchet.Zero)
+	c.views.CountFrom(c.watermark.Zero)
 	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
-	if c.successor, err = takeover.New(takeover.Config{
+	if c.takeover, err = takeover.New(takeover.Config{
 		Slot: c.cfg.Slot, Address: consul.Address(), Token: c.root.ManagementToken().RevealString(), Views: c.views, Store: c.store, Log: c.log,
 	}); err != nil {
 		return err
@@ -381,12 +381,12 @@ func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measu
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Look:    observe.Observer{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Observe,
-		Ratchet: c.ratchet, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
+		Ratchet: c.watermark, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views,
-		Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
+		Listing: c.platform, Reports: c.reports, Ratchet: c.watermark, Warmup: warmup,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(),
 		Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove,
 		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes, tolerance.New(tolerance.Config{
@@ -408,7 +408,7 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Vet, measured measure.M
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
-		Overlay: overlaystatus.Server{Node: func() overlaystatus.Node { return c.node }}, Agents: c.control.Overlay, Ratchet: c.ratchet,
+		Overlay: overlaystatus.Server{Node: func() overlaystatus.Node { return c.node }}, Agents: c.control.Overlay, Watermark: c.watermark,
 		Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 }

@@ -64,7 +64,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
 	c.sawTerm(lease.term)
-	lease.Held = leasing.Start(ctx, leasing.Config{
+	lease.Session = leasing.Start(ctx, leasing.Config{
 		TTL: c.cfg.SessionTTL, Margin: c.cfg.Margin, Clock: leasing.System{},
 		Renew:    func(ctx context.Context) error { return c.renewSession(ctx, session) },
 		Destroy:  func(ctx context.Context) error { return c.destroySession(ctx, session) },
@@ -277,7 +277,7 @@ func (c *Consul) destroySession(ctx context.Context, session string) error {
 
 // consulLease is a held lock on Consul.
 type consulLease struct {
-	*leasing.Held
+	*leasing.Session
 	session   string
 	term      uint64
 	termIndex uint64

@@ -75,11 +75,11 @@ type Config struct {
 // Coordinator is one process. Its memory is lost with it: make a new one. Its methods may be called
 // at any time, concurrently.
 type Coordinator struct {
-	cfg     Config
-	views   *view.Watcher
-	reports *reports.Reports
-	ratchet *watermark.Ratchet
-	loop    *reconcile.Reconciler
+	cfg       Config
+	views     *view.Watcher
+	reports   *reports.Reports
+	watermark *watermark.Watermark
+	loop      *reconcile.Reconciler
 }
 
 // New returns a Coordinator; it does nothing before Run.
@@ -92,7 +92,7 @@ func New(cfg Config) *Coordinator {
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
 	turns := watermark.New(cfg.Store, c.reports, cfg.Now)
-	c.ratchet = turns
+	c.watermark = turns
 	c.views.CountFrom(turns.Zero)
 	observer := observe.Observer{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	if cfg.Figures == nil {
@@ -128,7 +128,7 @@ func judgeOf(ownApp string) *specvalidate.Vet {
 func (c *Coordinator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
-	all.Go(func() { _ = c.ratchet.Follow(ctx, c.views) })
+	all.Go(func() { _ = c.watermark.Follow(ctx, c.views) })
 	all.Go(func() { _ = c.loop.Run(ctx) })
 	if c.cfg.Wake != nil {
 		all.Go(func() { control.FollowSlots(ctx, c.views, c.wake) })
@@ -146,9 +146,9 @@ func (c *Coordinator) Altered() []string {
 	return v.Altered()
 }
 
-// Standing returns the watermarks that this process knows.
-func (c *Coordinator) Standing(ctx context.Context) (watermark.Standing, error) {
-	return c.ratchet.Standing(ctx)
+// Watermark returns the watermarks that this process knows.
+func (c *Coordinator) Watermark(ctx context.Context) (watermark.State, error) {
+	return c.watermark.State(ctx)
 }
 
 // Connect records an open session of the Boot until ended is called.

@@ -67,7 +67,7 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	m.sessions[open.id] = open
 	m.armLocked(open)
 	lease := &memoryLease{session: open.id, term: term, termIndex: take.index}
-	lease.Held = leasing.Start(ctx, leasing.Config{
+	lease.Session = leasing.Start(ctx, leasing.Config{
 		TTL: m.cfg.SessionTTL, Margin: m.cfg.Margin, Clock: m.cfg.Clock,
 		Renew:    func(ctx context.Context) error { return m.renew(ctx, open) },
 		Destroy:  func(context.Context) error { m.destroy(open.id); return nil },
@@ -275,7 +275,7 @@ func (m *Memory) loseLeases(conflict *store.ConflictError) {
 
 // memoryLease is a held lock on a Memory.
 type memoryLease struct {
-	*leasing.Held
+	*leasing.Session
 	session   string
 	term      uint64
 	termIndex uint64

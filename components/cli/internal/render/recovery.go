@@ -8,7 +8,7 @@ import (
 
 // Recovery is how far the records have come, who saw them further, and what that means.
 func Recovery(s Style, r client.Recovery) string {
-	row := func(who string, m client.Mark) []Cell {
+	row := func(who string, m client.Watermark) []Cell {
 		of := func(n, record uint64) Cell {
 			if n > record {
 				return T(fmt.Sprint(n), Warn)

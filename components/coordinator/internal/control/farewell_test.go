@@ -52,7 +52,7 @@ func TestAfterAFarewellABootGetsNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, known := heard.Of("pg-0"); known || heard.Live("pg-0", "boot") || heard.Marks().Agents != 0 {
+	if _, known := heard.Of("pg-0"); known || heard.Live("pg-0", "boot") || heard.HighWater().Agents != 0 {
 		t.Error("it is counted as alive")
 	}
 	if _, err := s.Farewell(from(t, "pg", "pg-0", "another"), nil); err != nil {

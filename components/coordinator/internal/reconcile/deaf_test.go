@@ -26,7 +26,7 @@ func TestACoordinatorThatBeganListensFirst(t *testing.T) {
 		r := New(Config{Views: views, Reports: agents, Warmup: 10 * time.Second})
 		named := map[string]view.Rec[policy.Admission]{"pg-0": {}, "pg-1": {}, "pg-2": {}}
 		deaf := func(admissions map[string]view.Rec[policy.Admission]) bool {
-			return r.deaf(r.heard(agents.Marks(), 1, 1, len(admissions)))
+			return r.deaf(r.heard(agents.HighWater(), 1, 1, len(admissions)))
 		}
 		agents.Put("pg-0", "boot", &controlv1.Report{Sequence: 1})
 		if !deaf(named) || deaf(nil) {

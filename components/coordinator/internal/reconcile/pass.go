@@ -58,7 +58,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		return next{}, err
 	}
 	// Before the records are read: what was seen must be there then.
-	seen, agents := p.cfg.Ratchet.Seen(), p.cfg.Reports.Marks()
+	seen, agents := p.cfg.Ratchet.Seen(), p.cfg.Reports.HighWater()
 	ready, err := p.observe(ctx)
 	if p.view != nil {
 		if err := p.wentBack(seen); err != nil {

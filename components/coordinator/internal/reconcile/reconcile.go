@@ -59,7 +59,7 @@ type Reports interface {
 	Overdue(from, to time.Duration) []string
 	// Term is the highest that most of the agents have seen.
 	Term() uint64
-	Marks() reports.Marks
+	HighWater() reports.HighWater
 }
 
 // Operator carries Operations out.
@@ -124,7 +124,7 @@ type Config struct {
 	// then nothing is planned unless most of them are. Zero: it does not wait.
 	Warmup time.Duration
 	// Ratchet tells how far the records have come.
-	Ratchet  *watermark.Ratchet
+	Ratchet  *watermark.Watermark
 	Operator Operator
 	Tokens   Tokens
 	// Vet judges stored specs before they come into force.

@@ -26,11 +26,11 @@ func (w *world) restart(slot string) {
 }
 
 // standing is what the coordinator that began last knows.
-func (w *world) standing() (watermark.Standing, error) {
+func (w *world) standing() (watermark.State, error) {
 	w.mu.Lock()
 	last := w.coordinators[len(w.coordinators)-1]
 	w.mu.Unlock()
-	return last.Standing(w.t.Context())
+	return last.Watermark(w.t.Context())
 }
 
 // recovery is what "cadre recover" would write now.

@@ -29,7 +29,7 @@ type heard struct {
 }
 
 // heard says so for records that stand at a Term and a state, and name at least so many Boots.
-func (r *Reconciler) heard(agents reports.Marks, term, state uint64, admitted int) heard {
+func (r *Reconciler) heard(agents reports.HighWater, term, state uint64, admitted int) heard {
 	h := heard{contradicted: agents.Any.Term > term || agents.Any.State > state}
 	if since := r.cfg.Views.Since(); !since.IsZero() {
 		all, _ := r.cfg.Views.Latest() // there is one since then
@@ -39,7 +39,7 @@ func (r *Reconciler) heard(agents reports.Marks, term, state uint64, admitted in
 	return h
 }
 
-func (p *pass) heard(agents reports.Marks) heard {
+func (p *pass) heard(agents reports.HighWater) heard {
 	return p.Reconciler.heard(agents, p.lease.Term(), max(p.view.State, p.view.Recovery.State), len(p.view.Admissions))
 }
 
@@ -63,7 +63,7 @@ func (p *pass) unconfirmed(h heard) bool {
 // meanwhile would reach what they saw, and hide it.
 func (r *Reconciler) untilConfirmed(ctx context.Context, lease store.Lease) {
 	for ctx.Err() == nil {
-		agents := r.cfg.Reports.Marks()
+		agents := r.cfg.Reports.HighWater()
 		v, _ := r.cfg.Views.Latest()
 		if r.cfg.Warmup == 0 {
 			return

@@ -45,11 +45,11 @@ type Reports struct {
 	left       map[string]string
 	changed    chan struct{}              // guarded by mu; closed at the next relevant change
 	subscribed map[*Subscription]struct{} // guarded by mu
-	// marks are the last computed watermarks, and moved counts the Slots that changed since;
+	// highWater are the last computed watermarks, and moved counts the Slots that changed since;
 	// guarded by mu.
-	marks    Marks
-	markedAt time.Time
-	moved    int
+	highWater   HighWater
+	highWaterAt time.Time
+	moved       int
 	// follows: see FollowClock; guarded by mu.
 	follows bool
 }
@@ -147,7 +147,7 @@ func (r *Reports) Of(slot string) (Received, bool) {
 const overheardFor = time.Hour
 
 type overheard struct {
-	mark Mark
+	mark Watermark
 	at   time.Time
 }
 
@@ -162,54 +162,54 @@ func (r *Reports) Saw(slot string, term, state uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moved++
-	r.overheard[slot] = overheard{Mark{term, state}, r.now()}
+	r.overheard[slot] = overheard{Watermark{term, state}, r.now()}
 	r.noteLocked(slot)
 }
 
-// Mark is a watermark of the records.
-type Mark struct{ Term, State uint64 }
+// Watermark is the Term and state of the records at a moment.
+type Watermark struct{ Term, State uint64 }
 
-// Marks are the watermarks of the Boots that reported recently or were overheard, one per Slot.
+// HighWater are the watermarks of the Boots that reported recently or were overheard, one per Slot.
 // Term and State are evaluated separately.
-type Marks struct {
+type HighWater struct {
 	Agents int
 	// Most is the highest one that more than half of them have seen. A single lying Boot can
 	// neither stop the leader nor hide the others' watermarks from it.
-	Most Mark
+	Most Watermark
 	// Any is the highest of all.
-	Any Mark
+	Any Watermark
 }
 
-// marksFor is how old cached Marks may be while few of many Slots moved: each pass of each group
+// highWaterFor is the maximum age of a cached HighWater while few of many Slots moved: each pass of each group
 // reads them.
-const marksFor = 100 * time.Millisecond
+const highWaterFor = 100 * time.Millisecond
 
-// Marks returns the watermarks; zero without recent reports.
-func (r *Reports) Marks() Marks {
-	if known, fresh := r.marked(); fresh {
+// HighWater returns the watermarks; zero without recent reports.
+func (r *Reports) HighWater() HighWater {
+	if known, fresh := r.cachedHighWater(); fresh {
 		return known
 	}
 	terms, states, moved := r.seen()
-	var out Marks
+	var out HighWater
 	if n := len(terms); n > 0 {
 		slices.Sort(terms)
 		slices.Sort(states)
 		// The entries from most on are more than half of all, and have this value or a higher one.
 		most := n - (n/2 + 1)
-		out = Marks{Agents: n, Most: Mark{terms[most], states[most]}, Any: Mark{terms[n-1], states[n-1]}}
+		out = HighWater{Agents: n, Most: Watermark{terms[most], states[most]}, Any: Watermark{terms[n-1], states[n-1]}}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.marks, r.markedAt, r.moved = out, r.now(), r.moved-moved
+	r.highWater, r.highWaterAt, r.moved = out, r.now(), r.moved-moved
 	return out
 }
 
-// marked returns the cached Marks, and whether they are still current.
-func (r *Reports) marked() (last Marks, fresh bool) {
+// cachedHighWater returns the cached HighWater, and whether they are still current.
+func (r *Reports) cachedHighWater() (last HighWater, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	age := r.now().Sub(r.markedAt)
-	return r.marks, age >= 0 && age < marksFor && 100*r.moved <= len(r.last)
+	age := r.now().Sub(r.highWaterAt)
+	return r.highWater, age >= 0 && age < highWaterFor && 100*r.moved <= len(r.last)
 }
 
 // seen returns the Terms and states that count now. The caller sorts them, so that reports do not
@@ -233,7 +233,7 @@ func (r *Reports) seen() (terms, states []uint64, moved int) {
 }
 
 // Term returns the highest Term that most have seen; 0 without recent reports.
-func (r *Reports) Term() uint64 { return r.Marks().Most.Term }
+func (r *Reports) Term() uint64 { return r.HighWater().Most.Term }
 
 // Changed closes at the next change that may matter to a plan.
 func (r *Reports) Changed() <-chan struct{} {

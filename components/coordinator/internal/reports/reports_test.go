@@ -33,8 +33,8 @@ func TestCTL06_TheTermIsWhatMostAgentsSaw(t *testing.T) {
 		for i, term := range c.terms {
 			r.Put(fmt.Sprintf("pg-%d", i), "b007", &controlv1.Report{Sequence: 1, Term: term, State: term})
 		}
-		if got := r.Marks(); got.Most != (reports.Mark{Term: c.want, State: c.want}) || got.Agents != len(c.terms) || len(c.terms) > 0 && got.Any.State != slices.Max(c.terms) {
-			t.Errorf("%s: marks %+v, want %d", name, got, c.want)
+		if got := r.HighWater(); got.Most != (reports.Watermark{Term: c.want, State: c.want}) || got.Agents != len(c.terms) || len(c.terms) > 0 && got.Any.State != slices.Max(c.terms) {
+			t.Errorf("%s: highWater %+v, want %d", name, got, c.want)
 		}
 		if got := r.Term(); got != c.want {
 			t.Errorf("%s: term %d, want %d", name, got, c.want)
@@ -65,13 +65,13 @@ func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
 		r.Overhear(fmt.Sprintf("pg-%d", i), &controlv1.Report{Term: 2, State: 13})
 	}
 	now = now.Add(10 * time.Minute) // it says it once
-	if got := r.Marks(); got.Agents != 3 || got.Most != (reports.Mark{Term: 2, State: 13}) {
+	if got := r.HighWater(); got.Agents != 3 || got.Most != (reports.Watermark{Term: 2, State: 13}) {
 		t.Errorf("%+v", got)
 	}
 	for i := range 2 {
 		r.Put(fmt.Sprintf("pg-%d", i), "b007", &controlv1.Report{Sequence: 1, Term: 3, State: 14})
 	}
-	if got := r.Marks(); got.Agents != 3 || got.Most != (reports.Mark{Term: 3, State: 14}) {
+	if got := r.HighWater(); got.Agents != 3 || got.Most != (reports.Watermark{Term: 3, State: 14}) {
 		t.Errorf("after two were admitted: %+v", got)
 	}
 }
@@ -94,7 +94,7 @@ func TestAHeartbeatHoldsTheReportThatItNames(t *testing.T) {
 		t.Errorf("held %v", got)
 	}
 	now = now.Add(reports.LiveWithin)
-	if !r.Live("pg-0", "b007") || r.Marks().Agents != 1 {
+	if !r.Live("pg-0", "b007") || r.HighWater().Agents != 1 {
 		t.Error("a heartbeat does not count as a sign of life")
 	}
 	select {

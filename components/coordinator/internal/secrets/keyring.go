@@ -19,14 +19,14 @@ import (
 // error means that some member may not have done it.
 type Keyring interface {
 	// Keys returns the keys of the live members, counted for the requested keys.
-	Keys(ctx context.Context, keys []secret.Value) (Held, error)
+	Keys(ctx context.Context, keys []secret.Value) (Keyrings, error)
 	Install(ctx context.Context, key secret.Value) error
 	Use(ctx context.Context, key secret.Value) error
 	Remove(ctx context.Context, key secret.Value) error
 }
 
-// Held is the state of the live members' keyrings.
-type Held struct {
+// Keyrings is the state of the live members' keyrings.
+type Keyrings struct {
 	Members int
 	// Holding and Primary count the members that have, and send with, each requested key, in that
 	// order.
@@ -53,12 +53,12 @@ func NewKeyring(address string, token secret.Value) (*ConsulKeyring, error) {
 }
 
 // Keys implements Keyring.
-func (k *ConsulKeyring) Keys(ctx context.Context, keys []secret.Value) (Held, error) {
+func (k *ConsulKeyring) Keys(ctx context.Context, keys []secret.Value) (Keyrings, error) {
 	rings, err := k.client.Operator().KeyringList((&consul.QueryOptions{}).WithContext(ctx))
 	if err != nil {
-		return Held{}, scrub("list gossip keys", err, keys...)
+		return Keyrings{}, scrub("list gossip keys", err, keys...)
 	}
-	out := Held{Holding: make([]int, len(keys)), Primary: make([]int, len(keys))}
+	out := Keyrings{Holding: make([]int, len(keys)), Primary: make([]int, len(keys))}
 	for _, ring := range rings {
 		if ring.WAN {
 			continue // this cluster has one datacenter; its WAN ports are closed

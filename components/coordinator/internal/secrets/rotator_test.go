@@ -37,12 +37,12 @@ type quietRing struct {
 	silent  bool // it does not answer that
 }
 
-func (q *quietRing) Keys(_ context.Context, keys []secret.Value) (Held, error) {
+func (q *quietRing) Keys(_ context.Context, keys []secret.Value) (Keyrings, error) {
 	q.asked++
 	if q.silent {
-		return Held{}, errors.New("1/1 nodes reported failure")
+		return Keyrings{}, errors.New("1/1 nodes reported failure")
 	}
-	out := Held{Members: 1}
+	out := Keyrings{Members: 1}
 	others := slices.Clone(q.held)
 	for _, k := range keys {
 		holding, primary := 0, 0

@@ -230,7 +230,7 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 		Cluster: s.cfg.Cluster, Version: s.cfg.Version, Leader: leader, Term: term, Self: s.cfg.Slot, Simulated: s.cfg.Simulated,
 		ClusterId: s.cfg.Root.ClusterID(),
 	}
-	if now, err := s.cfg.Ratchet.Standing(ctx); err == nil && now.Halted != nil {
+	if now, err := s.cfg.Watermark.State(ctx); err == nil && now.Halted != nil {
 		out.Halted = now.Halted.Error()
 	}
 	return out, nil

@@ -18,7 +18,7 @@ func (s *Server) Recover(ctx context.Context, req *apiv1.RecoverRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.cfg.Ratchet.Standing(ctx)
+	now, err := s.cfg.Watermark.State(ctx)
 	if err != nil {
 		return nil, wire(err)
 	}

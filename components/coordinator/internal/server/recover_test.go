@@ -25,7 +25,7 @@ func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 	defer func() { _ = lease.Release(context.WithoutCancel(t.Context())) }()
 	grow := func() {
 		t.Helper()
-		if err := a.cfg.Ratchet.(*watermark.Ratchet).Grow(t.Context(), lease); err != nil {
+		if err := a.cfg.Watermark.(*watermark.Watermark).Grow(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,9 +49,9 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Standing reports the watermarks of the records and the highest ones seen.
-type Standing interface {
-	Standing(ctx context.Context) (watermark.Standing, error)
+// Watermark reports the watermarks of the records and the highest ones seen.
+type Watermark interface {
+	State(ctx context.Context) (watermark.State, error)
 }
 
 // Config of a Server. All fields are required except OperatorTokenSHA256, Images and Panics.
@@ -84,10 +84,10 @@ type Config struct {
 	// connected here.
 	Overlay overlaystatus.Asked
 	Agents  func(slot string) (overlaystatus.Asked, bool)
-	// Ratchet reports the watermarks of the records.
-	Ratchet Standing
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Watermark reports the watermarks of the records.
+	Watermark Watermark
+	Now       func() time.Time
+	Log       *slog.Logger
 	// Panics turns a panic of a handler into an error; nil: the panic ends the process.
 	Panics *contain.Panics
 }

@@ -94,8 +94,8 @@ func newAPI(t testing.TB) *api {
 	sum := sha256.Sum256([]byte(operatorToken))
 	agents := reports.New(time.Now)
 	a.Server = New(Config{
-		Ratchet: watermark.New(own, agents, time.Now),
-		Cluster: "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
+		Watermark: watermark.New(own, agents, time.Now),
+		Cluster:   "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: agents, Timing: rollout.DefaultTiming(),
 		Tokens: a.issuer, Now: a.now, Log: log, Vet: specvalidate.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
 		Overlay: &fakeOverlay{}, Agents: func(string) (overlaystatus.Asked, bool) { return nil, false },

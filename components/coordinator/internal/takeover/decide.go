@@ -7,14 +7,14 @@ const (
 	// not answered for at least 4 s more. The sum is above the 7 s for which a holder trusts its
 	// Lease without a renewal.
 	Lasting = 4 * time.Second
-	// lookEvery is the interval of evaluations. gap is the maximum distance of two evaluations in
+	// evaluateEvery is the interval of evaluations. gap is the maximum distance of two evaluations in
 	// one observation: a process that was stopped in between has outdated ones.
-	lookEvery = 500 * time.Millisecond
-	gap       = 2 * time.Second
+	evaluateEvery = 500 * time.Millisecond
+	gap           = 2 * time.Second
 )
 
-// Look is one evaluation of the leader.
-type Look struct {
+// Evaluation is one evaluation of the leader.
+type Evaluation struct {
 	// Leader and Term name the Lease; "": there is no leader, or this coordinator leads.
 	Leader string
 	Term   uint64
@@ -28,13 +28,13 @@ type Look struct {
 
 // watch is the state of the evaluations so far. Its zero value is ready.
 type watch struct {
-	of    Look
+	of    Evaluation
 	since time.Time // since when of is failed; zero: it is not
 	last  time.Time
 }
 
 // next adds an evaluation and reports whether to end the Lease now.
-func (w *watch) next(l Look, now time.Time) (end bool) {
+func (w *watch) next(l Evaluation, now time.Time) (end bool) {
 	lost := l.Leader != "" && l.Failed && !l.LeadsRaft
 	same := l.Leader == w.of.Leader && l.Term == w.of.Term && now.Sub(w.last) <= gap
 	if !lost || !same {

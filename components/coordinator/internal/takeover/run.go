@@ -55,7 +55,7 @@ func New(cfg Config) (*Watch, error) {
 
 // Run evaluates the leader until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	var known watch
 	for {
@@ -64,7 +64,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		l := w.look()
+		l := w.evaluate()
 		if !known.next(l, time.Now()) {
 			continue
 		}
@@ -80,13 +80,13 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// look asks the local Consul about the leader's server.
-func (w *Watch) look() (l Look) {
+// evaluate asks the local Consul about the leader's server.
+func (w *Watch) evaluate() (l Evaluation) {
 	v, _ := w.cfg.Views.Latest()
 	if v == nil || v.Leader == "" || v.Leader == w.cfg.Slot {
-		return Look{}
+		return Evaluation{}
 	}
-	l = Look{Leader: v.Leader, Term: v.Term}
+	l = Evaluation{Leader: v.Leader, Term: v.Term}
 	members, err := w.client.Agent().Members(false)
 	if err != nil {
 		return l

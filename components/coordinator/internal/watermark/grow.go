@@ -23,7 +23,7 @@ type growth struct {
 // Each growth depends on the previous one, and takes a read and a write of the store. Callers that
 // wait meanwhile share the next transaction with one state. Otherwise the duration of a transaction
 // would limit the Operations per second of the cluster.
-func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error {
+func (r *Watermark) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error {
 	own := &growth{ctx: ctx, lease: lease, ops: ops, done: make(chan error, 1)}
 	r.mu.Lock()
 	r.waiting = append(r.waiting, own)
@@ -46,7 +46,7 @@ func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) 
 }
 
 // leave removes a growth from the waiting ones; false: it is not waiting any more.
-func (r *Ratchet) leave(one *growth) bool {
+func (r *Watermark) leave(one *growth) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := len(r.waiting)
@@ -55,7 +55,7 @@ func (r *Ratchet) leave(one *growth) bool {
 }
 
 // others takes the waiting growths that fit into one transaction with own.
-func (r *Ratchet) others(own *growth) (taken []*growth) {
+func (r *Watermark) others(own *growth) (taken []*growth) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := slices.Concat(own.lease.Fence(), []store.Op{{Kind: store.OpPutCAS, Key: store.StateKey, Value: make([]byte, stateBytes)}}, own.ops)
@@ -75,7 +75,7 @@ const stateBytes = 256
 
 // growTogether writes all growths at once and reports the result to each. On a conflict in one of
 // them it writes each separately.
-func (r *Ratchet) growTogether(own *growth, others []*growth) {
+func (r *Watermark) growTogether(own *growth, others []*growth) {
 	if len(others) == 0 {
 		own.done <- r.grow(own.ctx, own.lease, own.ops)
 		return
@@ -97,7 +97,7 @@ func (r *Ratchet) growTogether(own *growth, others []*growth) {
 }
 
 // grow runs in the caller that has the turn.
-func (r *Ratchet) grow(ctx context.Context, lease store.Lease, ops []store.Op) error {
+func (r *Watermark) grow(ctx context.Context, lease store.Lease, ops []store.Op) error {
 	seen := r.Seen() // before the read, whose answer must include everything seen before
 	facts, index, err := store.ReadStateFacts(ctx, r.store)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"cadre.dev/store"
 )
 
-// Marks returns the watermarks of the agents.
-type Marks interface{ Marks() reports.Marks }
+// Agents returns the watermarks of the agents.
+type Agents interface{ HighWater() reports.HighWater }
 
-// Ratchet is safe for concurrent use.
-type Ratchet struct {
+// Watermark raises the recorded state and keeps the highest one seen. Safe for concurrent use.
+type Watermark struct {
 	store  store.Store
-	agents Marks
+	agents Agents
 	now    func() time.Time
 
 	// turn serialises growths: each depends on the previous one.
@@ -35,14 +35,14 @@ type Ratchet struct {
 	zero     time.Time
 }
 
-// New returns a Ratchet for the records in s.
-func New(s store.Store, agents Marks, now func() time.Time) *Ratchet {
-	return &Ratchet{store: s, agents: agents, now: now, turn: make(chan struct{}, 1), passedAt: time.Now()}
+// New returns a Watermark for the records in s.
+func New(s store.Store, agents Agents, now func() time.Time) *Watermark {
+	return &Watermark{store: s, agents: agents, now: now, turn: make(chan struct{}, 1), passedAt: time.Now()}
 }
 
 // Follow records the states of the changing records until ctx ends, so that a standby knows them as
 // well.
-func (r *Ratchet) Follow(ctx context.Context, views *view.Watcher) error {
+func (r *Watermark) Follow(ctx context.Context, views *view.Watcher) error {
 	for {
 		v, changed := views.Latest()
 		if v != nil {
@@ -61,7 +61,7 @@ func (r *Ratchet) Follow(ctx context.Context, views *view.Watcher) error {
 }
 
 // Saw records a state that was read from the records.
-func (r *Ratchet) Saw(state uint64) {
+func (r *Watermark) Saw(state uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = max(r.seen, state)
@@ -69,15 +69,15 @@ func (r *Ratchet) Saw(state uint64) {
 
 // Seen returns the highest state that this process or most of the agents have seen. Records that
 // are read afterwards and have a lower one went back.
-func (r *Ratchet) Seen() uint64 {
-	most := r.agents.Marks().Most.State
+func (r *Watermark) Seen() uint64 {
+	most := r.agents.HighWater().Most.State
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return max(r.seen, most)
 }
 
 // Idle returns the time since this process last wrote a state.
-func (r *Ratchet) Idle() time.Duration {
+func (r *Watermark) Idle() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now().Sub(r.grew).Abs()

@@ -20,9 +20,11 @@ import (
 )
 
 // saw are agents that all have seen the same.
-type saw struct{ mark reports.Mark }
+type saw struct{ mark reports.Watermark }
 
-func (s *saw) Marks() reports.Marks { return reports.Marks{Agents: 3, Most: s.mark, Any: s.mark} }
+func (s *saw) HighWater() reports.HighWater {
+	return reports.HighWater{Agents: 3, Most: s.mark, Any: s.mark}
+}
 
 func lead(t *testing.T, s store.Store) store.Lease {
 	t.Helper()
@@ -89,7 +91,7 @@ func TestAStandbyRemembersWhatItFollowed(t *testing.T) {
 	for standby.Seen() < 5 {
 		runtime.Gosched()
 	}
-	now, err := standby.Standing(t.Context())
+	now, err := standby.State(t.Context())
 	cancel()
 	running.Wait()
 	// Its own records are empty: they went back.
@@ -109,7 +111,7 @@ func TestCTL06_ARealSnapshotOfTheSameTermIsNoticed(t *testing.T) {
 	}
 	agents := &saw{}
 	lease, r := lead(t, s), watermark.New(s, agents, time.Now)
-	grow := func(r *watermark.Ratchet, by store.Lease, times int) (err error) {
+	grow := func(r *watermark.Watermark, by store.Lease, times int) (err error) {
 		for range times {
 			err = errors.Join(err, r.Grow(t.Context(), by))
 		}
@@ -126,17 +128,17 @@ func TestCTL06_ARealSnapshotOfTheSameTermIsNoticed(t *testing.T) {
 	if err := grow(r, lease, 2); err != nil {
 		t.Fatal(err)
 	}
-	agents.mark = reports.Mark{Term: 1, State: 5}
+	agents.mark = reports.Watermark{Term: 1, State: 5}
 	if err := consul.Snapshot().Restore(nil, backup); err != nil {
 		t.Fatal(err)
 	}
 	if got := stateOf(t, s); got != 3 {
 		t.Fatalf("state %d after the restore, want 3", got)
 	}
-	for name, one := range map[string]*watermark.Ratchet{
+	for name, one := range map[string]*watermark.Watermark{
 		"the leader": r, "a new coordinator": watermark.New(s, agents, time.Now), "a coordinator without reports": watermark.New(s, &saw{}, time.Now),
 	} {
-		now, err := one.Standing(t.Context())
+		now, err := one.State(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +149,7 @@ func TestCTL06_ARealSnapshotOfTheSameTermIsNoticed(t *testing.T) {
 	if err := grow(r, lease, 1); !errors.Is(err, store.ErrStateRegression) {
 		t.Fatalf("the leader goes on: %v", err)
 	}
-	now, err := r.Standing(t.Context())
+	now, err := r.State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func TestCTL06_ARealSnapshotOfTheSameTermIsNoticed(t *testing.T) {
 	if err := grow(r, next, 1); err != nil || stateOf(t, s) <= 5 || next.Term() <= 1 {
 		t.Errorf("after the recovery: term %d, state %d, %v", next.Term(), stateOf(t, s), err)
 	}
-	if now, err := r.Standing(t.Context()); err != nil || now.Halted != nil {
+	if now, err := r.State(t.Context()); err != nil || now.Halted != nil {
 		t.Errorf("still halted: %v, %v", now.Halted, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // No watermark grows this far between two reports, and a lying agent must not use up the numbers.
 const absurd = 1 << 32
 
-// Standing has the watermarks of the records and of their observers.
-type Standing struct {
+// State has the watermarks of the records and of their observers.
+type State struct {
 	// Term and State are the recorded ones. Records is the highest Term that any record was written
 	// under, also when the Term itself is gone.
 	Term, State, Records uint64
@@ -22,14 +22,14 @@ type Standing struct {
 	// SeenTerm and SeenState are the highest that this process has seen.
 	SeenTerm, SeenState uint64
 	// Agents are the watermarks of the agents.
-	Agents reports.Marks
+	Agents reports.HighWater
 	// Halted is why work on the records may not continue; nil: it may.
 	Halted error
 }
 
-// Standing reads the current watermarks.
-func (r *Ratchet) Standing(ctx context.Context) (Standing, error) {
-	s := Standing{Agents: r.agents.Marks()}
+// State reads the current watermarks.
+func (r *Watermark) State(ctx context.Context) (State, error) {
+	s := State{Agents: r.agents.HighWater()}
 	r.mu.Lock()
 	s.SeenTerm, s.SeenState = r.term, r.seen
 	r.mu.Unlock()
@@ -52,13 +52,13 @@ func (r *Ratchet) Standing(ctx context.Context) (Standing, error) {
 	return s, nil
 }
 
-func (s Standing) state() store.StateFacts {
+func (s State) state() store.StateFacts {
 	return store.StateFacts{Stored: s.State, Raised: s.Raised.State, Seen: max(s.SeenState, s.Agents.Most.State)}
 }
 
 // Above returns the Term and the state that the next ones must exceed, so that no agent rejects
 // them as old. It is the highest watermark of all observers, except absurd claims.
-func (s Standing) Above() (term, state uint64) {
+func (s State) Above() (term, state uint64) {
 	believed := func(most, anyone uint64) uint64 {
 		if anyone-most > absurd {
 			return most

@@ -24,7 +24,7 @@ const (
 )
 
 // start keeps a session whose renewals answer what renew says.
-func start(t *testing.T, renew func(ctx context.Context) error) (*Held, *atomic.Int64) {
+func start(t *testing.T, renew func(ctx context.Context) error) (*Session, *atomic.Int64) {
 	t.Helper()
 	destroyed := &atomic.Int64{}
 	return Start(t.Context(), Config{
@@ -33,7 +33,7 @@ func start(t *testing.T, renew func(ctx context.Context) error) (*Held, *atomic.
 	}, time.Now()), destroyed
 }
 
-func wantCause(t *testing.T, h *Held, want error) {
+func wantCause(t *testing.T, h *Session, want error) {
 	t.Helper()
 	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
 		t.Fatalf("cause %v, want %v", cause, want)

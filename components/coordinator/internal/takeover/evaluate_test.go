@@ -40,15 +40,15 @@ func TestWhatTheLocalConsulSaysOfTheLeader(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		slot, members, raft string
-		want                Look
+		want                Evaluation
 	}{
-		"alive":                   {"coordinator-2", alive + "," + other, elected, Look{Leader: "coordinator-1", Term: 1}},
-		"given up":                {"coordinator-2", gone + "," + other, elected, Look{Leader: "coordinator-1", Term: 1, Failed: true}},
-		"given up, leads Consul":  {"coordinator-2", gone, itself, Look{Leader: "coordinator-1", Term: 1, Failed: true, LeadsRaft: true}},
-		"Consul has no leader":    {"coordinator-2", gone, `""`, Look{Leader: "coordinator-1", Term: 1, Failed: true, Elects: true}},
-		"unknown":                 {"coordinator-2", other, elected, Look{Leader: "coordinator-1", Term: 1}},
-		"Consul does not answer":  {"coordinator-2", "", "", Look{Leader: "coordinator-1", Term: 1}},
-		"this coordinator itself": {"coordinator-1", gone, elected, Look{}},
+		"alive":                   {"coordinator-2", alive + "," + other, elected, Evaluation{Leader: "coordinator-1", Term: 1}},
+		"given up":                {"coordinator-2", gone + "," + other, elected, Evaluation{Leader: "coordinator-1", Term: 1, Failed: true}},
+		"given up, leads Consul":  {"coordinator-2", gone, itself, Evaluation{Leader: "coordinator-1", Term: 1, Failed: true, LeadsRaft: true}},
+		"Consul has no leader":    {"coordinator-2", gone, `""`, Evaluation{Leader: "coordinator-1", Term: 1, Failed: true, Elects: true}},
+		"unknown":                 {"coordinator-2", other, elected, Evaluation{Leader: "coordinator-1", Term: 1}},
+		"Consul does not answer":  {"coordinator-2", "", "", Evaluation{Leader: "coordinator-1", Term: 1}},
+		"this coordinator itself": {"coordinator-1", gone, elected, Evaluation{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			consul := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func TestWhatTheLocalConsulSaysOfTheLeader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := w.look(); got != c.want {
+			if got := w.evaluate(); got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})

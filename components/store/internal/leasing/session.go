@@ -27,8 +27,8 @@ type Config struct {
 	Lost, Released error
 }
 
-// Held is a session that is kept alive. Safe for concurrent use.
-type Held struct {
+// Session is a session that is kept alive. Safe for concurrent use.
+type Session struct {
 	cfg    Config
 	ctx    context.Context //nolint:containedctx // this context is what a lease is
 	cancel context.CancelCauseFunc
@@ -46,8 +46,8 @@ type Held struct {
 // Start keeps the session alive from now on. sentAt is when the request that created the session
 // was sent; the server starts the TTL later. ctx gives values only; the session outlives it until
 // Release or loss.
-func Start(ctx context.Context, cfg Config, sentAt time.Time) *Held {
-	h := &Held{cfg: cfg, done: make(chan struct{})}
+func Start(ctx context.Context, cfg Config, sentAt time.Time) *Session {
+	h := &Session{cfg: cfg, done: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.mu.Lock()
 	h.deadline = sentAt.Add(h.sure())
@@ -59,14 +59,14 @@ func Start(ctx context.Context, cfg Config, sentAt time.Time) *Held {
 
 // sure is how long a session certainly lives after a renewal was sent: the TTL, less a tenth for
 // clocks that run at different rates, less the margin (threat model 9.4, rule 4).
-func (h *Held) sure() time.Duration { return h.cfg.TTL - h.cfg.TTL/10 - h.cfg.Margin }
+func (h *Session) sure() time.Duration { return h.cfg.TTL - h.cfg.TTL/10 - h.cfg.Margin }
 
 // Context dies when the session may have ended.
-func (h *Held) Context() context.Context { return h.ctx }
+func (h *Session) Context() context.Context { return h.ctx }
 
 // Remaining is how long the session certainly lives, at least 0. A process that was paused past the
 // deadline learns it here even before its timers run.
-func (h *Held) Remaining() time.Duration {
+func (h *Session) Remaining() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	left := h.deadline.Sub(h.cfg.Clock.Now())
@@ -81,12 +81,12 @@ func (h *Held) Remaining() time.Duration {
 }
 
 // Lose ends the lease because the store reported it as lost.
-func (h *Held) Lose(why error) { h.cancel(fmt.Errorf("%w: %w", h.cfg.Lost, why)) }
+func (h *Session) Lose(why error) { h.cancel(fmt.Errorf("%w: %w", h.cfg.Lost, why)) }
 
 // Release stops the renewals, waits for the loop and destroys the session. The lease is over for
 // this process even if the session could not be destroyed: the session then ends by its TTL. Later
 // calls return the first outcome.
-func (h *Held) Release(ctx context.Context) error {
+func (h *Session) Release(ctx context.Context) error {
 	h.release.Do(func() {
 		h.cancel(h.cfg.Released)
 		<-h.done
@@ -96,7 +96,7 @@ func (h *Held) Release(ctx context.Context) error {
 }
 
 // run renews at a third of the TTL, and sooner after a failed attempt.
-func (h *Held) run() {
+func (h *Session) run() {
 	defer close(h.done)
 	defer h.disarm()
 	pause := h.cfg.TTL / 3
@@ -119,7 +119,7 @@ func (h *Held) run() {
 }
 
 // wait returns false when the lease ended before d passed.
-func (h *Held) wait(d time.Duration) bool {
+func (h *Session) wait(d time.Duration) bool {
 	fired := make(chan struct{})
 	stop := h.cfg.Clock.AfterFunc(d, func() { close(fired) })
 	defer stop()
@@ -133,7 +133,7 @@ func (h *Held) wait(d time.Duration) bool {
 
 // extend moves the deadline after a renewal. A late renewal does not revive the lease: other
 // goroutines may have acted on the deadline already.
-func (h *Held) extend(sentAt time.Time) {
+func (h *Session) extend(sentAt time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.cfg.Clock.Now().Before(h.deadline) {
@@ -146,19 +146,19 @@ func (h *Held) extend(sentAt time.Time) {
 	}
 }
 
-func (h *Held) armLocked() {
+func (h *Session) armLocked() {
 	if h.stopTimer != nil {
 		h.stopTimer()
 	}
 	h.stopTimer = h.cfg.Clock.AfterFunc(h.deadline.Sub(h.cfg.Clock.Now()), func() { h.Remaining() })
 }
 
-func (h *Held) disarm() {
+func (h *Session) disarm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopTimer()
 }
 
-func (h *Held) expireLocked() {
+func (h *Session) expireLocked() {
 	h.cancel(fmt.Errorf("%w: no renewal for %v", h.cfg.Lost, h.sure()))
 }
