@@ -22,8 +22,8 @@ type Applied struct {
 	// Revision of the spec.
 	Revision string
 	Warnings []string
-	// Leaving are the existing Slots that the spec does not want any more. HeldDisks are those that
-	// stay until an operator consents to the deletion of their disks.
+	// Leaving are the existing Slots that the spec does not want any more. HeldDisks are the Slots
+	// among them that stay until an operator consents to the deletion of their disks.
 	Leaving, HeldDisks []string
 	// By and RequestID name the call that wrote the spec at Index: this call if it changed the
 	// spec. Empty: the coordinators are too old to report it.

@@ -47,10 +47,10 @@ func TestAttestPinsTheCA(t *testing.T) {
 	}
 }
 
-// otherClusterID is that of a second set of coordinators.
+// otherClusterID is the cluster ID of a second set of coordinators.
 const otherClusterID = "fedcba9876543210fedcba9876543210"
 
-// Everything that a man in the middle, another app or another cloud could show is refused.
+// Attest rejects every proof that an intermediary, another app or another cloud could show.
 func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 	type st = statement.Coordinator
 	type reply = apiv1.AttestCoordinatorResponse

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// impatient is a client whose calls give up soon.
+// impatient is a client with short calls.
 func impatient(t *testing.T, c client.Context) *client.Client {
 	t.Helper()
 	cl, err := client.Dial(c, client.Options{CallTimeout: 300 * time.Millisecond})
@@ -24,7 +24,7 @@ func impatient(t *testing.T, c client.Context) *client.Client {
 	return cl
 }
 
-// A look ends when no coordinator answers, although its caller has all the time.
+// A Look ends when no coordinator answers, even if its caller has no deadline.
 func TestALookEndsWhenNobodyAnswers(t *testing.T) {
 	s := clienttest.New(t)
 	c := impatient(t, s.Start(t))
@@ -39,7 +39,7 @@ func TestALookEndsWhenNobodyAnswers(t *testing.T) {
 	}
 }
 
-// An update goes on when coordinators come back, and says meanwhile that none answers.
+// An update continues when coordinators come back, and meanwhile reports that none answers.
 func TestAnUpdateTellsThatNobodyAnswers(t *testing.T) {
 	s := clienttest.New(t)
 	c := impatient(t, s.Start(t))

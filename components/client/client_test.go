@@ -108,9 +108,8 @@ func TestGEN02_OnlyThePinnedClusterIsTalkedTo(t *testing.T) {
 	}
 }
 
-// TestGEN02_IDN08_AContextIsOfOneClusterID: a second set of coordinators of the same app, by
-// the same name, gets no call and no token, and the refusal names both cluster IDs and the
-// way out.
+// TestGEN02_IDN08_AContextIsOfOneClusterID: a second set of coordinators of the same app, with the
+// same name, receives no call and no token. The error names both cluster IDs and the way out.
 func TestGEN02_IDN08_AContextIsOfOneClusterID(t *testing.T) {
 	mine, second := clienttest.New(t), clienttest.NewOf(t, otherClusterID)
 	c := mine.Start(t)

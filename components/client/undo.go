@@ -17,8 +17,8 @@ type Undo struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ProposeUndo returns the spec of an undo. An empty revision means the last one that was proven
-// before the current target. It writes nothing: apply Spec to carry it out.
+// ProposeUndo returns the spec of an undo. An empty revision means the last proven one before the
+// current target. It writes nothing: apply Spec to carry it out.
 func (c *Client) ProposeUndo(ctx context.Context, name, revision string) (Undo, error) {
 	doing := "undo the rollout of " + name
 	ctx, cancel := c.bound(ctx)

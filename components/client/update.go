@@ -14,7 +14,7 @@ import (
 // UpdateOptions are the options of UpdateInstance. The functions may be nil; all are called from
 // one goroutine.
 type UpdateOptions struct {
-	// Revision to reach; empty: the one that the group asks for.
+	// Revision to reach; empty: the group's target.
 	Revision string
 	// Pinned is the Revision that the spec pins the Slot to; the Slot moves there instead.
 	Pinned string

@@ -21,7 +21,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// logged is a log that a test looks into.
+// logged is a log that a test can read.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -39,7 +39,7 @@ func (l *logged) has(want string) bool {
 	return strings.Contains(l.text.String(), want)
 }
 
-// run runs the coordinator once more, until stop.
+// run runs the coordinator again, until stop.
 func (h *harness) run(log *logged) (ended chan error, stop func()) {
 	h.t.Helper()
 	c, err := coordinator.New(h.Config, coordinator.Deps{Guest: h.Guest, Platform: h.Platform, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -52,9 +52,9 @@ func (h *harness) run(log *logged) (ended chan error, stop func()) {
 	return ended, cancel
 }
 
-// TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly: with a real Consul it records what
-// it founds and proves it to operators and other coordinators; with a disk of another
-// cluster ID, or with its records lost, it halts.
+// TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly: with a real Consul it records its new
+// cluster ID and proves it to operators and other coordinators. With a disk of another cluster ID,
+// or with its records lost, it halts.
 func TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return
@@ -100,7 +100,7 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsClusterIDOnly(t *testing.T) {
 	}
 	halt(t, ended, stop)
 
-	// Its disk says another cluster ID than the records.
+	// Its disk has another cluster ID than the records.
 	second := bootstrap.Stored{ClusterID: "fedcba9876543210fedcba9876543210"}
 	h.keep(second)
 	h.halts("GENESIS_CONFLICT: the records are of cluster ID "+kept.ClusterID, second.ClusterID)

@@ -58,9 +58,9 @@ const renewEvery = keys.LeafTTL / 3
 const warmup = reports.LiveWithin + 6*time.Second
 
 // admitWarmup is warmup for a Slot that another Boot requests. A live agent dials an absent
-// coordinator at least every 2 s, and one that refuses it every 5 s. It reports on its first
-// Session, and a dial takes a few seconds at most. The leader's plans wait longer, because they
-// need most agents.
+// coordinator at least every 2 s, and a refusing one every 5 s. It reports on its first Session,
+// and a dial takes a few seconds at most. The leader's plans wait longer, because they need most
+// agents.
 const admitWarmup = 8 * time.Second
 
 // Coordinator is one coordinator. Create it with New, run it once.

@@ -66,7 +66,7 @@ func newEvidenceWorld(t testing.TB) *evidenceWorld {
 	return w
 }
 
-// restart makes the next process on the same disk.
+// restart starts the next process on the same disk.
 func (w *evidenceWorld) restart() {
 	w.t.Helper()
 	w.c = &Coordinator{
@@ -139,8 +139,7 @@ func TestATT05_KeptCollateralIsJudgedLikeFetched(t *testing.T) {
 	}
 }
 
-// TestATT05_WhatIsRefusedIsNotKept: a service that replays an older evaluation does not
-// reach the disk.
+// TestATT05_WhatIsRefusedIsNotKept: a replayed older evaluation does not reach the disk.
 func TestATT05_WhatIsRefusedIsNotKept(t *testing.T) {
 	w := newEvidenceWorld(t)
 	w.pccs.Set(attestsim.Posture{Evaluation: 18})

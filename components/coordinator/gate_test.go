@@ -15,7 +15,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// approving is specJSON of a group that asks for approvals.
+// approving is specJSON of a group that requires approvals.
 func approving(t *testing.T, release string) []byte {
 	t.Helper()
 	var s group.Spec
@@ -30,7 +30,7 @@ func approving(t *testing.T, release string) []byte {
 	return raw
 }
 
-// says waits until the group's message has text in it.
+// says waits until the group's message contains text.
 func (h *harness) says(api *operator, text string) {
 	h.t.Helper()
 	h.Eventually("the message "+text, func() error {
@@ -89,7 +89,7 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	if err != nil || len(revoked.GetSlots()) != 1 || revoked.GetId() != one.InstanceID {
 		t.Fatalf("revoke: %v, %v", revoked, err)
 	}
-	h.Platform.Reboot(one.InstanceID) // it tries to get in again
+	h.Platform.Reboot(one.InstanceID) // it requests admission again
 	h.Eventually("the refusal of the revoked instance", func() error {
 		got, err := api.policy.ExplainAdmission(api.ctx, &apiv1.ExplainAdmissionRequest{Slot: "web-0"})
 		if err != nil {

@@ -134,7 +134,7 @@ func (h *harness) complete(api *operator, revision string) {
 	}
 }
 
-// route gives the group one, which rolls nothing and leads to the member's proxy.
+// route gives the group a route, which causes no rollout and leads to the member's proxy.
 func (h *harness) route(api *operator, applied *apiv1.ApplyGroupResponse) {
 	h.t.Helper()
 	var spec group.Spec
@@ -176,7 +176,7 @@ func (h *harness) route(api *operator, applied *apiv1.ApplyGroupResponse) {
 	}
 }
 
-// attestation checks what a client checks before it sends its token.
+// attestation makes the checks of a client before it sends its token.
 func (h *harness) attestation(api *operator) {
 	h.t.Helper()
 	nonce := bytes.Repeat([]byte{5}, 32)

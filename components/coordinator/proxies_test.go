@@ -27,7 +27,7 @@ func TestProxiesOfARecordThatCannotBeRead(t *testing.T) {
 			record string
 			want   string
 		}{
-			{`{}`, ""}, // nothing could be read yet
+			{`{}`, ""}, // no record could be read yet
 			{`{"group":"web","proxies":[{"id":"web-sidecar-proxy","service":"web"}]}`, "web-sidecar-proxy"},
 			{`{"group":"web","prox`, "web-sidecar-proxy"},
 			{`{"group":"db","proxies":[{"id":"db-sidecar-proxy","service":"db"}]}`, "web-sidecar-proxy"},

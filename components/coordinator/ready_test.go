@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestReadyOnlyWhileTheRecordsCanBeRead: /readyz and /healthz say what health says.
+// TestReadyOnlyWhileTheRecordsCanBeRead: /readyz and /healthz agree with health.
 func TestReadyOnlyWhileTheRecordsCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.NewMemory()

@@ -25,7 +25,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// listing is a platform that has these CVMs, and is asked for nothing else.
+// listing is a platform with these CVMs and no other call.
 type listing struct {
 	platform.Platform
 	all []platform.Instance
@@ -98,8 +98,8 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// settleAll starts three coordinators on these disks, up to where their keys can be
-// derived, and gives the cluster ID of each.
+// settleAll starts three coordinators on these disks until their keys can be derived, and returns
+// the cluster ID of each.
 func (s *site) settleAll(dirs [3]string, seeds byte) (out [3]string) {
 	s.t.Helper()
 	gateway, list := overlaytest.NewGateway(s.t), &listing{}
@@ -166,9 +166,9 @@ func (q withCollateral) GetQuote(ctx context.Context, data []byte) (attest.Evide
 	return ev, err
 }
 
-// TestGEN01_GEN02_TwoSetsOfCoordinatorsOfOneApp: three that start at once are of one
-// cluster ID, by evidence over real first contacts;
-// a second set on empty disks is of another, with another CA.
+// TestGEN01_GEN02_TwoSetsOfCoordinatorsOfOneApp: three coordinators that start at once have one
+// cluster ID, by evidence over real first contacts. A second set on empty disks has another, with
+// another CA.
 func TestGEN01_GEN02_TwoSetsOfCoordinatorsOfOneApp(t *testing.T) {
 	s := newSite(t)
 	dirs := [3]string{t.TempDir(), t.TempDir(), t.TempDir()}

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// tasks are goroutines with a common life: the first one that fails ends the others.
+// tasks are goroutines with a common life: the first failure ends all of them.
 type tasks struct {
 	ctx    context.Context //nolint:containedctx // the tasks' own life, not a caller's
 	cancel context.CancelCauseFunc

@@ -10,7 +10,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// A record that an older version wrote, or that a restored snapshot brings back, names no caller and is read all the same.
+// A record of an older version, possibly from a restored snapshot, names no caller and is still
+// readable.
 func TestRecordsOfBeforeCallersWereNamedAreRead(t *testing.T) {
 	accepted, err := store.Decode[store.AcceptedSpec](store.Entry{Key: store.GroupAcceptedKey("pg"),
 		Value: []byte(`{"group":"pg","spec_index":7,"spec":{"name":"pg"},"term":1,"at":"2026-01-01T00:00:00Z"}`)})
@@ -25,8 +26,8 @@ func TestRecordsOfBeforeCallersWereNamedAreRead(t *testing.T) {
 	}
 }
 
-// The caller of the API is named for the write of its own transaction alone: not for a spec that was written before or after,
-// also one with the same text, and not after a later call.
+// The caller is named only for the write of its own transaction. A spec that was written before or
+// after does not count, also with the same text, and neither does the spec of a later call.
 func TestTheCallerIsThatOfItsOwnWrite(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) store.Store{
 		"memory": func(*testing.T) store.Store { return storetest.NewMemory() },
@@ -71,7 +72,7 @@ func TestTheCallerIsThatOfItsOwnWrite(t *testing.T) {
 	}
 }
 
-// The id of a call is bounded before it is recorded.
+// The length of a call's id is checked before it is recorded.
 func TestAnIdOfACallIsBounded(t *testing.T) {
 	for id, ok := range map[string]bool{"apply-1": true, strings.Repeat("a", 128): true, strings.Repeat("a", 129): false, "": false, "a b": false, "a\n": false} {
 		if err := store.CheckRequestID(id); (err == nil) != ok {

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestOperatorRules asks a real Consul with ACLs what operators may do.
+// TestOperatorRules checks the rights of operators on a real Consul with ACLs.
 func TestOperatorRules(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	leader := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken})

@@ -26,7 +26,7 @@ func TestNewConsulReportsAllProblems(t *testing.T) {
 	}
 }
 
-// TestUnsureOutcomes gives answers that a server never gives on demand.
+// TestUnsureOutcomes uses answers that a real server does not give on demand.
 func TestUnsureOutcomes(t *testing.T) {
 	put := store.Op{Kind: store.OpPut, Key: "a"}
 	for name, test := range map[string]struct {
@@ -61,8 +61,9 @@ func TestUnsureOutcomes(t *testing.T) {
 	}
 }
 
-// TestNoAnswerIsUnavailable: the API answers a caller then that the same call may succeed in a moment, and its client
-// repeats it. A Consul server is silent for seconds when the machine of its leader was lost.
+// TestNoAnswerIsUnavailable: the API then answers that a retry may succeed in a moment, and its
+// client retries. After the loss of its leader's machine a Consul server does not answer for
+// seconds.
 func TestNoAnswerIsUnavailable(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"silence":        func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -87,7 +88,7 @@ func TestNoAnswerIsUnavailable(t *testing.T) {
 	}
 }
 
-// readAll lets the server notice that the client went away.
+// readAll lets the server notice that the client disconnected.
 func readAll(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		buffer := make([]byte, 1<<10)
@@ -191,8 +192,7 @@ func TestSessionHangsOnItsTTLAlone(t *testing.T) {
 	}
 }
 
-// TestCTL07_NothingIsReadFromADeposedServer: every read asks a server that makes
-// sure that it leads.
+// TestCTL07_NothingIsReadFromADeposedServer: every read makes the server confirm that it leads.
 func TestCTL07_NothingIsReadFromADeposedServer(t *testing.T) {
 	var mu sync.Mutex
 	reads := 0
@@ -259,7 +259,8 @@ func TestCTL06_TermRegressionIsRefused(t *testing.T) {
 	}
 }
 
-// TestCTL06_CTL09_OPS10_RestoreOfASnapshotIsNoticed by every coordinator that ran before it.
+// TestCTL06_CTL09_OPS10_RestoreOfASnapshotIsNoticed: every coordinator from before the restore
+// notices it.
 func TestCTL06_CTL09_OPS10_RestoreOfASnapshotIsNoticed(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	c := storetest.ConsulAt(t, server.Addr, server.ManagementToken, "cadre/v1/")
@@ -310,7 +311,7 @@ func TestWatchReturnsAtTheResync(t *testing.T) {
 	if got, err := c.Watch(t.Context(), "a/", index); err != nil || got != index {
 		t.Fatalf("got %d, %v, want %d", got, err, index)
 	}
-	// An index from before a restore is not waited for beyond the resync.
+	// A Watch with an index from before a restore returns at the resync.
 	if got, err := c.Watch(t.Context(), "a/", index+1000); err != nil || got != index {
 		t.Fatalf("got %d, %v, want %d", got, err, index)
 	}

@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store"
 )
 
-// keyFor is a key of a kind of records.
+// keyFor returns a key of a kind of records.
 func keyFor(t testing.TB, kind store.Kind) string {
 	t.Helper()
 	parts := strings.Split(kind.Pattern, "/")
@@ -43,7 +43,7 @@ func keyFor(t testing.TB, kind store.Kind) string {
 	return key
 }
 
-// decoders read a record of each type of the table, and ask it for all that it computes.
+// decoders decode a record of each type of the table, and call all its computed values.
 var decoders = map[reflect.Type]func(store.Entry) (any, error){
 	reflect.TypeFor[store.QueueRequest](): use(func(q store.QueueRequest) { _ = q.Check() }),
 	reflect.TypeFor[store.Recovery]():     use(func(r store.Recovery) { _ = r.Check() }),
@@ -69,13 +69,13 @@ func use[T any](ask func(T)) func(store.Entry) (any, error) {
 	}
 }
 
-// FuzzINP03_Record: a record of any kind that holds anything is refused or can be written again.
+// FuzzINP03_Record: a record of any kind with any content is rejected or can be written again.
 func FuzzINP03_Record(f *testing.F) {
 	kinds := map[int]store.Kind{}
 	for n, kind := range store.Records {
 		kinds[n] = kind
 		if decoders[kind.Type] == nil {
-			continue // read by the same decoder, and nothing is computed from it alone
+			continue // another kind has the same decoder, and no value is computed from it alone
 		}
 		text, err := json.Marshal(strictjsontest.FilledOf(kind.Type).Interface())
 		if err != nil {
@@ -100,7 +100,7 @@ func FuzzINP03_Record(f *testing.F) {
 		again, err := json.Marshal(value)
 		if err != nil {
 			if strings.Contains(err.Error(), "year outside of range") {
-				return // such a time is read and written nowhere
+				return // no component writes such a time
 			}
 			t.Fatalf("%s: the read value cannot be written: %v", key, err)
 		}

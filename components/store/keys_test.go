@@ -138,7 +138,7 @@ func TestIDN02_NamesOfDecisions(t *testing.T) {
 	}
 }
 
-// TestNamesAndIDs have the grammars of regular expressions, which say what is meant.
+// TestNamesAndIDs: the grammars equal these regular expressions, which define them.
 func TestNamesAndIDs(t *testing.T) {
 	for text, key := range map[string]func(string) string{`^[a-z][a-z0-9-]{0,62}$`: store.GroupSpecKey, `^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,127}$`: store.RevisionKey} {
 		want := regexp.MustCompile(text)

@@ -22,9 +22,8 @@ const (
 	holderKeys = "STORETEST_HOLDER_PREFIX"
 )
 
-// TestHolderProcess is not a test: it is the process of a leader, started by the
-// tests below. It takes the lease and then makes a fenced write for each line
-// that it reads.
+// TestHolderProcess is not a test: it is the process of a leader, started by the tests below. It
+// takes the lease and then makes a fenced write for each line that it reads.
 func TestHolderProcess(t *testing.T) {
 	addr := os.Getenv(holderAddr)
 	if addr == "" {
@@ -77,7 +76,7 @@ func startHolder(t *testing.T, addr, prefix string) *holder {
 	return h
 }
 
-// line is the next thing that the holder says.
+// line returns the next output line of the holder.
 func (h *holder) line() string {
 	for h.out.Scan() {
 		if strings.HasPrefix(h.out.Text(), "> ") {
@@ -103,7 +102,7 @@ func (h *holder) signal(t *testing.T, signal os.Signal) {
 }
 
 // TestCTL01_CTL02_PLT13_StoppedProcessCannotWrite stops a leader's process, lets another take over,
-// and lets the first go on.
+// and then resumes the first.
 func TestCTL01_CTL02_PLT13_StoppedProcessCannotWrite(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
 	prefix := storetest.NewPrefix()

@@ -57,7 +57,7 @@ func (c *Consul) RenewSession(ctx context.Context, session string) error {
 	return nil
 }
 
-// DestroySession frees what the session locks.
+// DestroySession frees the locks of the session.
 func (c *Consul) DestroySession(ctx context.Context, session string) error {
 	return c.destroySession(ctx, session)
 }

@@ -56,8 +56,8 @@ func (o overtaken) List(ctx context.Context, prefix string) ([]store.Entry, uint
 	return o.Store.List(ctx, prefix)
 }
 
-// TestThreat_CTL06_ATermThatIsWrittenMeanwhileIsNotGone: another coordinator becomes the
-// first holder after the Term was looked for and before the records are listed.
+// TestThreat_CTL06_ATermThatIsWrittenMeanwhileIsNotGone: another coordinator becomes the first
+// holder between the read of the Term and the list of the records.
 func TestThreat_CTL06_ATermThatIsWrittenMeanwhileIsNotGone(t *testing.T) {
 	m := storetest.NewMemory()
 	facts, index, err := store.ReadTermFacts(t.Context(), overtaken{Store: m, beforeList: func() {
@@ -80,7 +80,7 @@ func TestThreat_CTL06_ATermThatIsWrittenMeanwhileIsNotGone(t *testing.T) {
 	}
 }
 
-// listed is a Store where only the list has something.
+// listed is a Store in which only the list has records.
 type listed struct {
 	store.Store
 	entries []store.Entry

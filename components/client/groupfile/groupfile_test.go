@@ -205,7 +205,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// A value under a misspelt name would be lost, and the file's default be applied.
+// A value under a misspelt name would be lost, and the default of the file would apply.
 func TestANamedVariableIsDeclared(t *testing.T) {
 	dir := write(t, map[string]string{"g.hcl": "variable \"release\" { default = \"1\" }\nvariable \"size\" { default = 1 }\n", "none.hcl": "locals { a = 1 }\n"})
 	for file, want := range map[string]string{
@@ -226,7 +226,7 @@ func TestANamedVariableIsDeclared(t *testing.T) {
 	}
 }
 
-// All problems at once, each with its place.
+// All problems are reported at once, each with its place.
 func TestProblems(t *testing.T) {
 	dir := write(t, map[string]string{"bad.hcl": `group "web" {
   platfrom = "phala"

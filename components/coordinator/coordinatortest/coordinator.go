@@ -126,7 +126,7 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 		Root: root, Identity: identity, Images: cfg.Images, Store: records, Views: c.views,
 		Verifier: verifier, Quoter: &ownEvidence{c.guest, verifier}, Issuer: issuer, Secrets: secrets.New(root, records),
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Now: time.Now, Log: c.log,
-		// Without Warmup, because these coordinators represent ones that have run for long.
+		// Without Warmup: these coordinators represent long-running ones.
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	certificate, err := identity.Certificate(time.Now())

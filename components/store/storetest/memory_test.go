@@ -63,7 +63,7 @@ func TestMemoryReadFaults(t *testing.T) {
 	}
 }
 
-// TestCTL02_SessionEndsBetweenDecisionAndWrite is the race that the fence is for.
+// TestCTL02_SessionEndsBetweenDecisionAndWrite is the race that the fence prevents.
 func TestCTL02_SessionEndsBetweenDecisionAndWrite(t *testing.T) {
 	m := storetest.NewMemory()
 	lease, err := m.Acquire(t.Context(), "one")

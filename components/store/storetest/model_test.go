@@ -21,7 +21,7 @@ type kv interface {
 	List(ctx context.Context, prefix string) ([]store.Entry, uint64, error)
 }
 
-// model is a map and a counter: the dumb oracle.
+// model is a map and a counter: the simple reference implementation.
 type model struct {
 	index   uint64
 	entries map[string]store.Entry
@@ -78,8 +78,7 @@ func (m *model) List(context.Context, string) ([]store.Entry, uint64, error) {
 	return entries, m.index, nil
 }
 
-// step is an operation whose index is chosen when it runs: stores number
-// their changes differently.
+// step is an operation whose index is chosen at run time: stores number their changes differently.
 type step struct {
 	kind  store.OpKind
 	key   string
@@ -140,7 +139,7 @@ func (s step) op(dir string, history []uint64) store.Op {
 	case s.index == "old" && len(history) > 1:
 		op.Index = history[len(history)-2]
 	case s.kind != store.OpPutCAS:
-		op.Index = 1 // index 0 is refused outside put-cas
+		op.Index = 1 // index 0 is rejected outside of put-cas
 	}
 	return op
 }

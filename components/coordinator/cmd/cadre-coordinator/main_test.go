@@ -62,7 +62,7 @@ func guestOf(t *testing.T, cloud *attestsim.Cloud, trust []byte) (socket string)
 	return socket
 }
 
-// source is where the flags are named, also those without a description.
+// source returns the source file of the flags, which has also those without a description.
 func source(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("flags.go")
@@ -81,7 +81,8 @@ func openCloud(t *testing.T) *attestsim.Cloud {
 	return cloud
 }
 
-// A trust file that is not measured ends the coordinator, whatever else the attacker sets.
+// A trust file that is not measured ends the coordinator, for every combination of the attacker's
+// settings.
 func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	ours, mallory := openCloud(t), openCloud(t)
 	socket := guestOf(t, ours, trustOf(t, ours))
@@ -138,7 +139,7 @@ func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 			})
 		}
 	}
-	// Some values are not of the form that their flag wants; most get this far.
+	// Some values do not have the form of their flag; most get this far.
 	if unauthenticated < len(names) {
 		t.Errorf("only %d of the attempts were refused for the trust file", unauthenticated)
 	}
@@ -177,7 +178,7 @@ func TestATT06_ACoordinatorNeedsASourceOfCollateral(t *testing.T) {
 	}
 }
 
-// The released program holds no simulated manufacturer.
+// The released program contains no simulated manufacturer.
 func TestATT02_SUP03_TheProgramHoldsNoTestRoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the program")

@@ -60,8 +60,8 @@ func TestBothSidesOfAPairAgree(t *testing.T) {
 	}
 }
 
-// OVL-20: of every pair of services only those speak that a spec names; a group that is
-// not named, or has no spec, reaches nothing.
+// OVL-20: two services may connect only if a spec names them. A group that is not named, or has no
+// spec, reaches nothing.
 func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 	groups := []string{"db", "cache", "web", "batch"}
 	port := map[string]int{"db": 5432, "cache": 6379, "web": 8080, "batch": 9090}
@@ -92,8 +92,8 @@ func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 	}
 }
 
-// TestABackendIsDialledWhereItIsDeclared: the address is the server's affair; the
-// client's half never has it, so both halves name the same ports.
+// TestABackendIsDialledWhereItIsDeclared: only the server uses the listen address. The client's
+// half never has it, so both halves name the same ports.
 func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
 	specs := map[string]group.Spec{"pg": {Name: "pg",
 		Workload: group.Workload{Kind: "patroni", Settings: map[string]string{"port": "8010"}},
@@ -171,7 +171,7 @@ func TestAProxyIsForThoseWhomTheSpecStillAllows(t *testing.T) {
 		{ID: "db-sidecar-proxy", Service: "db", Callers: []string{"web"}},
 		{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Callers: []string{"web", "batch"}},
 	}}}
-	// Another protocol than the proxy's, so that only the proxy's port is looked at.
+	// The backend has another protocol than the proxy, so that only the proxy's port matters.
 	sql := func(allow ...string) []group.Backend {
 		return []group.Backend{{Name: "sql", Protocol: "udp", Port: 5432, Allow: allow}}
 	}

@@ -40,7 +40,7 @@ func TestWhatHealthGoesBy(t *testing.T) {
 		if seen := got.Observed(); seen.Health != c.rollout || got.Workload() != c.workload || got.Live("pg-pg-sidecar-proxy") != c.live || got.Live("pg-api-sidecar-proxy") {
 			t.Errorf("%s: rollouts see %s, discovery %s, the proxy is live: %v", name, seen.Health, got.Workload(), got.Live("pg-pg-sidecar-proxy"))
 		}
-		// An operator is to see what is wrong with it, and the agent's own words stay as they were.
+		// An operator must see the fault, and the agent's own report stays unchanged.
 		if want := []string{"old", "proxy:pg-sidecar-proxy: it waits"}; !slices.Equal(got.Observed().Faults, want) || len(got.Report.GetFaults()) != 1 {
 			t.Errorf("%s: faults %q", name, got.Observed().Faults)
 		}

@@ -6,7 +6,7 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Another incarnation under the same name is news: an order names which one is meant.
+// Another incarnation under the same name is a change: an order names the incarnation.
 func TestAnotherIncarnationIsRelevant(t *testing.T) {
 	of := func(id string) *controlv1.Report {
 		return &controlv1.Report{MemberKnown: true, Member: &controlv1.MemberView{Voters: []string{"etcd-0"}, MemberIds: map[string]string{"etcd-0": id}}}

@@ -173,7 +173,7 @@ type Watermark struct{ Term, State uint64 }
 // Term and State are evaluated separately.
 type HighWater struct {
 	Agents int
-	// Most is the highest one that more than half of them have seen. A single lying Boot can
+	// Most is the highest watermark that more than half of them have seen. A single lying Boot can
 	// neither stop the leader nor hide the others' watermarks from it.
 	Most Watermark
 	// Any is the highest of all.

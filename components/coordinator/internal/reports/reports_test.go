@@ -64,7 +64,7 @@ func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
 	for i := range 3 {
 		r.Overhear(fmt.Sprintf("pg-%d", i), &controlv1.Report{Term: 2, State: 13})
 	}
-	now = now.Add(10 * time.Minute) // it says it once
+	now = now.Add(10 * time.Minute) // the Boot reports it once
 	if got := r.HighWater(); got.Agents != 3 || got.Most != (reports.Watermark{Term: 2, State: 13}) {
 		t.Errorf("%+v", got)
 	}
@@ -76,7 +76,7 @@ func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatHoldsTheReportThatItNames, and no other.
+// TestAHeartbeatHoldsTheReportThatItNames: it confirms no other report.
 func TestAHeartbeatHoldsTheReportThatItNames(t *testing.T) {
 	now := time.Now()
 	r := reports.New(func() time.Time { return now })

@@ -9,7 +9,7 @@
 // service-resolver for each backend that a route leads to, a redirect for each route, and the
 // intentions with the permitted callers.
 //
-// Cadre's entries in Consul have its mark. Cadre never writes or deletes another entry: it reports
-// one that blocks a spec. Without changes nothing is written, and Consul is read only at a long
-// interval, to correct changes by others.
+// Cadre's entries in Consul have its mark. Cadre never writes or deletes another entry: an entry
+// that blocks a spec is reported. Without changes nothing is written, and Consul is read only at a
+// long interval, to correct changes by others.
 package routes

@@ -64,8 +64,8 @@ type change struct {
 }
 
 // changes are the writes that bring found closer to want, in an order that Consul accepts. Consul
-// rejects a redirect to a missing subset, and the removal of one that is still used. An unwanted
-// entry stays if leaves names it. more reports that further changes follow after these.
+// rejects a redirect to a missing subset, and the removal of a subset in use. An unwanted entry
+// stays if leaves names it. more reports that further changes follow after these.
 func changes(found, want entries, leaves func(name string) bool) (out []change, more bool) {
 	at := map[key]int{}
 	note := func(k key, put consul.ConfigEntry, phase int) {

@@ -55,7 +55,7 @@ func TestChangesComeInAnOrderThatConsulTakes(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftStays: names of which nothing is decided, with the subsets that they lead to.
+// TestWhatIsLeftStays: undecided names stay, with the subsets that they lead to.
 func TestWhatIsLeftStays(t *testing.T) {
 	service := config("follower", "web")
 	service.Routes = nil
@@ -73,7 +73,7 @@ func TestWhatIsLeftStays(t *testing.T) {
 			t.Errorf("%s: %q, more %v", name, got, more)
 		}
 	}
-	// Written so, it is at rest.
+	// Applied like this, no further change follows.
 	wide := config("follower", "web")
 	wide.Services[0].Subsets["leader"] = `"leader" in Service.Tags`
 	wide.Routes[0].Subset = "leader"
@@ -82,7 +82,7 @@ func TestWhatIsLeftStays(t *testing.T) {
 	}
 }
 
-// TestOnlyOursAreRemoved: others' entries stay.
+// TestOnlyOursAreRemoved: foreign entries stay.
 func TestOnlyOursAreRemoved(t *testing.T) {
 	found := routes.Entries{}
 	for k, one := range routes.Wanted(config("leader", "web")) {

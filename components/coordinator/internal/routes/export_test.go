@@ -13,8 +13,7 @@ type Entries = entries
 // Told returns the kind and name of a change, and whether it removes the entry.
 func (c change) Told() (kind, name string, remove bool) { return c.kind, c.name, c.put == nil }
 
-// Settled reports whether everything is as the latest View asks for, and nothing was written
-// since that was found.
+// Settled reports whether everything matches the latest View, and nothing was written since.
 func (w *Writer) Settled() bool {
 	v, _ := w.cfg.Views.Latest()
 	if v == nil {

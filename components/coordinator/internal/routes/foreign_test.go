@@ -15,7 +15,7 @@ import (
 	"cadre.dev/store"
 )
 
-// warnings keeps what is logged at WARN.
+// warnings collects the log lines at WARN.
 type warnings struct {
 	slog.Handler
 	mu    *sync.Mutex
@@ -97,8 +97,8 @@ func TestOthersEntriesAreNeitherWrittenNorRemoved(t *testing.T) {
 	}
 }
 
-// TestAnothersRedirectEndsNoRole: it is kept as long as theirs leads there, and nothing is
-// waited for.
+// TestAnothersRedirectEndsNoRole: the role stays as long as the foreign redirect uses it, and no
+// pass waits for that.
 func TestAnothersRedirectEndsNoRole(t *testing.T) {
 	found := routes.Wanted(config("leader", "web"))
 	for k, e := range others(routes.Wanted(config("leader", "web"))) {
@@ -112,7 +112,7 @@ func TestAnothersRedirectEndsNoRole(t *testing.T) {
 	}
 }
 
-// TestAForeignEntryIsToldOnce, stays what it is, and is replaced when it goes.
+// TestAForeignEntryIsToldOnce: it is reported once, unchanged, and replaced after its removal.
 func TestAForeignEntryIsToldOnce(t *testing.T) {
 	w := newWorld(t)
 	theirs := &consul.ServiceResolverConfigEntry{Kind: consul.ServiceResolver, Name: "pg-master", Redirect: &consul.ServiceResolverRedirect{Service: "elsewhere"}}
@@ -124,7 +124,7 @@ func TestAForeignEntryIsToldOnce(t *testing.T) {
 	w.await("the rest is written", func() bool { return w.has(standing...)() && w.writer.Failing() && w.writer.Settled() })
 	for _, change := range []string{"a", "b", "c"} {
 		w.ahead.Add(int64(time.Minute))
-		w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: change}) // has it look at the time
+		w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: change}) // triggers a pass
 		w.await("looked again", w.writer.Settled)
 	}
 	told := w.log.all()

@@ -30,7 +30,7 @@ type world struct {
 	writer *routes.Writer
 	views  *view.Watcher
 	log    warnings
-	ahead  atomic.Int64 // of the writer's clock
+	ahead  atomic.Int64 // offset of the writer's clock
 	end    func()
 }
 
@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// lead has the writer lead in a new Term.
+// lead makes the writer lead in a new Term.
 func (w *world) lead() {
 	w.t.Helper()
 	w.retire()
@@ -141,7 +141,7 @@ func (w *world) remove(keys ...string) {
 	}
 }
 
-// await waits, at each change of Consul's entries, until ok.
+// await waits until ok, at each change of Consul's entries.
 func (w *world) await(what string, ok func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
@@ -155,7 +155,7 @@ func (w *world) await(what string, ok func() bool) {
 	}
 }
 
-// entries are Consul's, as kind/name.
+// entries returns Consul's entries as kind/name.
 func (w *world) entries() (out []string) {
 	w.t.Helper()
 	for _, kind := range []string{consul.ServiceResolver, consul.ServiceIntentions} {
@@ -226,7 +226,7 @@ func (w *world) allowed(from, to string) bool {
 
 var standing = []string{"intentions/pg-pg", "resolver/pg-master", "resolver/pg-pg"}
 
-// TestTheLifeOfARoute follows one from its declaration to the end of its group.
+// TestTheLifeOfARoute follows a route from its declaration to the end of its group.
 func TestTheLifeOfARoute(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
@@ -251,7 +251,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 		t.Error("other callers than the specs say")
 	}
 
-	// Every change of a route's role passes through a subset that is there.
+	// Every change of a route's role passes through an existing subset.
 	for _, role := range []string{"follower", "", "leader"} {
 		w.accept(database(func(s *group.Spec) { s.Routes[0].Role = role }))
 		want := role
@@ -283,7 +283,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenWhileNothingChanges, in this Term and in the next ones.
+// TestNothingIsWrittenWhileNothingChanges: this holds in this Term and in the next ones.
 func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
@@ -297,7 +297,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	before := w.index()
 	w.await("looked", w.writer.Settled)
 	for range 2 {
-		w.lead() // looks at everything
+		w.lead() // compares everything
 		w.await("looked again", w.writer.Settled)
 	}
 	after := w.index()
@@ -342,14 +342,14 @@ func TestDriftHeals(t *testing.T) {
 	}
 	drift()
 	w.ahead.Store(int64(6 * time.Minute))
-	w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: "x"}) // has it look at the time
+	w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: "x"}) // triggers a pass
 	w.await("after a while", healed)
 	if w.allowed("other", "pg-pg") {
 		t.Error("anybody may call")
 	}
 }
 
-// cache is a group with a route of its own, which web and app may call.
+// cache returns a group with its own route, which web and app may call.
 func cache(change func(*group.Spec)) group.Spec {
 	s := spec("cache")
 	s.Backends = []group.Backend{{Name: "c", Port: 6379, Allow: []string{"web", "app"}}}
@@ -367,7 +367,7 @@ func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 	odd := map[string]int{"odd": 1}
 	for name, c := range map[string]struct {
 		key string
-		// repair has it readable again; nil: it is deleted.
+		// repair makes it readable again; nil: it is deleted.
 		repair func(w *world)
 	}{
 		"a route that no spec declares": {store.RouteKey("odd"), nil},

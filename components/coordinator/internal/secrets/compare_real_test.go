@@ -7,8 +7,8 @@ import (
 	"cadre.dev/coordinator/internal/testnet"
 )
 
-// TOK-10 on real Consul: keys that are in the pool and not in force, one of them in use,
-// are gone soon after the next leader takes over.
+// TOK-10 on real Consul: keys in the pool that are not in force, one of them in use, are removed
+// soon after the next leader takes over.
 func TestTOK10_NextLeaderFindsKeysThatAreNotInForce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul agents")

@@ -34,7 +34,7 @@ func (guest) GetKey(_ context.Context, path, purpose string) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// pool is a real Consul of three servers, in a network of its own.
+// pool is a real Consul of three servers, in its own network.
 type pool struct {
 	t       *testing.T
 	root    *keys.Root
@@ -113,7 +113,7 @@ func (p *pool) server(ctx context.Context, n int) *supervise.Consul {
 	return server
 }
 
-// lead runs a leader until ctx ends; the Lease is given up then.
+// lead runs a leader until ctx ends, and then releases the Lease.
 func (p *pool) lead(ctx context.Context, name string, failpoint func(string)) (done chan struct{}) {
 	p.t.Helper()
 	keyring, err := secrets.NewKeyring(fmt.Sprintf("127.0.0.1:%d", firstPort), p.root.ManagementToken())
@@ -171,7 +171,7 @@ func (p *pool) atRest(epoch uint32) {
 	}
 }
 
-// oneKey is nil when every member has the key of epoch and no other.
+// oneKey returns nil when every member has exactly the key of epoch.
 func (p *pool) oneKey(epoch uint32) error {
 	ring, err := p.client.Operator().KeyringList(nil)
 	if err != nil || len(ring) != 1 || len(ring[0].Keys) != 1 {
@@ -216,8 +216,8 @@ func (p *pool) eventually(what string, try func() error) {
 	}
 }
 
-// watch writes and looks at the members all the time until it is stopped; it counts
-// writes that did not work and members that dropped out.
+// watch writes and checks the members constantly until it is stopped. It counts failed writes and
+// members that dropped out.
 func (p *pool) watch(names ...string) (stop func() (writes, failed, dropped int64)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var writes, failed, dropped atomic.Int64
@@ -301,7 +301,7 @@ func TestTOK10_GossipKeyRotatesUnderLoadAndAcrossCrashes(t *testing.T) {
 	}
 }
 
-// A server that was away for a rotation joins again with the key in force.
+// A server that missed a rotation joins again with the key in force.
 func TestTOK10_ServerThatWasAwayJoinsWithTheKeyInForce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul agents")
@@ -324,7 +324,7 @@ func TestTOK10_ServerThatWasAwayJoinsWithTheKeyInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first call has no effect on the file: the server began with this key.
+	// The first call does not change the file: the server began with this key.
 	if err := errors.Join(p.servers[2].UseGossip(fresh, false), p.servers[2].UseGossip(old, true)); err != nil {
 		t.Fatal(err)
 	}

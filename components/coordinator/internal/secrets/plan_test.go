@@ -16,8 +16,8 @@ func ring(members int, counts ...map[uint32]int) Ring {
 
 func none() map[uint32]int { return map[uint32]int{} }
 
-// TOK-10: a step ends only when every live member has its effect, and the key that
-// is given out changes only when everybody sends with the new one.
+// TOK-10: a step ends only when every live member has its effect. The delivered key changes only
+// when all members send with the new one.
 func TestTOK10_StepsWaitForEveryMember(t *testing.T) {
 	rest := begin(store.ClusterSecrets, store.GossipSecret, now)
 	install := start(rest, "asked", "operator", now)
@@ -91,7 +91,8 @@ func TestTOK10_DueAfterADayOrWhenAsked(t *testing.T) {
 	}
 }
 
-// A coordinator that was away finds the key in force, and none that joins well is disturbed.
+// A coordinator that was away finds the key in force, and a coordinator that joins well is not
+// disturbed.
 func TestTOK10_DoubtFindsTheKeyInForce(t *testing.T) {
 	long := now.Add(-aloneFor)
 	for name, tc := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// plain derives values that say what they are.
+// plain derives values that contain their own names.
 type plain struct{}
 
 func (plain) Secret(_ context.Context, group, name string, epoch uint32, size int) (secret.Value, error) {
@@ -33,8 +33,8 @@ func (plain) Gossip(_ context.Context, epoch uint32) (secret.Value, error) {
 type quietRing struct {
 	held    []string
 	primary string
-	asked   int  // how often for its keys
-	silent  bool // it does not answer that
+	asked   int  // number of requests for its keys
+	silent  bool // it does not answer these requests
 }
 
 func (q *quietRing) Keys(_ context.Context, keys []secret.Value) (Keyrings, error) {
@@ -84,7 +84,7 @@ func (q *quietRing) Remove(_ context.Context, key secret.Value) error {
 	return nil
 }
 
-// office is a leader on a store of the test's own, with a clock that it sets.
+// office is a leader on the test's own store, with a clock that the test sets.
 type office struct {
 	*Rotator
 	t     *testing.T
@@ -130,7 +130,7 @@ func (o *office) write(key string, text []byte) {
 	}
 }
 
-// passes does some passes and returns what the last one said.
+// passes does some passes and returns the result of the last one.
 func (o *office) passes(n int) (in time.Duration, err error) {
 	for range n {
 		in, err = o.pass(o.t.Context(), o.lease)
@@ -156,7 +156,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	if got := o.record("web", "cookie"); got.Epoch != 1 || !got.RotatedAt.Equal(now) {
 		t.Errorf("at first: %+v", got)
 	}
-	// A plain KV edit asks as well as the API does.
+	// A plain KV edit works like a request of the API.
 	o.write(store.RotateKey("web", "cookie"), []byte("please"))
 	o.write(store.RotateKey("web", "undeclared"), []byte("now"))
 	o.now = now.Add(time.Hour)
@@ -192,7 +192,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	if err != nil || len(given.Secrets) != 2 || given.Secrets[0].GetEpoch() != 3 || given.Secrets[1].GetEpoch() != 1 {
 		t.Fatalf("given out: %v, %v", len(given.Secrets), err)
 	}
-	// Removed and declared again, it goes on from where it was.
+	// After a removal and a new declaration the epoch continues.
 	o.spec(group.Secret{Name: "other"})
 	if _, err := o.passes(2); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	}
 }
 
-// A record that cannot be read must not bring an old value back.
+// An unreadable record must not restore an old value.
 func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	o := newOffice(t)
 	spec := o.spec(group.Secret{Name: "cookie"}, group.Secret{Name: "other"})
@@ -218,12 +218,12 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 		}
 	}
 	service := New(plain{}, o.store)
-	// The others are, and the error says that it is the record.
+	// The other secrets are delivered, and the error names the record.
 	given, err := service.For(t.Context(), nil, spec)
 	if bad := store.RecordErrors(err); len(bad) != 1 || bad[0].Key != store.SecretKey("web", "cookie") || len(given.Secrets) != 1 || given.Secrets[0].GetName() != "other" {
 		t.Errorf("given out: %d, %v", len(given.Secrets), err)
 	}
-	// Of a View that cannot read the records either, values come with checks that fail.
+	// A View that cannot read the records either gives values whose checks fail.
 	v, err := view.Read(t.Context(), o.store)
 	if err != nil {
 		t.Fatal(err)
@@ -250,14 +250,14 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	}
 }
 
-// silent is a store that cannot be read.
+// silent is an unreadable store.
 type silent struct{ store.Store }
 
 func (silent) List(context.Context, string) ([]store.Entry, uint64, error) {
 	return nil, 0, errors.New("no leader")
 }
 
-// ask is a request to rotate, by way of the records.
+// ask writes a request to rotate into the records.
 func (o *office) ask() {
 	o.t.Helper()
 	o.write(store.RotateKey(store.ClusterSecrets, store.GossipSecret), []byte("please"))
@@ -295,8 +295,8 @@ func TestTOK10_ARequestDuringARotationIsAnother(t *testing.T) {
 	}
 }
 
-// TOK-10: a leader does not believe that the pool is as the record at rest says: once in
-// its Term it looks, and makes it so.
+// TOK-10: a leader does not trust that the pool matches the record at rest: once in its Term it
+// compares and corrects the pool.
 func TestTOK10_EachTermComparesTheKeyringWithTheEpochInForce(t *testing.T) {
 	o := newOffice(t)
 	next := func() {
@@ -340,7 +340,7 @@ func TestTOK10_EachTermComparesTheKeyringWithTheEpochInForce(t *testing.T) {
 			t.Errorf("%s: record %+v, the ring holds %v and sends with %s", name, o.record("cluster", "gossip"), o.ring.held, o.ring.primary)
 		}
 	}
-	// Members that do not answer stop nothing and are not asked all the time.
+	// Members that do not answer stop nothing and do not cause constant requests.
 	next()
 	o.ring.silent, o.ring.asked = true, 0
 	passes(20)

@@ -33,7 +33,7 @@ func changed(t *testing.T, change func(*group.Spec)) []byte {
 	return raw
 }
 
-// named is a token of an operator with a name of its own.
+// named creates a token of an operator with its own name.
 func (a *api) named(t *testing.T, name, rules string) (secret, who string) {
 	t.Helper()
 	policy, _, err := a.consul.ACL().PolicyCreate(&consul.ACLPolicy{Name: name, Rules: rules}, nil)
@@ -47,8 +47,9 @@ func (a *api) named(t *testing.T, name, rules string) (secret, who string) {
 	return token.SecretID, name + " (" + token.AccessorID + ")"
 }
 
-// An operator who asks whose spec a group runs finds the token's name and the request in the record, in the answers and
-// in the coordinator's log. The index on the line is the accepted spec's spec_index.
+// An operator who asks for the origin of a group's spec finds the token's name and the request in
+// the record, in the answers and in the coordinator's log. The index on the line is the accepted
+// spec's spec_index.
 func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 	a := newAPI(t)
 	ann, who := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
@@ -94,14 +95,14 @@ func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 		}
 	}
 	shows(who, "ticket-7")
-	// The call that is tried again has changed nothing, and neither has another operator's of the same spec.
+	// A repeated call changes nothing, and neither does another operator's call with the same spec.
 	for _, token := range []string{ann, operatorToken} {
 		if again, err := a.ApplyGroup(as(t.Context(), token), &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil ||
 			again.GetChanged() || again.GetBy() != who || again.GetRequestId() != "ticket-7" || again.GetIndex() != out.GetIndex() {
 			t.Errorf("again: %v, %v", again, err)
 		}
 	}
-	// The operator's own edit of the key is not another call's, and no call's at all.
+	// An operator's direct edit of the key belongs to no call.
 	edit := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "b"} })
 	own, err := a.cfg.StoreFor(ann)
 	if err != nil {
@@ -111,7 +112,7 @@ func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(store.WrittenToKV, "")
-	// Without an id the coordinator makes one.
+	// Without an id the coordinator creates one.
 	other := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "c"} })
 	if out, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other}); err != nil || !strings.HasPrefix(out.GetRequestId(), "apply-") {
 		t.Errorf("without an id: %v, %v", out, err)
@@ -123,8 +124,8 @@ func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 	}
 }
 
-// An operator may write specs and no record of a caller, with or without a spec; the coordinator writes for no
-// token that Consul does not let write the spec.
+// An operator may write specs, but no record of a caller, with or without a spec. The coordinator
+// writes only for a token that may write the spec in Consul.
 func TestCTL13_NoOperatorWritesAnothersName(t *testing.T) {
 	a := newAPI(t)
 	ann, _ := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
@@ -191,8 +192,8 @@ func TestTheLogNamesTheTokenThatPausedAndResumed(t *testing.T) {
 	}
 }
 
-// A spec that is applied while its group is being deleted would go with the group: it is
-// refused with the way out, in a dry run as well, until the deletion is taken back.
+// A spec that is applied during the deletion of its group would be deleted with the group. It is
+// rejected with the way out until the deletion is cancelled, in a dry run as well.
 func TestAGroupThatIsBeingDeletedTakesNoSpec(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
@@ -283,8 +284,8 @@ func revisionOf(t *testing.T, raw []byte) string {
 	return s.Revision()
 }
 
-// A deletion that begins between a caller's look at the records and its write takes no spec
-// with it: one of the two is refused.
+// A deletion that begins between a caller's read of the records and its write takes no spec with
+// it: one of the two is rejected.
 func TestADeletionAndASpecDoNotMeet(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
@@ -338,7 +339,7 @@ func TestANewGroupIsMadeOnce(t *testing.T) {
 	}
 }
 
-// awaitView waits until the coordinator has seen what was written.
+// awaitView waits until the coordinator has seen the write.
 func awaitView(t *testing.T, a *api, seen func(*view.View) bool) {
 	t.Helper()
 	for v, changed := a.cfg.Views.Latest(); !seen(v); v, changed = a.cfg.Views.Latest() {
@@ -382,7 +383,7 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 		strings.Contains(message(err), `instance["1"]`) {
 		t.Errorf("a revision below the floor: %v", err)
 	}
-	// That is a matter of the Slot that was pinned before, and of no other edit.
+	// The warning concerns only the Slot that was pinned before, and no other edit.
 	edit := pinned(first)
 	edit.SpecJson = bytes.Replace(edit.GetSpecJson(), []byte(`"pins":"[]"`), []byte(`"pins":"as they were"`), 1)
 	out, err := a.ApplyGroup(ctx, edit)
@@ -398,7 +399,7 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestADryRunWarnsOfWhatPatroniReadsOnce: the warning comes before anything is written.
+// TestADryRunWarnsOfWhatPatroniReadsOnce: the dry run has the warning.
 func TestADryRunWarnsOfWhatPatroniReadsOnce(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)

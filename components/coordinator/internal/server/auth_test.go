@@ -28,8 +28,8 @@ func starting(t *testing.T, f func(t *testing.T, s *Server, read func())) {
 	})
 }
 
-// TestACallWaitsForTheFirstViewOfTheRecords: whom the gateway sends to a coordinator that
-// has only just started is served as soon as that can read, however it came there first.
+// TestACallWaitsForTheFirstViewOfTheRecords: a call to a coordinator that has just started is
+// served once the coordinator can read the records.
 func TestACallWaitsForTheFirstViewOfTheRecords(t *testing.T) {
 	starting(t, func(t *testing.T, s *Server, read func()) {
 		ctx, cancel := context.WithTimeout(t.Context(), callTime)
@@ -41,8 +41,8 @@ func TestACallWaitsForTheFirstViewOfTheRecords(t *testing.T) {
 	})
 }
 
-// TestACallIsToldThatTheRecordsCannotBeRead: before its own time is over, or the reason is
-// lost on the way.
+// TestACallIsToldThatTheRecordsCannotBeRead: the error comes before the call's own deadline,
+// because it would be lost otherwise.
 func TestACallIsToldThatTheRecordsCannotBeRead(t *testing.T) {
 	for _, own := range []time.Duration{10 * time.Second, time.Millisecond, time.Hour} {
 		starting(t, func(t *testing.T, s *Server, _ func()) {

@@ -21,7 +21,7 @@ import (
 	"cadre.dev/store"
 )
 
-// lockedBuffer is where the server's log goes while a test reads it.
+// lockedBuffer is the server's log, safe to read during a test.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
@@ -39,8 +39,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// A call whose handler panics is answered with an id that the log has the stack for, and the
-// coordinator serves on, over the same connection too.
+// A call whose handler panics returns an id, and the log has the stack with this id. The
+// coordinator continues to serve, over the same connection too.
 func TestAPanicOfAHandlerFailsItsOwnCall(t *testing.T) {
 	a := newAPI(t)
 	var (
@@ -93,7 +93,7 @@ func TestAPanicOfAHandlerFailsItsOwnCall(t *testing.T) {
 	}
 }
 
-// The dry run of a spec with such a number once ended the coordinator.
+// The dry run of a spec with such a number once crashed the coordinator.
 func TestINP03_ADryRunWithAnExtremeNumberIsRefusedByItsField(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
@@ -117,7 +117,7 @@ type rawSpec []byte
 
 func (r rawSpec) MarshalJSON() ([]byte, error) { return r, nil }
 
-// A spec whose reader panics is not called the caller's mistake, and the panic is counted.
+// A spec whose decoder panics is not reported as the caller's fault, and the panic is counted.
 func TestAPanicOfTheReaderOfASpecIsNoRefusal(t *testing.T) {
 	counted := 0
 	panics := contain.New(slog.New(slog.DiscardHandler), func(string) { counted++ })

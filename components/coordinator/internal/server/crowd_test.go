@@ -34,7 +34,7 @@ const (
 	crowdHeader = 12 << 20
 )
 
-// listen runs the server as a coordinator does and gives its address.
+// listen runs the server as a coordinator does and returns its address.
 func (a *api) listen(t testing.TB) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -92,11 +92,11 @@ func dialAPI(t testing.TB, address string) *grpc.ClientConn {
 	return cc
 }
 
-// crowd are strangers with half-sent calls.
+// crowd are unauthenticated callers with half-sent calls.
 type crowd struct {
 	stop  context.CancelFunc
 	gone  sync.WaitGroup
-	begun chan struct{} // one for each that has sent what it could
+	begun chan struct{} // one value for each caller that has sent all it could
 }
 
 // gather sends half a call over each of crowdSize connections: headers up to crowdHeader or as many
@@ -125,8 +125,8 @@ func (c *crowd) leave() {
 	c.gone.Wait()
 }
 
-// halfSend begins a call and returns when the connection is closed. all: its headers end,
-// and its message does not come.
+// halfSend begins a call and returns when the connection is closed. all: the headers are complete,
+// and the message is missing.
 func halfSend(ctx context.Context, address string, size int, all bool, held func()) {
 	conn, err := (&tls.Dialer{Config: crowdTLS}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -158,7 +158,7 @@ func halfSend(ctx context.Context, address string, size int, all bool, held func
 		err = framer.WriteContinuation(1, false, block.Bytes())
 	}
 	if err != nil && size == crowdHeader {
-		return // it comes again
+		return // gather opens it again
 	}
 	held()
 	_, _ = io.Copy(io.Discard, conn)
@@ -173,12 +173,12 @@ func memory() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// The bar: 128 half-sent calls of 12 MiB of headers keep no operator out and cost little.
-// Both sides of the strangers' connections are in this process.
+// The requirement: 128 half-sent calls of 12 MiB of headers keep no operator out and cost little.
+// Both sides of the callers' connections are in this process.
 func TestINP01_INP04_INP08_HalfSentCallsKeepNoOperatorOut(t *testing.T) {
 	a := newAPI(t)
 	address := a.listen(t)
-	operator(t, address) // makes the token
+	operator(t, address) // creates the token
 	before := memory()
 	gather(t, address)
 	took := []time.Duration{operator(t, address)}
@@ -215,7 +215,7 @@ func TestINP04_OperatorsWorkOnBesideACrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	gather(t, address)
-	// The largest message that is taken: it reaches the spec's decoder, which says no.
+	// The largest accepted message reaches the spec's decoder, which rejects it.
 	_, err = client.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: bytes.Repeat([]byte{' '}, maxMessage-100)})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a large spec: %v", err)

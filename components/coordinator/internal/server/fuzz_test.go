@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzINP03_RequestWords: each word of a request that names a revision, a slot or an override
-// either resolves or is rejected as the caller's fault, whatever number is in it.
+// either resolves or is rejected as the caller's fault, with any number in it.
 func FuzzINP03_RequestWords(f *testing.F) {
 	v := &view.View{Revisions: map[string]view.Rec[group.RevisionRecord]{
 		"00112233445566778899aabbccddeeff": {Value: group.RevisionRecord{Digest: "00112233445566778899aabbccddeeff", Group: "pg", Number: 1}},
@@ -38,8 +38,8 @@ func FuzzINP03_RequestWords(f *testing.F) {
 	})
 }
 
-// FuzzINP03_StoredSpec: a spec as it is stored, or comes with a request, is refused or valid, and its reader
-// has no panic to contain.
+// FuzzINP03_StoredSpec: a spec, stored or in a request, is rejected or valid, and its decoder has
+// no panic to contain.
 func FuzzINP03_StoredSpec(f *testing.F) {
 	s := strictjsontest.Filled[group.Spec]()
 	text, err := json.Marshal(s)

@@ -53,9 +53,9 @@ func ask(t *testing.T, s *Server, token string) error {
 	return err
 }
 
-// TestThreat_TOK04_ADeletedOperatorTokenStaysDeleted: its holder shows it again to the
-// coordinator that made it, to that one after a restart, and to another one, which leads
-// by then. Only another digest in the measured trust file brings a token in again.
+// TestThreat_TOK04_ADeletedOperatorTokenStaysDeleted: its holder uses it again at the coordinator
+// that created it, at that one after a restart, and at another one, which leads by then. Only
+// another digest in the measured trust file creates a token again.
 func TestThreat_TOK04_ADeletedOperatorTokenStaysDeleted(t *testing.T) {
 	a := newAPI(t)
 	if err := ask(t, a.Server, operatorToken); err != nil {
@@ -85,8 +85,8 @@ func TestThreat_TOK04_ADeletedOperatorTokenStaysDeleted(t *testing.T) {
 	}
 }
 
-// TestTheOperatorsTokenIsMadeOnceByManyCoordinators that are shown it at the same moment,
-// and by a second one when the first died while it made it, not before.
+// TestTheOperatorsTokenIsMadeOnceByManyCoordinators: many coordinators receive it at the same
+// moment. A second one creates it only after the first died during the creation.
 func TestTheOperatorsTokenIsMadeOnceByManyCoordinators(t *testing.T) {
 	a := newAPI(t)
 	var all sync.WaitGroup
@@ -162,7 +162,7 @@ func TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted(t *testing.T) {
 	}
 }
 
-// heldTokens answers who holds a token when it is let go.
+// heldTokens delays its answer about a token's holder until release.
 type heldTokens struct {
 	Tokens
 	asked, letGo chan struct{}

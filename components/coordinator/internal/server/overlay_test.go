@@ -19,7 +19,7 @@ import (
 	"cadre.dev/store"
 )
 
-// fakeMesh is a node with a Link to each Slot of two groups and a coordinator.
+// fakeOverlay is a node with a Link to each Slot of two groups and a coordinator.
 type fakeOverlay struct {
 	allowed, benched, pinged []string
 }

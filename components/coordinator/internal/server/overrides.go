@@ -245,8 +245,8 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 	return out, nil
 }
 
-// wireOverride encodes an override with its remaining time, which is right whatever clock the
-// caller has.
+// wireOverride encodes an override with its remaining time, which does not depend on the caller's
+// clock.
 func (c *caller) wireOverride(kind apiv1.OverrideKind, name string, m store.Override) *apiv1.Override {
 	out := &apiv1.Override{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By}
 	if !m.At.IsZero() {

@@ -51,7 +51,8 @@ func TestR139_AnOverrideIsARecordWithAnEnd(t *testing.T) {
 	}
 }
 
-// TestR138_ASlotIsShownWithWhatHoldsIt alone and in the list, as its record is.
+// TestR138_ASlotIsShownWithWhatHoldsIt: the single answer, the list and the record have the same
+// holds.
 func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -86,7 +87,8 @@ func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
 	}
 }
 
-// A name that no Slot and no group has is misspelt, and the call is refused. The override of a Slot that is gone can be taken back.
+// A name of no Slot and no group is misspelt, and the call is rejected. The override of a removed
+// Slot can be cleared.
 func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -153,7 +155,7 @@ func TestOverridesThatStandAreListed(t *testing.T) {
 	}
 }
 
-// TestR139_AnExclusionSaysFromWhat, and another one in its place is a change.
+// TestR139_AnExclusionSaysFromWhat: a different exclusion in its place is a change.
 func TestR139_AnExclusionSaysFromWhat(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -236,8 +238,8 @@ func TestAnOverrideOnNothingIsRefused(t *testing.T) {
 	}
 }
 
-// TestR135_WhatIsToGoIsOnlyRemoved: a request about it would wait for as long as it stays, and cost a
-// member that is wanted again its disk.
+// TestR135_WhatIsToGoIsOnlyRemoved: a request about such a slot would wait as long as the slot
+// stays. It could cost a slot that is wanted again its disk.
 func TestR135_WhatIsToGoIsOnlyRemoved(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -256,7 +258,8 @@ func TestR135_WhatIsToGoIsOnlyRemoved(t *testing.T) {
 	}
 }
 
-// TestAPauseNeedsNoReasonAndIsListed, also where a record below control/ has a name that no Slot has.
+// TestAPauseNeedsNoReasonAndIsListed: this holds also with a record below control/ whose name is no
+// Slot.
 func TestAPauseNeedsNoReasonAndIsListed(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

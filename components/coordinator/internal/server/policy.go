@@ -150,7 +150,7 @@ func (s *Server) Unrevoke(ctx context.Context, req *apiv1.UnrevokeRequest) (*api
 	return out, err
 }
 
-// revocationID is the grammar of ids in keys, at most what a key may have.
+// revocationID is the grammar of ids in keys. The maximum is that of a key.
 var revocationID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
 
 // revocation returns the revocation that the request describes, with warnings.

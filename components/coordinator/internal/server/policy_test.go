@@ -32,7 +32,7 @@ func put[T any](a *api, t *testing.T, key string, value T) {
 	}
 }
 
-// asked is a group that has two Revisions, of which pg-0 runs the first.
+// newAsked returns a group with two Revisions; pg-0 runs the first.
 func newAsked(t *testing.T) (a *api, first, second string) {
 	t.Helper()
 	a = newAPI(t)
@@ -105,8 +105,8 @@ func TestATT15_ApprovalIsWrittenWithTheCallersToken(t *testing.T) {
 	}
 }
 
-// TestATT16_OnlyPinnedContentIsApproved: a record that a KV edit smuggled past the
-// spec's validation is not approved through the API.
+// TestATT16_OnlyPinnedContentIsApproved: the API does not approve a record that a KV edit wrote
+// past the spec's validation.
 func TestATT16_OnlyPinnedContentIsApproved(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

@@ -13,8 +13,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestCTL06_AnOperatorLetsARestoredClusterGoOn: only one who may write the record, with a
-// reason, and only where there is something to recover from.
+// TestCTL06_AnOperatorLetsARestoredClusterGoOn: the caller needs the right to write the record and
+// a reason, and there must be something to recover from.
 func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 	a := newAPI(t)
 	operator := as(t.Context(), operatorToken)
@@ -30,7 +30,7 @@ func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 		}
 	}
 	grow()
-	// The operators' token is made at its first call, and is in the backup then.
+	// The first call creates the operators' token, so the backup has it.
 	if out, err := a.Recover(operator, &apiv1.RecoverRequest{Reason: "nothing happened"}); err != nil || out.GetRaised() || out.GetHalted() != "" || out.GetState() != 1 {
 		t.Fatalf("with nothing to recover from: %v, %v", out, err)
 	}

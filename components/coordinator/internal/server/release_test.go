@@ -13,8 +13,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestIDN03_AReleaseIsAskedFor with the caller's own token, by name and reason, and
-// for a Slot that is held only.
+// TestIDN03_AReleaseIsAskedFor: the request has the caller's own token, its name and a reason, and
+// is accepted only for a held Slot.
 func TestIDN03_AReleaseIsAskedFor(t *testing.T) {
 	a, first, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

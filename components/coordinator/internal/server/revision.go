@@ -84,8 +84,8 @@ func byNumber(v *view.View, text, name string) (named, error) {
 	return named{revision: digest, group: name, number: n}, nil
 }
 
-// revisions lists all known Revisions by group and number: those that have a number or a record,
-// and those in specs.
+// revisions lists all known Revisions by group and number: every Revision with a number or a
+// record, and every Revision in a spec.
 func revisions(v *view.View) []named {
 	var out []named
 	asked := v.SpecsAsked()

@@ -62,8 +62,8 @@ func TestSecretsAreListedAndRotatedByWhoMayWrite(t *testing.T) {
 	}
 }
 
-// OPS-07, TOK-06: a secret in a spec is refused before it is stored, and the refusal
-// does not repeat it.
+// OPS-07, TOK-06: a secret in a spec is rejected before it is stored, and the error does not repeat
+// it.
 func TestTOK06_OPS07_TOK08_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
@@ -86,7 +86,7 @@ func TestTOK06_OPS07_TOK08_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
 func TestTOK11_SnapshotsAreDenied(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
-	if _, err := a.ListGroups(ctx, &apiv1.ListGroupsRequest{}); err != nil { // makes the operator's token
+	if _, err := a.ListGroups(ctx, &apiv1.ListGroupsRequest{}); err != nil { // creates the operator's token
 		t.Fatal(err)
 	}
 	for who, token := range map[string]string{"an operator": operatorToken, "a workload": a.workload, "a stranger": "11111111-2222-3333-4444-555555555555"} {

@@ -39,7 +39,7 @@ import (
 
 const operatorToken = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
 
-// ownApp is the coordinators' own.
+// ownApp is the coordinators' own app.
 var ownApp = strings.Repeat("c0", 20)
 
 type emptyCloud struct{}
@@ -49,7 +49,7 @@ func (emptyCloud) List(context.Context, string) ([]platform.Instance, error) { r
 // api is the server on a real Consul with ACLs, with the tokens of the test's callers.
 type api struct {
 	*Server
-	consul   *consul.Client // may do everything
+	consul   *consul.Client // has every right
 	issuer   *tokens.Issuer
 	workload string
 	// offset is added to the real time for the server's clock.
@@ -129,7 +129,7 @@ func specJSON(t testing.TB) []byte {
 	return raw
 }
 
-// The server rejects an error of lint with its place in the text, whatever client sends the spec.
+// The server rejects an error of lint with its place in the text, for every client.
 func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	a := newAPI(t)
 	for want, change := range map[string]func(*group.Template){
@@ -207,7 +207,7 @@ func TestIDN07_ApplyRefusesTheCoordinatorsOwnApp(t *testing.T) {
 	}
 }
 
-// as is a call with a token; "" is a call without.
+// as returns the context of a call with a token; "": without one.
 func as(ctx context.Context, token string) context.Context {
 	if token == "" {
 		return ctx
@@ -215,7 +215,7 @@ func as(ctx context.Context, token string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs(tokenHeader, token))
 }
 
-// watch collects what a watch sends until its context ends.
+// watch collects the messages of a watch until its context ends.
 type watch struct {
 	grpc.ServerStream
 	ctx  context.Context //nolint:containedctx // a stream has one
@@ -232,7 +232,7 @@ func (w *watch) Send(r *apiv1.WatchGroupResponse) error {
 	return nil
 }
 
-// every names each call about the group pg.
+// every returns each call about the group pg by name.
 func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 	raw := specJSON(t)
 	return map[string]func(ctx context.Context) error{
@@ -317,7 +317,7 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.BenchPeer(ctx, &apiv1.BenchPeerRequest{Slot: "pg-0", Peer: "pg-1", Direction: 1, Duration: durationpb.New(time.Second)})
 			return absent(err)
 		},
-		// Without the Slot's record the answer to an operator is that there is none.
+		// Without the Slot's record an operator gets the error that the slot does not exist.
 		"DescribeInstance": func(ctx context.Context) error {
 			_, err := a.DescribeInstance(ctx, &apiv1.DescribeInstanceRequest{Slot: "pg-0"})
 			return absent(err)
@@ -413,7 +413,7 @@ func TestEveryCallAsksWhoCalls(t *testing.T) {
 	calls := a.every(t)
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			if name == "DeleteGroup" { // the other calls are about a group that stays
+			if name == "DeleteGroup" { // the other calls need a group that stays
 				defer func() { _ = calls["DeleteGroup, taken back"](as(t.Context(), operatorToken)) }()
 			}
 			for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// asleep is a store of which the leader knows no token for the first calls.
+// asleep is a store whose leader knows no token during the first calls.
 type asleep struct {
 	store.Store
 	left *int
@@ -27,7 +27,7 @@ func (a asleep) Get(ctx context.Context, key string) (store.Entry, error) {
 	return a.Store.Get(ctx, key)
 }
 
-// whoSays answers one question.
+// whoSays answers NameOf.
 type whoSays struct {
 	Tokens
 	err error
@@ -35,11 +35,11 @@ type whoSays struct {
 
 func (w whoSays) Who(context.Context, string) (string, error) { return "somebody", w.err }
 
-// TestACallerIsDeniedOnlyForSure: a leader that has not read its log refuses no caller, and is asked again
-// for a while.
+// TestACallerIsDeniedOnlyForSure: a leader that has not read its log rejects no caller; the call is
+// retried for a while.
 func TestACallerIsDeniedOnlyForSure(t *testing.T) {
 	for name, c := range map[string]struct {
-		unknown int // calls that are answered so
+		unknown int // number of calls with this answer
 		who     error
 		want    codes.Code
 	}{

@@ -81,8 +81,8 @@ func TestOPS12_ExceptionsAreWrittenWithTheCallersToken(t *testing.T) {
 	}
 }
 
-// TestATT05_OlderCollateralIsAskedForByName: the request names the caller and the lowest number, and
-// nothing is written where that number is accepted already.
+// TestATT05_OlderCollateralIsAskedForByName: the request names the caller and the lowest number.
+// Nothing is written if that number is accepted already.
 func TestATT05_OlderCollateralIsAskedForByName(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

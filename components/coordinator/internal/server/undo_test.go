@@ -122,7 +122,7 @@ func TestR103_AnUndoToACanarysRevisionNamesBothWays(t *testing.T) {
 			})
 			want := []string{"--to " + canary + " goes there", "--to " + first + " further back"}
 			if ran[0] != "" {
-				want = []string{"the content of revision " + canary} // it is gone back to, were it recorded
+				want = []string{"the content of revision " + canary} // it would be the way back if its content were recorded
 			}
 			_, err := a.ProposeUndo(as(t.Context(), operatorToken), &apiv1.ProposeUndoRequest{Group: "pg"})
 			for _, text := range want {

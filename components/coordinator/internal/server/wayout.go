@@ -197,9 +197,9 @@ func (c *caller) deleteWarnings(name string, disks bool) []string {
 	return out
 }
 
-// leaving returns the recorded Slots that a spec does not want. held are those whose disks would be
-// deleted without a request that names them. Extra Slots of a rollout are left out: they end with
-// the rollout, and their disks need no consent.
+// leaving returns the recorded Slots that a spec does not want. held are the Slots whose disks
+// would be deleted without a request that names them. Extra Slots of a rollout are left out: they
+// end with the rollout, and their disks need no consent.
 func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 	named := c.view.DeleteDisks[spec.Name].Value.Slots
 	for _, record := range c.view.SlotsOf(spec.Name) {

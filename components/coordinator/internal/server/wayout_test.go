@@ -18,7 +18,7 @@ import (
 	"cadre.dev/store"
 )
 
-// queue reads all requests that wait.
+// queue reads all waiting requests.
 func (a *api) queue(t *testing.T) map[string]store.QueueRequest {
 	t.Helper()
 	all, _, err := store.ReadAll[store.QueueRequest](t.Context(), a.cfg.Store, store.QueuePrefix)
@@ -32,8 +32,8 @@ func (a *api) queue(t *testing.T) map[string]store.QueueRequest {
 	return out
 }
 
-// TestI17_TheSameRequestTwiceIsOneRestart: a call that is tried again has the same answer
-// and no second effect; an id that stands for something else is refused.
+// TestI17_TheSameRequestTwiceIsOneRestart: a repeated call has the same answer and no second
+// effect. An id of another request is rejected.
 func TestI17_TheSameRequestTwiceIsOneRestart(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -62,7 +62,7 @@ func TestI17_TheSameRequestTwiceIsOneRestart(t *testing.T) {
 	if _, err := a.UpdateInstance(ctx, &apiv1.UpdateInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an update under the id of a restart: %v", err)
 	}
-	for range 2 { // without an id each is a request of its own
+	for range 2 { // without an id each call is a new request
 		if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"}); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestAReplacementNamesWhatIsLost(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsIsListedAndTakenBack: until a leader began it.
+// TestWhatWaitsIsListedAndTakenBack: a request can be cancelled until a leader begins it.
 func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -118,7 +118,7 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 			}
 			ids = append(ids, q.ID)
 		}
-		slices.Sort(ids) // both were asked for in the same millisecond, perhaps
+		slices.Sort(ids) // both requests may be of the same millisecond
 		return ids
 	}
 	if got := waiting("pg"); !slices.Equal(got, []string{"one", "two"}) || len(waiting("web")) != 0 {
@@ -145,7 +145,7 @@ func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
 	if out, err := a.GetOperation(ctx, &apiv1.GetOperationRequest{Operation: "restart-0f3a1"}); err != nil || !strings.Contains(string(out.GetRequestJson()), "restart-0f3a11") {
 		t.Errorf("a prefix of a waiting request: %v, %v", out, err)
 	}
-	for _, typed := range []string{"restart-0f3a1", "restart-0f3a"} { // the second one is the only one by then
+	for _, typed := range []string{"restart-0f3a1", "restart-0f3a"} { // by then only one request matches the second prefix
 		if out, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: typed}); err != nil || !out.GetChanged() {
 			t.Errorf("%s: %v, %v", typed, out, err)
 		}
@@ -231,7 +231,7 @@ func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"}); err != nil || out.GetChanged() {
 		t.Errorf("nothing waits: %v, %v", out, err)
 	}
-	for id := range a.queue(t) { // as the leader answers them
+	for id := range a.queue(t) { // like a leader's answer
 		if err := a.cfg.Store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.QueueKey(id)}); err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func TestAGroupIsDeletedOneWay(t *testing.T) {
 	}
 }
 
-// TestAScaleInSaysWhoseDisksItHolds and names exactly those whose disks may go.
+// TestAScaleInSaysWhoseDisksItHolds: the answer names exactly the slots whose disks may be deleted.
 func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
@@ -372,7 +372,7 @@ func TestOnlyWhatWasSeenIsAdopted(t *testing.T) {
 	}
 }
 
-// TestI17_ARequestThatIsCarriedOutIsNotMadeAgain: its Operation bears its id.
+// TestI17_ARequestThatIsCarriedOutIsNotMadeAgain: its Operation has its id.
 func TestI17_ARequestThatIsCarriedOutIsNotMadeAgain(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

@@ -6,7 +6,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// A refused spec is judged in every pass and by every watch: its content only once.
+// Every pass and every watch evaluates a rejected spec, but its content is linted only once.
 func TestContentIsLintedOnce(t *testing.T) {
 	v := New("", nil)
 	bad := group.Template{Compose: "services:\n  pg:\n    privileged: true\n"}

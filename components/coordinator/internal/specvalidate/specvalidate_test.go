@@ -30,12 +30,12 @@ func spec(change func(*group.Spec)) group.Spec {
 	return s
 }
 
-// adds appends to the compose text, which ends inside the service.
+// adds appends a line to the compose text, which ends inside the service.
 func adds(line string) func(*group.Spec) {
 	return func(s *group.Spec) { s.Template.Compose += "    " + line + "\n" }
 }
 
-// records hold a stored spec and, with an index, the one accepted before.
+// records has a stored spec and, with an index, the previously accepted one.
 func records(stored group.Spec, index uint64, accepted *group.Spec, acceptedOf uint64) *view.View {
 	v := &view.View{Specs: map[string]view.Spec{"pg": {Value: stored, Index: index}}, Accepted: map[string]view.Accepted{}}
 	if accepted != nil {
@@ -138,13 +138,13 @@ func TestCodeIsOfTheWorstProblem(t *testing.T) {
 	}
 }
 
-// More contents than are remembered, and those again.
+// The test lints more contents than the cache can hold, and then the same again.
 func TestManyContentsAreJudgedRight(t *testing.T) {
 	judge := specvalidate.New(ownApp, nil)
 	for range 2 {
 		for i := range 100 {
 			s := spec(adds(fmt.Sprintf("user: \"%d\"", i)))
-			bad := i%30 != 0 // good ones cost most
+			bad := i%30 != 0 // valid ones cost most
 			if bad {
 				adds("privileged: true")(&s)
 			}
@@ -155,8 +155,8 @@ func TestManyContentsAreJudgedRight(t *testing.T) {
 	}
 }
 
-// TestHK03_AHookNamesWhatTheComposeTextDeclares, also in an edit that leaves the content
-// of the group as it is, and by a plain KV edit.
+// TestHK03_AHookNamesWhatTheComposeTextDeclares: the rule applies also to an edit that leaves the
+// group's content unchanged, and to a plain KV edit.
 func TestHK03_AHookNamesWhatTheComposeTextDeclares(t *testing.T) {
 	good := spec(nil)
 	bad := spec(func(s *group.Spec) {
@@ -186,7 +186,7 @@ func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 	for name, c := range map[string]struct {
 		old    func(*group.Spec) // nil: the group is new
 		change func(*group.Spec)
-		path   string // "": it may
+		path   string // "": permitted
 	}{
 		"a larger disk":           {disk(20), disk(40), ""},
 		"a smaller disk":          {disk(40), disk(20), "template.disk_gb"},
@@ -221,7 +221,7 @@ func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestR131_TheAppIsTheOneThatTheCVMsAreIn, whether or not the spec in force names it.
+// TestR131_TheAppIsTheOneThatTheCVMsAreIn: this holds whether or not the spec in force names it.
 func TestR131_TheAppIsTheOneThatTheCVMsAreIn(t *testing.T) {
 	one, other := strings.Repeat("ab", 20), strings.Repeat("cd", 20)
 	app := func(id string) func(*group.Spec) { return func(s *group.Spec) { s.AppID = id } }
@@ -292,8 +292,8 @@ func TestNamesThatOthersHaveAreRefused(t *testing.T) {
 	}
 }
 
-// TestAClaimThatStandsKeepsNobodyFromAnEdit: both of two groups that claim one name can be
-// scaled, and one can give it up; neither can take another.
+// TestAClaimThatStandsKeepsNobodyFromAnEdit: two groups that claim one name can both be scaled, and
+// each can give the name up; neither can take another.
 func TestAClaimThatStandsKeepsNobodyFromAnEdit(t *testing.T) {
 	named := func(name string, routes ...string) group.Spec {
 		return spec(func(s *group.Spec) {
@@ -323,7 +323,7 @@ func TestAClaimThatStandsKeepsNobodyFromAnEdit(t *testing.T) {
 	}
 }
 
-// TestOfTwoNewGroupsTheFirstGetsAName: each is judged while the other is, too.
+// TestOfTwoNewGroupsTheFirstGetsAName: each is evaluated together with the other.
 func TestOfTwoNewGroupsTheFirstGetsAName(t *testing.T) {
 	named := func(name string) group.Spec {
 		return spec(func(s *group.Spec) {

@@ -49,7 +49,7 @@ func records() *view.View {
 	}
 }
 
-// figures are the values of all that has this label group, and of histograms how many they saw.
+// figures are the values of all metrics with this label group; of a histogram, the count.
 func figures(t *testing.T, m *Metrics, name string) map[string]float64 {
 	t.Helper()
 	families, err := m.Gather()
@@ -124,7 +124,7 @@ func TestOnlyTheLeaderTellsOfTheGroups(t *testing.T) {
 	}
 }
 
-// TestWhatIsCounted of each transition, and that none of it is lost with the Lease.
+// TestWhatIsCounted: each transition is counted, and no count is lost with the Lease.
 func TestWhatIsCounted(t *testing.T) {
 	joins := func(set ...string) *group.Membership { return &group.Membership{Joins: true, Set: set} }
 	away := group.SlotRecord{Group: "pg", Slot: "pg-1", UnavailableSince: at, Heals: &group.Heals{Attempts: 1, LastAt: at.Add(time.Minute)}}
@@ -214,7 +214,7 @@ func TestCountersBeginAtNothing(t *testing.T) {
 		m.Ended(operation.Operation{Group: "new", Kind: operation.Create, Phase: operation.Done})
 		before := *v
 		before.Specs = maps.Clone(v.Specs)
-		v.Specs["new"] = view.Spec{} // the next to look see it
+		v.Specs["new"] = view.Spec{} // the next scrape sees it
 		return &before
 	})
 	delete(v.Specs, "pg")
@@ -226,7 +226,6 @@ func TestCountersBeginAtNothing(t *testing.T) {
 	}
 }
 
-// TestNamesAndHelpAreAsPrometheusHasThem.
 func TestNamesAndHelpAreAsPrometheusHasThem(t *testing.T) {
 	m := NewMetrics()
 	m.Groups(records)

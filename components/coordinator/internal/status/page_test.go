@@ -26,7 +26,7 @@ const (
 
 var (
 	wordOnly = regexp.MustCompile(`^[a-z][a-z_]*$`)
-	// figureUse is a figure in a text, with its labels in braces if it has any.
+	// figureUse is a metric in a text, with its labels in braces if it has any.
 	figureUse = regexp.MustCompile(`\b(cadre_[a-z_]+)(?:\{([^{}]*)\})?`)
 	labelUse  = regexp.MustCompile(`([a-z_]+) *(?:(!?=~?) *"([^"]*)")?`)
 	grouping  = regexp.MustCompile(`\b(?:by|without|ignoring|on) *\(([^)]*)\)`)
@@ -74,7 +74,7 @@ func readSource(t *testing.T) source {
 	return s
 }
 
-// findMaker notes a function that puts something in front of the names that it is given.
+// findMaker adds a function that prefixes the names in its arguments.
 func findMaker(n ast.Node, makers map[string]maker) {
 	name, body := "", ast.Node(nil)
 	switch n := n.(type) {
@@ -147,7 +147,7 @@ func (s source) figure(name string, labels ...string) {
 	}
 }
 
-// findWords notes constants.
+// findWords adds constants.
 func (s source) findWords(n ast.Node) {
 	spec, is := n.(*ast.ValueSpec)
 	if !is || len(spec.Values) != len(spec.Names) {
@@ -179,7 +179,7 @@ func text(n ast.Expr) string {
 	return s
 }
 
-// words are the texts in n that are one word.
+// words returns the one-word texts in n.
 func words(n ast.Node) (out []string) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if e, is := n.(ast.Expr); is && wordOnly.MatchString(text(e)) {
@@ -190,7 +190,7 @@ func words(n ast.Node) (out []string) {
 	return out
 }
 
-// values are what a label of a figure may say; nil: that is in no list.
+// values returns the possible values of a metric's label; nil: no list has them.
 func (s source) values(figure, label string) []string {
 	switch {
 	case label == "condition":

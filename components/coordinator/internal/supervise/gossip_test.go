@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// OVL-19: a server's gossip and RPC are bound to loopback, so that the
-// only way to them is a Session of an admitted Peer.
+// OVL-19: a server's gossip and RPC are bound to loopback, so only a Session of an admitted Peer
+// reaches them.
 func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
 	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), GossipKey: secret.FromString("key"), DataDir: t.TempDir()}
 	text, err := c.document(secret.Value{})
@@ -31,7 +31,7 @@ func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
 	}
 }
 
-// TestTOK01_ServersAreReachableFromTheirCVMOnly, and TOK-18.
+// TestTOK01_ServersAreReachableFromTheirCVMOnly covers TOK-18, too.
 func TestTOK01_ServersAreReachableFromTheirCVMOnly(t *testing.T) {
 	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), DataDir: t.TempDir()}
 	text, err := c.document(secret.Value{})

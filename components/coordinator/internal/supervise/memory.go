@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// InMemory creates each of dirs and rejects one that is not in memory: Consul's configuration holds
-// the gossip key and tokens, and a copy on disk would stay there.
+// InMemory creates each of dirs and rejects a folder that is not in memory: Consul's configuration
+// holds the gossip key and tokens, and a copy on disk would stay there.
 func InMemory(dirs ...string) error {
 	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/secret/secrettest"
 )
 
-// TOK-16: keys are refused a folder that is on a disk, be it one inside of another.
+// TOK-16: a folder on a disk is rejected for keys, also inside of another folder.
 func TestTOK16_RunFolderOnADiskIsRefused(t *testing.T) {
 	memory, disk := secrettest.MemoryDir(t), t.TempDir()
 	inside := filepath.Join(memory, "run", "consul")

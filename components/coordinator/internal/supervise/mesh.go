@@ -16,8 +16,8 @@ import (
 )
 
 // MeshLeafTTL is the life of a certificate of the service mesh, Consul's default. A shorter one
-// would not end access sooner: the overlay cuts off a Boot that lost its Slot, whatever
-// certificates its proxies hold. In addition, each renewal changes the listener of a backend's
+// would not end access sooner, because the overlay cuts off a Boot that lost its Slot, regardless
+// of its proxies' certificates. In addition, each renewal changes the listener of a backend's
 // Envoy, which closes the connections of all its callers ten minutes later. With a TTL of an hour,
 // connections would live for an hour.
 const MeshLeafTTL = 72 * time.Hour

@@ -51,8 +51,8 @@ func roots(ctx context.Context, addr, token string) (*consul.CARootList, error) 
 	return have, err
 }
 
-// TestTheMeshBeginsWithTheDerivedRoot, under its derived name, and has it after a restart. Nothing
-// that Consul shows has its key.
+// TestTheMeshBeginsWithTheDerivedRoot: the mesh has the derived name, also after a restart. No
+// answer of Consul contains its key.
 func TestTheMeshBeginsWithTheDerivedRoot(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return
@@ -64,7 +64,7 @@ func TestTheMeshBeginsWithTheDerivedRoot(t *testing.T) {
 	for n := range 2 {
 		stop := run(t, cfg, root)
 		if n == 0 {
-			// Its root is there before its key, so none that Consul made ever was.
+			// The root exists before its key, so Consul never generated another root.
 			eventually(t, "root", func() error { return rootIs(t.Context(), cfg.Address(), root) })
 			if life, err := leafLife(t.Context(), cfg.Address(), root, "web", root.Connect().RootPEM()); err == nil {
 				t.Errorf("a certificate for %v without the key", life)
@@ -151,7 +151,7 @@ func TestTOK06_OperatorsDoNotReadTheMeshsKey(t *testing.T) {
 	}
 }
 
-// leafLife has Consul issue a certificate and verifies it with believed alone.
+// leafLife makes Consul issue a certificate and verifies it with believed alone.
 func leafLife(ctx context.Context, addr string, root *keys.Root, service string, believed []byte) (time.Duration, error) {
 	return leaf(ctx, addr, root.ManagementToken().RevealString(), service, believed)
 }

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// TestAGossipKeyThatWasNotWrittenIsNotInUse: the next try writes it.
+// TestAGossipKeyThatWasNotWrittenIsNotInUse: the next call writes it.
 func TestAGossipKeyThatWasNotWrittenIsNotInUse(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "run")
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {

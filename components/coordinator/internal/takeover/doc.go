@@ -4,9 +4,9 @@
 // after the loss of a machine with both leaders on it.
 //
 // Each standby checks whether Consul's servers report the leader's own server as failed. They use
-// the same Sessions as its Raft: of three servers, one that no other reaches has no quorum, so it
-// can neither renew the Lease nor write under it. By the time of the takeover its clock has ended
-// the Lease, see Lasting:
+// the same Sessions as its Raft. Of three servers, an unreachable one has no quorum, so it can
+// neither renew the Lease nor write under it. By the time of the takeover its clock has ended the
+// Lease, see Lasting:
 //
 //	last answer ── gossip asks, suspects (4 s and more) ── failed ── Lasting ── Lease ended
 //	last renewal ─────────── the holder's own deadline, 7 s ──┘

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestWhatTheLocalConsulSaysOfTheLeader: only what it says for certain ends a Lease.
+// TestWhatTheLocalConsulSaysOfTheLeader: only certain answers end a Lease.
 func TestWhatTheLocalConsulSaysOfTheLeader(t *testing.T) {
 	s := storetest.NewMemory()
 	lease, err := store.AcquireBlocking(t.Context(), s, "coordinator-1", nil)

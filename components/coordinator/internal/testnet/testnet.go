@@ -17,7 +17,7 @@ const inside = "CADRE_TEST_INSIDE"
 // limit bounds the run of the inner process: a hanging test fails here, with its output.
 const limit = 3 * time.Minute
 
-// Inside reports whether this process is the one that Isolated started for t.
+// Inside reports whether Isolated started this process for t.
 func Inside(t *testing.T) bool { return os.Getenv(inside) == t.Name() }
 
 // Isolated runs the calling test again, in a process with its own network namespace that has only

@@ -34,7 +34,7 @@ func Unrecorded(owned []Owned, recorded func(slot, accessor string) bool, now ti
 	})
 }
 
-// SlotTokens lists the tokens that carry the policy of a Slot, whatever created them, and the
+// SlotTokens lists the tokens that carry the policy of a Slot, regardless of their creator, and the
 // tokens issued for a Slot whose policy is gone.
 func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 	list, _, err := i.client.ACL().TokenList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))

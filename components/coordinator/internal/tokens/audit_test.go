@@ -13,14 +13,14 @@ import (
 	"cadre.dev/store"
 )
 
-// example is a key of one row of the table of records.
+// example returns a key of one row of the table of records.
 func example(pattern string) string {
 	return "cadre/v1/" + strings.NewReplacer("<group>", "pg", "<slot>", "pg-0", "<id>", "x", "<digest>", "0d", "<revision>", "0d",
 		"<revocation>", "instance-0d", "<scope>", "pg", "<nonce>", "00112233445566778899aabbccddeeff", "<sha256>", strings.Repeat("0d", 32)).Replace(pattern)
 }
 
-// TestCTL08_NobodyEditsWhatIsNotTheirs tries to write and to delete every kind of
-// record with the real token of every role.
+// TestCTL08_NobodyEditsWhatIsNotTheirs: the real token of every role tries to write and to delete
+// every kind of record.
 func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 	w := newWorld(t)
 	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
@@ -33,7 +33,7 @@ func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 	}
 	workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	management := w.as(w.management)
-	// One client for each: the server takes only so many connections.
+	// Each role has its own client, because the server bounds the connections of a client.
 	roles := map[string]*consul.KV{}
 	for role, token := range map[string]string{
 		"operator": operator, "coordinator's agent": coordinator.Secret, "workload": workload.Secret, "anybody": "",
@@ -78,7 +78,6 @@ func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 	}
 }
 
-// TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem.
 func TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem(t *testing.T) {
 	w := newWorld(t)
 	workload := w.slot("", "pg", "pg-1")

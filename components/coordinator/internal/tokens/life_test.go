@@ -146,8 +146,8 @@ func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
 	}
 }
 
-// TestTOK12_OrphansOfRetiredSlotsAreFound: their policy is gone, their description says
-// whose they were.
+// TestTOK12_OrphansOfRetiredSlotsAreFound: their policy is gone, and their description names the
+// Slot.
 func TestTOK12_OrphansOfRetiredSlotsAreFound(t *testing.T) {
 	w := newWorld(t)
 	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")

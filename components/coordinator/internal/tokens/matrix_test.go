@@ -11,15 +11,14 @@ import (
 	"cadre.dev/core/group"
 )
 
-// operation is something that a role might try.
+// operation is an action that a role might try.
 type operation struct {
 	name string
 	try  func(c *consul.Client) error
-	may  string // roles, by blank
+	may  string // roles with the right, separated by blanks
 }
 
-// matrix tries every operation on names of one's own, on sibling names and on those
-// of others.
+// matrix tries every operation on a role's own names, on sibling names and on foreign ones.
 func matrix(w *world) []operation {
 	kv := func(key, may string) []operation {
 		return []operation{
@@ -151,7 +150,7 @@ func catalog(w *world, admin *consul.Client, node string) []operation {
 				return err
 			}, may},
 			operation{"deregister " + service + " of " + node, func(c *consul.Client) error {
-				// Consul's own agent takes away what it did not register, after a while.
+				// Consul's own agent removes unknown registrations after a while.
 				w.service(admin, node, service)
 				_, err := c.Catalog().Deregister(&consul.CatalogDeregistration{Node: node, ServiceID: service}, nil)
 				return err
@@ -173,7 +172,7 @@ func catalog(w *world, admin *consul.Client, node string) []operation {
 	return out
 }
 
-// sessions: one's own node's only, to make and to destroy.
+// sessions: only on the own node, to create and to destroy.
 func sessions(w *world, node string, own bool) []operation {
 	mine := ""
 	if own {
@@ -193,7 +192,7 @@ func sessions(w *world, node string, own bool) []operation {
 	}
 }
 
-// service is there, so that there is something to take away.
+// service registers a service, so that a removal has a target.
 func (w *world) service(admin *consul.Client, node, id string) {
 	w.t.Helper()
 	if _, err := admin.Catalog().Register(&consul.CatalogRegistration{
@@ -203,7 +202,7 @@ func (w *world) service(admin *consul.Client, node, id string) {
 	}
 }
 
-// session makes one for a node, with the rights to.
+// session creates a session for a node, with a token that may.
 func (w *world) session(node string) string {
 	w.t.Helper()
 	client := w.as(management)
@@ -236,7 +235,7 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No member ever has it: with it pg is registered and deregistered wherever there is a node.
+	// No member ever has this token: with it pg can be registered and deregistered on every node.
 	streams, err := w.issuer.XDS(t.Context(), tokens.Streams{Group: "pg", Services: []string{"pg"}, Coordinator: "coordinator-1", BootID: "b007"})
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +261,7 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	t.Logf("%d operations tried", tried)
 }
 
-// denied reports whether Consul refused for want of rights.
+// denied reports whether Consul refused because of missing rights.
 func denied(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "403") || strings.Contains(text, "Permission denied") || strings.Contains(text, "ACL not found")

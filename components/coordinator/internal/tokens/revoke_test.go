@@ -9,10 +9,9 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 )
 
-// reading is a Consul whose leader has come to some place of its log: it answers like
-// Consul 1.22.
+// reading is a Consul whose leader is still reading its log: it answers like Consul 1.22.
 type reading struct {
-	own, other bool // tokens that it knows
+	own, other bool // known tokens
 	// onRead changes a consistent read, in which own is known.
 	onRead  func(*reading)
 	deleted bool
@@ -47,8 +46,8 @@ func (r *reading) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestALeaderThatHasNotReadItsLogRevokesNothing: it says about every token that there
-// is none, which is not believed.
+// TestALeaderThatHasNotReadItsLogRevokesNothing: such a leader answers that no token exists, and
+// this answer is not trusted.
 func TestALeaderThatHasNotReadItsLogRevokesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		consul  reading

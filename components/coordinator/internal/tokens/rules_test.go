@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// golden are all rules that are ever generated.
+// golden has all generated rules.
 var golden = map[string]struct{ got, want string }{
 	"coordinator": {coordinatorRules("coordinator-0"), `node "coordinator-0" { policy = "write" }
 agent "coordinator-0" { policy = "write" }

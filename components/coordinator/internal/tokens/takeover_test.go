@@ -18,9 +18,9 @@ import (
 // nodeID is a possible ID of a Consul agent.
 const nodeID = "11111111-2222-8333-8444-555555555555"
 
-// stage is a cluster with two members in the catalog, as coordinators register them, and
-// everything in it that a session keeps: the leader's lock, a Boot's lease and the lock of
-// the victim's workload.
+// stage is a cluster with two members in the catalog, as coordinators register them. It has
+// everything that a session keeps: the leader's lock, a Boot's lease and the lock of the victim's
+// workload.
 type stage struct {
 	*world
 	server   storetest.ConsulServer
@@ -71,7 +71,7 @@ func (s *stage) as(address, token string) *consul.Client {
 	return c
 }
 
-// workloadSession makes a member's session as the Consul proxy does: on its node, which has no ID.
+// workloadSession creates a member's session like the Consul proxy: on its node, which has no ID.
 func (s *stage) workloadSession(node string, token tokens.Token) string {
 	s.t.Helper()
 	if _, err := s.consul.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.1",
@@ -110,7 +110,7 @@ func (s *stage) ended() (gone []string) {
 	return gone
 }
 
-// nodes are the names in the catalog with their IDs.
+// nodes returns the names in the catalog with their IDs.
 func (s *stage) nodes() map[string]string {
 	s.t.Helper()
 	list, _, err := s.consul.Catalog().Nodes(nil)
@@ -124,10 +124,10 @@ func (s *stage) nodes() map[string]string {
 	return out
 }
 
-// TestThreat_IDN09_CTL05_NoMemberEndsTheSessionsOfOthers tries with a member's token, at a
-// server that no Consul proxy stands before, everything that ends a node or a session in Consul:
-// to take the ID or the name of another node, to remove one, to end a session by its id.
-// Neither the leader's lock nor a Boot's lease nor another member's session ends.
+// TestThreat_IDN09_CTL05_NoMemberEndsTheSessionsOfOthers: a member's token, at a server without a
+// Consul proxy, tries everything that ends a node or a session in Consul. It takes the ID or the
+// name of another node, removes a node, and ends a session by its id. The leader's lock, a Boot's
+// lease and another member's session survive.
 func TestThreat_IDN09_CTL05_NoMemberEndsTheSessionsOfOthers(t *testing.T) {
 	s := newStage(t)
 	before := s.nodes()
@@ -176,7 +176,7 @@ type attack struct {
 	try  func() error
 }
 
-// attacks on the node name with that ID, by the member pg-1.
+// attacks returns the attacks on the node name with that ID, by the member pg-1.
 func (s *stage) attacks(c *consul.Client, name, id string) []attack {
 	register := func(node, id string) error {
 		_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, ID: id, Address: newAddress()}, nil)

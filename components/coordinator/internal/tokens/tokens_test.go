@@ -20,7 +20,7 @@ type world struct {
 	addr   string
 	server storetest.ConsulServer
 	issuer *tokens.Issuer
-	// management is the token that may do everything.
+	// management is the management token.
 	management string
 }
 
@@ -55,8 +55,8 @@ func (w *world) slot(kind, groupName, slot string) tokens.Token {
 	return token
 }
 
-// TestTOK05_IDN09_SlotTokensReachNothingElse: names that begin like one's own are not one's
-// own (TOK-05), and neither is any session but that of the own node.
+// TestTOK05_IDN09_SlotTokensReachNothingElse: a name that begins like the own name is foreign
+// (TOK-05), and so is every session except the own node's.
 func TestTOK05_IDN09_SlotTokensReachNothingElse(t *testing.T) {
 	w := newWorld(t)
 	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")

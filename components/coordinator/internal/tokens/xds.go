@@ -61,7 +61,7 @@ func describeXDS(s Streams) string {
 }
 
 // XDSTokens lists the xDS tokens that a coordinator created, in this Boot or an earlier one. Only
-// that coordinator revokes those that it does not know (Unrecorded). Those of a coordinator that
+// that coordinator revokes the unknown ones among them (Unrecorded). Tokens of a coordinator that
 // never returns expire.
 func (i *Issuer) XDSTokens(ctx context.Context, coordinator string) ([]Owned, error) {
 	list, _, err := i.client.ACL().TokenList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))

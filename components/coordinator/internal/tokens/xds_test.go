@@ -60,7 +60,8 @@ func TestTOK05_TokensOfStreamsHaveTheirServicesAlone(t *testing.T) {
 	}
 }
 
-// TestTOK12_TokensOfStreamsAreFoundByTheirCoordinator, those of a Boot before too, and no others.
+// TestTOK12_TokensOfStreamsAreFoundByTheirCoordinator: it finds its own tokens, including those of
+// an earlier Boot, and no others.
 func TestTOK12_TokensOfStreamsAreFoundByTheirCoordinator(t *testing.T) {
 	w := newWorld(t)
 	kept, left := w.streams("pg", "coordinator-1", "pg"), w.streams("web", "coordinator-1", "web")

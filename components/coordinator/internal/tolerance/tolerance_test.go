@@ -50,7 +50,7 @@ func write[T any](o *office, key string, value T) {
 	}
 }
 
-// pass is one look of the leader; it gives what is judged by afterwards.
+// pass is one pass of the leader; it returns the View and the ledger afterwards.
 func (o *office) pass() (*view.View, policy.TCBLedger) {
 	o.t.Helper()
 	for range 2 { // the second one must change nothing
@@ -82,8 +82,9 @@ func whats(l policy.TCBLedger) string {
 
 const day = 24 * time.Hour
 
-// TestOPS12_AnOperatorsExceptionIsBoundedRecordedAndEnds: an exception counts once the leader has it in
-// the chain, within the limits of the trust file, until its time, its revocation or the removal of its record.
+// TestOPS12_AnOperatorsExceptionIsBoundedRecordedAndEnds: an exception counts once the leader has
+// it in the chain, within the limits of the trust file. It ends by its time, its revocation or the
+// removal of its record.
 func TestOPS12_AnOperatorsExceptionIsBoundedRecordedAndEnds(t *testing.T) {
 	limits := policy.TCBLimits{MaxDays: 14, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-SA-*"}}
 	machine := policy.TCB{Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}, FMSPC: "b0c06f000000"}
@@ -180,8 +181,8 @@ func TestOPS12_NoRecordWidensTheTrustFile(t *testing.T) {
 	}
 }
 
-// TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce: the permit is recorded with the operator, ends with
-// the newer document, lowers nothing below what was named and sets no clock back.
+// TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce: the permit is recorded with the operator and
+// ends with the newer document. It permits nothing below the named number and sets no clock back.
 func TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce(t *testing.T) {
 	o := newOffice(t, policy.TCBLimits{})
 	const family = "b0c06f000000"
@@ -203,7 +204,8 @@ func TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce(t *testing.T) {
 	if !usable(19) || usable(18) || len(v.Gate.Lowerings) != 0 || whats(ledger) != "lower-collateral "+family+" by ann" {
 		t.Errorf("19: %t, 18: %t, %v, %s", usable(19), usable(18), v.Gate.Lowerings, whats(ledger))
 	}
-	// A coordinator that still has the newer document raises the mark; the permit outlives that.
+	// A coordinator that still has the newer document raises the watermark; the permit outlives
+	// that.
 	newer := kept
 	newer.IssuedAt = o.now
 	if err := highest.Raise(t.Context(), newer); err != nil || !usable(19) {

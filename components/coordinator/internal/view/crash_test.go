@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// crashing panics where the records of several kinds are read.
+// crashing panics while the records of several kinds are read.
 type crashing struct {
 	store.Store
 	crash *atomic.Bool
@@ -25,7 +25,7 @@ func (c crashing) Together(ctx context.Context, prefixes ...string) ([]store.Ent
 	return c.Store.Together(ctx, prefixes...)
 }
 
-// A panic of a reading leaves the View of before, and everything is read again after it.
+// A panic of a read keeps the previous View, and then everything is read again.
 func TestAPanicOfAReadingEndsNoCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, crash, counted := storetest.NewMemory(), &atomic.Bool{}, &atomic.Int64{}

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/store"
 )
 
-// A spec that was written with a plain KV edit has one problem for each wrong field, in the words of
-// `cadre group validate`.
+// A spec from a plain KV edit has one problem for each wrong field, in the words of `cadre group
+// validate`.
 func TestAStoredSpecHasAllItsProblemsAtOnce(t *testing.T) {
 	text := strings.Replace(specText(t), `"name":"pg"`,
 		`"name":"pg","lifecycle_hook":[{"transition":"PRE_TERMINATE","heartbeat_timeout":300,"http":{"port":80,"path":"leave"},"name":"leave"}]`, 1)

@@ -7,7 +7,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestTheEndOfASwitchFollowsElapsedTime once a leader counted it, and until then what the record says.
+// TestTheEndOfASwitchFollowsElapsedTime: this holds once a leader has computed the end, and until
+// then the record's time applies.
 func TestTheEndOfASwitchFollowsElapsedTime(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	v := (&View{}).CountFrom(func() time.Time { return now.Add(-time.Hour) })

@@ -13,7 +13,6 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestWhatLoosensIsReadStrictlyWhatTightensByItsKey.
 func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
 	rev := strings.Repeat("0d", 16)
 	v := read(t, map[string]string{

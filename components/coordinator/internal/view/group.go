@@ -12,8 +12,8 @@ import (
 	"cadre.dev/store"
 )
 
-// ReadGroup reads at one moment the records that a decision about one group needs: those of the
-// group and those that concern every group (the operators' switches, the Lease, the cluster's
+// ReadGroup reads at one moment the records that a decision about one group needs: the group's own,
+// and the records that concern every group (the operators' switches, the Lease, the cluster's
 // secrets). Revisions never change, so the View latest provides them; missing ones are read by key.
 // latest also provides the age of content from other groups' policies. With a nil latest ReadGroup
 // is Read.
@@ -82,7 +82,7 @@ func (v *View) Own() *View {
 	return &out
 }
 
-// All returns the View of all groups: the one that ReadGroup used, or v itself.
+// All returns the View of all groups: ReadGroup's input, or v itself.
 func (v *View) All() *View {
 	if v.others != nil {
 		return v.others

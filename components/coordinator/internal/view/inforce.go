@@ -22,11 +22,11 @@ type Accepted struct {
 	Index uint64
 }
 
-// InForce returns the spec that a group runs under: the last one that the leader accepted, whatever
-// was stored later. Only the leader brings a stored spec into force, because the document alone
-// does not show whether it is acceptable. Before the first acceptance the group has nothing else,
-// and a valid stored spec shows its plan. index is the highest index of the records behind spec. ok
-// is false when there is no such spec.
+// InForce returns the spec that a group runs under: the last accepted spec, even after another spec
+// was stored. Only the leader brings a stored spec into force, because the document alone does not
+// show whether it is acceptable. Before the first acceptance the group has nothing else, and a
+// valid stored spec shows its plan. index is the highest index of the records behind spec. ok is
+// false when there is no such spec.
 func (v *View) InForce(name string) (spec group.Spec, index uint64, ok bool) {
 	stored, exists := v.Specs[name]
 	accepted, known := v.Accepted[name]

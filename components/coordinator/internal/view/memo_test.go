@@ -13,7 +13,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestWhatIsRememberedReadsAsIfReadAnew whatever became of a record in between.
+// TestWhatIsRememberedReadsAsIfReadAnew: cached and fresh reads agree after any change of a record.
 func TestWhatIsRememberedReadsAsIfReadAnew(t *testing.T) {
 	s, known := storetest.NewMemory(), &memo{}
 	spec := func(replicas int) string {

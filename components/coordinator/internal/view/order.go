@@ -68,10 +68,10 @@ const (
 	keptGone = 3
 )
 
-// Past splits the ended Operations of a Slot, newest first, into those that still count and the
-// others. The newest count, those that they follow, those of the rollout, and of the rollout those
-// that moved leadership, because these are counted (R53). The others are hidden from decisions and
-// removed. Do not change the records behind the pointers.
+// Past splits the ended Operations of a Slot, newest first, into counts and others. An Operation
+// counts if it is among the newest, if a counted one follows it, or if it belongs to the rollout.
+// Of the rollout, every Operation that moved leadership counts, because these are counted (R53).
+// The others are hidden from decisions and removed. Do not change the records behind the pointers.
 func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Operation]) {
 	all, recent, ofRollout, moved := keptPerSlot, 0, 0, 0
 	if _, recorded := v.Slots[slot]; !recorded {

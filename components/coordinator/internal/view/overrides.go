@@ -18,7 +18,7 @@ type Overridden struct {
 	Rec[store.Override]
 }
 
-// readOverrides counts an override as set while its key exists, whatever the value is. So a plain
+// readOverrides counts an override as set while its key exists, regardless of the value. So a plain
 // KV edit is enough to stop everything.
 func (v *View) readOverrides(ctx context.Context, at moment, errs *[]error) {
 	v.Overrides = map[store.OverrideKind]map[string]Rec[store.Override]{}
@@ -50,7 +50,7 @@ func (v *View) InEffect(kind store.OverrideKind, scope string, now time.Time) (o
 	return rec.Value, ok && v.Stands(rec.Value, now)
 }
 
-// ExcludedFrom returns what an operator's override excludes a Slot from at now.
+// ExcludedFrom returns the activities from which an operator's override excludes a Slot at now.
 func (v *View) ExcludedFrom(slot string, now time.Time) group.Exclusion {
 	o, ok := v.InEffect(store.OverrideExclude, slot, now)
 	if !ok {

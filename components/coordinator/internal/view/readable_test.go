@@ -13,10 +13,10 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// silent is a store that may stop to answer: calls end with their context only.
+// silent is a store that can stop answering: its calls end only with their context.
 type silent struct {
 	store.Store
-	now chan struct{} // closed: it says nothing any more
+	now chan struct{} // closed: it does not answer any more
 }
 
 func (s silent) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
@@ -49,7 +49,7 @@ func (s silent) Watch(ctx context.Context, prefix string, index uint64) (uint64,
 	}
 }
 
-// watching runs a Watcher for as long as f, on the memory that f may make fail.
+// watching runs a Watcher during f, on a memory store that f can make fail.
 func watching(t *testing.T, f func(w *Watcher, s *storetest.Memory, silence func())) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func watching(t *testing.T, f func(w *Watcher, s *storetest.Memory, silence func
 	})
 }
 
-// pass lets time pass and reports how long the records were readable.
+// pass advances the time and returns how long the records were readable.
 func pass(w *Watcher, d time.Duration) (readable time.Duration) {
 	const step = 500 * time.Millisecond
 	for range d / step {
@@ -88,8 +88,8 @@ func TestRecordsThatDoNotChangeStayReadable(t *testing.T) {
 	})
 }
 
-// TestAFailingStoreIsNotReadableForLong: an election is waited for, and a store that
-// answers again is readable at once.
+// TestAFailingStoreIsNotReadableForLong: an election is tolerated, and a store that answers again
+// is readable at once.
 func TestAFailingStoreIsNotReadableForLong(t *testing.T) {
 	watching(t, func(w *Watcher, s *storetest.Memory, _ func()) {
 		for range 3 {
@@ -114,7 +114,7 @@ func TestASilentStoreIsNotReadableForLong(t *testing.T) {
 	watching(t, func(w *Watcher, _ *storetest.Memory, silence func()) {
 		pass(w, 5*time.Minute)
 		silence()
-		// The Watch that is under way may still answer.
+		// The current Watch may still answer.
 		if got := pass(w, 10*time.Minute); got > time.Minute+patience {
 			t.Errorf("readable for %v though the store says nothing", got)
 		}
@@ -124,7 +124,7 @@ func TestASilentStoreIsNotReadableForLong(t *testing.T) {
 	})
 }
 
-// slow is a store whose reads take a while, and may fail while its watches answer.
+// slow is a store with slow reads, which may fail while its watches answer.
 type slow struct {
 	store.Store
 	mu   sync.Mutex
@@ -145,8 +145,8 @@ func (s *slow) failReads(err error) {
 	s.fail = err
 }
 
-// TestRecordsThatChangeAllTheTimeStayReadable: something is always new that the View lacks,
-// and it is as new as a read takes. While no read succeeds it is another matter.
+// TestRecordsThatChangeAllTheTimeStayReadable: the View always lacks a recent change, and is as
+// recent as a read permits. While no read succeeds the records become unreadable.
 func TestRecordsThatChangeAllTheTimeStayReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Store: storetest.NewMemory()}

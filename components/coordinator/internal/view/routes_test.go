@@ -66,7 +66,7 @@ func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 	if known, m, err := read(t, entries).RoutesKnown(); err == nil || len(known.Specs) != 0 || !m.Specs["pg"] {
 		t.Errorf("only stored: %+v, %v, %v", known.Specs, m, err)
 	}
-	// These say nothing of routes: an operator's broken edit must not stop them.
+	// These records do not concern routes: an operator's broken edit must not stop routes.
 	for _, key := range []string{store.OverrideKey(store.OverrideFreeze, store.Everywhere), store.GroupSpecKey("pg"), store.SlotKey("pg", "pg-0"), store.GroupStatusKey("pg")} {
 		entries := good()
 		entries[key] = `now`
@@ -90,7 +90,7 @@ func TestMeshOf(t *testing.T) {
 	}
 }
 
-// TestBeforeIsOfAllGroups: a View of one group knows whose names others have.
+// TestBeforeIsOfAllGroups: a View of one group knows the names of the others.
 func TestBeforeIsOfAllGroups(t *testing.T) {
 	s := storetest.NewMemory()
 	for key, text := range map[string]string{store.GroupAcceptedKey("pg"): accepted(t, "pg"), store.ServiceMeshKey("pg"): goodMesh} {

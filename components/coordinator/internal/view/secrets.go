@@ -30,8 +30,8 @@ func (v *View) readSecrets(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
-// readRotates reads the requests for new epochs. A request counts by its key, whatever its value
-// is: a plain KV edit works like the API.
+// readRotates reads the requests for new epochs. A request counts by its key, regardless of its
+// value: a plain KV edit works like the API.
 func (v *View) readRotates(ctx context.Context, at moment, errs *[]error) {
 	v.Rotates = map[SecretName]Rec[store.RotateRequest]{}
 	requests := keyed[store.RotateRequest](ctx, at, store.RotatePrefix, errs)

@@ -13,8 +13,8 @@ import (
 
 const statusOfPG = `{"group":"pg","observed_index":1,"generation":1,"replicas":2,"available":1,"updated":1,"unavailable":1,"transfers":0,"term":1,"at":"2026-01-01T00:00:00Z"`
 
-// TestStatesOfSlotsAreJoined: the states are joined by ordinal, whatever the order of the keys.
-// States that an older version wrote into the status count while there are no records of Slots.
+// TestStatesOfSlotsAreJoined: the states are joined by ordinal, for every order of the keys. States
+// that an older version wrote into the status count while there are no records of Slots.
 func TestStatesOfSlotsAreJoined(t *testing.T) {
 	state := func(slot, ordinal string) string {
 		return `{"group":"pg","slot":"` + slot + `","ordinal":` + ordinal + `,"state":"Available","health":"healthy"}`

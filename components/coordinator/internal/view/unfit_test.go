@@ -8,8 +8,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestNoRevocationFallsOutOfTheJudgement: records are bounded, and a revocation that is
-// nothing but a key has no date, so it would be the first one to go.
+// TestNoRevocationFallsOutOfTheJudgement: records are bounded. A revocation that is only a key has
+// no date, so it would be dropped first.
 func TestNoRevocationFallsOutOfTheJudgement(t *testing.T) {
 	entries := map[string]string{store.RevocationKey("instance-0a"): `now`}
 	for n := range 40 {
@@ -23,8 +23,8 @@ func TestNoRevocationFallsOutOfTheJudgement(t *testing.T) {
 	}
 }
 
-// TestABadSwitchIsNoBadAdmission: a plain edit of a switch is a record that cannot be
-// read, for as long as it is on.
+// TestABadSwitchIsNoBadAdmission: a plain edit of a switch leaves an unreadable record while it is
+// on.
 func TestABadSwitchIsNoBadAdmission(t *testing.T) {
 	v := read(t, map[string]string{store.OverrideKey(store.OverrideFreeze, store.Everywhere): `now`, store.RotateKey("web", "cooky"): `now`, store.AdmissionKey("pg-0"): `{}`})
 	if len(v.Bad) != 3 || v.BadBelow(store.SlotsPrefix) != nil || v.BadBelow(store.SlotsPrefix, store.AdmissionsPrefix) == nil {

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// settled lets the Watcher see everything.
+// settled waits until the Watcher has seen everything.
 func settled() {
 	time.Sleep(2 * time.Second)
 	synctest.Wait()
@@ -30,7 +30,7 @@ func put(t testing.TB, s store.Store, key, text string) {
 	}
 }
 
-// samples are records of two groups, one of whose names begins like the other's.
+// samples are records of two groups; the name of one is a prefix of the other's.
 func samples(name string, n int) map[string]string {
 	slot := group.SlotName(name, n)
 	text := func(format string, a ...any) string { return fmt.Sprintf(format, a...) }
@@ -78,7 +78,8 @@ func compare(a, b string) int {
 	return 0
 }
 
-// TestTheWatchersViewIsWhatTheRecordsSay after any changes, and a restore to an older state.
+// TestTheWatchersViewIsWhatTheRecordsSay: this holds after any changes, and after a restore of an
+// older state.
 func TestTheWatchersViewIsWhatTheRecordsSay(t *testing.T) {
 	for seed := range uint64(12) {
 		watching(t, func(w *Watcher, s *storetest.Memory, _ func()) {
@@ -175,7 +176,8 @@ func sameGroup(t *testing.T, name string, got, want *View) {
 	}
 }
 
-// TestAChangeConcernsItsGroupAlone, whichever record it is, and leaves the others shared.
+// TestAChangeConcernsItsGroupAlone: a change of any record affects its own group, and the others
+// stay shared.
 func TestAChangeConcernsItsGroupAlone(t *testing.T) {
 	watching(t, func(w *Watcher, s *storetest.Memory, _ func()) {
 		for key, text := range samples("other", 1) {

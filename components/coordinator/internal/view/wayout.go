@@ -7,8 +7,8 @@ import (
 )
 
 // readWayOut reads the operators' requests for cases that the planner cannot resolve. Each request
-// removes or binds something, so an unreadable one, or one that names another group than its key,
-// has no effect.
+// removes or binds something. So an unreadable request has no effect, and neither has a request
+// that names another group than its key.
 func (v *View) readWayOut(ctx context.Context, at moment, errs *[]error) {
 	v.Deletes = collect(ctx, at, store.DeletePrefix, errs, func(d store.DeleteGroup) string { return d.Group })
 	v.DeleteDisks = collect(ctx, at, store.DeleteDisksPrefix, errs, func(d store.DeleteDisks) string { return d.Group })

@@ -1,6 +1,6 @@
 package watermark
 
-// Waiting is how many want to grow the state.
+// Waiting returns how many growths wait.
 func (r *Watermark) Waiting() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

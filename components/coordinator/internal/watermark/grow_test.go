@@ -36,7 +36,7 @@ func (s *slow) Commit(ctx context.Context, ops ...store.Op) error {
 // no other.
 func TestThoseWhoWaitGrowTogether(t *testing.T) {
 	for name, c := range map[string]struct {
-		bad            int // which one conflicts; -1: none
+		bad            int // index of the conflicting growth; -1: none
 		commits, state uint64
 	}{
 		"all well":           {-1, 2, 2},
@@ -57,7 +57,7 @@ func TestThoseWhoWaitGrowTogether(t *testing.T) {
 				all.Go(func() { errs[n] = r.Grow(t.Context(), lease, op) })
 			}
 			grow(0)
-			<-s.entered // the others come while it writes
+			<-s.entered // the others come during the write
 			for n := 1; n < len(errs); n++ {
 				grow(n)
 			}

@@ -19,7 +19,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// saw are agents that all have seen the same.
+// saw are agents that all report the same watermark.
 type saw struct{ mark reports.Watermark }
 
 func (s *saw) HighWater() reports.HighWater {
@@ -100,8 +100,8 @@ func TestAStandbyRemembersWhatItFollowed(t *testing.T) {
 	}
 }
 
-// TestCTL06_ARealSnapshotOfTheSameTermIsNoticed: Consul's own save and restore, with the
-// Lease held over both, so that every fence holds before and after.
+// TestCTL06_ARealSnapshotOfTheSameTermIsNoticed: the test uses Consul's own save and restore, and
+// holds the Lease over both, so that every fence passes before and after.
 func TestCTL06_ARealSnapshotOfTheSameTermIsNoticed(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	s := storetest.ConsulAt(t, server.Addr, server.ManagementToken, "cadre/v1/")

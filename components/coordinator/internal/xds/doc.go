@@ -11,7 +11,7 @@
 // the node of that Slot. The Relay sends Consul exactly the identity that it judged (first). It
 // removes any identity from later messages (later).
 //
-// It serves one method, the one that Envoy uses. It reads messages of members one by one, and
+// It serves a single method, the method of Envoy. It reads messages of members one by one, and
 // copies those of Consul: this package does not decode any configuration.
 //
 // The Relay closes a member's connection when this coordinator's Consul is unavailable or full for

@@ -62,8 +62,8 @@ func envoyProgram(t *testing.T) string {
 	return at
 }
 
-// TestDOR08_ARealEnvoyIsConfigured as its Slot's proxy: it listens, with a certificate of its
-// service, and has no token.
+// TestDOR08_ARealEnvoyIsConfigured: Envoy works as its Slot's proxy: it listens, with a certificate
+// of its service, and has no token.
 func TestDOR08_ARealEnvoyIsConfigured(t *testing.T) {
 	program := envoyProgram(t)
 	w := newWorld(t, xds.Limits{})
@@ -100,7 +100,7 @@ func TestDOR08_ARealEnvoyIsConfigured(t *testing.T) {
 	}
 }
 
-// Consul proxy is a port of this machine whose connections the relay is handed over with the caller's
+// consulProxy returns a port of this machine whose connections reach the relay with the caller's
 // name.
 func (w *world) consulProxy(c xds.Caller) int {
 	w.t.Helper()
@@ -132,7 +132,7 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// eventually is a page of Envoy's once it has want in it.
+// eventually returns a page of Envoy once it contains want.
 func eventually(t *testing.T, ended <-chan struct{}, client *http.Client, page, want string) string {
 	t.Helper()
 	deadline, tick := time.NewTimer(30*time.Second), time.NewTicker(50*time.Millisecond)

@@ -15,13 +15,13 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// life of a token that ledger makes.
+// life of a token of ledger.
 const life = 4 * time.Hour
 
-// ledger is a Consul as far as the keeper asks it.
+// ledger is the part of Consul that the keeper uses.
 type ledger struct {
 	mu      sync.Mutex
-	made    []tokens.Streams // guarded by mu, as the rest is
+	made    []tokens.Streams // guarded by mu, like the fields below
 	there   map[string]tokens.Owned
 	fails   error
 	slow    time.Duration
@@ -69,7 +69,7 @@ func (l *ledger) Revoke(_ context.Context, accessors ...string) error {
 	return nil
 }
 
-// has are the accessors of tokens that there are.
+// has returns the accessors of the existing tokens.
 func (l *ledger) has() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *ledger) fail(err error) {
 	l.fails = err
 }
 
-// kept runs a test with a keeper that runs.
+// kept runs a test with a running keeper.
 func kept(t *testing.T, test func(t *testing.T, l *ledger, k *keeper, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestOtherServicesHaveAnotherToken(t *testing.T) {
 		before := k.must(t, "web", "web")
 		after := k.must(t, "web", "web", "web-api")
 		time.Sleep(2 * tendEvery)
-		wantTokens(t, l, "1 2") // a stream is open with the first
+		wantTokens(t, l, "1 2") // the first has an open stream
 		k.release(before)
 		time.Sleep(2 * tendEvery)
 		wantTokens(t, l, "2")
@@ -199,7 +199,6 @@ func TestDOR09_StreamsEndBeforeTheirTokens(t *testing.T) {
 	})
 }
 
-// TestDOR09_ATokenThatConsulDoesNotTakeIsNotUsedAgain.
 func TestDOR09_ATokenThatConsulDoesNotTakeIsNotUsedAgain(t *testing.T) {
 	kept(t, func(t *testing.T, l *ledger, k *keeper, _ func()) {
 		first := k.must(t, "web", "web")

@@ -18,11 +18,11 @@ import (
 	"cadre.dev/coordinator/internal/xds"
 )
 
-// flooding is a Consul that sends on each stream as much as is taken, without an end.
+// flooding is a Consul that sends on each stream without an end, as fast as the other side reads.
 type flooding struct {
 	mu    sync.Mutex
 	sent  int           // guarded by mu; bytes of all streams
-	ended chan struct{} // one for each stream that has ended
+	ended chan struct{} // one value for each ended stream
 }
 
 func (f *flooding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -40,11 +40,11 @@ func (f *flooding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// silent is a Consul that answers nothing and counts what it is sent.
+// silent is a Consul that answers nothing and counts its received bytes.
 type silent struct {
 	mu  sync.Mutex
 	got int // guarded by mu
-	// came has a value for each piece that came, if there is room, and opened for each stream.
+	// came gets a value for each received piece, if there is room, and opened for each stream.
 	came, opened chan struct{}
 }
 
@@ -75,7 +75,7 @@ func (fakeTokens) XDS(context.Context, tokens.Streams) (tokens.Token, error) {
 func (fakeTokens) XDSTokens(context.Context, string) ([]tokens.Owned, error) { return nil, nil }
 func (fakeTokens) Revoke(context.Context, ...string) error                   { return nil }
 
-// before makes a relay before a Consul that is none, and a member's way to it.
+// before returns a relay for a fake Consul, and a member's connection to it.
 func before(t *testing.T, limits xds.Limits, backend http.Handler) (*world, *member) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -95,8 +95,8 @@ func before(t *testing.T, limits xds.Limits, backend http.Handler) (*world, *mem
 	return w, m
 }
 
-// TestThreat_DOR10_WhoDoesNotReadIsEnded, and until then nothing piles up for it; another stream
-// of the same coordinator goes on meanwhile.
+// TestThreat_DOR10_WhoDoesNotReadIsEnded: until its end no data piles up for it, and another stream
+// of the same coordinator continues.
 func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
 	backend := &flooding{ended: make(chan struct{}, 16)}
 	w, m := before(t, xds.Limits{Unread: 500 * time.Millisecond}, backend)
@@ -129,7 +129,8 @@ func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
 	w.stop()
 }
 
-// TestThreat_DOR10_StreamsAreBounded: those of a member, at once and in a second, and those of all.
+// TestThreat_DOR10_StreamsAreBounded: the bounds are per member, at once and per second, and for
+// all.
 func TestThreat_DOR10_StreamsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits xds.Limits
@@ -193,7 +194,7 @@ func closed(conn net.Conn) bool {
 	return err != nil
 }
 
-// TestThreat_DOR10_AFloodOfMessagesWaits: it is slowed down, not passed on.
+// TestThreat_DOR10_AFloodOfMessagesWaits: the flood is slowed down, not forwarded.
 func TestThreat_DOR10_AFloodOfMessagesWaits(t *testing.T) {
 	backend := &silent{came: make(chan struct{}, 1), opened: make(chan struct{}, 1)}
 	w, m := before(t, xds.Limits{Sent: 0.001, SentBurst: 20}, backend)

@@ -14,7 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// request is DeltaDiscoveryRequest as the library of protobuf knows it, as far as matters here.
+// request is DeltaDiscoveryRequest for the library of protobuf, with the fields that this test
+// uses.
 var request = func() protoreflect.MessageDescriptor {
 	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, of string) *descriptorpb.FieldDescriptorProto {
 		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: kind.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
@@ -58,7 +59,7 @@ func (protoregistryFiles) FindDescriptorByName(name protoreflect.FullName) (prot
 	return structpb.File_google_protobuf_struct_proto.Messages().ByName(name.Name()), nil
 }
 
-// asLibrary is the node that the library reads in a message, and the rest's type.
+// asLibrary returns the node that the library decodes from a message, and the rest's type.
 func asLibrary(message []byte) (n node, typeURL string, err error) {
 	m := dynamicpb.NewMessage(request)
 	if err := proto.Unmarshal(message, m); err != nil {
@@ -90,7 +91,7 @@ func same(a, b node) bool {
 
 var web = node{id: "web-sidecar-proxy", cluster: "web", nodeName: "web-0", agent: "envoy", version: &version{1, 36, 4}}
 
-// text is a field of a text, and within one of a message.
+// text encodes a text field, and within a message field.
 func text(num protowire.Number, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, num, protowire.BytesType), value)
 }
@@ -145,8 +146,8 @@ func TestDOR08_OneReadingOfANode(t *testing.T) {
 	}
 }
 
-// TestDOR08_WhatIsSentOnSaysWhatWasJudged: of the node what was read, and of the rest what a
-// request has, but no other node.
+// TestDOR08_WhatIsSentOnSaysWhatWasJudged: the forwarded message has the judged fields of the node,
+// the request's other fields, and no second node.
 func TestDOR08_WhatIsSentOnSaysWhatWasJudged(t *testing.T) {
 	message := append(append(text(2, "type"), withNode(web, text(3, "a resource"))...), text(4, "another")...)
 	message = append(message, text(77, "unknown")...)
@@ -202,7 +203,7 @@ func TestDOR08_Judge(t *testing.T) {
 	for name, one := range map[string]struct {
 		n       node
 		proxies []Identity
-		want    string // a part of the reason; "": it may
+		want    string // a part of the reason; "": permitted
 	}{
 		"own":                     {web, proxies, ""},
 		"own, the other one":      {node{id: "web-api-sidecar-proxy", cluster: "web-api", nodeName: "web-0"}, proxies, ""},

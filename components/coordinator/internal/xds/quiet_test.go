@@ -12,7 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/xds"
 )
 
-// quiet says one thing on each stream, and then nothing until the stream ends.
+// quiet sends one message on each stream, and then nothing until the stream ends.
 type quiet struct{}
 
 func (quiet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -23,8 +23,8 @@ func (quiet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// TestAQuietStreamStands: in steady state Consul has nothing to say for hours. And that a proxy
-// ends is nothing to warn of.
+// TestAQuietStreamStands: in a steady state Consul may send nothing for hours. The end of a proxy
+// causes no warning.
 func TestAQuietStreamStands(t *testing.T) {
 	const unread = 200 * time.Millisecond
 	w, m := before(t, xds.Limits{Unread: unread}, quiet{})
@@ -47,7 +47,7 @@ func TestAQuietStreamStands(t *testing.T) {
 	}
 }
 
-// full has no place for any stream.
+// full rejects every stream.
 type full struct{ with codes.Code }
 
 func (f full) ServeHTTP(w http.ResponseWriter, _ *http.Request) {

@@ -140,8 +140,8 @@ func TestThreat_DOR08_NothingElseIsServed(t *testing.T) {
 	asking.Wait()
 }
 
-// TestThreat_DOR08_WhoLostItsSlotLosesItsStreams, and so does a proxy that a group has not any
-// more, and whose Session has ended.
+// TestThreat_DOR08_WhoLostItsSlotLosesItsStreams: a removed proxy and an ended Session lose their
+// streams, too.
 func TestThreat_DOR08_WhoLostItsSlotLosesItsStreams(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	evicted, unrouted, cut := w.member("web", "web-0", "127.50.1.1"), w.member("db", "db-0", "127.50.2.1"), w.member("api", "api-0", "127.50.3.1")
@@ -207,7 +207,7 @@ func TestThreat_DOR09_TheTokenStaysAtTheCoordinator(t *testing.T) {
 	}
 }
 
-// TestDOR09_ATokenThatEndsEndsTheStream, and the next stream has another one.
+// TestDOR09_ATokenThatEndsEndsTheStream: the next stream has another token.
 func TestDOR09_ATokenThatEndsEndsTheStream(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	m := w.member("web", "web-0", "127.50.1.1")
@@ -217,7 +217,7 @@ func TestDOR09_ATokenThatEndsEndsTheStream(t *testing.T) {
 	if err := w.issuer.Revoke(context.WithoutCancel(t.Context()), first...); err != nil {
 		t.Fatal(err)
 	}
-	// Consul looks at the token with each message, and else every few minutes.
+	// Consul checks the token at each message, and otherwise every few minutes.
 	e.send(text(2, typeCluster))
 	if err := e.ended(); status.Code(err) != codes.Unavailable {
 		t.Errorf("it ended with %v", err)
@@ -228,8 +228,8 @@ func TestDOR09_ATokenThatEndsEndsTheStream(t *testing.T) {
 	}
 }
 
-// TestThreat_DOR09_NoMemberHasTheRightOfAProxy: with the token that a member has, were it to reach
-// Consul past the Consul proxy, it gets neither its service's certificate nor its service off a node.
+// TestThreat_DOR09_NoMemberHasTheRightOfAProxy: suppose that a member's token reaches Consul past
+// the Consul proxy. It gets no certificate of its service, and cannot deregister the service.
 func TestThreat_DOR09_NoMemberHasTheRightOfAProxy(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	w.member("web", "web-0", "127.50.1.1")
@@ -250,7 +250,6 @@ func TestThreat_DOR09_NoMemberHasTheRightOfAProxy(t *testing.T) {
 	}
 }
 
-// TestDOR08_WhatAStreamSaysLaterOfItselfChangesNothing.
 func TestDOR08_WhatAStreamSaysLaterOfItselfChangesNothing(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	w.member("db", "db-0", "127.50.2.1")

@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The next test's Consul may be on its way when there is no next test.
+	// The next test's Consul may still be starting after the last test.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cadre.dev/store/storetest.startSpare"),
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), goleak.IgnoreAnyFunction("internal/poll.runtime_pollWait"))
@@ -41,12 +41,12 @@ type world struct {
 	issuer *tokens.Issuer
 	admin  *consul.Client
 	relay  *xds.Relay
-	logged *bytes.Buffer // by the relay; to be read after stop
+	logged *bytes.Buffer // the relay's log; read it after stop
 	stop   func()
 	closed sync.WaitGroup
 
 	mu      sync.Mutex
-	gone    map[string]bool           // guarded by mu; Boots that hold nothing
+	gone    map[string]bool           // guarded by mu; Boots that hold no Slot
 	proxies map[string][]xds.Identity // guarded by mu; by group
 }
 
@@ -101,8 +101,8 @@ func (w *world) change(what func()) {
 	w.relay.Recheck()
 }
 
-// member registers a Slot with its group's service and its proxy, as coordinators do, and is its
-// way to the relay.
+// member registers a Slot with its group's service and its proxy, as coordinators do, and returns
+// its connection to the relay.
 func (w *world) member(group, slot, address string) *member {
 	w.t.Helper()
 	w.register(fmt.Sprintf(`{"Node":%q,"Address":%q,"Service":{"ID":%q,"Service":%q,"Port":8080,"Address":%q},
@@ -135,7 +135,7 @@ func (w *world) register(body string) {
 	}
 }
 
-// accessors are those of the tokens that streams are opened with.
+// accessors returns those of the streams' tokens.
 func (w *world) accessors() []string {
 	w.t.Helper()
 	owned, err := w.issuer.XDSTokens(w.t.Context(), "coordinator-0")
@@ -149,21 +149,21 @@ func (w *world) accessors() []string {
 	return out
 }
 
-// member is a Slot's way to the relay, over one connection.
+// member is a Slot's client of the relay, with one connection.
 type member struct {
 	w      *world
 	caller xds.Caller
 	conn   *grpc.ClientConn
-	// over gets a value for each of its connections that the relay has ended.
+	// over gets a value for each connection that the relay closed.
 	over chan struct{}
 	// leave ends its Session.
 	leave context.CancelFunc
 
 	mu   sync.Mutex
-	came bytes.Buffer // guarded by mu; all bytes that it was sent
+	came bytes.Buffer // guarded by mu; all received bytes
 }
 
-// connect makes a connection that the relay is handed over with the member's name.
+// connect opens a connection to the relay with the member's name.
 func (m *member) connect() {
 	m.w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(m.w.t.Context()))
@@ -189,7 +189,7 @@ func (m *member) connect() {
 	m.w.t.Cleanup(func() { cancel(); _ = m.conn.Close() })
 }
 
-// tap keeps what comes.
+// tap records all incoming bytes.
 type tap struct {
 	net.Conn
 	member *member
@@ -203,7 +203,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// raw passes messages on as they are.
+// raw passes messages on unchanged.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -233,7 +233,7 @@ func within(num protowire.Number, parts ...[]byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), bytes.Join(parts, nil))
 }
 
-// message is the node's part of a request, as Envoy says it.
+// message returns the node's part of a request, in Envoy's encoding.
 func (n who) message() []byte {
 	entry := func(name, value string) []byte { return within(1, text(1, name), within(2, text(3, value))) }
 	return within(1, text(1, n.id), text(2, n.cluster), within(3, entry("namespace", "default"), entry("node_name", n.node), entry("partition", "default")),
@@ -245,14 +245,14 @@ const (
 	typeCluster  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 )
 
-// envoy is a stream as Envoy has it: it subscribes to all clusters and listeners and answers each
+// envoy is a stream like Envoy's: it subscribes to all clusters and listeners and answers each
 // message.
 type envoy struct {
 	grpc.ClientStream
 	end context.CancelFunc
 }
 
-// open opens a stream that says that it is n.
+// open opens a stream with the identity n.
 func (m *member) open(n who) *envoy {
 	m.w.t.Helper()
 	e, err := m.begin(method)
@@ -260,7 +260,7 @@ func (m *member) open(n who) *envoy {
 		m.w.t.Fatal(err)
 	}
 	e.send(append(n.message(), text(2, typeCluster)...))
-	e.send(append(n.message(), text(2, typeListener)...)) // Envoy says it with each message
+	e.send(append(n.message(), text(2, typeListener)...)) // Envoy sends its node with each message
 	return e
 }
 
@@ -271,7 +271,7 @@ func (m *member) begin(method string) (*envoy, error) {
 	return &envoy{stream, cancel}, err
 }
 
-// send may fail when the stream has ended; receive says how.
+// send may fail after the stream has ended; receive returns the reason.
 func (e *envoy) send(message []byte) { _ = e.SendMsg(&message) }
 
 // answer of Consul.
@@ -322,7 +322,7 @@ func eachField(message []byte, each func(protowire.Number, []byte)) error {
 	return nil
 }
 
-// until receives until some resource's name begins so.
+// until receives until the name of a resource begins with name.
 func (e *envoy) until(t *testing.T, name string) answer {
 	t.Helper()
 	for {

@@ -21,13 +21,13 @@ func (g guest) Ends(why string) { *g.told = append(*g.told, why) }
 
 const bootTakes = 3 * time.Second
 
-// bench is a cloud of one caller, whose calls of a verb are kept back.
+// bench is a cloud of one caller; it holds back the calls of a verb.
 type bench struct {
 	*cloud.Link[guest]
 	t    *testing.T
 	mu   sync.Mutex
 	told []string
-	// held are the effects of the calls that were kept back.
+	// held are the effects of the held calls.
 	hold cloud.Verb
 	held []func() error
 }

@@ -23,7 +23,7 @@ const (
 	sure = 7 * time.Second
 )
 
-// start keeps a session whose renewals answer what renew says.
+// start keeps a session alive; renew returns the results of its renewals.
 func start(t *testing.T, renew func(ctx context.Context) error) (*Session, *atomic.Int64) {
 	t.Helper()
 	destroyed := &atomic.Int64{}
@@ -104,8 +104,8 @@ func TestOneFailedRenewalIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// TestSlowAnswersCountFromTheRequest: the server may have counted the TTL from
-// the moment that the request was sent.
+// TestSlowAnswersCountFromTheRequest: the server may have started the TTL when the request was
+// sent.
 func TestSlowAnswersCountFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -129,7 +129,7 @@ func TestSlowAnswersCountFromTheRequest(t *testing.T) {
 func TestCTL02_AnswerAfterTheDeadlineDoesNotReviveIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := start(t, func(context.Context) error {
-			time.Sleep(sure) // does not notice that it was called off
+			time.Sleep(sure) // ignores the cancellation
 			return nil
 		})
 		time.Sleep(time.Minute)
