@@ -301,7 +301,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if err := c.assembleRoutes(consul.Address()); err != nil {
 		return err
 	}
-	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
+	c.assembleServices(consul.Address()) //nolint:contextcheck // the API's token checks end with its server
 	c.assembleConsulProxy(consul.Address())
 	c.assembleXDS(consul.XDSAddress())
 	return c.assembleOverlay()

@@ -46,7 +46,7 @@ func AcquireBlocking(ctx context.Context, s Store, holder string, onError func(e
 
 // jitter keeps coordinators from retrying in step.
 func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains from guessing it
+	return d/2 + rand.N(d/2) //nolint:gosec // an attacker gains nothing from guessing it
 }
 
 // acquireOrWait returns nil, nil when the lock was held and may be free now.

@@ -40,7 +40,7 @@ func (r *Watermark) Grow(ctx context.Context, lease store.Lease, ops ...store.Op
 		return <-own.done // the write has begun
 	}
 	if r.leave(own) {
-		r.growTogether(own, r.others(own)) //nolint:contextcheck // what is the others' too does not end with one call
+		r.growTogether(own, r.others(own)) //nolint:contextcheck // the end of one call must not end the others' growths
 	}
 	return <-own.done
 }

@@ -30,7 +30,7 @@ type Config struct {
 // Session is a session that is kept alive. Safe for concurrent use.
 type Session struct {
 	cfg    Config
-	ctx    context.Context //nolint:containedctx // this context is what a lease is
+	ctx    context.Context //nolint:containedctx // this context is the lease
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	// release makes every later Release wait for the first.
