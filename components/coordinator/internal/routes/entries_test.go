@@ -20,11 +20,11 @@ func config(role string, callers ...string) route.Config {
 	return route.Config{Services: []route.Service{{Name: "pg-pg", Callers: callers, Subsets: subsets}}, Routes: []route.Redirect{redirect}}
 }
 
-// told formats changes as text.
-func told(found, want routes.Entries, stay ...string) (out []string, more bool) {
+// changesText formats changes as text.
+func changesText(found, want routes.Entries, stay ...string) (out []string, more bool) {
 	list, more := routes.Changes(found, want, func(name string) bool { return slices.Contains(stay, name) })
 	for _, c := range list {
-		kind, name, remove := c.Told()
+		kind, name, remove := c.Describe()
 		verb := "put "
 		if remove {
 			verb = "remove "
@@ -49,7 +49,7 @@ func TestChangesComeInAnOrderThatConsulTakes(t *testing.T) {
 		"no role":       {config("leader", "web"), config("", "web"), []string{"put resolver pg-master"}, true},
 		"other callers": {config("leader", "web", "app"), config("leader", "web"), []string{"put intentions pg-pg"}, false},
 	} {
-		if got, more := told(routes.Wanted(c.found), routes.Wanted(c.want)); !slices.Equal(got, c.steps) || more != c.more {
+		if got, more := changesText(routes.Wanted(c.found), routes.Wanted(c.want)); !slices.Equal(got, c.steps) || more != c.more {
 			t.Errorf("%s: %q, more %v", name, got, more)
 		}
 	}
@@ -69,7 +69,7 @@ func TestWhatIsLeftStays(t *testing.T) {
 		"a route to a service":  {config("leader", "web"), service, []string{"pg-master"}, []string{"put resolver pg-pg"}, true},
 		"callers that are gone": {config("leader", "web", "app"), config("leader", "web"), []string{"pg-master"}, []string{"put intentions pg-pg"}, false},
 	} {
-		if got, more := told(routes.Wanted(c.found), routes.Wanted(c.want), c.stay...); !slices.Equal(got, c.steps) || more != c.more {
+		if got, more := changesText(routes.Wanted(c.found), routes.Wanted(c.want), c.stay...); !slices.Equal(got, c.steps) || more != c.more {
 			t.Errorf("%s: %q, more %v", name, got, more)
 		}
 	}
@@ -77,7 +77,7 @@ func TestWhatIsLeftStays(t *testing.T) {
 	wide := config("follower", "web")
 	wide.Services[0].Subsets["leader"] = `"leader" in Service.Tags`
 	wide.Routes[0].Subset = "leader"
-	if got, more := told(routes.Wanted(wide), routes.Wanted(service), "pg-master"); got != nil || more {
+	if got, more := changesText(routes.Wanted(wide), routes.Wanted(service), "pg-master"); got != nil || more {
 		t.Errorf("at rest: %q, more %v", got, more)
 	}
 }
@@ -93,7 +93,7 @@ func TestOnlyOursAreRemoved(t *testing.T) {
 			e.Meta = map[string]string{"managed-by": "somebody"}
 		}
 	}
-	if got, _ := told(found, routes.Entries{}); len(got) != 0 {
+	if got, _ := changesText(found, routes.Entries{}); len(got) != 0 {
 		t.Errorf("others' are removed: %q", got)
 	}
 }

@@ -10,8 +10,8 @@ var (
 // Entries are config entries.
 type Entries = entries
 
-// Told returns the kind and name of a change, and whether it removes the entry.
-func (c change) Told() (kind, name string, remove bool) { return c.kind, c.name, c.put == nil }
+// Describe returns the kind and name of a change, and whether it removes the entry.
+func (c change) Describe() (kind, name string, remove bool) { return c.kind, c.name, c.put == nil }
 
 // Settled reports whether everything matches the latest View, and nothing was written since.
 func (w *Writer) Settled() bool {

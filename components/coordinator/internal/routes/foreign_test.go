@@ -61,7 +61,7 @@ func others(e routes.Entries) routes.Entries {
 // to a role that the foreign entry lacks is not tried.
 func TestOthersEntriesAreNeitherWrittenNorRemoved(t *testing.T) {
 	theirs, want := others(routes.Wanted(config("leader", "web"))), routes.Wanted(config("leader", "web"))
-	if got, _ := told(theirs, routes.Entries{}); len(got) != 0 {
+	if got, _ := changesText(theirs, routes.Entries{}); len(got) != 0 {
 		t.Errorf("others' are removed: %q", got)
 	}
 	rest, err := routes.KeepOff(theirs, want)
@@ -91,7 +91,7 @@ func TestOthersEntriesAreNeitherWrittenNorRemoved(t *testing.T) {
 	}
 	for role, left := range map[string][]string{"leader": {"put intentions pg-pg", "put resolver pg-master"}, "follower": {"put intentions pg-pg"}} {
 		rest, err := routes.KeepOff(onlyService(role), want)
-		if got, _ := told(onlyService(role), rest); err == nil || !slices.Equal(got, left) {
+		if got, _ := changesText(onlyService(role), rest); err == nil || !slices.Equal(got, left) {
 			t.Errorf("with %s: %q, %v", role, got, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestAnothersRedirectEndsNoRole(t *testing.T) {
 		}
 	}
 	rest, _ := routes.KeepOff(found, routes.Wanted(config("follower", "web")))
-	if _, more := told(found, rest); more {
+	if _, more := changesText(found, rest); more {
 		t.Error("it is compared repeatedly until another writer changes an entry")
 	}
 }

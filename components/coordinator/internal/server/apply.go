@@ -98,7 +98,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return out, wire(c.store.Commit(ctx, with...))
 	}
 	// The caller's name is read before the write: a spec in force always has its writer on record.
-	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
+	if c.by, err = s.cfg.Tokens.NameOf(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
 	applied := store.Applied{Group: spec.Name, By: truncate.Text(c.by, store.MaxBy), Request: request, At: c.now()}

@@ -193,9 +193,9 @@ func (k known) groupOf(q store.QueueRequest) string {
 	return cmp.Or(q.Group, k.view.Slots[q.Slot].Value.Group)
 }
 
-// tells reports whether a prefix of a request's id is specific: it is longer than the kind at its
+// specific reports whether a prefix of a request's id is specific: it is longer than the kind at its
 // front.
-func tells(id string) bool {
+func specific(id string) bool {
 	_, rest, _ := strings.Cut(id, "-")
 	return len(rest) >= minPrefix
 }
@@ -205,7 +205,7 @@ func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
 	if one, there := k.view.Queue[id]; there && k.mayKnow(one.Value) {
 		return one.Value, true, nil
 	}
-	if !tells(id) {
+	if !specific(id) {
 		return q, false, nil
 	}
 	n := 0
@@ -228,7 +228,7 @@ func (k known) find(id string) (operation.Operation, error) {
 		if op.ID == id || op.Request.ID == id && id != "" {
 			return op, nil
 		}
-		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || tells(id) && strings.HasPrefix(op.Request.ID, id)) {
+		if len(id) >= minPrefix && (strings.HasPrefix(op.ID, id) || specific(id) && strings.HasPrefix(op.Request.ID, id)) {
 			found = append(found, op)
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.Vie
 // madeByAnother records the creation if Consul knows the token: the coordinator that created it may
 // have died before it recorded that. Otherwise it returns errMaking.
 func (s *Server) madeByAnother(ctx context.Context, token string, before store.OperatorToken, index uint64) error {
-	_, err := s.cfg.Tokens.Who(ctx, token)
+	_, err := s.cfg.Tokens.NameOf(ctx, token)
 	switch {
 	case errors.Is(err, tokens.ErrDenied):
 		return fmt.Errorf("%w: %s", errMaking, before.By)

@@ -168,7 +168,7 @@ type heldTokens struct {
 	asked, letGo chan struct{}
 }
 
-func (h heldTokens) Who(context.Context, string) (string, error) {
+func (h heldTokens) NameOf(context.Context, string) (string, error) {
 	h.asked <- struct{}{}
 	<-h.letGo
 	return "", tokens.ErrDenied

@@ -293,7 +293,7 @@ func (s *Server) decider(ctx context.Context, prefix, field, text string) (*call
 	if _, _, err := c.store.List(ctx, prefix); err != nil {
 		return nil, wire(err)
 	}
-	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
+	if c.by, err = s.cfg.Tokens.NameOf(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
 	return c, c.load(ctx)

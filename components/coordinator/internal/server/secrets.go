@@ -111,7 +111,7 @@ func (s *Server) RotateSecret(ctx context.Context, req *apiv1.RotateSecretReques
 	if err != nil {
 		return nil, err
 	}
-	by, err := s.cfg.Tokens.Who(ctx, c.token)
+	by, err := s.cfg.Tokens.NameOf(ctx, c.token)
 	if err != nil {
 		return nil, wire(err)
 	}

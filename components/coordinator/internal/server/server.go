@@ -36,9 +36,10 @@ type Tokens interface {
 	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
 	// MayWrite reports whether a token may write a KV key, given in full.
 	MayWrite(ctx context.Context, token, key string) (bool, error)
-	// Who names the holder of a token for the record; the name never contains the secret. It asks
-	// Consul's leader and returns tokens.ErrDenied when the token certainly does not exist.
-	Who(ctx context.Context, token string) (string, error)
+	// NameOf returns the name of a token's holder for the record; the name never contains the
+	// secret. It asks Consul's leader and returns tokens.ErrDenied when the token certainly does
+	// not exist.
+	NameOf(ctx context.Context, token string) (string, error)
 	// CheckOperator returns nil for a token of a caller outside the cluster, and tokens.ErrDenied
 	// when the token certainly is not such a one.
 	CheckOperator(ctx context.Context, token string) error

@@ -50,7 +50,7 @@ func (s settled) ask(ctx context.Context, do func() error) error {
 		if !errors.Is(err, store.ErrTokenUnknown) {
 			return err
 		}
-		switch _, who := s.tokens.Who(ctx, s.token); {
+		switch _, who := s.tokens.NameOf(ctx, s.token); {
 		case errors.Is(who, tokens.ErrDenied):
 			return err
 		case who != nil:

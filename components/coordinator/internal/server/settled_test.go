@@ -27,13 +27,13 @@ func (a asleep) Get(ctx context.Context, key string) (store.Entry, error) {
 	return a.Store.Get(ctx, key)
 }
 
-// whoSays answers NameOf.
-type whoSays struct {
+// namesAnswer answers NameOf.
+type namesAnswer struct {
 	Tokens
 	err error
 }
 
-func (w whoSays) Who(context.Context, string) (string, error) { return "somebody", w.err }
+func (w namesAnswer) NameOf(context.Context, string) (string, error) { return "an operator", w.err }
 
 // TestACallerIsDeniedOnlyForSure: a leader that has not read its log rejects no caller; the call is
 // retried for a while.
@@ -51,7 +51,7 @@ func TestACallerIsDeniedOnlyForSure(t *testing.T) {
 		"nothing out of the way": {0, tokens.ErrDenied, codes.NotFound},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := settled{Store: asleep{storetest.NewMemory(), &c.unknown}, tokens: whoSays{err: c.who}, token: "t"}
+			s := settled{Store: asleep{storetest.NewMemory(), &c.unknown}, tokens: namesAnswer{err: c.who}, token: "t"}
 			_, err := s.Get(t.Context(), store.GroupSpecKey("pg"))
 			if got := status.Code(wire(err)); got != c.want {
 				t.Errorf("%s: %v: %s, want %s", name, err, got, c.want)

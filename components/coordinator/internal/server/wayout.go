@@ -229,7 +229,7 @@ func (c *caller) deleteDisks(ctx context.Context, name string, slots []string, r
 		return store.Op{}, err
 	}
 	var err error
-	if c.by, err = c.server.cfg.Tokens.Who(ctx, c.token); err != nil {
+	if c.by, err = c.server.cfg.Tokens.NameOf(ctx, c.token); err != nil {
 		return store.Op{}, wire(err)
 	}
 	key := store.DeleteDisksKey(name)

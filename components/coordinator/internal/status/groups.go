@@ -228,7 +228,7 @@ func (g *groups) Collect(out chan<- prometheus.Metric) {
 	open := openOperations(v)
 	for _, name := range v.Known() {
 		if status, told := v.Statuses[name]; told {
-			tell(out, status.Value, name, open[name])
+			sendGauges(out, status.Value, name, open[name])
 		}
 	}
 }
@@ -244,8 +244,8 @@ func openOperations(v *view.View) map[string][]operation.Operation {
 	return open
 }
 
-// tell sends the gauges of one group.
-func tell(out chan<- prometheus.Metric, s group.Status, name string, open []operation.Operation) {
+// sendGauges sends the gauges of one group.
+func sendGauges(out chan<- prometheus.Metric, s group.Status, name string, open []operation.Operation) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name}, labels...)...)
 	}

@@ -135,9 +135,9 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]Node, error) {
 	return out, nil
 }
 
-// Who names the holder of a token for the record: its accessor and description, never its secret.
-// ErrDenied means that the token certainly does not exist.
-func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
+// NameOf returns the name of a token's holder for the record: its accessor and description, never
+// its secret. ErrDenied means that the token certainly does not exist.
+func (i *Issuer) NameOf(ctx context.Context, token string) (string, error) {
 	t, err := i.read(ctx, token)
 	if err != nil {
 		return "", err

@@ -126,11 +126,11 @@ func TestWhoNamesNoSecret(t *testing.T) {
 	if err := w.issuer.EnsureOperator(t.Context(), operator, nil); err != nil {
 		t.Fatal(err)
 	}
-	who, err := w.issuer.Who(t.Context(), operator)
+	who, err := w.issuer.NameOf(t.Context(), operator)
 	if err != nil || !strings.HasPrefix(who, tokens.OperatorPolicy+" (") || strings.Contains(who, operator) {
 		t.Errorf("%q, %v", who, err)
 	}
-	if who, err := w.issuer.Who(t.Context(), "11111111-2222-3333-4444-555555555555"); !errors.Is(err, tokens.ErrDenied) {
+	if who, err := w.issuer.NameOf(t.Context(), "11111111-2222-3333-4444-555555555555"); !errors.Is(err, tokens.ErrDenied) {
 		t.Errorf("a stranger is %q, %v", who, err)
 	}
 }

@@ -129,7 +129,7 @@ func (i *Issuer) mayWrite(ctx context.Context, token, key string) (bool, error) 
 // confirmRefusal returns nil if the token does not exist. Otherwise the refusal came from a server
 // that has not read its log yet, most often our own, and the result is ErrNotCaughtUp.
 func (i *Issuer) confirmRefusal(ctx context.Context, token string) error {
-	_, err := i.Who(ctx, token)
+	_, err := i.NameOf(ctx, token)
 	switch {
 	case err == nil:
 		return ErrNotCaughtUp

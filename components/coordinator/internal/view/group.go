@@ -178,7 +178,7 @@ func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error
 	if err != nil {
 		return nil, fmt.Errorf("read the members of all groups: %w", err)
 	}
-	v := beside(ctx, latest, entries, of)
+	v := readAfter(ctx, latest, entries, of)
 	v.Specs, v.Accepted = latest.Specs, latest.Accepted
 	return v, nil
 }

@@ -123,9 +123,9 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	return v, nil
 }
 
-// beside returns a View of entries that were read after latest, limited to these kinds. Records
+// readAfter returns a View of entries that were read after latest, limited to these kinds. Records
 // that latest already has are not decoded again.
-func beside(ctx context.Context, latest *View, entries []store.Entry, of []kind) *View {
+func readAfter(ctx context.Context, latest *View, entries []store.Entry, of []kind) *View {
 	v := &View{}
 	for _, k := range of {
 		v.take(ctx, k, moment{entries: entries, known: latest.said[k.id]})

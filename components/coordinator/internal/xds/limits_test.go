@@ -112,7 +112,7 @@ func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
 		}
 		a, err := quick.receive()
 		if err != nil {
-			t.Fatalf("who reads is ended after %d bytes: %v", n, err)
+			t.Fatalf("a reading member is ended after %d bytes: %v", n, err)
 		}
 		n += a.size
 	}
@@ -120,7 +120,7 @@ func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
 	unread := backend.sent - n
 	backend.mu.Unlock()
 	if unread > 1<<20 {
-		t.Errorf("who reads had %d bytes, and %d were on their way", n, unread)
+		t.Errorf("a reading member had %d bytes, and %d were on their way", n, unread)
 	}
 	quick.end()
 	if err := slow.ended(); err == nil {

@@ -63,19 +63,19 @@ func TestThreat_DOR08_AMemberIsNoOthersProxy(t *testing.T) {
 		code    codes.Code
 		text    string
 	}{
-		"the node of a sibling":    {who{own.id, own.cluster, "web-1"}.message(), codes.PermissionDenied, "web-1"},
-		"another group's node":     {who{"db-sidecar-proxy", "db", "db-0"}.message(), codes.PermissionDenied, "db-0"},
-		"another group's proxy":    {who{"db-sidecar-proxy", "db", "web-0"}.message(), codes.PermissionDenied, "web-0 may be web-sidecar-proxy"},
-		"another service":          {who{own.id, "db", "web-0"}.message(), codes.PermissionDenied, "want web"},
+		"the node of a sibling":    {identity{own.id, own.cluster, "web-1"}.message(), codes.PermissionDenied, "web-1"},
+		"another group's node":     {identity{"db-sidecar-proxy", "db", "db-0"}.message(), codes.PermissionDenied, "db-0"},
+		"another group's proxy":    {identity{"db-sidecar-proxy", "db", "web-0"}.message(), codes.PermissionDenied, "web-0 may be web-sidecar-proxy"},
+		"another service":          {identity{own.id, "db", "web-0"}.message(), codes.PermissionDenied, "want web"},
 		"no node name":             {within(1, text(1, own.id), text(2, own.cluster)), codes.PermissionDenied, "node_name"},
 		"no node":                  {text(2, typeCluster), codes.InvalidArgument, "no node"},
 		"nothing":                  {nil, codes.InvalidArgument, "no node"},
-		"two nodes":                {slices.Concat(own.message(), who{"db-sidecar-proxy", "db", "db-0"}.message()), codes.InvalidArgument, "DeltaDiscoveryRequest"},
+		"two nodes":                {slices.Concat(own.message(), identity{"db-sidecar-proxy", "db", "db-0"}.message()), codes.InvalidArgument, "DeltaDiscoveryRequest"},
 		"no message":               {[]byte("x"), codes.InvalidArgument, "DeltaDiscoveryRequest"},
 		"more than a message":      {make([]byte, 600<<10), codes.ResourceExhausted, "the most"},
-		"a gateway's node":         {who{own.id, own.cluster, "coordinator-0"}.message(), codes.PermissionDenied, "coordinator-0"},
-		"itself, by another Case":  {who{own.id, own.cluster, "Web-0"}.message(), codes.PermissionDenied, "Web-0"},
-		"itself, with more behind": {who{own.id + "\x00", own.cluster, "web-0"}.message(), codes.PermissionDenied, "may be"},
+		"a gateway's node":         {identity{own.id, own.cluster, "coordinator-0"}.message(), codes.PermissionDenied, "coordinator-0"},
+		"itself, by another Case":  {identity{own.id, own.cluster, "Web-0"}.message(), codes.PermissionDenied, "Web-0"},
+		"itself, with more behind": {identity{own.id + "\x00", own.cluster, "web-0"}.message(), codes.PermissionDenied, "may be"},
 	} {
 		asking.Go(func() { // each is kept waiting
 			e, err := m.begin(method)
@@ -256,7 +256,7 @@ func TestDOR08_WhatAStreamSaysLaterOfItselfChangesNothing(t *testing.T) {
 	m := w.member("web", "web-0", "127.50.1.1")
 	e := m.open(m.own())
 	e.until(t, "public_listener")
-	e.send(append(who{"db-sidecar-proxy", "db", "db-0"}.message(), text(2, typeCluster)...))
+	e.send(append(identity{"db-sidecar-proxy", "db", "db-0"}.message(), text(2, typeCluster)...))
 	w.proxy("web", "web-0", "127.50.1.1", "db")
 	e.until(t, "db.default.dc1")
 }

@@ -217,12 +217,12 @@ func (raw) Unmarshal(data []byte, v any) error {
 
 var _ encoding.Codec = raw{}
 
-// who is the identity in a stream.
-type who struct{ id, cluster, node string }
+// identity is the identity in a stream.
+type identity struct{ id, cluster, node string }
 
 // own is the identity in a member's own stream.
-func (m *member) own() who {
-	return who{m.caller.Group + "-sidecar-proxy", m.caller.Group, m.caller.Slot}
+func (m *member) own() identity {
+	return identity{m.caller.Group + "-sidecar-proxy", m.caller.Group, m.caller.Slot}
 }
 
 func text(num protowire.Number, value string) []byte {
@@ -234,7 +234,7 @@ func within(num protowire.Number, parts ...[]byte) []byte {
 }
 
 // message returns the node's part of a request, in Envoy's encoding.
-func (n who) message() []byte {
+func (n identity) message() []byte {
 	entry := func(name, value string) []byte { return within(1, text(1, name), within(2, text(3, value))) }
 	return within(1, text(1, n.id), text(2, n.cluster), within(3, entry("namespace", "default"), entry("node_name", n.node), entry("partition", "default")),
 		text(6, "envoy"), within(8, within(1, []byte{8, 1, 16, 36, 24, 4})))
@@ -253,7 +253,7 @@ type envoy struct {
 }
 
 // open opens a stream with the identity n.
-func (m *member) open(n who) *envoy {
+func (m *member) open(n identity) *envoy {
 	m.w.t.Helper()
 	e, err := m.begin(method)
 	if err != nil {
