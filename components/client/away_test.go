@@ -25,7 +25,7 @@ func impatient(t *testing.T, c client.Context) *client.Client {
 }
 
 // A Look ends when no coordinator answers, even if its caller has no deadline.
-func TestALookEndsWhenNobodyAnswers(t *testing.T) {
+func TestALookEndsWithoutAnAnswer(t *testing.T) {
 	s := clienttest.New(t)
 	c := impatient(t, s.Start(t))
 	for _, code := range []codes.Code{codes.Unavailable, codes.Internal} {
@@ -40,7 +40,7 @@ func TestALookEndsWhenNobodyAnswers(t *testing.T) {
 }
 
 // An update continues when coordinators come back, and meanwhile reports that none answers.
-func TestAnUpdateTellsThatNobodyAnswers(t *testing.T) {
+func TestAnUpdateReportsMissingAnswers(t *testing.T) {
 	s := clienttest.New(t)
 	c := impatient(t, s.Start(t))
 	s.Set("web", func(g *clienttest.Group) {

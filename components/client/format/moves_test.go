@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-func TestAPlanSaysWhatItsStepsTake(t *testing.T) {
+func TestAPlanNamesTheActionOfItsSteps(t *testing.T) {
 	plan := rollout.Plan{
 		Actions: []rollout.Action{
 			{Slot: "web-1", Kind: operation.Update, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Takes: group.ActionRestart},

@@ -118,7 +118,7 @@ func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
 	}
 }
 
-func TestAMemberSeesWhomItMayTalkTo(t *testing.T) {
+func TestAMemberSeesItsPermittedPeers(t *testing.T) {
 	specs := map[string]group.Spec{
 		"db":    {Name: "db", Backends: []group.Backend{{Name: "sql", Port: 5432, Allow: []string{"web", "batch"}}}},
 		"web":   {Name: "web", Backends: []group.Backend{{Name: "http", Port: 80}}},
@@ -164,9 +164,9 @@ func TestAProxyIsForItsCallers(t *testing.T) {
 	}
 }
 
-// TestAProxyIsForThoseWhomTheSpecStillAllows: the part in the service layer names web and batch.
+// TestAProxyIsForCallersInTheSpecInForce: the part in the service layer names web and batch.
 // The spec in force decides, even while the part cannot be rewritten.
-func TestAProxyIsForThoseWhomTheSpecStillAllows(t *testing.T) {
+func TestAProxyIsForCallersInTheSpecInForce(t *testing.T) {
 	meshes := map[string]group.ServiceMesh{"db": {Group: "db", Proxies: []group.Proxy{
 		{ID: "db-sidecar-proxy", Service: "db", Callers: []string{"web"}},
 		{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Callers: []string{"web", "batch"}},

@@ -10,9 +10,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestWhatHealthGoesBy: rollouts use the workload and the Envoys of its backends. Discovery of the
+// TestHealthUsesTheRightChecks: rollouts use the workload and the Envoys of its backends. Discovery of the
 // member uses the workload alone. Neither uses informative checks.
-func TestWhatHealthGoesBy(t *testing.T) {
+func TestHealthUsesTheRightChecks(t *testing.T) {
 	const well, ill, unknown = controlv1.Health_HEALTH_HEALTHY, controlv1.Health_HEALTH_UNHEALTHY, controlv1.Health_HEALTH_UNKNOWN
 	for name, c := range map[string]struct {
 		spec, backend, calls controlv1.Health

@@ -20,7 +20,7 @@ func TestAnotherIncarnationIsRelevant(t *testing.T) {
 }
 
 // A change of the followers is relevant: a silent follower is not healed.
-func TestWhoFollowsIsRelevant(t *testing.T) {
+func TestTheFollowersAreRelevant(t *testing.T) {
 	of := func(slots ...string) *controlv1.Report {
 		return &controlv1.Report{MemberKnown: true, Member: &controlv1.MemberView{Followers: slots}}
 	}

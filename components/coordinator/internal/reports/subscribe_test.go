@@ -9,9 +9,9 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestASubscriberIsToldOfSlotsWithNews: a new, changed, late or removed report is a change, and an
+// TestASubscriberIsNotifiedOfChangedSlots: a new, changed, late or removed report is a change, and an
 // unchanged one in time is not.
-func TestASubscriberIsToldOfSlotsWithNews(t *testing.T) {
+func TestASubscriberIsNotifiedOfChangedSlots(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	r := reports.New(func() time.Time { return now })
 	sub := r.Subscribe()

@@ -55,8 +55,8 @@ func TestChangesComeInAnOrderThatConsulTakes(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftStays: undecided names stay, with the subsets that they lead to.
-func TestWhatIsLeftStays(t *testing.T) {
+// TestUndecidedNamesStay: undecided names stay, with the subsets that they lead to.
+func TestUndecidedNamesStay(t *testing.T) {
 	service := config("follower", "web")
 	service.Routes = nil
 	for name, c := range map[string]struct {

@@ -112,8 +112,8 @@ func TestAnothersRedirectEndsNoRole(t *testing.T) {
 	}
 }
 
-// TestAForeignEntryIsToldOnce: it is reported once, unchanged, and replaced after its removal.
-func TestAForeignEntryIsToldOnce(t *testing.T) {
+// TestAForeignEntryIsReportedOnce: it is reported once, unchanged, and replaced after its removal.
+func TestAForeignEntryIsReportedOnce(t *testing.T) {
 	w := newWorld(t)
 	theirs := &consul.ServiceResolverConfigEntry{Kind: consul.ServiceResolver, Name: "pg-master", Redirect: &consul.ServiceResolverRedirect{Service: "elsewhere"}}
 	if ok, _, err := w.admin.ConfigEntries().Set(theirs, nil); err != nil || !ok {

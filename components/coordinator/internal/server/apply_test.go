@@ -399,8 +399,8 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestADryRunWarnsOfWhatPatroniReadsOnce: the dry run has the warning.
-func TestADryRunWarnsOfWhatPatroniReadsOnce(t *testing.T) {
+// TestADryRunWarnsOfSettingsThatPatroniReadsOnce: the dry run has the warning.
+func TestADryRunWarnsOfSettingsThatPatroniReadsOnce(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
 	with := func(connections string) []byte {

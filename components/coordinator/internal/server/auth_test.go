@@ -41,9 +41,9 @@ func TestACallWaitsForTheFirstViewOfTheRecords(t *testing.T) {
 	})
 }
 
-// TestACallIsToldThatTheRecordsCannotBeRead: the error comes before the call's own deadline,
+// TestACallReturnsThatTheRecordsCannotBeRead: the error comes before the call's own deadline,
 // because it would be lost otherwise.
-func TestACallIsToldThatTheRecordsCannotBeRead(t *testing.T) {
+func TestACallReturnsThatTheRecordsCannotBeRead(t *testing.T) {
 	for _, own := range []time.Duration{10 * time.Second, time.Millisecond, time.Hour} {
 		starting(t, func(t *testing.T, s *Server, _ func()) {
 			ctx, cancel := context.WithTimeout(t.Context(), own)

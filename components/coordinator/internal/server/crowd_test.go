@@ -196,7 +196,7 @@ func TestINP01_INP04_INP08_HalfSentCallsKeepNoOperatorOut(t *testing.T) {
 
 // An operator's watch and its large spec pass during the crowd, and the same connection continues
 // to work.
-func TestINP04_OperatorsWorkOnBesideACrowd(t *testing.T) {
+func TestINP04_OperatorsWorkOnDuringACrowd(t *testing.T) {
 	a := newAPI(t)
 	address := a.listen(t)
 	cc := dialAPI(t, address)
@@ -252,9 +252,9 @@ func watching(w grpc.ServerStreamingClient[apiv1.WatchGroupResponse]) <-chan err
 	return out
 }
 
-// BenchmarkOperatorBesideACrowd measures an operator's first call on its own connection while 128
+// BenchmarkOperatorDuringACrowd measures an operator's first call on its own connection while 128
 // unauthenticated callers hold half-sent calls, and the memory of those callers.
-func BenchmarkOperatorBesideACrowd(b *testing.B) {
+func BenchmarkOperatorDuringACrowd(b *testing.B) {
 	a := newAPI(b)
 	address := a.listen(b)
 	operator(b, address)

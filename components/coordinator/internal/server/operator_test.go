@@ -174,9 +174,9 @@ func (h heldTokens) NameOf(context.Context, string) (string, error) {
 	return "", tokens.ErrDenied
 }
 
-// TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken: a call waits at most its own time, and a
+// TestNoCallWaitsBehindACallThatWaitsForTheOperatorsToken: a call waits at most its own time, and a
 // check whether the token may be created does not wait at all.
-func TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
+func TestNoCallWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
 	sum := sha256.Sum256([]byte(operatorToken))
 	digest := hex.EncodeToString(sum[:])
 	held := heldTokens{asked: make(chan struct{}), letGo: make(chan struct{})}

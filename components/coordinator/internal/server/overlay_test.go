@@ -116,7 +116,7 @@ func names(links []*overlayv1.Link) []string {
 	return out
 }
 
-func TestOverlayIsShownToWhoMayReadIt(t *testing.T) {
+func TestOverlayIsShownToReaders(t *testing.T) {
 	m := newOverlayAPI(t)
 	for _, c := range []struct {
 		who, token, slot string

@@ -51,9 +51,9 @@ func TestR139_AnOverrideIsARecordWithAnEnd(t *testing.T) {
 	}
 }
 
-// TestR138_ASlotIsShownWithWhatHoldsIt: the single answer, the list and the record have the same
+// TestR138_ASlotIsShownWithItsHolds: the single answer, the list and the record have the same
 // holds.
-func TestR138_ASlotIsShownWithWhatHoldsIt(t *testing.T) {
+func TestR138_ASlotIsShownWithItsHolds(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	if _, err := a.SetOverride(ctx, &apiv1.SetOverrideRequest{Kind: apiv1.OverrideKind_OVERRIDE_KIND_FREEZE, Name: "pg", Reason: "r"}); err != nil {
@@ -155,8 +155,8 @@ func TestOverridesThatStandAreListed(t *testing.T) {
 	}
 }
 
-// TestR139_AnExclusionSaysFromWhat: a different exclusion in its place is a change.
-func TestR139_AnExclusionSaysFromWhat(t *testing.T) {
+// TestR139_AnExclusionNamesItsActivities: a different exclusion in its place is a change.
+func TestR139_AnExclusionNamesItsActivities(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	for _, c := range []struct {
@@ -238,9 +238,9 @@ func TestAnOverrideOnNothingIsRefused(t *testing.T) {
 	}
 }
 
-// TestR135_WhatIsToGoIsOnlyRemoved: a request about such a slot would wait as long as the slot
+// TestR135_ALeavingSlotIsOnlyRemoved: a request about such a slot would wait as long as the slot
 // stays. It could cost a slot that is wanted again its disk.
-func TestR135_WhatIsToGoIsOnlyRemoved(t *testing.T) {
+func TestR135_ALeavingSlotIsOnlyRemoved(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	put(a, t, store.SlotKey("pg", "pg-7"), group.SlotRecord{Group: "pg", Slot: "pg-7", Ordinal: 7, InstanceID: boundInstance, VMUUID: "vm-7"})

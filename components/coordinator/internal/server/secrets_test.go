@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store"
 )
 
-func TestSecretsAreListedAndRotatedByWhoMayWrite(t *testing.T) {
+func TestSecretsAreListedAndRotatedWithTheRightToWrite(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
 	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {

@@ -404,8 +404,8 @@ func absent(err error) error {
 	return err
 }
 
-// TestEveryCallAsksWhoCalls: only an operator may call.
-func TestEveryCallAsksWhoCalls(t *testing.T) {
+// TestEveryCallAuthenticatesItsCaller: only an operator may call.
+func TestEveryCallAuthenticatesItsCaller(t *testing.T) {
 	a := newAPI(t)
 	if _, err := a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
 		t.Fatal(err)

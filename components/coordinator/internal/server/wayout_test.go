@@ -72,7 +72,7 @@ func TestI17_TheSameRequestTwiceIsOneRestart(t *testing.T) {
 	}
 }
 
-func TestAReplacementNamesWhatIsLost(t *testing.T) {
+func TestAReplacementNamesTheLoss(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1})
@@ -97,8 +97,8 @@ func TestAReplacementNamesWhatIsLost(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsIsListedAndTakenBack: a request can be cancelled until a leader begins it.
-func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
+// TestWaitingRequestsAreListedAndCancelled: a request can be cancelled until a leader begins it.
+func TestWaitingRequestsAreListedAndCancelled(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	for _, id := range []string{"one", "two"} {
@@ -290,8 +290,8 @@ func TestAGroupIsDeletedOneWay(t *testing.T) {
 	}
 }
 
-// TestAScaleInSaysWhoseDisksItHolds: the answer names exactly the slots whose disks may be deleted.
-func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
+// TestAScaleInNamesItsHeldDisks: the answer names exactly the slots whose disks may be deleted.
+func TestAScaleInNamesItsHeldDisks(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	stored, index, err := store.ReadRaw(ctx, a.cfg.Store, store.GroupSpecKey("pg"))
@@ -344,9 +344,9 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWasSeenIsAdopted: a member without evidence is not adopted, and a request needs a
+// TestOnlySeenMembersAreAdopted: a member without evidence is not adopted, and a request needs a
 // reason.
-func TestOnlyWhatWasSeenIsAdopted(t *testing.T) {
+func TestOnlySeenMembersAreAdopted(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	list, err := a.ListAdoptable(ctx, &apiv1.ListAdoptableRequest{Group: "pg"})

@@ -75,7 +75,7 @@ func TestATT14_ATT16_ATT17_TOK19_StoredSpecsAreLinted(t *testing.T) {
 
 // A new rule of lint does not end a spec in force, and does not stop its scaling; new content is
 // checked.
-func TestWhatRunsIsNotLintedAgain(t *testing.T) {
+func TestContentInForceIsNotLintedAgain(t *testing.T) {
 	old := spec(adds("privileged: true"))
 	scaled, envValue, other := old, spec(adds("privileged: true")), spec(adds("privileged:  true"))
 	scaled.Replicas = 5
@@ -292,9 +292,9 @@ func TestNamesThatOthersHaveAreRefused(t *testing.T) {
 	}
 }
 
-// TestAClaimThatStandsKeepsNobodyFromAnEdit: two groups that claim one name can both be scaled, and
+// TestAnExistingClaimBlocksNoEdit: two groups that claim one name can both be scaled, and
 // each can give the name up; neither can take another.
-func TestAClaimThatStandsKeepsNobodyFromAnEdit(t *testing.T) {
+func TestAnExistingClaimBlocksNoEdit(t *testing.T) {
 	named := func(name string, routes ...string) group.Spec {
 		return spec(func(s *group.Spec) {
 			s.Name = name

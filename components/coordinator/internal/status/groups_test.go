@@ -90,9 +90,9 @@ func gauges(t *testing.T, m *Metrics, name string) []string {
 	return out
 }
 
-// TestOnlyTheLeaderTellsOfTheGroups: only the leader serves the groups' gauges, from their current
+// TestOnlyTheLeaderServesGauges: only the leader serves the groups' gauges, from their current
 // records.
-func TestOnlyTheLeaderTellsOfTheGroups(t *testing.T) {
+func TestOnlyTheLeaderServesGauges(t *testing.T) {
 	m, v := NewMetrics(), records()
 	m.Groups(func() *view.View { return v })
 	if got := gauges(t, m, "pg"); got != nil {
@@ -124,8 +124,8 @@ func TestOnlyTheLeaderTellsOfTheGroups(t *testing.T) {
 	}
 }
 
-// TestWhatIsCounted: each transition is counted, and no count is lost with the Lease.
-func TestWhatIsCounted(t *testing.T) {
+// TestTransitionsAreCounted: each transition is counted, and no count is lost with the Lease.
+func TestTransitionsAreCounted(t *testing.T) {
 	joins := func(set ...string) *group.Membership { return &group.Membership{Joins: true, Set: set} }
 	away := group.SlotRecord{Group: "pg", Slot: "pg-1", UnavailableSince: at, Heals: &group.Heals{Attempts: 1, LastAt: at.Add(time.Minute)}}
 	back := group.SlotRecord{Group: "pg", Slot: "pg-1", AvailableSince: at.Add(3 * time.Minute), Heals: away.Heals}

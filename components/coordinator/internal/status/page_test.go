@@ -264,8 +264,8 @@ func (s source) all() (out []string) {
 	return out
 }
 
-// TestThePageTellsOfEveryFigure: the page has every metric of a group, and no unregistered one.
-func TestThePageTellsOfEveryFigure(t *testing.T) {
+// TestThePageListsEveryMetric: the page has every metric of a group, and no unregistered one.
+func TestThePageListsEveryMetric(t *testing.T) {
 	s := readSource(t)
 	page, err := os.ReadFile(figurePage)
 	if err != nil {
@@ -321,9 +321,9 @@ func TestThePageTellsOfEveryFigure(t *testing.T) {
 	}
 }
 
-// TestTheAlertsAskForWhatIsServed: the alerts' metrics, labels and values exist in the code. Each
+// TestTheAlertsUseServedMetrics: the alerts' metrics, labels and values exist in the code. Each
 // alert has a severity, a command and a link.
-func TestTheAlertsAskForWhatIsServed(t *testing.T) {
+func TestTheAlertsUseServedMetrics(t *testing.T) {
 	s := readSource(t)
 	raw, err := os.ReadFile(alertsFile)
 	if err != nil {

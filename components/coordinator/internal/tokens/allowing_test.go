@@ -11,9 +11,9 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// TestThoseWhoWaitAreAllowedTogether: callers during a write share the next one, and each
+// TestWaitingCallersAreAllowedTogether: callers during a write share the next one, and each
 // successful caller's name is in some write.
-func TestThoseWhoWaitAreAllowedTogether(t *testing.T) {
+func TestWaitingCallersAreAllowedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, writes, release := newAllowing(), [][]string(nil), make(chan error)
 		var all sync.WaitGroup
@@ -63,7 +63,7 @@ func TestThoseWhoWaitAreAllowedTogether(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpWaitingHoldsNobodyUp(t *testing.T) {
+func TestACallerThatGivesUpBlocksNoOther(t *testing.T) {
 	a := newAllowing()
 	ctx, cancel := context.WithCancel(t.Context())
 	err := a.allow(t.Context(), "one", func([]string) error {
@@ -78,9 +78,9 @@ func TestWhoGivesUpWaitingHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestAFailureIsToldToAllOfOneName: a failed write fails its caller. Another caller with the same
+// TestAFailureIsReturnedToAllCallersOfOneName: a failed write fails its caller. Another caller with the same
 // name retries.
-func TestAFailureIsToldToAllOfOneName(t *testing.T) {
+func TestAFailureIsReturnedToAllCallersOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, begin, release := newAllowing(), make(chan error), make(chan error)
 		var all sync.WaitGroup

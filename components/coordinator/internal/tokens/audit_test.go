@@ -19,9 +19,9 @@ func example(pattern string) string {
 		"<revocation>", "instance-0d", "<scope>", "pg", "<nonce>", "00112233445566778899aabbccddeeff", "<sha256>", strings.Repeat("0d", 32)).Replace(pattern)
 }
 
-// TestCTL08_NobodyEditsWhatIsNotTheirs: the real token of every role tries to write and to delete
+// TestCTL08_NoRoleEditsForeignRecords: the real token of every role tries to write and to delete
 // every kind of record.
-func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
+func TestCTL08_NoRoleEditsForeignRecords(t *testing.T) {
 	w := newWorld(t)
 	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
 	if err := w.issuer.EnsureOperator(t.Context(), operator, []string{"pg"}); err != nil {
@@ -78,7 +78,7 @@ func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 	}
 }
 
-func TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem(t *testing.T) {
+func TestCTL20_TokensOfSlotsAreFoundForEveryCreator(t *testing.T) {
 	w := newWorld(t)
 	workload := w.slot("", "pg", "pg-1")
 	management := w.as(w.management)
@@ -120,7 +120,7 @@ func TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem(t *testing.T) {
 	}
 }
 
-func TestWhoNamesNoSecret(t *testing.T) {
+func TestNameOfContainsNoSecret(t *testing.T) {
 	w := newWorld(t)
 	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
 	if err := w.issuer.EnsureOperator(t.Context(), operator, nil); err != nil {

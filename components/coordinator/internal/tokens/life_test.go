@@ -129,8 +129,8 @@ func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatOthersDeletedAreMadeAnew: a cached policy may be gone, and is created again.
-func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
+// TestPoliciesThatOthersDeletedAreCreatedAgain: a cached policy may be gone, and is created again.
+func TestPoliciesThatOthersDeletedAreCreatedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	other, err := tokens.New(w.addr, management, tokens.TTL)

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
+func TestLooseningRecordsAreReadStrictlyTighteningOnesByTheirKey(t *testing.T) {
 	rev := strings.Repeat("0d", 16)
 	v := read(t, map[string]string{
 		store.ApprovalKey(rev):                 `{"revision":"` + rev + `","by":"ann","at":"2026-01-01T00:00:00Z"}`,
@@ -64,7 +64,7 @@ func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
 	}
 }
 
-func TestFoldedPolicyCarriesWhatConcernsTheSlot(t *testing.T) {
+func TestFoldedPolicyHasTheSlotsRecords(t *testing.T) {
 	hash := strings.Repeat("0a", 32)
 	v := read(t, map[string]string{
 		store.RevocationKey("instance-0a"): ``, store.RevocationKey("instance-0b"): ``, store.RevocationKey("key_provider-0c"): ``,

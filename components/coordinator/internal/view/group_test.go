@@ -14,9 +14,9 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestAGroupIsReadBesideTheLatestView: unchanged records are shared, changed ones are read again,
+// TestAGroupIsReadWithTheLatestView: unchanged records are shared, changed ones are read again,
 // and a value modified in place is found.
-func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
+func TestAGroupIsReadWithTheLatestView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.NewMemory()
 		write := func(slot, boot string) {

@@ -13,8 +13,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestWhatIsRememberedReadsAsIfReadAnew: cached and fresh reads agree after any change of a record.
-func TestWhatIsRememberedReadsAsIfReadAnew(t *testing.T) {
+// TestCachedRecordsEqualFreshReads: cached and fresh reads agree after any change of a record.
+func TestCachedRecordsEqualFreshReads(t *testing.T) {
 	s, known := storetest.NewMemory(), &memo{}
 	spec := func(replicas int) string {
 		made := group.Spec{Name: "pg", Platform: "phala", Replicas: replicas, Template: group.Template{

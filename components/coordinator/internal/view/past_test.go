@@ -10,9 +10,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestWhatToldACVMToBootCounts: an Operation that booted the CVM counts, however often the platform
+// TestAnOperationThatBootedTheCVMCounts: an Operation that booted the CVM counts, however often the platform
 // refused the later ones. Without it the Boot before would still be expected to report.
-func TestWhatToldACVMToBootCounts(t *testing.T) {
+func TestAnOperationThatBootedTheCVMCounts(t *testing.T) {
 	const slot = "pg-0"
 	told := operation.Operation{ID: "told", Slot: slot, Phase: operation.Failed, Rollout: "before"}
 	other := operation.Operation{ID: "other", Slot: slot, Phase: operation.Failed, Rollout: "before", Before: operation.Before{Follows: "older"}}

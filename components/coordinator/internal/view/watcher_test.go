@@ -78,9 +78,9 @@ func compare(a, b string) int {
 	return 0
 }
 
-// TestTheWatchersViewIsWhatTheRecordsSay: this holds after any changes, and after a restore of an
+// TestTheWatchersViewMatchesTheRecords: this holds after any changes, and after a restore of an
 // older state.
-func TestTheWatchersViewIsWhatTheRecordsSay(t *testing.T) {
+func TestTheWatchersViewMatchesTheRecords(t *testing.T) {
 	for seed := range uint64(12) {
 		watching(t, func(w *Watcher, s *storetest.Memory, _ func()) {
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -295,9 +295,9 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// TestARestoredSnapshotWakesEverybody: records of a restored snapshot are reported as changed,
+// TestARestoredSnapshotWakesAllReaders: records of a restored snapshot are reported as changed,
 // although readers have seen higher indices.
-func TestARestoredSnapshotWakesEverybody(t *testing.T) {
+func TestARestoredSnapshotWakesAllReaders(t *testing.T) {
 	key := store.SlotKey("web", "web-0")
 	for name, change := range map[string]func(t *testing.T, s *storetest.Memory){
 		"a record that changed since": func(t *testing.T, s *storetest.Memory) {

@@ -32,9 +32,9 @@ func (s *slow) Commit(ctx context.Context, ops ...store.Op) error {
 	return s.Store.Commit(ctx, ops...)
 }
 
-// TestThoseWhoWaitGrowTogether: they share one transaction, and a growth with a stale record delays
+// TestWaitingCallersGrowTogether: they share one transaction, and a growth with a stale record delays
 // no other.
-func TestThoseWhoWaitGrowTogether(t *testing.T) {
+func TestWaitingCallersGrowTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad            int // index of the conflicting growth; -1: none
 		commits, state uint64
@@ -83,7 +83,7 @@ func TestThoseWhoWaitGrowTogether(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpWaitingGrowsNothing(t *testing.T) {
+func TestACallerThatGivesUpGrowsNothing(t *testing.T) {
 	memory := storetest.NewMemory()
 	lease := lead(t, memory)
 	s := &slow{Store: memory, entered: make(chan struct{}), release: make(chan struct{})}

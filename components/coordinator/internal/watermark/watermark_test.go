@@ -45,7 +45,7 @@ func stateOf(t *testing.T, s store.Store) uint64 {
 	return record.State
 }
 
-func TestStateGrowsWithWhatIsWritten(t *testing.T) {
+func TestStateGrowsWithEachWrite(t *testing.T) {
 	s, agents := storetest.NewMemory(), &saw{}
 	lease, r := lead(t, s), watermark.New(s, agents, time.Now)
 	spec := store.Op{Kind: store.OpPut, Key: store.GroupStatusKey("pg"), Value: []byte("{}")}
@@ -71,8 +71,8 @@ func TestStateGrowsWithWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestAStandbyRemembersWhatItFollowed: it may be the next leader, and it answers operators.
-func TestAStandbyRemembersWhatItFollowed(t *testing.T) {
+// TestAStandbyRemembersTheFollowedState: it may be the next leader, and it answers operators.
+func TestAStandbyRemembersTheFollowedState(t *testing.T) {
 	s, standby := storetest.NewMemory(), watermark.New(storetest.NewMemory(), &saw{}, time.Now)
 	lease, r := lead(t, s), watermark.New(s, &saw{}, time.Now)
 	for range 5 {

@@ -95,9 +95,9 @@ func before(t *testing.T, limits xds.Limits, backend http.Handler) (*world, *mem
 	return w, m
 }
 
-// TestThreat_DOR10_WhoDoesNotReadIsEnded: until its end no data piles up for it, and another stream
+// TestThreat_DOR10_AStreamWithoutReadsIsEnded: until its end no data piles up for it, and another stream
 // of the same coordinator continues.
-func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
+func TestThreat_DOR10_AStreamWithoutReadsIsEnded(t *testing.T) {
 	backend := &flooding{ended: make(chan struct{}, 16)}
 	w, m := before(t, xds.Limits{Unread: 500 * time.Millisecond}, backend)
 	other := &member{w: w, caller: xds.Caller{Group: "web", Slot: "web-1", Boot: "b"}}

@@ -146,9 +146,9 @@ func TestDOR08_OneReadingOfANode(t *testing.T) {
 	}
 }
 
-// TestDOR08_WhatIsSentOnSaysWhatWasJudged: the forwarded message has the judged fields of the node,
+// TestDOR08_TheForwardedMessageHasTheJudgedNode: the forwarded message has the judged fields of the node,
 // the request's other fields, and no second node.
-func TestDOR08_WhatIsSentOnSaysWhatWasJudged(t *testing.T) {
+func TestDOR08_TheForwardedMessageHasTheJudgedNode(t *testing.T) {
 	message := append(append(text(2, "type"), withNode(web, text(3, "a resource"))...), text(4, "another")...)
 	message = append(message, text(77, "unknown")...)
 	n, rest, err := first(message)

@@ -60,10 +60,10 @@ func (f full) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Grpc-Message", "this server has too many xDS streams open, please try another")
 }
 
-// TestWhoIsToAskElsewhereIsLetGo: Consul's servers balance the streams among them, so a full server
+// TestAMemberForAnotherCoordinatorIsDisconnected: Consul's servers balance the streams among them, so a full server
 // rejects more for long, and a missing one may be away for long. The connection ends, so that the
 // next one goes to another coordinator: on an open connection a proxy repeats the same request.
-func TestWhoIsToAskElsewhereIsLetGo(t *testing.T) {
+func TestAMemberForAnotherCoordinatorIsDisconnected(t *testing.T) {
 	for name, code := range map[string]codes.Code{"full": codes.ResourceExhausted, "away": codes.Unavailable} {
 		t.Run(name, func(t *testing.T) {
 			w, m := before(t, xds.Limits{}, full{code})

@@ -140,9 +140,9 @@ func TestThreat_DOR08_NothingElseIsServed(t *testing.T) {
 	asking.Wait()
 }
 
-// TestThreat_DOR08_WhoLostItsSlotLosesItsStreams: a removed proxy and an ended Session lose their
+// TestThreat_DOR08_ABootThatLostItsSlotLosesItsStreams: a removed proxy and an ended Session lose their
 // streams, too.
-func TestThreat_DOR08_WhoLostItsSlotLosesItsStreams(t *testing.T) {
+func TestThreat_DOR08_ABootThatLostItsSlotLosesItsStreams(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	evicted, unrouted, cut := w.member("web", "web-0", "127.50.1.1"), w.member("db", "db-0", "127.50.2.1"), w.member("api", "api-0", "127.50.3.1")
 	var streams []*envoy
@@ -250,7 +250,7 @@ func TestThreat_DOR09_NoMemberHasTheRightOfAProxy(t *testing.T) {
 	}
 }
 
-func TestDOR08_WhatAStreamSaysLaterOfItselfChangesNothing(t *testing.T) {
+func TestDOR08_ALaterIdentityInAStreamChangesNothing(t *testing.T) {
 	w := newWorld(t, xds.Limits{})
 	w.member("db", "db-0", "127.50.2.1")
 	m := w.member("web", "web-0", "127.50.1.1")

@@ -157,7 +157,7 @@ func TestAnEffectThatComesLateMeetsItsOwnCVM(t *testing.T) {
 	})
 }
 
-func TestAHaltedOneRunsWhatItWasToRunOnceItIsStarted(t *testing.T) {
+func TestAHaltedCVMRunsItsNextDocumentOnceItIsStarted(t *testing.T) {
 	try(t, func(t *testing.T, b *bench) {
 		made, err := b.create("one")
 		if err != nil {
