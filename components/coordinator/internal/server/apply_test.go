@@ -351,7 +351,7 @@ func awaitView(t *testing.T, a *api, seen func(*view.View) bool) {
 	}
 }
 
-// A Slot can be pinned only to a recorded Revision. The answer names what the group leaves out.
+// A Slot can be pinned only to a recorded Revision. The answer names the slots that the group leaves out.
 func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	a, first, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

@@ -49,7 +49,7 @@ func TestReadinessGoesAndComes(t *testing.T) {
 	}
 }
 
-// TestINP01_HeadersAreBounded: the page reads what a scraper needs and no more.
+// TestINP01_HeadersAreBounded: the page reads the headers of a scraper and no more.
 func TestINP01_HeadersAreBounded(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
