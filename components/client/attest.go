@@ -171,7 +171,7 @@ func accept(c Context, claims policy.Claims, now time.Time) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return fmt.Errorf("its OS image (MRTD %s) is none that the trust names (%s)", short(claims.MRTD), strings.Join(names, ", "))
+	return fmt.Errorf("its OS image (MRTD %s) is not among the images of the trust (%s)", short(claims.MRTD), strings.Join(names, ", "))
 }
 
 func short(hex string) string {

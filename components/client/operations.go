@@ -336,7 +336,7 @@ func Poll(ctx context.Context, look func(context.Context) (done bool, err error)
 }
 
 // ErrKept reports that a deletion was cancelled: everything that still existed stays.
-var ErrKept = errors.New("the deletion was taken back")
+var ErrKept = errors.New("the deletion was cancelled")
 
 // WaitGone waits until a deleted group is gone. see receives each new message about it, and lost
 // each loss of the connection; both may be nil. ErrKept: an operator cancelled the deletion.

@@ -117,7 +117,7 @@ func (c *Coordinator) agree(ctx context.Context) error {
 		err := bootstrap.Disagree(ctx, c.clusterIDConfig(), c.clusterID.ClusterID)
 		if err != nil && err.Error() != last {
 			last = err.Error()
-			c.log.Error("coordinators of other cluster IDs are no part of this cluster", "error", err)
+			c.log.Error("coordinators of other cluster IDs do not belong to this cluster", "error", err)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (c *Config) complete() error {
 			errs = append(errs, fmt.Errorf("slot %q: with %d replicas the last one is %s", c.Slot, c.Replicas, peering.CoordinatorSlot(c.Replicas-1)))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("replicas %d: want 1, 3 or 5, so that a majority is one", c.Replicas))
+		errs = append(errs, fmt.Errorf("replicas %d: want 1, 3 or 5, so that a majority exists", c.Replicas))
 	}
 	if c.Trust.Cluster != "" && c.Trust.Cluster != c.Cluster {
 		errs = append(errs, fmt.Errorf("cluster %q: the trust file is for cluster %q", c.Cluster, c.Trust.Cluster))

@@ -219,10 +219,10 @@ func (c *Coordinator) identify(ctx context.Context) error {
 	}
 	var err error
 	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
-		return fmt.Errorf("ask the guest agent who this is: %w", err)
+		return fmt.Errorf("read this CVM's identity from the guest agent: %w", err)
 	}
 	if _, err := attest.CheckMeasured(ctx, c.deps.Guest, c.cfg.TrustFile, c.cfg.RevisionMark); err != nil {
-		return fmt.Errorf("what this coordinator was started with (trust file, mark): %w", err)
+		return fmt.Errorf("verify the inputs of this coordinator (trust file, mark): %w", err)
 	}
 	if want := c.cfg.Trust.CoordinatorAppID; want != "" && want != c.info.AppID {
 		return fmt.Errorf("this CVM belongs to app %s, the trust file names %s as the coordinators' app", c.info.AppID, want)

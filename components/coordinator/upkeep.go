@@ -97,7 +97,7 @@ func (c *Coordinator) renewConsulToken(ctx context.Context) error {
 		err := c.giveConsulToken(call)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("consul's own token not renewed, it is tried again", "error", err)
+			c.log.Warn("consul's own token not renewed, the coordinator retries", "error", err)
 			wait = genesisRetry * 5
 		}
 	}

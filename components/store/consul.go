@@ -106,7 +106,7 @@ func (cfg *ConsulConfig) complete() error {
 	setDefault(&cfg.Resync, time.Minute)
 	setDefault(&cfg.CallTimeout, 10*time.Second)
 	if cfg.SessionTTL < 0 || cfg.Margin < 0 || cfg.Margin > cfg.SessionTTL/2 {
-		problems = append(problems, fmt.Errorf("session TTL %v with margin %v: the margin is between 0 and half the TTL, or nothing is left to act in",
+		problems = append(problems, fmt.Errorf("session TTL %v with margin %v: the margin must be between 0 and half the TTL, so that time is left to act",
 			cfg.SessionTTL, cfg.Margin))
 	}
 	if cfg.Resync < 0 || cfg.Resync > 10*time.Minute {

@@ -83,7 +83,7 @@ func (q QueueRequest) Check() error {
 	}
 	needs := q.needs()
 	if needs == nil {
-		return fmt.Errorf("kind: %.80q is none: use restart, update, replace, resolve, retry or release", q.Kind)
+		return fmt.Errorf("kind: %.80q is unknown: use restart, update, replace, resolve, retry or release", q.Kind)
 	}
 	for _, f := range []struct {
 		name string

@@ -53,7 +53,7 @@ func NextTerm(f TermFacts) (uint64, error) {
 func (f TermFacts) wayOut() string {
 	text := WayOut(max(f.Seen, 1), 0)
 	if f.Unusable != nil {
-		text += fmt.Sprintf(" (what is there counts for nothing: %v)", f.Unusable)
+		text += fmt.Sprintf(" (the present record has no effect: %v)", f.Unusable)
 	}
 	return text
 }
@@ -61,7 +61,7 @@ func (f TermFacts) wayOut() string {
 // WayOut describes the operator's remedy for records that went back. Term and state must be at
 // least these.
 func WayOut(term, state uint64) string {
-	return fmt.Sprintf(`find out what is gone, then: cadre recover; it writes {"term":N,"state":M,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know, M at least %d`,
+	return fmt.Sprintf(`find out which records are missing, then run cadre recover; it writes {"term":N,"state":M,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know, M at least %d`,
 		RecoverKey(), term, state)
 }
 

@@ -25,14 +25,14 @@ const (
 // implementation of Store calls it first.
 func ValidateTogether(what []string) error {
 	if len(what) == 0 || len(what) > MaxTogether {
-		return fmt.Errorf("%w: %d keys and prefixes are read together: 1 to %d are", ErrBadOp, len(what), MaxTogether)
+		return fmt.Errorf("%w: %d keys and prefixes, want 1 to %d", ErrBadOp, len(what), MaxTogether)
 	}
 	for _, w := range what {
 		check := CheckKey
 		if prefix, is := strings.CutSuffix(w, Below); is {
 			w, check = prefix, CheckPrefix
 			if prefix == "" {
-				return fmt.Errorf("%w: everything is listed, not read together with something", ErrBadOp)
+				return fmt.Errorf("%w: an empty prefix must be listed instead", ErrBadOp)
 			}
 		}
 		if err := check(w); err != nil {

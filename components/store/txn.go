@@ -252,6 +252,6 @@ func CommitResolved(ctx context.Context, s Store, ops []Op, done func(ctx contex
 	case applied:
 		return nil
 	default:
-		return fmt.Errorf("not there when read back: %w", err)
+		return fmt.Errorf("absent at the read-back: %w", err)
 	}
 }

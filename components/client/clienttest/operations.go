@@ -45,7 +45,7 @@ func (s *Server) askedLocked(kind, id, what, reason string) error {
 	}
 	text := kind + " " + what + ": " + reason
 	if old, ok := s.requests[id]; ok && old != text {
-		return status.Errorf(codes.InvalidArgument, "request_id: %s is another request already", id)
+		return status.Errorf(codes.InvalidArgument, "request_id: %s belongs to another request already", id)
 	}
 	if _, ok := s.requests[id]; !ok {
 		s.decided = append(s.decided, text)

@@ -146,7 +146,7 @@ func (l *loader) clusterBlocks(b *hclsyntax.Block) map[string]*hclsyntax.Block {
 		case !known:
 			l.add(inner.DefRange(), "Unknown block", fmt.Sprintf("%q is not known here; known: %v", inner.Type, clusterBlocks))
 		case out[inner.Type] != nil:
-			l.add(inner.DefRange(), "Duplicate block", inner.Type+" stands twice: keep one")
+			l.add(inner.DefRange(), "Duplicate block", inner.Type+" is set twice: keep one")
 		default:
 			out[inner.Type] = inner
 		}

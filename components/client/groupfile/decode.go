@@ -168,7 +168,7 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 		return
 	}
 	if _, twice := out[b.Type]; twice {
-		d.add(b.DefRange(), "Duplicate block", fmt.Sprintf("%s stands twice here: keep one", b.Type))
+		d.add(b.DefRange(), "Duplicate block", fmt.Sprintf("%s is set twice here: keep one", b.Type))
 		return
 	}
 	d.ranges[at] = b.DefRange()

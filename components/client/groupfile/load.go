@@ -105,7 +105,7 @@ func load(paths []string, vars Vars) (File, error) {
 	for _, s := range sources {
 		ctx := l.context(s.dir)
 		for _, attr := range sortedAttributes(s.body) {
-			l.add(attr.SrcRange, "Unexpected argument", fmt.Sprintf("%q stands outside of a block: expected group, cluster, variable or locals blocks", attr.Name))
+			l.add(attr.SrcRange, "Unexpected argument", fmt.Sprintf("%q is outside of a block: expected group, cluster, variable or locals blocks", attr.Name))
 		}
 		for _, b := range s.body.Blocks {
 			switch b.Type {

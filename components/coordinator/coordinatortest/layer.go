@@ -248,7 +248,7 @@ func (l *Layer) certify(ctx context.Context) error {
 			close(l.certified)
 			return nil
 		}
-		l.cfg.Log.Info("consul has not the mesh's CA yet", "error", err)
+		l.cfg.Log.Info("consul does not have the mesh's CA yet", "error", err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

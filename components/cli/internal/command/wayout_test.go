@@ -33,10 +33,10 @@ func stuck(b *bench) {
 	})
 	hash := strings.Repeat("0c", 32)
 	b.SetWayOut(clienttest.WayOut{
-		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\", which is lost all the same"}},
+		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\", which is lost anyway"}},
 		Retried:     &apiv1.RetryRolloutResponse{Changed: true, Rollout: "worker-4", RolloutState: "FAILED"},
 		Deleted:     &apiv1.DeleteGroupResponse{Changed: true, Slots: []string{"worker-0", "worker-1"}, Warnings: []string{"running members lose their credentials: worker-0"}},
-		Warnings:    []string{"RESTART is taken to have had no effect"},
+		Warnings:    []string{"the leader assumes that RESTART had no effect"},
 		HeldDisks:   []string{"worker-2"},
 		Adoptable: []rollout.Adoptable{
 			{Slot: "worker-0", PlatformName: "demo-worker-0", PlatformStatus: "running", VMUUID: "vm-0", InstanceID: instance, ComposeHash: hash, Revision: runs, Number: 6, VIP: "127.50.1.1", AttestedAt: noon.Add(-20 * time.Second)},

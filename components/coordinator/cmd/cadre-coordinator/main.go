@@ -96,11 +96,11 @@ func gatewayDomain(ctx context.Context, appID string, list func(context.Context,
 		if err == nil {
 			var domain string
 			if domain, err = platform.GatewayDomain(cvms); err == nil {
-				log.Info("gateway domain as the platform names it", "domain", domain)
+				log.Info("gateway domain reported by the platform", "domain", domain)
 				return domain, nil
 			}
 		}
-		log.Warn("gateway domain is not known: the platform is asked again, or set --gateway-domain or CADRE_GATEWAY_DOMAIN", "error", err)
+		log.Warn("gateway domain is unknown: the coordinator retries; or set --gateway-domain or CADRE_GATEWAY_DOMAIN", "error", err)
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)

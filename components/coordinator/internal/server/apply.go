@@ -143,7 +143,7 @@ func (c *caller) expected(ctx context.Context, req *apiv1.ApplyGroupRequest, nam
 	}
 	switch want := req.GetExpectedIndex(); {
 	case req.GetExpectAbsent() && want != 0:
-		return status.Error(codes.InvalidArgument, "expect_absent, expected_index: both are set; say one of them: whether the group is new, or which spec was read")
+		return status.Error(codes.InvalidArgument, "expect_absent, expected_index: both are set; set one of them: the group is new, or this index was read")
 	case want != 0 && want != index:
 		return status.Errorf(codes.Aborted, string(policy.CodeSpecConflict)+": the spec of %s has index %d, not %d: it was changed; read it again", name, index, want)
 	case req.GetExpectAbsent() && index != 0 && !same:
@@ -153,7 +153,7 @@ func (c *caller) expected(ctx context.Context, req *apiv1.ApplyGroupRequest, nam
 }
 
 func deletingText(name string, d store.DeleteGroup) string {
-	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": group %s is being deleted since %s, by %s (%s): a spec that is applied now would go with it; "+
+	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": group %s is being deleted since %s, by %s (%s): a spec that is applied now would be deleted with it; "+
 		"keep what is left of the group with `cadre group delete %s --cancel`, or wait until it is gone, then apply again",
 		name, d.At.UTC().Format(time.RFC3339), d.By, d.Reason, name)
 }
@@ -162,7 +162,7 @@ func deletingText(name string, d store.DeleteGroup) string {
 // leader ignores an unreadable record. The API still rejects a spec, because the record can be
 // corrected at any moment.
 func deletingUnread(name string, err error) string {
-	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": whether group %s is being deleted is not known: %v; take the record away with `cadre group delete %s --cancel`, then apply again",
+	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": it is unknown whether group %s is being deleted: %v; remove the record with `cadre group delete %s --cancel`, then apply again",
 		name, err, name)
 }
 
@@ -210,7 +210,7 @@ func (c *caller) pinHeld(name string, one group.InstanceSettings) (why string, w
 	case d.Code == policy.CodeRevisionNotApproved:
 		return fmt.Sprintf("%s: %s", d.Code, d.Message), true
 	}
-	return fmt.Sprintf("%s: %s: pin the slot to another one, or take the pin away", d.Code, d.Message), false
+	return fmt.Sprintf("%s: %s: pin the slot to another revision, or remove the pin", d.Code, d.Message), false
 }
 
 // pinStands reports whether the group has this pin already, in force or requested.

@@ -56,7 +56,7 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 	evidence, err := s.cfg.Quoter.GetQuote(ctx, reportData[:])
 	if err != nil {
 		s.cfg.Log.Error("own evidence not available", "error", err)
-		return nil, status.Error(codes.Unavailable, "VERIFIER_UNAVAILABLE: the coordinator cannot make its own evidence now")
+		return nil, status.Error(codes.Unavailable, "VERIFIER_UNAVAILABLE: the coordinator cannot produce its own evidence now")
 	}
 	if len(evidence.Collateral) == 0 {
 		return nil, status.Error(codes.Unavailable, "COLLATERAL_UNAVAILABLE: the coordinator has no collateral about its own machine yet; its log says why")

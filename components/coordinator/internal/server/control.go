@@ -66,7 +66,7 @@ func (c *caller) mayRestartService(slot, service string) error {
 	heard, reported := c.server.cfg.Reports.Of(slot)
 	late := c.server.cfg.Now().Sub(heard.At) > c.server.cfg.Timing.OrDefault().StaleAfter
 	if !ok || !reported || heard.BootID != admission.Value.BootID || late {
-		return status.Errorf(codes.FailedPrecondition, "service: the agent of %s is silent, and hears no order to restart %q: `cadre instance restart %s` restarts its CVM", slot, service, slot)
+		return status.Errorf(codes.FailedPrecondition, "service: the agent of %s does not report, and cannot receive an order to restart %q: `cadre instance restart %s` restarts its CVM", slot, service, slot)
 	}
 	// This is the Revision that the Boot was measured with. If it is not recorded any more, the
 	// agent decides.

@@ -144,7 +144,7 @@ func undecided(op operation.Operation) error {
 	case op.Phase.Ended():
 		return status.Errorf(codes.FailedPrecondition, "operation %s has ended: %s %s", op.ID, op.Phase, op.Reason)
 	case op.Phase != operation.Acting:
-		return status.Errorf(codes.FailedPrecondition, "operation %s has no platform call that is undecided: it is %s: %s", op.ID, op.Phase, op.Reason)
+		return status.Errorf(codes.FailedPrecondition, "operation %s has no undecided platform call: it is %s: %s", op.ID, op.Phase, op.Reason)
 	}
 	return nil
 }
@@ -152,9 +152,9 @@ func undecided(op operation.Operation) error {
 // resolveWarnings describes the consequence of a wrong resolution.
 func resolveWarnings(op operation.Operation, as store.Resolution) []string {
 	if as == store.ResolvedDone {
-		return []string{fmt.Sprintf("%s is taken to have happened: if it did not, the slot waits for a boot that never comes until its deadline", op.Kind)}
+		return []string{fmt.Sprintf("the leader assumes that %s took effect: if it did not, the slot waits in vain for a boot until its deadline", op.Kind)}
 	}
-	return []string{fmt.Sprintf("%s is taken to have had no effect and to have none later: if it comes after all, the slot is restarted or has a second CVM by it; look at the CVM on the platform first", op.Kind)}
+	return []string{fmt.Sprintf("the leader assumes that %s had no effect and will have none: if it takes effect later, it restarts the slot or creates a second CVM; check the CVM on the platform first", op.Kind)}
 }
 
 // known has the Operations that a caller may read.
@@ -215,7 +215,7 @@ func (k known) request(id string) (q store.QueueRequest, ok bool, err error) {
 		}
 	}
 	if n > 1 {
-		return q, false, status.Errorf(codes.InvalidArgument, "request_id: %.140q is the beginning of %d requests: give more of it", id, n)
+		return q, false, status.Errorf(codes.InvalidArgument, "request_id: %.140q matches %d requests: type more of it", id, n)
 	}
 	return q, n == 1, nil
 }
@@ -238,5 +238,5 @@ func (k known) find(id string) (operation.Operation, error) {
 	case 1:
 		return found[0], nil
 	}
-	return operation.Operation{}, status.Errorf(codes.InvalidArgument, "operation: %.140q is the beginning of %d operations: give more of it", id, len(found))
+	return operation.Operation{}, status.Errorf(codes.InvalidArgument, "operation: %.140q matches %d operations: type more of it", id, len(found))
 }

@@ -36,7 +36,7 @@ const (
 )
 
 // errMaking: another coordinator creates the token.
-var errMaking = errors.New("another coordinator is making it")
+var errMaking = errors.New("another coordinator is creating it")
 
 // firstUse creates the operators' token in Consul when the cluster's measured trust names its
 // digest and it was never created. The record makes this happen once in the life of a cluster. An
@@ -60,7 +60,7 @@ func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error
 		}
 	}
 	if err != nil {
-		return status.Error(codes.Unavailable, fmt.Sprintf("make the operator's token: %v", err))
+		return status.Error(codes.Unavailable, fmt.Sprintf("create the operators' token: %v", err))
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (s *Server) tryFirst(ctx context.Context, token string, v *view.View) error
 	select {
 	case s.operator.turn <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for another call that makes it: %w", ctx.Err())
+		return fmt.Errorf("wait for another call that creates it: %w", ctx.Err())
 	}
 	defer func() { <-s.operator.turn }()
 	if s.operator.done.Load() {
@@ -103,7 +103,7 @@ func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.Vie
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case len(store.RecordErrors(err)) > 0:
-		s.cfg.Log.Error("whether the operators' token was made cannot be read: it is taken for made", "error", err)
+		s.cfg.Log.Error("the record of the operators' token cannot be read: the token counts as created", "error", err)
 		return nil
 	case err != nil:
 		return err
@@ -121,7 +121,7 @@ func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.Vie
 	}
 	now.Made = true
 	if _, err = s.record(ctx, key, now, index); err == nil {
-		s.cfg.Log.Info("the operators' token was made; it will not be made again", "sha256", digest)
+		s.cfg.Log.Info("the operators' token was created; it will not be created again", "sha256", digest)
 	}
 	return err
 }
@@ -138,7 +138,7 @@ func (s *Server) madeByAnother(ctx context.Context, token string, before store.O
 	}
 	before.Made = true
 	if _, err = s.record(ctx, store.OperatorTokenKey(s.cfg.OperatorTokenSHA256), before, index); err == nil {
-		s.cfg.Log.Info("the operators' token is there; it will not be made again", "sha256", before.SHA256, "by", before.By)
+		s.cfg.Log.Info("the operators' token exists; it will not be created again", "sha256", before.SHA256, "by", before.By)
 	}
 	return err
 }

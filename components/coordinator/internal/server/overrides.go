@@ -45,7 +45,7 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 	if req.GetFor() != nil {
 		length := req.GetFor().AsDuration()
 		if length <= 0 || length > maxOverrideTime {
-			return nil, status.Errorf(codes.InvalidArgument, "for: %s is not a time that it can stand: more than 0, at most %s; leave it out to have it stand until it is taken back", length, maxOverrideTime)
+			return nil, status.Errorf(codes.InvalidArgument, "for: %s is out of range: more than 0, at most %s; leave it out for an override until it is cleared", length, maxOverrideTime)
 		}
 		override.Until = override.At.Add(length)
 	}
@@ -83,7 +83,7 @@ func wireKind(stored store.OverrideKind) apiv1.OverrideKind {
 // checkFrom rejects an unknown word in an exclusion, and any word for another kind.
 func checkFrom(kind apiv1.OverrideKind, from []string) error {
 	if len(from) > 0 && kind != apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE {
-		return status.Error(codes.InvalidArgument, "from: only an exclusion is from something; leave it out")
+		return status.Error(codes.InvalidArgument, "from: is for exclusions only; leave it out")
 	}
 	for i, word := range from {
 		if known := word == group.FromRollout || word == group.FromHealing; !known || slices.Contains(from[:i], word) {
@@ -160,7 +160,7 @@ func (c *caller) notProtected(ctx context.Context, slot string) error {
 	if end := c.end(p); !end.IsZero() {
 		until = ", until " + end.UTC().Format(time.RFC3339)
 	}
-	return status.Errorf(codes.FailedPrecondition, "name: %s is protected (%s: %s%s), and is not drained while that stands; take it back first: cadre instance unprotect %s",
+	return status.Errorf(codes.FailedPrecondition, "name: %s is protected (%s: %s%s), and is not drained while the protection is in effect; clear it first: cadre instance unprotect %s",
 		slot, cmp.Or(p.By, "unknown"), p.Reason, until, slot)
 }
 

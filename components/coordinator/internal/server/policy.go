@@ -57,7 +57,7 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	}
 	gate := c.view.Gate.Groups[one.group].Value
 	if d := gate.Judge(one.revision, group.Content(one.template), out.ComposeHash); d.Code != "" && d.Code != policy.CodeRevisionNotApproved {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not rolled out all the same: %s: %s", d.Code, d.Message))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it is still not rolled out: %s: %s", d.Code, d.Message))
 	}
 	if spec, _, ok := c.view.InForce(one.group); ok && !spec.UpdatePolicy.RequireApproval && !c.view.Gate.Required {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("group %s does not ask for approvals: set update_policy { require_approval = true }", one.group))

@@ -93,7 +93,7 @@ func TestATT15_ApprovalIsWrittenWithTheCallersToken(t *testing.T) {
 		t.Error("the approval is still there")
 	}
 	for typed, want := range map[string]string{
-		"pg#9": "no revision #9", "#2": "needs its group", "pg#x": "not a number", "abc": "neither a revision", "zzzz": "neither", "": "neither",
+		"pg#9": "no revision #9", "#2": "needs its group", "pg#x": "not the number", "abc": "neither a revision", "zzzz": "neither", "": "neither",
 		"ffff": "no revision ffff", "web#1": "no revision #1", second[:31] + "!": "neither",
 	} {
 		if _, err := a.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: typed}); err == nil || !strings.Contains(message(err), want) {

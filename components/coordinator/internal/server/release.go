@@ -21,7 +21,7 @@ func (s *Server) ReleaseSlot(ctx context.Context, req *apiv1.ReleaseSlotRequest)
 		return nil, err
 	}
 	if req.GetReason() == "" {
-		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the slot's decisions")
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: the slot's decisions record it")
 	}
 	if !c.view.Admissions[req.GetSlot()].Value.Contest.Held() {
 		return &apiv1.ReleaseSlotResponse{}, nil

@@ -77,7 +77,7 @@ func sameRequest(known, q store.QueueRequest) error {
 		return nil
 	}
 	what := strings.TrimSpace(strings.Join([]string{string(known.Kind), known.Slot + known.Operation}, " of "))
-	return status.Errorf(codes.InvalidArgument, "request_id: %s is another request already (%s, reason %q): make a new id", q.ID, what, known.Reason)
+	return status.Errorf(codes.InvalidArgument, "request_id: %s belongs to another request already (%s, reason %q): use a new id", q.ID, what, known.Reason)
 }
 
 // needReason rejects a request without a reason. These requests remove something, and the reason

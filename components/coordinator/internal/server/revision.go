@@ -57,7 +57,7 @@ func findRevision(v *view.View, typed, name string) (named, error) {
 		for _, one := range found {
 			texts = append(texts, fmt.Sprintf("%s of %s", one.revision, one.group))
 		}
-		return named{}, status.Errorf(codes.InvalidArgument, "revision: %.64s is more than one: %s; type more digits, name the group, or name one of these", typed, strings.Join(texts, ", "))
+		return named{}, status.Errorf(codes.InvalidArgument, "revision: %.64s matches several: %s; type more digits, name the group, or name one of these", typed, strings.Join(texts, ", "))
 	}
 	return found[0], nil
 }
@@ -68,7 +68,7 @@ func byNumber(v *view.View, text, name string) (named, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n == 0 {
-		return named{}, status.Errorf(codes.InvalidArgument, "revision: #%.20s is not a number of a revision, such as #7", text)
+		return named{}, status.Errorf(codes.InvalidArgument, "revision: #%.20s is not the number of a revision, such as #7", text)
 	}
 	gate := v.Gate.Groups[name].Value
 	digest, ok := gate.Revision(n)

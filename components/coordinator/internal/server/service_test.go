@@ -52,16 +52,16 @@ func TestR115_AServiceThatCannotBeRestartedIsRefusedAtOnce(t *testing.T) {
 		}
 	}
 	agents := a.cfg.Reports.(*reports.Reports)
-	refused("nothing was heard", "db", "silent")
+	refused("no report", "db", "does not report")
 	agents.Put("pg-0", "another", &controlv1.Report{Sequence: 1})
-	refused("another boot was heard", "db", "silent")
+	refused("a report of another boot", "db", "does not report")
 	agents.Put("pg-0", "boot", &controlv1.Report{Sequence: 1})
 	refused("no key", "web", `"web" has no x-cadre key`)
 	refused("no such service", "../db", "has no x-cadre key")
 	a.mu.Lock()
 	a.offset = time.Minute
 	a.mu.Unlock()
-	refused("heard a minute ago", "db", "silent")
+	refused("a report of a minute ago", "db", "does not report")
 	a.mu.Lock()
 	a.offset = 0
 	a.mu.Unlock()

@@ -98,7 +98,7 @@ func (s *Server) RevokeTCBException(ctx context.Context, req *apiv1.RevokeTCBExc
 	if err != nil {
 		return nil, wire(err)
 	}
-	s.cfg.Log.Info("exception for machines taken back", "id", g.ID, "by", c.by)
+	s.cfg.Log.Info("exception for machines revoked", "id", g.ID, "by", c.by)
 	return &apiv1.RevokeTCBExceptionResponse{Changed: true}, nil
 }
 
@@ -117,7 +117,7 @@ func (s *Server) LowerCollateral(ctx context.Context, req *apiv1.LowerCollateral
 	}
 	mark, _, err := store.Read[policy.CollateralMark](ctx, c.store, store.CollateralKey(req.GetFmspc()))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, status.Errorf(codes.NotFound, "fmspc: no collateral of family %s was accepted, so none is refused for its number", req.GetFmspc())
+		return nil, status.Errorf(codes.NotFound, "fmspc: no collateral of family %s was accepted, so no number is rejected", req.GetFmspc())
 	}
 	if err != nil {
 		return nil, wire(err)
@@ -134,7 +134,7 @@ func (s *Server) LowerCollateral(ctx context.Context, req *apiv1.LowerCollateral
 	}
 	changed, err := create(ctx, c, key, l)
 	if err == nil && changed {
-		s.cfg.Log.Info("older collateral asked for", "fmspc", l.FMSPC, "evaluation", l.TCBEvaluation, "by", l.By, "reason", l.Reason)
+		s.cfg.Log.Info("older collateral requested", "fmspc", l.FMSPC, "evaluation", l.TCBEvaluation, "by", l.By, "reason", l.Reason)
 	}
 	return &apiv1.LowerCollateralResponse{Changed: changed}, err
 }

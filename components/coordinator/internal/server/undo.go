@@ -28,7 +28,7 @@ func (s *Server) ProposeUndo(ctx context.Context, req *apiv1.ProposeUndoRequest)
 		err = stored.Err
 	}
 	if err != nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "the stored spec of %s is not valid, so nothing is to be undone: apply a corrected one (%v)", req.GetGroup(), err)
+		return nil, status.Errorf(codes.FailedPrecondition, "the stored spec of %s is not valid, so there is nothing to undo: apply a corrected one (%v)", req.GetGroup(), err)
 	}
 	out := &apiv1.ProposeUndoResponse{SpecIndex: stored.Index, FromRevision: spec.Revision()}
 	if out.ToRevision, err = c.undoTo(req.GetGroup(), req.GetRevision(), out.GetFromRevision()); err != nil {
@@ -43,7 +43,7 @@ func (s *Server) ProposeUndo(ctx context.Context, req *apiv1.ProposeUndoRequest)
 		return nil, status.Error(codes.FailedPrecondition, err.Error()+": apply the file that it came from")
 	}
 	if d := c.view.Gate.Groups[spec.Name].Value.Judge(out.GetToRevision(), group.Content(back.Template), record.Value.ComposeHash); !d.Allowed {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not rolled out all the same: %s: %s", d.Code, d.Message))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not rolled out: %s: %s", d.Code, d.Message))
 	}
 	out.SpecJson, err = json.Marshal(back)
 	return out, err

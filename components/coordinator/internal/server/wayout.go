@@ -71,7 +71,7 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 		warnings = append(warnings, alive)
 	}
 	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedDisk(record.Ordinal) != "" {
-		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q, which is lost all the same", spec.PreservedDisk(record.Ordinal)))
+		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q, which is lost anyway", spec.PreservedDisk(record.Ordinal)))
 	}
 	return platformStatus, listing.Err == nil && !found, warnings
 }
@@ -124,7 +124,7 @@ func (c *caller) waitsForRetry(ctx context.Context, name string, state operation
 // DeleteGroup implements OperationService.
 func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest) (*apiv1.DeleteGroupResponse, error) {
 	if !req.GetCancel() && req.GetKeepCvms() == req.GetDeleteDisks() {
-		return nil, status.Error(codes.InvalidArgument, "keep_cvms, delete_disks: say one of them: whether the CVMs go on without Cadre, or are deleted with their disks")
+		return nil, status.Error(codes.InvalidArgument, "keep_cvms, delete_disks: set exactly one: the CVMs continue without Cadre, or are deleted with their disks")
 	}
 	c, err := s.decider(ctx, store.DeletePrefix, "reason", req.GetReason())
 	if err != nil {
@@ -146,14 +146,14 @@ func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest)
 	if req.GetCancel() {
 		out.Changed, err = c.remove(ctx, key)
 		if out.Changed && err == nil {
-			s.cfg.Log.Info("deletion of a group taken back", "group", name, "by", c.by, "reason", req.GetReason())
+			s.cfg.Log.Info("deletion of a group cancelled", "group", name, "by", c.by, "reason", req.GetReason())
 		}
 		return out, err
 	}
 	out.Warnings = c.deleteWarnings(name, req.GetDeleteDisks())
 	if before, ok := c.view.Deletes[name]; ok {
 		if before.Value.DeleteDisks != req.GetDeleteDisks() || before.Value.KeepCVMs != req.GetKeepCvms() {
-			return nil, status.Errorf(codes.FailedPrecondition, "group %s is being deleted the other way already, by %s: take that back first", name, before.Value.By)
+			return nil, status.Errorf(codes.FailedPrecondition, "group %s is being deleted the other way already, by %s: cancel that first", name, before.Value.By)
 		}
 		return out, nil
 	}

@@ -161,7 +161,7 @@ func (v *Vet) app(spec group.Spec) []group.Problem {
 	}
 	return []group.Problem{{
 		Path: "app_id", Rule: string(policy.CodeIdentityForbidden),
-		Message: "is the coordinators' own app, whose CVMs can derive the keys of the whole cluster: name another app, or none to have one made",
+		Message: "is the coordinators' own app, whose CVMs can derive the keys of the whole cluster: name another app, or none to have one created",
 	}}
 }
 

@@ -108,13 +108,13 @@ func (c *Consul) Run(ctx context.Context) error {
 			return nil
 		}
 		if errors.Is(err, errAgain) {
-			c.log.Info("consul server is started again with another gossip key")
+			c.log.Info("consul server restarts with another gossip key")
 			continue
 		}
 		if time.Since(started) > stableAfter {
 			backoff = minBackoff
 		}
-		c.log.Warn("consul server ended, it is started again", "error", err, "backoff", backoff)
+		c.log.Warn("consul server ended, it restarts", "error", err, "backoff", backoff)
 		select {
 		case <-ctx.Done():
 			return nil

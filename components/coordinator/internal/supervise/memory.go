@@ -17,7 +17,7 @@ func InMemory(dirs ...string) error {
 		}
 		var st syscall.Statfs_t
 		if err := syscall.Statfs(dir, &st); err != nil {
-			return fmt.Errorf("look at the file system of %s: %w", dir, err)
+			return fmt.Errorf("check the file system of %s: %w", dir, err)
 		}
 		if err := secret.InMemory(dir, int64(st.Type)); err != nil {
 			return err

@@ -71,7 +71,7 @@ func EnsureMeshCA(ctx context.Context, address string, management secret.Value, 
 		"PrivateKey": key.RevealString(), "RootCert": string(m.Root), "LeafCertTTL": MeshLeafTTL.String(), "IntermediateCertTTL": "8760h",
 	}}, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil && strings.Contains(err.Error(), "PRIVATE KEY") {
-		err = errors.New("consul does not take the key") // its error would contain the key (TOK-07)
+		err = errors.New("consul rejects the key") // its error would contain the key (TOK-07)
 	}
 	if err != nil {
 		return fmt.Errorf("set the CA of the service mesh: %w", err)

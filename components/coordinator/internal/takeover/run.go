@@ -73,7 +73,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
-			w.cfg.Log.Info("lease of a leader that is lost not ended yet", "slot", l.Leader, "term", l.Term, "error", err)
+			w.cfg.Log.Info("lease of a lost leader not ended yet", "slot", l.Leader, "term", l.Term, "error", err)
 		case ended:
 			w.cfg.Log.Warn("the leader's machine is lost: its lease is ended", "slot", l.Leader, "term", l.Term)
 		}

@@ -55,7 +55,7 @@ func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, group
 				return err
 			}
 		}
-		return fmt.Errorf("policy %s: others write over it; try again", OperatorPolicy)
+		return fmt.Errorf("policy %s: other coordinators overwrite it; try again", OperatorPolicy)
 	})
 }
 

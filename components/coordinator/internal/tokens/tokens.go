@@ -133,7 +133,7 @@ func remove(del, read func() error) error {
 	case isNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("whether it is there is not known: %w", err)
+		return fmt.Errorf("it is unknown whether it exists: %w", err)
 	}
 	if err = del(); isNotFound(err) {
 		return ErrNotCaughtUp
@@ -204,7 +204,7 @@ func (i *Issuer) make(ctx context.Context, token *consul.ACLToken) (Token, error
 	}
 	if made.ExpirationTime == nil {
 		// A token without an end is never delivered.
-		return Token{}, errors.Join(errors.New("consul made it without an end"), i.Revoke(ctx, made.AccessorID))
+		return Token{}, errors.Join(errors.New("consul created it without an expiry"), i.Revoke(ctx, made.AccessorID))
 	}
 	return Token{Accessor: made.AccessorID, Secret: made.SecretID, ExpiresAt: *made.ExpirationTime}, nil
 }

@@ -88,7 +88,7 @@ const (
 // awaitHere waits until the own server knows a token (TOK-13), because it judges streams by its own
 // state.
 func (i *Issuer) awaitHere(ctx context.Context, secret string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, hereWithin, errors.New("the own server does not hear of it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, hereWithin, errors.New("the own server does not know it"))
 	defer cancel()
 	for {
 		_, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, AllowStale: true}).WithContext(ctx))

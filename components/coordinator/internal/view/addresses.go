@@ -53,7 +53,7 @@ func completed(given address.Given, vip string, ordinal int) address.Given {
 // unreadable record may name an address, because that address could be assigned twice.
 func (v *View) AddressesUsed(name string) (used address.Used, err error) {
 	if bad := v.BadBelow(store.AddressesPrefix, store.SlotsPrefix); bad != nil {
-		return used, fmt.Errorf("virtual addresses cannot be given while a record may name them that cannot be read: %w", bad)
+		return used, fmt.Errorf("virtual addresses cannot be assigned while an unreadable record may name them: %w", bad)
 	}
 	for other, rec := range v.Addresses {
 		if other != name {

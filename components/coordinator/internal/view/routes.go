@@ -88,7 +88,7 @@ func (v *View) routesMissing() (out route.Missing, err error) {
 	var errs []error
 	for _, bad := range v.Bad {
 		if note(&out, bad.Key) {
-			errs = append(errs, fmt.Errorf("what may rest on a record of routes that cannot be read stays as it is, repair or delete it: %w", bad))
+			errs = append(errs, fmt.Errorf("a record of routes cannot be read, its dependents stay unchanged; repair or delete it: %w", bad))
 		}
 	}
 	whose := map[netip.Addr]string{}

@@ -15,7 +15,7 @@ import (
 func (v *View) Unusable(name string) error {
 	for _, bad := range v.Bad {
 		if concerns(bad.Key, name) {
-			return fmt.Errorf("%w; repair or delete it, nothing is done until then", bad)
+			return fmt.Errorf("%w; repair or delete it, no action is taken until then", bad)
 		}
 	}
 	return nil

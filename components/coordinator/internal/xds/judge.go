@@ -35,7 +35,7 @@ func judge(c Caller, proxies []Identity, n node) error {
 	at := slices.IndexFunc(proxies, func(p Identity) bool { return p.ID == n.id && p.ID != "" })
 	switch {
 	case at < 0 && len(proxies) == 0:
-		return fmt.Errorf("node.id is %.80q and group %s has no proxies: no route names a backend of it, and none allows it", n.id, c.Group)
+		return fmt.Errorf("node.id is %.80q and group %s has no proxies: no route names one of its backends, and no route permits it", n.id, c.Group)
 	case at < 0:
 		return fmt.Errorf("node.id is %.80q and %s may be %s", n.id, c.Slot, ids(proxies))
 	case proxies[at].Service != n.cluster:

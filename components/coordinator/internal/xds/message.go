@@ -129,7 +129,7 @@ func readNode(message []byte) (node, error) {
 			return nil
 		}
 		if typ != protowire.BytesType || once[num] {
-			return fmt.Errorf("node: field %d is there twice or is of another kind", num)
+			return fmt.Errorf("node: field %d is repeated or of another kind", num)
 		}
 		once[num] = true
 		return read(value)
@@ -149,7 +149,7 @@ func readNodeName(message []byte) (string, error) {
 			return err
 		}
 		if seen {
-			return errors.New("node.metadata: node_name is there twice")
+			return errors.New("node.metadata: node_name is repeated")
 		}
 		seen = true
 		name, err = readText(value)

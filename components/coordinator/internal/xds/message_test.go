@@ -120,7 +120,7 @@ func TestDOR08_OneReadingOfANode(t *testing.T) {
 		"two ids":                     {with(text(1, "pg-sidecar-proxy")), "field 1"},
 		"two clusters":                {with(text(2, "pg")), "field 2"},
 		"two metadata":                {with(within(3, entry(keyNodeName, "pg-0"))), "field 3"},
-		"two node names":              {within(1, good[0], good[1], within(3, entry(keyNodeName, "web-0"), entry(keyNodeName, "pg-0"))), "twice"},
+		"two node names":              {within(1, good[0], good[1], within(3, entry(keyNodeName, "web-0"), entry(keyNodeName, "pg-0"))), "repeated"},
 		"two keys in an entry":        {within(1, good[0], good[1], within(3, within(1, text(1, "x"), text(1, keyNodeName), within(2, text(3, "pg-0"))))), "several keys"},
 		"two values in an entry":      {within(1, good[0], good[1], within(3, within(1, text(1, keyNodeName), within(2, text(3, "web-0")), within(2, text(3, "pg-0"))))), "several keys"},
 		"an entry without a key":      {within(1, good[0], good[1], within(3, within(1, within(2, text(3, "web-0"))))), "several keys"},

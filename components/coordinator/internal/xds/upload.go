@@ -83,7 +83,7 @@ func (u *upload) pace(size int) error {
 	}
 }
 
-var errClosed = errors.New("consul takes no more of it")
+var errClosed = errors.New("consul reads no more of it")
 
 // broken is the error for the end of a member's messages within one.
 func broken(err error) error {

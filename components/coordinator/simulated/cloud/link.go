@@ -111,7 +111,7 @@ func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platf
 	l.cfg.Lock.Unlock()
 	err := l.carry(ctx, Call{Verb: Create, Name: one.Name, VMUUID: one.VMUUID, Hash: req.Provisioned.ComposeHash}, func() error {
 		if l.cvms[one.Name] != nil {
-			return fmt.Errorf("%w: 409: there is a CVM of that name", platform.ErrRefused)
+			return fmt.Errorf("%w: 409: a CVM of that name exists", platform.ErrRefused)
 		}
 		l.cvms[one.Name], l.sorted = one, nil
 		l.bootLocked(one, req.Provisioned.ComposeHash)
