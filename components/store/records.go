@@ -134,7 +134,7 @@ var Records = []Kind{
 	{"control/rotate/<group>/<secret>", typeOf[RotateRequest](), Operator, 4 * kib,
 		"A request for a new epoch of a secret. The leader deletes it when it raises the epoch."},
 	{"control/recover", typeOf[Recovery](), Operator, 4 * kib,
-		"The remedy for EPOCH_REGRESSION: the next Term is above this one, and the next state above this one. It only raises; it can stay or be deleted afterwards. `cadre recover` writes it."},
+		"The remedy for EPOCH_REGRESSION: the next Term is above this one, and the next state above this one. It only raises; it can stay or be deleted afterwards. `cadre cluster accept-restore` writes it."},
 	{"operators/<sha256>", typeOf[OperatorToken](), Coordinator, 1 * kib,
 		"Records that the operators' token of this digest was created. Never deleted: otherwise a token that was deleted in Consul would be created again at its next use."},
 	{LeaseKey, typeOf[LeaseRecord](), Leader, 4 * kib,

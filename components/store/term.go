@@ -61,7 +61,7 @@ func (f TermFacts) wayOut() string {
 // WayOut describes the operator's remedy for records that went back. Term and state must be at
 // least these.
 func WayOut(term, state uint64) string {
-	return fmt.Sprintf(`find out which records are missing, then run cadre recover; it writes {"term":N,"state":M,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know, M at least %d`,
+	return fmt.Sprintf(`find out which records are missing, then run cadre cluster accept-restore; it writes {"term":N,"state":M,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know, M at least %d`,
 		RecoverKey(), term, state)
 }
 

@@ -52,7 +52,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return op.because(duplicates(f)), nil
 	}
 	if op.Call.overdue(f.Limits, now) {
-		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform, then say how it ended: cadre operation resolve " + op.ID + " --as done|failed"), nil
+		return op.because("platform_result_unknown: the effect of the platform call is unknown; look at the CVM on the platform, then record the effect: cadre operation mark-succeeded|mark-failed " + op.ID), nil
 	}
 	return op.because("reads back what the platform call did"), nil
 }
@@ -204,7 +204,7 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	switch {
 	case there:
 	case op.Call.overdue(f.Limits, now):
-		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then say how it ended: cadre operation resolve %s --as done|failed", op.Call.Part, op.ID)), nil
+		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then record the effect: cadre operation mark-succeeded|mark-failed %s", op.Call.Part, op.ID)), nil
 	default:
 		return op, nil
 	}

@@ -81,7 +81,7 @@ func (c Contest) Why(slot string) string {
 		return ""
 	}
 	return fmt.Sprintf("the slot changed its holder %d times without an operation while two boots of its instance were alive (boot %.12s was seen beside a holder): "+
-		"it is held for the present one until `cadre admission release %s` or a restart by Cadre", c.Changes, c.Rival, slot)
+		"it is held for the present one until `cadre admission clear-conflict %s` or a restart by Cadre", c.Changes, c.Rival, slot)
 }
 
 // CameBack reports whether a Boot that speaks now was the holder before a and lost

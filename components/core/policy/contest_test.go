@@ -51,7 +51,7 @@ func TestIDN03_ChangesAndASignHoldASlot(t *testing.T) {
 		if c.Held() != held {
 			t.Errorf("%q: held %t, want %t (%+v)", events, c.Held(), held, c)
 		}
-		if why := c.Why("pg-0"); (why != "") != held || held && !strings.Contains(why, "cadre admission release pg-0") {
+		if why := c.Why("pg-0"); (why != "") != held || held && !strings.Contains(why, "cadre admission clear-conflict pg-0") {
 			t.Errorf("%q: why %q", events, why)
 		}
 	}

@@ -248,7 +248,7 @@ func (e Explanation) next(code Code) []string {
 		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry; where it allows that, `cadre admission tcb grant` does it at once")
 	case CodeInstanceConflict, CodeIncarnationStale:
 		if e.Contest.Held() {
-			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission release %s`", e.Slot))
+			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission clear-conflict %s`", e.Slot))
 		}
 		out = append(out, fmt.Sprintf("find out why two boots claim the slot; `cadre admission revoke instance %s` shuts both out", e.BoundInstance))
 	default:

@@ -105,7 +105,7 @@ func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 	if !x.Contest.Held() || !strings.Contains(x.Why, "3 times") || !strings.Contains(x.Why, "rival") {
 		t.Errorf("why %q", x.Why)
 	}
-	if !strings.Contains(strings.Join(x.Next, "\n"), "cadre admission release db-1") {
+	if !strings.Contains(strings.Join(x.Next, "\n"), "cadre admission clear-conflict db-1") {
 		t.Errorf("next %q", x.Next)
 	}
 }
@@ -190,7 +190,7 @@ func TestExplainNamesTheRevisionThatIsMeant(t *testing.T) {
 	}
 	// Who is shut out though nobody contests the slot is not released.
 	f.Refusal = &Refusal{Code: CodeInstanceConflict, Message: "m", At: noon.Add(time.Hour * 24 * 365 * 100)}
-	if x = Explain(f, noon); strings.Contains(strings.Join(x.Next, " "), "cadre admission release") {
+	if x = Explain(f, noon); strings.Contains(strings.Join(x.Next, " "), "cadre admission clear-conflict") {
 		t.Errorf("next %q", x.Next)
 	}
 }

@@ -410,9 +410,9 @@ sys.stdout.buffer.write(b)`
 func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	t.Helper()
 	for _, args := range [][]string{
-		{"cluster", "status"}, {"group", "list"}, {"group", "get", rig.Light}, {"rollout", "plan", rig.Light}, {"rollout", "history", rig.Light},
+		{"cluster", "status"}, {"group", "list"}, {"group", "describe", rig.Light}, {"rollout", "plan", rig.Light}, {"rollout", "history", rig.Light},
 		{"instance", "list"}, {"instance", "describe", "light-0"}, {"mesh", "status"}, {"secret", "list"},
-		{"secret", "rotate", "light/nothing"}, {"group", "get", "nobody"}, {"instance", "describe", "light-99"},
+		{"secret", "rotate", "light/nothing"}, {"group", "describe", "missing"}, {"instance", "describe", "light-99"},
 	} {
 		for _, format := range [][]string{nil, {"-o", "json"}} {
 			out, err := c.Cadre(within(t, 30*time.Second), append(args, format...)...)

@@ -24,7 +24,7 @@ func TestRestoredBackupHalts(t *testing.T) {
 		t.Fatalf("%v; report %+v", err, report)
 	}
 	if !strings.Contains(report.Told, "--yes") {
-		t.Errorf("cadre recover does not say how to go on:\n%s", report.Told)
+		t.Errorf("cadre cluster accept-restore does not say how to go on:\n%s", report.Told)
 	}
 	if after := c.look(t); after.term <= before.term {
 		t.Errorf("term %d after the recovery, %d before the backup", after.term, before.term)

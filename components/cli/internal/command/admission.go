@@ -23,7 +23,7 @@ approvals of revisions, revocations, the security floor.
 An approval, a revocation and a floor are keys below control/ in Consul KV; these
 commands write them with your own token.`,
 	}
-	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionAppCompose(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionRelease(), a.admissionFloor(), a.admissionTCB())
+	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionAppCompose(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionClearConflict(), a.admissionFloor(), a.admissionTCB())
 	return c
 }
 
@@ -215,18 +215,19 @@ by itself.
 	}
 }
 
-func (a *App) admissionRelease() *cobra.Command {
+func (a *App) admissionClearConflict() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "release SLOT", Short: "Let another boot take a slot again that is held", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `A slot is held for its boot when two boots of its instance took it from each other:
-copies of one machine. Find the other copy and have it destroyed first; released too
-early, the slot changes hands as before and is held again. A restart by Cadre
-(` + "`cadre instance restart`" + `) ends a hold as well.`,
-		Example: "  cadre admission release postgres-1 --reason \"copy on host 7 was destroyed\"",
+		Use: "clear-conflict SLOT", Short: "End a boot conflict, so that another boot can take the slot again", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `Two boots of one instance, copies of one CVM, can take a slot from each other. Cadre then
+reserves the slot for the present boot (INSTANCE_CONFLICT). Have the other copy destroyed
+before you clear the conflict. While both copies run, the slot changes hands again and
+Cadre reserves it again. A restart by Cadre (` + "`cadre instance restart`" + `) also clears the
+conflict.`,
+		Example: "  cadre admission clear-conflict postgres-1 --reason \"copy on host 7 was destroyed\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
-				return usagef("--reason is missing: it stands in the slot's decisions")
+				return usagef("--reason is missing: the slot's decisions show it")
 			}
 			return a.withClient(func(cl *client.Client) error {
 				changed, err := cl.ReleaseSlot(cmd.Context(), args[0], reason)
@@ -235,14 +236,14 @@ early, the slot changes hands as before and is held again. A restart by Cadre
 				}
 				return a.show(map[string]any{"slot": args[0], "changed": changed}, func(render.Style) string {
 					if !changed {
-						return fmt.Sprintf("%s is not held: nothing is changed\n", args[0])
+						return fmt.Sprintf("%s has no boot conflict: nothing is changed\n", args[0])
 					}
-					return fmt.Sprintf("%s is released; `cadre admission explain %s` shows it within moments\n", args[0], args[0])
+					return fmt.Sprintf("the boot conflict of %s is cleared; `cadre admission explain %s` shows it within moments\n", args[0], args[0])
 				})
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the slot's decisions (required)")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the slot's decisions (required)")
 	return c
 }
 

@@ -79,21 +79,21 @@ func TestATT32_AdmissionPictures(t *testing.T) {
 		code int
 		args []string
 	}{
-		"admission_list":            {ExitOK, []string{"admission", "list"}},
-		"admission_explain":         {ExitOK, []string{"admission", "explain", "worker-1"}},
-		"admission_help":            {ExitOK, []string{"admission", "--help"}},
-		"admission_revoke_help":     {ExitOK, []string{"admission", "revoke", "--help"}},
-		"admission_revoke_unsure":   {ExitUsage, []string{"admission", "revoke", "instance", "worker-1", "--reason", "leak"}},
-		"admission_revoke":          {ExitOK, []string{"admission", "revoke", "instance", "worker-1", "--reason", "leak", "--confirm", "worker-1"}},
-		"admission_unrevoke":        {ExitOK, []string{"admission", "unrevoke", "key-provider", "04ab"}},
-		"admission_release_help":    {ExitOK, []string{"admission", "release", "--help"}},
-		"admission_release":         {ExitOK, []string{"admission", "release", "worker-1", "--reason", "one copy was destroyed"}},
-		"admission_release_unsure":  {ExitUsage, []string{"admission", "release", "worker-1"}},
-		"admission_approve":         {ExitOK, []string{"admission", "approve", "ffeeddcc", "--note", "CHG-1234"}},
-		"admission_app_compose":     {ExitOK, []string{"admission", "app-compose", "ffeeddcc"}},
-		"admission_floor_unsure":    {ExitUsage, []string{"admission", "floor", "worker", "#7"}},
-		"admission_floor":           {ExitOK, []string{"admission", "floor", "worker", "#7", "--reason", "CVE-2026-1", "--confirm", "worker"}},
-		"admission_floor_everybody": {ExitOK, []string{"admission", "floor", "--all", "--before", "2026-05-01T00:00:00Z", "--confirm", "all"}},
+		"admission_list":                  {ExitOK, []string{"admission", "list"}},
+		"admission_explain":               {ExitOK, []string{"admission", "explain", "worker-1"}},
+		"admission_help":                  {ExitOK, []string{"admission", "--help"}},
+		"admission_revoke_help":           {ExitOK, []string{"admission", "revoke", "--help"}},
+		"admission_revoke_unsure":         {ExitUsage, []string{"admission", "revoke", "instance", "worker-1", "--reason", "leak"}},
+		"admission_revoke":                {ExitOK, []string{"admission", "revoke", "instance", "worker-1", "--reason", "leak", "--confirm", "worker-1"}},
+		"admission_unrevoke":              {ExitOK, []string{"admission", "unrevoke", "key-provider", "04ab"}},
+		"admission_clear_conflict_help":   {ExitOK, []string{"admission", "clear-conflict", "--help"}},
+		"admission_clear_conflict":        {ExitOK, []string{"admission", "clear-conflict", "worker-1", "--reason", "one copy was destroyed"}},
+		"admission_clear_conflict_unsure": {ExitUsage, []string{"admission", "clear-conflict", "worker-1"}},
+		"admission_approve":               {ExitOK, []string{"admission", "approve", "ffeeddcc", "--note", "CHG-1234"}},
+		"admission_app_compose":           {ExitOK, []string{"admission", "app-compose", "ffeeddcc"}},
+		"admission_floor_unsure":          {ExitUsage, []string{"admission", "floor", "worker", "#7"}},
+		"admission_floor":                 {ExitOK, []string{"admission", "floor", "worker", "#7", "--reason", "CVE-2026-1", "--confirm", "worker"}},
+		"admission_floor_everybody":       {ExitOK, []string{"admission", "floor", "--all", "--before", "2026-05-01T00:00:00Z", "--confirm", "all"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out := b.run(c.args...)
@@ -160,7 +160,7 @@ func TestSimulatedStandsEverywhere(t *testing.T) {
 	b.SetAdmission(shutOut())
 	b.SetOverlay(clienttest.Overlay{Links: nil})
 	commands := [][]string{
-		{"cluster", "status"}, {"group", "list"}, {"group", "get", "worker"}, {"rollout", "status", "worker"}, {"rollout", "plan", "worker"},
+		{"cluster", "status"}, {"group", "list"}, {"group", "describe", "worker"}, {"rollout", "status", "worker"}, {"rollout", "plan", "worker"},
 		{"rollout", "history", "worker"}, {"instance", "list"}, {"instance", "describe", "worker-1"},
 		{"admission", "list"}, {"admission", "explain", "worker-1"},
 	}

@@ -23,8 +23,8 @@ import (
 )
 
 func (a *App) clusterCommand() *cobra.Command {
-	c := &cobra.Command{Use: "cluster", Short: "Clusters: make, prove, look at and delete the coordinators"}
-	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterDelete())
+	c := &cobra.Command{Use: "cluster", Short: "Clusters: create, verify, inspect and delete the coordinators"}
+	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterAcceptRestore(), a.clusterDelete())
 	return c
 }
 

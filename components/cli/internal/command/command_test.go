@@ -165,7 +165,7 @@ func TestPictures(t *testing.T) {
 	b.Set("worker", midRollout)
 	for name, args := range map[string][]string{
 		"group_list":        {"group", "list"},
-		"group_get":         {"group", "get", "worker"},
+		"group_describe":    {"group", "describe", "worker"},
 		"rollout_plan":      {"rollout", "plan", "worker"},
 		"rollout_status":    {"rollout", "status", "worker"},
 		"rollout_history":   {"rollout", "history", "worker"},
@@ -183,7 +183,7 @@ func TestPictures(t *testing.T) {
 			golden(t, name, out)
 		})
 	}
-	if code, out := b.run("group", "get", "worker", "-o", "json"); code != 0 || !strings.Contains(out, `"rollout_state": "RUNNING"`) {
+	if code, out := b.run("group", "describe", "worker", "-o", "json"); code != 0 || !strings.Contains(out, `"rollout_state": "RUNNING"`) {
 		t.Errorf("json: %d %s", code, out)
 	}
 }
@@ -228,13 +228,13 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{ExitUsage, []string{"grup"}, "not a command"},
 		{ExitUsage, []string{"group", "frob"}, "not a command of `cadre group`"},
-		{ExitUsage, []string{"group", "get"}, "cadre group get --help"},
+		{ExitUsage, []string{"group", "describe"}, "cadre group describe --help"},
 		{ExitUsage, []string{"group", "list", "--nope"}, "unknown flag"},
 		{ExitUsage, []string{"group", "list", "-o", "yaml"}, "json"},
 		{ExitUsage, []string{"cluster", "delete"}, "--confirm demo"},
 		{ExitUsage, []string{"local", "fault", "api"}, "--match"},
-		{ExitNotFound, []string{"group", "get", "nobody"}, "no such group"},
-		{ExitNotFound, []string{"instance", "describe", "nobody-0"}, "no such slot"},
+		{ExitNotFound, []string{"group", "describe", "missing"}, "no such group"},
+		{ExitNotFound, []string{"instance", "describe", "missing-0"}, "no such slot"},
 		{ExitNotFound, []string{"--context", "/nowhere.json", "group", "list"}, "cadre cluster create"},
 		{ExitNotFound, []string{"local", "status", "--state", t.TempDir()}, "cadre local up"},
 		{ExitRefused, []string{"rollout", "pause", "worker"}, "Permission denied"},
@@ -388,7 +388,7 @@ func TestRestartAndPause(t *testing.T) {
 	if code, out := b.run("rollout", "status", "worker"); code != 0 || !strings.Contains(out, "paused by an operator") {
 		t.Errorf("status while paused: exit %d %s", code, out)
 	}
-	for _, want := range []string{"goes on", "was not paused"} {
+	for _, want := range []string{"resumes", "was not paused"} {
 		if code, out := b.run("rollout", "resume", "worker"); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("resume: exit %d %s, want %q", code, out, want)
 		}

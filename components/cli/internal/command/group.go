@@ -17,8 +17,8 @@ import (
 )
 
 func (a *App) groupCommand() *cobra.Command {
-	c := &cobra.Command{Use: "group", Short: "Groups: what should run, and whether it does"}
-	c.AddCommand(a.groupApply(), a.groupGet(), a.groupList(), a.groupDiff(), a.groupValidate(), a.groupDelete(), a.groupAdopt())
+	c := &cobra.Command{Use: "group", Short: "Groups: specs and their state"}
+	c.AddCommand(a.groupApply(), a.groupDescribe(), a.groupList(), a.groupDiff(), a.groupValidate(), a.groupDelete(), a.groupAdopt())
 	return c
 }
 
@@ -37,9 +37,9 @@ func (a *App) groupList() *cobra.Command {
 	}
 }
 
-func (a *App) groupGet() *cobra.Command {
+func (a *App) groupDescribe() *cobra.Command {
 	return &cobra.Command{
-		Use: "get GROUP", Short: "Show a group and each of its slots", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "describe GROUP", Short: "Show a group and each of its instances", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				g, err := cl.Group(cmd.Context(), args[0])
@@ -52,7 +52,7 @@ func (a *App) groupGet() *cobra.Command {
 	}
 }
 
-// fileFlags are those of commands that read group files.
+// fileFlags are the flags of commands that read group files.
 type fileFlags struct {
 	vars, varFiles []string
 	only           string
@@ -61,11 +61,11 @@ type fileFlags struct {
 func (f *fileFlags) bind(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the files; may be repeated")
 	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")
-	c.Flags().StringVar(&f.only, "group", "", "take only this group of the files")
+	c.Flags().StringVar(&f.only, "group", "", "use only this group of the files")
 	c.ValidArgsFunction = completeHCL
 }
 
-// read loads the files and validates every group; all problems are in the error.
+// read loads the files and validates every group. The error lists all problems.
 func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 	vars, err := groupfile.CollectVars(f.vars, f.varFiles)
 	if err != nil {
@@ -95,7 +95,7 @@ func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 	return out, nil
 }
 
-// problemsOf validates one group; each problem names its field and line.
+// problemsOf validates one group. Each problem names its field and line.
 func problemsOf(g groupfile.Group) []string {
 	out := []string{}
 	for _, r := range lint.Refusals(g.Spec, g.Wrong) {
@@ -111,7 +111,7 @@ func (a *App) groupValidate() *cobra.Command {
 	var f fileFlags
 	c := &cobra.Command{
 		Use: "validate FILE...", Short: "Check group files without a cluster", Args: cobra.MinimumNArgs(1),
-		Long: "Checks *.hcl files (or folders of them) and reports every problem with its file, line and field.\nNo cluster is asked.",
+		Long: "Checks *.hcl files (or folders of them) and reports every problem with its file, line and field.\nThe command contacts no cluster.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			groups, err := f.read(args)
 			if err != nil {
@@ -136,7 +136,7 @@ func (a *App) groupValidate() *cobra.Command {
 	return c
 }
 
-// change is what applying one group would alter.
+// change lists the differences that applying one group would make.
 type change struct {
 	Group    string        `json:"group"`
 	New      bool          `json:"new"`
@@ -147,7 +147,7 @@ type change struct {
 	index    uint64
 }
 
-// compare reads the stored spec and compares what both mean, defaults filled in.
+// compare reads the stored spec and compares both specs with their defaults filled in.
 func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, error) {
 	spec.Normalize()
 	out := change{Group: spec.Name, To: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template))}

@@ -19,37 +19,37 @@ func (a *App) groupDelete() *cobra.Command {
 	var sure sureFlags
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "delete GROUP --keep-cvms|--delete-disks", Short: "Take a group down: all its slots, then its records", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `The leader takes the group's slots out of service one after the other and then removes
-its spec and records. Exactly one of these says what becomes of the CVMs:
+		Use: "delete GROUP --keep-cvms|--delete-disks", Short: "Delete a group: all its instances, then its records", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `The leader takes the group's instances out of service one after the other and then
+removes the group's spec and records. Exactly one flag decides about the CVMs:
 
-  --keep-cvms     they are left on the platform as they are; Cadre forgets them, and
-                  their credentials end
-  --delete-disks  they are deleted, and everything on their disks with them
+  --keep-cvms     leave the CVMs on the platform; Cadre forgets the CVMs, and their
+                  credentials expire
+  --delete-disks  delete the CVMs and all data on their disks
 
-Removing a group's spec alone (a KV edit) deletes nothing. --cancel takes a deletion
-back: what is not gone yet stays.
+Removing only a group's spec (a KV edit) keeps the CVMs. --cancel ends a deletion: the
+remaining instances stay.
 
-Without --confirm or --yes it only says what would go.`,
+Without --confirm or --yes the command only prints what would be deleted.`,
 		Example: "  cadre group delete web --delete-disks --reason \"replaced by web2\" --confirm web --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case d.Cancel && (d.KeepCVMs || d.DeleteDisks):
-				return usagef("--cancel takes a deletion back: it goes with neither --keep-cvms nor --delete-disks")
+				return usagef("--cancel ends a deletion: give it without --keep-cvms and --delete-disks")
 			case !d.Cancel && d.KeepCVMs == d.DeleteDisks:
-				return usagef("say what becomes of the CVMs: --keep-cvms or --delete-disks, one of them")
+				return usagef("give exactly one of --keep-cvms and --delete-disks")
 			case !d.Cancel && strings.TrimSpace(d.Reason) == "":
-				return usagef("--reason is missing: whoever finds the group gone will look for it")
+				return usagef("--reason is missing: the records show it as the cause of the deletion")
 			}
 			return a.withClient(func(cl *client.Client) error { return a.deleteGroup(cmd.Context(), cl, args[0], d, sure, wait) })
 		},
 	}
 	c.Flags().BoolVar(&d.KeepCVMs, "keep-cvms", false, "leave the CVMs on the platform")
 	c.Flags().BoolVar(&d.DeleteDisks, "delete-disks", false, "delete the CVMs and their disks")
-	c.Flags().BoolVar(&d.Cancel, "cancel", false, "take a deletion back")
-	c.Flags().StringVar(&d.Reason, "reason", "", "why, for the record (required)")
+	c.Flags().BoolVar(&d.Cancel, "cancel", false, "end a deletion; the remaining instances stay")
+	c.Flags().StringVar(&d.Reason, "reason", "", "reason, for the record (required)")
 	sure.bind(c, "GROUP")
-	wait.bind(c, "nothing of the group is left")
+	wait.bind(c, "the group is gone")
 	return c
 }
 
@@ -78,17 +78,17 @@ func (a *App) deleteGroup(ctx context.Context, cl *client.Client, name string, d
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return latef("group %s is not gone after %s; it goes on, see `cadre group get %s`", name, wait.timeout, name)
+		return latef("group %s is not gone after %s; the deletion continues, see `cadre group describe %s`", name, wait.timeout, name)
 	case err == nil:
 		a.print(fmt.Sprintf("group %s is gone\n", name))
 	}
 	return err
 }
 
-// adopted is the outcome of an adoption, also the form of -o json.
+// adopted is the outcome of an adoption, and the schema of -o json.
 type adopted struct {
 	Group string `json:"group"`
-	// Adopted are the slots that the leader was asked to bind.
+	// Adopted lists the slots that the request asks the leader to bind.
 	Adopted []string            `json:"adopted"`
 	Members []rollout.Adoptable `json:"members"`
 }
@@ -99,29 +99,29 @@ func (a *App) groupAdopt() *cobra.Command {
 	var sure sureFlags
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "adopt GROUP", Short: "Make running CVMs members again whose records are lost", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `While the records of a slot are lost, nothing is done to the CVM that has its name
-(held, blocked(unadopted)), and its agent goes on asking for admission. This lists each
-such slot with the CVM and with what its agent attested: instance, compose hash and the
-revision that measures so, or what is missing.
+		Use: "adopt GROUP", Short: "Adopt running CVMs whose records are lost", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `When the records of a slot are lost, the leader leaves the CVM of that name alone
+(blocked(unadopted)), and the CVM's agent keeps requesting admission. The command lists each
+such slot with its CVM and the agent's evidence: instance, compose hash and the matching
+revision, or the missing item.
 
-Compare the instances with what you know of the group. With --confirm or --yes the
-leader binds exactly the instances and hashes that are listed, and lets their boots in
-when they attest the next time: nothing is restarted.
+Compare the instances with your own list of the group. With --confirm or --yes the leader
+binds exactly the listed instances and hashes, and admits each boot at its next attestation.
+The CVMs keep running.
 
-A group whose spec is lost as well is applied again first.`,
+Apply the group's spec first when the spec is lost as well.`,
 		Example: "  cadre group adopt postgres\n  cadre group adopt postgres --reason \"restored from an older snapshot\" --confirm postgres --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			meant := sure.sure(args[0])
 			if meant && strings.TrimSpace(reason) == "" {
-				return usagef("--reason is missing: it stands in the record of the adoption")
+				return usagef("--reason is missing: the record of the adoption shows it")
 			}
 			return a.withClient(func(cl *client.Client) error {
 				return a.adopt(cmd.Context(), cl, args[0], reason, only, meant, wait)
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record (required to adopt)")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the record (required to adopt)")
 	c.Flags().StringSliceVar(&only, "slot", nil, "only this slot; may be repeated")
 	sure.bind(c, "GROUP")
 	wait.bind(c, "every adopted slot is available")

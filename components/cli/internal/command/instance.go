@@ -51,7 +51,7 @@ func (a *App) instanceList() *cobra.Command {
 
 func (a *App) instanceDescribe() *cobra.Command {
 	return &cobra.Command{
-		Use: "describe SLOT", Short: "Show everything about one slot", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: "describe INSTANCE", Short: "Show everything about one slot", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				i, err := cl.Instance(cmd.Context(), args[0])
@@ -75,7 +75,7 @@ func (a *App) instanceUpdate() *cobra.Command {
 	var o client.UpdateOptions
 	var timeout time.Duration
 	c := &cobra.Command{
-		Use: "update SLOT", Short: "Bring one slot to its group's revision now, and wait until it is available", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: "update INSTANCE", Short: "Bring one slot to its group's revision now, and wait until it is available", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Long: `For a group whose updates are OPPORTUNISTIC: this slot takes the revision that the spec
 asks for, and no other one does. So it is while the group is paused, and where the rollout
 waits for a person: the leader is asked about, or the step takes more than
@@ -122,7 +122,7 @@ func (a *App) instanceRestart() *cobra.Command {
 	var reason, service string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "restart SLOT", Short: "Ask for a restart of one slot at what it runs, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: "restart INSTANCE", Short: "Ask for a restart of one slot at what it runs, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Long: `The slot is drained and its CVM restarts on its disk, at the revision that it runs, under its
 group's budget and quorum rules. Until they let it begin it waits: ` + "`cadre operation requests`" + `
 lists it, and ` + "`cadre operation cancel`" + ` takes it back. To bring the slot to its group's revision is

@@ -23,7 +23,7 @@ func (a *App) operationCommand() *cobra.Command {
 replacement, a deletion. It is recorded before anything is done, so that whoever
 leads next goes on where it stands.`,
 	}
-	c.AddCommand(a.operationList(), a.operationShow(), a.operationRequests(), a.operationCancel(), a.operationResolve())
+	c.AddCommand(a.operationList(), a.operationShow(), a.operationRequests(), a.operationCancel(), a.operationMark(markSucceeded), a.operationMark(markFailed))
 	return c
 }
 
@@ -106,36 +106,51 @@ func (a *App) operationShow() *cobra.Command {
 	}
 }
 
-func (a *App) operationResolve() *cobra.Command {
-	var as, reason string
+// operationMark is a command with which an operator records the effect of a platform call.
+type operationMark struct {
+	verb, as, short, means, reason string
+}
+
+var (
+	markSucceeded = operationMark{
+		verb: "mark-succeeded", as: "done", short: "Record that an undecided platform call took effect",
+		means:  "The operation goes on and waits for the new boot, as after a call that the platform\nconfirmed.",
+		reason: "the console shows the new boot",
+	}
+	markFailed = operationMark{
+		verb: "mark-failed", as: "failed", short: "Record that an undecided platform call had no effect and will have none",
+		means:  "The operation fails. The leader plans the step again while the group still needs it.",
+		reason: "no trace of it in the console",
+	}
+)
+
+func (a *App) operationMark(m operationMark) *cobra.Command {
+	var reason string
 	var f sureFlags
 	c := &cobra.Command{
-		Use: "resolve OPERATION --as done|failed", Short: "Say what became of a platform call that nobody can tell", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeOperation,
-		Long: `For an operation in ACTING whose platform call got no answer and whose effect cannot
-be read back ("platform_result_unknown"). Its slot waits, and counts as unavailable,
-until somebody who looked at the CVM on the platform says:
+		Use: m.verb + " OPERATION", Short: m.short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeOperation,
+		Long: m.short + `.
 
-  --as done    the call took effect; the new boot is waited for
-  --as failed  it had no effect and will have none; the step is given up, and the
-               planner begins it again where it is still wanted
+` + m.means + `
 
-Without --confirm or --yes it only says what that would mean.`,
-		Example: "  cadre operation resolve postgres-4-1a2b3c4d.2.postgres-1 --as failed --reason \"no trace of it in the console\" --yes",
+An operation in ACTING needs this when the platform did not answer its call and the
+leader cannot read back the effect ("platform_result_unknown"). Until then its instance
+waits and counts as unavailable. Look at the CVM on the platform first.
+
+Without --confirm or --yes the command only prints what the mark would do.`,
+		Example: "  cadre operation " + m.verb + " postgres-4-1a2b3c4d.2.postgres-1 --reason \"" + m.reason + "\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case as != "done" && as != "failed":
-				return usagef("--as %q: use done or failed", as)
-			case strings.TrimSpace(reason) == "":
-				return usagef("--reason is missing: it stands in the record of the operation")
+			if strings.TrimSpace(reason) == "" {
+				return usagef("--reason is missing: the record of the operation shows it")
 			}
 			return a.withClient(func(cl *client.Client) error {
-				out, err := cl.Resolve(cmd.Context(), args[0], as, reason, true)
+				out, err := cl.Resolve(cmd.Context(), args[0], m.as, reason, true)
 				if err != nil {
 					return err
 				}
 				sure := f.sure(out.Operation.Slot)
 				if sure {
-					if out, err = cl.Resolve(cmd.Context(), out.Operation.ID, as, reason, false); err != nil {
+					if out, err = cl.Resolve(cmd.Context(), out.Operation.ID, m.as, reason, false); err != nil {
 						return err
 					}
 				}
@@ -143,9 +158,8 @@ Without --confirm or --yes it only says what that would mean.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&as, "as", "", "done or failed (required)")
 	c.Flags().StringVar(&reason, "reason", "", "what you saw, for the record (required)")
-	f.bind(c, "the SLOT")
+	f.bind(c, "the INSTANCE")
 	return c
 }
 

@@ -174,7 +174,7 @@ func (a *App) setSlotOverride(m slotOverride) *cobra.Command {
 	var wait waitFlags
 	verb := string(m.kind)
 	c := &cobra.Command{
-		Use: verb + " SLOT", Short: m.short, Long: m.long, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: verb + " INSTANCE", Short: m.short, Long: m.long, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Example: "  cadre instance " + verb + " postgres-1 " + m.example,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(a.now()); err != nil {
@@ -204,7 +204,7 @@ func (a *App) setSlotOverride(m slotOverride) *cobra.Command {
 // clearSlotOverride is the verb that takes it back.
 func (a *App) clearSlotOverride(m slotOverride) *cobra.Command {
 	return &cobra.Command{
-		Use: m.kind.Undo() + " SLOT", Short: m.back, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: m.kind.Undo() + " INSTANCE", Short: m.back, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.clearOverride(cmd.Context(), m.kind, args[0], fmt.Sprintf(m.gone, args[0]), fmt.Sprintf(m.none, args[0]))
 		},

@@ -161,14 +161,14 @@ func TestADrainIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAPauseNeedsNoReason, takes an end like every override, and is taken back once.
+// TestAPauseNeedsNoReason: a pause takes an end like every override, and ends once.
 func TestAPauseNeedsNoReason(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", midRollout)
 	for _, c := range []struct{ args, want string }{
 		{"rollout pause worker", "rollout of worker is paused until it is taken back: "},
 		{"rollout pause worker --for 2h", "rollout of worker is paused until 2026-"},
-		{"rollout resume worker", "rollout of worker goes on; "},
+		{"rollout resume worker", "rollout of worker resumes; "},
 		{"rollout resume worker", "worker was not paused: nothing is changed"},
 	} {
 		if code, out := b.run(strings.Fields(c.args)...); code != ExitOK || !strings.Contains(out, c.want) {

@@ -16,19 +16,19 @@ func (a *App) instanceReplace() *cobra.Command {
 	var sure sureFlags
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "replace SLOT", Short: "Give a slot a new CVM with a new disk: what its old one had is lost", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `For a slot whose CVM is gone or cannot be saved. What is left of the old CVM is deleted
-with its disk; the new one has an empty disk and gets its data from the other members.
-The leader does it only while the workload's quorum bears it and the other members have
-the data. The old CVM is kept in the slot's lineage and is never admitted again.
+		Use: "replace INSTANCE", Short: "Give an instance a new CVM with a new disk; the data of the old disk is lost", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `For an instance whose CVM is gone or damaged. The leader deletes the old CVM with its
+disk; the new CVM starts with an empty disk and copies its data from the other members.
+The leader waits until the workload keeps its quorum and the other members have the data.
+The old CVM stays in the slot's lineage and is never admitted again.
 
-What still runs is better off with ` + "`cadre instance restart`" + `, which keeps the disk.
+Use ` + "`cadre instance restart`" + ` for a CVM that still runs: a restart keeps the disk.
 
-Without --confirm or --yes it only says what would be lost.`,
+Without --confirm or --yes the command only prints what would be lost.`,
 		Example: "  cadre instance replace postgres-1 --reason \"its host burnt\" --confirm postgres-1 --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
-				return usagef("--reason is missing: it stands in the slot's lineage")
+				return usagef("--reason is missing: the slot's lineage shows it")
 			}
 			return a.withClient(func(cl *client.Client) error {
 				meant := sure.sure(args[0])
@@ -43,9 +43,9 @@ Without --confirm or --yes it only says what would be lost.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the slot's lineage (required)")
-	sure.bind(c, "SLOT")
-	wait.bind(c, "the new CVM is a member that is available")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the slot's lineage (required)")
+	sure.bind(c, "INSTANCE")
+	wait.bind(c, "the new CVM is an available member")
 	return c
 }
 
@@ -53,19 +53,19 @@ func (a *App) rolloutRetry() *cobra.Command {
 	var reason string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "retry GROUP", Short: "Let go on what a group gave up: a failed rollout, a refused step", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `For a rollout that is FAILED and whose cause is mended: a full host, a missing image, a
-platform that was down. Its clocks begin anew, the steps that failed are forgiven, and
-it goes on to the revision that it was going to.
+		Use: "retry GROUP", Short: "Continue a rollout that FAILED, or a step that the platform refused", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "`retry` continues a rollout that FAILED; `resume` ends a pause that an operator set; `undo`\n" + `goes back to an earlier revision.
 
-So does a step that the platform refused six times in a row (the hold refused), whatever the rollout's state.
+Repair the cause first: a full host, a missing image, a platform that was down. The rollout
+keeps its target revision, restarts its deadlines and repeats the failed steps. To go to
+another revision, apply another spec.
 
-This is not ` + "`cadre rollout resume`" + `, which takes back a pause that an operator made and does
-nothing about a failure. To go to another revision, apply another spec.`,
+A retry also repeats a step that the platform refused six times in a row (the hold
+"refused"), in any state of the rollout.`,
 		Example: "  cadre rollout retry postgres --reason \"the host has memory again\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
-				return usagef("--reason is missing: it stands in the rollout's record")
+				return usagef("--reason is missing: the rollout's record shows it")
 			}
 			return a.withClient(func(cl *client.Client) error {
 				out, err := cl.Retry(cmd.Context(), args[0], reason)
@@ -75,11 +75,11 @@ nothing about a failure. To go to another revision, apply another spec.`,
 				if err := a.show(out, func(render.Style) string {
 					switch {
 					case !out.Changed:
-						return fmt.Sprintf("the rollout of %s has not failed (%s), and nothing else waits for a retry: nothing is changed\n", args[0], orNone(out.State))
+						return fmt.Sprintf("the rollout of %s has not failed (%s), and no refused step waits for a retry: nothing is changed\n", args[0], orNone(out.State))
 					case operation.RolloutState(out.State) != operation.FailedState:
-						return fmt.Sprintf("what %s gave up is tried again; `cadre rollout plan %s` tells what waits for what\n", args[0], args[0])
+						return fmt.Sprintf("the refused steps of %s are retried; `cadre rollout plan %s` shows the remaining holds\n", args[0], args[0])
 					}
-					return fmt.Sprintf("rollout %s goes on; watch it with `cadre rollout watch %s`\n", out.Rollout, args[0])
+					return fmt.Sprintf("rollout %s continues; watch it with `cadre rollout watch %s`\n", out.Rollout, args[0])
 				}); err != nil || !out.Changed || !wait.wait {
 					return err
 				}
@@ -87,7 +87,7 @@ nothing about a failure. To go to another revision, apply another spec.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "what was mended, for the record (required)")
+	c.Flags().StringVar(&reason, "reason", "", "what was repaired, for the record (required)")
 	wait.bind(c, "the rollout ends")
 	return c
 }

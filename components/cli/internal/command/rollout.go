@@ -14,7 +14,7 @@ import (
 )
 
 func (a *App) rolloutCommand() *cobra.Command {
-	c := &cobra.Command{Use: "rollout", Short: "Rollouts: what is being changed, what waits, and why"}
+	c := &cobra.Command{Use: "rollout", Short: "Rollouts: planned changes, their progress, and the holds on them"}
 	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutRetry(), a.rolloutUndo(), a.rolloutHistory())
 	return c
 }
@@ -23,7 +23,7 @@ func (a *App) rolloutPlan() *cobra.Command {
 	var f fileFlags
 	var file string
 	c := &cobra.Command{
-		Use: "plan GROUP", Short: "Say for each slot what would be done, or what it waits for", Args: cobra.ExactArgs(1),
+		Use: "plan GROUP", Short: "Show the planned action of each instance, or the hold that it waits for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var spec *group.Spec
 			if file != "" {
@@ -51,7 +51,7 @@ func (a *App) rolloutPlan() *cobra.Command {
 
 func (a *App) rolloutStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status GROUP", Short: "Show how far a rollout is", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "status GROUP", Short: "Show the progress of a rollout", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				v, err := cl.Look(cmd.Context(), args[0])
@@ -69,14 +69,14 @@ func (a *App) rolloutWatch() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use: "watch GROUP", Short: "Follow a rollout until it ends", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `A picture that is redrawn on a terminal; elsewhere one line for each change.
-Ends with the rollout: 0 when it is complete, 5 when it failed, was paused or was
-superseded. Coordinators may come and go meanwhile.`,
+		Long: `Redraws a table on a terminal; elsewhere prints one line for each change. The command
+ends with the rollout: 0 when the rollout is complete, 5 when it failed, was paused or was
+superseded. The command reconnects when a coordinator goes away.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error { return a.watch(cmd.Context(), cl, args[0], follow, timeout) })
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on after the rollout has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep watching after the rollout has ended")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "give up after this long (0: never)")
 	return c
 }
@@ -87,7 +87,7 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	// The status of an older spec says nothing about the last one (R144).
+	// A status of an older spec does not describe the stored spec (R144).
 	stored, err := cl.Group(ctx, name)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 	case errors.Is(err, context.DeadlineExceeded):
 		return latef("rollout of %s has not ended after %s; it goes on", name, timeout)
 	case errors.Is(err, context.Canceled):
-		return silent{ExitError} // interrupted: nobody knows how it ended
+		return silent{ExitError} // interrupted: the outcome of the rollout is unknown
 	}
 	return explain(err, name)
 }
@@ -108,11 +108,11 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 func (a *App) rolloutPause() *cobra.Command {
 	f := overrideFlags{noReason: true}
 	c := &cobra.Command{
-		Use: "pause GROUP", Short: "Hold the rollout of a group; steps under way are finished", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `A slot that is being changed is finished, one that only drains goes back. Until the pause is
-taken back or its time is over no slot is updated or removed by itself. Healing and new slots go
-on, and so does what is asked for by a slot's name: restart, replace, update and drain of an
-instance. What stops these too is ` + "`cadre freeze`" + `.`,
+		Use: "pause GROUP", Short: "Pause the rollout of a group; steps in progress are finished", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `The leader finishes an instance that is being changed and returns an instance that only
+drains to service. Until the pause ends, the leader updates and removes no instance
+automatically. Healing, new instances and requests by an instance's name continue: restart,
+replace, update and drain. ` + "`cadre freeze`" + ` stops these too.`,
 		Example: "  cadre rollout pause postgres --for 2h --reason \"the nightly report runs\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(a.now()); err != nil {
@@ -120,7 +120,7 @@ instance. What stops these too is ` + "`cadre freeze`" + `.`,
 			}
 			return a.withClient(func(cl *client.Client) error {
 				return a.override(cmd.Context(), cl, client.OverridePause, args[0], f, func(until string) string {
-					return fmt.Sprintf("rollout of %s is paused %s: a slot that is being changed is finished, no other is updated or removed by itself; take it back with `cadre rollout resume %s`", args[0], until, args[0])
+					return fmt.Sprintf("rollout of %s is paused %s: an instance that is being changed is finished, and no other one is updated or removed automatically; end the pause with `cadre rollout resume %s`", args[0], until, args[0])
 				})
 			})
 		},
@@ -131,11 +131,11 @@ instance. What stops these too is ` + "`cadre freeze`" + `.`,
 
 func (a *App) rolloutResume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume GROUP", Short: "Take a pause back", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: "Takes back what `cadre rollout pause` did. A rollout that has FAILED goes on with\n`cadre rollout retry`, once its cause is mended.",
+		Use: "resume GROUP", Short: "End a pause that an operator set", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "`resume` ends a pause that an operator set; `retry` continues a rollout that FAILED; `undo`\ngoes back to an earlier revision.\n\nThe rollout continues where `cadre rollout pause` stopped it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.clearOverride(cmd.Context(), client.OverridePause, args[0],
-				fmt.Sprintf("rollout of %s goes on; watch it with `cadre rollout watch %s`", args[0], args[0]), args[0]+" was not paused: nothing is changed")
+				fmt.Sprintf("rollout of %s resumes; watch it with `cadre rollout watch %s`", args[0], args[0]), args[0]+" was not paused: nothing is changed")
 		},
 	}
 }

@@ -17,19 +17,20 @@ func (a *App) rolloutUndo() *cobra.Command {
 	var sure sureFlags
 	var f applyFlags
 	c := &cobra.Command{
-		Use: "undo GROUP", Short: "Go back to the revision before", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `Puts the template, hooks, checks and driver settings of an earlier revision into the
-group's spec and leaves the rest of it alone: size, budgets, routes. It is applied like any
-other spec, and rolls by the same rules; a revision that is revoked or below the floor does
-not come back.
+		Use: "undo GROUP", Short: "Go back to an earlier revision", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "`undo` goes back to an earlier revision; `retry` continues a rollout that FAILED; `resume`\n" + `ends a pause that an operator set.
 
-Without --to it is that of the newest rollout before which got to its end, for all slots or
-for all but those that are kept back. An undo is undone by another one where the later revision had got
-to its end; where it had not, say with --to whether that one or an earlier one is meant. Say so too
-where most slots that would go back never ran it, as after a canary's.
+An undo puts the template, hooks, checks and driver settings of the earlier revision into
+the group's spec. Size, budgets and routes stay. The leader rolls the new spec out like any
+other one. The command rejects a revision that is revoked or below the floor.
 
-Without --confirm or --yes it only says what would change, and what the leader would do.
-The group's file still says the later one: change it too, or its next apply brings it back.`,
+Without --to the command takes the revision of the newest earlier rollout that completed.
+Instances that the rollout kept back do not count. Name the revision with --to in two cases:
+to undo an undo whose later revision had not completed, and when most instances never ran
+the earlier revision, for example after a canary.
+
+Without --confirm or --yes the command only prints the change and the leader's plan. Change
+the group's file too: its next apply otherwise brings the later revision back.`,
 		Example: "  cadre rollout undo postgres\n  cadre rollout undo postgres --to 7677a8ea --confirm postgres --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {

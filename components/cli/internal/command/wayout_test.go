@@ -18,7 +18,7 @@ import (
 
 const undecided = "worker-4-ffeeddcc.2.worker-1"
 
-// stuck is a group with a call that nobody can tell, a lost CVM and lost records.
+// stuck is a group with an undecided platform call, a lost CVM and lost records.
 func stuck(b *bench) {
 	b.Set("worker", func(g *clienttest.Group) {
 		midRollout(g)
@@ -55,25 +55,26 @@ func TestWayOutPictures(t *testing.T) {
 		code int
 		args []string
 	}{
-		"operation_list":           {ExitOK, []string{"operation", "list"}},
-		"operation_show":           {ExitOK, []string{"operation", "show", undecided}},
-		"operation_help":           {ExitOK, []string{"operation", "--help"}},
-		"operation_resolve_help":   {ExitOK, []string{"operation", "resolve", "--help"}},
-		"operation_resolve_maybe":  {ExitUsage, []string{"operation", "resolve", undecided, "--as", "failed", "--reason", "no trace of it"}},
-		"operation_resolve":        {ExitOK, []string{"operation", "resolve", undecided, "--as", "failed", "--reason", "no trace of it", "--confirm", "worker-1"}},
-		"instance_replace_help":    {ExitOK, []string{"instance", "replace", "--help"}},
-		"instance_replace_unsure":  {ExitUsage, []string{"instance", "replace", "worker-1", "--reason", "its host burnt"}},
-		"instance_restart_wait":    {ExitOK, []string{"instance", "restart", "worker-1", "--reason", "it leaks"}},
-		"instance_restart_service": {ExitOK, []string{"instance", "restart", "worker-1", "--service", "web", "--reason", "it leaks"}},
-		"rollout_retry":            {ExitOK, []string{"rollout", "retry", "worker", "--reason", "the host is back"}},
-		"rollout_retry_help":       {ExitOK, []string{"rollout", "retry", "--help"}},
-		"group_delete_help":        {ExitOK, []string{"group", "delete", "--help"}},
-		"group_delete_unsure":      {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},
-		"group_apply_help":         {ExitOK, []string{"group", "apply", "--help"}},
-		"group_apply_unsure":       {ExitUsage, []string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load is gone"}},
-		"group_adopt_help":         {ExitOK, []string{"group", "adopt", "--help"}},
-		"group_adopt_unsure":       {ExitUsage, []string{"group", "adopt", "worker"}},
-		"group_adopt":              {ExitOK, []string{"group", "adopt", "worker", "--reason", "an old snapshot", "--confirm", "worker"}},
+		"operation_list":                {ExitOK, []string{"operation", "list"}},
+		"operation_show":                {ExitOK, []string{"operation", "show", undecided}},
+		"operation_help":                {ExitOK, []string{"operation", "--help"}},
+		"operation_mark_failed_help":    {ExitOK, []string{"operation", "mark-failed", "--help"}},
+		"operation_mark_succeeded_help": {ExitOK, []string{"operation", "mark-succeeded", "--help"}},
+		"operation_mark_failed_unsure":  {ExitUsage, []string{"operation", "mark-failed", undecided, "--reason", "no trace of it"}},
+		"operation_mark_failed":         {ExitOK, []string{"operation", "mark-failed", undecided, "--reason", "no trace of it", "--confirm", "worker-1"}},
+		"instance_replace_help":         {ExitOK, []string{"instance", "replace", "--help"}},
+		"instance_replace_unsure":       {ExitUsage, []string{"instance", "replace", "worker-1", "--reason", "its host burnt"}},
+		"instance_restart_wait":         {ExitOK, []string{"instance", "restart", "worker-1", "--reason", "it leaks"}},
+		"instance_restart_service":      {ExitOK, []string{"instance", "restart", "worker-1", "--service", "web", "--reason", "it leaks"}},
+		"rollout_retry":                 {ExitOK, []string{"rollout", "retry", "worker", "--reason", "the host is back"}},
+		"rollout_retry_help":            {ExitOK, []string{"rollout", "retry", "--help"}},
+		"group_delete_help":             {ExitOK, []string{"group", "delete", "--help"}},
+		"group_delete_unsure":           {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},
+		"group_apply_help":              {ExitOK, []string{"group", "apply", "--help"}},
+		"group_apply_unsure":            {ExitUsage, []string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load is gone"}},
+		"group_adopt_help":              {ExitOK, []string{"group", "adopt", "--help"}},
+		"group_adopt_unsure":            {ExitUsage, []string{"group", "adopt", "worker"}},
+		"group_adopt":                   {ExitOK, []string{"group", "adopt", "worker", "--reason", "an old snapshot", "--confirm", "worker"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stuck(b)
@@ -86,8 +87,7 @@ func TestWayOutPictures(t *testing.T) {
 	}
 }
 
-// TestR142_NothingIsLostUnconfirmed: the wrong word confirms nothing, and what is missing
-// is named.
+// TestR142_NothingIsLostUnconfirmed: a wrong or missing confirmation changes nothing.
 func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 	b := newBench(t)
 	stuck(b)
@@ -95,10 +95,9 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 		{"instance", "replace", "worker-1"},
 		{"instance", "replace", "worker-1", "--yes"},
 		{"instance", "replace", "worker-1", "--reason", "x", "--confirm", "worker-2"},
-		{"operation", "resolve", undecided, "--reason", "x", "--yes"},
-		{"operation", "resolve", undecided, "--as", "maybe", "--reason", "x", "--yes"},
-		{"operation", "resolve", undecided, "--as", "done", "--yes"},
-		{"operation", "resolve", undecided, "--as", "done", "--reason", "x", "--confirm", "worker-2"},
+		{"operation", "mark-succeeded", undecided, "--yes"},
+		{"operation", "mark-failed", undecided, "--yes"},
+		{"operation", "mark-succeeded", undecided, "--reason", "x", "--confirm", "worker-2"},
 		{"rollout", "retry", "worker"},
 		{"group", "delete", "worker", "--reason", "x", "--yes"},
 		{"group", "delete", "worker", "--keep-cvms", "--delete-disks", "--reason", "x", "--yes"},
@@ -126,7 +125,7 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 	})
 }
 
-func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
+func TestAConfirmedCommandSendsItsRequest(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct {
 		args []string
@@ -136,7 +135,7 @@ func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
 		{[]string{"instance", "replace", "worker-1", "--reason", "burnt", "--yes"}, ExitOK, "replace worker-1: burnt"},
 		{[]string{"instance", "replace", "worker-1", "--reason", "burnt", "--confirm", "worker-1", "--wait"}, ExitRollout, "replace worker-1: burnt"},
 		{[]string{"instance", "restart", "worker-1", "--reason", "leaks", "--wait"}, ExitOK, "restart worker-1: leaks"},
-		{[]string{"operation", "resolve", undecided, "--as", "done", "--reason", "seen", "--yes", "-o", "json"}, ExitOK, "resolve " + undecided + " as done: seen"},
+		{[]string{"operation", "mark-succeeded", undecided, "--reason", "seen", "--yes", "-o", "json"}, ExitOK, "resolve " + undecided + " as done: seen"},
 		{[]string{"group", "delete", "worker", "--keep-cvms", "--reason", "moved", "--yes", "--wait"}, ExitOK, "delete worker keep_cvms=true delete_disks=false cancel=false moved"},
 		{[]string{"group", "adopt", "worker", "--reason", "old", "--yes", "--wait"}, ExitOK, "adopt worker worker-0=" + instance + "/" + strings.Repeat("0c", 32) + " old"},
 		{[]string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load", "--confirm", "worker"}, ExitOK, "delete disks worker half the load"},
@@ -149,8 +148,8 @@ func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestEachGroupThatLosesDisksIsConfirmedByItsName: one word is not for all of a file, and no
-// group is written while one is missing.
+// TestEachGroupThatLosesDisksIsConfirmedByItsName: each group of a file needs its own confirmation.
+// The command writes the specs only after all confirmations.
 func TestEachGroupThatLosesDisksIsConfirmedByItsName(t *testing.T) {
 	b := newBench(t)
 	worker := b.file("1", "10")
@@ -205,8 +204,8 @@ func TestEachGroupThatLosesDisksIsConfirmedByItsName(t *testing.T) {
 	}
 }
 
-// TestAScaleInSaysAtOnceThatDisksHoldIt before it waits for hours.
-func TestAScaleInSaysAtOnceThatDisksHoldIt(t *testing.T) {
+// TestAScaleInReportsAtOnceThatDisksBlockIt: the report comes before the wait.
+func TestAScaleInReportsAtOnceThatDisksBlockIt(t *testing.T) {
 	b := newBench(t)
 	stuck(b)
 	if _, out := b.run("group", "apply", b.file("1", "10")); !strings.Contains(out, "blocked(delete_disks): worker-2") || !strings.Contains(out, "--delete-disks --reason") {
@@ -218,8 +217,8 @@ func TestAScaleInSaysAtOnceThatDisksHoldIt(t *testing.T) {
 	}
 }
 
-// TestARequestIsTakenBackByItsBeginning, and one that does not wait is not found.
-func TestARequestIsTakenBackByItsBeginning(t *testing.T) {
+// TestARequestIsCancelledByItsPrefix: a request that does not wait is NotFound.
+func TestARequestIsCancelledByItsPrefix(t *testing.T) {
 	b := newBench(t)
 	stuck(b)
 	const id = "restart-0f3a5c1b8d2e4f60718293a4b5c6d7e8"
@@ -228,12 +227,12 @@ func TestARequestIsTakenBackByItsBeginning(t *testing.T) {
 		t.Errorf("completion: exit %d\n%s", code, out)
 	}
 	if code, out := b.run("operation", "cancel", "restart-77"); code != ExitNotFound || !strings.Contains(out, "cadre operation requests") {
-		t.Errorf("none: exit %d\n%s", code, out)
+		t.Errorf("unknown request: exit %d\n%s", code, out)
 	}
 	if code, out := b.run("operation", "cancel", "restart-0f3a"); code != ExitOK || !strings.Contains(out, "restart-0f3a is taken back") {
 		t.Errorf("cancel: exit %d\n%s", code, out)
 	}
 	if code, _ := b.run("operation", "cancel", "restart-0f3a"); code != ExitNotFound {
-		t.Errorf("again: exit %d", code)
+		t.Errorf("second cancel: exit %d", code)
 	}
 }

@@ -130,7 +130,7 @@ func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
 	}
 	s.dies(holder)
 	for _, at := range s.services {
-		if why := s.wantConflict(s.boot().again(at)); !strings.Contains(why, "cadre admission release pg-0") {
+		if why := s.wantConflict(s.boot().again(at)); !strings.Contains(why, "cadre admission clear-conflict pg-0") {
 			t.Errorf("the refusal names no way out: %s", why)
 		}
 	}

@@ -86,7 +86,7 @@ func TestIDN03_AHeldSlotIsAnAlarm(t *testing.T) {
 		if held := changes == policy.MaxContestedChanges; found != held {
 			t.Errorf("after %d changes: condition %+v (unusable: %v)", changes, got, v.Bad)
 		}
-		if found && (got.Reason != "INSTANCE_CONFLICT" || !strings.Contains(got.Message, "cadre admission release pg-0")) {
+		if found && (got.Reason != "INSTANCE_CONFLICT" || !strings.Contains(got.Message, "cadre admission clear-conflict pg-0")) {
 			t.Errorf("condition %+v", got)
 		}
 		contest = contest.Changed(false, now)

@@ -33,7 +33,7 @@ func (w *world) standing() (watermark.State, error) {
 	return last.Watermark(w.t.Context())
 }
 
-// recovery is what "cadre recover" would write now.
+// recovery is what "cadre cluster accept-restore" would write now.
 func (w *world) recovery() []byte {
 	w.t.Helper()
 	now, err := w.standing()

@@ -44,7 +44,7 @@ func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 	if err := a.consul.Snapshot().Restore(nil, backup); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := a.GetCluster(operator, &apiv1.GetClusterRequest{}); err != nil || !strings.Contains(out.GetHalted(), "cadre recover") {
+	if out, err := a.GetCluster(operator, &apiv1.GetClusterRequest{}); err != nil || !strings.Contains(out.GetHalted(), "cadre cluster accept-restore") {
 		t.Errorf("the cluster's status: %v, %v", out, err)
 	}
 	out, err := a.Recover(operator, &apiv1.RecoverRequest{DryRun: true})

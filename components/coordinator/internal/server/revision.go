@@ -51,7 +51,7 @@ func findRevision(v *view.View, typed, name string) (named, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return named{}, status.Errorf(codes.NotFound, "no revision %.64s is known%s; `cadre group get` and `cadre rollout status` show revisions", typed, of(name))
+		return named{}, status.Errorf(codes.NotFound, "no revision %.64s is known%s; `cadre group describe` and `cadre rollout status` show revisions", typed, of(name))
 	case len(found) > 1:
 		var texts []string
 		for _, one := range found {

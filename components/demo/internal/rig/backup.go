@@ -55,7 +55,7 @@ type RestoreReport struct {
 	// Halted is what every coordinator said of why nothing is planned; HaltedS when.
 	Halted  string  `json:"halted"`
 	HaltedS float64 `json:"halted_s"`
-	// Told is what `cadre recover` said, Did what it said with --yes.
+	// Told is what `cadre cluster accept-restore` said, Did what it said with --yes.
 	Told string `json:"told"`
 	Did  string `json:"did"`
 	// Calls of the platform's API that changed something, from the restore until an
@@ -68,8 +68,8 @@ type RestoreReport struct {
 // Check says in which way the cluster did not halt, or did not go on.
 func (r RestoreReport) Check() error {
 	var errs []error
-	if !strings.Contains(r.Halted, "cadre recover") {
-		errs = append(errs, fmt.Errorf("the reason of the halt does not name the way out, `cadre recover`: %s", r.Halted))
+	if !strings.Contains(r.Halted, "cadre cluster accept-restore") {
+		errs = append(errs, fmt.Errorf("the reason of the halt does not name the way out, `cadre cluster accept-restore`: %s", r.Halted))
 	}
 	if r.Calls > 0 {
 		errs = append(errs, fmt.Errorf("%d calls of the platform were made from the restore until an operator recovered the cluster", r.Calls))
@@ -81,7 +81,7 @@ func (r RestoreReport) Check() error {
 func (r RestoreReport) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n  restored backup: halted after %.1f s, %d calls of the platform until an operator recovered it, whole after %.1f s\n", r.HaltedS, r.Calls, r.WholeS)
 	fmt.Fprintf(w, "\n  what the cluster said:\n    %s\n", r.Halted)
-	for _, one := range []struct{ command, said string }{{"cadre recover", r.Told}, {"cadre recover --yes", r.Did}} {
+	for _, one := range []struct{ command, said string }{{"cadre cluster accept-restore", r.Told}, {"cadre cluster accept-restore --yes", r.Did}} {
 		fmt.Fprintf(w, "\n  %s\n", one.command)
 		for line := range strings.Lines(one.said) {
 			fmt.Fprintf(w, "    %s", line)
@@ -106,7 +106,7 @@ func (r *Rig) DeployLight(ctx context.Context, apply func(context.Context) error
 }
 
 // RestoredBackup backs the records of the light group's cluster up, rolls the group to
-// one release, restores the backup, lets the cluster go on by `cadre recover` and rolls
+// one release, restores the backup, lets the cluster go on by `cadre cluster accept-restore` and rolls
 // the group to another release. apply writes the group's spec with a new release.
 func (r *Rig) RestoredBackup(ctx context.Context, n *Narrator, apply func(context.Context) error) (RestoreReport, error) {
 	var report RestoreReport
@@ -133,7 +133,7 @@ func (r *Rig) RestoredBackup(ctx context.Context, n *Narrator, apply func(contex
 	}
 	report.HaltedS = time.Since(restored).Seconds()
 	n.Say("halted: %s", report.Halted)
-	if report.Told, err = r.Cadre(ctx, "recover"); err != nil {
+	if report.Told, err = r.Cadre(ctx, "cluster", "accept-restore"); err != nil {
 		return report, err
 	}
 	after, err := r.Calls(ctx)
@@ -141,8 +141,8 @@ func (r *Rig) RestoredBackup(ctx context.Context, n *Narrator, apply func(contex
 		return report, err
 	}
 	report.Calls = len(after) - len(before)
-	n.Say("going on: cadre recover --yes")
-	if report.Did, err = r.Cadre(ctx, "recover", "--yes", "--reason", "the drill restored a backup"); err != nil {
+	n.Say("going on: cadre cluster accept-restore --yes")
+	if report.Did, err = r.Cadre(ctx, "cluster", "accept-restore", "--yes", "--reason", "the drill restored a backup"); err != nil {
 		return report, err
 	}
 	if _, err := r.awaitHalt(ctx, false); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 func TestTheRestoreDrillFails(t *testing.T) {
-	good := RestoreReport{Halted: "EPOCH_REGRESSION: the records went back; cadre recover"}
+	good := RestoreReport{Halted: "EPOCH_REGRESSION: the records went back; cadre cluster accept-restore"}
 	if err := good.Check(); err != nil {
 		t.Fatalf("a cluster that halted: %v", err)
 	}
