@@ -166,7 +166,7 @@ func judgeQuote(t *testing.T, raw []byte, bundle string) (string, error) {
 func TestIntelsEarlySetDoesNotBarTheStandardSet(t *testing.T) {
 	early, _ := published(t, "00806f05_2024-05-16_eval17_early")
 	standard, at := published(t, "00806f05_2024-06-14_eval16_standard")
-	high := policy.CollateralMark{}.Raised(early.Mark())
+	high := policy.CollateralWatermark{}.Raised(early.Mark())
 	ended := early.Mark().TCBUntil
 	for name, c := range map[string]struct {
 		now  time.Time

@@ -32,7 +32,7 @@ func TestATT06_UselessCollateralDoesNotHideTheNext(t *testing.T) {
 		j := newJudge(t, nil)
 		first, err1 := j.cloud.Collateral(j.now, posture{Evaluation: 18, Age: c.age})
 		next, err2 := j.cloud.Collateral(j.now, posture{Evaluation: 19})
-		if err := errors.Join(err1, err2, marks.Raise(context.Background(), policy.CollateralMark{FMSPC: attestsim.FMSPC(), TCBEvaluation: 19, QEEvaluation: 19})); err != nil {
+		if err := errors.Join(err1, err2, marks.Raise(context.Background(), policy.CollateralWatermark{FMSPC: attestsim.FMSPC(), TCBEvaluation: 19, QEEvaluation: 19})); err != nil {
 			t.Fatal(err)
 		}
 		if c.first != nil {

@@ -279,8 +279,8 @@ func TestATT05_AnOlderEvaluationNumberIsARollback(t *testing.T) {
 // failing is a record that cannot be read or written.
 type failing struct{ collateral.Memory }
 
-func (*failing) Get(context.Context, string) (policy.CollateralMark, error) {
-	return policy.CollateralMark{}, errors.New("no quorum")
+func (*failing) Get(context.Context, string) (policy.CollateralWatermark, error) {
+	return policy.CollateralWatermark{}, errors.New("no quorum")
 }
 
 func TestATT05_AnUnreadableRecordRefuses(t *testing.T) {
@@ -419,7 +419,7 @@ func TestATT29_TheClockMustNotBeBeforeIntelsSignatures(t *testing.T) {
 	// The same holds for a new family of machines: a time that Intel signed for one family binds
 	// all.
 	other := &collateral.Memory{}
-	if err := other.Raise(t.Context(), policy.CollateralMark{FMSPC: "ffffffffffff", IssuedAt: start}); err != nil {
+	if err := other.Raise(t.Context(), policy.CollateralWatermark{FMSPC: "ffffffffffff", IssuedAt: start}); err != nil {
 		t.Fatal(err)
 	}
 	late = newJudge(t, func(cfg *VerifierConfig) { cfg.Highest = other })

@@ -14,7 +14,7 @@ import (
 )
 
 // Admissions returns the admission of each Slot of a group; of all groups when name is empty.
-func (c *Client) Admissions(ctx context.Context, name string) ([]policy.Standing, error) {
+func (c *Client) Admissions(ctx context.Context, name string) ([]policy.AdmissionStatus, error) {
 	const doing = "list admissions"
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -22,7 +22,7 @@ func (c *Client) Admissions(ctx context.Context, name string) ([]policy.Standing
 	if err != nil {
 		return nil, c.wrap(doing, err)
 	}
-	return decodeAll[policy.Standing](doing, r.GetStandingsJson())
+	return decodeAll[policy.AdmissionStatus](doing, r.GetStandingsJson())
 }
 
 // ExplainAdmission returns the complete explanation of one Slot's admission.

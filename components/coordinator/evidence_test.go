@@ -119,7 +119,7 @@ func TestATT05_KeptCollateralIsJudgedLikeFetched(t *testing.T) {
 		want   policy.Code
 	}{
 		"newer was seen elsewhere": {func(w *evidenceWorld) {
-			if err := w.marks.Raise(t.Context(), policy.CollateralMark{FMSPC: attestsim.FMSPC(), TCBEvaluation: 18}); err != nil {
+			if err := w.marks.Raise(t.Context(), policy.CollateralWatermark{FMSPC: attestsim.FMSPC(), TCBEvaluation: 18}); err != nil {
 				t.Fatal(err)
 			}
 		}, policy.CodeCollateralRollback},

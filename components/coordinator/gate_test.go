@@ -80,7 +80,7 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	}
 	h.complete(api, first)
 	list, err := api.policy.ListAdmissions(api.ctx, &apiv1.ListAdmissionsRequest{})
-	var one policy.Standing
+	var one policy.AdmissionStatus
 	if err != nil || len(list.GetStandingsJson()) != 1 || json.Unmarshal(list.GetStandingsJson()[0], &one) != nil || one.Number != 1 || one.BootID == "" || !one.Simulated {
 		t.Fatalf("admissions %s, %v", list.GetStandingsJson(), err)
 	}

@@ -97,7 +97,7 @@ var Records = []Kind{
 		"The last decisions about Boots that claim the Slot with genuine evidence, and the checks of the latest one. There are two hash chains, so that refusals cannot displace evictions. Removed 30 days after the last decision when the Slot is gone."},
 	{"lease/boots/<slot>", typeOf[BootLease](), Admitter, 2 * kib,
 		"The Boot lease. A coordinator that hears from the Boot holds the key while the Boot holds the Slot; one session holds all keys of a coordinator. `state` is `offered` while that coordinator does not hear from the Boot. Of a free key it is the reason: `silent`, or `ended` by a farewell or an eviction. Removed with the decisions of a Slot that is gone."},
-	{"collateral/<fmspc>", typeOf[policy.CollateralMark](), Admitter, 1 * kib,
+	{"collateral/<fmspc>", typeOf[policy.CollateralWatermark](), Admitter, 1 * kib,
 		"The newest of Intel's collateral that was accepted for a family of machines, by check-and-set. Every coordinator rejects a lower evaluation number until the document with the higher one has expired, and a clock before issued_at. `permit` is the older collateral that an operator permits until those documents expire."},
 	{"control/pause/<group>", typeOf[Override](), Operator, 4 * kib,
 		"While it exists and has not expired, no step of the group's rollout and no removal begins. Healing, additional members, drains and requests for a named Slot continue. Delete it to resume."},

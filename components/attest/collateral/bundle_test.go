@@ -93,7 +93,7 @@ func TestParseBundleRefuses(t *testing.T) {
 
 func TestRaisedMarksOnlyGrow(t *testing.T) {
 	ctx, m, now := context.Background(), &collateral.Memory{}, time.Unix(1e9, 0)
-	for _, mark := range []policy.CollateralMark{
+	for _, mark := range []policy.CollateralWatermark{
 		{FMSPC: "a", TCBEvaluation: 5, QEEvaluation: 1, IssuedAt: now}, {FMSPC: "a", TCBEvaluation: 3, QEEvaluation: 2, IssuedAt: now.Add(-time.Hour)}, {FMSPC: "b"},
 	} {
 		if err := m.Raise(ctx, mark); err != nil {
@@ -101,7 +101,7 @@ func TestRaisedMarksOnlyGrow(t *testing.T) {
 		}
 	}
 	got, err := m.Get(ctx, "a")
-	if want := (policy.CollateralMark{FMSPC: "a", TCBEvaluation: 5, QEEvaluation: 2, IssuedAt: now}); err != nil || !got.Equal(want) {
+	if want := (policy.CollateralWatermark{FMSPC: "a", TCBEvaluation: 5, QEEvaluation: 2, IssuedAt: now}); err != nil || !got.Equal(want) {
 		t.Errorf("mark %+v, want %+v", got, want)
 	}
 }

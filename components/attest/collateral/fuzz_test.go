@@ -61,13 +61,13 @@ func TestWorstIsNeverBetterThanAnyOfThem(t *testing.T) {
 
 func TestMarksJudgeRollbackAndClock(t *testing.T) {
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	high := policy.CollateralMark{FMSPC: "a", TCBEvaluation: 5, QEEvaluation: 5, IssuedAt: now}
+	high := policy.CollateralWatermark{FMSPC: "a", TCBEvaluation: 5, QEEvaluation: 5, IssuedAt: now}
 	for _, c := range []struct {
 		tcb, qe uint32
 		at      time.Time
 		good    bool
 	}{{5, 5, now, true}, {6, 6, now, true}, {4, 6, now, false}, {6, 4, now, false}, {5, 5, now.Add(-time.Hour), false}, {5, 5, now.Add(-time.Minute), true}} {
-		err := CheckMark(policy.CollateralMark{TCBEvaluation: c.tcb, QEEvaluation: c.qe}, high, c.at)
+		err := CheckMark(policy.CollateralWatermark{TCBEvaluation: c.tcb, QEEvaluation: c.qe}, high, c.at)
 		if (err == nil) != c.good {
 			t.Errorf("%+v: %v", c, err)
 		}

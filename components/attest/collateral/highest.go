@@ -15,25 +15,25 @@ import (
 type Highest interface {
 	// Get returns the mark of fmspc, with the newest signed time of all families: no honest clock
 	// is before it, for any family. The rest is zero when there is no mark of fmspc.
-	Get(ctx context.Context, fmspc string) (policy.CollateralMark, error)
+	Get(ctx context.Context, fmspc string) (policy.CollateralWatermark, error)
 	// Raise records the maximum of the stored mark and mark, field by field.
-	Raise(ctx context.Context, mark policy.CollateralMark) error
+	Raise(ctx context.Context, mark policy.CollateralWatermark) error
 }
 
 // Memory is a Highest of this process alone. Its zero value is ready.
 type Memory struct {
 	mu    sync.Mutex
-	marks map[string]policy.CollateralMark // guarded by mu
+	marks map[string]policy.CollateralWatermark // guarded by mu
 }
 
 // maxMarks bounds how many families are remembered; there are some dozens.
 const maxMarks = 1024
 
 // Get implements Highest.
-func (m *Memory) Get(_ context.Context, fmspc string) (policy.CollateralMark, error) {
+func (m *Memory) Get(_ context.Context, fmspc string) (policy.CollateralWatermark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all policy.CollateralMark
+	var all policy.CollateralWatermark
 	for _, mark := range m.marks {
 		all = all.Raised(mark)
 	}
@@ -43,11 +43,11 @@ func (m *Memory) Get(_ context.Context, fmspc string) (policy.CollateralMark, er
 }
 
 // Raise implements Highest.
-func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
+func (m *Memory) Raise(_ context.Context, mark policy.CollateralWatermark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.marks == nil {
-		m.marks = map[string]policy.CollateralMark{}
+		m.marks = map[string]policy.CollateralWatermark{}
 	}
 	if _, known := m.marks[mark.FMSPC]; !known && len(m.marks) >= maxMarks {
 		return refusal.New(policy.CodeCollateralUnavailable, "more than %d families of machines", maxMarks)
@@ -59,7 +59,7 @@ func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
 // CheckMark reports whether collateral with mark may be used at now, given the highest known mark.
 // A number whose newest document has expired does not count: otherwise one look at Intel's early
 // set would block the standard set for a year.
-func CheckMark(mark, highest policy.CollateralMark, now time.Time) error {
+func CheckMark(mark, highest policy.CollateralWatermark, now time.Time) error {
 	// An operator may accept a number below the highest while the permit lasts.
 	var accepted policy.CollateralPermit
 	if now.Before(highest.Permit.Until) {

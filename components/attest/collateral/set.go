@@ -188,8 +188,8 @@ func (s *Set) Encoded() []byte { return s.encoded }
 func (s *Set) FMSPC() string { return s.tcb.FMSPC }
 
 // Mark is the mark of s that is remembered against replays of older collateral.
-func (s *Set) Mark() policy.CollateralMark {
-	return policy.CollateralMark{
+func (s *Set) Mark() policy.CollateralWatermark {
+	return policy.CollateralWatermark{
 		FMSPC: s.tcb.FMSPC, TCBEvaluation: s.tcb.EvaluationNumber, QEEvaluation: s.qe.EvaluationNumber,
 		TCBUntil: s.tcb.NextUpdate, QEUntil: s.qe.NextUpdate, IssuedAt: s.newestIssue(),
 	}

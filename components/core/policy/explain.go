@@ -23,8 +23,8 @@ const (
 	StateExpired State = "expired"
 )
 
-// Standing is one Slot's line: who holds it, on what evidence, until when.
-type Standing struct {
+// AdmissionStatus is one Slot's line: who holds it, on what evidence, until when.
+type AdmissionStatus struct {
 	Group string `json:"group"`
 	Slot  string `json:"slot"`
 	State State  `json:"state"`
@@ -74,7 +74,7 @@ type AllowedNow struct {
 
 // Explanation is everything about one Slot's admission.
 type Explanation struct {
-	Standing
+	AdmissionStatus
 	// Checks are those of the last decision, of ChecksBootID at ChecksAt.
 	Checks       []Check   `json:"checks,omitempty"`
 	ChecksBootID string    `json:"checks_boot_id,omitempty"`
@@ -113,8 +113,8 @@ type Facts struct {
 }
 
 // Stand is the Slot's line at now.
-func Stand(f Facts, now time.Time) Standing {
-	s := Standing{Group: f.Group, Slot: f.Slot, State: StateNone, InstanceID: f.Policy.InstanceID}
+func StatusOf(f Facts, now time.Time) AdmissionStatus {
+	s := AdmissionStatus{Group: f.Group, Slot: f.Slot, State: StateNone, InstanceID: f.Policy.InstanceID}
 	if last := f.Decisions.Last(); last.Number > 0 {
 		s.Last = &last
 	}
@@ -151,16 +151,16 @@ func Stand(f Facts, now time.Time) Standing {
 	return s
 }
 
-// StandMachine is the line of a member that proved itself just now and is accepted under p: a
+// MachineStatus is the line of a member that proved itself just now and is accepted under p: a
 // coordinator, which no coordinator admits. Only the machine's fields are judged.
-func StandMachine(slot, instanceID string, tcb TCB, p TCBPolicy, now time.Time) Standing {
-	s := Standing{Slot: slot, State: StateAdmitted, InstanceID: instanceID, AttestedAt: now}
+func MachineStatus(slot, instanceID string, tcb TCB, p TCBPolicy, now time.Time) AdmissionStatus {
+	s := AdmissionStatus{Slot: slot, State: StateAdmitted, InstanceID: instanceID, AttestedAt: now}
 	s.machine(tcb, p, now)
 	return s
 }
 
 // machine fills in what is known of the end of the machine's standing.
-func (s *Standing) machine(tcb TCB, p TCBPolicy, now time.Time) {
+func (s *AdmissionStatus) machine(tcb TCB, p TCBPolicy, now time.Time) {
 	s.TCBStatus = cmp.Or(tcb.Status, "not evaluated")
 	s.TCBEnds, s.TCBReplacedAt = p.ToleratedUntil(tcb, now), tcb.ReplacedAt
 	outlook := tcb.Outlook()
@@ -184,7 +184,7 @@ func (f Facts) lastRefusal(after time.Time) (Code, string) {
 // Explain is the whole picture at now.
 func Explain(f Facts, now time.Time) Explanation {
 	e := Explanation{
-		Standing: Stand(f, now), Checks: f.Decisions.Checks, ChecksBootID: f.Decisions.ChecksBootID, ChecksAt: f.Decisions.ChecksAt,
+		AdmissionStatus: StatusOf(f, now), Checks: f.Decisions.Checks, ChecksBootID: f.Decisions.ChecksBootID, ChecksAt: f.Decisions.ChecksAt,
 		BoundInstance: f.Policy.InstanceID, PolicyEpoch: f.Policy.Epoch, RequireApproval: f.Policy.RequireApproval, Floor: f.Gate.Floor,
 		Revocations: f.Policy.Revoked, Refusal: f.Refusal, Allowed: []AllowedNow{},
 	}

@@ -36,7 +36,7 @@ func TestStandTellsStateAndWhy(t *testing.T) {
 		e := admissible()
 		a := e.admitted()
 		c.edit(&e, &a)
-		s := Stand(e.facts(&a), noon.Add(c.later))
+		s := StatusOf(e.facts(&a), noon.Add(c.later))
 		if s.State != c.state || s.Code != c.code || (s.Why == "") != (c.code == "") {
 			t.Errorf("%s: %+v", name, s)
 		}
@@ -129,7 +129,7 @@ func TestWhyNobodyIsIn(t *testing.T) {
 	} {
 		f := admissible().facts(nil)
 		f.Decisions, f.Refusal = c.decisions, c.noted
-		s := Stand(f, noon)
+		s := StatusOf(f, noon)
 		if s.Code != c.want || (s.Why == "") != (c.want == "") {
 			t.Errorf("%s: %s %q", name, s.Code, s.Why)
 		}
@@ -143,21 +143,21 @@ func TestWhyNobodyIsIn(t *testing.T) {
 func TestWhenABootIsToAttestAgain(t *testing.T) {
 	e := admissible()
 	a := e.admitted()
-	s := Stand(e.facts(&a), noon)
+	s := StatusOf(e.facts(&a), noon)
 	if !s.ReattestBy.Equal(a.AttestedAt.Add(ReattestAfter)) || !s.ExpiresAt.Equal(a.ExpiresAt) || s.Simulated || s.TCBStatus != "UpToDate" {
 		t.Errorf("%+v", s)
 	}
-	if s := Stand(e.facts(&a), a.ExpiresAt); s.State != StateExpired {
+	if s := StatusOf(e.facts(&a), a.ExpiresAt); s.State != StateExpired {
 		t.Errorf("at its end: %s", s.State)
 	}
 	for _, edit := range []func(){func() { a.Simulated = true }, func() { a.Simulated, a.Claims.Simulated = false, true }} {
 		edit()
-		if !Stand(e.facts(&a), noon).Simulated {
+		if !StatusOf(e.facts(&a), noon).Simulated {
 			t.Errorf("%+v is not told to be simulated", a)
 		}
 	}
 	a.AttestedAt, a.ExpiresAt = time.Time{}, time.Time{}
-	if s := Stand(e.facts(&a), noon); !s.ReattestBy.IsZero() || s.State == StateExpired {
+	if s := StatusOf(e.facts(&a), noon); !s.ReattestBy.IsZero() || s.State == StateExpired {
 		t.Errorf("%+v of a record without times", s)
 	}
 }

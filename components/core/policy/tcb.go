@@ -199,10 +199,10 @@ func uncovered(have, covered []string) (string, bool) {
 	return "", false
 }
 
-// CollateralMark is the record at collateral/<fmspc>: the newest collateral that
+// CollateralWatermark is the record at collateral/<fmspc>: the newest collateral that
 // was accepted for that family of machines. An evaluation number falls only to that of
 // collateral which was signed after the document with the higher number had ended.
-type CollateralMark struct {
+type CollateralWatermark struct {
 	// FMSPC, 12 lower-case hex characters.
 	FMSPC string `json:"fmspc"`
 	// TCBEvaluation and QEEvaluation are the highest tcbEvaluationDataNumber of TCB
@@ -222,8 +222,8 @@ type CollateralMark struct {
 
 // Raised merges both marks, part by part; the result has the FMSPC of other. Only signed
 // times decide, so a clock that runs ahead lowers no number.
-func (m CollateralMark) Raised(other CollateralMark) CollateralMark {
-	out := CollateralMark{FMSPC: other.FMSPC, IssuedAt: m.IssuedAt, Permit: m.Permit}
+func (m CollateralWatermark) Raised(other CollateralWatermark) CollateralWatermark {
+	out := CollateralWatermark{FMSPC: other.FMSPC, IssuedAt: m.IssuedAt, Permit: m.Permit}
 	if other.Permit.Until.After(out.Permit.Until) {
 		out.Permit = other.Permit
 	}
@@ -255,7 +255,7 @@ func newerEvaluation(a, b evaluation) evaluation {
 }
 
 // Equal reports the same content.
-func (m CollateralMark) Equal(other CollateralMark) bool {
+func (m CollateralWatermark) Equal(other CollateralWatermark) bool {
 	return m.FMSPC == other.FMSPC && m.TCBEvaluation == other.TCBEvaluation && m.QEEvaluation == other.QEEvaluation &&
 		m.TCBUntil.Equal(other.TCBUntil) && m.QEUntil.Equal(other.QEUntil) && m.IssuedAt.Equal(other.IssuedAt) &&
 		m.Permit.TCBEvaluation == other.Permit.TCBEvaluation && m.Permit.QEEvaluation == other.Permit.QEEvaluation && m.Permit.Until.Equal(other.Permit.Until)

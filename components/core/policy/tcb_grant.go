@@ -157,7 +157,7 @@ const maxPermit = 30 * 24 * time.Hour
 
 // Lowered is m with what l asks for. Nothing else about m changes: the number stays, and
 // neither does the clock go back.
-func (m CollateralMark) Lowered(l CollateralLowering, now time.Time) (CollateralMark, error) {
+func (m CollateralWatermark) Lowered(l CollateralLowering, now time.Time) (CollateralWatermark, error) {
 	switch {
 	case l.FMSPC != m.FMSPC || l.Reason == "" || l.By == "":
 		return m, errors.New("fmspc, reason and by must say which mark is lowered, why and by which operator")
@@ -310,26 +310,26 @@ type TCBOverview struct {
 	// Limits of the measured trust file.
 	Limits TCBLimits `json:"limits"`
 	// Exceptions that are recorded, also those that do not count.
-	Exceptions []TCBStanding `json:"exceptions"`
+	Exceptions []TCBState `json:"exceptions"`
 	// Collateral is what is kept of each family.
-	Collateral []CollateralMark `json:"collateral"`
+	Collateral []CollateralWatermark `json:"collateral"`
 	// Entries of the chain, oldest first. ChainProblem says where it is broken.
 	Entries      []TCBEntry `json:"entries"`
 	ChainProblem string     `json:"chain_problem,omitempty"`
 }
 
-// TCBStanding is one exception; Problem is why it does not count, empty: it counts.
-type TCBStanding struct {
+// TCBState is one exception; Problem is why it does not count, empty: it counts.
+type TCBState struct {
 	TCBGrant
 	Problem string `json:"problem,omitempty"`
 }
 
 // Overview joins the chain with what operators ask for at now.
 func (l TCBLedger) Overview(asked []TCBGrant, limits TCBLimits, now time.Time) TCBOverview {
-	out := TCBOverview{Limits: limits, Exceptions: []TCBStanding{}, Collateral: []CollateralMark{}, Entries: append([]TCBEntry{}, l.Entries...)}
+	out := TCBOverview{Limits: limits, Exceptions: []TCBState{}, Collateral: []CollateralWatermark{}, Entries: append([]TCBEntry{}, l.Entries...)}
 	inForce := l.InForce(asked)
 	for _, g := range asked {
-		one := TCBStanding{TCBGrant: g}
+		one := TCBState{TCBGrant: g}
 		if err := limits.Check(g, now); err != nil {
 			one.Problem = err.Error()
 		} else if !slices.ContainsFunc(inForce, func(f TCBGrant) bool { return f.ID == g.ID }) {

@@ -78,17 +78,17 @@ func TestOPS12_ExceptionsMustEndAndSayWhy(t *testing.T) {
 	}
 }
 
-// TestACollateralMarkNeverFalls: each part keeps the highest that was seen, whichever of two
+// TestACollateralWatermarkNeverFalls: each part keeps the highest that was seen, whichever of two
 // collaterals is the newer one in which part.
-func TestACollateralMarkNeverFalls(t *testing.T) {
+func TestACollateralWatermarkNeverFalls(t *testing.T) {
 	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	mark := CollateralMark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 5, IssuedAt: at}
-	for name, c := range map[string]struct{ other, want CollateralMark }{
-		"all older": {CollateralMark{TCBEvaluation: 16, QEEvaluation: 4, IssuedAt: at.Add(-time.Hour)}, mark},
-		"all newer": {CollateralMark{TCBEvaluation: 18, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)},
-			CollateralMark{FMSPC: mark.FMSPC, TCBEvaluation: 18, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)}},
-		"signed later about an older state": {CollateralMark{TCBEvaluation: 16, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)},
-			CollateralMark{FMSPC: mark.FMSPC, TCBEvaluation: 17, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)}},
+	mark := CollateralWatermark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 5, IssuedAt: at}
+	for name, c := range map[string]struct{ other, want CollateralWatermark }{
+		"all older": {CollateralWatermark{TCBEvaluation: 16, QEEvaluation: 4, IssuedAt: at.Add(-time.Hour)}, mark},
+		"all newer": {CollateralWatermark{TCBEvaluation: 18, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)},
+			CollateralWatermark{FMSPC: mark.FMSPC, TCBEvaluation: 18, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)}},
+		"signed later about an older state": {CollateralWatermark{TCBEvaluation: 16, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)},
+			CollateralWatermark{FMSPC: mark.FMSPC, TCBEvaluation: 17, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)}},
 		"the same": {mark, mark},
 	} {
 		c.other.FMSPC = mark.FMSPC
@@ -172,14 +172,14 @@ func TestAnExceptionIsToleratedUntilItEnds(t *testing.T) {
 func TestATT05_AnEvaluationFallsOnlyAfterItsDocumentEnded(t *testing.T) {
 	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	until := at.Add(30 * 24 * time.Hour)
-	early := CollateralMark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: until, QEUntil: until, IssuedAt: at}
-	standard := func(issued time.Time) CollateralMark {
-		return CollateralMark{FMSPC: early.FMSPC, TCBEvaluation: 16, QEEvaluation: 16, TCBUntil: issued.Add(30 * 24 * time.Hour), QEUntil: issued.Add(30 * 24 * time.Hour), IssuedAt: issued}
+	early := CollateralWatermark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: until, QEUntil: until, IssuedAt: at}
+	standard := func(issued time.Time) CollateralWatermark {
+		return CollateralWatermark{FMSPC: early.FMSPC, TCBEvaluation: 16, QEEvaluation: 16, TCBUntil: issued.Add(30 * 24 * time.Hour), QEUntil: issued.Add(30 * 24 * time.Hour), IssuedAt: issued}
 	}
 	bound := early
 	bound.TCBUntil = time.Time{} // of an earlier version
 	for name, c := range map[string]struct {
-		a, b     CollateralMark
+		a, b     CollateralWatermark
 		tcb, qe  uint32
 		tcbUntil time.Time
 	}{
@@ -187,10 +187,10 @@ func TestATT05_AnEvaluationFallsOnlyAfterItsDocumentEnded(t *testing.T) {
 		"at its last moment":                {early, standard(until), 17, 17, until},
 		"after it ended":                    {early, standard(until.Add(time.Second)), 16, 16, until.Add(time.Second + 30*24*time.Hour)},
 		"a record without an end":           {bound, standard(until.Add(time.Second)), 17, 16, time.Time{}},
-		"the same number, signed once more": {early, CollateralMark{FMSPC: early.FMSPC, TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: until.Add(time.Hour), QEUntil: until, IssuedAt: at}, 17, 17, until.Add(time.Hour)},
-		"a mark that says nothing":          {early, CollateralMark{FMSPC: early.FMSPC, IssuedAt: until.Add(time.Hour)}, 17, 17, until},
+		"the same number, signed once more": {early, CollateralWatermark{FMSPC: early.FMSPC, TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: until.Add(time.Hour), QEUntil: until, IssuedAt: at}, 17, 17, until.Add(time.Hour)},
+		"a mark that says nothing":          {early, CollateralWatermark{FMSPC: early.FMSPC, IssuedAt: until.Add(time.Hour)}, 17, 17, until},
 	} {
-		for _, got := range []CollateralMark{c.a.Raised(c.b), c.b.Raised(c.a)} {
+		for _, got := range []CollateralWatermark{c.a.Raised(c.b), c.b.Raised(c.a)} {
 			if got.TCBEvaluation != c.tcb || got.QEEvaluation != c.qe || !got.TCBUntil.Equal(c.tcbUntil) {
 				t.Errorf("%s: %+v, want TCB %d until %s, QE %d", name, got, c.tcb, c.tcbUntil, c.qe)
 			}

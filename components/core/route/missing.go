@@ -49,10 +49,10 @@ func DecidePartly(k Known, m Missing) (Partly, error) {
 		return Partly{Decided: decided}, err
 	}
 	known := Known{Specs: maps.Clone(k.Specs), Accepted: k.Accepted, Routes: maps.Clone(k.Routes), ServiceMeshes: maps.Clone(k.ServiceMeshes)}
-	s := standing{Known: known, missing: m, out: Partly{left: map[string]bool{}}}
+	s := readable{Known: known, missing: m, out: Partly{left: map[string]bool{}}}
 	s.addresses()
 	for _, name := range slices.Sorted(maps.Keys(k.Specs)) {
-		s.Specs[name] = s.putOff(k.Specs[name])
+		s.Specs[name] = s.deferRoutes(k.Specs[name])
 	}
 	for name := range m.ServiceMeshes {
 		s.ServiceMeshes[name] = s.holding(name)
@@ -68,7 +68,7 @@ func DecidePartly(k Known, m Missing) (Partly, error) {
 
 // keep leaves what the missing records say as it stands: no part is written in their place, and
 // the parts of others go on naming what they name of groups without a spec.
-func (s *standing) keep(k Known) {
+func (s *readable) keep(k Known) {
 	for name := range s.missing.Specs {
 		s.out.dark = s.out.dark || s.missing.ServiceMeshes[name]
 	}
@@ -127,7 +127,7 @@ func letAsBefore(routes, before []group.RouteTo) {
 
 // proxies of a group: those before its own services as they stand while its spec is missing,
 // and the one that carries calls if it has any route.
-func (s *standing) proxies(name string, before, mesh group.ServiceMesh) []group.Proxy {
+func (s *readable) proxies(name string, before, mesh group.ServiceMesh) []group.Proxy {
 	out := slices.DeleteFunc(mesh.Proxies, group.Proxy.Calls)
 	if s.missing.Specs[name] {
 		for _, p := range before.Proxies {
@@ -143,7 +143,7 @@ func (s *standing) proxies(name string, before, mesh group.ServiceMesh) []group.
 	return out
 }
 
-func (s *standing) put(name string, mesh group.ServiceMesh) {
+func (s *readable) put(name string, mesh group.ServiceMesh) {
 	if len(mesh.Proxies)+len(mesh.Routes) == 0 {
 		delete(s.out.ServiceMeshes, name)
 		return
@@ -155,7 +155,7 @@ func (s *standing) put(name string, mesh group.ServiceMesh) {
 
 // addresses completes the missing routes with the addresses that their callers have. Where
 // they do not agree, or none has one, the address stays unknown.
-func (s *standing) addresses() {
+func (s *readable) addresses() {
 	for name := range s.missing.Routes {
 		var found []Record
 		for _, mesh := range s.ServiceMeshes {
@@ -178,7 +178,7 @@ func (s *standing) addresses() {
 	}
 }
 
-func (s *standing) declaring(route string) (out []string) {
+func (s *readable) declaring(route string) (out []string) {
 	for name, spec := range s.Specs {
 		if declares(spec, route) {
 			out = append(out, name)

@@ -246,7 +246,7 @@ func TestPartlyNeverWidens(t *testing.T) {
 		}
 		k, m := without(after, some(rt, "specs", after.Specs), some(rt, "routes", before.Routes), some(rt, "meshes", before.ServiceMeshes))
 		got, err := route.DecidePartly(k, m)
-		if err != nil && !errors.Is(err, route.ErrPutOff) {
+		if err != nil && !errors.Is(err, route.ErrDeferred) {
 			rt.Fatal(err)
 		}
 		vips := map[netip.Addr]string{}

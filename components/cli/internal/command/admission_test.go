@@ -24,7 +24,7 @@ const (
 
 // shutOut is a group of which one Slot is fine, one was revoked, one has nobody.
 func shutOut() clienttest.Admission {
-	ok := policy.Standing{
+	ok := policy.AdmissionStatus{
 		Group: "worker", Slot: "worker-0", State: policy.StateAdmitted, BootID: "feed0011223344", InstanceID: "beef0011223344", Revision: runs, Number: 6, Generation: 3,
 		AdmittedAt: noon.Add(-26 * time.Hour), AttestedAt: noon.Add(-2 * time.Hour), ReattestBy: noon.Add(22 * time.Hour), ExpiresAt: noon.Add(14 * time.Minute),
 		TCBStatus: "UpToDate", Simulated: true, Last: &policy.DecisionEntry{Number: 4, At: noon.Add(-2 * time.Hour), What: policy.DecidedAdmit},
@@ -33,15 +33,15 @@ func shutOut() clienttest.Admission {
 	denied.Slot, denied.State, denied.Code, denied.Why = "worker-1", policy.StateDenied, policy.CodePeerRevoked, "the instance is revoked: disk image leaked"
 	denied.BootID, denied.InstanceID, denied.TCBStatus = "dead0011223344", instance, "not evaluated"
 	denied.Last = &policy.DecisionEntry{Number: 9, At: noon.Add(-30 * time.Second), What: policy.DecidedRefuse, Code: policy.CodePeerRevoked, Times: 5}
-	none := policy.Standing{Group: "worker", Slot: "worker-2", State: policy.StateNone, Code: policy.CodeRevisionNotApproved, Why: "revision ffeeddcc is not approved"}
+	none := policy.AdmissionStatus{Group: "worker", Slot: "worker-2", State: policy.StateNone, Code: policy.CodeRevisionNotApproved, Why: "revision ffeeddcc is not approved"}
 	allowed := policy.AllowedRevision{Revision: runs, ComposeHash: strings.Repeat("0a", 32), OSImage: "dstack-0.5.9", Number: 6, Approved: true}
 	held := policy.AllowedRevision{Revision: waits, ComposeHash: strings.Repeat("0b", 32), OSImage: "dstack-0.5.9", Number: 7}
 	approval := policy.Approval{Revision: runs, Group: "worker", Note: "CHG-1234", By: "cadre-operator (1f0a)", At: noon.Add(-48 * time.Hour)}
 	revoked := policy.Revocation{Kind: policy.RevokedInstance, ID: instance, Reason: "disk image leaked", By: "cadre-operator (1f0a)", At: noon.Add(-40 * time.Second)}
 	return clienttest.Admission{
-		Standings: []policy.Standing{ok, denied, none},
+		Standings: []policy.AdmissionStatus{ok, denied, none},
 		Explanations: map[string]policy.Explanation{"worker-1": {
-			Standing: denied, Checks: policy.Checks(policy.CodePeerRevoked, "the instance is revoked", map[policy.CheckName]string{policy.CheckQuote: "SIMULATED root"}),
+			AdmissionStatus: denied, Checks: policy.Checks(policy.CodePeerRevoked, "the instance is revoked", map[policy.CheckName]string{policy.CheckQuote: "SIMULATED root"}),
 			ChecksBootID: "dead0011223344", ChecksAt: noon.Add(-30 * time.Second),
 			Now: []policy.Finding{{Name: "root of trust", Found: "SIMULATED"}, {Name: "key provider", Found: "kms"},
 				{Name: "revocation of the instance or key provider", Code: policy.CodePeerRevoked, Message: denied.Why}},
@@ -227,7 +227,7 @@ func TestAdmissionCompletion(t *testing.T) {
 func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
 	b := provenBench(t)
 	day := 24 * time.Hour
-	b.SetAdmission(clienttest.Admission{Standings: []policy.Standing{
+	b.SetAdmission(clienttest.Admission{Standings: []policy.AdmissionStatus{
 		{Group: "pg", Slot: "pg-0", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-365 * day), TCBEnds: noon.Add(60*day + time.Hour)},
 		{Group: "pg", Slot: "pg-1", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-500 * day)},
 		{Group: "pg", Slot: "pg-2", BootID: "b", TCBStatus: "UpToDate"},
@@ -257,11 +257,11 @@ func TestExceptionsForMachinesAreGrantedListedAndRevoked(t *testing.T) {
 	ledger := policy.TCBLedger{}.Append(policy.TCBEntry{At: noon, What: policy.TCBGranted, ID: "tcb-1", Text: "OutOfDate", By: "ann", Leader: "coordinator-0"})
 	b.SetAdmission(clienttest.Admission{TCB: policy.TCBOverview{
 		Limits: policy.TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-SA-*"}},
-		Exceptions: []policy.TCBStanding{
+		Exceptions: []policy.TCBState{
 			{TCBGrant: policy.TCBGrant{ID: "tcb-1", Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}, Until: noon.Add(48 * time.Hour), Reason: "Friday", By: "ann"}},
 			{TCBGrant: policy.TCBGrant{ID: "tcb-2", Status: "Revoked", Until: noon.Add(time.Hour), By: "ann"}, Problem: "status: not allowed"},
 		},
-		Collateral: []policy.CollateralMark{{FMSPC: "b0c06f000000", TCBEvaluation: 20, QEEvaluation: 20, Permit: policy.CollateralPermit{TCBEvaluation: 19, QEEvaluation: 19, Until: noon.Add(time.Hour)}}},
+		Collateral: []policy.CollateralWatermark{{FMSPC: "b0c06f000000", TCBEvaluation: 20, QEEvaluation: 20, Permit: policy.CollateralPermit{TCBEvaluation: 19, QEEvaluation: 19, Until: noon.Add(time.Hour)}}},
 		Entries:    ledger.Entries, ChainProblem: "AUDIT_CHAIN_BROKEN: entry 3",
 	}})
 	code, out := b.run("admission", "tcb", "list")

@@ -162,10 +162,10 @@ type clusterView struct {
 	Coordinator *apiv1.GetClusterResponse `json:"coordinator"`
 	CVMs        []platform.Instance       `json:"cvms"`
 	// Members is where each slot stands with admission, for its machine.
-	Members []policy.Standing `json:"members,omitempty"`
+	Members []policy.AdmissionStatus `json:"members,omitempty"`
 	// Coordinators proved themselves to this command; State and dates are by the context's trust.
-	Coordinators []policy.Standing `json:"coordinators,omitempty"`
-	Problems     []string          `json:"problems,omitempty"`
+	Coordinators []policy.AdmissionStatus `json:"coordinators,omitempty"`
+	Problems     []string                 `json:"problems,omitempty"`
 }
 
 func (a *App) clusterCA() *cobra.Command {
@@ -236,7 +236,7 @@ in the context; a coordinator sends no early set with its proof.`,
 }
 
 // askCluster asks a coordinator; info is nil when none answers.
-func (a *App) askCluster(ctx context.Context, c client.Context) (info *apiv1.GetClusterResponse, members []policy.Standing, err error) {
+func (a *App) askCluster(ctx context.Context, c client.Context) (info *apiv1.GetClusterResponse, members []policy.AdmissionStatus, err error) {
 	cl, err := client.Dial(c, a.Dial)
 	if err != nil {
 		return nil, nil, err
@@ -254,14 +254,14 @@ func (a *App) askCluster(ctx context.Context, c client.Context) (info *apiv1.Get
 // proveCoordinators has each running coordinator prove itself, all at the same time: one after
 // the other they would wait for one TDX quote each. Without a platform in the context the
 // coordinator to which the gateway leads proves itself alone.
-func (a *App) proveCoordinators(ctx context.Context, c client.Context, cvms []platform.Instance) ([]policy.Standing, []error) {
+func (a *App) proveCoordinators(ctx context.Context, c client.Context, cvms []platform.Instance) ([]policy.AdmissionStatus, []error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	cvms = slices.DeleteFunc(slices.Clone(cvms), func(cvm platform.Instance) bool { return !cvm.Running() || cvm.InstanceID == "" })
 	if len(cvms) == 0 {
 		cvms = []platform.Instance{{Name: "the coordinator at the gateway"}}
 	}
-	proven, unproven := make([]policy.Standing, len(cvms)), make([]error, len(cvms))
+	proven, unproven := make([]policy.AdmissionStatus, len(cvms)), make([]error, len(cvms))
 	var wg sync.WaitGroup
 	for i, cvm := range cvms {
 		wg.Go(func() {
@@ -272,12 +272,12 @@ func (a *App) proveCoordinators(ctx context.Context, c client.Context, cvms []pl
 				unproven[i] = fmt.Errorf("%s: %w", cvm.Name, err)
 				return
 			}
-			proven[i] = policy.StandMachine(got.Slot, got.Claims.InstanceID, got.Claims.TCB, c.Trust.TCB, a.now())
+			proven[i] = policy.MachineStatus(got.Slot, got.Claims.InstanceID, got.Claims.TCB, c.Trust.TCB, a.now())
 		})
 	}
 	wg.Wait()
-	proven = slices.DeleteFunc(proven, func(s policy.Standing) bool { return s.Slot == "" })
-	slices.SortFunc(proven, func(x, y policy.Standing) int { return strings.Compare(x.Slot, y.Slot) })
+	proven = slices.DeleteFunc(proven, func(s policy.AdmissionStatus) bool { return s.Slot == "" })
+	slices.SortFunc(proven, func(x, y policy.AdmissionStatus) int { return strings.Compare(x.Slot, y.Slot) })
 	return proven, slices.DeleteFunc(unproven, func(err error) bool { return err == nil })
 }
 

@@ -36,7 +36,7 @@ func Number(revision string, n uint64) string {
 }
 
 // Admissions is one line per Slot: who holds it, on what evidence, until when.
-func Admissions(s Style, list []policy.Standing, now time.Time) string {
+func Admissions(s Style, list []policy.AdmissionStatus, now time.Time) string {
 	if len(list) == 0 {
 		return "no slots yet\n"
 	}
@@ -70,7 +70,7 @@ func admissionTone(state policy.State) Tone {
 }
 
 // tcb is what the machine is, and when it is refused where it is tolerated for a while.
-func tcb(a policy.Standing, now time.Time) Cell {
+func tcb(a policy.AdmissionStatus, now time.Time) Cell {
 	switch {
 	case a.TCBFalls && a.TCBFallsAt.IsZero():
 		return Cell{a.TCBStatus + ", not by Intel's early set", Warn}
@@ -88,7 +88,7 @@ func tcb(a policy.Standing, now time.Time) Cell {
 
 // Machines is one line for each member whose machine is not UpToDate, or will not be for
 // long, with the reason; nothing when all is well.
-func Machines(s Style, list []policy.Standing, now time.Time) string {
+func Machines(s Style, list []policy.AdmissionStatus, now time.Time) string {
 	text := ""
 	for _, a := range list {
 		line, tone := machine(a, now), Warn
@@ -104,7 +104,7 @@ func Machines(s Style, list []policy.Standing, now time.Time) string {
 }
 
 // machine is what ends for the machine of a member or coordinator and why; "": nothing.
-func machine(a policy.Standing, now time.Time) string {
+func machine(a policy.AdmissionStatus, now time.Time) string {
 	day := func(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 	why := "the machine is " + a.TCBStatus
 	if !a.TCBReplacedAt.IsZero() {
@@ -184,7 +184,7 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 		Field{"attested", Cell{clock(e.AttestedAt), Plain}},
 		Field{"re-attest by", Cell{clock(e.ReattestBy), Plain}},
 		Field{"expires", Cell{clock(e.ExpiresAt), Plain}},
-		Field{"tcb", tcb(e.Standing, now)},
+		Field{"tcb", tcb(e.AdmissionStatus, now)},
 		Field{"root of trust", root},
 	))
 	b.WriteString(s.lastChecks(e, now) + s.findings(e.Now) + s.allowed(e) + s.asked(e) + s.decisions(e, now))

@@ -22,17 +22,17 @@ const raiseAttempts = 5
 
 // Get implements collateral.Highest. An unreadable record of any family is an error, because it may
 // have the newest time.
-func (m *Watermarks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
+func (m *Watermarks) Get(ctx context.Context, fmspc string) (policy.CollateralWatermark, error) {
 	key := store.CollateralKey(fmspc)
 	entries, _, err := m.store.List(ctx, store.CollateralPrefix)
 	if err != nil {
-		return policy.CollateralMark{}, err
+		return policy.CollateralWatermark{}, err
 	}
-	var own, all policy.CollateralMark
+	var own, all policy.CollateralWatermark
 	for _, entry := range entries {
-		mark, err := store.Decode[policy.CollateralMark](entry)
+		mark, err := store.Decode[policy.CollateralWatermark](entry)
 		if err != nil {
-			return policy.CollateralMark{}, err
+			return policy.CollateralWatermark{}, err
 		}
 		if all = all.Raised(mark); entry.Key == key {
 			own = mark
@@ -43,16 +43,16 @@ func (m *Watermarks) Get(ctx context.Context, fmspc string) (policy.CollateralMa
 }
 
 // Raise implements collateral.Highest.
-func (m *Watermarks) Raise(ctx context.Context, mark policy.CollateralMark) error {
+func (m *Watermarks) Raise(ctx context.Context, mark policy.CollateralWatermark) error {
 	key := store.CollateralKey(mark.FMSPC)
 	var err error
 	for range raiseAttempts {
 		var (
-			before policy.CollateralMark
+			before policy.CollateralWatermark
 			index  uint64
 			op     store.Op
 		)
-		before, index, err = store.Read[policy.CollateralMark](ctx, m.store, key)
+		before, index, err = store.Read[policy.CollateralWatermark](ctx, m.store, key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}

@@ -29,29 +29,29 @@ func TestATT05_MarksAreSharedAndOnlyGrow(t *testing.T) {
 			m = other
 		}
 		group.Go(func() {
-			mark := policy.CollateralMark{FMSPC: fmspc, TCBEvaluation: uint32(10 + i), QEEvaluation: uint32(20 - i), IssuedAt: now.Add(time.Duration(i) * time.Hour)}
+			mark := policy.CollateralWatermark{FMSPC: fmspc, TCBEvaluation: uint32(10 + i), QEEvaluation: uint32(20 - i), IssuedAt: now.Add(time.Duration(i) * time.Hour)}
 			if err := m.Raise(ctx, mark); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	group.Wait()
-	want := policy.CollateralMark{FMSPC: fmspc, TCBEvaluation: 13, QEEvaluation: 20, IssuedAt: now.Add(3 * time.Hour)}
+	want := policy.CollateralWatermark{FMSPC: fmspc, TCBEvaluation: 13, QEEvaluation: 20, IssuedAt: now.Add(3 * time.Hour)}
 	got, err := other.Get(ctx, fmspc)
 	if err != nil || !got.Equal(want) {
 		t.Errorf("mark %+v, %v; want %+v", got, err, want)
 	}
-	_, index, err := store.Read[policy.CollateralMark](ctx, kv, store.CollateralKey(fmspc))
+	_, index, err := store.Read[policy.CollateralWatermark](ctx, kv, store.CollateralKey(fmspc))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := one.Raise(ctx, policy.CollateralMark{FMSPC: fmspc, TCBEvaluation: 12}); err != nil {
+	if err := one.Raise(ctx, policy.CollateralWatermark{FMSPC: fmspc, TCBEvaluation: 12}); err != nil {
 		t.Fatal(err)
 	}
-	if _, again, err := store.Read[policy.CollateralMark](ctx, kv, store.CollateralKey(fmspc)); err != nil || again != index {
+	if _, again, err := store.Read[policy.CollateralWatermark](ctx, kv, store.CollateralKey(fmspc)); err != nil || again != index {
 		t.Errorf("an older mark was written: index %d, %d, %v", index, again, err)
 	}
-	if err := one.Raise(ctx, policy.CollateralMark{FMSPC: "../x"}); !errors.Is(err, store.ErrBadKey) {
+	if err := one.Raise(ctx, policy.CollateralWatermark{FMSPC: "../x"}); !errors.Is(err, store.ErrBadKey) {
 		t.Errorf("a bad FMSPC: %v", err)
 	}
 }
@@ -60,14 +60,14 @@ func TestATT05_MarksAreSharedAndOnlyGrow(t *testing.T) {
 // time of any family binds it.
 func TestATT29_TheNewestSignedTimeIsOfAllFamilies(t *testing.T) {
 	kv, ctx, now := storetest.NewMemory(), t.Context(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	old := policy.CollateralMark{FMSPC: "50806f000000", TCBEvaluation: 17, QEEvaluation: 17, IssuedAt: now.AddDate(0, 0, -45)}
-	newer := policy.CollateralMark{FMSPC: "90c06f000000", TCBEvaluation: 19, QEEvaluation: 18, IssuedAt: now}
-	for _, mark := range []policy.CollateralMark{newer, old} {
+	old := policy.CollateralWatermark{FMSPC: "50806f000000", TCBEvaluation: 17, QEEvaluation: 17, IssuedAt: now.AddDate(0, 0, -45)}
+	newer := policy.CollateralWatermark{FMSPC: "90c06f000000", TCBEvaluation: 19, QEEvaluation: 18, IssuedAt: now}
+	for _, mark := range []policy.CollateralWatermark{newer, old} {
 		if err := New(kv).Raise(ctx, mark); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for fmspc, want := range map[string]policy.CollateralMark{
+	for fmspc, want := range map[string]policy.CollateralWatermark{
 		old.FMSPC:      {FMSPC: old.FMSPC, TCBEvaluation: 17, QEEvaluation: 17, IssuedAt: now},
 		newer.FMSPC:    newer,
 		"00806f050000": {IssuedAt: now},
@@ -76,7 +76,7 @@ func TestATT29_TheNewestSignedTimeIsOfAllFamilies(t *testing.T) {
 		if err != nil || !got.Equal(want) {
 			t.Errorf("%s: %+v, %v; want %+v", fmspc, got, err, want)
 		}
-		asked := policy.CollateralMark{FMSPC: fmspc, TCBEvaluation: 30, QEEvaluation: 30, IssuedAt: old.IssuedAt}
+		asked := policy.CollateralWatermark{FMSPC: fmspc, TCBEvaluation: 30, QEEvaluation: 30, IssuedAt: old.IssuedAt}
 		if err := collateral.CheckMark(asked, got, old.IssuedAt.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), string(policy.CodeClockUntrusted)) {
 			t.Errorf("%s at a clock 45 days behind: %v", fmspc, err)
 		}

@@ -33,7 +33,7 @@ func (s *Server) ListAdmissions(ctx context.Context, req *apiv1.ListAdmissionsRe
 			continue
 		}
 		for _, record := range c.view.SlotsOf(name) {
-			standing := policy.Stand(s.facts(c.view, record, c.view.Decisions(ctx, record.Slot)), now)
+			standing := policy.StatusOf(s.facts(c.view, record, c.view.Decisions(ctx, record.Slot)), now)
 			standing.Simulated = standing.Simulated || s.cfg.Simulated
 			if err := appendJSON(&out.StandingsJson, standing); err != nil {
 				return nil, err

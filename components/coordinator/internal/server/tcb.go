@@ -35,7 +35,7 @@ func (s *Server) ListTCB(ctx context.Context, _ *apiv1.ListTCBRequest) (*apiv1.L
 		return nil, wire(err)
 	}
 	for _, entry := range entries {
-		if mark, err := store.Decode[policy.CollateralMark](entry); err == nil {
+		if mark, err := store.Decode[policy.CollateralWatermark](entry); err == nil {
 			overview.Collateral = append(overview.Collateral, mark)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Server) LowerCollateral(ctx context.Context, req *apiv1.LowerCollateral
 	if err := needReason(req.GetReason()); err != nil {
 		return nil, err
 	}
-	mark, _, err := store.Read[policy.CollateralMark](ctx, c.store, store.CollateralKey(req.GetFmspc()))
+	mark, _, err := store.Read[policy.CollateralWatermark](ctx, c.store, store.CollateralKey(req.GetFmspc()))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, status.Errorf(codes.NotFound, "fmspc: no collateral of family %s was accepted, so no number is rejected", req.GetFmspc())
 	}

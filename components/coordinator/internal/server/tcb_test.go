@@ -94,7 +94,7 @@ func TestATT05_OlderCollateralIsAskedForByName(t *testing.T) {
 	if _, err := ask(family, 19, "r"); status.Code(err) != codes.NotFound {
 		t.Errorf("a family that was never seen: %v", err)
 	}
-	put(a, t, store.CollateralKey(family), policy.CollateralMark{FMSPC: family, TCBEvaluation: 20, QEEvaluation: 20, IssuedAt: time.Now()})
+	put(a, t, store.CollateralKey(family), policy.CollateralWatermark{FMSPC: family, TCBEvaluation: 20, QEEvaluation: 20, IssuedAt: time.Now()})
 	for name, c := range map[string]struct {
 		family string
 		number uint32

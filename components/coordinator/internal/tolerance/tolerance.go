@@ -129,7 +129,7 @@ func (k *Keeper) pass(ctx context.Context, lease store.Lease, v *view.View) erro
 // out leaves no entry: it is dropped with a log line.
 func (k *Keeper) lower(ctx context.Context, l policy.CollateralLowering, now time.Time) (ops []store.Op, e policy.TCBEntry, err error) {
 	key := store.CollateralKey(l.FMSPC)
-	mark, index, err := store.Read[policy.CollateralMark](ctx, k.cfg.Store, key)
+	mark, index, err := store.Read[policy.CollateralWatermark](ctx, k.cfg.Store, key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, e, err
 	}

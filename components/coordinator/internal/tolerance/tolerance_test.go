@@ -186,7 +186,7 @@ func TestOPS12_NoRecordWidensTheTrustFile(t *testing.T) {
 func TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce(t *testing.T) {
 	o := newOffice(t, policy.TCBLimits{})
 	const family = "b0c06f000000"
-	kept := policy.CollateralMark{FMSPC: family, TCBEvaluation: 20, QEEvaluation: 20, TCBUntil: o.now.Add(20 * day), QEUntil: o.now.Add(25 * day), IssuedAt: o.now.Add(-time.Hour)}
+	kept := policy.CollateralWatermark{FMSPC: family, TCBEvaluation: 20, QEEvaluation: 20, TCBUntil: o.now.Add(20 * day), QEUntil: o.now.Add(25 * day), IssuedAt: o.now.Add(-time.Hour)}
 	write(o, store.CollateralKey(family), kept)
 	highest := highwater.New(o.store)
 	usable := func(number uint32) bool {
@@ -194,7 +194,7 @@ func TestATT05_AnOperatorLetsOlderCollateralBeUsedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return collateral.CheckMark(policy.CollateralMark{FMSPC: family, TCBEvaluation: number, QEEvaluation: number}, mark, o.now) == nil
+		return collateral.CheckMark(policy.CollateralWatermark{FMSPC: family, TCBEvaluation: number, QEEvaluation: number}, mark, o.now) == nil
 	}
 	if usable(19) {
 		t.Fatal("older collateral is used without a permit")

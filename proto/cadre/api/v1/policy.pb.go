@@ -531,7 +531,7 @@ func (x *ListAdmissionsRequest) GetGroup() string {
 
 type ListAdmissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each is the JSON of core/policy.Standing, ordered by Slot.
+	// Each is the JSON of core/policy.AdmissionStatus, ordered by Slot.
 	StandingsJson [][]byte `protobuf:"bytes,1,rep,name=standings_json,json=standingsJson,proto3" json:"standings_json,omitempty"`
 	// True when the root of trust is not Intel's.
 	Simulated     bool `protobuf:"varint,2,opt,name=simulated,proto3" json:"simulated,omitempty"`

@@ -9,11 +9,11 @@ import (
 	"cadre.dev/core/group"
 )
 
-// ErrPutOff: what is asked for may be somebody else's, of whom a record cannot be read.
-var ErrPutOff = errors.New("put off until all records of routes can be read")
+// ErrDeferred: what is asked for may be somebody else's, of whom a record cannot be read.
+var ErrDeferred = errors.New("put off until all records of routes can be read")
 
 // standing tells what the readable records show to be there already.
-type standing struct {
+type readable struct {
 	Known
 
 	missing Missing
@@ -21,8 +21,8 @@ type standing struct {
 	errs    []error
 }
 
-// putOff is spec without the routes that a missing record could speak against.
-func (s *standing) putOff(spec group.Spec) group.Spec {
+// deferRoutes is spec without the routes that a missing record could speak against.
+func (s *readable) deferRoutes(spec group.Spec) group.Spec {
 	var stay []group.Route
 	for _, r := range spec.Routes {
 		at := slices.IndexFunc(spec.Backends, func(b group.Backend) bool { return b.Name == r.Backend })
@@ -31,7 +31,7 @@ func (s *standing) putOff(spec group.Spec) group.Spec {
 		}
 		service := spec.Service(spec.Backends[at])
 		if !s.mayHave(spec.Name, r.Name, service) {
-			s.errs = append(s.errs, fmt.Errorf("group %s: route %s: %w", spec.Name, r.Name, ErrPutOff))
+			s.errs = append(s.errs, fmt.Errorf("group %s: route %s: %w", spec.Name, r.Name, ErrDeferred))
 			s.out.left[r.Name], s.out.left[service] = true, true
 			continue
 		}
@@ -43,7 +43,7 @@ func (s *standing) putOff(spec group.Spec) group.Spec {
 
 // mayHave reports whether a route to a service is to be decided: both stand as the group's, or
 // no missing record can have given their names, addresses and ports to another.
-func (s *standing) mayHave(name, route, service string) bool {
+func (s *readable) mayHave(name, route, service string) bool {
 	record, has := s.Routes[route]
 	switch {
 	case has && record.Group == name:
@@ -62,7 +62,7 @@ func (s *standing) mayHave(name, route, service string) bool {
 }
 
 // others reports whether members of another group have a proxy for the service, or may have.
-func (s *standing) others(name, service string) bool {
+func (s *readable) others(name, service string) bool {
 	for other, mesh := range s.ServiceMeshes {
 		if other != name && proxied(mesh, service) {
 			return true
@@ -77,7 +77,7 @@ func (s *standing) others(name, service string) bool {
 }
 
 // led reports whether somebody's route leads to the service, as one of the group.
-func (s *standing) led(name, service string) bool {
+func (s *readable) led(name, service string) bool {
 	for _, mesh := range s.ServiceMeshes {
 		if slices.ContainsFunc(mesh.Routes, func(r group.RouteTo) bool { return r.Group == name && r.Service == service }) {
 			return true
@@ -89,7 +89,7 @@ func (s *standing) led(name, service string) bool {
 // holding is a part that has a proxy for each service of the group that stands, in place of
 // one that cannot be read: it has their names before others that claim them. The ports mean
 // nothing, and are written nowhere.
-func (s *standing) holding(name string) (out group.ServiceMesh) {
+func (s *readable) holding(name string) (out group.ServiceMesh) {
 	spec := s.Specs[name]
 	ports := portBook{}
 	services := map[string]string{}
