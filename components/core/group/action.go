@@ -2,14 +2,14 @@ package group
 
 import "slices"
 
-// UpdateAction is what a change costs the member that it reaches, in the words of Google's
-// managed instance groups. The zero value is no action.
+// UpdateAction is the cost of a change for the member that the change reaches, with the names of
+// Google's managed instance groups. The zero value is no action.
 type UpdateAction string
 
 const (
 	// ActionNone: it takes effect without a step; the members do not notice.
 	ActionNone UpdateAction = "NONE"
-	// ActionRefresh: the agent applies it beside the running workload.
+	// ActionRefresh: the agent applies the change while the workload runs on.
 	ActionRefresh UpdateAction = "REFRESH"
 	// ActionRestart: the CVM boots again, on its disk.
 	ActionRestart UpdateAction = "RESTART"
@@ -22,12 +22,12 @@ func UpdateActions() []UpdateAction {
 	return []UpdateAction{ActionNone, ActionRefresh, ActionRestart, ActionReplace}
 }
 
-// Harsher reports that a costs more than b. What is no action is the gentlest.
+// Harsher reports that a costs more than b. An unknown action costs least.
 func (a UpdateAction) Harsher(b UpdateAction) bool {
 	return slices.Index(UpdateActions(), a) > slices.Index(UpdateActions(), b)
 }
 
-// Harshest is the one that costs most, ActionNone of none.
+// Harshest returns the most costly action, and ActionNone for an empty list.
 func Harshest(all ...UpdateAction) UpdateAction {
 	out := ActionNone
 	for _, a := range all {

@@ -1,10 +1,9 @@
 package group
 
-// AgentSpec is what a Slot's agent does beside its workload because a Spec says so: the
-// commands and calls of hooks and checks, and the driver's settings. It runs with the
-// agent's rights in a CVM that holds the group's secrets, so it is part of a Revision:
-// what a person approves covers it, and a Boot gets the one of the Revision that it was
-// admitted at, never that of a spec that is still to be rolled or approved.
+// AgentSpec is the part of a Spec that a Slot's agent carries out in addition to the workload: the
+// commands and calls of hooks and checks, and the driver's settings. The agent runs it with its own
+// rights in a CVM that holds the group's secrets. AgentSpec is therefore part of a Revision, and an
+// approval covers it. A Boot gets the AgentSpec of the Revision at which it was admitted.
 type AgentSpec struct {
 	Workload       Workload        `json:"workload,omitzero"`
 	LifecycleHooks []LifecycleHook `json:"lifecycle_hook,omitempty"`

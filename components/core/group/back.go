@@ -2,8 +2,8 @@ package group
 
 import "fmt"
 
-// Back is the spec with what one of its Revisions is made of in place of its own: template,
-// agent spec and restart token. All else stays: size, budgets, routes.
+// Back returns the spec with the template, agent spec and restart token of an earlier Revision.
+// Size, budgets, routes and all other fields stay.
 func (s Spec) Back(r RevisionRecord) (Spec, error) {
 	out := s.With(r.AgentSpec)
 	out.Template, out.RestartToken = r.Template, r.RestartToken

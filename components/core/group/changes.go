@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Change is one field in which two specs differ, and what that costs.
+// Change is one field that differs between two specs, and the cost of the change.
 type Change struct {
 	// Path as operators write it: `lifecycle_hook["drain"].http.port`.
 	Path  string       `json:"path"`
@@ -41,7 +41,7 @@ func Needed(changes []Change) UpdateAction {
 	return out
 }
 
-// Exceeding are those of changes that cost more than allowed.
+// Exceeding returns the changes that cost more than allowed.
 func Exceeding(changes []Change, allowed UpdateAction) []Change {
 	var out []Change
 	for _, c := range changes {
@@ -52,8 +52,8 @@ func Exceeding(changes []Change, allowed UpdateAction) []Change {
 	return out
 }
 
-// ClassOf is what a change of the field at path costs, with or without the names and indices
-// of what it is in; of a block the harshest class in it.
+// ClassOf returns the cost of a change of the field at path. The path may have the names and
+// indices of its blocks. The class of a block is the harshest class of its fields.
 func ClassOf(path string) UpdateAction {
 	for path = plainPath(path); path != ""; {
 		if class, ok := classes[path]; ok {
@@ -77,7 +77,7 @@ var classes = func() map[string]UpdateAction {
 	return out
 }()
 
-// plainPath is path without what stands in brackets.
+// plainPath returns path without its parts in brackets.
 func plainPath(path string) string {
 	var b strings.Builder
 	for {
@@ -128,7 +128,7 @@ func (d *differ) values(a, b reflect.Value, at string) {
 	}
 }
 
-// lists compares blocks that are told apart by their label.
+// lists compares blocks that have a label as their key.
 func (d *differ) lists(a, b reflect.Value, at string) {
 	was, is := labels(a), labels(b)
 	count := len(d.changes)

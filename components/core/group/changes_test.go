@@ -47,7 +47,7 @@ func TestChangesNameTheFieldAndWhatItCosts(t *testing.T) {
 	}
 }
 
-// What moves the Revision is what costs a step, and nothing else does.
+// A field moves the Revision exactly when its change costs a step.
 func TestTheClassAgreesWithTheRevision(t *testing.T) {
 	inRevision := []string{"template", "workload", "lifecycle_hook", "health_check", "restart_token"}
 	for _, f := range Fields() {
@@ -56,7 +56,8 @@ func TestTheClassAgreesWithTheRevision(t *testing.T) {
 		if f.Class != "" && part && !f.Class.Harsher(ActionNone) {
 			t.Errorf("%s is part of the revision and costs %s", f.Path, f.Class)
 		}
-		// The env of one Slot is none, since no Boot could prove it; its record tells.
+		// The env of one Slot is no part of the Revision, since no Boot could prove it; the Slot's
+		// record has it.
 		if !part && f.Class == ActionRestart && f.Path != "instance.env" {
 			t.Errorf("%s is no part of the revision, so that nobody restarts for it", f.Path)
 		}

@@ -117,8 +117,8 @@ func (r *treeReader) value(typ reflect.Type, depth int) (any, []Problem, error) 
 	return tok, nil, nil
 }
 
-// instead stands for a value of another type than typ: a block is there all the same, so that what
-// has to have it is not reported as well.
+// instead returns a placeholder of typ for a value of another type. The placeholder keeps the block
+// present, so that no missing block is reported in addition.
 func instead(typ reflect.Type) any {
 	if typ != nil && typ.Kind() == reflect.Struct {
 		return map[string]any{}
@@ -249,7 +249,7 @@ func scalarProblem(tok any, typ reflect.Type) string {
 	return fmt.Sprintf("is %.60s: %s", raw, wanted(typ))
 }
 
-// wanted says what stands in a field of the type.
+// wanted describes the values of the type for an error text.
 func wanted(typ reflect.Type) string {
 	switch word := fieldWord(typ); word {
 	case "number":

@@ -1,7 +1,6 @@
-// Package group holds the vocabulary of the domain: what an operator asks for
-// (Spec), the stable members of a group (Slots), what a revision is, and what
-// is reported about them (Status).
+// Package group holds the vocabulary of the domain: the operator's request (Spec), the stable
+// members of a group (Slots), Revisions, and the reported state (Status).
 //
-// It is pure: no I/O, no clock, no goroutine. It validates and normalises; it
-// decides nothing about rollouts (package rollout does).
+// The package is pure: no I/O, no clock, no goroutine. It validates and normalises specs. Package
+// rollout decides about rollouts.
 package group

@@ -2,8 +2,8 @@ package group
 
 import "fmt"
 
-// EditProblems is what keeps next from taking the place of old, by which the group is run
-// now. Both are valid as documents. Absent fields count with their defaults.
+// EditProblems lists the problems that prevent next from replacing old, the spec by which the group
+// runs now. Both specs are valid documents. Absent fields count with their defaults.
 func EditProblems(old, next Spec) []Problem {
 	var problems []Problem
 	if from, to := old.Template.DiskGB, next.Template.DiskGB; to < from {
@@ -19,8 +19,8 @@ func EditProblems(old, next Spec) []Problem {
 	return append(append(problems, beyondRollouts(changes)...), tooHarsh(changes, MostDisruptive(next))...)
 }
 
-// otherForms are secrets that would be made in another form. That is another value, which each
-// member would take at its own renewal, minutes apart, and no epoch would tell the workload of it.
+// otherForms reports secrets whose form changes. A new form is a new value. Each member would take
+// that value at its own renewal, minutes apart, and without an epoch that informs the workload.
 func otherForms(old, next Spec) []Problem {
 	was := map[string]Secret{}
 	for _, one := range old.AllSecrets() {
@@ -43,8 +43,8 @@ func otherForms(old, next Spec) []Problem {
 	return problems
 }
 
-// beyondRollouts are the changes that no rollout can make, whatever next allows: its old CVMs
-// would stay what they are and its new ones would be strangers to them.
+// beyondRollouts reports the changes that no rollout can make, whatever next allows. Such a change
+// would leave the old CVMs in another app than the new ones.
 func beyondRollouts(changes []Change) []Problem {
 	var problems []Problem
 	for _, c := range Exceeding(changes, ActionRestart) {
@@ -54,8 +54,8 @@ func beyondRollouts(changes []Change) []Problem {
 	return problems
 }
 
-// tooHarsh is R132: a change that costs more than is allowed is refused as a whole, so that
-// nothing of it is done by half. What no rollout can make is refused already.
+// tooHarsh is R132: a change that costs more than allowed is rejected as a whole, so that no part
+// of it is applied. beyondRollouts has already rejected the changes that no rollout can make.
 func tooHarsh(changes []Change, allowed UpdateAction) []Problem {
 	var problems []Problem
 	for _, c := range Exceeding(changes, allowed) {

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestR131_WhatNoRolloutCanChangeIsRefused, whatever the spec allows: its new CVMs would be in
-// another app than its old ones.
+// TestR131_WhatNoRolloutCanChangeIsRefused: whatever the spec allows, the new CVMs would be in
+// another app than the old ones.
 func TestR131_WhatNoRolloutCanChangeIsRefused(t *testing.T) {
 	one, other := strings.Repeat("ab", 20), strings.Repeat("cd", 20)
 	for _, c := range []struct {
@@ -70,7 +70,8 @@ func TestR131_ADiskOnlyGrows(t *testing.T) {
 	}
 }
 
-// TestASecretKeepsItsForm: another one is another value, of which no epoch would tell.
+// TestASecretKeepsItsForm: another form is another value, without an epoch that informs the
+// workload.
 func TestASecretKeepsItsForm(t *testing.T) {
 	of := func(kind string, secrets ...group.Secret) group.Spec {
 		return group.Spec{Workload: group.Workload{Kind: kind}, Secrets: secrets}

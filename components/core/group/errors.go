@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// ErrInvalid is what every *ValidationError is (errors.Is).
+// ErrInvalid matches every *ValidationError (errors.Is).
 var ErrInvalid = errors.New("invalid group spec")
 
 // Problem is one thing that is wrong with a spec.
 type Problem struct {
 	// Path names the field as operators write it, e.g. "update_policy.partition".
 	Path string `json:"path"`
-	// Message says what is wrong and the way out.
+	// Message states the problem and the way out.
 	Message string `json:"message"`
 	// Rule is the id of the rule behind it, e.g. "R15"; empty for plain grammar.
 	Rule string `json:"rule,omitempty"`
@@ -28,8 +28,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: %s (%s)", p.Path, p.Message, p.Rule)
 }
 
-// ValidationError carries all problems of one spec, ordered by where the field
-// stands in the document.
+// ValidationError carries all problems of one spec, ordered by the position of the field in the
+// document.
 type ValidationError struct {
 	Group    string
 	Problems []Problem
@@ -49,8 +49,8 @@ func (e *ValidationError) Error() string {
 // Is makes every ValidationError an ErrInvalid.
 func (e *ValidationError) Is(target error) bool { return target == ErrInvalid }
 
-// And is e together with other, which is about the rest of the same spec. What other says about a field
-// that e is about already, or about what is in one, follows from it and is left out. Either may be nil.
+// And joins e with other, an error about the rest of the same spec. A problem of other is left out
+// when e has a problem of the same field or of a field that contains it. Either may be nil.
 func (e *ValidationError) And(other error) error {
 	var more *ValidationError
 	switch {

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/strictjson/strictjsontest"
 )
 
-// most is what judging one spec may allocate: a spec of a few KiB, and no list by its numbers.
+// most bounds the allocations for judging one spec of a few KiB: no list may grow with its numbers.
 const most = 4 << 20
 
 // allocated is how many bytes do allocates.
@@ -51,7 +51,7 @@ func TestINP03_ReplicasBeyondTheBoundAreRefusedWithoutAList(t *testing.T) {
 	}
 }
 
-// everything asks a spec that perhaps nobody validated for all that is computed from its numbers.
+// everything computes every value that depends on the numbers of a spec that was not validated.
 func everything(s Spec) {
 	_ = Validate(s)
 	_ = ValidateAccepted(s)
@@ -96,8 +96,8 @@ func absurd(text string) bool {
 	return slices.Contains([]string{"4611686018427387904", "9223372036854775807", "-9223372036854775808", `"2562047h47m16.854775807s"`, `"-1ns"`}, text)
 }
 
-// Whatever number stands in a field of a spec, the field is refused by its name, quickly and
-// without memory for what the number asks for.
+// An extreme number in any field of a spec is rejected with the field's name, quickly and without
+// memory in proportion to the number.
 func TestINP03_AnExtremeNumberInAnyFieldIsRefusedByItsName(t *testing.T) {
 	types := map[string]string{}
 	walkFields(reflect.TypeFor[Spec](), "", func(path, typ string) {

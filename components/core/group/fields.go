@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Field is what there is to say about one field of the Spec. The field reference, the
-// Terraform schema and plans are made from it.
+// Field describes one field of the Spec. The field reference, the Terraform schema and plans are
+// made from it.
 type Field struct {
 	// Path from the top, without indices: "lifecycle_hook.http.port".
 	Path string
-	// Class is what a change of the field costs; empty for a block, whose fields have theirs.
+	// Class is the cost of a change of the field. It is empty for a block, whose fields have
+	// classes.
 	Class UpdateAction
-	// Default and Range are for people, literal values in backquotes; empty: there is none
-	// to tell.
+	// Default and Range are texts for readers, with literal values in backquotes; empty: none.
 	Default, Range string
 	// Line says in one line what it is, in Markdown.
 	Line string
@@ -52,7 +52,7 @@ const (
 	typeBlocks = "blocks"
 )
 
-// walkFields tells each field of a struct of the spec, parents first.
+// walkFields calls tell for each field of a struct of the spec, parents first.
 func walkFields(typ reflect.Type, at string, tell func(path, typ string)) {
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")

@@ -53,7 +53,7 @@ func TestEveryFieldHasAClass(t *testing.T) {
 	}
 }
 
-// What the reference says about defaults is what Normalize fills in.
+// The defaults in the reference are the defaults that Normalize fills in.
 func TestDefaultsAreTold(t *testing.T) {
 	s := Spec{
 		LifecycleHooks: []LifecycleHook{{HTTP: &HTTPAction{}}},

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// AutoHealing says that what breaks by itself is repaired without being asked: by a ladder
-// of gentle to harsh means (R115). A spec without it leaves that to an operator.
+// AutoHealing makes the leader repair a failed member automatically, by remedies from gentle to
+// harsh (R115). Without it an operator repairs members.
 type AutoHealing struct {
-	// HealthCheck names the check whose failure is a reason to heal. Absent: only the
-	// platform's word, silence, and what the workload driver says about the process.
+	// HealthCheck names the check whose failure starts a repair. Absent: only the platform's
+	// report, missing heartbeats and the workload driver's report about the process start one.
 	HealthCheck string `json:"health_check,omitempty"`
-	// Service of the compose file whose workload is restarted before the CVM is, where the
-	// agent speaks: it has an x-cadre key there. Absent: the CVM is.
+	// Service is the compose service whose workload the agent restarts before the leader restarts
+	// the CVM. The service needs an x-cadre key. Absent: the leader restarts the CVM.
 	Service string `json:"service,omitempty"`
 	// InitialDelaySec after a Boot in which failures do not count, until it is ready (R113); 0..3600, default 300.
 	InitialDelaySec *int `json:"initial_delay_sec,omitempty"`
@@ -30,9 +30,10 @@ const (
 
 // RestartPolicy says which failures healing restarts a CVM for, and how often.
 type RestartPolicy struct {
-	// On: "unhealthy", a member that runs and does not work, or is silent; "exit", a CVM that
-	// stopped, did not boot or is gone, also because its host rebooted. "always" is both, and so
-	// is absent; "never" is neither, so that a group shows what is ill and is left alone.
+	// On lists the faults that start a repair. "unhealthy": a member that runs and fails, or sends
+	// no heartbeat. "exit": a CVM that stopped, failed to boot or is gone, also after a reboot of
+	// its host. "always" is both, and the default. "never" is neither: the group shows faults and
+	// repairs none.
 	On []string `json:"on,omitempty"`
 	// MaxAttempts in a row, 1..8, default 5. After them the next rung follows, or the Slot
 	// is left as it is for an operator (R118).
@@ -66,8 +67,8 @@ const (
 	maxHealWindow    = 24 * time.Hour
 )
 
-// Heals is what was done lately to repair a Slot by itself. It goes with the Slot, also to
-// another CVM (R118).
+// Heals records the latest automatic repairs of a Slot. The record stays with the Slot when the
+// Slot gets another CVM (R118).
 type Heals struct {
 	// Attempts in a row, without a whole window of health between; those on one service, that
 	// came before, are Services.
@@ -75,8 +76,8 @@ type Heals struct {
 	Services int `json:"services,omitempty"`
 	// Replacements among them.
 	Replacements int `json:"replacements,omitempty"`
-	// Shared are those of the Attempts that started a CVM which was down while other members were ill as well. They
-	// lengthen the wait, and do not count towards max_attempts.
+	// Shared counts the Attempts that started a stopped CVM while other members were unhealthy as
+	// well. They lengthen the wait, and do not count towards max_attempts.
 	Shared int `json:"shared,omitempty"`
 	// FailedDown are the restarts that were made in this outage while the platform said that the CVM was
 	// down, and did not help. Kept here, since of Operations only the newest are kept.
@@ -97,8 +98,8 @@ func (h *Heals) Rated() time.Time {
 	return h.RatedAt
 }
 
-// Replaced is what an update leaves of h until its Revision is reached: the replacements, so that one
-// which comes to nothing allows no further one in the same window.
+// Replaced returns the replacements of h, which an update keeps until its Revision is reached. An
+// update that fails therefore allows no further replacement in the same window.
 func (h *Heals) Replaced() *Heals {
 	if h == nil || h.Replacements == 0 {
 		return nil
@@ -139,8 +140,8 @@ func (s Spec) HealsOn(failure string) bool {
 	return s.AutoHealing != nil && (len(on) == 0 || slices.Contains(on, OnAlways) || slices.Contains(on, failure))
 }
 
-// idleHealing refuses means that could never be used. With "never" everything rests on purpose, and goes on
-// as it is written when that is taken back.
+// idleHealing rejects remedies that could never be used. With "never" every remedy is unused on
+// purpose, and applies again as written once "never" is removed.
 func (v *validator) idleHealing(s Spec, block string) {
 	h, rests := s.AutoHealing, slices.Contains(s.RestartPolicy.On, OnNever)
 	if !rests && !s.HealsOn(OnUnhealthy) {

@@ -110,7 +110,8 @@ func TestR115_HealingThatCouldNeverActIsRefused(t *testing.T) {
 	}
 }
 
-// TestR46_AGroupOfOneIsNotReplacedByItself, and who asked for that is told: its replicas may come later.
+// TestR46_AGroupOfOneIsNotReplacedByItself: the spec gets a warning, because its replicas may come
+// later.
 func TestR46_AGroupOfOneIsNotReplacedByItself(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind     string

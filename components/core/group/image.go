@@ -12,8 +12,8 @@ type ServiceImage struct {
 	Line    int
 }
 
-// ComposeProblem is one thing that keeps a compose text from being pinned. Line
-// counts from 1; 0 speaks of the whole text.
+// ComposeProblem is one reason why a compose text is not pinned. Line counts from 1; 0 means the
+// whole text.
 type ComposeProblem struct {
 	Line    int
 	Message string
@@ -27,12 +27,12 @@ func (p ComposeProblem) String() string {
 	return fmt.Sprintf("line %d: %s", p.Line, p.Message)
 }
 
-// ComposeImages reads the services of a compose text and says what keeps it from
-// being pinned (threat row ATT-16): each service must name a literal image by
-// digest and must not build one. It reads block-style YAML only and refuses what
-// it does not understand, since an image that it overlooked would not be measured
-// by content. Package cadre.dev/compose/lint parses the text fully and reports
-// these problems among its own; this is the early no of those who may import nothing.
+// ComposeImages reads the services of a compose text and lists the reasons why the text is not
+// pinned (threat row ATT-16): each service must name a literal image by digest, without a build
+// section. It reads block-style YAML only and rejects other syntax, because an image that it
+// overlooked would not be measured by content. Package cadre.dev/compose/lint parses the text fully
+// and includes these problems. ComposeImages is the early check for packages that may import
+// nothing.
 func ComposeImages(compose string) (images []ServiceImage, problems []ComposeProblem) {
 	s := composeScan{services: make(map[string]*serviceScan)}
 	if problem := textProblem(compose); problem != nil {
@@ -217,7 +217,7 @@ func (s *composeScan) image(value string) {
 }
 
 func (s *composeScan) endService() {
-	// What is merged in is refused by its own line, and may hold the image.
+	// The line of a merge key is rejected itself, and the merged part may hold the image.
 	if svc := s.current; svc != nil && !svc.refused && !svc.keys["image"] && !svc.keys["build"] && !svc.keys["<<"] && !svc.keys["extends"] {
 		s.problems = append(s.problems, ComposeProblem{svc.line, fmt.Sprintf("service %q names no image", svc.name)})
 	}
@@ -228,8 +228,8 @@ func (s *composeScan) refuse(problem string) {
 	s.problems = append(s.problems, ComposeProblem{s.number, problem})
 }
 
-// ImageProblem says why an image reference could mean another content tomorrow,
-// "" if it cannot: it must be literal and carry a digest; a tag beside it is fine.
+// ImageProblem reports why an image reference could name other content tomorrow, "" if it could
+// not. The reference must be literal and carry a digest; a tag in addition is fine.
 func ImageProblem(image string) string {
 	if strings.Contains(image, "$") {
 		return "contains a variable: write it out"

@@ -20,7 +20,7 @@ func TestATT16_PinnedImagesAreRead(t *testing.T) {
 	}
 }
 
-// An anchor gives a service's block a name, which changes nothing of what it is.
+// An anchor names a service's block, and does not change its content.
 func TestATT16_AnchoredServicesAreRead(t *testing.T) {
 	images, problems := ComposeImages("services: &all\n  first: &member # the first\n    image: x" + digest + "\n    environment: &env\n      A: b\n  second:\n    image: x" + digest + "\n")
 	if len(problems) > 0 || len(images) != 2 || images[0].Service != "first" || images[0].Line != 3 {

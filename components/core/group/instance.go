@@ -7,24 +7,24 @@ import (
 	"strconv"
 )
 
-// InstanceSettings are what one Slot has of its own beside its group. None of them is part
-// of the Revision: they take effect at once, and a Slot is never updated for them, but for
-// its Env.
+// InstanceSettings are the settings of one Slot. No setting is part of the Revision: settings take
+// effect at once. Only a change of Env causes a step of the Slot.
 type InstanceSettings struct {
-	// Ordinal of the Slot. One that the group has no Slot for yet waits for it.
+	// Ordinal of the Slot. Settings for a Slot that does not exist yet wait for it.
 	Ordinal int `json:"ordinal"`
 	// Metadata is handed to the workload with the group's Meta, and wins over it.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Env are values of this Slot for names that the template's env has, and win over those. A
-	// change is a step of the Slot, which stays at its Revision: what is measured is the same.
+	// Env are values of this Slot for names of the template's env, and override the template's
+	// values. A change is a step of the Slot at its present Revision: the measured content is the
+	// same.
 	Env map[string]string `json:"env,omitempty"`
 	// ExcludeFromRollout keeps the Slot at its assigned Revision, as a partition does (R94,
 	// R139). It counts in every budget and quorum all the same.
 	ExcludeFromRollout bool `json:"exclude_from_rollout,omitempty"`
-	// PinnedRevision is what this Slot is to run whatever the template says: the digest of a
-	// Revision that is recorded. The Slot is moved to it like to a target, and stays there.
+	// PinnedRevision is the digest of a recorded Revision that this Slot runs instead of the
+	// template. The leader moves the Slot to it like to a target, and keeps it there.
 	PinnedRevision string `json:"pinned_revision,omitempty"`
-	// ExcludeFromHealing leaves the Slot as it is when it breaks by itself (R139).
+	// ExcludeFromHealing excludes the Slot from automatic repair (R139).
 	ExcludeFromHealing bool `json:"exclude_from_healing,omitempty"`
 	// PreservedState names a disk that is never deleted in a group whose others may be.
 	PreservedState PreservedState `json:"preserved_state,omitzero"`
@@ -33,7 +33,7 @@ type InstanceSettings struct {
 // Label is how the settings are named in the spec: the ordinal as text.
 func (i InstanceSettings) Label() string { return strconv.Itoa(i.Ordinal) }
 
-// Instance is what the spec says of one Slot, zero but for the ordinal where it says nothing.
+// Instance returns the spec's settings of one Slot. Without settings only the ordinal is set.
 func (s Spec) Instance(ordinal int) InstanceSettings {
 	for _, one := range s.Instances {
 		if one.Ordinal == ordinal {
@@ -43,17 +43,18 @@ func (s Spec) Instance(ordinal int) InstanceSettings {
 	return InstanceSettings{Ordinal: ordinal}
 }
 
-// What a Slot can be excluded from, in the words of an override.
+// The exclusions of a Slot, in the words of an override.
 const (
 	FromRollout = "rollout"
 	FromHealing = "healing"
 )
 
-// Exclusion is what a Slot is left out of by an operator's override; the zero value: of nothing.
+// Exclusion lists the activities from which an operator's override excludes a Slot. The zero value
+// excludes from none.
 type Exclusion struct{ Rollout, Healing bool }
 
-// ExclusionOf is what an override with these words leaves its Slot out of. None named is both, and so
-// is a word that nobody knows: who wrote it meant to keep something from the Slot.
+// ExclusionOf returns the exclusion that these words of an override name. An empty list means both
+// exclusions. An unknown word also means both: its author wanted to protect the Slot from a change.
 func ExclusionOf(from []string) Exclusion {
 	out := Exclusion{Rollout: slices.Contains(from, FromRollout), Healing: slices.Contains(from, FromHealing)}
 	unknown := slices.ContainsFunc(from, func(word string) bool { return word != FromRollout && word != FromHealing })
@@ -75,7 +76,7 @@ func (e Exclusion) Words() []string {
 	return out
 }
 
-// What keeps a Slot from the target, by the field's name; an override has none.
+// The reasons that keep a Slot from the target, by the field's name. An override has no field.
 const (
 	KeptByPartition = "partition"
 	KeptByExclusion = "exclude_from_rollout"
@@ -83,9 +84,9 @@ const (
 	KeptByPin       = "pinned_revision"
 )
 
-// KeptBy is what keeps the Slot of an ordinal from the target, a field of the spec or the override that
-// stands on it, the strongest where several do: a pin says where to, the others leave the Slot where
-// it is. "": nothing does.
+// KeptBy returns the reason that keeps the Slot of an ordinal from the target: a field of the spec,
+// or the Slot's override. The strongest reason wins: a pin names another Revision, the other
+// reasons keep the present one. "": none.
 func (s Spec) KeptBy(ordinal int, override Exclusion) string {
 	own := s.Instance(ordinal)
 	switch {
@@ -101,13 +102,13 @@ func (s Spec) KeptBy(ordinal int, override Exclusion) string {
 	return ""
 }
 
-// Unhealed reports that the Slot of an ordinal is left as it is when it breaks by itself, by the
-// spec or by the override that stands on it.
+// Unhealed reports that the spec or an override excludes the Slot of an ordinal from automatic
+// repair.
 func (s Spec) Unhealed(ordinal int, override Exclusion) bool {
 	return s.Instance(ordinal).ExcludeFromHealing || override.Healing
 }
 
-// MetaOf is what the workload of one Slot is told. The caller owns the map.
+// MetaOf returns the metadata that the workload of one Slot reads. The caller owns the map.
 func (s Spec) MetaOf(ordinal int) map[string]string {
 	own := s.Instance(ordinal).Metadata
 	if len(s.Meta)+len(own) == 0 {

@@ -37,8 +37,8 @@ func (s Spec) OwnEnv(ordinal int, t Template) string {
 	return sumOf(contentHexLen, parts...)
 }
 
-// OwnEnvs names all values that Slots have of their own at a template, whichever Slots they are;
-// empty: none has any. It is what an approval of the template's Revision covers.
+// OwnEnvs returns a digest of all env values that Slots override at a template, whichever Slots
+// have them; empty: none. An approval of the template's Revision covers this digest.
 func (s Spec) OwnEnvs(t Template) string {
 	var all []string
 	for _, one := range s.Instances {
@@ -53,7 +53,7 @@ func (s Spec) OwnEnvs(t Template) string {
 	return sumOf(contentHexLen, append([]string{"cadre/own-envs/v1"}, slices.Compact(all)...)...)
 }
 
-// ownEnv are the values that differ from those of the template.
+// ownEnv returns the Slot's values that differ from the template's.
 func (s Spec) ownEnv(ordinal int, t Template) map[string]string {
 	own := maps.Clone(s.Instance(ordinal).Env)
 	maps.DeleteFunc(own, func(name, value string) bool {

@@ -79,7 +79,8 @@ func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
 	}
 }
 
-// TestWhatAnOverrideExcludesFrom: what it names, and both where it names nothing that is known.
+// TestWhatAnOverrideExcludesFrom: the named activities, and both for an empty list or an unknown
+// word.
 func TestWhatAnOverrideExcludesFrom(t *testing.T) {
 	for from, want := range map[string]string{"": "rollout healing", "rollout": "rollout", "healing": "healing", "healing rollout": "rollout healing", "rollouts": "rollout healing", "healing rollouts": "rollout healing"} {
 		if got := strings.Join(ExclusionOf(strings.Fields(from)).Words(), " "); got != want {

@@ -24,7 +24,7 @@ const (
 // certain leaks cannot be declared harmless.
 func (l leak) certain() bool { return l == leakPrivateKey || l == leakKnownToken }
 
-// wayOut is what to do instead.
+// wayOut names the alternative for the error text.
 func (l leak) wayOut() string {
 	const declare = `declare a secret "name" { } block, and the workload reads it from /run/mesh/secrets/name`
 	if l == leakName || l == leakRandom {
@@ -77,8 +77,8 @@ var (
 var (
 	secretWords = []string{"PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "SECRET", "SECRETS", "TOKEN", "TOKENS", "CREDENTIAL", "CREDENTIALS", "APIKEY"}
 	secretPairs = []string{"API KEY", "ACCESS KEY", "PRIVATE KEY", "SECRET KEY", "SIGNING KEY", "ENCRYPTION KEY", "MASTER KEY"}
-	// describingWords at the end say that the value tells something about a secret,
-	// or names something by its digest.
+	// describingWords at the end of a name mean that the value describes a secret, or names content
+	// by its digest.
 	describingWords = []string{
 		"FILE", "PATH", "DIR", "NAME", "ID", "URL", "URI", "ENDPOINT", "ADDR", "ADDRESS", "HOST", "PORT", "TTL", "SECONDS", "TIMEOUT", "LIFETIME",
 		"LENGTH", "SIZE", "BYTES", "BITS", "TYPE", "FORMAT", "HEADER", "ISSUER", "AUDIENCE", "ENABLED", "DISABLED", "REQUIRED", "POLICY", "VERSION",
@@ -115,8 +115,8 @@ func secretName(name string) bool {
 // plural names count what language models read: MAX_TOKENS = 128000.
 func plural(name string) bool { return slices.Contains(words(name), "TOKENS") }
 
-// harmless values tell nothing, whatever their name: none, a switch, a small
-// number, a place where to look, or what something else fills in.
+// harmless values reveal nothing, whatever their name: an empty value, a switch, a small number, a
+// location, or a placeholder.
 func harmless(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "true", "false", "yes", "no", "on", "off", "none", "auto", "optional", "required":
@@ -127,7 +127,7 @@ func harmless(value string) bool {
 
 func notDigit(r rune) bool { return !unicode.IsDigit(r) }
 
-// Bounds of what is taken for random: shorter texts are words, longer ones files.
+// Bounds of a random text: shorter texts are words, longer ones are files.
 const (
 	minRandom = 24
 	maxRandom = 200
@@ -173,7 +173,7 @@ func entropy(text string) float64 {
 	return out
 }
 
-// decoded is what text says in base64; "" when it is none.
+// decoded returns the text that base64 in text encodes; "" when text is not base64.
 func decoded(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) < 32 || len(text) > maxEnvBytes || !token.MatchString(text) {

@@ -1,7 +1,7 @@
 package group
 
-// Membership is a Slot's part in who belongs to its workload's own set of members. It is
-// kept in the Slot's record, and handed to the Slot's agent as it stands there.
+// Membership is a Slot's part in the workload's own set of members. The Slot's record keeps it, and
+// the Slot's agent receives it unchanged.
 type Membership struct {
 	// Joins: the set was there before the Slot's present disk. The member waits until the
 	// others have listed it, and founds no set of its own.
@@ -9,24 +9,23 @@ type Membership struct {
 	// Set are the Slots that the set lists, this one among them, sorted; empty: it does not
 	// list the Slot yet.
 	Set []string `json:"set,omitempty"`
-	// Founders are the Slots that the set is founded with, this one among them, sorted, as long
-	// as this one may still have to start on an empty disk with that list. It stays as it was
-	// when the first of them began, whatever size the group is to have by now: members that
-	// found with different lists make two sets, each with a majority of its own.
+	// Founders are the Slots that bootstrap the set, this one among them, sorted. The list stays
+	// while this Slot may still start on an empty disk, and keeps its first value when the group's
+	// size changes: members that bootstrap with different lists make two sets, each with a
+	// majority.
 	Founders []string `json:"founders,omitempty"`
-	// Change is what the member of this Slot is to change about the set now.
+	// Change is the change of the set that the member of this Slot makes now.
 	Change *SetChange `json:"change,omitempty"`
 }
 
-// SetChange is one change of who belongs to a workload's set. To make it twice is to make it
-// once, and to make it late is to make nothing: one that removes or promotes names the
-// incarnation that is meant.
+// SetChange is one change of a workload's set of members. A repeated change has no further effect,
+// and a late change has none: a removal or promotion names the incarnation.
 type SetChange struct {
 	Do   SetVerb `json:"do"`
 	Slot string  `json:"slot"`
-	// Member is what the workload knows the incarnation by, as its leader's driver told it
-	// before: the id that etcd gave the member, the id of a Consul server in raft. Empty: the
-	// workload has none yet, or the agent that leads is too old to tell.
+	// Member is the workload's own id of the incarnation, as the leader's driver reported it: the
+	// member id of etcd, or the raft id of a Consul server. Empty: the workload has no id yet, or
+	// the leading agent is too old to report one.
 	Member string `json:"member,omitempty"`
 }
 
@@ -42,12 +41,12 @@ const (
 	SetRemove SetVerb = "remove"
 )
 
-// NeedMembership in MustUnderstand: an agent that does not know Membership would let its
-// workload found a set of its own beside the one that it was to join.
+// NeedMembership in MustUnderstand stops an agent that does not know Membership. Its workload would
+// otherwise bootstrap a second set instead of joining the first.
 const NeedMembership = "membership"
 
-// Join hands m to an agent, which must know what it means where a workload would start.
-// Who founds with others gets them as its group's members.
+// Join hands m to an agent, which must understand it where a workload would start. A Slot that
+// bootstraps with others gets them as its group's members.
 func (c *AgentConfig) Join(m *Membership) {
 	if m == nil {
 		return
@@ -63,18 +62,18 @@ func (c *AgentConfig) Join(m *Membership) {
 	}
 }
 
-// Waits reports that the member of slot must not start yet: nobody listed it.
+// Waits reports that the member of slot must not start yet, because no member has listed it.
 func (m *Membership) Waits() bool { return m != nil && m.Joins && len(m.Set) == 0 }
 
 // ChangesSet reports whether Cadre takes members out of the workload's set before their disk
 // goes (R46-R49). The members of other workloads come and go with their CVMs.
 func ChangesSet(s Spec) bool { return workloadKinds[s.Workload.Kind].set.changes }
 
-// AddsMembers reports whether a new member has to be listed by the others before it starts.
-// Other workloads let members in by themselves.
+// AddsMembers reports whether the other members must list a new member before it starts. Other
+// workloads admit members automatically.
 func AddsMembers(s Spec) bool { return workloadKinds[s.Workload.Kind].set.adds }
 
-// LeavesAlive reports whether each member leaves the set before its CVM goes. Others are taken
-// off the list once they are gone, but for one of the last two: as long as they live they come
-// back by themselves.
+// LeavesAlive reports whether each member leaves the set before its CVM is deleted. Members of
+// other workloads are removed from the list afterwards, except one of the last two: a live member
+// would rejoin automatically.
 func LeavesAlive(s Spec) bool { return workloadKinds[s.Workload.Kind].set.leavesAlive }

@@ -85,5 +85,5 @@ func isPlainWord(s string, limit int) bool {
 	return true
 }
 
-// NameProblem says what keeps name from being one (IDN-02), "" if nothing does.
+// NameProblem reports why name is no valid name (IDN-02), "" if it is valid.
 func NameProblem(name string) string { return nameProblem(name) }

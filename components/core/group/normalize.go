@@ -47,8 +47,8 @@ func (s *Spec) Normalize() {
 	}
 }
 
-// sortBlocks puts hooks and checks into one order, so that to move one in the file is no other Revision. Only
-// hooks have an order of their own: those of one Transition run one after the other as they stand.
+// sortBlocks orders hooks and checks, so that a move within the file makes no other Revision. Only
+// hooks have an order of their own: the hooks of one Transition run in the order of the file.
 func (s *Spec) sortBlocks() {
 	s.LifecycleHooks = sorted(s.LifecycleHooks, func(a, b LifecycleHook) int {
 		return slices.Index(transitions, a.Transition) - slices.Index(transitions, b.Transition)
@@ -129,7 +129,7 @@ func defaultProgress(healthy, heartbeat time.Duration) time.Duration {
 
 func (c *HealthCheck) normalize() {
 	if c.TTL != nil {
-		return // nobody asks
+		return // a TTL check has no interval
 	}
 	fill(&c.CheckIntervalSec, DefaultCheckIntervalSec)
 	fill(&c.TimeoutSec, min(DefaultCheckTimeoutSec, max(c.CheckIntervalSec, 1)))

@@ -74,8 +74,8 @@ func ProgressDeadline(s Spec) time.Duration {
 	return s.UpdatePolicy.ProgressDeadline.D()
 }
 
-// transferAllowance is what a drain gets beside its hooks, for handing leadership
-// over and for the way there and back.
+// transferAllowance is the time of a drain in addition to its hooks: for the transfer of leadership
+// and for the messages.
 const transferAllowance = 2 * time.Minute
 
 // DrainDeadline bounds the whole drain of one Slot: every PRE_TERMINATE hook may
@@ -90,8 +90,8 @@ func DrainDeadline(s Spec) time.Duration {
 	return total
 }
 
-// RefreshAllowance is how long a step that drains nobody may wait until it is safe and its
-// Revision allowed: no hook runs in it.
+// RefreshAllowance bounds the wait of a step without a drain until the step is safe and its
+// Revision is allowed. No hook runs in such a step.
 const RefreshAllowance = transferAllowance
 
 // HasHook reports whether any hook runs at the Transition.
@@ -130,7 +130,7 @@ func longestHeartbeat(s Spec) time.Duration {
 
 func clamp(n, low, high int) int { return max(low, min(n, high)) }
 
-// MostDisruptive is what a change may cost at most.
+// MostDisruptive returns the harshest action that a change may cost.
 func MostDisruptive(s Spec) UpdateAction {
 	if s.UpdatePolicy.MostDisruptiveAllowedAction == "" {
 		return ActionReplace
@@ -138,7 +138,7 @@ func MostDisruptive(s Spec) UpdateAction {
 	return s.UpdatePolicy.MostDisruptiveAllowedAction
 }
 
-// StepAction is what a step costs that is made for changes.
+// StepAction returns the cost of a step that applies changes.
 func StepAction(s Spec, changes []Change) UpdateAction {
 	return Harshest(Needed(changes), s.UpdatePolicy.MinimalAction)
 }

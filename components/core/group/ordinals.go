@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// skipped are the ordinals that the spec has no Slot for, although it comes past them.
-// What names no Slot of the group is refused by validation, and skips none.
+// skipped returns the ordinals below the last one for which the spec has no Slot. Validation
+// rejects an entry that names no Slot of the group, and such an entry skips none.
 func (s Spec) skipped() []int {
 	var out []int
 	for _, slot := range s.Without {
@@ -18,9 +18,9 @@ func (s Spec) skipped() []int {
 	return slices.Compact(out)
 }
 
-// Ordinals are those of the group's Slots, in order: the first Replicas ones that Without
-// does not name. One that it names and that lies beyond the last one skips nothing. No
-// ordinal reaches MaxReplicas, whatever number a spec that was never validated asks for.
+// Ordinals returns the ordinals of the group's Slots, in order: the first Replicas ordinals that
+// Without does not name. An entry beyond the last ordinal skips none. Every ordinal is below
+// MaxReplicas, also for a spec that was not validated.
 func (s Spec) Ordinals() []int {
 	last := s.lastOrdinal()
 	out := make([]int, 0, last+1)

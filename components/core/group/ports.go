@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Ports of Cadre's own inside a CVM, and of what it runs or stands on. They are
-// defaults where a flag can move them.
+// Ports of Cadre, of its programs and of its platform inside a CVM. They are defaults where a flag
+// can change them.
 const (
 	AgentAPIPort          = 7070
 	lastAgentPort         = 7079
@@ -16,8 +16,8 @@ const (
 	ConsulHTTPPort        = 8500
 	// ConsulXDSPort is where Envoy gets its configuration, in a CVM as at a coordinator.
 	ConsulXDSPort = 8502
-	// ConsulRPCPort and ConsulGossipPort are the two that Peers reach, on the VIP:
-	// coordinators those of each other.
+	// ConsulRPCPort and ConsulGossipPort are the two ports that Peers reach on the VIP:
+	// coordinators use them for each other.
 	ConsulRPCPort    = 8300
 	ConsulGossipPort = 8301
 )
@@ -31,9 +31,8 @@ type ownPort struct {
 	peers bool
 }
 
-// ownPorts is the one list: specs may name none of them, and no Peer's stream
-// ends at one that is not for Peers, whatever a coordinator says (OVL-07,
-// OVL-08, HK-01).
+// ownPorts is the only list of these ports. A spec may name none of them, and a Peer's stream ends
+// only at a port for Peers, whatever a coordinator sends (OVL-07, OVL-08, HK-01).
 var ownPorts = []ownPort{
 	{port: AgentAPIPort, owner: "the agent's interface for workloads"},
 	{port: CoordinatorStatusPort, owner: "a coordinator's status page"},
@@ -67,8 +66,8 @@ func PortOwner(port int) string {
 	return ""
 }
 
-// PrivatePorts are the ports of Cadre's own that no Peer may reach, and those of
-// the listen addresses ("host:port") that a flag has moved.
+// PrivatePorts returns Cadre's ports that no Peer may reach, and the ports of the listen addresses
+// ("host:port") that a flag has changed.
 func PrivatePorts(listen ...string) []uint16 {
 	var out []uint16
 	for _, address := range listen {
@@ -85,10 +84,10 @@ func PrivatePorts(listen ...string) []uint16 {
 	return out
 }
 
-// ConsulPorts are those of a Consul agent or server.
+// ConsulPorts returns the ports of a Consul agent or server.
 func ConsulPorts() []int { return []int{8300, 8301, 8302, 8500, 8501, 8502, 8503, 8600} }
 
-// workloadPort is port for one that a workload must listen on.
+// workloadPort validates a port on which a workload must listen.
 func (v *validator) workloadPort(path, rule string, port int) {
 	v.port(path, port)
 	if owner := PortOwner(port); owner != "" {
@@ -96,9 +95,9 @@ func (v *validator) workloadPort(path, rule string, port int) {
 	}
 }
 
-// ServicePort is the port of the group's own service in the catalog: that of the backend with the
-// group's name, of the only TCP backend, or the one at which clients of the workload's kind come.
-// 0: none of them says one, and the service has no port.
+// ServicePort returns the port of the group's own service in the catalog: the port of the backend
+// with the group's name, of the only TCP backend, or the client port of the workload's kind. 0:
+// none of them has a port.
 func (s Spec) ServicePort() int {
 	var tcp []Backend
 	for _, b := range s.Backends {

@@ -20,8 +20,8 @@ func problemAt(t *testing.T, s Spec, path string) string {
 	return ""
 }
 
-// TestOVL08_ABackendIsNoPortOfCadresOwn: what a group offers is never
-// the agent's, Consul's or dstack's, and the refusal says whose it is.
+// TestOVL08_ABackendIsNoPortOfCadresOwn: a group offers no port of the agent, Consul or dstack, and
+// the refusal names the owner of the port.
 func TestOVL08_ABackendIsNoPortOfCadresOwn(t *testing.T) {
 	for _, own := range ownPorts {
 		for _, protocol := range []string{"tcp", "udp"} {
@@ -38,8 +38,7 @@ func TestOVL08_ABackendIsNoPortOfCadresOwn(t *testing.T) {
 	}
 }
 
-// TestHK01_NoHookOrCheckAsksAPortOfCadresOwn: they run beside the agent,
-// so its loopback is theirs.
+// TestHK01_NoHookOrCheckAsksAPortOfCadresOwn: hooks and checks share the agent's loopback.
 func TestHK01_NoHookOrCheckAsksAPortOfCadresOwn(t *testing.T) {
 	for _, own := range ownPorts {
 		s := goodSpec()

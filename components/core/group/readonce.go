@@ -2,7 +2,7 @@ package group
 
 import "strings"
 
-// EditWarnings says what an edit of a spec does not do though it looks as if it did.
+// EditWarnings lists edits of a spec that look effective and have no effect.
 func EditWarnings(old, next Spec) []string {
 	if old.Workload.Kind != WorkloadPatroni || next.Workload.Kind != WorkloadPatroni {
 		return nil
@@ -15,8 +15,9 @@ func EditWarnings(old, next Spec) []string {
 		"change what stands in bootstrap.dcs by PATCH /config of Patroni's REST API (patronictl edit-config), or by postgresql.parameters what each member decides for itself"}
 }
 
-// yamlBlock is what stands below the first line that is key, without empty lines and comments; empty
-// where there is none. The text may be a script that writes the YAML: indentation alone decides.
+// yamlBlock returns the lines below the first line that is key, without empty lines and comments;
+// empty without such a line. The text may be a script that writes the YAML, so only indentation
+// counts.
 func yamlBlock(text, key string) string {
 	var block strings.Builder
 	within := -1 // the indentation of key

@@ -32,9 +32,9 @@ func (s Spec) Revision() string {
 // contentHexLen is the length of a Content in hex digits: 96 bits.
 const contentHexLen = 24
 
-// Content names what of a template is measured, as far as it is known before the
-// platform is asked: the compose text and the OS image. Templates with the same one
-// look the same to attestation, whatever else differs.
+// Content is a digest of the measured parts of a template that are known before the platform
+// answers: the compose text and the OS image. Attestation cannot distinguish templates with the
+// same Content.
 func Content(t Template) string {
 	return sumOf(contentHexLen, "cadre/content/v1", t.Compose, t.OSImage)
 }

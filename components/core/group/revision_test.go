@@ -42,8 +42,8 @@ func TestR3_RevisionIsTheContent(t *testing.T) {
 	}
 }
 
-// TestHK03_TheRevisionCoversWhatAgentsDo: whatever a spec makes an agent call, run or
-// look at is part of what is rolled and approved.
+// TestHK03_TheRevisionCoversWhatAgentsDo: rollouts and approvals cover every call, command and
+// check that a spec gives to an agent.
 func TestHK03_TheRevisionCoversWhatAgentsDo(t *testing.T) {
 	seen := map[string]string{goodSpec().Revision(): "nothing"}
 	for name, change := range map[string]func(*Spec){
@@ -158,7 +158,8 @@ func TestATT25_ContentIsWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// To move a block in the file is no change, unless it is a hook of the same transition: those run as they stand.
+// A moved block changes nothing, except a hook of the same transition: hooks run in the file's
+// order.
 func TestTheOrderOfBlocksIsNoChange(t *testing.T) {
 	hook := func(name string, at Transition) LifecycleHook {
 		return LifecycleHook{Name: name, Transition: at, Wait: &WaitAction{}}

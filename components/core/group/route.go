@@ -2,7 +2,7 @@ package group
 
 import "time"
 
-// Who tells the catalog how a backend is.
+// The component that reports a backend's health to the catalog.
 const (
 	// OwnerPlatform: health comes from the agent's checks, the role from the workload's
 	// driver. The default.
@@ -11,13 +11,13 @@ const (
 	OwnerWorkload = "workload"
 )
 
-// AnyRole stands for all roles where a subset needs a name; no role has it.
+// AnyRole names the subset of all roles; no role has this name.
 const AnyRole = "any"
 
 // PoolerPgBouncer has a PgBouncer in the caller's CVM pool the connections of a route.
 const PoolerPgBouncer = "pgbouncer"
 
-// What a pooler takes as its users; agents refuse what is beyond, long after the plan.
+// The characters of a pooler's user names. Agents reject other ones, long after the plan.
 const (
 	MaxPoolerUsers = 64
 	// MaxPoolerUserName is in bytes.
@@ -26,7 +26,7 @@ const (
 	PoolerConsole = "pgbouncer"
 )
 
-// Registration says who tells the catalog of a backend, and under which name.
+// Registration names the component that registers a backend in the catalog, and the service's name.
 type Registration struct {
 	// Owner: "platform" (default) or "workload".
 	Owner string `json:"owner,omitempty"`
@@ -36,25 +36,25 @@ type Registration struct {
 	TTL Duration `json:"ttl,omitempty"`
 }
 
-// Route is a name that applications of other groups dial as <name>:<port of the backend>.
-// It leads to the members whose backend is well, or to those of them that have the role.
-// It is no part of the Revision: changing it moves no Slot.
+// Route is a name that applications of other groups dial as <name>:<port of the backend>. It leads
+// to the members whose backend is healthy, or to the members among them that have the role. A Route
+// is not part of the Revision: a change moves no Slot.
 type Route struct {
 	// Name is unique in the cluster.
 	Name string `json:"name"`
 	// Backend of this group that it leads to; a TCP one.
 	Backend string `json:"backend"`
-	// Role that a member must have: "leader", "follower" or "learner" as the driver tells,
-	// or any tag that a workload publishes itself; absent: any member.
+	// Role that a member must have: "leader", "follower" or "learner" as the driver reports, or any
+	// tag that a workload publishes itself; absent: any member.
 	Role string `json:"role,omitempty"`
 	// Hold is how long agents of callers may hold a new connection back while an Operation
 	// moves the role; absent: not at all, or 10s with a pooler. 100ms to 30s.
 	Hold Duration `json:"hold,omitempty"`
 	// Pooler: "pgbouncer", or absent for none.
 	Pooler string `json:"pooler,omitempty"`
-	// PoolerUsers are those who may log in at the pooler, each with the name of the secret of
-	// the calling group that holds its password at the database, or "" where that asks none.
-	// That group's secret has to name the route in its PoolerRoutes. A pooler has at least one.
+	// PoolerUsers are the users that may log in at the pooler. The value is the calling group's
+	// secret with the password at the database, or "" where the database asks for none. The
+	// secret's PoolerRoutes must name this route. A pooler has at least one user.
 	PoolerUsers map[string]string `json:"pooler_users,omitempty"`
 }
 

@@ -65,10 +65,9 @@ func (s *Secret) normalize() {
 	fill(&s.Rotate, RotateManual)
 }
 
-// AllSecrets are the secrets that every Slot of the group gets, sorted by name:
-// the declared ones, and those that the workload's kind implies. An implied one
-// that is declared too is as declared. Of the others Owner and Mode are empty:
-// the agent gives such a file to its own mesh group.
+// AllSecrets returns the secrets that every Slot of the group gets, sorted by name: the declared
+// ones, and the ones that the workload's kind implies. A declaration wins over an implied secret.
+// Implied secrets have no Owner and Mode: the agent gives such a file to its own mesh group.
 func (s Spec) AllSecrets() []Secret {
 	out := slices.Clone(s.Secrets)
 	for i := range out {

@@ -92,8 +92,8 @@ func TestSecretsOfAGroup(t *testing.T) {
 	}
 }
 
-// OPS-07 and TOK-06: what looks like a secret is refused under its code, with the way
-// out, and is not repeated.
+// OPS-07 and TOK-06: a value that looks like a secret is rejected with its code and the way out.
+// The message does not repeat the value.
 func TestOPS07_SecretInSpecIsRefused(t *testing.T) {
 	pem := "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIAbc\n-----END EC PRIVATE KEY-----\n"
 	for name, value := range map[string]string{
@@ -128,7 +128,7 @@ func TestOPS07_SecretInSpecIsRefused(t *testing.T) {
 	}
 }
 
-// Names and values that stand in real specs.
+// Names and values from real specs.
 func TestOPS07_PlainValuesAreLeftAlone(t *testing.T) {
 	certificate := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\n" + strings.Repeat("MIIBszCCAVmgAwIBAgIUQ", 20) + "\n-----END CERTIFICATE-----\n"))
 	env := map[string]string{

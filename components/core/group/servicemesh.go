@@ -54,24 +54,24 @@ func (m ServiceMesh) Check(name string) error {
 	return nil
 }
 
-// nameless reports what cannot be the name of a service: those of backends are made of two.
+// nameless reports a text that cannot be a service's name. The names of backends have two parts.
 func nameless(s string) bool { return s == "" || len(s) > 2*maxName+1 }
 
 // Proxy is one Envoy of a member.
 type Proxy struct {
 	// ID is the proxy's own name in the catalog: <service>-sidecar-proxy.
 	ID string `json:"id"`
-	// Service is its identity: that of a backend, or the group's own name for the one that
-	// carries what members call.
+	// Service is the proxy's identity: the identity of a backend, or the group's own name for the
+	// proxy that carries the members' calls.
 	Service string `json:"service"`
-	// Backend that it stands before; empty: it carries calls.
+	// Backend behind the proxy; empty: the proxy carries calls.
 	Backend string `json:"backend,omitempty"`
 	// Owner of the backend's registration.
 	Owner string `json:"owner,omitempty"`
-	// TTL of what a workload says of it, for owner "workload".
+	// TTL of the workload's own registration, for owner "workload".
 	TTL Duration `json:"ttl,omitempty"`
-	// Port on the member's VIP at which callers' proxies find it; 0 for one that carries calls.
-	// It stays once it is given.
+	// Port on the member's VIP that callers' proxies dial; 0 for a proxy that carries calls. The
+	// port never changes once allocated.
 	Port int `json:"port,omitempty"`
 	// LocalPort is where the workload listens, on 127.0.0.1 if Loopback, else on the VIP.
 	LocalPort int  `json:"local_port,omitempty"`
@@ -106,9 +106,9 @@ type RouteTo struct {
 // Moves reports whether a hand-over of the group that it leads to concerns its callers.
 func (r RouteTo) Moves() bool { return r.Role != "" && r.Hold > 0 }
 
-// Behind is where Envoy listens for the route: the VIP, or where something of the agent's
-// stands there, because callers may be held or pooled, the address with the same last two
-// octets in 127.11.0.0/16. This alone decides which it is.
+// Behind is the listen address of Envoy for the route. Where the agent listens on the VIP, because
+// callers may be paused or pooled, Envoy takes the address with the same last two octets in
+// 127.11.0.0/16; otherwise Envoy takes the VIP. Only this function decides between the two.
 func (r RouteTo) Behind() netip.Addr {
 	if r.Hold == 0 && r.Pooler == "" || !r.VIP.Is4() {
 		return r.VIP

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// SettingKind is what the text of a setting has to be.
+// SettingKind is the syntax of a setting's text.
 type SettingKind string
 
 // Kinds of settings. Settings are texts: these say which ones.
@@ -29,12 +29,12 @@ const (
 	SettingText SettingKind = "text"
 )
 
-// Setting is one that the driver of a workload reads. What refuses a spec, the drivers in the agents and
-// the field reference go by the same rows: a value that only agents judged would cost a member.
+// Setting is one setting of a workload's driver. Validation, the agents' drivers and the field
+// reference use the same rows: a value that only agents checked would cost a member.
 type Setting struct {
 	Name string
 	Kind SettingKind
-	// Default is what counts where it is absent; empty: nothing does.
+	// Default applies where the setting is absent; empty: none.
 	Default string
 	// With are the settings that are to be given with it, if it is.
 	With []string
@@ -67,7 +67,8 @@ func (s Setting) Range() string {
 // maxSettingBytes bounds the text of a setting.
 const maxSettingBytes = 1024
 
-// problem is what is wrong with a value; "" that nothing is. An empty one counts as absent.
+// problem describes what is wrong with a value; "" for a valid one. An empty value counts as
+// absent.
 func (s Setting) problem(value string) string {
 	switch {
 	case value == "":
@@ -137,7 +138,8 @@ func (w Workload) settingProblems() []Problem {
 	return out
 }
 
-// ReadSettings gives the settings of w with their defaults, for its driver, or what is wrong with them.
+// ReadSettings returns the settings of w with their defaults, for its driver, or an error that
+// lists the problems.
 func (w Workload) ReadSettings() (SettingValues, error) {
 	if w.Kind == "" {
 		w.Kind = WorkloadNone
@@ -177,7 +179,7 @@ func (v SettingValues) Bytes(name string) int64 {
 	return int64(n)
 }
 
-// settingsLine tells the settings of all kinds by their names.
+// settingsLine lists the settings of all kinds by their names.
 func settingsLine() string {
 	var all []string
 	for _, kind := range WorkloadKinds() {

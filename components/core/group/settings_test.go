@@ -100,7 +100,7 @@ func TestSettingsAreJudgedBeforeAgentsAre(t *testing.T) {
 		if c.at == "" && len(got) > 0 || c.at != "" && !found {
 			t.Errorf("%s %v: %v, want %q at %q", c.kind, c.settings, got, c.says, c.at)
 		}
-		// What the driver is told is the same.
+		// The driver reads the same settings.
 		if _, err := s.Workload.ReadSettings(); (err == nil) != (c.at == "") {
 			t.Errorf("%s %v: its driver is told %v", c.kind, c.settings, err)
 		}

@@ -38,7 +38,7 @@ func (s Spec) Members() []string {
 	return out
 }
 
-// AgentConfig is what the agent of one Slot needs to know of the spec.
+// AgentConfig returns the parts of the spec that the agent of one Slot needs.
 func (s Spec) AgentConfig(slot, revision string) AgentConfig {
 	meta := s.Meta
 	if _, ordinal, err := ParseSlot(slot); err == nil {

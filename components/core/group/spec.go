@@ -15,8 +15,8 @@ type Spec struct {
 	AppID string `json:"app_id,omitempty"`
 	// Replicas is the number of Slots: of the first ordinals that Without does not name.
 	Replicas int `json:"replicas"`
-	// Without names Slots that the group is not to have: one that is there goes, whichever it
-	// is, and its ordinal is not used as long as it stands here.
+	// Without names Slots that the group does not have. The leader removes an existing Slot of that
+	// name, and leaves the ordinal unused while the entry exists.
 	Without          []string         `json:"without,omitempty"`
 	Template         Template         `json:"template"`
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
@@ -25,8 +25,8 @@ type Spec struct {
 	Workload         Workload         `json:"workload,omitzero"`
 	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
 	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`
-	// AutoHealing repairs what breaks by itself; absent: an operator does. Neither it nor
-	// RestartPolicy is part of the Revision.
+	// AutoHealing repairs failed members automatically; absent: an operator repairs them. Neither
+	// AutoHealing nor RestartPolicy is part of the Revision.
 	AutoHealing   *AutoHealing  `json:"auto_healing_policies,omitempty"`
 	RestartPolicy RestartPolicy `json:"restart_policy,omitzero"`
 	Backends      []Backend     `json:"backend,omitempty"`
@@ -48,8 +48,7 @@ type Spec struct {
 	RestartToken string `json:"restart_token,omitempty"`
 }
 
-// Template is what a Revision is made of: everything here is measured or
-// changes behaviour (R3).
+// Template is the content of a Revision: every field is measured or changes behaviour (R3).
 type Template struct {
 	// Compose is the compose file's text. Every image is pinned by digest.
 	Compose string `json:"compose"`
@@ -67,15 +66,15 @@ type Template struct {
 type ManagementPolicy string
 
 const (
-	// OrderedReady creates one Slot at a time in ordinal order, each after its
-	// predecessor is available. Those that found a set are made together: none of them is
-	// available without the others. The default.
+	// OrderedReady creates one Slot at a time in ordinal order, each after its predecessor is
+	// available. The Slots that bootstrap a set are created together, because each needs the others
+	// to become available. The default.
 	OrderedReady ManagementPolicy = "ORDERED_READY"
 	// Parallel creates all missing Slots at once.
 	Parallel ManagementPolicy = "PARALLEL"
 )
 
-// UpdateType says what makes a new Revision move.
+// UpdateType names the event that starts the move to a new Revision.
 type UpdateType string
 
 const (
@@ -85,7 +84,7 @@ const (
 	Opportunistic UpdateType = "OPPORTUNISTIC"
 )
 
-// OnFailure says what a failed rollout does.
+// OnFailure names the action after a failed rollout.
 type OnFailure string
 
 const (
@@ -99,9 +98,9 @@ type UpdatePolicy struct {
 	// MinimalAction makes each step of a rollout at least as harsh: NONE (default), REFRESH
 	// or RESTART. Changes that need no step get none.
 	MinimalAction UpdateAction `json:"minimal_action,omitempty"`
-	// MostDisruptiveAllowedAction bounds what a change of the spec may cost: one that costs
-	// more is refused, and a Slot that would need more is held. Default REPLACE: no bound
-	// (R132). What an operator asks for by a Slot's name, and healing, are not bound by it.
+	// MostDisruptiveAllowedAction bounds the cost of a change of the spec: a change that costs more
+	// is rejected, and a Slot that would need more is held. Default REPLACE: no bound (R132). The
+	// bound does not apply to healing and to an operator's request by a Slot's name.
 	MostDisruptiveAllowedAction UpdateAction `json:"most_disruptive_allowed_action,omitempty"`
 	// MaxUnavailableFixed is a number of Slots; exclusive with the percent. Both
 	// absent means 1. Zero is refused where there is no extra Slot (R15).
@@ -112,7 +111,7 @@ type UpdatePolicy struct {
 	// are updated first and leave at its end, with their disks. As many more of the others
 	// may be unavailable (R15a). Absent means 0.
 	MaxSurgeFixed *int `json:"max_surge_fixed,omitempty"`
-	// MaxSurgePercent of Replicas, rounded up (R12, R14); not beside MaxSurgeFixed.
+	// MaxSurgePercent of Replicas, rounded up (R12, R14); excludes MaxSurgeFixed.
 	MaxSurgePercent *int `json:"max_surge_percent,omitempty"`
 	// MinReadySeconds is how long a Slot is available without a break before it
 	// counts (R8); 0..3600, default 30.
@@ -124,11 +123,11 @@ type UpdatePolicy struct {
 	HealthyDeadline Duration `json:"healthy_deadline,omitempty"`
 	// ProgressDeadline restarts with each Slot that arrives (R88). Default 3 x HealthyDeadline.
 	ProgressDeadline Duration `json:"progress_deadline,omitempty"`
-	// StepDelay is waited between the end of one step of a rollout and the beginning of the
-	// next one (R96); at most 24h, default none. Repairs of what is down do not wait for it.
+	// StepDelay is the pause between the end of one step of a rollout and the beginning of the next
+	// one (R96); at most 24h, default none. Repairs of stopped members start without this pause.
 	StepDelay Duration `json:"step_delay,omitempty"`
-	// Leader is "last" (default) or "ask": whether the step of the Slot that leads waits for a
-	// person, who names it.
+	// Leader is "last" (default) or "ask". With "ask" the step of the leading Slot waits for an
+	// operator who names it.
 	Leader string `json:"leader,omitempty"`
 	// ParallelVoters lifts the cap of one voter at a time (R17).
 	ParallelVoters bool `json:"parallel_voters,omitempty"`
@@ -150,7 +149,7 @@ type PreservedState struct {
 type Workload struct {
 	// Kind: "consul", "patroni", "etcd", or "none" (also the default): no roles, no quorum.
 	Kind string `json:"kind,omitempty"`
-	// Settings of the driver: SettingsOf lists those that it knows.
+	// Settings of the driver. SettingsOf lists the known ones.
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
@@ -164,11 +163,11 @@ const (
 	PostLaunch Transition = "POST_LAUNCH"
 )
 
-// HookResult is what a hook decides (R80).
+// HookResult is the decision of a hook (R80).
 type HookResult string
 
 const (
-	// HookContinue goes on with the step.
+	// HookContinue continues the step.
 	HookContinue HookResult = "CONTINUE"
 	// HookAbandon aborts the step; the Slot returns to service.
 	HookAbandon HookResult = "ABANDON"
@@ -204,8 +203,8 @@ type HTTPAction struct {
 	Expect int `json:"expect,omitempty"`
 }
 
-// ExecAction runs a command in the container of a service. What the name stands for is
-// in the measured compose text, an argument vector under the service's x-cadre key.
+// ExecAction runs a command in the container of a service. The measured compose text defines the
+// command under this name, as an argument vector under the service's x-cadre key.
 type ExecAction struct {
 	Service string `json:"service"`
 	Command string `json:"command"`
@@ -220,8 +219,8 @@ type DriverAction struct {
 	Do string `json:"do"`
 }
 
-// HealthCheck judges the workload from inside the CVM. Exactly one of HTTP, TCP, GRPC, Exec and
-// TTL is set. One with TTL asks nobody, so it has no interval, timeout or threshold.
+// HealthCheck judges the workload from inside the CVM. Exactly one of HTTP, TCP, GRPC, Exec and TTL
+// is set. With TTL the workload reports, so the check has no interval, timeout or threshold.
 type HealthCheck struct {
 	Name string      `json:"name"`
 	HTTP *HTTPCheck  `json:"http,omitempty"`
@@ -279,9 +278,9 @@ type Backend struct {
 	// Allow lists other groups that may connect. It is also who may dial the routes that
 	// lead here, and then this group too where it names itself.
 	Allow []string `json:"allow,omitempty"`
-	// Workload is what the backend's identity in the service layer ends with; absent: Name.
+	// Workload is the last part of the backend's identity in the service layer; absent: Name.
 	Workload string `json:"workload,omitempty"`
-	// Registration says who tells the catalog of the backend's health and role.
+	// Registration names the component that reports the backend's health and role to the catalog.
 	Registration Registration `json:"registration,omitzero"`
 }
 
@@ -298,16 +297,16 @@ type AgentConfig struct {
 	// ServiceMesh is the group's part in the service layer. It is not part of the Revision: routes
 	// change without a rollout.
 	ServiceMesh ServiceMesh `json:"service_mesh,omitzero"`
-	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
+	// Membership is the Slot's part in the workload's set of members; nil: none now.
 	Membership *Membership `json:"membership,omitempty"`
 	// Revision assigned to this Slot.
 	Revision string `json:"revision"`
-	// AgentSpec is the Revision that the workload's driver, the hooks and the checks are of: the
-	// one at which the Boot was admitted. Empty: of a coordinator that does not say.
+	// AgentSpec is the Revision of the workload's driver, the hooks and the checks: the Revision at
+	// which the Boot was admitted. Empty: the coordinator is too old to send it.
 	AgentSpec string `json:"agent_spec,omitempty"`
-	// MustUnderstand names fields and values of this text that an agent which does not know
-	// them may not ignore. Agents ignore all other unknown fields, since they are upgraded
-	// after the coordinators. One that finds a name here that it does not know keeps the
-	// configuration that it has, and reports so. Given out so far: NeedMembership.
+	// MustUnderstand names fields and values of this text that an agent must know. Agents ignore
+	// all other unknown fields, because they are upgraded after the coordinators. An agent that
+	// finds an unknown name here keeps its present configuration, and reports that. Names so far:
+	// NeedMembership.
 	MustUnderstand []string `json:"must_understand,omitempty"`
 }

@@ -1,18 +1,17 @@
 package group
 
-// SlotState is one word for people about how a Slot is. While a step of it is under way it tells
-// of the step, else of the Slot; where several are true, a Slot without a step has the first of
-// the list from SlotMissing on.
+// SlotState describes a Slot in one word for operators. During a step the state is the step's,
+// otherwise the Slot's. Where several states apply to a Slot without a step, the first of the list
+// from SlotMissing on wins.
 type SlotState string
 
 const (
 	// SlotDraining: its agent runs PRE_TERMINATE hooks and hands leadership over.
 	SlotDraining SlotState = "Draining"
-	// SlotDrained: that is done. It is told of the rest of the time that an operator has it out
-	// of service, and shortly in each step that stops it.
+	// SlotDrained: the drain is complete. The state lasts while an operator keeps the Slot out of
+	// service, and appears shortly in each step that stops the Slot.
 	SlotDrained SlotState = "Drained"
-	// SlotNotDrained: it is to be out of service, and what runs in it could not be drained, or
-	// leads all the same.
+	// SlotNotDrained: a drain was requested, and the workload could not be drained or leads again.
 	SlotNotDrained SlotState = "NotDrained"
 	// SlotCreating: the platform is asked for its CVM.
 	SlotCreating SlotState = "Creating"

@@ -15,14 +15,14 @@ type Condition struct {
 	Since   time.Time `json:"since"`
 }
 
-// Status is what the leader reports about a group at groups/<g>/status.
+// Status is the leader's report about a group at groups/<g>/status.
 type Status struct {
 	Group string `json:"group"`
-	// ObservedIndex is the KV index of the spec that this status speaks of (R144).
+	// ObservedIndex is the KV index of the spec that this status describes (R144).
 	ObservedIndex uint64 `json:"observed_index"`
 	// Generation counts accepted spec edits that changed the target Revision or size.
 	Generation uint64 `json:"generation"`
-	// Target is what the spec asks for; Stable the last Revision whose rollout completed (R5).
+	// Target is the Revision of the spec; Stable is the last Revision whose rollout completed (R5).
 	Target string `json:"target_revision,omitempty"`
 	// TargetNumber is the target's place in the group's order, shown as #7.
 	TargetNumber uint64 `json:"target_number,omitempty"`
@@ -31,7 +31,7 @@ type Status struct {
 	FailedRevisions []string `json:"failed_revisions,omitempty"`
 	Rollout         string   `json:"rollout,omitempty"`
 	RolloutState    string   `json:"rollout_state,omitempty"`
-	// Message says in one line what happens or what is waited for (R138).
+	// Message states in one line the present activity or the reason of the wait (R138).
 	Message     string      `json:"message,omitempty"`
 	Replicas    int         `json:"replicas"`
 	Available   int         `json:"available"`
@@ -39,8 +39,8 @@ type Status struct {
 	Unavailable int         `json:"unavailable"`
 	Transfers   int         `json:"transfers"`
 	Conditions  []Condition `json:"conditions,omitempty"`
-	// Instances by ordinal. The record has none: each stands at groups/<g>/slots/<slot>,
-	// so that no record grows with the group, and readers join them.
+	// Instances by ordinal. The record has none: each instance has its own record at
+	// groups/<g>/slots/<slot>, so that no record grows with the group. Readers join them.
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	Paused    bool             `json:"paused,omitempty"`
 	Term      uint64           `json:"term"`
@@ -55,21 +55,21 @@ type Hold struct {
 	Message   string `json:"message"`
 }
 
-// Override is what an operator set on a Slot.
+// Override is an operator's override on a Slot.
 type Override struct {
-	// From is what an exclusion leaves the Slot out of: rollout, healing, or both.
+	// From lists the activities that an exclusion covers: rollout, healing, or both.
 	From   []string `json:"from,omitempty"`
 	Reason string   `json:"reason,omitempty"`
 	By     string   `json:"by,omitempty"`
-	// Until is when it ends by itself, by the clock of the coordinator that says so; zero: when it is
-	// taken back.
+	// Until is when the override expires, by the clock of the reporting coordinator; zero: no
+	// expiry.
 	Until time.Time `json:"until,omitzero"`
-	// LeftSeconds is how much of its time is left, whoever's clock is right. Answers of the API have it,
-	// records do not.
+	// LeftSeconds is the time until the override expires, independent of the reader's clock.
+	// Answers of the API have it, records do not.
 	LeftSeconds int64 `json:"left_seconds,omitempty"`
 }
 
-// What OwnEnv of an InstanceStatus says.
+// The values of OwnEnv in an InstanceStatus.
 const (
 	OwnEnvApplied   = "applied"
 	OwnEnvUnapplied = "unapplied"
@@ -86,7 +86,7 @@ type InstanceStatus struct {
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	VIP        string `json:"vip,omitempty"`
 	BootID     string `json:"boot_id,omitempty"`
-	// Assigned is what the leader last decided, Observed what attestation proved (R4).
+	// Assigned is the leader's last decision, Observed the Revision that attestation proved (R4).
 	Assigned string `json:"assigned_revision,omitempty"`
 	Observed string `json:"observed_revision,omitempty"`
 	// State is one word for people.
@@ -101,10 +101,10 @@ type InstanceStatus struct {
 	Since          *time.Time `json:"since,omitempty"`
 	// Simulated: the Boot was admitted under a root of trust that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
-	// Heals are the attempts to repair it by itself; nil: none that counts.
+	// Heals are the automatic repairs of the Slot; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
-	// OwnEnv tells of values of env that the Slot has of its own: applied, unapplied, or empty
-	// where it has none and was given none (R143).
+	// OwnEnv is the state of the Slot's own env values: applied, unapplied, or empty for a Slot
+	// that has none and received none (R143).
 	OwnEnv string `json:"own_env,omitempty"`
 	// Extra: the Slot is there for the time of a rollout (max_surge), and goes with its disk
 	// when that ends.
@@ -141,15 +141,17 @@ type SlotRecord struct {
 	ConfigVersion uint64 `json:"config_version"`
 	// AvailableSince is when the Slot last became available except for min_ready (R8); zero when it is not.
 	AvailableSince time.Time `json:"available_since,omitzero"`
-	// AvailableBoot is the Boot that was available last, except for min_ready, and whose clock AvailableSince
-	// is: another Boot starts it anew (R8). Failures of this one count (R113).
+	// AvailableBoot is the last Boot that was available, before min_ready is counted.
+	// AvailableSince is its clock: another Boot restarts the clock (R8). Failures of this Boot
+	// count (R113).
 	AvailableBoot string `json:"available_boot,omitempty"`
-	// UnavailableSince is when the Slot was last seen to become unavailable; zero while
-	// it is available but for min_ready. Survives a change of leader, so that a silent
-	// Slot is not taken for a lost one by a leader that only just started (R10).
+	// UnavailableSince is when the Slot last became unavailable; zero while the Slot is available,
+	// not counting min_ready. It survives a change of leader, so that a new leader does not take a
+	// Slot without heartbeats for a lost one (R10).
 	UnavailableSince time.Time `json:"unavailable_since,omitzero"`
-	// Flaps are when the Slot stopped being available though no step took it away, oldest first: the last
-	// one, and those of the ten minutes before it (R9); none once it is available ten minutes after that.
+	// Flaps are the times when the Slot became unavailable without a step, oldest first: the last
+	// one, and the ones of the ten minutes before it (R9). Ten minutes of availability clear the
+	// list.
 	Flaps []time.Time `json:"flaps,omitempty"`
 	// WasAvailableAt is the Revision at which the Slot was last available (R90).
 	WasAvailableAt string `json:"was_available_at,omitempty"`
@@ -164,11 +166,11 @@ type SlotRecord struct {
 	DownSince time.Time `json:"down_since,omitzero"`
 	// MissedSince is when a listing first lacked the bound CVM; zero while it is listed.
 	MissedSince time.Time `json:"missed_since,omitzero"`
-	// Heals are the attempts to repair the Slot by itself; nil: none that counts.
+	// Heals are the automatic repairs of the Slot; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
 	// Recovery is how far a member that recovers has come; nil: it was ready since, or reports no lag (R38).
 	Recovery *Recovery `json:"recovery,omitempty"`
-	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
+	// Membership is the Slot's part in the workload's set of members; nil: none now.
 	Membership *Membership `json:"membership,omitempty"`
 	// Extra: the Slot was made for the time of a rollout (max_surge), and goes with its disk
 	// when that ends.
@@ -221,8 +223,8 @@ type RevisionRecord struct {
 	Number uint64 `json:"number,omitempty"`
 	// RestartToken that went into the digest.
 	RestartToken string `json:"restart_token,omitempty"`
-	// ComposeHash is that of the app-compose.json which was judged for this Revision
-	// last, 64 hex characters; the text stands at app-compose/<compose hash>.
+	// ComposeHash is the hash of the app-compose.json that was last judged for this Revision, 64
+	// hex characters. The text has its record at app-compose/<compose hash>.
 	ComposeHash string    `json:"compose_hash,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 }

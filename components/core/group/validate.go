@@ -10,20 +10,21 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// Validate reports every problem of a spec at once as a *ValidationError, or
-// nil. Absent fields count with their defaults. It judges the document alone:
-// what depends on the state of the cluster is a Hold of the plan.
+// Validate reports every problem of a spec at once as a *ValidationError, or nil. Absent fields
+// count with their defaults. Validate judges the document alone: a problem that depends on the
+// state of the cluster is a Hold of the plan.
 func Validate(s Spec) error { return (&validator{}).all(s) }
 
-// ValidateAccepted is Validate for a spec that a leader accepted, perhaps one of an earlier version: what
-// only says that a part of it does nothing, or that agents refuse, is no reason to stop what runs by it.
+// ValidateAccepted validates a spec that a leader accepted, perhaps of an earlier version. It
+// ignores problems that only make a part of the spec ineffective, or that only agents reject: such
+// a problem is no reason to stop a running group.
 func ValidateAccepted(s Spec) error { return (&validator{accepted: true}).all(s) }
 
 func (v *validator) all(s Spec) error {
 	s = s.clone()
 	s.Normalize()
 	v.group(s)
-	// What follows counts slots: it judges the rest of a spec with a wrong number by the nearest right one.
+	// Later checks count slots: a wrong number is clamped to the nearest valid one for them.
 	s.Replicas = clamp(s.Replicas, 1, MaxReplicas)
 	v.template(s.Template)
 	v.updatePolicy(s)
@@ -45,8 +46,8 @@ func (v *validator) all(s Spec) error {
 	return &ValidationError{Group: s.Name, Problems: v.problems}
 }
 
-// ProblemsIn are those of a spec's problems that are about one of its fields, such as
-// "health_check", for whoever has only a part of a spec.
+// ProblemsIn returns the problems of one of the spec's fields, such as "health_check", for callers
+// that have only a part of a spec.
 func ProblemsIn(s Spec, field string) []Problem {
 	var invalid *ValidationError
 	if !errors.As(Validate(s), &invalid) {
@@ -55,7 +56,8 @@ func ProblemsIn(s Spec, field string) []Problem {
 	return slices.DeleteFunc(invalid.Problems, func(p Problem) bool { return !Within(p.Path, field) })
 }
 
-// Warnings says what is allowed but will hurt, or does less than it says (R17, R18, R19, R46).
+// Warnings lists settings that are allowed and harmful, or less effective than they look (R17, R18,
+// R19, R46).
 func Warnings(s Spec) []string {
 	var out []string
 	if s.Replicas == 1 {

@@ -124,7 +124,7 @@ func (v *validator) checks(checks []HealthCheck) {
 	}
 }
 
-// ttl: nobody asks, so nothing says how often, how long and how many times.
+// ttl: the workload reports, so the check has no interval, timeout or threshold.
 func (v *validator) ttl(path string, c HealthCheck) {
 	if n := c.TTL.TTLSec; n < 2 || n > maxTTLSec {
 		v.add(path+".ttl.ttl_sec", "", "is %d: must be 2 to %d", n, maxTTLSec)

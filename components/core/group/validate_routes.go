@@ -68,8 +68,7 @@ func (v *validator) registration(path string, r Registration) {
 // consulService is the service that Consul's servers are in their own catalog.
 const consulService = "consul"
 
-// routes judges those of one spec; what they must not share with other groups is
-// route.Conflicts.
+// routes validates the routes of one spec. route.Conflicts compares them with other groups.
 func (v *validator) routes(s Spec) {
 	if len(s.Routes) > maxRoutes {
 		v.add("route", "", "there are %d, at most %d are allowed", len(s.Routes), maxRoutes)
@@ -99,7 +98,7 @@ func (v *validator) routes(s Spec) {
 	}
 }
 
-// routeName refuses names that stand for something else where routes are dialled.
+// routeName rejects names that have another meaning where routes are dialled.
 func (v *validator) routeName(path string, s Spec, name string) {
 	if name == "localhost" || name == consulService || strings.HasSuffix(name, proxySuffix) {
 		v.add(path, "", "the name stands for something else in every CVM: use another")
@@ -149,7 +148,7 @@ func (v *validator) pooler(path string, r Route) {
 	case len(r.PoolerUsers) > 0 && r.Pooler == "":
 		v.add(path+".pooler_users", "", "is for routes with a pooler only")
 	case len(r.PoolerUsers) == 0 && r.Pooler != "":
-		// A pooler refuses whom it does not know, whatever the database would say.
+		// A pooler rejects unknown users, whatever the database accepts.
 		v.add(path+".pooler_users", "", `names nobody, so nobody could log in: name each user, with its secret or with ""`)
 	}
 	if n := len(r.PoolerUsers); n > MaxPoolerUsers {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// routed is a good spec whose database has two routes, beside a backend that its workload
+// routed is a valid spec whose database has two routes, in addition to a backend that its workload
 // registers itself.
 func routed() Spec {
 	s := goodSpec()
@@ -115,7 +115,7 @@ func TestTheServiceLayerIsJudged(t *testing.T) {
 	wantProblem(t, s, `route["postgres-master"].backend`, "")
 }
 
-// TestAllProblemsOfTheServiceLayerAtOnce, beside those of the rest.
+// TestAllProblemsOfTheServiceLayerAtOnce: the spec's other problems are in the same error.
 func TestAllProblemsOfTheServiceLayerAtOnce(t *testing.T) {
 	s := routed()
 	s.Replicas = 0
@@ -134,7 +134,7 @@ func TestAllProblemsOfTheServiceLayerAtOnce(t *testing.T) {
 	}
 }
 
-// TestIDN09_PermissionsReachNoOtherGroupsKeys: whatever a prefix is.
+// TestIDN09_PermissionsReachNoOtherGroupsKeys, for every prefix.
 func TestIDN09_PermissionsReachNoOtherGroupsKeys(t *testing.T) {
 	for _, prefix := range []string{"", "s", "service/", "service/post", "service/postgres", "service/postgres2/", "Service/postgres/", "cadre/v1/", "service/web/", "/service/postgres/"} {
 		s := goodSpec()

@@ -52,15 +52,14 @@ func (v *validator) poolerRoutes(path string, one Secret) {
 	}
 }
 
-// clusterSecrets stands for the cluster in the keys of the records of secrets.
+// clusterSecrets is the cluster's name in the keys of the records of secrets.
 const clusterSecrets = "cluster"
 
 // ruleSecretInSpec is the code under which a secret in a spec is refused.
 const ruleSecretInSpec = "SECRET_IN_SPEC"
 
-// leaks refuses secrets that were typed into the spec (OPS-07, TOK-06): whoever
-// may read the spec, its history or a plan would have them. Messages never repeat
-// a value.
+// leaks rejects secrets that were typed into the spec (OPS-07, TOK-06): every reader of the spec,
+// its history or a plan would have them. Messages never repeat a value.
 func (v *validator) leaks(s Spec) {
 	used := map[string]bool{}
 	check := func(where string, values map[string]string) {

@@ -32,7 +32,7 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestCTL11_ValidateRefuses: what can never be safe or never work is no spec.
+// TestCTL11_ValidateRefuses: a spec that can never be safe or never work is rejected.
 func TestCTL11_ValidateRefuses(t *testing.T) {
 	for path, edit := range map[string]func(*Spec){
 		"name":                                     func(s *Spec) { s.Name = "coordinator" },
@@ -113,7 +113,7 @@ func asked(name string, c HealthCheck) HealthCheck {
 	return c
 }
 
-// told is a check that the workload answers, with what does nothing in it.
+// told is a TTL check, with settings that have no effect on it.
 func told(name string, interval, failures int) HealthCheck {
 	return HealthCheck{Name: name, TTL: &TTLCheck{TTLSec: 30}, CheckIntervalSec: interval, UnhealthyThreshold: failures}
 }
@@ -160,8 +160,8 @@ func TestR15_BothZeroIsRefused(t *testing.T) {
 	wantProblem(t, s, "update_policy.max_unavailable_percent", "R15")
 }
 
-// TestR15a_ZeroIsInTheRange of both fields where an extra Slot makes up for it, and what is told of
-// their ranges says so.
+// TestR15a_ZeroIsInTheRange of both fields where an extra Slot makes up for it. The documented
+// ranges agree.
 func TestR15a_ZeroIsInTheRange(t *testing.T) {
 	for _, c := range []struct {
 		path string

@@ -13,15 +13,15 @@ const (
 	WorkloadEtcd = "etcd"
 )
 
-// workloadKind is what the domain knows about one kind of workload.
+// workloadKind holds the domain's knowledge about one kind of workload.
 type workloadKind struct {
 	// voters: members form a majority quorum among themselves.
 	voters bool
 	// settings that its driver reads, in the order of their names.
 	settings []Setting
-	// secrets that its members share, beside the declared ones.
+	// secrets that its members share, in addition to the declared ones.
 	secrets []string
-	// set is what Cadre does about who belongs to the workload's set.
+	// set are Cadre's duties for the workload's set of members.
 	set setTraits
 }
 
