@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/address"
 )
 
-// world is what a leader knows: the blocks of each group and who has which address.
+// world is the leader's knowledge: the blocks of each group and the Slot of each address.
 type world struct {
 	t      *testing.T
 	given  map[string]address.Given
@@ -31,7 +31,7 @@ func (w *world) others(name string) (used address.Used) {
 	return used
 }
 
-// resize gives the group blocks for n Slots, and checks what must hold for ever.
+// resize gives the group blocks for n Slots, and checks the permanent rules.
 func (w *world) resize(name string, n int, used address.Used) {
 	w.t.Helper()
 	before := w.given[name]
@@ -109,7 +109,7 @@ func TestGroupThatGrowsOneByOneHasFewBlocks(t *testing.T) {
 	}
 }
 
-// TestTenThousandGroupsOfThreeAndOneOfTwoThousandFit beside those from before.
+// TestTenThousandGroupsOfThreeAndOneOfTwoThousandFit in addition to the earlier ones.
 func TestTenThousandGroupsOfThreeAndOneOfTwoThousandFit(t *testing.T) {
 	w := newWorld(t)
 	var used address.Used
@@ -181,8 +181,8 @@ func TestAroundRefusesWhatNoBlockGives(t *testing.T) {
 	}
 }
 
-// TestAdoptedAddressComesFirst: a member whose records were lost goes on with its own, and
-// its siblings get theirs from the same block.
+// TestAdoptedAddressComesFirst: a member with lost records keeps its address, and its siblings get
+// theirs from the same block.
 func TestAdoptedAddressComesFirst(t *testing.T) {
 	g, err := address.Allot(address.Given{Group: "web"}, 3, address.Used{})
 	if err != nil {

@@ -2,12 +2,12 @@ package address
 
 import "fmt"
 
-// Allot is g with as many more blocks as it takes to give each ordinal below replicas an
-// address, from what neither others use nor g has. ErrExhausted when there is no room: g
-// is returned as it was. others is not changed.
+// Allot returns g with enough additional blocks to give each ordinal below replicas an address. The
+// blocks are free in others and in g. Without room Allot returns g unchanged and ErrExhausted.
+// Allot does not change others.
 //
-// The first block of a group is as small as can be, and each further one at least as
-// large as all before it, so that a group that grows one by one has few.
+// The first block of a group is as small as possible, and each further one at least as large as all
+// blocks before it, so that a group that grows by single members has few blocks.
 func Allot(g Given, replicas int, others Used) (Given, error) {
 	next := g.without(0, replicas)
 	if next >= replicas {
@@ -42,8 +42,8 @@ func Allot(g Given, replicas int, others Used) (Given, error) {
 	return out, nil
 }
 
-// Extra is g with one more block in which this ordinal has an address: where those that it
-// has are taken.
+// Extra returns g with one more block that has an address for this ordinal. It is used when the
+// ordinal's addresses in g are taken.
 func Extra(g Given, ordinal int, others Used) (Given, error) {
 	others.Add(Fixed)
 	others.AddAll(g)

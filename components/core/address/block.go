@@ -67,8 +67,8 @@ func (b Block) Address(ordinal int) (addr netip.Addr, ok bool) {
 	return plus(b.Net.Addr(), i), true
 }
 
-// Around is the smallest block that gives this ordinal this address: the one that it was
-// given from, or a part of it. ok is false where no block does.
+// Around returns the smallest block that gives this ordinal this address: the block that gave it,
+// or a part of that block. ok is false where no block gives it.
 func Around(addr netip.Addr, ordinal int) (b Block, ok bool) {
 	bits := leastBits
 	if Fixed.Contains(addr) {

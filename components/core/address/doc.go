@@ -1,4 +1,4 @@
-// Package address gives groups their part of the cluster's virtual addresses: blocks by
-// need, which lie apart from each other, stay where they are, and are told by a record
-// each. It decides; the leader writes.
+// Package address gives groups their part of the cluster's virtual addresses: blocks of the needed
+// size, apart from each other, at fixed places, with one record each. The package decides; the
+// leader writes.
 package address

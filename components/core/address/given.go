@@ -58,9 +58,9 @@ func (g Given) Address(ordinal int, taken func(netip.Addr) bool) (addr netip.Add
 	return netip.Addr{}, false
 }
 
-// With is g with a block in front in which addr is this ordinal's, as it is already or
-// with a new one: what was given before the record was lost comes first. ok is false
-// where no block gives it this address.
+// With returns g with a block in front in which addr belongs to this ordinal, reusing or adding the
+// block: the address from before the record was lost comes first. ok is false where no block gives
+// the ordinal this address.
 func (g Given) With(addr netip.Addr, ordinal int) (with Given, ok bool) {
 	for _, b := range g.Blocks {
 		if own, has := b.Address(ordinal); has && own == addr {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Fields is what somebody who writes app-compose.json decides. The zero values of
-// pointers and of the last group are left out of the document.
+// Fields are the author's choices in an app-compose.json. The zero values of pointers and of the
+// last group are left out of the document.
 type Fields struct {
 	Name              string
 	DockerComposeFile string
@@ -68,10 +68,10 @@ func Build(f Fields) ([]byte, error) {
 	return raw, err
 }
 
-// Render writes the document of what Cadre lets run, a Revision or the coordinators: it
-// decides about every key that Phala Cloud's servers are known to add, so that a server
-// which keeps what it is sent measures these bytes. envs are the names that the
-// encrypted environment sets. Where compose has MarkPlace the document has its mark.
+// Render writes the document of a program that Cadre runs, a Revision or the coordinators. It sets
+// every key that Phala Cloud's servers are known to add, so that a server which keeps the sent
+// document measures these bytes. envs are the names that the encrypted environment sets. Render
+// replaces MarkPlace in compose with the text's mark.
 func Render(name, compose string, envs []string) ([]byte, error) {
 	return Rules{}.Render(name, compose, envs)
 }

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// Encode writes doc as the dstack SDKs of other languages do: keys sorted, compact,
-// UTF-8, no final newline. encoding/json cannot: it escapes & < > unless told not
-// to, and U+2028 and U+2029 always, which gives another hash. Values are nil, bool,
-// string, int, int64, json.Number, []string, []any and map[string]any.
+// Encode writes doc like the dstack SDKs of other languages: keys sorted, compact, UTF-8, no final
+// newline. encoding/json escapes & < > by default, and U+2028 and U+2029 always, which gives
+// another hash. Values are nil, bool, string, int, int64, json.Number, []string, []any and
+// map[string]any.
 func Encode(doc map[string]any) ([]byte, error) {
 	var b strings.Builder
 	if err := write(&b, doc); err != nil {

@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// shellSteering are the names of environment variables that decide which code runs in the guest, in addition
-// to processSteering. dstack loads the encrypted environment, which every holder of the app's public key can
-// write, into the root shell that runs the pre-launch script and `docker compose up`. There a whole family
-// is refused, whatever single names mean. A name with "*" at its end is a prefix.
+// shellSteering are the names of environment variables that decide which code runs in the guest, in
+// addition to processSteering. dstack loads the encrypted environment, which every holder of the
+// app's public key can write, into the root shell that runs the pre-launch script and `docker
+// compose up`. For that shell whole families are rejected, regardless of single names. A name with
+// "*" at its end is a prefix.
 var shellSteering = []string{
-	// dstack's own scripts, and what Phala Cloud's script reads: root's password and keys.
+	// dstack's own scripts, and the names that Phala Cloud's script reads: root's password and
+	// keys.
 	"APP_COMPOSE_*", "DSTACK_*", "TAPPD_*",
 	// Which engine is talked to, which files it composes, with which plugins and credentials.
 	"COMPOSE_*", "DOCKER_*", "BUILDKIT*", "BUILDX_*", "CONTAINERD_*", "CONTAINERS_*", "XDG_*", "PASSWORD_STORE_*", "SSH_*",
@@ -24,10 +26,10 @@ var shellSteering = []string{
 	"SSL_CERT_*", "CURL_*", "OPENSSL_*", "GNUTLS_*", "P11_KIT_*", "KRB5*",
 }
 
-// processSteering are the names that decide which code any process runs, or what it believes: a container
-// takes none of them from the encrypted environment. They are single names, since a container has names
-// of its own (LD_SUPERUSER_NAME, DOCKER_INFLUXDB_INIT_USERNAME); the ones with "*" are families that the
-// program itself numbers.
+// processSteering are the names that decide which code any process runs, or which data it trusts: a
+// container takes none of them from the encrypted environment. They are single names, since a
+// container has names of its own (LD_SUPERUSER_NAME, DOCKER_INFLUXDB_INIT_USERNAME). The names with
+// "*" are families that the program itself numbers.
 var processSteering = []string{
 	// Engines and guest agents that a client talks to.
 	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST", "CONTAINERD_ADDRESS",
@@ -39,7 +41,7 @@ var processSteering = []string{
 	"GLIBC_TUNABLES", "GCONV_PATH", "GETCONF_DIR", "LOCPATH", "NLSPATH", "MALLOC_CONF", "MALLOC_TRACE", "MEMUSAGE_OUTPUT", "PCPROFILE_OUTPUT",
 	"GMON_OUT_PREFIX", "SEGFAULT_OUTPUT_NAME", "TZDIR", "HOSTALIASES", "RES_OPTIONS", "RESOLV_HOST_CONF", "LOCALDOMAIN", "NIS_PATH",
 	"NSS_WRAPPER_PASSWD", "NSS_WRAPPER_GROUP",
-	// Shells: what they read before a script, and how they find and split what it calls.
+	// Shells: files that they read before a script, and how they find and split commands.
 	"BASH_ENV", "BASH_FUNC_*", "BASH_LOADABLES_PATH", "BASH_XTRACEFD", "BASHOPTS", "BASHPID", "ENV", "SHELL", "SHELLOPTS", "PATH", "CDPATH", "IFS",
 	"PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND", "GLOBIGNORE", "EXECIGNORE", "FIGNORE", "POSIXLY_CORRECT", "INPUTRC", "HISTFILE",
 	"TEXTDOMAIN", "TEXTDOMAINDIR", "ZDOTDIR", "FPATH",
@@ -50,7 +52,7 @@ var processSteering = []string{
 	"GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_TEMPLATE_DIR", "GIT_DIR", "GIT_COMMON_DIR",
 	"GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SSL_NO_VERIFY", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
 	"RSYNC_RSH", "RSYNC_CONNECT_PROG", "GREP_OPTIONS", "TAR_OPTIONS", "GZIP", "AWKPATH", "AWKLIBPATH", "WGETRC", "NETRC", "TERMINFO", "TERMINFO_DIRS", "TERMCAP",
-	// Language runtimes: what they load first.
+	// Language runtimes: code that they load first.
 	"GODEBUG", "GOTRACEBACK", "GOCOVERDIR", "GORACE", "GOROOT",
 	"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "PYTHONWARNINGS", "PYTHONBREAKPOINT",
 	"PYTHONPYCACHEPREFIX", "PERL5LIB", "PERL5OPT", "PERL5DB", "PERL5SHELL", "PERLLIB", "PERL_MM_OPT", "PERL_MB_OPT", "PERL_LOCAL_LIB_ROOT",
@@ -60,14 +62,14 @@ var processSteering = []string{
 	"PHPRC", "PHP_INI_SCAN_DIR", "TCLLIBPATH", "GUILE_LOAD_PATH", "GUILE_LOAD_COMPILED_PATH", "ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS", "ERL_LIBS", "ERL_INETRC",
 	"ELIXIR_ERL_OPTIONS", "DOTNET_STARTUP_HOOKS", "DOTNET_ADDITIONAL_DEPS", "DOTNET_SHARED_STORE", "DOTNET_ROOT*", "DOTNET_HOST_PATH", "DOTNET_BUNDLE_EXTRACT_BASE_DIR",
 	"DOTNET_DiagnosticPorts", "CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER*", "COR_ENABLE_PROFILING", "COR_PROFILER*",
-	// What is believed to be a server, and who reads along.
+	// Trust in servers' certificates, and logs of session keys.
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "CURL_CA_BUNDLE", "CURL_HOME", "OPENSSL_CONF", "OPENSSL_CONF_INCLUDE", "OPENSSL_MODULES", "OPENSSL_ENGINES",
 	"REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "GNUTLS_SYSTEM_PRIORITY_FILE",
 	"KRB5_CONFIG", "KRB5_KDC_PROFILE", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", "KRB5CCNAME",
 }
 
-// proxySuffix ends the names that send a process's requests elsewhere; programs read
-// them in either case. proxies are the ones that programs read.
+// proxySuffix ends the names that send a process's requests elsewhere; programs read them in either
+// case. proxies are the names that programs read.
 const proxySuffix = "_PROXY"
 
 var proxies = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY", "SOCKS_PROXY", "SOCKS5_PROXY", "RSYNC_PROXY", "WS_PROXY", "WSS_PROXY", "GRPC_PROXY"}
@@ -162,8 +164,8 @@ func EnvNameFix(name string) string {
 	return fmt.Sprintf("%s, or give it under another name, and write %s: ${OTHER_NAME} there", literal, name)
 }
 
-// Beyond is the first name of allowed that is in neither names nor locators; "" if
-// there is none. What is allowed beyond them was chosen by nobody who was approved.
+// Beyond returns the first name of allowed that is in neither names nor locators; "" if there is
+// none. No approval covers a name beyond them.
 func Beyond(allowed, names, locators []string) string {
 	for _, name := range allowed {
 		if !slices.Contains(names, name) && !slices.Contains(locators, name) {

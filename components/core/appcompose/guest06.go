@@ -12,7 +12,7 @@ import (
 
 // The rules of keys that guest images 0.6 and Phala's second form of the document have.
 
-// gpuPolicy is how each member must stand: at the value that permits nothing more.
+// gpuPolicy has the required value of each member: the value that permits least.
 var gpuPolicy = map[string]string{"attest_gpu": "true", "allow_devtools": "false", "allow_debug": "false", "allow_insecure_boot": "false"}
 
 var (

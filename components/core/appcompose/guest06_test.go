@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestATT24_KeysOfGuestImages06: each new key with a value that is accepted, and its nearest neighbours
-// that are not. What cannot be read for the boot events is refused by the closed list as well.
+// TestATT24_KeysOfGuestImages06: each new key with an accepted value, and its nearest rejected
+// neighbours. The closed list also rejects a value that the boot events cannot use.
 func TestATT24_KeysOfGuestImages06(t *testing.T) {
 	for _, c := range []struct {
 		change string // members that are merged into a good document
@@ -84,8 +84,8 @@ func TestATT24_KeysOfGuestImages06(t *testing.T) {
 	}
 }
 
-// TestWhatAGuestImage06Measures: the vectors are those of dstack's own tests, an empty policy and an absent one
-// being the same.
+// TestWhatAGuestImage06Measures uses the vectors of dstack's own tests. An empty policy and an
+// absent one are the same.
 func TestWhatAGuestImage06Measures(t *testing.T) {
 	const empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a" // SHA-256 of {}
 	for doc, want := range map[string]string{

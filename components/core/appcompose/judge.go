@@ -9,20 +9,19 @@ import (
 	"cadre.dev/core/strictjson"
 )
 
-// Rules is what a document is judged by beside the closed list.
+// Rules are the limits of a document in addition to the closed list.
 type Rules struct {
-	// Scripts are the SHA-256, lower-case hex, of the pre_launch_script texts that
-	// may stand in a document. nil: none.
+	// Scripts are the SHA-256, lower-case hex, of the permitted pre_launch_script texts. nil: none.
 	Scripts []string
-	// KeyProviderID is what key_provider_id may name, lower-case hex; a document may
-	// name none as well. Empty: it must name none.
+	// KeyProviderID is the permitted key_provider_id, lower-case hex; a document without one is
+	// accepted as well. Empty: the document must name none.
 	KeyProviderID string
 	// SecureTimeOff: the guest does not wait for authenticated time before it boots. Documents
 	// are rendered with secure_time false, and both values are accepted.
 	SecureTimeOff bool
 }
 
-// Judged is what a document says that others decide about.
+// Judged are the document's values for other decisions.
 type Judged struct {
 	Name string
 	// Compose is docker_compose_file, Envs are allowed_envs in their order.
@@ -34,7 +33,7 @@ type Judged struct {
 type Problem struct {
 	// Path is the key, "" for the document as a whole.
 	Path string
-	// Message is what is wrong, Fix the way out.
+	// Message states the problem, Fix the way out.
 	Message, Fix string
 }
 
@@ -56,9 +55,8 @@ func Texts(problems []Problem) string {
 	return strings.Join(lines, "; ")
 }
 
-// Judge says everything that keeps raw from being accepted, nil for nothing. The same
-// keys and values are accepted of members and of coordinators: see keys.go. Judged is
-// filled as far as the document can be read, whatever else is wrong with it.
+// Judge returns every reason against raw, nil for none. Members and coordinators have the same keys
+// and values: see keys.go. Judged is filled as far as the document can be read, also with problems.
 func Judge(raw []byte, rules Rules) (Judged, []Problem) {
 	if len(raw) == 0 {
 		return Judged{}, []Problem{{Message: "is empty"}}
@@ -109,7 +107,7 @@ func (j *judge) add(path, message, fix string) {
 	}
 }
 
-// unknown refuses a key that is not on the list, with what is known about it.
+// unknown rejects a key that is not on the list, with the known facts about it.
 func (j *judge) unknown(name string) {
 	if why, ok := refused[name]; ok {
 		j.add(name, why, "leave it out")
@@ -124,8 +122,8 @@ func (j *judge) unknown(name string) {
 	j.add(name, "is not on the list of keys that Cadre accepts", "leave it out; a later dstack may read it, and nobody has judged what it does")
 }
 
-// gatewayTwice: dstack takes either name for the setting, so two that disagree mean
-// what whoever reads one of them does not see.
+// gatewayTwice: dstack takes either name for the setting, so two different values would mislead a
+// reader of one of them.
 func (j *judge) gatewayTwice() {
 	one, two := string(j.fields["gateway_enabled"]), string(j.fields["tproxy_enabled"])
 	if one != "" && two != "" && strings.TrimSpace(one) != strings.TrimSpace(two) {

@@ -184,7 +184,7 @@ func FuzzATT16_Judge(f *testing.F) {
 		if len(problems) > 0 {
 			return
 		}
-		// Whatever is accepted reads the same to a reader that is not strict.
+		// An accepted document reads the same to a reader that is not strict.
 		var loose map[string]any
 		if err := json.Unmarshal(raw, &loose); err != nil {
 			t.Fatalf("accepted, but no JSON: %v", err)

@@ -22,8 +22,8 @@ type key struct {
 	check  func(*judge, key, json.RawMessage)
 }
 
-// keys is the closed list. A key that dstack does not know today is refused like one
-// that it knows and Cadre has not judged.
+// keys is the closed list. A key that dstack does not know today is rejected like a key that dstack
+// knows and Cadre has not judged.
 var keys = []key{
 	{name: "manifest_version", must: "fixes how the rest is read", values: `2, or "3" (a text) from guest images 0.6 on`, fix: `write 2, or "3"`, check: literal("2", `"3"`)},
 	{name: "name", values: "up to 128 letters, digits, '.', '_' and '-'", fix: "use letters, digits, '.', '_' and '-'", check: appName},

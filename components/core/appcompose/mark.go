@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// MarkPlace stands in a compose text where Render writes the text's mark, as in
+// MarkPlace is a placeholder in a compose text that Render replaces with the text's mark, as in
 // --revision-mark=CADRE_REVISION_MARK among a service's arguments.
 const MarkPlace = "CADRE_REVISION_MARK"
 
 var markWritten = regexp.MustCompile(`--revision-mark=[0-9a-f]{64}`)
 
-// Mark is the mark of a compose text that has MarkPlace where the mark will stand: 64 hex
-// digits that differ with every other byte of the text.
+// Mark returns the mark of a compose text with MarkPlace in place of the mark: 64 hex digits that
+// change with every byte of the text.
 func Mark(compose string) string {
 	sum := sha256.Sum256([]byte("cadre/mark/v1\n" + compose))
 	return hex.EncodeToString(sum[:])
@@ -27,10 +27,10 @@ func Marked(compose string) string {
 	return strings.ReplaceAll(compose, MarkPlace, Mark(compose))
 }
 
-// CheckMark refuses a mark that a process was started with where it is not the one of the
-// measured compose text: the process belongs to a container of another text. A text and a
-// process without any mark agree. The text alone gives the right mark, once the mark is
-// taken out of it again.
+// CheckMark rejects a process whose mark differs from the measured compose text's: the process
+// belongs to a container of another text. A text without a mark accepts a process without one.
+// CheckMark computes the right mark from the text alone, after it has replaced the mark with
+// MarkPlace.
 func CheckMark(measured, mark string) error {
 	if mark == "" {
 		if markWritten.MatchString(measured) {

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/strictjson"
 )
 
-// Measured is what a guest image 0.6 makes further boot events from.
+// Measured is the source of the additional boot events of a guest image 0.6.
 type Measured struct {
 	// EventLogVersion is how the digests of events are made: 1, or 2 where it is asked for.
 	EventLogVersion int

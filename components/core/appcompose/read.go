@@ -22,7 +22,7 @@ func Hash(raw []byte) string {
 // AppID is the app id that dstack derives from a compose hash when none is given.
 func AppID(composeHash string) string { return composeHash[:40] }
 
-// Document is what tools need to know of an app-compose.json.
+// Document has the values of an app-compose.json that tools need.
 type Document struct {
 	Name              string   `json:"name"`
 	Runner            string   `json:"runner"`

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Want is what a document has to be for.
+// Want describes the wanted document.
 type Want struct {
 	Name string
 	// Compose is the text before Render: it may have MarkPlace.
 	Compose string
-	// Envs are the names of the env of what is to run; Locators those that Cadre's own
-	// programs read besides.
+	// Envs are the names of the Revision's env; Locators are the additional names that Cadre's own
+	// programs read.
 	Envs, Locators []string
 	Rules          Rules
 }
 
-// Answer is what a platform says it would measure.
+// Answer is the platform's announcement of the content that it would measure.
 type Answer struct {
 	// Hash, 64 hex digits.
 	Hash string
@@ -34,10 +34,10 @@ type Refusal struct{ Reason string }
 // Error implements error.
 func (r *Refusal) Error() string { return r.Reason }
 
-// Settle returns the document whose hash may be allowed: sent, which Cadre rendered, if
-// the platform measures exactly that; or the platform's own text, if that is good too.
-// Both are judged by want, and the platform's word for a hash counts for nothing: what
-// may be allowed is the hash of the bytes returned. The error is a *Refusal.
+// Settle returns the document whose hash may be allowed: sent, which Cadre rendered, if the
+// platform measures exactly those bytes; otherwise the platform's own text, if it is good too. want
+// judges both texts. The platform's statement of a hash counts for nothing: the hash of the
+// returned bytes may be allowed. The error is a *Refusal.
 func Settle(sent []byte, answer Answer, want Want) ([]byte, error) {
 	if problems := want.Judge(sent); len(problems) > 0 {
 		return nil, refuse("the app-compose.json that Cadre rendered is not fit to be allowed: %s", Texts(problems))
@@ -79,8 +79,8 @@ func refuse(format string, args ...any) *Refusal {
 	return &Refusal{Reason: fmt.Sprintf(format, args...)}
 }
 
-// Difference is the first path at which two documents differ, with what stands there
-// in both; for bytes only, where they mean the same.
+// Difference returns the first path at which two documents differ, with both values; for bytes
+// only, where the documents mean the same.
 func Difference(a, b []byte) string {
 	x, errX := Fieldset(a)
 	y, errY := Fieldset(b)

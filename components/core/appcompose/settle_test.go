@@ -29,7 +29,7 @@ func TestThreat_ATT_15_OnlyTheHashOfJudgedBytesMayBeAllowed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer appcompose.Answer
-		// took is what may be allowed; nil: nothing, and says is in the reason.
+		// took is the allowed document; nil: none, and says is in the reason.
 		took []byte
 		says []string
 	}{

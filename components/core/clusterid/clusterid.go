@@ -1,8 +1,8 @@
-// Package clusterid names the one beginning of a cluster. Whoever runs the coordinators'
-// app can make a second set of coordinators with empty disks; it derives from the same
-// app keys and bears the cluster's name. The cluster ID, random at the first start, is what
-// tells the two apart: it is part of every key's derivation and stands in the CA's
-// subject, and agents and operators pin it (GEN-02). It is a name, not a secret.
+// Package clusterid identifies the bootstrap of a cluster. A party that runs the coordinators' app
+// can make a second set of coordinators with empty disks, with the same app keys and the same
+// cluster name. The cluster ID, random at the first start, distinguishes the two sets: it is part
+// of every key's derivation and of the CA's subject, and agents and operators pin it (GEN-02). It
+// is a name, not a secret.
 package clusterid
 
 import (
@@ -19,8 +19,8 @@ const Size = 16
 // Encode gives the one form of a cluster ID: 32 lower-case hex characters.
 func Encode(random [Size]byte) string { return hex.EncodeToString(random[:]) }
 
-// Check refuses everything but what Encode gives. Sixteen zeros are no cluster ID: nobody
-// draws them.
+// Check accepts only the output of Encode. Sixteen zeros are no cluster ID: no coordinator draws
+// them.
 func Check(id string) error {
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != Size || hex.EncodeToString(raw) != id {
@@ -64,11 +64,11 @@ func OfChain(certs []*x509.Certificate) string {
 	return ""
 }
 
-// MismatchError says that somebody proved to be of another cluster ID than was pinned.
+// MismatchError reports a peer that proved another cluster ID than the pinned one.
 type MismatchError struct {
-	// Who is of the cluster ID Got; Pinned is the one that was wanted, as Where says.
+	// Who proved the cluster ID Got; Pinned is the expected one, from the source Where.
 	Who, Got, Pinned, Where string
-	// WayOut is what to do if this is meant.
+	// WayOut is the operator's action if the other cluster is meant.
 	WayOut string
 }
 

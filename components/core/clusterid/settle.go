@@ -11,25 +11,25 @@ import (
 // (GEN-01).
 const Founder = 0
 
-// Answers are what the other coordinators proved in one round, by ordinal: a cluster ID,
-// or "" for none yet. Who did not answer is not in it.
+// Answers are the other coordinators' proofs of one round, by ordinal: a cluster ID, or "" for none
+// yet. A coordinator that did not answer is missing.
 type Answers map[int]string
 
-// Step is what a coordinator without a cluster ID does after a round of questions.
+// Step is the next action of a coordinator without a cluster ID, after a round of questions.
 type Step struct {
 	// Join is the cluster ID to take over; "" none.
 	Join string
 	// Found: a new one may be drawn.
 	Found bool
-	// Wait says what is missing, when neither is to be done.
+	// Wait names the missing answer, when the coordinator neither joins nor founds.
 	Wait string
 }
 
-// Settle decides for the coordinator with this ordinal among replicas, whose disk knows
-// no cluster ID. It joins the one that any other proves. The founder draws a new one only
-// when each of the others has proved that it knows none: whoever is silent may know one.
-// pinned is the trust file's, "" for none: such a coordinator joins that one and never
-// founds. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) is one that only people solve.
+// Settle decides for the coordinator with this ordinal among replicas, whose disk has no cluster
+// ID. The coordinator joins the ID that any other one proves. The bootstrapping coordinator draws a
+// new ID only after each other one has proved that it has none: one that does not answer may have
+// one. pinned is the trust file's ID, "" for none: a coordinator with it joins that ID and never
+// bootstraps. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) needs an operator.
 func Settle(ordinal, replicas int, pinned string, answers Answers) (Step, error) {
 	said := map[string][]string{}
 	var silent []string

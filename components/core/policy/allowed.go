@@ -5,8 +5,8 @@ import "slices"
 // maxAllowed bounds what one Slot may run at a time.
 const maxAllowed = 4
 
-// Moving is sp while a step moves its Slot from a Revision to another: a Boot of that one will be let
-// in, as the newest, and what the Slot runs until then stays allowed.
+// Moving returns sp during a step that moves its Slot to another Revision. The new Revision is
+// allowed as the newest, and the Slot's present Revision stays allowed until the step ends.
 func (sp SlotPolicy) Moving(from string, to AllowedRevision) SlotPolicy {
 	sp.Allowed = slices.DeleteFunc(slices.Clone(sp.Allowed), func(a AllowedRevision) bool {
 		folded := to
@@ -22,8 +22,8 @@ func (sp SlotPolicy) Moving(from string, to AllowedRevision) SlotPolicy {
 	return sp
 }
 
-// Resting is sp while no step of its Slot is open: it may run what it was given last, and what its
-// Boot was admitted at.
+// Resting returns sp without an open step of its Slot. Allowed are the assigned Revision, and the
+// Revision at which its Boot was admitted.
 func (sp SlotPolicy) Resting(assigned, running string) SlotPolicy {
 	sp.Allowed = slices.DeleteFunc(slices.Clone(sp.Allowed), func(a AllowedRevision) bool {
 		return a.Revision != assigned && a.Revision != running

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWhatASlotMayRunWhileItMovesAndRests: what it leaves and what it moves to, each once, the newest
-// last; then what it was given and what it proved.
+// TestWhatASlotMayRunWhileItMovesAndRests: during a step the old and the new Revision, each once,
+// the newest last; then the assigned Revision and the proven one.
 func TestWhatASlotMayRunWhileItMovesAndRests(t *testing.T) {
 	as := func(revision, hash string) AllowedRevision {
 		return AllowedRevision{Revision: revision, ComposeHash: hash}

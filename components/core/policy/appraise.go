@@ -9,18 +9,17 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// Appraise compares genuine Claims with what the Slot may be now. It allows only
-// when every comparison holds; anything empty on the side of the policy denies.
-// The first failing comparison, in this order, names the Code: the policy itself,
-// the kind of root, the statement, the identity, the key provider, the OS image, the
-// TCB, revocations of the instance and its key provider, the Revision with its compose
+// Appraise compares genuine Claims with the Slot's policy. It allows only when every comparison
+// holds; an empty value in the policy denies. The first failing comparison names the Code, in this
+// order: the policy itself, the kind of root, the statement, the identity, the key provider, the OS
+// image, the TCB, revocations of the instance and its key provider, the Revision with its compose
 // text and OS image, its revocation, the floor, the approval.
 //
-// Where two allowed Revisions share compose hash and OS image (they differ in what is not
-// measured), the later one in Allowed is meant: the shell lists the newest last. With the
-// same hash and different images, the one whose image the Boot runs is.
+// Two allowed Revisions can share compose hash and OS image, and differ in parts that are not
+// measured. Appraise then takes the later one in Allowed: the caller lists the newest last. With
+// the same hash and different images, Appraise takes the Revision whose image the Boot runs.
 //
-// now is the time of trusted decisions (collateral, exceptions); the shell gives it.
+// now is the time of trusted decisions (collateral, exceptions), from the caller.
 func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Time) Decision {
 	return appraise(sp, ip, st, c, textDigest(c.ComposeText), now)
 }
@@ -43,7 +42,7 @@ func appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, text string
 			return d
 		}
 	}
-	// From here on the event log is one that a named image wrote: the instance is who it says.
+	// From here on a named image wrote the event log, so the instance id is genuine.
 	d := AppraiseTCB(ip.TCB, c.TCB, now)
 	if d.Code == "" {
 		d = revokedBoot(sp, c)
@@ -55,7 +54,7 @@ func appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, text string
 	return d
 }
 
-// stated: what the Boot asserts is what its quote commits to (ATT-23).
+// stated compares the Boot's statement with the content of its quote (ATT-23).
 func stated(st Statement, c Claims) Decision {
 	switch {
 	case st.AppID == "" || st.AppID != c.AppID:
@@ -108,10 +107,10 @@ func measured(ip ImagePolicy, c Claims) Decision {
 	return deny(CodeMeasurementMismatch, "the boot's measurements are those of no OS image in the policy")
 }
 
-// revision finds what the Slot may run, newest first (ATT-15, ATT-16). Revisions that
-// share a compose hash are told apart by the OS image: the Boot is at one whose pair of
-// both it proved. A refusal is about the newest of those; about the newest with that
-// hash where it proved no pair.
+// revision returns the newest Revision that the Slot may run and the Boot proved (ATT-15, ATT-16).
+// The OS image distinguishes Revisions with the same compose hash. A refusal names the newest
+// Revision with the proven pair of hash and image; without such a pair, the newest Revision with
+// that hash.
 func revision(sp SlotPolicy, ip ImagePolicy, c Claims, text string) Decision {
 	hash := normalHash(c.ComposeHash)
 	refusal := deny(CodeRevisionNotAllowed, "compose hash %.16s is not allowed for slot %s now", hash, sp.Slot)
@@ -151,8 +150,8 @@ func (ip ImagePolicy) Proves(c Claims, a AllowedRevision) bool {
 	return hash != "" && a.Revision != "" && hash == normalHash(a.ComposeHash) && ip.measures(a.OSImage, c)
 }
 
-// beyond is a name that the attested document lets the environment set, and that nobody
-// who wrote or approved the Revision named; "" if there is none (ATT-17).
+// beyond returns a variable that the attested document lets the environment set and the Revision
+// does not name; "" if there is none (ATT-17).
 func beyond(a AllowedRevision, c Claims) string {
 	return appcompose.Beyond(c.AllowedEnvs, appcompose.SplitNames(a.EnvNames), appcompose.MemberLocators())
 }

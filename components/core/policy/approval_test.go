@@ -62,8 +62,8 @@ func TestThreat_ATT_15_AnApprovalDoesNotCarryOverToAnotherHash(t *testing.T) {
 	}
 }
 
-// TestATT15_AnApprovalThatIsTakenBackCountsNoMore: the leader's own is kept, while approval is
-// required and the Revision is known; those of operators are where operators have them.
+// TestATT15_AnApprovalThatIsTakenBackCountsNoMore: the leader's own approval stays while approval
+// is required and the Revision is known; an operator's approval counts while its record exists.
 func TestATT15_AnApprovalThatIsTakenBackCountsNoMore(t *testing.T) {
 	hash := digits("d", 64)
 	target := known(2)
@@ -117,7 +117,8 @@ func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
 	}
 }
 
-// TestATT15_ApprovalEndsWithItsNeed: nothing is kept of it, and what the leader approved only for as long.
+// TestATT15_ApprovalEndsWithItsNeed: without the requirement no approval is kept, the leader's
+// included.
 func TestATT15_ApprovalEndsWithItsNeed(t *testing.T) {
 	one := known(1)
 	one.ComposeHash = digits("d", 64)
@@ -126,7 +127,7 @@ func TestATT15_ApprovalEndsWithItsNeed(t *testing.T) {
 	if a.By != ApprovedByLeader || a.ComposeHash != digits("d", 64) || a.Revision != rev(1) || a.Group != "db" || a.At != noon {
 		t.Errorf("approval %+v", a)
 	}
-	// It is not given a second time, to what runs later.
+	// The leader does not approve a later Revision again.
 	two := known(2)
 	two.ComposeHash = digits("e", 64)
 	if gp = history(gp, Asked{RequireApproval: true, Stable: rev(2), Recorded: []Known{one}}, two); gp.Approved(rev(2), "") || !gp.Approved(rev(1), "") {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// TestCTL21_CutSwappedAndBackDatedDecisionsShow: a record of decisions from which the
-// end was cut, in which the order was changed, or which says it was earlier, is not the
-// one that its head is of.
+// TestCTL21_CutSwappedAndBackDatedDecisionsShow: the head of the chain reveals a cut end, a changed
+// order and an earlier date.
 func TestCTL21_CutSwappedAndBackDatedDecisionsShow(t *testing.T) {
 	for name, edit := range map[string]func(*Decisions){
 		"end cut":         func(d *Decisions) { d.Entries = d.Entries[:3] },

@@ -67,7 +67,7 @@ func TestADocumentThatIsNoneIsNotRead(t *testing.T) {
 	}
 }
 
-// TestATT15_WhatIsApproved: a Revision with a name, as the hash that was looked at.
+// TestATT15_WhatIsApproved: a named Revision, as the reviewed hash.
 func TestATT15_WhatIsApproved(t *testing.T) {
 	hash := digits("d", 64)
 	gp := GroupPolicy{Approvals: map[string]Approval{"": {ComposeHash: hash}, "r1": {ComposeHash: hash}, "r2": {ComposeHash: "short"}}}
@@ -96,7 +96,7 @@ func TestFoldLeavesWhatItIsGivenAlone(t *testing.T) {
 	if _, problems := gp.Fold(Asked{Group: "db", Target: known(1), Floor: &Floor{}}, noon); len(problems) != 0 {
 		t.Errorf("problems %+v", problems)
 	}
-	// One approval that binds nothing does not take the place of one that does, nor the other way.
+	// An approval without effect never replaces an effective one, nor the reverse.
 	hash := digits("d", 64)
 	one := known(1)
 	one.ComposeHash = hash

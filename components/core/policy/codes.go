@@ -1,6 +1,6 @@
 package policy
 
-// Class says what to do about a Code (threat model, section 10).
+// Class names the reaction to a Code (threat model, section 10).
 type Class string
 
 const (
@@ -10,9 +10,8 @@ const (
 	ClassPolicy Class = "P"
 	// ClassRetry: ask again later.
 	ClassRetry Class = "R"
-	// ClassAlarm: a security alarm. Nothing follows from the class alone: refusals of
-	// every class are logged and counted by code, and kept in the Slot's refusal and
-	// decisions; nobody is paged and nothing halts.
+	// ClassAlarm: a security alarm. The class alone triggers no page and no halt. Refusals of every
+	// class are logged, counted by code, and kept in the Slot's refusal and decisions.
 	ClassAlarm Class = "A"
 	// ClassState: a state conflict; read again, then decide.
 	ClassState Class = "S"

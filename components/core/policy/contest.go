@@ -9,37 +9,31 @@ import (
 // Operation until it is held.
 const MaxContestedChanges = 3
 
-// Contest is what is remembered about Boots that take a Slot from each other. It
-// stands in the Slot's Admission and is written with it, so it is as durable, and
-// as single-minded across coordinators, as the answer to who the holder is. An
-// Operation that exchanges the Boot begins it anew, so does an operator's release,
-// and an eviction ends it with the Admission.
+// Contest records Boots that take a Slot from each other. It is a part of the Slot's Admission and
+// is written with it, so it is as durable and as consistent across coordinators as the record of
+// the holder. An Operation that exchanges the Boot resets it, an operator's `clear-conflict` resets
+// it, and an eviction removes it with the Admission.
 //
-// Two copies of a machine (IDN-03) and one machine that crashes over and over
-// look alike in one respect: the Slot changes its holder and nobody ordered it.
-// They differ in what becomes of the old Boot. A Boot's key lives in memory, so a
-// machine that crashed has lost it: its old Boot never speaks again, and is
-// silent before the new one is there. Of copies both are alive. So a change of
-// holder is counted always, but holds nothing by itself; what makes it a contest
-// is one sign, since the last Operation or release, that two Boots were alive at
-// one time:
+// Two copies of a machine (IDN-03) and one machine that crashes repeatedly look alike in one
+// respect: the Slot changes its holder without an Operation. They differ in the old Boot. A Boot's
+// key lives in memory, so a crashed machine has lost it: its old Boot sends nothing after the
+// crash. Two copies are both alive. Cadre therefore counts every change of holder, and a change
+// alone reserves nothing. The contest needs one sign, since the last Operation or clearing, that
+// two Boots were alive at the same time:
 //
-//   - a former holder speaks under its own key after another Boot took the Slot
-//     (it was paused or cut off, and came back), or
-//   - the holder is heard from well after another Boot asked for the Slot.
+//   - a former holder sends under its own key after another Boot took the Slot
+//     (the former holder was paused or cut off, and came back), or
+//   - the holder sends well after another Boot asked for the Slot.
 //
-// With the sign the Slot is held once it has changed MaxContestedChanges times:
-// the holder stays, and no other Boot takes the Slot. Without it a member that
-// crashes is let in each time, however often.
+// With the sign, the Slot is reserved for its holder after MaxContestedChanges changes: no other
+// Boot takes it. Without the sign, a member that crashes is admitted each time.
 //
-// What it cannot see: a host that never lets two copies live at one time, but kills
-// the one before it boots the other, in turn. To Cadre that is a machine that
-// crashes; that its disks differ, nothing here knows. There is one live holder
-// at any time all the same.
+// Limit: a host can kill one copy before it boots the other one, in turn. Cadre takes that for a
+// machine that crashes, because it does not compare disks. At any time one holder is live.
 type Contest struct {
 	// Changes of holder in a row that no Operation ordered.
 	Changes int `json:"changes,omitempty"`
-	// Rival is the Boot that was seen alive beside the holder, at RivalAt first.
+	// Rival is the Boot that was seen alive at the same time as the holder, first at RivalAt.
 	Rival   string    `json:"rival_boot_id,omitempty"`
 	RivalAt time.Time `json:"rival_at,omitzero"`
 	// HeldAt is since when the Slot is held; zero: it is not.
@@ -59,8 +53,8 @@ func (c Contest) Changed(ordered bool, at time.Time) Contest {
 	return c.judged(at)
 }
 
-// Met is the Contest after rival was seen alive beside the holder. Only the first
-// one counts: a sign does not grow by repetition.
+// Met returns the Contest after rival was seen alive at the same time as the holder. Only the first
+// sign counts.
 func (c Contest) Met(rival string, at time.Time) Contest {
 	if c.Rival == "" {
 		c.Rival, c.RivalAt = rival, at.UTC()
@@ -75,7 +69,7 @@ func (c Contest) judged(at time.Time) Contest {
 	return c
 }
 
-// Why says what is wrong with a held Slot and the way out; "" if it is not held.
+// Why states the conflict of a reserved Slot and the way out; "" without a conflict.
 func (c Contest) Why(slot string) string {
 	if !c.Held() {
 		return ""
@@ -84,9 +78,9 @@ func (c Contest) Why(slot string) string {
 		"it is held for the present one until `cadre admission clear-conflict %s` or a restart by Cadre", c.Changes, c.Rival, slot)
 }
 
-// CameBack reports whether a Boot that speaks now was the holder before a and lost
-// the Slot to another Boot, not by decision of the cluster. d are the Slot's
-// decisions; a Boot that they do not know did not hold the Slot.
+// CameBack reports whether a Boot that sends now held the Slot before a and lost it to another
+// Boot, without a decision of the cluster. d are the Slot's decisions; a Boot that is missing there
+// never held the Slot.
 func CameBack(d Decisions, a Admission, bootID string) bool {
 	if a.BootID == "" || a.BootID == bootID {
 		return false
@@ -99,9 +93,9 @@ func CameBack(d Decisions, a Admission, bootID string) bool {
 	return false
 }
 
-// BothAlive reports whether a holder that is live at now was so after another Boot
-// asked for the Slot at asked. fresh is how long after its last word a Boot counts
-// as live: one that died just before still does for so long.
+// BothAlive reports whether a holder that is live at now was live after another Boot asked for the
+// Slot at asked. A Boot counts as live for the time fresh after its last message, so a Boot that
+// has just died still counts.
 func BothAlive(asked, now time.Time, fresh time.Duration) bool {
 	return !asked.IsZero() && now.Sub(asked) > fresh
 }

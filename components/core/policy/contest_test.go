@@ -8,9 +8,9 @@ import (
 
 var contestBegin = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// TestIDN03_ChangesAndASignHoldASlot goes through what the coordinators see, one
-// letter for each event: c a change of holder that nobody ordered, o one by an
-// Operation, s a sign that two Boots are alive, r the operator's release.
+// TestIDN03_ChangesAndASignHoldASlot replays the coordinators' observations, one letter for each
+// event: c a change of holder without an order, o one by an Operation, s a sign that two Boots are
+// alive, r the operator's clearing.
 func TestIDN03_ChangesAndASignHoldASlot(t *testing.T) {
 	for events, held := range map[string]bool{
 		"":           false,
@@ -22,16 +22,16 @@ func TestIDN03_ChangesAndASignHoldASlot(t *testing.T) {
 		"cscc":       true, // two that take it from each other
 		"cscsc":      true,
 		"sccc":       true,
-		"cccs":       true, // what looked like crashes was none
+		"cccs":       true, // the apparent crashes were a contest
 		"ccccccs":    true,
-		"csccoccc":   false, // an operation begins anew
+		"csccoccc":   false, // an operation resets the contest
 		"cscco":      false,
 		"csccr":      false,
 		"csccrccc":   false, // the sign is needed again
 		"csccrcccs":  true,
 		"csco":       false,
 		"cscoc":      false,
-		"csccsssccc": true, // it stays held until somebody ends it
+		"csccsssccc": true, // the slot stays reserved until an operator clears it
 	} {
 		var c Contest
 		at := contestBegin

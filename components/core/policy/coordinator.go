@@ -2,11 +2,10 @@ package policy
 
 import "time"
 
-// AppraiseCoordinator decides whether genuine Claims are those of a coordinator, for
-// another coordinator: it runs in their app, under the pinned key provider, an OS image
-// that the trust file names, on a machine whose TCB is tolerated. Which compose file it
-// runs is not judged: coordinators are upgraded one after another, and whoever may
-// upgrade the app has its keys.
+// AppraiseCoordinator decides for a coordinator whether genuine Claims prove another coordinator:
+// the coordinators' app, the pinned key provider, an OS image of the trust file, and a machine with
+// a tolerated TCB. The compose file is not judged, because coordinators are upgraded one after
+// another; every party that may upgrade the app has its keys.
 func AppraiseCoordinator(ip ImagePolicy, appID string, c Claims, now time.Time) Decision {
 	if err := ip.Validate(); err != nil {
 		return deny(CodePolicyInvalid, "%v", err)

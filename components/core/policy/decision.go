@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Decided is what was decided about a Boot.
+// Decided is the kind of a decision about a Boot.
 type Decided string
 
 const (
@@ -26,7 +26,7 @@ const (
 	DecidedRenewRefused Decided = "renew-refused"
 	// DecidedEvict: the holder lost the Slot by decision of the cluster.
 	DecidedEvict Decided = "evict"
-	// DecidedMet: a Boot was seen alive beside the holder, both of them named.
+	// DecidedMet: a Boot was seen alive at the same time as the holder. The entry names both.
 	DecidedMet Decided = "met"
 	// DecidedHold: the Slot is held for its holder, see Contest. DecidedRelease: an
 	// operator ended that.
@@ -46,15 +46,15 @@ const (
 	// many refusals.
 	MaxDecisions = 32
 	MaxRefused   = 16
-	// maxDecisionText bounds each text as it stands in JSON.
+	// maxDecisionText bounds each text in its JSON form.
 	maxDecisionText = 256
 )
 
 // DecisionEntry is one decision. Its digest covers every field, and the next
 // entry carries that digest.
 type DecisionEntry struct {
-	// Number counts all decisions of the Slot from 1; the oldest are dropped. One that
-	// is repeated takes the next number, unless nothing else came in between.
+	// Number counts all decisions of the Slot from 1; the oldest entries are dropped. A repeated
+	// decision takes the next number, unless it repeats the newest one.
 	Number uint64    `json:"number"`
 	At     time.Time `json:"at"`
 	What   Decided   `json:"what"`
@@ -77,8 +77,8 @@ type DecisionEntry struct {
 	By string `json:"by"`
 	// Times is how often the same was decided in a row; At is of the last time.
 	Times uint64 `json:"times,omitempty"`
-	// Previous is the digest of the entry before in its chain, 64 hex characters; for
-	// the first one that of the Slot's name.
+	// Previous is the digest of the previous entry in its chain, 64 hex characters; the first entry
+	// has the digest of the Slot's name.
 	Previous string `json:"previous"`
 }
 
@@ -140,9 +140,8 @@ var checkOrder = []struct {
 	{CheckLease, nil},
 }
 
-// Checks is the list of all questions for an admission that ended with code, ""
-// for one that succeeded. detail says more about the failed one; details, by
-// name, about those that were answered well.
+// Checks lists all checks of an admission that ended with code, "" for a successful one. detail
+// describes the failed check; details describe the passed checks, by name.
 func Checks(code Code, detail string, details map[CheckName]string) []Check {
 	failed := len(checkOrder)
 	if code != "" {
@@ -169,26 +168,25 @@ func Checks(code Code, detail string, details map[CheckName]string) []Check {
 	return out
 }
 
-// Decisions is the record at decisions/<slot>: what was decided last about Boots
-// that claim the Slot with genuine evidence. It is two hash chains: an entry that was
-// edited, or removed from between others, shows. The oldest ones are dropped, and a
-// record that is gone begins new chains: neither shows here. Who can write the whole
-// record can also make new chains; the coordinators' logs carry each digest, so that
-// theirs shows it.
+// Decisions is the record at decisions/<slot>: the latest decisions about Boots that claim the Slot
+// with genuine evidence. It has two hash chains, which reveal an edited entry and an entry removed
+// from between others. The chains cannot reveal that the oldest entries were dropped, or that a
+// lost record began new chains. A writer of the whole record can also make new chains; the
+// coordinators' logs carry each digest and reveal that.
 type Decisions struct {
 	Slot string `json:"slot"`
-	// Entries are who was given the Slot and who lost it, oldest first, at most
+	// Entries record each admission to the Slot and each loss of it, oldest first, at most
 	// MaxDecisions. Earlier versions kept refusals among them.
 	Entries []DecisionEntry `json:"entries"`
 	// Head is the digest of the last one.
 	Head string `json:"head"`
-	// Refused are the decisions that left the Slot to whoever had it, oldest first, at
-	// most MaxRefused. They stand apart: clones that ask under ever new keys would push
-	// the eviction of a Boot out of a common list, and it could come back as who it was.
+	// Refused are the decisions that left the Slot to its holder, oldest first, at most MaxRefused.
+	// They have their own list: clones that ask under new keys would push the eviction of a Boot
+	// out of a common list, and the evicted Boot could return.
 	Refused     []DecisionEntry `json:"refused,omitempty"`
 	RefusedHead string          `json:"refused_head,omitempty"`
-	// Checks are those of the latest admission that was decided by evidence, of
-	// the Boot ChecksBootID at ChecksAt.
+	// Checks are the checks of the latest admission that was decided by evidence, of the Boot
+	// ChecksBootID at ChecksAt.
 	Checks       []Check   `json:"checks,omitempty"`
 	ChecksBootID string    `json:"checks_boot_id,omitempty"`
 	ChecksAt     time.Time `json:"checks_at,omitzero"`
@@ -286,8 +284,8 @@ func (d Decisions) Had(bootID string) bool {
 	})
 }
 
-// Holder is the Boot that was given the Slot last and that nobody took it from since, as
-// far as is remembered; "" when there is none.
+// Holder returns the Boot that received the Slot last and has not lost it since, according to the
+// kept entries; "" when there is none.
 func (d Decisions) Holder() string {
 	for _, e := range slices.Backward(d.Entries) {
 		switch e.What { //nolint:exhaustive // the others leave the Slot to whoever has it
@@ -316,7 +314,7 @@ func (e DecisionEntry) Digest() string {
 	return digestJSON("cadre/decision/v1\x00", e)
 }
 
-// digestJSON is the SHA-256 of what an entry of a chain is and of its JSON.
+// digestJSON is the SHA-256 of an entry's kind and its JSON.
 func digestJSON(kind string, entry any) string {
 	text, err := json.Marshal(entry)
 	if err != nil {
@@ -336,8 +334,8 @@ func startOf(chain, slot string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// clip bounds a text as it stands in JSON, where some characters take six bytes: a
-// record that grew too large would keep everybody out.
+// truncate bounds a text in its JSON form, where some characters take six bytes: a record that grew
+// too large would block every admission.
 func clip(text string) string {
 	// Bytes that JSON cannot carry would come back as others, and not fit the digest.
 	text = strings.ToValidUTF8(text, "")

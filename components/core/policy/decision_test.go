@@ -75,7 +75,7 @@ func TestDecisionsCountWhatIsRepeated(t *testing.T) {
 	if err := d.Verify(); err != nil {
 		t.Error(err)
 	}
-	// What came in between is not counted over: the newest is the one that was repeated.
+	// Other decisions came in between: only the newest entry counts repetitions.
 	d = d.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "boot1", Generation: 2})
 	d = d.Append("db-1", DecisionEntry{What: DecidedConflict, Code: CodeInstanceConflict, BootID: "clone", HolderBootID: "boot1"})
 	if last := d.Last(); last.What != DecidedConflict || last.Times != 101 || last.Number != 5 || len(d.Entries) != 2 || d.Verify() != nil {

@@ -1,6 +1,5 @@
-// Package policy says what is allowed and compares Claims with it. Whether the
-// Claims are genuine is not its question (module attest answers that).
+// Package policy decides what is allowed, by comparing Claims with policies. Module attest decides
+// before whether the Claims are genuine.
 //
-// The zero Decision denies, the zero SlotPolicy admits nobody, an absent list
-// means "none".
+// The zero Decision denies, the zero SlotPolicy admits no Boot, and an absent list means "none".
 package policy

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is where a Slot stands with admission, in one word.
+// State is the admission state of a Slot, in one word.
 type State string
 
 const (
@@ -15,7 +15,7 @@ const (
 	StateNone State = "none"
 	// StateAdmitted: a Boot holds it and would keep it.
 	StateAdmitted State = "admitted"
-	// StateReattest: a Boot holds it and has to show evidence anew.
+	// StateReattest: a Boot holds the Slot and must show new evidence.
 	StateReattest State = "re-attest"
 	// StateDenied: a Boot holds it whose credentials will not be renewed.
 	StateDenied State = "denied"
@@ -23,7 +23,7 @@ const (
 	StateExpired State = "expired"
 )
 
-// AdmissionStatus is one Slot's line: who holds it, on what evidence, until when.
+// AdmissionStatus is one Slot's admission: its holder, the evidence, and the expiry.
 type AdmissionStatus struct {
 	Group string `json:"group"`
 	Slot  string `json:"slot"`
@@ -75,17 +75,17 @@ type AllowedNow struct {
 // Explanation is everything about one Slot's admission.
 type Explanation struct {
 	AdmissionStatus
-	// Checks are those of the last decision, of ChecksBootID at ChecksAt.
+	// Checks are the checks of the last decision, of ChecksBootID at ChecksAt.
 	Checks       []Check   `json:"checks,omitempty"`
 	ChecksBootID string    `json:"checks_boot_id,omitempty"`
 	ChecksAt     time.Time `json:"checks_at,omitzero"`
-	// Now is what the present evidence comes to under the present policy.
+	// Now judges the present evidence under the present policy.
 	Now []Finding `json:"now,omitempty"`
-	// Allowed Revisions of the Slot; BoundInstance is who may show them.
+	// Allowed Revisions of the Slot. Only BoundInstance may prove them.
 	Allowed       []AllowedNow `json:"allowed"`
 	BoundInstance string       `json:"bound_instance,omitempty"`
 	PolicyEpoch   uint64       `json:"policy_epoch"`
-	// What the operators asked for, as far as it concerns the Slot.
+	// The operators' settings that apply to the Slot.
 	RequireApproval bool          `json:"require_approval,omitempty"`
 	Floor           AcceptedFloor `json:"floor,omitzero"`
 	Approvals       []Approval    `json:"approvals,omitempty"`
@@ -93,9 +93,9 @@ type Explanation struct {
 	// Decisions, newest first. ChainProblem says where their chain is broken.
 	Decisions    []DecisionEntry `json:"decisions,omitempty"`
 	ChainProblem string          `json:"chain_problem,omitempty"`
-	// Refusal is the last one that was noted, also without genuine evidence.
+	// Refusal is the last recorded refusal, also of a request without genuine evidence.
 	Refusal *Refusal `json:"last_refusal,omitempty"`
-	// Next is what an operator can do.
+	// Next lists the operator's possible actions.
 	Next []string `json:"next,omitempty"`
 }
 
@@ -112,7 +112,7 @@ type Facts struct {
 	Refusal   *Refusal
 }
 
-// Stand is the Slot's line at now.
+// StatusOf returns the Slot's admission status at now.
 func StatusOf(f Facts, now time.Time) AdmissionStatus {
 	s := AdmissionStatus{Group: f.Group, Slot: f.Slot, State: StateNone, InstanceID: f.Policy.InstanceID}
 	if last := f.Decisions.Last(); last.Number > 0 {
@@ -139,7 +139,7 @@ func StatusOf(f Facts, now time.Time) AdmissionStatus {
 	case !now.Before(a.ExpiresAt) && !a.ExpiresAt.IsZero():
 		s.State, s.Code, s.Why = StateExpired, CodeSVIDExpired, "the credentials ended"
 	case d.Code == "" && a.Contest.Held():
-		// Who is in stays; the alarm is that nobody else gets in.
+		// The holder stays; the alarm is that no other Boot is admitted.
 		s.State, s.Code, s.Why = StateAdmitted, CodeInstanceConflict, a.Contest.Why(a.Slot)
 	case d.Code == "":
 		s.State = StateAdmitted
@@ -159,7 +159,7 @@ func MachineStatus(slot, instanceID string, tcb TCB, p TCBPolicy, now time.Time)
 	return s
 }
 
-// machine fills in what is known of the end of the machine's standing.
+// machine fills in the known end of the machine's TCB state.
 func (s *AdmissionStatus) machine(tcb TCB, p TCBPolicy, now time.Time) {
 	s.TCBStatus = cmp.Or(tcb.Status, "not evaluated")
 	s.TCBEnds, s.TCBReplacedAt = p.ToleratedUntil(tcb, now), tcb.ReplacedAt
@@ -211,14 +211,14 @@ func Explain(f Facts, now time.Time) Explanation {
 	}
 	code := e.Code
 	if code == "" && f.Admission != nil {
-		// The Boot that holds the Slot would be admitted; one that came after it was not.
+		// The Boot that holds the Slot would be admitted; a later Boot was refused.
 		code, _ = f.lastRefusal(f.Admission.AdmittedAt)
 	}
 	e.Next = e.next(code)
 	return e
 }
 
-// next is what an operator can do about a problem of this code.
+// next lists the operator's actions against a problem of this code.
 func (e Explanation) next(code Code) []string {
 	revision := e.Revision
 	for _, a := range slices.Backward(e.Allowed) {

@@ -74,7 +74,7 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	if x := Explain(f, noon); !strings.Contains(x.ChainProblem, string(CodeAuditChainBroken)) || len(x.Next) == 0 {
 		t.Errorf("a broken chain: %q, %v", x.ChainProblem, x.Next)
 	}
-	// What is told carries no secret and comes back from JSON.
+	// The explanation carries no secret and survives a round trip through JSON.
 	text, err := json.Marshal(Explain(e.facts(&a), noon))
 	var back Explanation
 	if err != nil || json.Unmarshal(text, &back) != nil || back.Slot != "db-1" || strings.Contains(string(text), "token_accessors") {
@@ -96,7 +96,7 @@ func TestExplainSaysWhatToDoAboutABootThatIsNotLetIn(t *testing.T) {
 	}
 }
 
-// TestIDN03_AHeldSlotIsExplained: why nobody else gets in, and the way out.
+// TestIDN03_AHeldSlotIsExplained: the reason why no other Boot is admitted, and the way out.
 func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 	e := admissible()
 	a := e.admitted()
@@ -110,7 +110,7 @@ func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyIsIn: of a recorded refusal and one that was only noted, the newer one.
+// TestWhyNobodyIsIn: the newer one of a recorded refusal and a noted refusal.
 func TestWhyNobodyIsIn(t *testing.T) {
 	refused := func(at time.Time) Decisions {
 		return Decisions{}.Append("db-1", DecisionEntry{What: DecidedRefuse, Code: CodeRevisionNotAllowed, Message: "recorded", At: at})
@@ -139,7 +139,7 @@ func TestWhyNobodyIsIn(t *testing.T) {
 	}
 }
 
-// TestWhenABootIsToAttestAgain, and what is told of the root that its evidence is under.
+// TestWhenABootIsToAttestAgain: the status also names the root of its evidence.
 func TestWhenABootIsToAttestAgain(t *testing.T) {
 	e := admissible()
 	a := e.admitted()
@@ -183,12 +183,12 @@ func TestExplainNamesTheRevisionThatIsMeant(t *testing.T) {
 	if x = Explain(f, noon); len(x.Next) != 1 || !strings.Contains(x.Next[0], "cadre admission approve old") {
 		t.Errorf("refused for want of approval, and next is %q", x.Next)
 	}
-	// Decisions are told newest first.
+	// The explanation lists decisions newest first.
 	f.Decisions = chain(3)
 	if x = Explain(f, noon); x.Decisions[0].Number != 3 || x.Decisions[2].Number != 1 {
 		t.Errorf("decisions %+v", x.Decisions)
 	}
-	// Who is shut out though nobody contests the slot is not released.
+	// A refused Boot without a contest of the slot gets no hint to clear a conflict.
 	f.Refusal = &Refusal{Code: CodeInstanceConflict, Message: "m", At: noon.Add(time.Hour * 24 * 365 * 100)}
 	if x = Explain(f, noon); strings.Contains(strings.Join(x.Next, " "), "cadre admission clear-conflict") {
 		t.Errorf("next %q", x.Next)

@@ -13,11 +13,11 @@ import (
 // and so nothing new is rolled out: forgetting an old one would open the floor.
 const maxRevisions = 2000
 
-// Known is a Revision with what decides about its place in the order.
+// Known is a Revision with the values that decide its place in the order.
 type Known struct {
 	Revision string
-	// Content is a digest of what is measured; ComposeHash what the platform measures,
-	// where it is known.
+	// Content is a digest of the measured content; ComposeHash is the platform's hash, where it is
+	// known.
 	Content, ComposeHash string
 	// Number that its record carries; 0: none.
 	Number uint64
@@ -39,7 +39,7 @@ type Asked struct {
 	// Approvals and Revoked are the operators' records.
 	Approvals []Approval
 	Revoked   []Revocation
-	// Floor is the group's, Everywhere the one of all groups; nil: none.
+	// Floor is the group's, Everywhere is the floor of all groups; nil: none.
 	Floor, Everywhere *Floor
 	// FloorSeen is the highest floor that any record of a Slot of the group carries.
 	FloorSeen uint64
@@ -54,7 +54,7 @@ type Problem struct {
 
 // Reasons of Problems.
 const (
-	// ProblemFloorNotLowered: the key asks for less than what was accepted.
+	// ProblemFloorNotLowered: the key asks for a lower floor than the accepted one.
 	ProblemFloorNotLowered = "FLOOR_NOT_LOWERED"
 	// ProblemFloorUnknown: the key names no Revision of the group.
 	ProblemFloorUnknown = "FLOOR_UNKNOWN"
@@ -90,8 +90,8 @@ func (gp GroupPolicy) Fold(asked Asked, now time.Time) (GroupPolicy, []Problem) 
 	return gp, append(problems, gp.raise(asked, now)...)
 }
 
-// number gives the Revisions their places: those that carry one keep it, so that a
-// record that was lost comes back with the same order.
+// number numbers the Revisions. A Revision that carries a number keeps it, so that a lost record
+// returns with the same order.
 func (gp *GroupPolicy) number(asked Asked, now time.Time) {
 	recorded := slices.Clone(asked.Recorded)
 	slices.SortFunc(recorded, func(a, b Known) int {
@@ -126,8 +126,8 @@ func (gp *GroupPolicy) place(k Known, number uint64, now time.Time) {
 	gp.Last = max(gp.Last, number)
 }
 
-// approve takes the approvals over. When approval becomes required for a group that
-// runs, what runs counts as approved: the setting is about what comes next.
+// approve accepts the approvals. When approval becomes required for a running group, its running
+// Revision counts as approved: the setting applies to later Revisions.
 func (gp *GroupPolicy) approve(asked Asked, now time.Time) (problems []Problem) {
 	kept := map[string]Approval{}
 	for id, a := range gp.Approvals {
@@ -149,7 +149,7 @@ func (gp *GroupPolicy) approve(asked Asked, now time.Time) (problems []Problem) 
 				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names a compose hash, which hooks, checks and driver settings are no part of, so it counts for nothing: approve the revision with `cadre admission approve`", id)})
 			case normalHash(a.ComposeHash) == "":
 				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names no compose_hash, so it counts for nothing: approve with `cadre admission approve`, or add the hash that was looked at", id)})
-				if _, ok := kept[id]; !ok { // never in place of one that counts
+				if _, ok := kept[id]; !ok { // keep an approval that counts
 					kept[id] = a
 				}
 			default:
@@ -174,7 +174,7 @@ func (a Asked) hashOf(revision string) string {
 	return ""
 }
 
-// ApprovedByLeader is who approved what ran before approval was required.
+// ApprovedByLeader is the approver of the Revision that ran before approval was required.
 const ApprovedByLeader = "leader"
 
 // names: id is a Revision that the group may run, or the compose hash of one. Others
@@ -205,7 +205,7 @@ func (gp *GroupPolicy) raise(asked Asked, now time.Time) (problems []Problem) {
 		revision, ok := gp.Revision(f.Number)
 		switch order := gp.Order(revision); {
 		case !ok:
-			// A number that does not exist yet would shut out everything there is, for ever.
+			// A floor at a future number would shut out every present Revision permanently.
 			problems = append(problems, Problem{ProblemFloorUnknown, fmt.Sprintf("control/floor/%s asks for #%d, but the newest revision of the group is #%d: nothing is changed", gp.Group, f.Number, gp.Last)})
 		case order < gp.Floor.Number:
 			problems = append(problems, Problem{ProblemFloorNotLowered, fmt.Sprintf("control/floor/%s asks for #%d, but #%d was accepted: a floor only rises, and #%d stays", gp.Group, f.Number, gp.Floor.Number, gp.Floor.Number)})

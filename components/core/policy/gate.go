@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// Approval is the record at control/approvals/<revision>: a person looked at the content
-// and lets it be admitted. Deleting it takes it back for
-// Boots to come.
+// Approval is the record at control/approvals/<revision>: an operator reviewed the content and
+// allows its admission. A deleted Approval no longer counts for later Boots.
 type Approval struct {
 	// Revision is the last segment of the key, 32 hex digits.
 	Revision string `json:"revision"`
-	// ComposeHash that the approval is for, 64 hex digits: what was looked at. Without
-	// one the approval counts for nothing.
+	// ComposeHash of the reviewed content, 64 hex digits. Without one the approval counts for
+	// nothing.
 	ComposeHash string `json:"compose_hash,omitempty"`
 	// OwnEnv names the values of env that Slots of the group have of their own at the Revision, all
 	// of them together, as the spec had them; empty: there were none. Nothing measures
@@ -28,7 +27,7 @@ type Approval struct {
 	At    time.Time `json:"at"`
 }
 
-// RevocationKind is what a Revocation names.
+// RevocationKind is the kind of name that a Revocation carries.
 type RevocationKind string
 
 const (
@@ -43,8 +42,8 @@ const (
 // RevocationKinds lists every kind.
 var RevocationKinds = []RevocationKind{RevokedInstance, RevokedRevision, RevokedKeyProvider}
 
-// Revocation is the record at control/revocations/<kind>-<id>. It is in force while
-// its key exists, whatever is written there: the key says what is revoked.
+// Revocation is the record at control/revocations/<kind>-<id>. It is in force while its key exists.
+// The key alone names the revoked item; the value may be anything.
 type Revocation struct {
 	Kind   RevocationKind `json:"kind"`
 	ID     string         `json:"id"`
@@ -88,9 +87,8 @@ func RevokedAs(instanceID, revision string, c Claims) []string {
 	return names
 }
 
-// Floor is the record at control/floor/<group>, or at control/floor/_all: what was
-// made earlier is not admitted any more. It only rises: the leader keeps the
-// highest that it accepted (ATT-25).
+// Floor is the record at control/floor/<group>, or at control/floor/_all: older content is not
+// admitted. A floor only rises: the leader keeps the highest one that it accepted (ATT-25).
 type Floor struct {
 	// Number of the oldest Revision that may still run; only for one group.
 	Number uint64 `json:"number,omitempty"`
@@ -101,18 +99,18 @@ type Floor struct {
 	At        time.Time `json:"at"`
 }
 
-// GroupPolicy is the leader's record at policy/groups/<g>: the order of the group's
-// Revisions and what operators asked for, as far as it was accepted.
+// GroupPolicy is the leader's record at policy/groups/<g>: the order of the group's Revisions, and
+// the accepted requests of operators.
 type GroupPolicy struct {
 	Group string `json:"group"`
 	// RequireApproval: the group's spec or the cluster's switch asks for it.
 	RequireApproval bool `json:"require_approval,omitempty"`
-	// Revisions are all that were ever a target of the group. They are never
-	// forgotten: an old one that came back under a new number would pass the floor.
+	// Revisions are all former and present targets of the group. They stay permanently: an old
+	// Revision with a new number would pass the floor.
 	Revisions map[string]Numbered `json:"revisions,omitempty"`
 	// Last number given.
 	Last uint64 `json:"last"`
-	// Floor is the highest one that was accepted.
+	// Floor is the highest accepted one.
 	Floor AcceptedFloor `json:"floor,omitzero"`
 	// Approvals in force, by Revision.
 	Approvals map[string]Approval `json:"approvals,omitempty"`
@@ -127,8 +125,8 @@ type GroupPolicy struct {
 type Numbered struct {
 	// Number is given once, by first use.
 	Number uint64 `json:"number"`
-	// Content is a digest of what is measured. Revisions that differ in nothing
-	// measured look the same to attestation and stand and fall together.
+	// Content is a digest of the measured content. Attestation cannot distinguish Revisions with
+	// the same Content, so one decision covers all of them.
 	Content string `json:"content"`
 	// At is when the cluster first saw the Content, in whichever group.
 	At time.Time `json:"at"`
@@ -136,7 +134,7 @@ type Numbered struct {
 
 // AcceptedFloor is a Floor that is in force.
 type AcceptedFloor struct {
-	// Number is the first of the Revisions that measure like the one that was asked for.
+	// Number is the first of the Revisions with the same measured content as the requested one.
 	Number uint64    `json:"number,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
@@ -148,8 +146,8 @@ type AcceptedFloor struct {
 // Number of a Revision as operators see it (#7); 0: not numbered yet.
 func (gp GroupPolicy) Number(revision string) uint64 { return gp.Revisions[revision].Number }
 
-// Order is what the floor is compared with: the number of the first Revision that
-// has the same measured content. 0: not numbered.
+// Order is compared with the floor: the number of the first Revision with the same measured
+// content. 0: not numbered.
 func (gp GroupPolicy) Order(revision string) uint64 {
 	own, ok := gp.Revisions[revision]
 	if !ok {
@@ -178,9 +176,9 @@ func (gp GroupPolicy) Revision(number uint64) (revision string, ok bool) {
 	return "", false
 }
 
-// Judge says whether a Revision of the group may be rolled out now. content is the
-// digest of what it measures, composeHash the hash where it is known. A Revision
-// that has no number yet takes the order of content that the group had before.
+// Judge decides whether a Revision of the group may be rolled out now. content is the digest of its
+// measured content, composeHash the hash where it is known. A Revision without a number takes the
+// order of earlier Revisions with the same content.
 func (gp GroupPolicy) Judge(revision, content, composeHash string) Decision {
 	number, order := gp.Number(revision), gp.Order(revision)
 	if order == 0 {
@@ -206,9 +204,9 @@ func (gp GroupPolicy) Judge(revision, content, composeHash string) Decision {
 	return Decision{Allowed: true, Revision: revision}
 }
 
-// JudgeEnv says whether a CVM may be given the values of env that its Slot has of its own at a
-// Revision. own names those of the Slot, given those that its CVM was given last, and all those of
-// all Slots. Values that the Slot was given, or the template's own, need no further word.
+// JudgeEnv decides whether a CVM may receive its Slot's own env values at a Revision. own names the
+// Slot's values, given the values that its CVM received last, and all the values of all Slots.
+// Values that the Slot has already received, and the template's values, need no further approval.
 func (gp GroupPolicy) JudgeEnv(revision, slot, own, given, all string) Decision {
 	approval := gp.Approvals[strings.ToLower(revision)]
 	if gp.RequireApproval && own != "" && own != given && approval.OwnEnv != all {
@@ -217,11 +215,10 @@ func (gp GroupPolicy) JudgeEnv(revision, slot, own, given, all string) Decision 
 	return Decision{Allowed: true, Revision: revision}
 }
 
-// Approved reports an Approval of the Revision as this compose hash: one that was made
-// for other bytes does not carry over, nor does a hash stand for a Revision, whose hooks,
-// checks and settings nothing measures. While no hash is known, before a
-// platform was asked, an Approval of the Revision counts for the plan; whoever allows a
-// hash asks again with it.
+// Approved reports an Approval of the Revision with this compose hash. An approval of other bytes
+// does not carry over, and a hash alone approves no Revision, because its hooks, checks and
+// settings are not measured. Before the platform has answered, the hash is unknown: an Approval of
+// the Revision then counts for the plan, and the caller checks again once it has the hash.
 func (gp GroupPolicy) Approved(revision, composeHash string) bool {
 	a, ok := gp.Approvals[strings.ToLower(revision)]
 	approved := normalHash(a.ComposeHash)
@@ -251,8 +248,8 @@ func (sp SlotPolicy) Under(gp GroupPolicy, revoked []Revocation) SlotPolicy {
 	return sp.Revoking(revoked)
 }
 
-// Revoking is sp with more revocations: those that concern the Slot. None is ever
-// taken away by it.
+// Revoking returns sp with the additional revocations that apply to the Slot. Existing revocations
+// stay.
 func (sp SlotPolicy) Revoking(revoked []Revocation) SlotPolicy {
 	byName := map[string]Revocation{}
 	for _, r := range append(slices.Clone(sp.Revoked), revoked...) {
@@ -285,14 +282,14 @@ func (sp SlotPolicy) concernedBy(r Revocation) bool {
 	case RevokedRevision:
 		return slices.ContainsFunc(sp.Allowed, func(a AllowedRevision) bool { return r.concerns(a.Revision, a.ComposeHash) })
 	case RevokedKeyProvider:
-		return true // the Boots tell theirs
+		return true // the Boots' own evidence names theirs
 	}
 	return false
 }
 
-// Narrows reports whether going from before to after may take something away from a
-// Boot that runs the named Revision, so that it has to attest again. Allowing one
-// more Revision, or withdrawing one that it does not run, does not.
+// Narrows reports whether the change from before to after may take a right away from a Boot that
+// runs the named Revision, so that the Boot must attest again. Another allowed Revision takes no
+// right away, and neither does the withdrawal of a Revision that the Boot does not run.
 func Narrows(before, after SlotPolicy, running string) bool {
 	if before.InstanceID != "" && (before.InstanceID != after.InstanceID || before.AppID != after.AppID) {
 		return true
@@ -309,8 +306,8 @@ func Narrows(before, after SlotPolicy, running string) bool {
 		if a.Revision != running {
 			continue
 		}
-		// Numbers and approvals may come; what is measured must stay, and what was
-		// approved must stay approved.
+		// Numbers and approvals may be added. The measured content and an existing approval must
+		// stay.
 		if !slices.ContainsFunc(after.Allowed, func(b AllowedRevision) bool {
 			kept := a
 			kept.Number, kept.Approved = b.Number, b.Approved

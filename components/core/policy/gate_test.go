@@ -31,7 +31,7 @@ func TestATT25_NumbersAreGivenOnceByFirstUse(t *testing.T) {
 			t.Errorf("revision %d is #%d, want #%d", n, got, want)
 		}
 	}
-	// A record that was lost comes back in the same order, from what Revisions carry.
+	// A lost record returns in the same order, from the numbers that Revisions carry.
 	lost := Asked{Recorded: []Known{{Revision: rev(2), Content: "c2", Number: 2}, {Revision: rev(1), Content: "c1", Number: 1}}, FloorSeen: 2}
 	again := history(GroupPolicy{}, lost, known(3))
 	if again.Number(rev(1)) != 1 || again.Number(rev(2)) != 2 || again.Number(rev(3)) != 3 || again.Floor.Number != 2 {
@@ -266,7 +266,7 @@ func TestATT32_WhatRevokesABoot(t *testing.T) {
 	}
 }
 
-// TestATT32_WhatASlotPolicyTakesFromItsGroup: floor, approvals and what is revoked, as they stand now.
+// TestATT32_WhatASlotPolicyTakesFromItsGroup: the floor, approvals and revocations in force.
 func TestATT32_WhatASlotPolicyTakesFromItsGroup(t *testing.T) {
 	e := admissible()
 	gp := history(GroupPolicy{}, Asked{}, Known{Revision: "old", Content: "c1"}, Known{Revision: "new", Content: "c2", ComposeHash: digits("c", 64)})
@@ -282,14 +282,14 @@ func TestATT32_WhatASlotPolicyTakesFromItsGroup(t *testing.T) {
 	if e.sp.Allowed[1].Number != 0 {
 		t.Error("the policy that was given is changed")
 	}
-	// What is lifted is lifted: revocations are those that stand now.
+	// A lifted revocation is gone: only the present ones apply.
 	sp.Revoked = []Revocation{{Kind: RevokedRevision, ID: "new"}}
 	if sp = sp.Under(gp, nil); sp.Revoked != nil {
 		t.Errorf("revoked %+v", sp.Revoked)
 	}
 }
 
-// TestATT25_AFloorSaysWhoseItIs: what was asked for is in the record, and an equal one changes nothing.
+// TestATT25_AFloorSaysWhoseItIs: the record names the request, and an equal one changes nothing.
 func TestATT25_AFloorSaysWhoseItIs(t *testing.T) {
 	gp := history(GroupPolicy{}, Asked{}, known(1), known(2))
 	gp = history(gp, Asked{Floor: &Floor{Number: 2, Reason: "leaked", By: "ann", At: noon}}, known(2))

@@ -2,7 +2,7 @@ package policy
 
 import "time"
 
-// Claims is what verified Evidence says about one Boot.
+// Claims are the statements of verified Evidence about one Boot.
 type Claims struct {
 	AppID       string `json:"app_id"`
 	InstanceID  string `json:"instance_id"`
@@ -23,7 +23,7 @@ type Claims struct {
 	RTMR2             string `json:"rtmr2"`
 	// OSImageHash is the measured os-image-hash event; empty when there is none.
 	OSImageHash string `json:"os_image_hash,omitempty"`
-	// TCB is what the collateral says about the machine; its zero value: not evaluated.
+	// TCB is the collateral's verdict on the machine; its zero value: not evaluated.
 	TCB TCB `json:"tcb"`
 	// Simulated is true when the chain ends at a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
@@ -48,12 +48,12 @@ type TCB struct {
 	// machine's own as the newest; of several parts that are out of date the first. Zero
 	// unless the Status is OutOfDate and every part that is not UpToDate has such a date.
 	ReplacedAt time.Time `json:"replaced_at,omitzero"`
-	// Early is what Intel's early set says of the same machine. It warns and decides nothing.
+	// Early is the verdict of Intel's early set on the same machine. It warns and decides nothing.
 	Early EarlyTCB `json:"early,omitzero"`
 }
 
-// EarlyTCB is what Intel's early set, which is signed about a year before the standard set
-// follows, says of a machine. Its zero value: it was not looked at.
+// EarlyTCB is the verdict of Intel's early set, which is signed about a year before the standard
+// set follows. Its zero value: not evaluated.
 type EarlyTCB struct {
 	// Status, EvaluationNumber and ReplacedAt are as in TCB.
 	Status           string    `json:"status,omitempty"`
@@ -61,8 +61,8 @@ type EarlyTCB struct {
 	ReplacedAt       time.Time `json:"replaced_at,omitzero"`
 }
 
-// Statement is what the Boot itself asserts and the quote commits to. Every
-// field that Claims also have must be equal (ATT-23).
+// Statement is the Boot's own assertion, to which the quote commits. Every field that Claims also
+// have must be equal (ATT-23).
 type Statement struct {
 	Cluster     string
 	Group       string
@@ -84,14 +84,14 @@ type AllowedRevision struct {
 	// locators, nothing else.
 	EnvNames string `json:"env_names,omitempty"`
 	OSImage  string `json:"os_image"`
-	// Number is what the floor is compared with: that of the first Revision of the
-	// group with the same measured content. 0: not numbered, below every floor.
+	// Number is compared with the floor: the number of the group's first Revision with the same
+	// measured content. 0: not numbered, below every floor.
 	Number uint64 `json:"number,omitempty"`
 	// Approved: a person approved the Revision as its compose hash.
 	Approved bool `json:"approved,omitempty"`
-	// Refresh: a step moves the Slot to it without another Boot. Only then does the Boot that
-	// holds the Slot become one of this Revision by attesting again; of what measures the
-	// same it else stays at what it was admitted at.
+	// Refresh: a step moves the Slot to the Revision without another Boot. Only then does the
+	// holding Boot change to this Revision when it attests again. Otherwise a Boot with the same
+	// measured content stays at the Revision of its admission.
 	Refresh bool `json:"refresh,omitempty"`
 }
 
@@ -100,16 +100,16 @@ type SlotPolicy struct {
 	Group   string            `json:"group"`
 	Slot    string            `json:"slot"`
 	Allowed []AllowedRevision `json:"allowed"`
-	// AppID and InstanceID are the Slot's binding; InstanceID empty: none is bound
-	// yet and nobody is admitted.
+	// AppID and InstanceID are the Slot's binding; InstanceID empty: no instance is bound and no
+	// Boot is admitted.
 	AppID      string `json:"app_id"`
 	InstanceID string `json:"instance_id"`
 	// RequireApproval refuses what is not Approved.
 	RequireApproval bool `json:"require_approval,omitempty"`
 	// Floor refuses what is numbered below it; 0: none.
 	Floor uint64 `json:"floor,omitempty"`
-	// Revoked are the revocations that concern the Slot. Coordinators add those that
-	// they see themselves, so that one bites without a leader.
+	// Revoked are the revocations that apply to the Slot. Coordinators add the revocations that
+	// they read themselves, so that a revocation takes effect without a leader.
 	Revoked []Revocation `json:"revoked,omitempty"`
 	// Epoch grows with each change that may take something away from the admitted
 	// Boot; stamped on each Admission. A Boot with an older one attests again.
@@ -155,8 +155,8 @@ type Refusal struct {
 	InstanceID string `json:"instance_id"`
 	Code       Code   `json:"code"`
 	Message    string `json:"message"`
-	// Proven: the Boot proved to be one of the Slot's own CVM. Where it did not, anybody who knows
-	// the instance may have asked, and nothing is decided by it.
+	// Proven: the Boot proved that it runs in the Slot's own CVM. Any client that knows the
+	// instance id could have sent an unproven request, so no decision follows from one.
 	Proven bool `json:"proven,omitempty"`
 	// Since is when this Boot was refused so first, At when it was last.
 	Since time.Time `json:"since,omitzero"`
@@ -172,8 +172,8 @@ func (r Refusal) Began() time.Time {
 	return r.Since
 }
 
-// ImagePolicy is what a named OS image measures to, and the trust anchors that
-// apply to the whole cluster. It comes from the coordinator's measured compose.
+// ImagePolicy holds the measurements of each named OS image, and the trust anchors of the whole
+// cluster. It comes from the coordinator's measured compose.
 type ImagePolicy struct {
 	// Images by OS image name.
 	Images map[string][]Measurement `json:"images"`

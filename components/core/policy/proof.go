@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Bounds of a Proof: what is longer was attested by nobody that could be adopted.
+// Bounds of a Proof: an adoptable Boot never exceeds them.
 const (
 	maxProofEnvs = 64
 	maxProofText = 200
 )
 
-// Proof is the record at proofs/<slot>: what a Boot of no recorded Instance proved by
-// genuine evidence, when it asked to be the Slot that the platform names its CVM after.
-// It gives nobody anything: an operator can have the leader bind the Instance by it, and
-// whoever is bound attests again.
+// Proof is the record at proofs/<slot>: the genuine evidence of a Boot whose Instance has no
+// record, and whose CVM the platform names after the Slot. The record grants nothing. An operator
+// can have the leader bind the Instance by it; the bound Boot then attests again.
 type Proof struct {
 	Group  string `json:"group"`
 	Slot   string `json:"slot"`
@@ -52,8 +51,7 @@ func (p Proof) Same(q Proof) bool {
 		p.Claims.ComposeHash == q.Claims.ComposeHash && p.ComposeTextSHA256 == q.ComposeTextSHA256
 }
 
-// AppraiseProof judges what p says as if sp bound its Instance: what Appraise would
-// answer once it does.
+// AppraiseProof returns the answer of Appraise once sp binds the Instance of p.
 func AppraiseProof(sp SlotPolicy, ip ImagePolicy, p Proof, now time.Time) Decision {
 	c := p.Claims
 	c.AllowedEnvs, c.AppComposeProblem = p.AllowedEnvs, p.AppComposeProblem

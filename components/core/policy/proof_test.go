@@ -35,7 +35,7 @@ func TestATT22_AProofIsJudgedAsItsEvidenceWouldBe(t *testing.T) {
 	}
 }
 
-// TestAProofHasABound: what is longer is nothing that could be adopted.
+// TestAProofHasABound: an adoptable Boot has no longer values.
 func TestAProofHasABound(t *testing.T) {
 	c := admissible().c
 	c.AppComposeProblem = strings.Repeat("x", 4*maxDecisionText)
@@ -62,7 +62,7 @@ func TestAProofHasABound(t *testing.T) {
 	}
 }
 
-// TestAProofIsTheSameOnlyIfAllOfItIs: one that differs is written anew.
+// TestAProofIsTheSameOnlyIfAllOfItIs: a different proof is written again.
 func TestAProofIsTheSameOnlyIfAllOfItIs(t *testing.T) {
 	p, _ := NewProof("db", "db-1", "boot", "127.32.0.1", admissible().c)
 	q := p

@@ -13,10 +13,9 @@ const ReattestAfter = 24 * time.Hour
 // coordinators differ a little.
 const clockSlack = 5 * time.Minute
 
-// MayRenew decides whether the Boot of a goes on without showing evidence anew: what
-// its evidence said would still be admitted, the policy has not been narrowed since,
-// and the evidence is not too old. REATTEST_REQUIRED asks for a whole admission; any
-// other code means that one would be refused as well.
+// MayRenew decides whether the Boot of a may renew without new evidence: its evidence would still
+// be admitted, the policy has not been narrowed since, and the evidence is not too old.
+// REATTEST_REQUIRED asks for a full admission; with any other code an admission would fail as well.
 func MayRenew(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) Decision {
 	if d := Reappraise(a, sp, ip, now); d.Code != "" {
 		return d
@@ -27,8 +26,8 @@ func MayRenew(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) Decisio
 	return Decision{Allowed: true, Revision: a.Revision}
 }
 
-// Reappraise judges what the evidence of a said by what is wanted now. Its age and
-// the policy's epoch are not looked at.
+// Reappraise judges the evidence of a by the present policy. It ignores the age of the evidence and
+// the policy's epoch.
 func Reappraise(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) Decision {
 	for _, f := range reappraisal(a, sp, ip, now) {
 		if f.Code != "" {
@@ -38,10 +37,9 @@ func Reappraise(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) Decis
 	return Decision{Allowed: true, Revision: a.Revision}
 }
 
-// Barred is why the Boot of a is to lose the Slot at once: it or what it runs was
-// revoked, or is below the floor. A zero Decision: nothing bars it. What else changed
-// about the policy counts when the Boot attests again, so that a change of settings
-// does not stop a cluster.
+// Barred returns the reason why the Boot of a loses the Slot at once: the Boot or its Revision was
+// revoked, or is below the floor. A zero Decision: no reason. Other changes of the policy apply
+// when the Boot attests again, so that a change of settings does not stop a cluster.
 func Barred(a Admission, sp SlotPolicy) Decision {
 	if a.BootID == "" {
 		return Decision{}
@@ -68,9 +66,8 @@ func Barred(a Admission, sp SlotPolicy) Decision {
 	return Decision{}
 }
 
-// MayStay decides whether the Boot of a keeps the Slot: it is not Barred, and its
-// instance is the one that is bound. A no of it is a reason to evict, one of MayRenew
-// is only the end of renewals.
+// MayStay decides whether the Boot of a keeps the Slot: it is not Barred, and its instance is the
+// bound one. A denial of MayStay evicts the Boot; a denial of MayRenew only ends renewals.
 func MayStay(a Admission, sp SlotPolicy) Decision {
 	if d := Barred(a, sp); d.Code != "" {
 		return d
@@ -83,16 +80,16 @@ func MayStay(a Admission, sp SlotPolicy) Decision {
 
 // Finding is one comparison of an appraisal, for people.
 type Finding struct {
-	// Name of what was compared, e.g. "key provider".
+	// Name of the compared value, e.g. "key provider".
 	Name string `json:"name"`
-	// Found is what the evidence said.
+	// Found is the value in the evidence.
 	Found string `json:"found,omitempty"`
 	// Code and Message say what is wrong; empty: nothing is.
 	Code    Code   `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Findings are all comparisons behind MayRenew, those that hold as well.
+// Findings are all comparisons behind MayRenew, the passed ones as well.
 func Findings(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) []Finding {
 	return append(reappraisal(a, sp, ip, now), fresh(a, sp, now))
 }

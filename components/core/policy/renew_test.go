@@ -106,7 +106,8 @@ func TestBarredIsOnlyWhatOperatorsCutOff(t *testing.T) {
 	}
 }
 
-// TestATT25_BarredIsWhatRunsAndNothingElse: of what the policy lists, only the entry that was measured counts.
+// TestATT25_BarredIsWhatRunsAndNothingElse: only the policy's entry of the measured Revision
+// counts.
 func TestATT25_BarredIsWhatRunsAndNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*exchange, *Admission)

@@ -31,8 +31,8 @@ func RetrySpan(code Code, attempt int) time.Duration {
 	return min(RetryFirst<<min(max(attempt-1, 0), 16), most)
 }
 
-// Passing reports that a refusal with code says nothing of what was refused: it is not this
-// Boot's turn yet, or nobody could look. The same Boot asks again and may be admitted.
+// Passing reports that a refusal with code is temporary: it is not this Boot's turn yet, or the
+// check could not run. The same Boot asks again and may be admitted.
 func Passing(code Code) bool {
 	switch code { //nolint:exhaustive // the rest is about the Boot
 	case CodeInstanceConflict, CodeInstanceMismatch, CodeGateUnreadable, CodeNonceInvalid,

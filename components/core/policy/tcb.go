@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// TCBPolicy says which TCB states are tolerated beside UpToDate. Its zero value
+// TCBPolicy lists the TCB states that are tolerated in addition to UpToDate. Its zero value
 // tolerates none.
 type TCBPolicy struct {
 	Exceptions []TCBException `json:"exceptions,omitempty"`
-	// GraceDays tolerates OutOfDate, whatever its advisories, for so many days from
-	// TCB.ReplacedAt on; 0: not at all. Intel's standard collateral turns a level
-	// OutOfDate about 365 days after that date, so fewer days than these are none.
+	// GraceDays tolerates OutOfDate, with any advisories, for so many days from TCB.ReplacedAt on;
+	// 0: not at all. Intel's standard collateral turns a level OutOfDate about 365 days after that
+	// date, so a smaller number has no effect.
 	GraceDays int `json:"grace_days,omitempty"`
 	// OperatorExceptions bound what operators grant at run time; the zero value: nothing.
 	OperatorExceptions TCBLimits `json:"operator_exceptions,omitzero"`
-	// Granted is what operators granted; the shell sets it from the records. What is
-	// beyond OperatorExceptions counts for nothing.
+	// Granted are the operators' exceptions, read from the records by the caller. A grant beyond
+	// OperatorExceptions has no effect.
 	Granted []TCBGrant `json:"-"`
 }
 
@@ -31,7 +31,7 @@ const StandardAfterDays = 365
 // next level, and 90 days to install it.
 const MaxTCBGraceDays = StandardAfterDays + 90
 
-// TCBException tolerates one state for a while, because somebody judged it.
+// TCBException tolerates one state until a date, after an operator's judgement.
 type TCBException struct {
 	// Status in Intel's words; not UpToDate, which needs none, and never Revoked.
 	Status string `json:"status"`
@@ -136,8 +136,8 @@ func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
 	return refusal
 }
 
-// ToleratedUntil is when the last tolerance of tcb ends that holds at now; zero for a TCB
-// that needs none, and for one that is refused.
+// ToleratedUntil is the end of the last tolerance of tcb that holds at now; zero for a TCB that
+// needs none, and for a refused one.
 func (p TCBPolicy) ToleratedUntil(tcb TCB, now time.Time) time.Time {
 	if tcb.Status == "UpToDate" || !AppraiseTCB(p, tcb, now).Allowed {
 		return time.Time{}
@@ -151,7 +151,7 @@ func (p TCBPolicy) ToleratedUntil(tcb TCB, now time.Time) time.Time {
 	return until
 }
 
-// Outlook is what is known of the end of a machine's standing by signed dates.
+// Outlook is the end of a machine's TCB state, as far as signed dates name it.
 type Outlook struct {
 	// Falls: the machine is UpToDate, and the early set calls it something else.
 	Falls bool
@@ -182,8 +182,8 @@ func (p TCBPolicy) graceEnds(tcb TCB, now time.Time) time.Time {
 	return tcb.ReplacedAt.Add(time.Duration(p.GraceDays) * 24 * time.Hour)
 }
 
-// concerns reports that e is in force and about the state of tcb; its advisories are not
-// looked at. An exception that ends later than the bound allows is none, whatever was loaded.
+// concerns reports that e is in force and names the state of tcb, regardless of its advisories. An
+// exception that ends later than the bound allows never applies.
 func (e TCBException) concerns(tcb TCB, now time.Time) bool {
 	return e.Status == tcb.Status && (e.FMSPC == "" || e.FMSPC == tcb.FMSPC) && e.Reason != "" &&
 		now.Before(e.Until) && !e.Until.After(now.Add(MaxTCBException))
@@ -216,7 +216,7 @@ type CollateralWatermark struct {
 	// IssuedAt is the newest signed time: no honest clock is before it, nor before that of any
 	// other family's record.
 	IssuedAt time.Time `json:"issued_at"`
-	// Permit is what an operator accepts below these numbers for a while.
+	// Permit is an operator's temporary acceptance of lower numbers.
 	Permit CollateralPermit `json:"permit,omitzero"`
 }
 

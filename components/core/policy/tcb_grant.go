@@ -22,7 +22,7 @@ type TCBLimits struct {
 	Advisories []string `json:"advisories,omitempty"`
 }
 
-// Bounds of what operators grant.
+// Bounds of the operators' grants.
 const (
 	maxTCBGrants      = 32
 	maxTCBAdvisories  = 32
@@ -80,7 +80,8 @@ type TCBGrant struct {
 	// By granted it, At.
 	By string    `json:"by"`
 	At time.Time `json:"at"`
-	// RevokedBy took it back; empty: it stands. The leader then removes the record.
+	// RevokedBy is the operator who revoked the grant; empty: in force. The leader then removes the
+	// record.
 	RevokedBy string `json:"revoked_by,omitempty"`
 }
 
@@ -120,8 +121,8 @@ func (g TCBGrant) Equal(other TCBGrant) bool {
 		g.Until.Equal(other.Until) && g.Reason == other.Reason && g.By == other.By && g.At.Equal(other.At) && g.RevokedBy == other.RevokedBy
 }
 
-// inForce are all exceptions that count at now: those of the trust file, and those that
-// operators granted within its limits.
+// inForce returns all exceptions that count at now: the trust file's exceptions, and the operators'
+// grants within its limits.
 func (p TCBPolicy) inForce(now time.Time) []TCBException {
 	out := slices.Clone(p.Exceptions)
 	for _, g := range p.Granted {
@@ -155,8 +156,7 @@ type CollateralPermit struct {
 // maxPermit bounds a permit where a record has no end of its documents.
 const maxPermit = 30 * 24 * time.Hour
 
-// Lowered is m with what l asks for. Nothing else about m changes: the number stays, and
-// neither does the clock go back.
+// Lowered applies l to m. Everything else of m stays: the number, and the time.
 func (m CollateralWatermark) Lowered(l CollateralLowering, now time.Time) (CollateralWatermark, error) {
 	switch {
 	case l.FMSPC != m.FMSPC || l.Reason == "" || l.By == "":
@@ -175,8 +175,8 @@ func (m CollateralWatermark) Lowered(l CollateralLowering, now time.Time) (Colla
 	return m, nil
 }
 
-// TCBLedger is the leader's record at policy/tcb: the exceptions that are in force, and a
-// hash chain of what operators did about the judgement of machines.
+// TCBLedger is the leader's record at policy/tcb: the exceptions in force, and a hash chain of the
+// operators' actions on the judgement of machines.
 type TCBLedger struct {
 	// Granted by id, each as its record says.
 	Granted map[string]TCBGrant `json:"granted,omitempty"`
@@ -186,7 +186,7 @@ type TCBLedger struct {
 	Term    uint64     `json:"term"`
 }
 
-// What a TCBEntry records.
+// The actions of a TCBEntry.
 const (
 	TCBGranted = "grant"
 	TCBRevoked = "revoke"
@@ -202,7 +202,7 @@ type TCBEntry struct {
 	What   string    `json:"what"`
 	// ID of the exception, or the family of machines.
 	ID string `json:"id"`
-	// Text says what was granted or lowered and why, By is the operator. Leader recorded it.
+	// Text states the grant or lowering and its reason, By is the operator. Leader recorded it.
 	Text   string `json:"text"`
 	By     string `json:"by"`
 	Leader string `json:"leader"`
@@ -290,7 +290,7 @@ func (l TCBLedger) Fold(asked []TCBGrant, limits TCBLimits, now time.Time, leade
 	return out, spent
 }
 
-// InForce are the exceptions of l whose records stand as they were accepted.
+// InForce returns the exceptions of l whose records are unchanged since the leader accepted them.
 func (l TCBLedger) InForce(asked []TCBGrant) (out []TCBGrant) {
 	for _, g := range asked {
 		if accepted, ok := l.Granted[g.ID]; ok && accepted.Equal(g) {
@@ -300,18 +300,18 @@ func (l TCBLedger) InForce(asked []TCBGrant) (out []TCBGrant) {
 	return out
 }
 
-// text is what the exception tolerates, for people.
+// text describes the tolerated state for operators.
 func (g TCBGrant) text() string {
 	return fmt.Sprintf("%s %v, family %s, until %s: %s", g.Status, g.Advisories, cmp.Or(g.FMSPC, "any"), g.Until.UTC().Format(time.RFC3339), g.Reason)
 }
 
-// TCBOverview is what operators decided about the judgement of machines, for people.
+// TCBOverview lists the operators' decisions on the judgement of machines.
 type TCBOverview struct {
 	// Limits of the measured trust file.
 	Limits TCBLimits `json:"limits"`
-	// Exceptions that are recorded, also those that do not count.
+	// Exceptions are all recorded ones, also the ones that do not count.
 	Exceptions []TCBState `json:"exceptions"`
-	// Collateral is what is kept of each family.
+	// Collateral is the watermark of each family.
 	Collateral []CollateralWatermark `json:"collateral"`
 	// Entries of the chain, oldest first. ChainProblem says where it is broken.
 	Entries      []TCBEntry `json:"entries"`
@@ -324,7 +324,7 @@ type TCBState struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Overview joins the chain with what operators ask for at now.
+// Overview joins the chain with the operators' requests at now.
 func (l TCBLedger) Overview(asked []TCBGrant, limits TCBLimits, now time.Time) TCBOverview {
 	out := TCBOverview{Limits: limits, Exceptions: []TCBState{}, Collateral: []CollateralWatermark{}, Entries: append([]TCBEntry{}, l.Entries...)}
 	inForce := l.InForce(asked)

@@ -13,8 +13,8 @@ var Space = netip.MustParsePrefix("127.10.0.0/16")
 // ErrExhausted: no address or port is left to give.
 var ErrExhausted = errors.New("none is left")
 
-// Record is what routes/<route> says. It is never removed: an address that an application
-// has in a configuration leads to that route or nowhere.
+// Record is the value of routes/<route>. It is never removed: an address in an application's
+// configuration leads to that route or nowhere.
 type Record struct {
 	Route string     `json:"route"`
 	VIP   netip.Addr `json:"vip"`
@@ -35,8 +35,8 @@ func (r Record) Check(name string) error {
 	return nil
 }
 
-// allot gives name an address that is not taken. Where it begins to look follows from the
-// name, so that a cluster that is made anew gives most routes the addresses that they had.
+// allot gives name a free address. The search starts at a hash of the name, so that a rebuilt
+// cluster gives most routes their old addresses.
 func allot(name string, taken map[netip.Addr]bool) (netip.Addr, error) {
 	const size = 1 << 16
 	h := fnv.New32a()
@@ -45,7 +45,7 @@ func allot(name string, taken map[netip.Addr]bool) (netip.Addr, error) {
 	for i := range uint32(size) {
 		n := (h.Sum32() + i) % size
 		host := n & 0xff
-		if host == 0 || host == 0xff { // what some programs take for a network or a broadcast
+		if host == 0 || host == 0xff { // some programs take these for a network or a broadcast address
 			continue
 		}
 		addr := netip.AddrFrom4([4]byte{base[0], base[1], byte(n >> 8), byte(host)}) //nolint:gosec // As4 has four

@@ -6,7 +6,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Config is what Consul has to be told, beside the catalog.
+// Config is Consul's configuration in addition to the catalog.
 type Config struct {
 	// Services are the backends that routes lead to, sorted by name.
 	Services []Service
@@ -14,13 +14,13 @@ type Config struct {
 	Routes []Redirect
 }
 
-// Service is one backend: who may connect to it, and which subsets of it there are.
+// Service is one backend: its permitted callers, and its subsets.
 type Service struct {
 	Name string
-	// Callers are the identities that an intention allows, sorted; none: nobody.
+	// Callers are the identities that an intention allows, sorted; empty: none.
 	Callers []string
-	// Subsets by their names, which are those of roles, and [Any]. Each has the filter that
-	// its instances match; only those of them that are well count.
+	// Subsets by name: the roles, and [Any]. Each has the filter of its instances; only healthy
+	// instances count.
 	Subsets map[string]string
 }
 
@@ -29,11 +29,11 @@ type Redirect struct {
 	Route, Service, Subset string
 }
 
-// Any is the subset of all instances that are well, whatever their role. No role has its
-// name: the validation of specs refuses it.
+// Any is the subset of all healthy instances, whatever their role. The validation of specs rejects
+// a role of this name.
 const Any = group.AnyRole
 
-// subset is the name of the one of a role.
+// subset returns the name of a role's subset.
 func subset(role string) string {
 	if role == "" {
 		return Any

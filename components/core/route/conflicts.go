@@ -8,10 +8,10 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Conflicts are the names of spec that others of the cluster have already, as problems of
-// spec. One name stands for one thing wherever members dial it and in Consul's catalog: a
-// group, a backend's service or a route; a route may have the name of its own group. others
-// are the specs in force; the group's own among them does not count.
+// Conflicts returns the names of spec that other groups of the cluster already use, as problems of
+// spec. One name has one meaning for dialling members and in Consul's catalog: a group, a backend's
+// service or a route. A route may have the name of its own group. others are the specs in force;
+// Conflicts ignores the group's own.
 func Conflicts(spec group.Spec, others map[string]group.Spec) []group.Problem {
 	taken := map[string]string{group.Coordinators: "the coordinators"}
 	for _, name := range slices.Sorted(maps.Keys(others)) {

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Known is what the decision rests on.
+// Known is the input of the decision.
 type Known struct {
 	// Specs in force, by group.
 	Specs map[string]group.Spec
@@ -23,7 +23,7 @@ type Known struct {
 	ServiceMeshes map[string]group.ServiceMesh
 }
 
-// Decided is what the service layer should be.
+// Decided is the desired service layer.
 type Decided struct {
 	// Meshes by group; only of groups that have any part in it.
 	ServiceMeshes map[string]group.ServiceMesh
@@ -33,9 +33,9 @@ type Decided struct {
 	Config Config
 }
 
-// Decide is what the service layer should be. An error names what could not be given; the
-// rest is decided all the same. Known is not changed, and the answer shares nothing with it
-// that is written to.
+// Decide computes the desired service layer. An error names the addresses and ports that could not
+// be given; the other parts are decided. Decide does not change Known, and the answer shares no
+// written data with it.
 func Decide(k Known) (Decided, error) {
 	d := decider{Known: k, out: Decided{ServiceMeshes: map[string]group.ServiceMesh{}, Routes: map[string]Record{}}, taken: map[netip.Addr]bool{}}
 	for _, r := range k.Routes {
@@ -66,7 +66,7 @@ type decider struct {
 	errs  []error
 }
 
-// backends has each backend that a route leads to stand behind a proxy.
+// backends puts a proxy before each backend that a route leads to.
 func (d *decider) backends(spec group.Spec) {
 	ports := ports(d.ServiceMeshes[spec.Name])
 	for _, b := range sorted(spec.Backends, func(b group.Backend) string { return b.Name }) {
@@ -125,7 +125,7 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 		return // Validate says so
 	}
 	if !proxied(d.out.ServiceMeshes[spec.Name], spec.Service(spec.Backends[at])) {
-		return // it was told already
+		return // reported already
 	}
 	record, has := d.Routes[r.Name]
 	if !has {
@@ -157,9 +157,9 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	}
 }
 
-// poolerUsers are the users of a route that may log in at a caller's pooler, and those who may
-// not, because the caller has not said that their secret is for this route: whoever declares a
-// route could have any secret of its callers sent to its own backend else.
+// poolerUsers splits the users of a route into the ones that may log in at a caller's pooler and
+// the refused ones. A caller's secret must name the route: otherwise the author of a route could
+// send any secret of its callers to its own backend.
 func poolerUsers(caller group.Spec, r group.Route) (let, refused map[string]string) {
 	secrets := caller.AllSecrets()
 	for user, name := range r.PoolerUsers {
@@ -198,7 +198,7 @@ func ports(before group.ServiceMesh) portBook {
 	return out
 }
 
-// give is the port of a service: the one that it has, or the first that no other has.
+// give returns the port of a service: its present port, or the first free one.
 func (b portBook) give(service string) (int, error) {
 	if port, has := b[service]; has {
 		return port, nil

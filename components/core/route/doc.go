@@ -1,12 +1,12 @@
-// Package route decides the service layer: which proxies the members of each group run, which
-// names they may dial, and what Consul has to know of it. It decides from the specs in force;
-// the leader writes.
+// Package route decides the service layer: the proxies that the members of each group run, the
+// names that they may dial, and Consul's configuration for both. It decides from the specs in
+// force; the leader writes.
 //
-//	specs in force ──┐                ┌── mesh/<group>     proxies, routes (group.Mesh)
-//	addresses given ─┼── Decide ──────┼── routes/<route>   its VIP, for ever
+//	specs in force ──┐                ┌── mesh/<group>     proxies, routes (group.ServiceMesh)
+//	addresses given ─┼── Decide ──────┼── routes/<route>   its VIP, permanent
 //	meshes before ───┘                └── Config           resolvers and intentions in Consul
 //
-// Names: a backend's service is its identity ([group.Spec.Service]); callers have the identity
-// of their group. Who may call a route are the groups that its backend allows, and nobody
-// else: [Config] has no intention for a route without callers, and no mesh names one.
+// Names: a backend's service is its identity ([group.Spec.Service]); callers have the identity of
+// their group. Only the groups that a route's backend allows may call the route: [Config] has no
+// intention for a route without callers, and no service mesh names such a route.
 package route

@@ -9,9 +9,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// holders says which group has each name. Two accepted specs may claim one, as when they were
-// judged at the same moment: a group has its own name, then whoever has a record of it, then
-// whoever was accepted first.
+// holders maps each name to its group. Two accepted specs can claim one name, when they were judged
+// at the same moment. A group has its own name; then the group with a record of the name wins, then
+// the group that was accepted first.
 func holders(k Known) map[string]string {
 	out := map[string]string{group.Coordinators: group.Coordinators}
 	take := func(name, by string) {
@@ -40,7 +40,7 @@ func holders(k Known) map[string]string {
 	return out
 }
 
-// claims are the names that a spec takes in the service layer, beside its own.
+// claims returns the names that a spec takes in the service layer, in addition to its own.
 func claims(spec group.Spec) (out []string) {
 	for _, b := range spec.Backends {
 		if routed(spec, b) {

@@ -19,8 +19,8 @@ func rival(known route.Known) route.Known {
 	return known
 }
 
-// TestANameHasOneHolder: whoever has a record keeps it, then whoever was accepted first; the
-// others go without, and are told.
+// TestANameHasOneHolder: the group with a record keeps the name, then the group that was accepted
+// first has it. The errors report the other groups.
 func TestANameHasOneHolder(t *testing.T) {
 	standing, err := route.Decide(route.Known{Specs: cluster()})
 	if err != nil {

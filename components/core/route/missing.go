@@ -16,33 +16,33 @@ type Missing struct {
 	Specs, Routes, ServiceMeshes map[string]bool
 }
 
-// Partly is what the service layer should be, as far as the records tell that can be read.
-// A group's part whose record is missing is not in Meshes, and stays as it is.
+// Partly is the desired service layer, as far as the readable records define it. A group whose
+// record is missing is absent from ServiceMeshes, and its part stays unchanged.
 type Partly struct {
 	Decided
 
 	// left are names of which it is not known what Consul should have, or whose they are.
 	left map[string]bool
-	// dark: of a group nothing can be read, so any name that nobody else has may be its.
+	// dark: no record of some group can be read, so a name without a group may be its own.
 	dark bool
 }
 
-// Leaves reports whether Consul's entries of a name stay as they are, since nothing is decided
-// of it that would show them to be nobody's.
+// Leaves reports whether Consul's entries of a name stay unchanged, because no decision shows that
+// the name is unused.
 func (p Partly) Leaves(name string) bool {
 	decided := slices.ContainsFunc(p.Config.Services, func(s Service) bool { return s.Name == name }) ||
 		slices.ContainsFunc(p.Config.Routes, func(r Redirect) bool { return r.Route == name })
 	return !decided && (p.dark || p.left[name])
 }
 
-// DecidePartly is [Decide] while records are missing. What stands follows the specs that can
-// be read: who is not allowed any more is taken away. What a missing record could speak
-// against is put off, and told as an error:
+// DecidePartly is [Decide] while records are missing. Readable specs apply at once, also when they
+// take a permission away. A change that a missing record could contradict is deferred, and reported
+// as an error:
 //
-//	a spec     its group's services, and the routes to them, stay as they stand; no name is
-//	           given that it may have taken
+//	a spec     its group's services, and the routes to them, stay unchanged; no name is
+//	           given that the spec may have taken
 //	a mesh     no port is given to its group, so no new service of it has a route
-//	a route    no address is given, which may be that one's; it goes by the one that callers have
+//	a route    no address is given, because it may be this route's; callers keep their address
 func DecidePartly(k Known, m Missing) (Partly, error) {
 	if len(m.Specs)+len(m.Routes)+len(m.ServiceMeshes) == 0 {
 		decided, err := Decide(k)
@@ -66,8 +66,8 @@ func DecidePartly(k Known, m Missing) (Partly, error) {
 	return s.out, errors.Join(append(s.errs, err)...)
 }
 
-// keep leaves what the missing records say as it stands: no part is written in their place, and
-// the parts of others go on naming what they name of groups without a spec.
+// keep preserves the content of the missing records: Decide's parts never replace them, and other
+// groups' parts keep their entries of groups without a spec.
 func (s *readable) keep(k Known) {
 	for name := range s.missing.Specs {
 		s.out.dark = s.out.dark || s.missing.ServiceMeshes[name]
@@ -77,10 +77,10 @@ func (s *readable) keep(k Known) {
 			s.out.left[name] = true
 		}
 	}
-	for name := range s.Specs { // who is gone has no part any more
+	for name := range s.Specs { // a removed group has no part
 		before, mesh := k.ServiceMeshes[name], s.out.ServiceMeshes[name]
 		mesh.Group = name
-		// An address that nobody has yet is not known: such a route leads nowhere.
+		// The address of a route without callers is unknown: such a route leads nowhere.
 		mesh.Routes = slices.DeleteFunc(mesh.Routes, func(r group.RouteTo) bool { return !r.VIP.IsValid() })
 		for _, r := range before.Routes {
 			if s.missing.Specs[r.Group] {
@@ -101,8 +101,8 @@ func (s *readable) keep(k Known) {
 	}
 }
 
-// letAsBefore gives pooler users the secrets that their group let the routes have, while its
-// spec does not tell: an unreadable record locks nobody out who was let in.
+// letAsBefore keeps the pooler users and secrets that their group allowed, while its spec is
+// unreadable: an unreadable record locks no permitted user out.
 func letAsBefore(routes, before []group.RouteTo) {
 	for i, r := range routes {
 		at := slices.IndexFunc(before, func(b group.RouteTo) bool { return b.Name == r.Name && b.Group == r.Group })
@@ -125,8 +125,8 @@ func letAsBefore(routes, before []group.RouteTo) {
 	}
 }
 
-// proxies of a group: those before its own services as they stand while its spec is missing,
-// and the one that carries calls if it has any route.
+// proxies returns a group's proxies: the proxies of its own services unchanged while its spec is
+// missing, and the proxy that carries calls if the group has any route.
 func (s *readable) proxies(name string, before, mesh group.ServiceMesh) []group.Proxy {
 	out := slices.DeleteFunc(mesh.Proxies, group.Proxy.Calls)
 	if s.missing.Specs[name] {
@@ -169,7 +169,8 @@ func (s *readable) addresses() {
 		case len(found) > 0 && !slices.ContainsFunc(found, func(r Record) bool { return r != found[0] }):
 			s.Routes[name] = found[0]
 		case len(found) == 0 && len(declaring) == 1 && len(s.missing.Specs) == 0:
-			// Nobody else can have it: its entries in Consul, which have no address, go by its spec.
+			// No other group can have the route: its entries in Consul have no address and follow
+			// its spec.
 			s.Routes[name] = Record{Route: name, VIP: netip.Addr{}, Group: declaring[0]}
 		default:
 			delete(s.Routes, name)

@@ -14,7 +14,7 @@ import (
 	"cadre.dev/core/route"
 )
 
-// settled is what is known once everything is written that specs ask for.
+// settled is the known state once all records of the specs are written.
 func settled(t testing.TB, specs map[string]group.Spec) route.Known {
 	t.Helper()
 	got := decide(t, route.Known{Specs: specs})
@@ -64,8 +64,8 @@ func names(m group.ServiceMesh) (out []string) {
 	return out
 }
 
-// TestWhoIsNotAllowedGoesWhateverCannotBeRead: app is taken out of allow while one record
-// cannot be read, and nothing else is taken from anybody.
+// TestWhoIsNotAllowedGoesWhateverCannotBeRead: app loses its permission while one record cannot be
+// read, and every other group keeps its own.
 func TestWhoIsNotAllowedGoesWhateverCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		specs, routes, meshes []string
@@ -123,7 +123,7 @@ func TestWhoIsNotAllowedGoesWhateverCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestNothingNewIsGivenThatAMissingRecordMayHave, and it is told.
+// TestNothingNewIsGivenThatAMissingRecordMayHave: an error reports it.
 func TestNothingNewIsGivenThatAMissingRecordMayHave(t *testing.T) {
 	for name, c := range map[string]struct {
 		specs, routes, meshes []string
@@ -184,8 +184,8 @@ func another(s map[string]group.Spec) {
 	s["app"] = app
 }
 
-// TestASpecThatCannotBeReadTakesNothing: its group's services stand as they were, and who is
-// allowed by others counts.
+// TestASpecThatCannotBeReadTakesNothing: its group's services stay, and permissions by other groups
+// count.
 func TestASpecThatCannotBeReadTakesNothing(t *testing.T) {
 	all := settled(t, cluster())
 	all.Specs["webdemo"].Backends[0].Allow = []string{"webdemo", "app", "postgres"} // not readable
@@ -221,7 +221,7 @@ func TestAnAddressThatCannotBeReadIsTheOneThatCallersHave(t *testing.T) {
 			t.Errorf("%s has %+v", name, r)
 		}
 	}
-	// Nobody has one: a caller that is new gets the route when it can be read.
+	// No member has an address: a new caller gets the route when the record can be read.
 	all = settled(t, cluster())
 	all.Specs["idle"].Backends[0].Allow = []string{"app"}
 	k, m = without(all, nil, []string{"lonely"}, nil)
@@ -231,9 +231,9 @@ func TestAnAddressThatCannotBeReadIsTheOneThatCallersHave(t *testing.T) {
 	}
 }
 
-// TestPartlyNeverWidens: however specs are edited and whatever is missing, who may call is
-// somebody that a readable spec allows, or that stands while the spec cannot be read; no
-// address is given twice or moves, and nothing is written in a missing record's place.
+// TestPartlyNeverWidens, for any edits of specs and any missing records: a caller is allowed by a
+// readable spec, or was allowed before while the spec cannot be read. No address is given twice or
+// changes, and no part replaces a missing record.
 func TestPartlyNeverWidens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		before := settled(t, drawSpecs(rt))

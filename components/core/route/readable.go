@@ -9,10 +9,10 @@ import (
 	"cadre.dev/core/group"
 )
 
-// ErrDeferred: what is asked for may be somebody else's, of whom a record cannot be read.
+// ErrDeferred: the request may belong to another group, whose record cannot be read.
 var ErrDeferred = errors.New("put off until all records of routes can be read")
 
-// standing tells what the readable records show to be there already.
+// readable holds the decisions of the readable records.
 type readable struct {
 	Known
 
@@ -21,7 +21,7 @@ type readable struct {
 	errs    []error
 }
 
-// deferRoutes is spec without the routes that a missing record could speak against.
+// deferRoutes returns spec without the routes that a missing record could contradict.
 func (s *readable) deferRoutes(spec group.Spec) group.Spec {
 	var stay []group.Route
 	for _, r := range spec.Routes {
@@ -41,16 +41,16 @@ func (s *readable) deferRoutes(spec group.Spec) group.Spec {
 	return spec
 }
 
-// mayHave reports whether a route to a service is to be decided: both stand as the group's, or
-// no missing record can have given their names, addresses and ports to another.
+// mayHave reports whether a route to a service can be decided: both belong to the group by record,
+// or no missing record can have given their names, addresses and ports to another group.
 func (s *readable) mayHave(name, route, service string) bool {
 	record, has := s.Routes[route]
 	switch {
 	case has && record.Group == name:
-		// It has its address, or keeps that which it has where the record tells none.
+		// The route has its address, or keeps the present one where the record has none.
 	case has || s.missing.Routes[route]:
 		if len(s.missing.Specs) > 0 || s.missing.Routes[route] {
-			return false // the one that had it may have it still
+			return false // the former group may still have it
 		}
 	case len(s.missing.Routes)+len(s.missing.Specs) > 0 || s.missing.ServiceMeshes[name]:
 		return false
@@ -76,7 +76,7 @@ func (s *readable) others(name, service string) bool {
 	return false
 }
 
-// led reports whether somebody's route leads to the service, as one of the group.
+// led reports whether a route of any group leads to the service, as one of the named group.
 func (s *readable) led(name, service string) bool {
 	for _, mesh := range s.ServiceMeshes {
 		if slices.ContainsFunc(mesh.Routes, func(r group.RouteTo) bool { return r.Group == name && r.Service == service }) {
@@ -86,9 +86,9 @@ func (s *readable) led(name, service string) bool {
 	return false
 }
 
-// holding is a part that has a proxy for each service of the group that stands, in place of
-// one that cannot be read: it has their names before others that claim them. The ports mean
-// nothing, and are written nowhere.
+// holding builds a part with a proxy for each service of the group's spec, in place of an
+// unreadable part. The group keeps their names before other claims. The ports mean nothing, and are
+// never written.
 func (s *readable) holding(name string) (out group.ServiceMesh) {
 	spec := s.Specs[name]
 	ports := portBook{}

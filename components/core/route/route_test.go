@@ -14,7 +14,7 @@ import (
 	"cadre.dev/core/route"
 )
 
-// cluster is a database with two routes, who calls it, and who does not.
+// cluster is a database with two routes, with groups that call it and groups that do not.
 func cluster() map[string]group.Spec {
 	return map[string]group.Spec{
 		"postgres": {
@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestCallers: who is not allowed finds neither a route nor an intention.
+// TestCallers: a group without permission finds neither a route nor an intention.
 func TestCallers(t *testing.T) {
 	got := decide(t, route.Known{Specs: cluster()})
 	for _, s := range got.Config.Services {
@@ -109,8 +109,8 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestPoolerUsersNeedTheCallersWord: whoever declares a route names secrets of groups that are
-// not its own, and has only those that their groups let it have.
+// TestPoolerUsersNeedTheCallersWord: the author of a route names secrets of other groups, and
+// receives only the ones that their groups allow.
 func TestPoolerUsersNeedTheCallersWord(t *testing.T) {
 	specs := cluster()
 	postgres := specs["postgres"]

@@ -2,7 +2,7 @@ package secret
 
 import "fmt"
 
-// Types of file systems that live in memory, as statfs(2) tells them.
+// Types of file systems in memory, as statfs(2) reports them.
 const (
 	tmpfs = 0x01021994
 	ramfs = 0x858458f6

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// TOK-16: what is not known to be memory is taken for a disk.
+// TOK-16: an unknown type of file system counts as a disk.
 func TestTOK16_OnlyMemoryMayHoldSecrets(t *testing.T) {
 	for name, c := range map[string]struct {
 		fileSystem int64

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// Redacted is what a Value shows of itself, whatever it holds.
+// Redacted is the printed form of every Value.
 const Redacted = "[redacted]"
 
 // Value holds secret bytes. It is immutable; the zero Value is empty. Values are

@@ -14,7 +14,7 @@ import (
 
 const canary = "correct-horse-battery"
 
-// TOK-07: whatever prints a Value, alone or inside of others, prints no secret.
+// TOK-07: every way to print a Value, alone or inside other values, prints no secret.
 func TestTOK07_ValuePrintsRedactedEverywhere(t *testing.T) {
 	v := secret.FromString(canary)
 	type inner struct {

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/strictjson/strictjsontest"
 )
 
-// FuzzINP03_Unmarshal: whatever stands in a document, it is refused or means the same when it is
-// written and read again.
+// FuzzINP03_Unmarshal: each document is rejected, or means the same after it is written and read
+// again.
 func FuzzINP03_Unmarshal(f *testing.F) {
 	text, err := json.Marshal(strictjsontest.Filled[outer]())
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package strictjson decodes JSON that somebody else made, at a trust boundary.
-// encoding/json takes the last of two equal keys and matches names without
-// regard to case; both let one document mean two things to two readers. Here
-// they are errors.
+// Package strictjson decodes JSON of another author, at a trust boundary. encoding/json takes the
+// last of two equal keys and matches names without regard to case. With either, one document means
+// two things to two readers. Unmarshal returns errors for both.
 package strictjson
 
 import (
@@ -23,8 +22,8 @@ const MaxDepth = 32
 // not have, nesting beyond MaxDepth, and anything after the value.
 func Unmarshal(data []byte, v any) error { return unmarshal(data, v, false) }
 
-// UnmarshalOpen is Unmarshal for documents that may grow: names that v does not
-// have are ignored, unless they differ only in case from one that it has.
+// UnmarshalOpen is Unmarshal for documents that may grow: it ignores names that v does not have,
+// unless a name differs only in case from one of v.
 func UnmarshalOpen(data []byte, v any) error { return unmarshal(data, v, true) }
 
 func unmarshal(data []byte, v any, open bool) error {

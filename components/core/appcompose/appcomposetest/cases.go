@@ -1,5 +1,5 @@
-// Package appcomposetest has the documents that nobody may be admitted with, for the
-// tests of everybody who judges one.
+// Package appcomposetest has the documents that admission must reject, for the tests of every
+// package that judges a document.
 package appcomposetest
 
 import (
@@ -17,15 +17,14 @@ import (
 type Case struct {
 	Name string
 	Raw  []byte
-	// Says is part of what the refusal must say.
+	// Says is a required part of the refusal.
 	Says string
 }
 
 // change is one edit of a good document: the JSON text of a key's value; "" removes it.
 type change struct{ key, value, says string }
 
-// changes has a bad value of every key of the closed list, and every key that dstack
-// knows beside it.
+// changes has a bad value of every key of the closed list, and every further key that dstack knows.
 var changes = []change{
 	{"manifest_version", ``, "manifest_version is missing"},
 	{"manifest_version", `1`, "manifest_version is 1"},
@@ -148,13 +147,13 @@ func Names() []string {
 func Good(name, compose string, envs ...string) []byte {
 	raw, err := appcompose.Render(name, compose, envs)
 	if err != nil {
-		return nil // an empty compose text: the caller's mistake, and refused by everybody
+		return nil // an empty compose text: a mistake of the caller that every judge rejects
 	}
 	return raw
 }
 
-// Bad are documents that differ from base, which must be an accepted one, in one thing
-// that nobody may be admitted with.
+// Bad returns documents that differ from base in one inadmissible detail. base must be an accepted
+// document.
 func Bad(base []byte) ([]Case, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(base, &fields); err != nil {

@@ -15,7 +15,7 @@ import (
 
 const (
 	codesPage = "../../../../docs/reason-codes.md"
-	// sources are those of all components; core may be here without the others.
+	// sources are the sources of all components; core may be here without the others.
 	sources   = "../../.."
 	codesFile = "core/policy/codes.go"
 )
@@ -24,8 +24,8 @@ var (
 	named    = regexp.MustCompile(`(?m)^(?:const |\t)((?:Hold|Condition|Cause)\w+) +(?:Cause )?= "(\w+)"`)
 	declared = regexp.MustCompile(`(?m)^\t(Code\w+) +Code = "([A-Z_]+)"`)
 	codeWord = regexp.MustCompile(`\b(?:Code\w+|[A-Z]{2,}(?:_[A-Z]+)*)\b`)
-	// otherwise are names in the form of codes that no list has: reasons of conditions and of problems,
-	// answers of the Consul proxy, and what stands in front of a text.
+	// otherwise are names in the form of codes that no list has: reasons of conditions and of
+	// problems, answers of the Consul proxy, and prefixes of texts.
 	otherwise = []*regexp.Regexp{
 		regexp.MustCompile(`\b(?:Reason|Rule)(?::| =) +"([A-Z]+(?:_[A-Z]+)+)"`),
 		regexp.MustCompile(`(?m)^\tProblem\w+ += "([A-Z_]+)"`),
@@ -99,8 +99,7 @@ func same(t *testing.T, what string, page map[string][]string, code map[string]b
 	}
 }
 
-// The page has a row for each name by which the code says why something waits, ended or stands
-// as it does.
+// The page has a row for each reason name in the code: of a wait, an end and a state.
 func TestR140_ReasonsAreOnThePage(t *testing.T) {
 	text, all := page(t, codesPage), code(t)
 	said := map[string]map[string]bool{"Hold": {}, "Condition": {}, "Cause": {}}
@@ -128,8 +127,8 @@ var classWords = map[policy.Class]string{
 	policy.ClassCaller: "caller", policy.ClassPolicy: "policy", policy.ClassRetry: "retry", policy.ClassAlarm: "alarm", policy.ClassState: "state",
 }
 
-// The page has a row for each code that something produces, with its class, and none of those
-// that are only reserved.
+// The page has a row for each code that the code produces, with its class, and no row for a code
+// that is only reserved.
 func TestR140_CodesAreOnThePage(t *testing.T) {
 	text, all := page(t, codesPage), code(t)
 	told := rowsOf(t, text, "Codes")

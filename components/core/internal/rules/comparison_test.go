@@ -18,12 +18,12 @@ const comparison = "../../../../docs/comparison.md"
 const comparedRows = 107
 
 var (
-	// A row is: id, feature, six others, Cadre's answer, what shows it or is missing.
+	// A row is: id, feature, six others, Cadre's answer, the evidence or the gap.
 	comparedRow = regexp.MustCompile(`^\| ([A-J]\d+) \| [^|]+ (?:\| [YPN–] ){6}\| (yes|partly|planned|no) \| ([^|]+) \|$`)
-	// A row that the expression above does not take would be checked by nobody.
+	// A row that the expression above does not match would not be checked.
 	likeARow = regexp.MustCompile(`(?m)^\| *[A-J]\d.*$`)
 	shownBy  = regexp.MustCompile(`\[(Test\w+)(?:/(\w+))?\]\(([^)]+)\)`)
-	// What stands beside a row's words and its links.
+	// Text of a row other than its words and links.
 	beside    = regexp.MustCompile(`<br>|<!--[^>]*-->|\s`)
 	countLine = regexp.MustCompile(`\*\*yes (\d+), partly (\d+), planned (\d+), no (\d+), of (\d+)\.\*\* The aim is at least 80 yes; (\d+) are reached`)
 )

@@ -11,7 +11,7 @@ import (
 
 const (
 	groupFile = "../../../../docs/group-file.md"
-	// What stands between these two lines is written by `go test ./internal/rules -update`.
+	// `go test ./internal/rules -update` writes the text between these two lines.
 	fieldsBegin = "<!-- fields: written by `go test ./internal/rules -update` in components/core -->\n"
 	fieldsEnd   = "<!-- end of fields -->\n"
 )

@@ -44,7 +44,7 @@ func Nested() []string {
 type Case struct {
 	// Path of the value without indices, such as "lifecycle_hook.http.port".
 	Path string
-	// Value is the JSON text that stands there.
+	// Value is the JSON text at the path.
 	Value string
 	Text  []byte
 }
