@@ -21,14 +21,14 @@ type Result struct {
 	Figures []Figure `json:"figures"`
 }
 
-// Machine is what the figures were taken on.
+// Machine describes the measuring machine.
 type Machine struct {
 	CPUs   int    `json:"cpus"`
 	CPU    string `json:"cpu"`
 	Kernel string `json:"kernel"`
 }
 
-// Figure is one measured number with what was wanted.
+// Figure is one measured number with its target.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Write writes a benchmark's JSON, a Result with or without more beside it, and makes
-// the folder.
+// Write writes a benchmark's JSON, a Result with or without further fields, and makes the folder.
 func Write(path string, report any) error {
 	data, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package logging writes log/slog records through go-hclog, so that the lines of
-// agents and coordinators read like those of the Consul processes beside them.
+// Package logging writes log/slog records through go-hclog, so that the lines of agents and
+// coordinators read like the lines of the Consul processes of the same CVM.
 //
-// Code logs with slog: constant messages, facts as attributes with shared keys.
-// This package is for main functions only.
+// Code logs with slog: constant messages, facts as attributes with shared keys. Only main functions
+// use this package.
 package logging

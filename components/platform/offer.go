@@ -8,15 +8,15 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Offer is what a platform has to choose from. A nil list is not told: any name may do.
+// Offer lists the choices of a platform. A nil list is unknown: any name may do.
 type Offer struct {
 	OSImages      []string
 	InstanceTypes []string
 }
 
-// Check says whether t names what is on offer; an empty name leaves the choice to the
-// platform. The error names each field that does not fit and what would; it is
-// ErrNotOffered and ErrRefused.
+// Check reports whether the platform offers the names of t; an empty name leaves the choice to the
+// platform. The error names each field that does not fit, and the alternatives; it is ErrNotOffered
+// and ErrRefused.
 func (o Offer) Check(t Template) error {
 	var problems []string
 	for _, f := range []struct {

@@ -40,8 +40,8 @@ type Platform interface {
 	Resize(ctx context.Context, vmUUID string, s Shape) (Accepted, error)
 	// Restart restarts one CVM on its disk; its guest is asked to shut down.
 	Restart(ctx context.Context, vmUUID string) (Accepted, error)
-	// ForceRestart restarts one CVM on its disk without asking its guest, as after a power
-	// cut: for one that hangs.
+	// ForceRestart restarts one CVM on its disk without asking its guest, as after a power cut: for
+	// a guest that hangs.
 	ForceRestart(ctx context.Context, vmUUID string) (Accepted, error)
 	Stop(ctx context.Context, vmUUID string) (Accepted, error)
 	Start(ctx context.Context, vmUUID string) (Accepted, error)
@@ -49,7 +49,7 @@ type Platform interface {
 	Delete(ctx context.Context, vmUUID string) error
 	// Nodes lists where CVMs can be placed.
 	Nodes(ctx context.Context) ([]Node, error)
-	// Offer tells which names a Template may carry. No effect.
+	// Offer returns the names that a Template may carry. No effect.
 	Offer(ctx context.Context) (Offer, error)
 	// Settle is how long after a call its effect may still be hidden: until then a CVM
 	// that looks as it was before proves nothing, neither after an unknown outcome nor
@@ -66,7 +66,7 @@ type Shape struct {
 	OSImage string
 }
 
-// Template is what a CVM runs.
+// Template is the content of a CVM.
 type Template struct {
 	// AppCompose is the whole app-compose.json, as it is to be measured. Its name
 	// belongs to the app, not to a Slot.
@@ -82,8 +82,8 @@ type Template struct {
 	AppNonce string
 }
 
-// Provisioned is the platform's answer to Provision. A hint: what may be measured is
-// decided by bytes that were judged, and admission decides on the attested ones.
+// Provisioned is the platform's answer to Provision, and only a hint: Cadre allows judged bytes,
+// and admission decides on the attested ones.
 type Provisioned struct {
 	AppID string
 	// ComposeHash, 64 lower-case hex digits.
@@ -97,9 +97,8 @@ type Provisioned struct {
 	KMS string
 }
 
-// Check says whether p is the answer of a platform that would measure t.AppCompose, or
-// a text that it shows. What that text says is the caller's to judge. The error is
-// ErrMeasuresOther.
+// Check reports whether the platform that answered p would measure t.AppCompose, or a text that it
+// shows. The caller judges that text. The error is ErrMeasuresOther.
 func (p Provisioned) Check(t Template) error {
 	text, whose := t.AppCompose, "what it was sent"
 	if len(p.AppCompose) > 0 {
@@ -157,8 +156,8 @@ type Instance struct {
 	Status      string // lower case, e.g. "running", "stopped", "updating"
 	InProgress  bool
 	ComposeHash string
-	// OSImage, InstanceType and DiskGB are what the CVM has, or boots with next; zero:
-	// the platform does not tell.
+	// OSImage, InstanceType and DiskGB are the present values of the CVM, or the values of its next
+	// boot; zero: unknown.
 	OSImage      string
 	InstanceType string
 	DiskGB       int
@@ -167,7 +166,7 @@ type Instance struct {
 	UpdatedAt    time.Time
 	// EnvKey is the app's X25519 key for encrypted env, nil when the reply has none.
 	EnvKey []byte
-	// GatewayDomain is the base domain of the gateway that leads to it; empty: not told.
+	// GatewayDomain is the base domain of the CVM's gateway; empty: unknown.
 	GatewayDomain string
 }
 
@@ -215,8 +214,8 @@ var (
 	ErrNotFound = errors.New("no such instance on the platform")
 	// ErrBusy means: another operation is running on this CVM; certainly no effect; retry later.
 	ErrBusy = errors.New("platform is busy with this instance")
-	// ErrMeasuresOther means: the platform would measure other bytes than it was sent,
-	// and shows none that hash to what it says. Also ErrRefused: nothing was made.
+	// ErrMeasuresOther means: the platform would measure other bytes than the sent ones, and shows
+	// none with the hash that it names. Also ErrRefused: nothing was made.
 	ErrMeasuresOther = errors.New("the platform would measure another app-compose.json")
 	// ErrNotOffered means: the platform has no OS image or instance type of that name.
 	// Also ErrRefused.

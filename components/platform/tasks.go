@@ -8,8 +8,8 @@ import (
 // Recorder is a Platform that keeps records of the tasks which its calls began. They settle
 // what became of a call whose answer was lost, and why an accepted one came to nothing.
 type Recorder interface {
-	// Tasks are those of one CVM that began since then, by the platform's own clock, newest
-	// first. A platform without such records gives none.
+	// Tasks are the operations of one CVM that began since then, by the platform's own clock,
+	// newest first. A platform without such records gives none.
 	Tasks(ctx context.Context, vmUUID string, since time.Duration) ([]Task, error)
 }
 
@@ -32,6 +32,6 @@ type Task struct {
 	State TaskState
 	// Error is why it failed, in the platform's words.
 	Error string
-	// ComposeHash names the content that it led to; empty: not told.
+	// ComposeHash is the hash of the resulting content; empty: unknown.
 	ComposeHash string
 }

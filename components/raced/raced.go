@@ -1,5 +1,5 @@
-// Package raced has what tests do otherwise where the race detector watches them. Only tests
-// and what tests are made of import it.
+// Package raced has the differences of tests under the race detector. Only tests and their helper
+// packages import it.
 package raced
 
 // Tenth is n, or a tenth of it, rounded up, where the race detector watches. It is for loops

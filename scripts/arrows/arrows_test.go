@@ -13,8 +13,8 @@ import (
 
 const root = "../.."
 
-// ask prints a line for each package: its module, and what it imports of ours. What tests import
-// counts where there is nothing but tests.
+// ask prints a line for each package: its module, and its imports of Cadre's packages. Imports of
+// tests count for packages that have only tests.
 const ask = `{{.Module.Path}}{{range .Imports}} {{.}}{{end}}{{if not .Imports}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}{{end}}`
 
 var (

@@ -1,2 +1,2 @@
-// Package arrows holds the table of modules in docs/architecture.md to what they import.
+// Package arrows compares the table of modules in docs/architecture.md with their imports.
 package arrows

@@ -147,8 +147,8 @@ func copyOf(t *testing.T) string {
 	return dir
 }
 
-// bare is the PATH of a machine with what the script itself calls and these commands, and
-// neither git nor bubblewrap nor apt-get: the script ends when it has linked what is there.
+// bare is the PATH of a machine with the commands that the script calls and the given ones, and
+// without git, bubblewrap and apt-get: the script ends after it has linked the commands.
 func bare(t *testing.T, commands ...string) string {
 	t.Helper()
 	path := t.TempDir()
@@ -250,7 +250,7 @@ func TestToolsLinksTheCompilerBehindItsWrappers(t *testing.T) {
 			}
 			want := ""
 			if c.compiler {
-				// As distributions have it: the name leads to the one of a version.
+				// Distributions do this: the plain name links to a versioned one.
 				folder := filepath.Join(machine, "compiler")
 				want = filepath.Join(folder, "gcc")
 				if err := os.Symlink(program(t, folder, "gcc-12"), want); err != nil {

@@ -1,3 +1,3 @@
-// Package declared tests the table of programs in scripts/tools.sh: what make finds is
-// what stands there, on every machine.
+// Package declared tests the table of programs in scripts/tools.sh: make finds exactly the listed
+// programs, on every machine.
 package declared

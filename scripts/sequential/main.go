@@ -70,7 +70,7 @@ func concurrent(path string, src any) ([]string, error) {
 	return found, nil
 }
 
-// shared says what a node has to do with goroutines, "" for nothing.
+// shared names the node's use of goroutines, "" for none.
 func shared(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.GoStmt:

@@ -15,7 +15,7 @@ import (
 // Figures are the entry of one package in recorded.json.
 type Figures struct {
 	Package string `json:"package"`
-	// Type is the struct whose fields are counted by themselves, "" for none.
+	// Type is the struct whose fields are counted separately, "" for none.
 	Type string `json:"type,omitempty"`
 
 	Lines         int     `json:"lines"`
@@ -216,7 +216,7 @@ func (f *Figures) countTimes(file *ast.File, info *types.Info) {
 	}
 }
 
-// isTime reports whether the name, the one at i of the declaration, is a constant of time.
+// isTime reports whether the name at i of the declaration is a constant of time.
 func isTime(info *types.Info, value *ast.ValueSpec, i int, name *ast.Ident) bool {
 	object := info.Defs[name]
 	if object == nil || name.Name == "_" {
@@ -234,7 +234,7 @@ func isTime(info *types.Info, value *ast.ValueSpec, i int, name *ast.Ident) bool
 			known := info.Types[expression]
 			found = found || known.Value != nil && isDuration(known.Type)
 		}
-		// What a function computes is no value of the variable that holds it.
+		// The value of a function is not the value of the variable that holds the function.
 		_, isFunction := node.(*ast.FuncLit)
 		return !found && !isFunction
 	})

@@ -91,8 +91,8 @@ func TestUpwardArrows(t *testing.T) {
 		"a cycle of three":           {"ab bc ca", 1},
 		"two cycles":                 {"ab ba cd dc", 2},
 		"cycles with a file between": {"ab ba bc cd de ed", 2},
-		// Each of a, b and d uses one file. b is the one that most use: at the bottom it costs one
-		// upward arrow, while a there costs three.
+		// Each of a, b and d uses one file. b has the most users: at the bottom it costs one upward
+		// arrow, while a there costs three.
 		"the most used goes lowest": {"ab ba cb db cd dc ea eb ec", 2},
 		"all with all":              {"ab ac ad ba bc bd ca cb cd da db dc", 6},
 	} {

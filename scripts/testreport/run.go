@@ -29,7 +29,7 @@ type result string
 // run is everything that was run, in the order in which it began.
 type run struct {
 	attempts []*attempt
-	builds   map[string]*strings.Builder // what each failed build said, by its ImportPath
+	builds   map[string]*strings.Builder // output of each failed build, by its ImportPath
 }
 
 // attempt is one start of a package's tests. A package that is tried again has several.
@@ -41,7 +41,7 @@ type attempt struct {
 	tests       map[string]*test
 	order       []string        // of tests
 	output      strings.Builder // everything that it printed
-	outside     strings.Builder // what no test printed
+	outside     strings.Builder // output outside of tests
 }
 
 // test is one test or subtest in one attempt.
@@ -130,8 +130,8 @@ func (a *attempt) explained() bool {
 	return failed
 }
 
-// dying is how the output of an attempt ended in which tests began that never ended. A panic's
-// text is booked to whichever test spoke last, which may be one that passed.
+// dying is the end of the output of an attempt with tests that never ended. go test books a panic's
+// text to the test that printed last, which may be one that passed.
 func (a *attempt) dying() string {
 	const atMost = 200
 	unended := false
@@ -150,7 +150,7 @@ func (a *attempt) dying() string {
 	return strings.Join(lines[max(0, len(lines)-atMost):], "")
 }
 
-// said is what a test and its subtests printed.
+// said is the output of a test and its subtests.
 func (a *attempt) said(name string) string {
 	var out strings.Builder
 	for _, other := range a.order {
@@ -163,7 +163,7 @@ func (a *attempt) said(name string) string {
 
 var logged = regexp.MustCompile(`(?m)^ +[\w.-]+\.go:\d+:[ \t]*(.*)$`)
 
-// reason is the last line that the test logged, which is what it gave to Skip.
+// reason is the test's last log line, which is the argument of Skip.
 func (t *test) reason() string {
 	lines := logged.FindAllStringSubmatch(t.output.String(), -1)
 	if len(lines) == 0 {

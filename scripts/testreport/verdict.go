@@ -10,7 +10,7 @@ import (
 
 const slowest = 10
 
-// verdict is what a run comes to.
+// verdict is the result of a run.
 type verdict struct {
 	passed, failed, skipped int // tests, without their subtests; failed also counts packages of broken
 	failures                []string
@@ -47,8 +47,8 @@ type outcome struct {
 	healed bool
 }
 
-// judge counts a test that failed as passed only if it passed in a later attempt. What
-// failed outside of tests stays failed: trying tests again does not show that it is mended.
+// judge counts a failed test as passed only if it passed in a later attempt. A failure outside of
+// tests stays a failure: another attempt of the tests does not show a repair.
 func (r *run) judge() verdict {
 	var v verdict
 	var order []*outcome
@@ -101,7 +101,7 @@ func (o *outcome) add(a *attempt, t *test) {
 	}
 }
 
-// why is what a package said that failed outside of tests.
+// why is the output of a package that failed outside of tests.
 func (r *run) why(a *attempt) string {
 	var out strings.Builder
 	if a.failedBuild != "" && r.builds[a.failedBuild] != nil {

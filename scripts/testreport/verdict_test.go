@@ -123,7 +123,8 @@ func TestTenSlowestPackagesAndTests(t *testing.T) {
 	}
 }
 
-// TestNoLaneMendsAnother: what fails with the race detector has failed, though it passes without.
+// TestNoLaneMendsAnother: a failure with the race detector counts, also when the test passes
+// without it.
 func TestNoLaneMendsAnother(t *testing.T) {
 	dir := t.TempDir()
 	race, fast := filepath.Join(dir, "test-race.json"), filepath.Join(dir, "test-fast.json")

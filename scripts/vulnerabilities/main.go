@@ -1,7 +1,8 @@
 // Command vulnerabilities looks up every Go package that Cadre compiles in Go's vulnerability
 // database. The database is the module golang.org/x/vulndb, pinned in scripts/tools.sh: the lookup
-// needs no network once that module is cached. A vulnerability that accepted.txt does not name is an
-// error; so is an accepted one that is found no more, which keeps the list true.
+// needs no network once that module is cached. A vulnerability that accepted.txt does not name is
+// an error. An accepted vulnerability that is no longer found is an error too, which keeps the list
+// true.
 package main
 
 import (
@@ -68,8 +69,8 @@ func run(ctx context.Context, modules []string) error {
 	return judge(found, string(list))
 }
 
-// pinned returns the toolchain of the images. Their standard library is judged, and not that of the
-// Go on this machine: the result is the same on each machine.
+// pinned returns the toolchain of the images. The images' standard library is judged instead of
+// this machine's, so the result is the same on each machine.
 func pinned() (string, error) {
 	const file = "components/images/recipes/pins.hcl"
 	pins, err := os.ReadFile(file)
@@ -84,8 +85,8 @@ func pinned() (string, error) {
 }
 
 // findings reads a report of govulncheck in its JSON format, and returns the identifiers of the
-// vulnerabilities that some compiled package has. A report without a list of modules is an error:
-// a scan that broke must not pass for one that found nothing.
+// vulnerabilities in compiled packages. A report without a list of modules is an error: a broken
+// scan must not pass for a scan without findings.
 func findings(report io.Reader) ([]string, error) {
 	ids := make(map[string]bool)
 	scanned := false

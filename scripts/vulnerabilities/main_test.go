@@ -65,7 +65,7 @@ var pins = map[string]struct{ glob, line string }{
 	"toolchain":    {glob: "components/images/recipes/pins.hcl", line: `(?m)^toolchain *= *"(\S+)"`},
 }
 
-// TestTheTableNamesThePinnedVersions: who raises a version looks at its row.
+// TestTheTableNamesThePinnedVersions: a changed version needs a changed row.
 func TestTheTableNamesThePinnedVersions(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("../../docs/dependencies.md")

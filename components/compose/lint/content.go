@@ -21,7 +21,7 @@ var (
 
 const secretFix = "declare a secret in the group's spec, or derive it from the guest agent; a compose text is shown to every verifier"
 
-// environment: literal secrets, and names that nobody should set.
+// environment reports literal secrets, and names that a text must not set.
 func (l *linter) environment(s service) {
 	env := get(s.node, "environment")
 	check := func(n *yaml.Node, name, value string) {
@@ -134,7 +134,7 @@ func words(n *yaml.Node) []string {
 
 const modelProblem = "has a program of the machine fetch and run what no digest fixes"
 
-// topLevel checks what stands beside the services.
+// topLevel checks the sections other than the services.
 func (l *linter) topLevel() {
 	if k, _ := entry(l.root, "include"); k != nil {
 		l.add(k, "include", RuleUnmeasured, Error, "brings in services from a file that is not measured", "write them into this file")
@@ -156,9 +156,9 @@ func (l *linter) topLevel() {
 	})
 }
 
-// content: a config's text decides what a program does, so it must be in the text. So
-// does a secret's, which can be put over any file of the container, and has no content
-// of its own. A file is bound like a mount, whatever it is: a socket, a folder.
+// content: a config's text decides the behaviour of a program, so the compose text must contain it.
+// A secret can be put over any file of the container and has no content in the text. A file is
+// bound like a mount, be it a socket or a folder.
 func (l *linter) content(section string, key, value *yaml.Node) {
 	fix := "write it under content"
 	if section == "secrets" {

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/exec/declared"
 )
 
-// commands judges what the text lets the agent run in its services, and who can ask for it.
+// commands judges the commands that the text lets the agent run in its services, and their callers.
 func (l *linter) commands() {
 	_, problems := declared.Tree(l.root)
 	for _, p := range problems {
@@ -16,9 +16,10 @@ func (l *linter) commands() {
 	}
 }
 
-// Actions judges the exec hooks and checks of a spec against its compose text, and which service
-// healing restarts: each names a command that its service declares, or one that has some. Each finding has the field in File, such as
-// `lifecycle_hook["drain"].exec.command`. What is wrong with the text itself is for Spec.
+// Actions judges the exec hooks and checks of a spec against its compose text, and the service that
+// healing restarts: each names a command that its service declares, or a service with a command.
+// Each finding has the field in File, such as `lifecycle_hook["drain"].exec.command`. Spec reports
+// the problems of the text itself.
 func Actions(spec group.Spec) []Finding {
 	asked := func(h group.LifecycleHook) bool { return h.Exec != nil }
 	if !slices.ContainsFunc(spec.LifecycleHooks, asked) &&

@@ -90,7 +90,7 @@ type Finding struct {
 	Fix string `json:"fix"`
 }
 
-// String is the finding in one line: place, severity, rule, what, way out.
+// String is the finding in one line: place, severity, rule, problem, way out.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s%s: %s", f.Place(), f.Severity, f.Text())
 }
@@ -110,7 +110,7 @@ func (f Finding) Place() string {
 	return place
 }
 
-// Text is what the finding says without its place and severity.
+// Text is the finding without its place and severity.
 func (f Finding) Text() string {
 	text := f.Subject()
 	if f.Fix != "" {
@@ -119,7 +119,7 @@ func (f Finding) Text() string {
 	return fmt.Sprintf("%s [%s]", text, f.Rule)
 }
 
-// Subject is where in the document and what.
+// Subject is the place in the document, and the problem.
 func (f Finding) Subject() string {
 	if f.Path == "" {
 		return f.Message
@@ -127,8 +127,8 @@ func (f Finding) Subject() string {
 	return f.Path + " " + f.Message
 }
 
-// Code is the refusal code of the finding's rule: IMAGE_NOT_PINNED for what can
-// exchange the code that runs, EXEC_FORBIDDEN for commands, else COMPOSE_FORBIDDEN.
+// Code is the refusal code of the finding's rule: IMAGE_NOT_PINNED where the code that runs could
+// be exchanged, EXEC_FORBIDDEN for commands, else COMPOSE_FORBIDDEN.
 func (f Finding) Code() string {
 	switch f.Rule {
 	case RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleUnmeasured:
@@ -154,7 +154,8 @@ func Errors(findings []Finding) []Finding {
 // maxFindings bounds what hostile input can make us say.
 const maxFindings = 200
 
-// order sorts findings by place. What an alias brings into several services is one finding, at the anchor.
+// order sorts findings by place. Content that an alias brings into several services is one finding,
+// at the anchor.
 func order(findings []Finding) []Finding {
 	byPlace := func(a, b Finding) int {
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column, strings.Compare(string(a.Rule), string(b.Rule)), strings.Compare(a.Message, b.Message))

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// FuzzLint: whatever the text, there is an answer, and a text that passes means one
-// thing: every service is pinned for the line scanner, and loads.
+// FuzzLint: each text has an answer, and a text without findings means one thing: every service is
+// pinned for the line scanner, and loads.
 func FuzzLint(f *testing.F) {
 	f.Add(good)
 	f.Add(web("entrypoint: [sh, -c, \"$A\"]"))

@@ -9,17 +9,17 @@ import (
 
 // Refusal is one reason why a group's spec would be refused, found without a cluster.
 type Refusal struct {
-	// Path is the field, as group.Problem has it; "template.compose" for what is wrong in
-	// the compose text.
+	// Path is the field, as group.Problem has it; "template.compose" for a problem of the compose
+	// text.
 	Path string
-	// Text names the field, the place in it, what is wrong and the way out, in one line.
+	// Text names the field, the place in it, the problem and the way out, in one line.
 	Text string
 }
 
-// Refusals are all reasons why spec is refused whatever state the cluster is in: the wrong fields
-// that group.Decode left out of it, what lint calls an error in its compose text, and what
-// group.Validate says, each field once. Absent fields count with their defaults. What a person
-// should judge is not here: Advice has it.
+// Refusals are all reasons to reject spec in any state of the cluster: the wrong fields that
+// group.Decode left out, lint's errors about its compose text, and the problems of group.Validate,
+// each field once. Absent fields count with their defaults. Advice has the points that an operator
+// should judge.
 func Refusals(spec group.Spec, wrong []group.Problem) []Refusal {
 	var out []Refusal
 	for _, p := range wrong {
@@ -57,7 +57,7 @@ func refusals(spec group.Spec) []Refusal {
 	return out
 }
 
-// Advice is what is allowed in spec and a person should judge, one line each.
+// Advice lists the permitted points of spec that an operator should judge, one line each.
 func Advice(spec group.Spec) []string {
 	out := slices.Clone(group.Warnings(spec))
 	for _, f := range Spec(spec.Template.Compose, spec.Template.Env) {

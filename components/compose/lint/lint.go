@@ -14,9 +14,8 @@ import (
 // many bytes, which contains it.
 const MaxSize = 256 << 10
 
-// Lint says everything that is wrong with a rendered compose text, in the order
-// of the text; nil if nothing is. It reads nothing but text and never fails:
-// what cannot be read is a finding. Safe for concurrent use.
+// Lint reports every problem of a rendered compose text, in the order of the text; nil for none. It
+// reads nothing but text and never fails: an unreadable part is a finding. Safe for concurrent use.
 func Lint(text []byte) []Finding { return order(linted(string(text)).findings) }
 
 func linted(text string) *linter {

@@ -206,8 +206,8 @@ func wantFinding(t *testing.T, text, want string) {
 	}
 }
 
-// An anchor on a service is no finding; a wrong use of one is a finding in its own line, and what is wrong
-// behind the anchor is one at its place.
+// An anchor on a service is no finding. A wrong use of an anchor is a finding in its own line, and
+// a problem behind the anchor is a finding at its place.
 func TestATT16_AnchorsOnServices(t *testing.T) {
 	anchored := strings.Replace(good, "  web:\n", "  web: &web\n", 1)
 	second := func(lines string) string {
@@ -236,7 +236,7 @@ func TestATT16_AnchorsOnServices(t *testing.T) {
 	}
 }
 
-// What reaches the guest agent, the engine or the guest.
+// Mounts that reach the guest agent, the engine or the guest.
 func TestATT14_TOK19_Mounts(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"second mount":          {web("devices: []", "tmpfs: /t", "volumes: ['/var/run/dstack.sock:/s']"), "error guest-socket 22:15"},
@@ -341,7 +341,7 @@ func TestATT14_NoPathOfTheGuestIsMounted(t *testing.T) {
 	}
 }
 
-// What the machine has decides nothing that runs.
+// No property of the machine decides the services.
 func TestATT16_NothingComesFromTheMachine(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"watched files":   {web("develop: {watch: [{path: /var/run, action: sync, target: /x}]}"), "error not-measured 20:5"},
@@ -444,7 +444,7 @@ func TestAppCompose(t *testing.T) {
 	}
 }
 
-// What admission refuses, lint names as an error, with its key.
+// Lint reports each document that admission rejects as an error, with its key.
 func TestThreat_ATT_16_LintRefusesEachBadDocument(t *testing.T) {
 	good := appcomposetest.Good("demo-web", "services:\n  cadre:\n    image: a@sha256:"+strings.Repeat("0", 64)+"\n")
 	if found := Errors(AppCompose(good, appcompose.Rules{})); len(found) > 0 {
@@ -471,7 +471,7 @@ func TestRestartsOfThisBootAreFine(t *testing.T) {
 	}
 }
 
-// TestATT36_AMeasuredTextHasItsMark: in app-compose.json it stands as Cadre wrote it.
+// TestATT36_AMeasuredTextHasItsMark: app-compose.json has the mark that Cadre wrote.
 func TestATT36_AMeasuredTextHasItsMark(t *testing.T) {
 	measured := appcompose.Marked(good)
 	if got := brief(Lint([]byte(measured))); measured == good || len(got) > 0 {

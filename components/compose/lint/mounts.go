@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reach is what a path of the guest gives to the container that mounts it.
+// reach is the access that a path of the guest gives to the container that mounts it.
 type reach string
 
 const (

@@ -11,10 +11,10 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// project loads the text with compose-go, twice, under environments in which every
-// variable has another value. What runs must be the same: this does not trust the
-// rules above to have found every variable. It runs only on texts without an
-// error, so nothing in them makes the loader read a file.
+// project loads the text with compose-go, twice, under environments in which every variable has
+// another value. Both loads must give the same services, in case the rules above have missed a
+// variable. project runs only on texts without an error, so nothing in them makes the loader read a
+// file.
 func (l *linter) project() {
 	defer func() {
 		// As for YAML: a crash in the loader is this text's refusal.
@@ -59,8 +59,8 @@ func (l *linter) load(value string) (*types.Project, bool) {
 			env[name] = value
 		}
 	}
-	// The tree is given instead of the text: compose-go would warn about "version" on
-	// the log, and keep a list of such files for ever.
+	// The tree replaces the text: for a text compose-go would log a warning about "version", and
+	// keep a list of such files permanently.
 	var tree map[string]any
 	if err := l.root.Decode(&tree); err != nil {
 		l.yamlError(err)
@@ -89,7 +89,7 @@ func (l *linter) load(value string) (*types.Project, bool) {
 
 var namedService = regexp.MustCompile(`^service "([^"]+)"`)
 
-// schemaError gives compose's complaint the place that it speaks of, if it names one.
+// schemaError gives compose's error its place, if the error names one.
 func (l *linter) schemaError(err error) {
 	message := strings.Join(strings.Fields(err.Error()), " ")
 	message = strings.TrimSuffix(strings.TrimPrefix(message, "validating docker-compose.yaml: "), ": invalid compose project")
@@ -134,7 +134,7 @@ func decisive(p *types.Project, name string) string {
 	return string(out)
 }
 
-// rest is everything beside the services.
+// rest is everything except the services.
 func rest(p *types.Project) string {
 	out, err := json.Marshal(map[string]any{"configs": p.Configs, "secrets": p.Secrets, "volumes": p.Volumes, "networks": p.Networks})
 	if err != nil {

@@ -185,8 +185,8 @@ func (l *linter) habits(s service) {
 	if k, v := entry(s.node, "profiles"); k != nil {
 		l.add(v, s.path("profiles"), RuleProfile, Warning, "starts the service only with COMPOSE_PROFILES, which must not come from outside", "remove the key")
 	}
-	// A check of the agent gives up after a number of tries, and then nobody starts this
-	// service, however well the agent does a moment later.
+	// A check of the agent gives up after a number of tries. Compose then never starts this
+	// service, even if the agent becomes healthy a moment later.
 	dependencies := get(s.node, "depends_on")
 	for _, name := range cadreNames {
 		if on := get(dependencies, name); text(on, "condition") == "service_healthy" {
@@ -196,9 +196,9 @@ func (l *linter) habits(s service) {
 	}
 }
 
-// restart: a guest keeps its containers on the data disk, and the engine starts those of the
-// boot before again before it reads the compose file. The init script removes them. These
-// policies would bring them back after every boot where it does not run.
+// restart: a guest keeps its containers on the data disk, and the engine starts the previous boot's
+// containers before it reads the compose file. The init script removes them. These policies would
+// bring them back after every boot without the script.
 func (l *linter) restart(s service) {
 	at, path, word := get(s.node, "restart"), "restart", text(s.node, "restart")
 	if at == nil {

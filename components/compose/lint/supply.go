@@ -26,9 +26,10 @@ type use struct {
 // operators follow a variable's name in braces; longer ones first.
 var operators = []string{":?", ":-", ":+", "?", "-", "+"}
 
-// usesIn are the variables of a value, also those in the words behind an operator, which compose fills in
-// before it looks whether it needs them. compose-go's own ExtractVariables tells neither "${A:-}", which is
-// filled, from "${A}", nor two uses of a name in one value apart.
+// usesIn returns the variables of a value, also the ones in the words behind an operator. Compose
+// fills those in before it decides whether it needs them. compose-go's own ExtractVariables
+// distinguishes neither "${A:-}", which is filled, from "${A}", nor two uses of a name in one
+// value.
 func usesIn(value string) []use {
 	var out []use
 	for rest := value; ; {
@@ -73,8 +74,8 @@ func (l *linter) used(value string, place *yaml.Node, at string) {
 // composeOwn is a variable that compose sets itself.
 const composeOwn = "COMPOSE_PROJECT_NAME"
 
-// supplied compares what the text takes from the environment with the names that a template's env has. What
-// another Slot has of its own are values of the same names.
+// supplied compares the names that the text takes from the environment with the names of the
+// template's env. Another Slot's own values have the same names.
 func (l *linter) supplied(env map[string]string) {
 	if l.root == nil {
 		return
@@ -100,8 +101,8 @@ func (l *linter) supplied(env map[string]string) {
 	}
 }
 
-// EnvAdvice is the part of Advice that is about the names in env: those that the compose text takes and env
-// does not have, and those that it never takes.
+// EnvAdvice is the part of Advice about the names in env: names that the compose text takes and env
+// does not have, and names that the text never takes.
 func EnvAdvice(t group.Template) []string {
 	var out []string
 	for _, f := range Spec(t.Compose, t.Env) {

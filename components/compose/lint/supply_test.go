@@ -54,7 +54,7 @@ func TestEnvAndTextHaveWhatTheOtherTakes(t *testing.T) {
 	}
 }
 
-// What refuses a text is what compose itself refuses: the same names are missing.
+// Lint and compose reject the same texts: the same names are missing.
 func FuzzUsesAreThoseOfCompose(f *testing.F) {
 	for _, v := range []string{"$A", "${A}", "$$A", "${A:-${B}}", "${A:?x}", "${A?}${B:?}", "${A:-x}$B", "a${A+b}", "${A:+${B:?}}"} {
 		f.Add(v)

@@ -60,8 +60,8 @@ func (l *linter) yamlError(err error) {
 	l.addAt(line, 1, "", RuleYAML, Error, "is not YAML", strings.TrimPrefix(text, "yaml: "))
 }
 
-// tree checks every node: keys that stand twice, merges, aliases, tags, words that
-// readers disagree on, and variables.
+// tree checks every node: duplicate keys, merges, aliases, tags, words that readers interpret
+// differently, and variables.
 func (l *linter) tree() { l.node(l.root, nil) }
 
 func (l *linter) node(n *yaml.Node, at path) {
@@ -107,7 +107,7 @@ func (l *linter) mapping(n *yaml.Node, at path) {
 		}
 		if key.Value == "<<" {
 			l.add(key, here.String(), RuleMerge, Error, "merges other keys in; readers differ in which of two equal keys wins", "write the keys out")
-			continue // what is merged has its own place, and the text is refused
+			continue // the merged node has its own place, and the text is rejected
 		}
 		if variable(key.Value) != "" {
 			l.add(key, here.String(), RuleVariable, Error, "is a key with a variable in it", "write the key out")
@@ -148,7 +148,7 @@ var (
 // scalar checks one value; place is where it is reported.
 func (l *linter) scalar(n, place *yaml.Node, at path) {
 	l.variables(n.Value, place, at)
-	if place == n { // what an alias brings in was noted at the anchor
+	if place == n { // the content of an alias was noted at the anchor
 		l.used(n.Value, n, at.String())
 	}
 	if n.Style != 0 || len(at) > 0 && strings.HasPrefix(at[0], "x-") {
@@ -174,7 +174,7 @@ func containsAlias(n *yaml.Node, depth int) bool {
 	return false
 }
 
-// path is where a node stands, one key or index after another.
+// path is the position of a node, one key or index after another.
 type path []string
 
 func (p path) next(key string) path { return append(slices.Clone(p), key) }
@@ -216,7 +216,7 @@ func text(n *yaml.Node, key string) string {
 	return ""
 }
 
-// items are the elements of a list, or the one value that stands for it.
+// items are the elements of a list, or the single value in place of one.
 func items(n *yaml.Node) []*yaml.Node {
 	n = deref(n)
 	switch {

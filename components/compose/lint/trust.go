@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// cadreService checks the service that asks for admission: what it trusts must
-// stand literally in the measured text.
+// cadreService checks the service that asks for admission: its trust settings must be literal in
+// the measured text.
 func (l *linter) cadreService() {
 	found := false
 	for _, s := range l.services {

@@ -51,8 +51,8 @@ func names(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// freeKeys of a service may take variables: they size and name things, and do not
-// decide which code runs, as whom, or what it reaches.
+// freeKeys of a service may take variables: they size and name things, and decide neither the code
+// that runs, nor its user, nor its access.
 var freeKeys = []string{
 	"mem_limit", "mem_reservation", "memswap_limit", "cpus", "cpu_shares", "cpuset", "pids_limit", "shm_size",
 	"hostname", "domainname", "container_name", "labels", "annotations",

@@ -17,7 +17,7 @@ const MaxSize = 256 << 10
 // Image is the image word of one service.
 type Image struct {
 	Service string
-	// Reference is what stands there.
+	// Reference is the reference in the text.
 	Reference string
 	// Line and Column count from 1, columns in characters.
 	Line, Column int
@@ -104,8 +104,8 @@ func (i *Image) locate(text []byte, lines []int, n *yaml.Node) error {
 	return nil
 }
 
-// Write returns text with each image replaced by what references has for it, by
-// service; others stay. The result is read again: it has exactly these images.
+// Write returns text with each image replaced by its entry in references, by service; other images
+// stay. Write reads the result again and checks that it has exactly these images.
 func Write(text []byte, references map[string]string) ([]byte, error) {
 	images, err := Images(text)
 	if err != nil {

@@ -21,14 +21,14 @@ const DefaultBaseURL = "https://cloud-api.phala.com/api/v1"
 // APIVersion is sent with each request; later versions have other shapes.
 const APIVersion = "2026-05-22"
 
-// DefaultSettle is a bound on what this platform was seen to take until an accepted
-// change shows: a CVM reads "running" and unchanged for a while after the 202, lists may
-// lag for seconds behind one object, and the platform's own tools give a change ten
-// minutes to be carried out, nearly all of which is the boot that does show.
+// DefaultSettle bounds the time from an accepted change until this platform shows it. A CVM reads
+// "running" and unchanged for a while after the 202, and lists may lag for seconds behind one
+// object. The platform's own tools wait ten minutes for a change, nearly all of it for the boot,
+// which shows.
 const DefaultSettle = 2 * time.Minute
 
-// LocalSettle is the same of a local cloud, which shows what it accepted at once unless it
-// was told to hide it for a while.
+// LocalSettle is the same for a local cloud, which shows an accepted change at once unless a test
+// hides it for a while.
 const LocalSettle = 5 * time.Second
 
 // Config says how to reach the platform.

@@ -165,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestThePlatformsAdviceIsShown as it came, whatever form it has, on one line and bounded.
+// TestThePlatformsAdviceIsShown unchanged, in every form, on one line and bounded.
 func TestThePlatformsAdviceIsShown(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	for body, want := range map[string]string{

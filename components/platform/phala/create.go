@@ -25,7 +25,7 @@ const createAttempts = 3
 // maxCompose is the platform's bound on compose file and script together.
 const maxCompose = 200 << 10
 
-// document is what the driver has to know of an app-compose.json.
+// document has the values of an app-compose.json that the driver needs.
 type document struct {
 	Name        string   `json:"name"`
 	Compose     string   `json:"docker_compose_file"`
@@ -40,8 +40,7 @@ type provisionReply struct {
 	// known to show it here yet; without it what was sent must be what is measured.
 	AppCompose text `json:"app_compose"`
 	EnvKey     text `json:"app_env_encrypt_pubkey"`
-	// KMSID names the key service in a reply for a new app; for an app that exists the
-	// same stands in kms_info.
+	// KMSID names the key service in a reply for a new app; for an existing app kms_info has it.
 	KMSID text `json:"kms_id"`
 	KMS   object[struct {
 		ID     text `json:"id"`
@@ -145,10 +144,10 @@ func (c *Client) provision(ctx context.Context, t platform.Template, r call) (pl
 	return p, nil
 }
 
-// Create implements platform.Platform. A new app is provisioned once more under
-// the CVM's own name, which refreshes the platform's memory of the content, and
-// is created only if the hash is still the one that the caller decided on.
-// What the platform has not said yet (often the vm uuid) is left empty.
+// Create implements platform.Platform. A new app is provisioned once more under the CVM's own name,
+// which refreshes the platform's memory of the content. Create sends the creation only if the hash
+// is still the one that the caller decided on. Fields that the platform has not reported yet (often
+// the vm uuid) are left empty.
 func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
 	if !nameForm.MatchString(req.Name) {
 		return platform.Instance{}, fmt.Errorf("create cvm %q: the name must be 5 to 63 letters, digits and '-', starting with a letter: %w", req.Name, platform.ErrRefused)
@@ -164,7 +163,7 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	case err != nil && errors.Is(err, platform.ErrRefused):
 		return platform.Instance{}, err
 	case err != nil:
-		// Whatever became of the preparation, no create was sent.
+		// The preparation failed, and no create was sent.
 		return platform.Instance{}, fmt.Errorf("%w (nothing was created: %w)", err, platform.ErrRefused)
 	}
 	var row cvm

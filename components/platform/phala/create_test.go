@@ -31,7 +31,7 @@ func TestProvisionOnTheWire(t *testing.T) {
 		_, _ = io.WriteString(w, `{"app_id":"app_`+app+`","compose_hash":"00"}`)
 	})
 	tmpl := platform.Template{AppCompose: []byte(envDocument), InstanceType: "tdx.small", OSImage: "dstack-0.5.9-e18f5407", DiskGB: 20, AppID: "app_" + app, AppNonce: "3"}
-	// The hash is another one; what was sent is looked at alone.
+	// The platform's hash differs; the driver judges only the sent document.
 	if _, err := c.Provision(t.Context(), "", tmpl); !errors.Is(err, platform.ErrMeasuresOther) {
 		t.Fatal(err)
 	}
@@ -51,8 +51,8 @@ func TestProvisionOnTheWire(t *testing.T) {
 	}
 }
 
-// The real server answers a create that it has carried out before with the CVM of then. A
-// CVM of another name is not the one that was asked for.
+// The real server answers a repeated create with the earlier CVM. A CVM of another name is not the
+// requested one.
 func TestACreateThatReturnsAnotherCVMIsRefused(t *testing.T) {
 	const app = "5de2e4a9d62ef79a9e3f5b4d44a7bcbd94fed708"
 	name := "web-0"

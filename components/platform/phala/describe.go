@@ -182,9 +182,8 @@ func (c *Client) Nodes(ctx context.Context) ([]platform.Node, error) {
 	return out, nil
 }
 
-// NextAppID allots an application id with the nonce that claims it. Together
-// they go into platform.Template, so that the id can stand in a measured
-// compose file before the app exists.
+// NextAppID allots an application id with the nonce that claims it. Both go into platform.Template,
+// so that a measured compose file can contain the id before the app exists.
 func (c *Client) NextAppID(ctx context.Context) (appID, nonce string, err error) {
 	var reply struct {
 		AppIDs []struct {

@@ -19,9 +19,9 @@ import (
 	"cadre.dev/platform/platformtest"
 )
 
-// envCloud is a platform with one CVM. What it shows of the env key is the test's.
+// envCloud is a platform with one CVM. The test chooses the env key that it shows.
 type envCloud struct {
-	key       string         // what the CVM and provision name as the app's key
+	key       string         // the app's key according to the CVM and provision
 	shown     map[string]any // the reply about the signature, nil: 404
 	sealed    atomic.Value   // the encrypted env that came with a write
 	effective atomic.Int32   // writes with an effect

@@ -15,7 +15,7 @@ import (
 
 // Error is an answer of the platform that is not a success.
 type Error struct {
-	// Doing is what was asked, e.g. "update cvm 1f0c...".
+	// Doing is the requested action, e.g. "update cvm 1f0c...".
 	Doing string
 	// Status is the HTTP status code.
 	Status int
@@ -33,7 +33,7 @@ type Error struct {
 	kinds []error
 }
 
-// Error says what was done, what came back, and the request id.
+// Error names the action, the answer, and the request id.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: platform answered %d", e.Doing, e.Status)
@@ -165,7 +165,7 @@ const (
 	maxAdviceText = 300
 )
 
-// advice reads a list of texts, or of objects that hold one; what it cannot read it leaves.
+// advice reads a list of texts, or of objects with a text; it leaves out other elements.
 func advice(raw json.RawMessage) []string {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {

@@ -17,7 +17,7 @@ const (
 	MaxShutdownTimeout = 20 * time.Minute
 )
 
-// size is what an instance type gives a CVM.
+// size is the hardware of an instance type.
 type size struct {
 	VCPU     whole `json:"vcpu"`
 	MemoryMB whole `json:"memory_mb"`
@@ -73,8 +73,8 @@ func (c *Client) unified(ctx context.Context, doing, vmUUID string, s platform.S
 	return got, true, err
 }
 
-// sizes are the instance types on offer with what each gives; empty where the platform does
-// not tell. Read until it was told once.
+// sizes are the offered instance types with their hardware; empty where the platform does not list
+// them. The client reads them until the platform has listed them once.
 func (c *Client) sizes(ctx context.Context) map[string]size {
 	c.mu.Lock()
 	known := c.knownSizes
@@ -99,9 +99,9 @@ func (c *Client) sizes(ctx context.Context) map[string]size {
 	return known
 }
 
-// nameSizes names instance types by what the CVMs have, where the platform shows other vCPUs
-// or memory than those of the type that it names, or names none: PATCH /cvms/{cvm} changes the
-// two, and no source says whether the name follows. A size of several types names none.
+// nameSizes names instance types by the hardware of the CVMs, where the platform shows other vCPUs
+// or memory than the named type's, or names none. PATCH /cvms/{cvm} changes the hardware, and no
+// source says whether the name follows. A size of several types names none.
 func (c *Client) nameSizes(ctx context.Context, rows []cvm) {
 	var known map[string]size
 	for i := range rows {
@@ -112,7 +112,7 @@ func (c *Client) nameSizes(ctx context.Context, rows []cvm) {
 		has := size{VCPU: res.VCPU, MemoryMB: whole(float64(res.MemoryGB) * 1024)}
 		if known == nil {
 			if known = c.sizes(ctx); known == nil {
-				return // not told: asked once for a list, not once for each of its rows
+				return // not listed: asked once for a list of CVMs, instead of once for each row
 			}
 		}
 		if named, ok := known[string(res.InstanceType)]; named == has || !ok && res.InstanceType != "" {
@@ -136,7 +136,7 @@ type instanceType struct {
 	size
 }
 
-// instanceTypes are the types on offer; nil: not told.
+// instanceTypes are the offered types; nil: not listed.
 func (c *Client) instanceTypes(ctx context.Context) ([]instanceType, error) {
 	var reply json.RawMessage
 	err := c.read(ctx, call{doing: "list instance types", method: http.MethodGet, path: "/instance-types", into: &reply, limit: maxListReply})

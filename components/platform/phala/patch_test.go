@@ -66,8 +66,8 @@ func TestOnlyA405FallsBackToTheOlderCalls(t *testing.T) {
 	}
 }
 
-// What one call of several things says; one thing alone keeps to its own call, which alone
-// names an instance type, unless a time for the shutdown is set.
+// One call for several changes. A single change keeps its own call, which names an instance type,
+// unless a time for the shutdown is set.
 func TestTheUnifiedCallOnTheWire(t *testing.T) {
 	var got string
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -105,8 +105,8 @@ func TestTheUnifiedCallOnTheWire(t *testing.T) {
 	}
 }
 
-// A CVM whose vCPUs and memory were changed may go on reading as its former type: what it has
-// is its type, or the change would be made for ever.
+// A CVM with changed vCPUs and memory may keep reading as its former type. Its hardware decides its
+// type: otherwise the change would be repeated permanently.
 func TestATypeIsNamedByWhatTheCVMHas(t *testing.T) {
 	var shown string
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +133,7 @@ func TestATypeIsNamedByWhatTheCVMHas(t *testing.T) {
 	}
 }
 
-// The gateway's domain goes into URLs: what is no domain counts as not told.
+// The gateway's domain goes into URLs: an invalid domain counts as unknown.
 func TestTheGatewaysDomainIsADomain(t *testing.T) {
 	var shown string
 	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -119,7 +119,7 @@ func (c *Client) once(ctx context.Context, r call) error {
 		return answer
 	}
 	if r.date != nil {
-		*r.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero: not told
+		*r.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero: no date in the answer
 	}
 	if r.into == nil {
 		return nil

@@ -106,8 +106,8 @@ func (c *Client) Resize(ctx context.Context, vmUUID string, s platform.Shape) (p
 	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: body})
 }
 
-// Offer implements platform.Platform: the images of any node and the instance types. A
-// server without a list of instance types does not tell them.
+// Offer implements platform.Platform: the images of any node and the instance types. A server
+// without a list of instance types gives a nil list.
 func (c *Client) Offer(ctx context.Context) (platform.Offer, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {

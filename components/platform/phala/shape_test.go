@@ -12,8 +12,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// A refusal, or a "nothing to do", about a CVM that is in the middle of something is
-// busy: whatever the platform's words, it is asked for again when the CVM stands still.
+// A refusal, or a "nothing to do", about a CVM in transition is busy, whatever the platform's
+// words: the caller asks again when the CVM is idle.
 func TestChangesOfACVMUnderWay(t *testing.T) {
 	const nothing, refusal = `{"status":"no_change"}`, `{"detail":"CVM is not in a state that can be updated"}`
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestChangesOfACVMUnderWay(t *testing.T) {
 	}
 }
 
-// What is sent for each change: nothing that was not asked for.
+// The request of each change, without unrequested fields.
 func TestChangesOnTheWire(t *testing.T) {
 	var got string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {

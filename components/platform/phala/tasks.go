@@ -13,15 +13,15 @@ import (
 
 var _ platform.Recorder = (*Client)(nil)
 
-// maxTasks is how many of the newest operations are looked at.
+// maxTasks bounds the operations that Tasks reads, the newest ones.
 const maxTasks = 20
 
 // clockStep is the resolution of the Date header.
 const clockStep = time.Second
 
-// Tasks implements platform.Recorder by GET /cvms/{cvm}/operations, of which the shape is in
-// the platform's public description of its API. Which of them are recent is told by the
-// server's own clock, the Date of its answer: ours may be set otherwise.
+// Tasks implements platform.Recorder by GET /cvms/{cvm}/operations, whose shape is in the
+// platform's public description of its API. The server's own clock, the Date of its answer, decides
+// which operations are recent: the local clock may differ.
 func (c *Client) Tasks(ctx context.Context, vmUUID string, since time.Duration) ([]platform.Task, error) {
 	path, err := cvmPath(vmUUID, "/operations?limit="+strconv.Itoa(maxTasks))
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Client) Tasks(ctx context.Context, vmUUID string, since time.Duration) 
 	var answer *Error
 	switch {
 	case errors.As(err, &answer) && (answer.Status == http.StatusNotFound || answer.Status == http.StatusMethodNotAllowed):
-		return nil, nil // an older server, or the CVM is gone, which the listing tells
+		return nil, nil // an older server, or the CVM is gone, which the listing shows
 	case err != nil:
 		return nil, err
 	case date.IsZero():

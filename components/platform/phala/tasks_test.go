@@ -10,8 +10,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// The server's clock says which operations began since the call: one that is years away
-// from ours changes nothing, and an answer without a date says nothing.
+// The server's clock decides which operations began since the call: a clock that is years away from
+// the local one changes nothing, and an answer without a date gives none.
 func TestTasksByTheServersClock(t *testing.T) {
 	const rows = `{"total":4,"next_cursor":null,"items":[
 {"correlation_id":"op-3","operation_type":"Compose_Update","target_state":"running","triggered_by":7,"started_at":"2031-02-03T04:05:06Z","status":"in_progress","sub_operations":[],"events":[],"instance_name":"a","compose_hash":"0xAA"},

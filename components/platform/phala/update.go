@@ -97,9 +97,9 @@ func (c *Client) accept(ctx context.Context, r call) (platform.Accepted, error) 
 	return receipted(r, reply.V)
 }
 
-// change is accept for an update in place of one CVM. A verdict on a CVM that is on its
-// way somewhere else is one of that moment: it is ErrBusy, whatever words the platform
-// has for it, so that nobody takes the member for refused, or for changed already.
+// change is accept for an update in place of one CVM. A verdict about a CVM in transition is valid
+// only for that moment. change returns ErrBusy for it, whatever its words, so that the caller takes
+// the member neither for refused nor for changed.
 func (c *Client) change(ctx context.Context, vmUUID string, r call) (platform.Accepted, error) {
 	got, err := c.accept(ctx, r)
 	var answer *Error

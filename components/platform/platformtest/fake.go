@@ -21,8 +21,8 @@ import (
 // Key is the API key that a Fake accepts.
 const Key = "phak_test"
 
-// Fake is an in-memory cloud that speaks the subset of Phala Cloud's REST API
-// that driver phala uses. CVMs run nothing. Safe for concurrent use.
+// Fake is an in-memory cloud with the subset of Phala Cloud's REST API that driver phala uses. CVMs
+// run nothing. Safe for concurrent use.
 type Fake struct {
 	// BootDelay is how long a create, update or restart stays in progress.
 	BootDelay time.Duration
@@ -34,7 +34,7 @@ type Fake struct {
 
 	mu      sync.Mutex // guards all below
 	cvms    []*fakeCVM
-	known   map[string]composed // by compose hash: what was provisioned
+	known   map[string]composed // by compose hash: the provisioned content
 	faults  []Fault
 	log     []string
 	nextID  int
@@ -47,19 +47,19 @@ type composed struct {
 	hardware    hardware
 }
 
-// hardware is what of a CVM's virtual machine can change in place.
+// hardware is the part of a CVM's virtual machine that can change in place.
 type hardware struct {
 	image, instanceType string
 	diskGB              int
 }
 
-// What a Fake offers.
+// The offer of a Fake.
 var (
 	fakeImages = []string{"dstack-0.5.9", "dstack-0.5.11"}
 	fakeTypes  = []string{"tdx.small", "tdx.medium"}
 )
 
-// slug is the full name of an image, the only one that a change or a create takes.
+// slug is the full name of an image, the only form that a change or a create takes.
 func slug(image string) string { return image + "-" + digest("image", image)[:8] }
 
 type fakeCVM struct {
@@ -70,11 +70,11 @@ type fakeCVM struct {
 	gone                                    bool
 	env                                     map[string]string
 	hardware                                hardware
-	was                                     fakeView  // what it reads as until shown
+	was                                     fakeView  // the view until the operation shows
 	shown                                   time.Time // when the running operation begins to show
 }
 
-// fakeView is what an operation does not show at once.
+// fakeView is the visible state before an operation shows.
 type fakeView struct {
 	status   string
 	hardware hardware

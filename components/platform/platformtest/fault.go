@@ -2,7 +2,7 @@ package platformtest
 
 import "strings"
 
-// Mode is what a Fault does to a request.
+// Mode is the effect of a Fault on a request.
 type Mode string
 
 const (

@@ -95,7 +95,7 @@ func (f *Fake) provision(w http.ResponseWriter, r *http.Request) {
 		reply(w, 422, map[string]any{"detail": "name and compose_file are required"})
 		return
 	}
-	// Keys that the real server does not know are dropped: what was meant by them is not done.
+	// The real server drops unknown keys, and their change is not made.
 	appID, nonce := b.text("app_id"), b["nonce"]
 	if _, whole := nonce.(float64); nonce != nil && (!whole || appID == "") {
 		reply(w, 422, map[string]any{"detail": []any{map[string]any{"loc": []any{"body", "nonce"}, "msg": "want an integer, and app_id with it", "type": "value_error"}}})
@@ -126,7 +126,7 @@ func hashOf(file map[string]any) string {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	if enc.Encode(file) != nil {
-		return "" // what was decoded from JSON can be written as JSON
+		return "" // a value decoded from JSON can be written as JSON
 	}
 	sum := sha256.Sum256(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 	return hex.EncodeToString(sum[:])

@@ -92,8 +92,8 @@ func (s *suite) offer() platform.Offer {
 	return offer
 }
 
-// other is an image and an instance type on offer that the CVM does not have. A target
-// has to tell what a CVM has and offer two of each.
+// other is an offered image and instance type that the CVM does not have. A target has to report
+// the values of a CVM and offer two of each.
 func (s *suite) other(made platform.Instance) (image, instanceType string) {
 	s.Helper()
 	if made.OSImage == "" || made.InstanceType == "" || made.DiskGB == 0 {
@@ -163,7 +163,7 @@ func (s *suite) hardware() {
 	}
 }
 
-// misfits: what can never be is refused for certain, and nothing is touched.
+// misfits: an impossible change is refused for certain, and changes nothing.
 func (s *suite) misfits() {
 	made := s.create("contract-misfits")
 	defer s.remove(made)

@@ -34,8 +34,8 @@ func (s *suite) measured() {
 	}
 }
 
-// lies: a platform that would measure something else is not believed, and nothing is
-// made by it. One that shows its text is passed on, with the hash of that text.
+// lies: the driver rejects a platform that would measure other bytes, and makes nothing. A platform
+// that shows its text is passed on, with the hash of that text.
 func (s *suite) lies() {
 	s.needFaults()
 	made := s.create("contract-lies")
