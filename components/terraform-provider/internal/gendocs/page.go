@@ -42,7 +42,7 @@ func (b *book) function(name string, f *tfprotov6.Function) {
 	b.pages["functions/"+name] = text
 }
 
-// head is what registries read of a page, and its title.
+// head is the front matter that registries read, and the page's title.
 func head(title, about string) string {
 	return "---\n# Generated from the provider's schema: go generate ./internal/provider\npage_title: \"" + title + " - cadre\"\nsubcategory: \"\"\ndescription: |-\n  " +
 		strings.ReplaceAll(about, "\n", "\n  ") + "\n---\n\n# " + title + "\n\n" + about + "\n\n"

@@ -71,7 +71,7 @@ func typeWord(typ tftypes.Type) string {
 	return typ.String()
 }
 
-// sections are the entries by who sets them.
+// sections groups the entries by the party that sets them.
 func sections(entries []entry, at string) string {
 	text := ""
 	for _, s := range []struct {

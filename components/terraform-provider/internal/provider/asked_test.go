@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// What applying asks for is not told as waiting to be asked for; what else holds it is, and so are the
+// A plan shows no hold for a request that the apply makes. It shows the slot's other holds, and
 // other slots.
 func TestWhatIsAskedForWaitsForNobodysAsking(t *testing.T) {
 	hold := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "updates are OPPORTUNISTIC"}

@@ -25,9 +25,8 @@ func (m coordinators) stored() (known client.Context, at string, err error) {
 	return known, at, err
 }
 
-// planProven says what is known of the outputs before an update: as they are, unless the
-// cluster file has another gateway or platform than the context, which changes what the
-// context says and who is reached by it.
+// planProven plans the outputs of an update. They stay as they are, unless the cluster file names
+// another gateway or platform than the context: then the context and its connection change.
 func (m coordinators) planProven(ctx context.Context, before coordinators, resp *resource.ModifyPlanResponse) {
 	cluster, at, err := m.load(ctx)
 	var known client.Context
@@ -49,8 +48,8 @@ func (m coordinators) planProven(ctx context.Context, before coordinators, resp 
 	}
 }
 
-// deletable refuses to plan that coordinators go when nobody could call the platform: by the
-// time they are to go, the groups before them are gone.
+// deletable refuses to plan the deletion of coordinators without access to the platform. The groups
+// before them would already be gone when the deletion fails.
 func (m coordinators) deletable(diags *diag.Diagnostics) {
 	known, _, err := m.stored()
 	if err != nil {

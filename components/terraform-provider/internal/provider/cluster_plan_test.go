@@ -12,8 +12,8 @@ import (
 	"cadre.dev/platform/platformtest"
 )
 
-// A cluster that is there: another gateway in its file changes what is known of it, other
-// arguments do not, and it is not planned to be destroyed while nobody could call its platform.
+// For an existing cluster, another gateway in its file changes the planned outputs, and other
+// arguments do not. Its destroy is not planned while the platform cannot be called.
 func TestPlansOfAClusterThatIsThere(t *testing.T) {
 	program := tofu(t)
 	fake := platformtest.NewFake()

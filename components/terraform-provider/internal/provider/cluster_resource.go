@@ -142,8 +142,8 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	}
 }
 
-// same reports whether the cluster file and the context are those of the cluster that is
-// there: with others its coordinators would be left to themselves, and new ones be founded.
+// same reports whether the cluster file and the context belong to the existing cluster. Another
+// cluster would leave the existing coordinators without an owner, and bootstrap new ones.
 func (m coordinators) same(ctx context.Context, name string, diags *diag.Diagnostics) bool {
 	cluster, at, err := m.load(ctx)
 	switch {
@@ -175,7 +175,7 @@ func protected(m coordinators, diags *diag.Diagnostics) {
 	}
 }
 
-// Create makes the coordinators, or what is missing of them.
+// Create makes the coordinators, or the missing ones of them.
 func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var m coordinators
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -192,7 +192,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 }
 
-// Update makes coordinators that are missing; it refuses to change those that are there.
+// Update makes missing coordinators; it refuses to change existing ones.
 func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m coordinators
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)

@@ -10,9 +10,9 @@ import (
 	"cadre.dev/platform/platformtest"
 )
 
-// Coordinators that cannot prove themselves make no cluster; what was made is named, the next
-// apply goes on with it, and neither the platform's key nor the operator's token is left
-// anywhere but in the context file.
+// Coordinators that cannot prove themselves make no cluster. The error names the created parts, and
+// the next apply continues with them. Only the context file has the platform's key and the
+// operator's token.
 func TestTOK08_ClusterGoesOnAndKeepsItsSecrets(t *testing.T) {
 	program := tofu(t)
 	fake := platformtest.NewFake()

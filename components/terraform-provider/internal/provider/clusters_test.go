@@ -36,8 +36,8 @@ output "token" {
 output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { cluster_id = jsondecode(local.context).founding })) }
 `
 
-// The folders that have both forms say the same in them: what Terraform writes is what
-// `cadre group apply` writes, to the byte of each compose text.
+// Folders with both forms agree: Terraform and `cadre group apply` write the same specs, to the
+// byte of each compose text.
 func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}} {
 		t.Run(name, func(t *testing.T) {
@@ -54,12 +54,12 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 			}
 			vars := sampleVars(t, root, server)
 			write(t, filepath.Join(at, "main.tf"), stubCoordinators)
-			// Nobody rolls anything here.
+			// The test rolls nothing out.
 			override, apply := "", []string{"apply", "-auto-approve", "-var-file=" + filepath.Join(root, "vars.tfvars.json")}
 			var paths []string
 			for _, local := range files {
 				paths = append(paths, filepath.Join(f.path, local+".hcl"))
-				apply = append(apply, "-target=cadre_group."+local) // nobody makes their slots
+				apply = append(apply, "-target=cadre_group."+local) // no leader makes their slots
 				override += "resource \"cadre_group\" \"" + local + "\" {\n  wait_for_rollout = false\n}\n"
 			}
 			f.write("wait_override.tf", override)
@@ -93,8 +93,8 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 	}
 }
 
-// The examples of variables for Phala Cloud are complete: each is planned without a platform,
-// and what is planned for the coordinators is what it says. No key is asked for or kept.
+// The examples of variables for Phala Cloud are complete: each is planned without a platform, and
+// the plan of the coordinators equals the example. No key is asked for or kept.
 func TestClustersArePlannedForPhala(t *testing.T) {
 	program := tofu(t)
 	root := t.TempDir()
@@ -125,7 +125,7 @@ func encoded(t *testing.T, s group.Spec) string {
 	return string(text)
 }
 
-// sampleVars writes the variables of both forms, and gives those of the group files.
+// sampleVars writes the variables of both forms, and returns the group files' variables.
 func sampleVars(t *testing.T, root string, server *clienttest.Server) map[string]string {
 	t.Helper()
 	cloud, context := filepath.Join(root, "cloud.json"), filepath.Join(root, "context.json")

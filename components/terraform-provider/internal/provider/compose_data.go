@@ -17,7 +17,7 @@ var groupPath = path.Root("group")
 
 func newComposeData() datasource.DataSource { return composeData{} }
 
-// composeData judges a compose text and says what it is measured as. It asks nobody.
+// composeData judges a compose text and computes its measurement, without any connection.
 type composeData struct{}
 
 type composed struct {

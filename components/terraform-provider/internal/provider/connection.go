@@ -11,9 +11,9 @@ import (
 	"cadre.dev/client"
 )
 
-// connection is how one configured provider reaches its cluster. It is opened at the first
-// use: what needs no cluster works without one, and a cluster that is made in the same run is
-// found once it is there. Safe for concurrent use.
+// connection is the cluster of one configured provider. It opens at the first use: parts that need
+// no cluster work without one, and a cluster made in the same run is found after its creation. Safe
+// for concurrent use.
 type connection struct {
 	settings settings
 
@@ -59,8 +59,8 @@ func (c *connection) use(diags *diag.Diagnostics) *client.Client {
 	return cl
 }
 
-// lookup is use for what was read before: while nobody can know which cluster it is in, it
-// stays as it is. nil: why was added.
+// lookup is use for an earlier read value: while the cluster of the value is unknown, the value
+// stays. nil: the reason was added.
 func (c *connection) lookup(what string, diags *diag.Diagnostics) *client.Client {
 	if _, err := c.open(); errors.Is(err, errNotYet) {
 		diags.AddWarning(what+" is not looked at", "Its state is taken as it was: "+err.Error()+". The plan after this one looks again.")
@@ -82,7 +82,8 @@ func noCluster(err error, diags *diag.Diagnostics) {
 	}
 }
 
-// context is the cluster's, from what is configured, then the environment, then the file.
+// context returns the cluster's context from the configuration, then the environment, then the
+// file.
 func (c *connection) context() (client.Context, error) {
 	s := c.settings
 	if s.Context.IsUnknown() || s.ContextJSON.IsUnknown() || s.Token.IsUnknown() || s.Endpoint.IsUnknown() || s.CAPEM.IsUnknown() {
@@ -127,8 +128,8 @@ func (c *connection) load() (client.Context, error) {
 	return client.LoadContext(path)
 }
 
-// turn is taken by whoever changes single slots of a group: Terraform does so at the same
-// time, and each is to find the others in their places.
+// turn orders changes of single slots of a group: Terraform makes them at the same time, and each
+// change must find the other slots in place.
 func (c *connection) turn(group string) *turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// What data sources and functions say of a real group, and blocks that they render.
+// The outputs of data sources and functions for a real group, and the blocks that they render.
 func TestDataSourcesAndFunctions(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return

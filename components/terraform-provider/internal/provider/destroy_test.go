@@ -32,9 +32,9 @@ func (c *cluster) keep(t *testing.T) {
 	}
 }
 
-// A destroy that is killed leaves a group that says what it is: a plan and an apply name the
-// ways out, a deletion that is taken back leaves the group to be applied, and the next
-// destroy goes on where the killed one was.
+// A destroy that is killed leaves a group in deletion. A plan and an apply name the ways out. A
+// cancelled deletion leaves a group that can be applied, and the next destroy continues the killed
+// one.
 func TestADestroyThatWasKilledGoesOn(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return
@@ -60,7 +60,7 @@ func TestADestroyThatWasKilledGoesOn(t *testing.T) {
 	}
 	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "Group web is taken down", "destroying goes on with it")
 
-	c.keep(t) // what is seen next is the next one's
+	c.keep(t) // events from here on belong to the next run
 	r = f.begin("destroy", "-auto-approve")
 	c.deleting(t)
 	c.keep(t)

@@ -1,6 +1,6 @@
-// Package provider is the Terraform provider. It decides nothing about groups itself: specs
-// are judged by compose/lint and core/group, plans are the coordinators' own, and what is
-// waited for is what `cadre` waits for, through the same client.
+// Package provider is the Terraform provider. The coordinators and their packages decide about
+// groups: compose/lint and core/group judge specs, coordinators make plans, and the provider waits
+// through the same client as `cadre`.
 //
 //	schema, values ── shape ◄── core/group.Spec
 //	validate       ── compose/lint.Refusals

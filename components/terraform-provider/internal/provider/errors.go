@@ -23,7 +23,7 @@ func addError(diags *diag.Diagnostics, summary string, err error) {
 	diags.AddError(summary, err.Error())
 }
 
-// groupUnread adds that a group could not be read, with what to do where there is none.
+// groupUnread adds that a group could not be read, with a way out where the group does not exist.
 func groupUnread(name string, err error, diags *diag.Diagnostics) {
 	if client.KindOf(err) == client.NotFound {
 		diags.AddAttributeError(groupPath, "There is no group "+name,

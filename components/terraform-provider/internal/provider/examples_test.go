@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each example of the documentation is one that the provider takes.
+// The provider accepts each example of the documentation.
 func TestExamplesAreValid(t *testing.T) {
 	program := tofu(t)
 	files, err := filepath.Glob("../../examples/*/*/*.tf")

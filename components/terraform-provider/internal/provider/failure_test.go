@@ -37,8 +37,8 @@ const impatient = `
   }
 `
 
-// A rollout that fails fails the apply, with what each slot waits for at the argument that
-// holds it; the state keeps what was applied, and an apply after it is mended goes on.
+// A failed rollout fails the apply, with each slot's hold at the argument that causes it. The state
+// keeps the applied values, and an apply after the repair continues.
 func TestAFailedRolloutSaysWhatHolds(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return
@@ -65,8 +65,8 @@ func TestAFailedRolloutSaysWhatHolds(t *testing.T) {
 	wants(t, "nothing to do", f.must("plan"), "No changes")
 }
 
-// The provider is killed while it waits: the rollout goes on, and the next apply finds it,
-// whether the group was made or changed.
+// The provider is killed while it waits: the rollout continues, and the next apply finds it, for a
+// new group and for a changed one.
 func TestAnApplyThatWasKilledGoesOn(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return
@@ -147,7 +147,7 @@ func (r *running) kill() {
 	}
 }
 
-// wait is the end of a run: what it printed, as run gives it, and whether it succeeded.
+// wait returns the output of a run, in the form of run, and whether it succeeded.
 func (r *running) wait() (string, bool) {
 	err := r.cmd.Wait()
 	return unwrap(r.out.Bytes()), err == nil

@@ -44,7 +44,7 @@ func (composeHash) Run(ctx context.Context, req function.RunRequest, resp *funct
 
 func newPin() function.Function { return pinImages{} }
 
-// pinImages writes digests beside the tags of a compose file.
+// pinImages adds digests to the tags of a compose file.
 type pinImages struct{}
 
 // pinTime bounds the answer of each image's registry.

@@ -70,7 +70,7 @@ func losesDisks(stored group.Spec, o object, d client.Deletion, diags *diag.Diag
 	return true
 }
 
-// planDelete refuses what may not be destroyed while planning, and says what would go.
+// planDelete rejects a forbidden destroy while planning, and lists the slots that would go.
 func (r *groupResource) planDelete(ctx context.Context, before object, diags *diag.Diagnostics) {
 	d, ok := deletion(before, diags)
 	cl, err := r.connection.open()

@@ -7,9 +7,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Settings of single slots stand in the spec of their group, and may be a cadre_instance's
-// own: a group owns those of the ordinals that its configuration or its state names, and
-// leaves the others as they are stored.
+// Settings of single slots are stored in the spec of their group, and may belong to a
+// cadre_instance. A group owns the settings of the ordinals that its configuration or its state
+// names, and keeps the others as they are stored.
 
 // others are the settings in a stored spec that none of the specs of this resource name.
 func others(stored group.Spec, own ...group.Spec) []group.InstanceSettings {
@@ -25,8 +25,8 @@ func others(stored group.Spec, own ...group.Spec) []group.InstanceSettings {
 	return out
 }
 
-// allOf is the stored spec of a group, for whoever writes any part of it back: one with fields
-// that this provider does not know would lose them.
+// allOf returns the stored spec of a group for callers that write a part of it back. It rejects a
+// spec with fields that this provider does not know, because the write would lose them.
 func allOf(g client.Group) (group.Spec, error) {
 	spec, err := group.Decode(g.SpecJSON)
 	if err != nil {
@@ -47,7 +47,7 @@ func keeping(s group.Spec, there client.Group, own ...group.Spec) (group.Spec, e
 	return beside(s, kept), err
 }
 
-// beside is a spec with the settings that others have stored behind its own.
+// beside returns a spec with the stored settings of other resources behind its own.
 func beside(s group.Spec, others []group.InstanceSettings) group.Spec {
 	s.Instances = slices.Concat(s.Instances, others)
 	return s
@@ -68,7 +68,8 @@ func preserving(stored group.Spec) group.Spec {
 	return stored
 }
 
-// unchanged reports that a stored spec is what this resource knew, but for settings of others.
+// unchanged reports that a stored spec equals the resource's known one, except for the settings of
+// other resources.
 func unchanged(stored group.Spec, known group.Spec) bool {
 	return same(alone(stored, others(stored, known)), known)
 }

@@ -17,8 +17,8 @@ import (
 	"cadre.dev/client/format"
 )
 
-// ModifyPlan fills in what follows from the spec and asks the coordinators what they would
-// do, so that a plan says which slots move, in which order and why others wait.
+// ModifyPlan fills in the computed values and asks the coordinators for their plan. The plan lists
+// the slots that move, their order, and the reason of each wait.
 func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	before, err := objectOf(req.State.Raw)
 	planned, more := objectOf(req.Plan.Raw)
@@ -138,7 +138,7 @@ func (r *groupResource) askPlan(ctx context.Context, w, was written, disks bool,
 	return checked.Revision
 }
 
-// noPlan says why a plan does not tell which slots will move. The spec was judged all the
+// noPlan states why a plan does not list the slots that will move. The spec was judged all the
 // same, as `cadre group validate` does.
 func noPlan(name string, err error, diags *diag.Diagnostics) {
 	diags.AddWarning("Nobody says which slots of group "+name+" will move",

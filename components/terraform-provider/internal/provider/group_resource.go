@@ -48,8 +48,8 @@ type applying struct {
 	diags   *diag.Diagnostics
 }
 
-// Create applies the spec of a group that is not there yet. One that is there with this very
-// spec is taken over: a run before was ended while it waited.
+// Create applies the spec of a new group. It adopts an existing group with this very spec: an
+// earlier run ended while it waited.
 func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	a, ok := r.begin(req.Plan.Raw, &resp.Diagnostics)
 	if !ok {
@@ -82,8 +82,8 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 		return
 	}
 	if !a.wait(ctx, done) {
-		// Nothing is recorded: a resource that failed to be created would be deleted, with
-		// its disks, to be made anew. What is there is found again by the next apply.
+		// The state stays empty: Terraform would delete a resource whose creation failed, with its
+		// disks, and create it again. The next apply finds the existing group.
 		resp.Diagnostics.AddError(fmt.Sprintf("Group %s exists, and its rollout goes on without Terraform", name),
 			"Its spec is stored with the coordinators. To go on with it, apply again: the same spec is taken over as it is. "+
 				"For a corrected one, import the group first:\n\n  terraform import cadre_group.<name> "+name+"\n\nTo be rid of it: cadre group delete "+name)
@@ -92,8 +92,8 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	resp.State.Raw = a.state(ctx, done).value(req.Plan.Raw)
 }
 
-// Update applies the spec when it changed, and waits for the rollout, also for one that a
-// run before had begun to wait for.
+// Update applies a changed spec, and waits for the rollout, also for the rollout of an interrupted
+// earlier run.
 func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	a, ok := r.begin(req.Plan.Raw, &resp.Diagnostics)
 	if !ok {
@@ -127,8 +127,8 @@ func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	if !ok {
 		return
 	}
-	// What was complete and did not change is not waited for: a slot that is down is no
-	// part of this.
+	// An unchanged group that was complete needs no wait: a slot that is down is not this run's
+	// change.
 	complete := !done.Changed && before.flag(argComplete, false) || a.wait(ctx, done)
 	after := a.state(ctx, done)
 	if !complete {
@@ -181,7 +181,7 @@ func existsAlready(name string, diags *diag.Diagnostics) {
 		"It has another spec than this one, and nothing was changed. To manage it here, import it:\n\n  terraform import cadre_group.<name> "+name)
 }
 
-// beingDeleted: what would be applied would go with the group.
+// beingDeleted: a change would be deleted with the group.
 func beingDeleted(name string, diags *diag.Diagnostics) {
 	summary, detail := deletingText(name)
 	diags.AddAttributeError(path.Root("name"), summary, detail)
@@ -194,8 +194,8 @@ func deletingText(name string) (summary, detail string) {
 
 func deleting(g client.Group) bool { return g.Deleting != nil && *g.Deleting }
 
-// apply writes the spec, unless it is stored already. index is what was read before, 0 for
-// nothing: the group is made then, and one that somebody else made meanwhile is not touched.
+// apply writes the spec, unless it is stored already. index is the earlier read index. With 0 apply
+// creates the group, and leaves a group alone that another client created meanwhile.
 func (a applying) apply(ctx context.Context, spec group.Spec, index uint64) (client.Applied, bool) {
 	name := spec.Name
 	o := client.ApplyOptions{ExpectedIndex: index, ExpectAbsent: index == 0, DeleteDisks: a.planned.flag(argDisks, false)}
@@ -226,7 +226,7 @@ func (a applying) wait(ctx context.Context, done client.Applied) bool {
 	return waitFor(ctx, a.client, a.written, done, a.timeout, a.diags)
 }
 
-// state is what is known after the spec was applied.
+// state is the known state after the apply.
 func (a applying) state(ctx context.Context, done client.Applied) object {
 	out := object{}
 	for k, v := range a.planned {
@@ -238,7 +238,7 @@ func (a applying) state(ctx context.Context, done client.Applied) object {
 		out[argRevision] = textValue(done.Revision)
 	default:
 		// Terraform takes a value that differs from the plan for a broken provider, and would
-		// make a new group anew. The next plan reads the true one.
+		// create a new group again. The next plan reads the true value.
 		a.diags.AddAttributeWarning(path.Root("name"), fmt.Sprintf("Group %s is at another revision than the plan said", a.written.spec.Name),
 			fmt.Sprintf("The plan said %s; the coordinators, which are of another version than then, call it %s. The next plan shows it.", planned, done.Revision))
 	}
@@ -249,7 +249,8 @@ func (a applying) state(ctx context.Context, done client.Applied) object {
 	return out
 }
 
-// settled reports that the rollout of the stored spec is over; false as well when nobody says.
+// settled reports that the rollout of the stored spec is over; false also when no coordinator
+// answers.
 func settled(ctx context.Context, cl *client.Client, spec group.Spec, index uint64) bool {
 	v, err := cl.Look(ctx, spec.Name)
 	return err == nil && client.Settled(v, index)
@@ -294,8 +295,8 @@ func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		before[k] = v
 	}
 	before[argID], before[argIndex], before[argDeleting] = textValue(name), numberValue(there.Index), flagValue(deleting(there))
-	// What the spec's revision is called is the coordinators' to say, who may be of another
-	// version; those that are too old to say it tell what they roll out.
+	// The coordinators name the spec's revision, because their version may differ. Coordinators
+	// that are too old to name it report the revision of their rollout.
 	before[argRevision] = textValue(cmp.Or(there.Revision, there.Status.Target, before.text(argRevision)))
 	before[argComplete] = flagValue(settled(ctx, cl, there.Spec, there.Index))
 	before[argWait], before[argProtected] = flagValue(before.flag(argWait, true)), flagValue(before.flag(argProtected, false))

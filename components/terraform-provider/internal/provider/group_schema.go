@@ -19,7 +19,7 @@ import (
 // specFields are the arguments and blocks that are the group's spec.
 var specFields = shape.Of[group.Spec]()
 
-// Arguments of a group beside its spec.
+// Arguments of a group in addition to its spec.
 const (
 	argWait       = "wait_for_rollout"
 	argProtected  = "deletion_protection"

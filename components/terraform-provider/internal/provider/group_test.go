@@ -44,8 +44,8 @@ func TestGroupLivesAndDies(t *testing.T) {
 	})
 }
 
-// Healing is on where its block is there, though nothing stands in it: what another hand turned on
-// is seen and not turned off without a word, and an import has it.
+// An empty healing block turns healing on. A block that another client added shows in the plan
+// before it is removed, and an import has it.
 func TestAnEmptyHealingBlockIsSeen(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

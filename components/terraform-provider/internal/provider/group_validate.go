@@ -33,16 +33,16 @@ func (r *groupResource) ValidateConfig(_ context.Context, req resource.ValidateC
 	}
 }
 
-// judge adds everything that is wrong with a spec, in the words of `cadre group validate`: the wrong fields
-// that it lacks first.
-// What depends on something that is not known yet is judged when it is.
+// judge adds every problem of a spec, with the texts of `cadre group validate`. The wrong fields
+// that the spec lacks come first. A problem that depends on an unknown value is judged once the
+// value is known.
 func judge(w written, wrong []group.Problem, diags *diag.Diagnostics) {
 	for i, refusal := range lint.Refusals(w.spec, wrong) {
-		if i >= len(wrong) && !w.judged(refusal.Path) { // what is wrong by itself follows from nothing else
+		if i >= len(wrong) && !w.judged(refusal.Path) { // a wrong field is independent of unknown values
 			continue
 		}
-		// The text begins with the field's path, which is Terraform's to show; it stays,
-		// since it is what the command line says.
+		// The text begins with the field's path, which Terraform shows as well. The path stays, so
+		// that the text equals the command line's.
 		summary := fmt.Sprintf("Group %s is not valid", w.spec.Name)
 		if at, ok := w.at(refusal.Path); ok {
 			diags.AddAttributeError(at, summary, refusal.Text)
@@ -52,7 +52,8 @@ func judge(w written, wrong []group.Problem, diags *diag.Diagnostics) {
 	}
 }
 
-// unread adds why writtenIn could not read a spec: wrong fields together with what is wrong with the rest.
+// unread adds the reason why writtenIn could not read a spec: wrong fields together with the other
+// problems.
 func unread(w written, at path.Path, err error, diags *diag.Diagnostics) {
 	var wrong *group.ValidationError
 	if errors.As(err, &wrong) {
@@ -62,7 +63,7 @@ func unread(w written, at path.Path, err error, diags *diag.Diagnostics) {
 	diags.AddAttributeError(at, "Group cannot be read", err.Error())
 }
 
-// restsOn names, by the first word of a problem's path, what else the rule looks at.
+// restsOn names, by the first word of a problem's path, the other fields that the rule reads.
 var restsOn = map[string][]string{
 	"replicas":      {"workload", "update_policy"},
 	"without":       {"name", "replicas"},

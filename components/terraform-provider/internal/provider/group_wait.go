@@ -16,9 +16,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// waitFor waits for a rollout as `cadre group apply --wait` does, and tells of its progress
-// in the log. false: it did not get there; the reason, and what every slot waits for, were
-// added.
+// waitFor waits for a rollout like `cadre group apply --wait`, and logs its progress. false: the
+// rollout did not complete; the reason and each slot's hold were added.
 func waitFor(ctx context.Context, cl *client.Client, w written, done client.Applied, timeout time.Duration, diags *diag.Diagnostics) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -89,7 +89,7 @@ func TestR143_ASlotHasEnvOfItsOwn(t *testing.T) {
 		}
 		wants(t, "after it", f.must("plan"), "No changes")
 	}
-	// What a hand changes shows.
+	// A change by another client shows.
 	f.write("main.tf", coloured(slotOne("one", "  env = { COLOR = \"red\" }\n")))
 	f.must("apply", "-auto-approve")
 	s.Set("web", func(g *clienttest.Group) {
@@ -115,8 +115,8 @@ func TestR143_WhoIsLeftOutKeepsItsEnv(t *testing.T) {
 	}
 }
 
-// TestASlotIsJudgedWhenItIsPlanned: what no group takes is refused without one, and what this group
-// does not take is told: it may change in the same run.
+// TestASlotIsJudgedWhenItIsPlanned: a plan rejects settings that no group accepts, and warns of
+// settings that this group rejects, because the same run may change the group.
 func TestASlotIsJudgedWhenItIsPlanned(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -161,7 +161,7 @@ func TestASlotHasOneResource(t *testing.T) {
 		t.Errorf("a second one beside one that is applied: %s", out)
 	}
 	storedSettings(t, s, "refused", `[{"ordinal":1,"metadata":{"a":"b"}}]`)
-	// One that is planned twice in a run, since it is replaced, is one.
+	// A slot that is planned twice in a run, because it is replaced, counts once.
 	wants(t, "replaced", f.must("apply", "-auto-approve", "-replace=cadre_instance.one", "-target=cadre_instance.one"), "1 added")
 	f.write("main.tf", coloured(strings.Replace(red, "ordinal = 1", "ordinal = 0", 1)))
 	f.must("apply", "-auto-approve")
@@ -195,7 +195,8 @@ func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
 		t.Error("it was applied")
 	}
 	storedSettings(t, s, "refused", mine)
-	// The very same values are no contradiction, nor is what the first says nothing of.
+	// Equal values are no contradiction, and neither are values that the first resource does not
+	// set.
 	other.write("main.tf", strings.Replace(second, "green", "red", 1))
 	other.must("apply", "-auto-approve")
 	storedSettings(t, s, "the same", mine)
@@ -207,9 +208,9 @@ func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
 	storedSettings(t, s, "taken over", `[{"ordinal":1,"metadata":{"a":"b"},"env":{"COLOR":"green"}}]`)
 }
 
-// TestSettingsMoveToAResourceOfTheirOwn: a group that is applied without its instance block takes
-// the settings back before the cadre_instance gives them again, two steps of the slot. One that is
-// imported knows of no block, and nothing is written at all.
+// TestSettingsMoveToAResourceOfTheirOwn: a group applied without its instance block removes the
+// settings before the cadre_instance writes them again, two steps of the slot. An imported instance
+// has no block, and the apply writes nothing.
 func TestSettingsMoveToAResourceOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

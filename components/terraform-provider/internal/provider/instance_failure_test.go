@@ -51,8 +51,8 @@ func noQuorum() rollout.Hold {
 	return rollout.Hold{Predicate: rollout.HoldQuorum, Message: "two of three are needed"}
 }
 
-// What an update wrote before it failed is the resource's: taken out again, it is taken back, and
-// applied again, it is waited for.
+// The settings of a failed update belong to the resource: removing them from the configuration
+// removes them, and applying them again waits for them.
 func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -114,7 +114,7 @@ func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 	}
 }
 
-// An update that was refused wrote nothing, and what stands is still another hand's.
+// A refused update wrote nothing, and the present settings still belong to another owner.
 func TestWhatAFailedUpdateDidNotWriteIsLeft(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -170,7 +170,7 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 		t.Errorf("a drain that is held: %s", out)
 	}
 	stands(t, s, "a drain that stood", "drain web-1: its host gets memory until taken back; protect web-1: mine until taken back")
-	// One that it began is.
+	// A drain that the resource began belongs to the resource.
 	if _, err := hand.ClearOverride(t.Context(), client.OverrideDrain, "web-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestAPlanTellsTheStepsOfASlot(t *testing.T) {
 	}
 }
 
-// Whoever names a slot that is not there is told which ones there are.
+// The error about a missing slot lists the existing ones.
 func TestNoSuchSlotNamesTheWayOut(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

@@ -44,7 +44,7 @@ func knownTexts(m types.Map) map[string]string {
 	return out
 }
 
-// with is the spec of g with what want says of its slot, beside what stood there before.
+// with returns the spec of g with the settings of want for its slot, over the earlier ones.
 func (m instance) with(ctx context.Context, had instance, g client.Group) (spec group.Spec, before, now group.InstanceSettings, err error) {
 	if spec, err = allOf(g); err != nil {
 		return spec, before, now, err
@@ -60,8 +60,8 @@ func (m instance) with(ctx context.Context, had instance, g client.Group) (spec 
 	return spec, before, now, nil
 }
 
-// tellOfRefusal says what the coordinators would refuse, or hold, if the slot's settings were
-// written now. It is no error: the same run may change the group before them.
+// tellOfRefusal reports, as a warning, the refusals and holds of the coordinators if the slot's
+// settings were written now. It is no error: the same run may change the group first.
 func (m instance) tellOfRefusal(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
 	if !m.sets() && !had.sets() || m.Pinned.IsUnknown() || m.Excluded.IsUnknown() || m.Unhealed.IsUnknown() || m.PreservedState.IsUnknown() {
 		return

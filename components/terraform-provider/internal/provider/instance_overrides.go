@@ -21,14 +21,14 @@ import (
 // An operator's overrides on one slot (docs/control.md) are records of their own, which no group's
 // spec names: the block of this resource is one hand more that sets and takes them back.
 
-// slotOverride is a block of the resource, and the override that it stands for.
+// slotOverride is a block of the resource, and its override.
 type slotOverride struct {
 	kind client.OverrideKind
 	// said is the block as it is configured or known; null: there is none.
 	said types.Object
 }
 
-// attributes are those of the block of a kind.
+// attributes are the attributes of the block of a kind.
 func (k slotOverride) attributes() map[string]attr.Type {
 	out := map[string]attr.Type{"reason": types.StringType, "until": types.StringType}
 	if k.kind == client.OverrideExclude {
@@ -37,8 +37,8 @@ func (k slotOverride) attributes() map[string]attr.Type {
 	return out
 }
 
-// sameTime is how far the end of an override may be from the one that was asked for: while no
-// coordinator ran its time did not count.
+// sameTime is the permitted difference between the end of an override and the requested end: the
+// time without any coordinator does not count.
 const sameTime = 2 * time.Minute
 
 func overrideBlock(text string) schema.SingleNestedBlock {
@@ -52,14 +52,14 @@ func overrideBlock(text string) schema.SingleNestedBlock {
 	}
 }
 
-// excludeBlock is the one that says from what as well.
+// excludeBlock is the block that also lists the excluded activities.
 func excludeBlock(text string) schema.SingleNestedBlock {
 	out := overrideBlock(text)
 	out.Attributes["from"] = schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "What the slot is left out of: `rollout`, `healing`. Default: both."}
 	return out
 }
 
-// overrideAt is where the block of a kind stands; nil: there is no such block.
+// overrideAt returns the field of the block of a kind; nil: no such block.
 func (m *instance) overrideAt(kind client.OverrideKind) *types.Object {
 	switch kind {
 	case client.OverrideProtect:
@@ -73,7 +73,8 @@ func (m *instance) overrideAt(kind client.OverrideKind) *types.Object {
 	return nil
 }
 
-// overrides are the blocks of m. A configuration has no drain beside a protection; an import may find both.
+// overrides are the blocks of m. A configuration has either a drain or a protection; an import may
+// find both.
 func (m instance) overrides() []slotOverride {
 	var out []slotOverride
 	for _, kind := range []client.OverrideKind{client.OverrideProtect, client.OverrideDrain, client.OverrideExclude} {
@@ -82,7 +83,7 @@ func (m instance) overrides() []slotOverride {
 	return out
 }
 
-// from is what the block leaves its slot out of; none is said where it is not known yet.
+// from lists the activities that the block excludes; known is false while they are unknown.
 func (k slotOverride) from() (words []string, known bool) {
 	set, ok := k.said.Attributes()["from"].(types.Set)
 	if !ok {
@@ -124,8 +125,8 @@ func (k slotOverride) until() (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// validateOverrides refuses what can be no override, and a drain that would be waited for in vain: the
-// leader holds the drain of a protected slot for as long as the protection stands.
+// validateOverrides rejects invalid overrides, and a drain that would never finish: the leader
+// holds the drain of a protected slot while the protection exists.
 func (m instance) validateOverrides(diags *diag.Diagnostics) {
 	for _, k := range m.overrides() {
 		k.validate(diags)
@@ -143,7 +144,7 @@ func (m instance) validateOverrides(diags *diag.Diagnostics) {
 	}
 }
 
-// sure: the block is there. One that a dynamic block may make, or not, comes with its reason unknown.
+// sure: the block exists. A block that a dynamic block may or may not make has an unknown reason.
 func (k slotOverride) sure() bool {
 	return !k.said.IsNull() && !k.said.IsUnknown() && !k.text("reason").IsUnknown()
 }
@@ -186,7 +187,7 @@ func (m instance) refuseEnded(had instance, diags *diag.Diagnostics) {
 	}
 }
 
-// stands reports whether the override is the one that is said.
+// stands reports whether the stored override equals the block.
 func (k slotOverride) stands(found client.Override) bool {
 	until, err := k.until()
 	from, _ := k.from()
@@ -194,10 +195,11 @@ func (k slotOverride) stands(found client.Override) bool {
 	return err == nil && same && found.Reason == k.text("reason").ValueString() && sameEnd(endOf(found), until)
 }
 
-// endOf is when an override that stands ends by this machine's clock, by which the configuration says when.
+// endOf is the end of a stored override by this machine's clock, which the configuration uses as
+// well.
 func endOf(m client.Override) time.Time {
 	if m.Until.IsZero() || m.LeftSeconds == 0 {
-		return m.Until // the coordinator is of a version that does not tell what is left
+		return m.Until // the coordinator's version does not report the remaining time
 	}
 	return time.Now().Add(time.Duration(m.LeftSeconds) * time.Second)
 }
@@ -209,7 +211,7 @@ func sameEnd(a, b time.Time) bool {
 	return a.Sub(b).Abs() <= sameTime
 }
 
-// known is the block as the override stands now: one that ended, or was taken back, is none.
+// known is the block of the present override: null once the override has ended or was removed.
 func (k slotOverride) known(standing []client.Override, slot string) types.Object {
 	if k.said.IsNull() {
 		return types.ObjectNull(k.attributes())
@@ -224,7 +226,7 @@ func (k slotOverride) known(standing []client.Override, slot string) types.Objec
 	return k.block(standing[at])
 }
 
-// knownOverrides takes over how the overrides of this configuration stand. No other override is read.
+// knownOverrides reads the present overrides of this configuration. It reads no other override.
 func (m *instance) knownOverrides(ctx context.Context, cl *client.Client) error {
 	var standing []client.Override
 	if m.marked() {
@@ -248,7 +250,7 @@ func (k slotOverride) find(standing []client.Override, slot string) int {
 	return slices.IndexFunc(standing, func(m client.Override) bool { return m.Kind == k.kind && m.Name == slot })
 }
 
-// block is an override that stands, of whatever hand, as the block would say it.
+// block returns the block of a present override, whoever set it.
 func (k slotOverride) block(m client.Override) types.Object {
 	values := map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": types.StringNull()}
 	if end := endOf(m); !end.IsZero() {
@@ -289,8 +291,8 @@ func (r *instanceResource) clearOverride(ctx context.Context, cl *client.Client,
 	return nil
 }
 
-// override sets what is said of the slot, unless it stands, and waits until it is drained where
-// that is said. left gets what it set.
+// override sets the configured override of the slot, unless it exists, and waits for the drain
+// where configured. left records the override that was set.
 func (r *instanceResource) override(ctx context.Context, cl *client.Client, want instance, left *instance, lost func(error)) error {
 	for _, k := range want.overrides() {
 		if k.said.IsNull() {
@@ -340,7 +342,7 @@ func (k slotOverride) set(ctx context.Context, cl *client.Client, want instance,
 	return err
 }
 
-// drained waits until the slot is out of service, and says what holds that when the time is over.
+// drained waits until the slot is out of service, and reports the hold at the timeout.
 func drained(ctx context.Context, cl *client.Client, slot string, lost func(error)) error {
 	why := "the leader has not seen the drain yet"
 	err := client.Poll(ctx, func(ctx context.Context) (bool, error) {

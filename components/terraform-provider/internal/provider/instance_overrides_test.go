@@ -37,7 +37,7 @@ func overriddenSlot(body string) string {
 	return groupOf("one", 2, quick) + "\nresource \"cadre_instance\" \"one\" {\n  group   = cadre_group.web.name\n  ordinal = 1\n" + body + "}\n"
 }
 
-// standing are the overrides that stand, as text.
+// standing returns the present overrides as text.
 func standing(s *clienttest.Server) string {
 	var out []string
 	for _, m := range s.StandingOverrides() {
@@ -102,7 +102,8 @@ func TestASlotIsDrained(t *testing.T) {
 	stands(t, s, "destroyed", "")
 }
 
-// What an override was on may be gone with it: nothing is left to be taken back, and the others are.
+// An override may go with its slot: nothing is left to remove there, and the other overrides are
+// removed.
 func TestAnOverrideOfASlotThatIsGoneIsLetGo(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -135,7 +136,8 @@ func TestASlotIsProtected(t *testing.T) {
 	stands(t, s, "taken out", "")
 }
 
-// An exclusion is from what it says, may stand beside another override, and is not with what moves the slot.
+// An exclusion covers its listed activities, may exist with another override, and excludes settings
+// that move the slot.
 func TestASlotIsExcluded(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -202,7 +204,7 @@ func TestADrainAndAProtectionTakeTurns(t *testing.T) {
 	}
 }
 
-// An import takes over what stands, and the configuration says which of the two is to stay.
+// An import reads both overrides, and the configuration decides which one stays.
 func TestBothOverridesAreImported(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -268,7 +270,7 @@ func TestADrainBesideAProtectionIsRefused(t *testing.T) {
 	stands(t, s, "only one of them", "drain web-1: its host gets memory until taken back")
 }
 
-// What nobody said here is left to the hands that set it.
+// Overrides that this configuration does not set stay with their owners.
 func TestOverridesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

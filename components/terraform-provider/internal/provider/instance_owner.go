@@ -14,11 +14,11 @@ import (
 	"cadre.dev/core/group"
 )
 
-// One slot has one cadre_instance. Two of one configuration are seen while planning. Those of two
-// configurations are not: there the second finds settings that it did not write.
+// One slot has one cadre_instance. Planning detects two of one configuration. Across two
+// configurations the second one finds settings that it did not write.
 
-// ownerKey is where a resource keeps its own name, beside its state: Terraform tells a provider
-// not which of the resources it is about.
+// ownerKey is the private state with the resource's own name: Terraform does not give a provider
+// the address of the resource.
 const ownerKey = "owner"
 
 // claim notes that the resource of a plan is about the slot, and refuses a second one.
@@ -44,7 +44,7 @@ func (r *instanceResource) claim(ctx context.Context, want instance, req resourc
 	}
 }
 
-// claim notes whose a slot is, and reports whether it was nobody else's.
+// claim records the owner of a slot, and reports whether no other resource owned it.
 func (c *connection) claim(slot, owner string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *connection) claim(slot, owner string) bool {
 // takenError is why a new resource does not write over what is stored of its slot.
 type takenError struct {
 	slot string
-	// settings are those that somebody else set, by name.
+	// settings are the settings of another owner, by name.
 	settings []string
 }
 

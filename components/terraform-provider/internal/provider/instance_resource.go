@@ -26,8 +26,8 @@ import (
 
 func newInstance() resource.Resource { return &instanceResource{} }
 
-// instanceResource is one Slot: what it runs follows its group's spec, and when it takes a
-// new revision follows this resource where the group's updates are OPPORTUNISTIC.
+// instanceResource is one Slot. Its group's spec decides the revision. Where the group's updates
+// are OPPORTUNISTIC, this resource decides when the slot takes a new revision.
 type instanceResource struct{ connection *connection }
 
 var (
@@ -110,7 +110,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	}
 }
 
-// ModifyPlan says what updating the slot would do, and refuses what cannot be.
+// ModifyPlan reports the effect of the slot's update, and rejects an impossible one.
 func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	var had, want instance
 	if !req.State.Raw.IsNull() {
@@ -173,8 +173,8 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, format.Arrow(i.Observed, want.Revision.ValueString())), updateText(asked(v, i.Slot), i))
 }
 
-// asked is v as it is once the slot's update is asked for, which applying does: that nobody did is no
-// hold then.
+// asked returns v as after the request for the slot's update, which the apply makes: the hold for a
+// missing request is then gone.
 func asked(v client.View, slot string) client.View {
 	v.Plan.Actions = slices.Clone(v.Plan.Actions)
 	for n, a := range v.Plan.Actions {
@@ -187,7 +187,7 @@ func asked(v client.View, slot string) client.View {
 	return v
 }
 
-// updateText is what the coordinators would do with one slot.
+// updateText describes the coordinators' plan for one slot.
 func updateText(v client.View, i group.InstanceStatus) string {
 	for _, a := range v.Plan.Actions {
 		if a.Slot == i.Slot {
@@ -225,7 +225,7 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 		return
 	case failed:
 	}
-	// Nothing is recorded, and nobody would take back what was written.
+	// Without state Terraform would not remove the written settings.
 	if cl := r.connection.use(&resp.Diagnostics); cl != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
@@ -250,27 +250,28 @@ func (r *instanceResource) Update(ctx context.Context, req resource.UpdateReques
 		resp.Diagnostics.Append(resp.Private.SetKey(ctx, unendedKey, nil)...)
 		return
 	}
-	// What was written is taken back by taking it out of the configuration, as if it had got there.
+	// The state gets the written settings, so that removing them from the configuration removes
+	// them.
 	resp.Diagnostics.Append(resp.State.Set(ctx, left)...)
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, unendedKey, []byte("true"))...)
 }
 
-// outcome is what came of bringing a slot to what is said of it.
+// outcome is the result of bring.
 type outcome int
 
 const (
 	// failed: some of it may be written.
 	failed outcome = iota
-	// refused: nothing is written, since the slot is somebody else's.
+	// refused: nothing is written, since another resource owns the slot.
 	refused
 	// brought: all of it is as it should be.
 	brought
 )
 
-// bring gives the slot its settings, updates it when a revision is asked for, and reads what
-// became of it. One slot of a group at a time: each finds the others in their places. One that
-// leads goes after those of the same run. left is what the resource has written of its slot: it
-// begins as what it had, and holds also where the slot does not get there.
+// bring writes the slot's settings, updates the slot when a revision is asked for, and reads the
+// result. It changes one slot of a group at a time, so that each change finds the others in place.
+// A leading slot goes after the other slots of the run. left records the written settings, starting
+// from the earlier ones, also for a failed run.
 func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, left *instance, timeout time.Duration, diags *diag.Diagnostics) outcome {
 	cl := r.connection.use(diags)
 	if cl == nil {
@@ -304,7 +305,7 @@ const goFirst = 3 * time.Second
 // try does what bring says, in the slot's turn. again: others went first, and it is the slot's
 // turn again; an error: the turn is gone, or, of a *takenError, nothing was written.
 func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *turn, want *instance, had instance, left *instance, timeout time.Duration, diags *diag.Diagnostics) (again bool, err error) {
-	// The time is this slot's own, not that of those before it.
+	// The timeout counts this slot's own time, without the slots before it.
 	own, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var p progress
@@ -365,9 +366,9 @@ func (r *instanceResource) update(ctx context.Context, cl *client.Client, want, 
 		return nil, nil
 	}
 	if i, err := cl.Instance(ctx, want.slot()); !want.Drain.IsNull() && err == nil && (onlyEnv || i.Status.Observed == cmp.Or(pin, revision)) {
-		return nil, nil // one that is out of service is not waited for
+		return nil, nil // an update of a slot that is out of service is not awaited
 	}
-	// What was written before, here or by the group, is to be seen first.
+	// The coordinator must first have seen the earlier writes of this resource and of the group.
 	var index uint64
 	if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
 		index = g.Index
@@ -398,8 +399,8 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text+"\n\nGive it more time in the timeouts block.")
 }
 
-// read fills in what is known of the slot; false: there is none. reached is what an update
-// ended with: the coordinator that answers now may not have heard of it yet.
+// read fills in the known values of the slot; false: the slot does not exist. reached is the result
+// of an update, which the answering coordinator may not have seen yet.
 func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance, reached *group.InstanceStatus) (bool, error) {
 	if reached == nil {
 		one, err := cl.Instance(ctx, m.slot())
@@ -436,8 +437,7 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// Read refreshes the state: a slot that runs another revision than the one that was applied
-// shows as a change.
+// Read refreshes the state: a slot at another revision than the applied one shows as a change.
 func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m instance
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -459,7 +459,7 @@ func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, r
 	}
 }
 
-// ImportState takes a slot over by its name, with the overrides that stand and its pin.
+// ImportState imports a slot by its name, with its present overrides and its pin.
 func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	name, ordinal, err := group.ParseSlot(req.ID)
 	if err != nil {

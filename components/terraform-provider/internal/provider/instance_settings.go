@@ -36,7 +36,7 @@ func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.Vali
 	m.validateOverrides(&resp.Diagnostics)
 }
 
-// validatePin refuses a pin that is no revision, and one beside what says otherwise.
+// validatePin rejects a pin that is no revision, and a pin with contradicting settings.
 func (m instance) validatePin(diags *diag.Diagnostics) {
 	at := path.Root("pinned_revision")
 	if m.Pinned.IsNull() {
@@ -53,8 +53,8 @@ func (m instance) validatePin(diags *diag.Diagnostics) {
 	}
 }
 
-// settings are what the resource says of the slot, over what is stored of it: an argument
-// that is not set, and was not before, is somebody else's.
+// settings merges the resource's settings over the stored ones. An argument that is not set, and
+// was not set before, belongs to another owner.
 func (m instance) settings(ctx context.Context, had instance, stored group.InstanceSettings) (group.InstanceSettings, error) {
 	var err error
 	if !m.Metadata.IsNull() || !had.Metadata.IsNull() {
@@ -146,8 +146,8 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 // settleTries bounds how often a write is tried again that another one came before.
 const settleTries = 5
 
-// settle writes the slot's own settings into the spec of its group, unless they stand there, and
-// notes in left those that it wrote. Kind NotFound: there is no such slot.
+// settle writes the slot's own settings into the spec of its group, unless they are stored already,
+// and records the written ones in left. Kind NotFound: the slot does not exist.
 func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, had instance, left *instance, lost func(error)) error {
 	if !want.sets() && !had.sets() {
 		return nil
@@ -159,8 +159,8 @@ func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, 
 		}
 		err := r.write(ctx, cl, want, had, left)
 		tries++
-		// Somebody else wrote the spec in between: it is read again. Who writes it all the
-		// time is to be heard of before the time is over.
+		// Another client wrote the spec in between, so it is read again. The tries are bounded, so
+		// that a client that writes all the time is reported before the timeout.
 		again := client.KindOf(err) == client.Conflict && tries < settleTries
 		return !again, unless(again, err)
 	}, lost)
@@ -193,7 +193,7 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 	return err
 }
 
-// mayStand: what was asked for with that answer is done, or nobody knows.
+// mayStand: with that answer the request was carried out, or its effect is unknown.
 func mayStand(err error) bool {
 	if err == nil {
 		return true
@@ -206,8 +206,8 @@ func mayStand(err error) bool {
 	return true
 }
 
-// wrote takes those settings of want over that were written: what stood so before is another
-// hand's. One that want takes back stays until its step was seen.
+// wrote records the settings of want that were written. A setting that was equal before belongs to
+// another owner. A setting that want removes stays recorded until its step was seen.
 func (m *instance) wrote(want instance, before, now group.InstanceSettings) {
 	if !want.Metadata.IsNull() && !maps.Equal(before.Metadata, now.Metadata) {
 		m.Metadata = want.Metadata

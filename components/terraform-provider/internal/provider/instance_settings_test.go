@@ -14,8 +14,8 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// A slot's own settings stand in the spec of its group: they are written without the group's,
-// the group keeps them when it is applied, and they are taken back.
+// A slot's own settings are stored in the spec of its group: the instance writes them without the
+// group, the group's apply keeps them, and the instance removes them.
 func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -149,7 +149,7 @@ func TestASlotPreservesItsDisk(t *testing.T) {
 	})
 }
 
-// Whoever writes the spec all the time is heard of long before the time for it is over.
+// A client that writes the spec all the time is reported long before the timeout.
 func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -172,8 +172,8 @@ func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
 	}
 }
 
-// Whoever applies a group writes the settings back that others gave its slots: a provider that
-// does not know all of them does not write.
+// An apply of a group writes back the settings of other owners' slots: a provider that does not
+// know all of them refuses to write.
 func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -207,8 +207,8 @@ func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
 	})
 }
 
-// A disk that somebody else had preserved is not destroyed, whatever Terraform knows of it, and
-// an import knows of it.
+// A disk that another owner preserved is not destroyed, whatever Terraform's state, and an import
+// shows it.
 func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -236,8 +236,8 @@ func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
 	f.must("destroy", "-auto-approve")
 }
 
-// A slot that is let into rollouts and asked for in one step is not judged by what the leader
-// said before; settings of a slot that could not be made are taken back.
+// A slot that joins rollouts and requests its update in one step is judged by the new spec.
+// Settings of a slot that could not be made are removed.
 func TestASlotIsJudgedByTheSpecThatAsksForIt(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

@@ -18,8 +18,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// unendedKey is kept beside the state of a resource whose last update did not get there: what it
-// wrote stands in state, and no other difference would have the next apply wait for it.
+// unendedKey marks a resource whose last update did not complete. Its written settings are in
+// state, so without the mark the next apply would find no difference to wait for.
 const unendedKey = "unended"
 
 // unended has the plan update a resource again whose last update did not get there.
@@ -29,11 +29,11 @@ func unended(ctx context.Context, want instance, configured types.String, req re
 	if len(kept) == 0 {
 		return
 	}
-	if req.State.Raw.IsNull() { // it is made anew, and that is a new apply
+	if req.State.Raw.IsNull() { // a new resource is a new apply
 		resp.Diagnostics.Append(resp.Private.SetKey(ctx, unendedKey, nil)...)
 		return
 	}
-	// As with any other difference, what follows from an update is not known before it.
+	// As with any other difference, the results of an update are unknown before it.
 	unknown := []string{"instance_id", "vip", "preserved_disk"}
 	if configured.IsNull() {
 		unknown = append(unknown, "revision")
@@ -45,7 +45,7 @@ func unended(ctx context.Context, want instance, configured types.String, req re
 	resp.Diagnostics.AddWarning("Slot "+want.slot()+" is waited for again", "The apply before this one did not get there. What it wrote stands, and applying goes on with it.")
 }
 
-// tellOfSteps says what the slot is moved or restarted for, beside the revision that is asked for.
+// tellOfSteps warns of the slot's steps in addition to the requested revision.
 func (m instance) tellOfSteps(had instance, target string, i group.InstanceStatus, diags *diag.Diagnostics) {
 	m.tellOfEnv(had, diags)
 	m.tellOfPin(had, i, diags)
@@ -54,7 +54,7 @@ func (m instance) tellOfSteps(had instance, target string, i group.InstanceStatu
 	}
 }
 
-// tellOfEnv says what a change of the slot's env costs.
+// tellOfEnv warns of the cost of a change of the slot's env.
 func (m instance) tellOfEnv(had instance, diags *diag.Diagnostics) {
 	if m.Env.IsNull() && had.Env.IsNull() || m.Env.Equal(had.Env) {
 		return
@@ -78,7 +78,7 @@ func (m instance) tellOfPin(had instance, i group.InstanceStatus, diags *diag.Di
 	}
 }
 
-// tellOfEnd says what follows when the resource takes back what it gave its slot.
+// tellOfEnd warns of the consequences when the resource removes its slot's settings.
 func (m instance) tellOfEnd(diags *diag.Diagnostics) {
 	var out []string
 	for _, one := range []struct {

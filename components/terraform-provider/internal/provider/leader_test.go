@@ -47,8 +47,8 @@ func led(s *clienttest.Server, asked *[]string) {
 	}
 }
 
-// In an apply of all slots the one that leads goes last, in whatever order Terraform begins
-// them; asked for alone, before the others, it is refused.
+// In an apply of all slots the leading one goes last, in any order of Terraform. Requested alone,
+// before the others, it is refused.
 func TestASlotThatLeadsGoesAfterTheOthersOfTheRun(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// tests runs them with a provider that the race detector does not slow down: each command
-// starts one or more, and the detector takes most of what a start costs.
+// tests runs the tests with a provider without the race detector: each command starts one or more,
+// and the detector takes most of the time of a start.
 func tests(m *testing.M) int {
 	if os.Getenv(programAt) != "" {
 		return m.Run()
@@ -45,7 +45,7 @@ func tests(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "terraform-provider-cadre")
 	cmd := exec.Command("go", "build", "-race=false", "-o", program, "cadre.dev/terraform-provider/cmd/terraform-provider-cadre")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // what `make build` has compiled is not compiled again
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // reuses the compiled packages of `make build`
 	if out, err := cmd.CombinedOutput(); err != nil {
 		log.Printf("build the provider: %v\n%s", err, out)
 		return 1
@@ -81,14 +81,14 @@ func newFolder(t *testing.T, program string) *folder {
 		t.Fatal(err)
 	}
 	f.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+settings, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_ACC=")
-	// A run is over before its garbage matters: collecting it takes half of what a plan costs.
+	// A run is over before its garbage matters: collection takes half of the time of a plan.
 	f.env = append(f.env, "GOGC=off", "GOMEMLIMIT=512MiB")
 	f.write("providers.tf", "terraform {\n  required_providers {\n    cadre = { source = \"cadre.dev/cadre/cadre\" }\n  }\n}\n")
 	return f
 }
 
-// of has the provider find a cluster by its context file. The file is not in the environment of
-// the test, since other tests run beside it.
+// of makes the provider find a cluster by its context file. The test's environment does not have
+// the file, since other tests run at the same time.
 func (f *folder) of(context string) *folder {
 	f.env = append(f.env, "CADRE_CONTEXT="+context)
 	return f
@@ -101,7 +101,7 @@ func (f *folder) watched() {
 	if err = errors.Join(err, os.Remove(f.plugin), os.Symlink(own, f.plugin)); err != nil {
 		f.t.Fatal(err)
 	}
-	// A race ends the provider, and so the run: nobody reads what it prints.
+	// A race ends the provider, and so the run: no test reads its output.
 	f.env = append(f.env, asProvider+"=1", "GORACE=halt_on_error=1")
 }
 

@@ -36,7 +36,7 @@ func (o object) text(name string) string {
 	return s
 }
 
-// flag is the bool under name, or what it is when it is null or not known.
+// flag is the bool under name, or absent when it is null or unknown.
 func (o object) flag(name string, absent bool) bool {
 	v, ok := o[name]
 	if !ok || v.IsNull() || !v.IsKnown() {

@@ -25,8 +25,8 @@ func (c *cluster) slots(t *testing.T) string {
 	return strings.Join(out, ", ")
 }
 
-// In an OPPORTUNISTIC group whose slots wait to be updated, a slot that is added is waited
-// for, one that stays for its disk is not, and one whose disk is given up is again.
+// In an OPPORTUNISTIC group whose slots wait for their update, an apply waits for an added slot. It
+// does not wait for a slot that stays for its disk, and waits again once the disk is given up.
 func TestAnOpportunisticGroupGrowsAndShrinks(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return
@@ -55,7 +55,8 @@ func TestAnOpportunisticGroupGrowsAndShrinks(t *testing.T) {
 			wants(t, step.what, f.must("plan"), "No changes")
 		}
 	}
-	// Nobody waits: the plan after it finds what is not over, and the one after that that it is.
+	// Without a wait, the next plan finds the running rollout, and the plan after it finds the
+	// completed one.
 	f.write("main.tf", groupOf("two", 2, opportunistic+"  wait_for_rollout = false\n")+"output \"complete\" {\n  value = cadre_group.web.rollout_complete\n}\n")
 	f.must("apply", "-auto-approve")
 	if err := c.client.Wait(t.Context(), "web", client.WaitOptions{Index: c.index(t)}); err != nil {

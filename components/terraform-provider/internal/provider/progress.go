@@ -10,15 +10,15 @@ import (
 	"cadre.dev/client/format"
 )
 
-// progress tells in the log how a wait gets on, each thing once. The zero value is ready;
-// one goroutine at a time.
+// progress logs the progress of a wait, each message once. The zero value is ready; one goroutine
+// at a time.
 type progress struct {
 	// last is the view that was seen last; nil: none.
 	last *client.View
 	said string
 }
 
-// see tells of each change.
+// see logs each change.
 func (p *progress) see(ctx context.Context) func(client.View) {
 	return func(v client.View) {
 		for _, line := range format.Changes(p.last, v) {
@@ -28,7 +28,7 @@ func (p *progress) see(ctx context.Context) func(client.View) {
 	}
 }
 
-// lost tells that no coordinator answers.
+// lost logs that no coordinator answers.
 func (p *progress) lost(ctx context.Context) func(error) {
 	return func(err error) {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -39,7 +39,7 @@ func (p *progress) lost(ctx context.Context) func(error) {
 	}
 }
 
-// message tells of each other text.
+// message logs each new text.
 func (p *progress) message(ctx context.Context) func(string) {
 	return func(text string) {
 		if text != p.said {

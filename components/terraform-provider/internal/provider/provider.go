@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Address is what configurations call the provider.
+// Address is the provider's source address in configurations.
 const Address = "cadre.dev/cadre/cadre"
 
 // New gives the maker of providers of one version of this program.

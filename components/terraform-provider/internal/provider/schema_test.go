@@ -16,8 +16,7 @@ import (
 	"cadre.dev/terraform-provider/internal/shape"
 )
 
-// The schema follows from the spec's Go types; what it does not have by itself is a
-// description of each field.
+// The schema follows from the spec's Go types; each field needs a description in addition.
 func TestEveryFieldOfTheSpecIsDescribed(t *testing.T) {
 	described := maps.Clone(specWords)
 	var walk func(fields []shape.Field)

@@ -18,7 +18,7 @@ func (f *folder) traced() {
 	f.env = append(f.env, "TF_LOG=TRACE", "TF_LOG_PATH="+filepath.Join(f.path, "trace.log"))
 }
 
-// printed is what the program printed, among the files.
+// printed is the program's output, among the files.
 const printed = "(what was printed)"
 
 // files are everything that was left in the folder, by name; plan files are taken apart.
@@ -84,9 +84,9 @@ func (f *folder) has(word string, names ...string) {
 	}
 }
 
-// The operator's token is neither in state nor in a plan file, nor in what the program and
-// the provider log at TRACE: from the context file, from the environment, as an ephemeral
-// value, while all is well and when calls are refused.
+// The operator's token is neither in state nor in a plan file, nor in the TRACE logs of the program
+// and the provider. The token comes from the context file, the environment, or an ephemeral value,
+// with successful calls and with refused ones.
 func TestTOK08_TheTokenIsNowhere(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return

@@ -19,7 +19,7 @@ type written struct {
 	// blocks is the tree of the spec's own arguments and blocks; tree has the rendered ones
 	// behind them.
 	blocks, tree map[string]any
-	// unknown are the paths of what is not known yet.
+	// unknown are the paths of unknown values.
 	unknown []string
 	spec    group.Spec
 }
@@ -113,8 +113,8 @@ func (w written) at(problem string) (path.Path, bool) {
 	return p, ok
 }
 
-// stored turns the spec that the coordinators have into the values of the state: what means
-// the same as before stays as it was written, rendered blocks included.
+// stored converts the coordinators' spec into the values of the state. A value with the same
+// meaning stays as it was written, rendered blocks included.
 func (w written) stored(now group.Spec) (map[string]tftypes.Value, object, error) {
 	wasFull, nowFull := plain(w.complete()), plain(complete(now))
 	tree := shape.Drift(specFields, shape.Four{Was: w.tree, WasFull: wasFull, Now: shape.Trim(specFields, plain(now)), NowFull: nowFull})
@@ -130,7 +130,8 @@ func (w written) stored(now group.Spec) (map[string]tftypes.Value, object, error
 			tree[field] = w.blocks[field]
 			continue
 		}
-		// Somebody changed them: what is there now stands in blocks, and the plan tells.
+		// Another client changed the blocks: the state shows them as blocks, and the plan shows the
+		// difference.
 		extra[argument] = textsValue(nil)
 	}
 	values, err := shape.Values(specFields, tree)

@@ -17,8 +17,8 @@ func wants(t *testing.T, what, out string, texts ...string) {
 	}
 }
 
-// What an operator sees: a plan says what moves, what is protected is not destroyed, what
-// somebody else changed shows, and no secret is left behind.
+// The operator's view: a plan lists the moves, a protected group is not destroyed, a change by
+// another client shows, and no secret is left behind.
 func TestPlansSayWhatMoves(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return

@@ -39,7 +39,7 @@ func hostTerraform(t *testing.T) string {
 	return ""
 }
 
-// What OpenTofu does, Terraform does.
+// Terraform behaves like OpenTofu.
 func TestTerraformWhereThereIsOne(t *testing.T) {
 	program := hostTerraform(t)
 	if program == "" {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// turn is what one at a time has. Safe for concurrent use.
+// turn belongs to one caller at a time. Safe for concurrent use.
 type turn struct {
 	mu    sync.Mutex
 	taken bool // guarded by mu
 	// next wait for it in their order, and last go after all of those; guarded by mu. A
 	// channel is closed when its owner has the turn.
 	next, last []chan struct{}
-	came       chan struct{} // capacity 1: somebody began to wait
+	came       chan struct{} // capacity 1: a caller began to wait
 }
 
 func newTurn() *turn { return &turn{came: make(chan struct{}, 1)} }
@@ -73,8 +73,8 @@ func (t *turn) passLocked() {
 	*line = (*line)[1:]
 }
 
-// yield lets all go first that wait, or come within grace, and has the turn again after
-// them. given is false when nobody came. An error: ctx ended, and the turn is gone.
+// yield lets all callers go first that wait, or come within grace, and takes the turn again after
+// them. given is false when no caller came. An error: ctx ended, and the turn is lost.
 func (t *turn) yield(ctx context.Context, grace time.Duration) (given bool, err error) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()

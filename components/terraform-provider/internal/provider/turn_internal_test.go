@@ -23,8 +23,8 @@ func (o *order) note(name string) {
 	o.done = append(o.done, name)
 }
 
-// TestWhoYieldsGoesLast: after those that wait and those that come soon after, and it is told
-// when there are none.
+// TestWhoYieldsGoesLast: after the waiting callers and the ones that come soon after. given is
+// false without any.
 func TestWhoYieldsGoesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line, o := newTurn(), &order{}
@@ -61,7 +61,7 @@ func TestWhoYieldsGoesLast(t *testing.T) {
 	})
 }
 
-// TestWhoGivesUpHoldsNobodyUp: those behind go on.
+// TestWhoGivesUpHoldsNobodyUp: the callers behind continue.
 func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := newTurn()

@@ -56,8 +56,8 @@ func validator(t *testing.T) (tfprotov6.ProviderServer, tftypes.Object) {
 	return v.server, v.typ
 }
 
-// validate asks the provider, as Terraform does, what is wrong with a group; change may
-// make parts of it unknown.
+// validate asks the provider for the problems of a group, like Terraform; change may make parts of
+// it unknown.
 func validate(t *testing.T, spec group.Spec, change func(object)) []*tfprotov6.Diagnostic {
 	t.Helper()
 	server, typ := validator(t)
@@ -129,7 +129,7 @@ func TestValidateSaysWhatGroupApplyWouldSay(t *testing.T) {
 	}
 }
 
-// What is not known yet is no reason to refuse, and hides nothing of what is known.
+// An unknown value is no reason to refuse, and hides no problem of known values.
 func TestValidateWaitsForWhatIsNotKnown(t *testing.T) {
 	unknownCompose := func(o object) {
 		template := object{}

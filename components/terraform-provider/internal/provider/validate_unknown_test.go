@@ -48,8 +48,8 @@ volumes:
     driver_opts: { type: tmpfs, device: tmpfs }
 `, "DIGEST", "sha256:"+strings.Repeat("a", 64))
 
-// entangled is a sound group each of whose fields is sound by what others say, where a rule looks
-// at others at all.
+// entangled is a valid group in which each field depends on others, where a rule reads others at
+// all.
 func entangled() group.Spec {
 	s := soundSpec()
 	attempts := 2
@@ -71,9 +71,9 @@ func entangled() group.Spec {
 	return s
 }
 
-// Whatever is not known yet, a group that may be sound is not refused for it: neither where a
-// whole argument or block is unknown, nor a part of one. Under the race detector each tenth part is
-// tried: parts are tried one after the other.
+// A group that may be valid is never refused for an unknown value: a whole argument or block, or a
+// part of one. The race detector's run tries each tenth part, because the parts are tried one after
+// the other.
 func TestNoSingleUnknownIsAReasonToRefuse(t *testing.T) {
 	voters := entangled()
 	voters.Replicas, voters.UpdatePolicy.Partition, voters.UpdatePolicy.Interruption = 2, 0, group.InterruptionAllow

@@ -39,8 +39,8 @@ func aside(t *testing.T, prepare func(*clienttest.Server)) (s *clienttest.Server
 	return s, file
 }
 
-// Coordinators of another version call revisions otherwise than the provider would: what they
-// say stands in plan and state, and a new group is neither refused nor made twice.
+// Coordinators of another version name revisions differently from the provider. Plan and state have
+// the coordinators' names, and a new group is neither refused nor made twice.
 func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -57,7 +57,7 @@ func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
 		wants(t, "an apply of "+release, f.must("apply", "-auto-approve"), `revision = "other`)
 		wants(t, "nothing to do", f.must("plan"), "No changes")
 	}
-	// Nobody can be asked while planning: the revision is known after the apply.
+	// No coordinator answers the plan: the revision is known after the apply.
 	s.Fail("PlanRollout", status.Error(codes.NotFound, "no such group"))
 	s.Fail("ApplyGroup", status.Error(codes.Unavailable, "no leader"))
 	f.write("main.tf", groupOf("three", 1, quick)+revision)
@@ -66,8 +66,8 @@ func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
 	wants(t, "its apply", f.must("apply", "plan.bin"), `revision = "other`)
 }
 
-// A slot is at its revision by what its update ended with, not by what another coordinator,
-// which lags behind, says right after.
+// The result of a slot's update decides its revision, not the later answer of a coordinator that
+// lags behind.
 func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -94,7 +94,8 @@ func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
 	}
 }
 
-// Two people make a group of one name at the same time: the second is told, and changes nothing.
+// Two clients create a group of one name at the same time: the second gets an error, and changes
+// nothing.
 func TestAGroupThatSomebodyMakesMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

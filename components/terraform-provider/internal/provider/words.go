@@ -5,7 +5,7 @@ import (
 	"cadre.dev/terraform-provider/internal/shape"
 )
 
-// specWords describe every field of the spec, by its path: what its reference says.
+// specWords describe every field of the spec, by its path, with the text of its reference.
 var specWords = wordsOf(group.Fields())
 
 func wordsOf(fields []group.Field) shape.Words {

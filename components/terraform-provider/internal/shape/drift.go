@@ -2,13 +2,12 @@ package shape
 
 import "reflect"
 
-// Four is a value in the four forms that tell what changed: as it was written before, with
-// every default filled in, and the same of how it is now.
+// Four is a value in the four forms that show a change: as written before, the same with every
+// default, as it is now, and that with every default.
 type Four struct{ Was, WasFull, Now, NowFull map[string]any }
 
-// Drift is how a value that somebody else may have changed is written: what still means the
-// same stays as it was written before, an absent default included, and only what differs is
-// written as it is now.
+// Drift writes a value that another client may have changed. A part with the same meaning stays as
+// written before, an absent default included. Only a different part takes its present form.
 func Drift(fields []Field, v Four) map[string]any {
 	out := map[string]any{}
 	for _, f := range fields {
@@ -67,7 +66,7 @@ func (f Field) driftItems(v Four) any {
 	return out
 }
 
-// Trim leaves out the blocks of a tree in which nothing is written, but for those that are Telling.
+// Trim leaves out the blocks of a tree that have no written value, except for Telling blocks.
 func Trim(fields []Field, tree map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, f := range fields {

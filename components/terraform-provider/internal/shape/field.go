@@ -22,9 +22,9 @@ const (
 	Texts
 	// TextMap is a map of strings.
 	TextMap
-	// Block may stand once.
+	// Block occurs at most once.
 	Block
-	// Blocks may stand any number of times, in order.
+	// Blocks occur any number of times, in order.
 	Blocks
 )
 
@@ -36,8 +36,7 @@ type Field struct {
 	Kind       Kind
 	// Needed: the spec has no default for it.
 	Needed bool
-	// Telling is a Block that says something by being there, whatever stands in it: its Go field
-	// is a pointer.
+	// Telling is a Block whose presence alone has a meaning: its Go field is a pointer.
 	Telling bool
 	// Fields of a Block or of each of Blocks.
 	Fields []Field

@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 )
 
-// Path turns the path of a problem, such as lifecycle_hook["drain"].http.port, into
-// Terraform's, where repeated blocks are found by their place. tree is what was judged. It
-// ends where the two part, at least at the first block; false when there is not even that.
+// Path turns the path of a problem, such as lifecycle_hook["drain"].http.port, into Terraform's,
+// which finds repeated blocks by their position. tree is the judged value. The path ends where the
+// two differ, at the earliest at the first block; false when no block matches.
 func Path(fields []Field, tree map[string]any, problem string) (path.Path, bool) {
 	at, found := path.Empty(), false
 	var here any = tree
@@ -52,7 +52,7 @@ func named(items []any, name string) int {
 	return -1
 }
 
-// label tells repeated blocks apart: their name or their ordinal.
+// label distinguishes repeated blocks: their name or their ordinal.
 func label(item map[string]any) string {
 	for _, by := range []string{"name", "ordinal"} {
 		if v, ok := item[by]; ok {

@@ -17,8 +17,8 @@ func (w Words) of(f Field) string {
 	return text
 }
 
-// Resource gives the arguments and blocks of a resource. All are optional: what is missing
-// is said by the spec's own validation, in its words.
+// Resource gives the arguments and blocks of a resource. All are optional: the spec's own
+// validation reports missing ones with its texts.
 func Resource(fields []Field, w Words) (map[string]resource.Attribute, map[string]resource.Block) {
 	attributes, blocks := map[string]resource.Attribute{}, map[string]resource.Block{}
 	for _, f := range fields {

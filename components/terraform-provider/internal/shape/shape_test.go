@@ -87,7 +87,7 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 	}
 }
 
-// What means the same stays as it was written; what differs is written as it is now.
+// A value with the same meaning stays as written; a different one takes its present form.
 func TestDriftKeepsWhatMeansTheSame(t *testing.T) {
 	fields := Of[document]()
 	const full = `{"title":"a","flag":true,"inner":{"port":80},"part":[{"name":"one","port":1},{"name":"two","port":2}]}`

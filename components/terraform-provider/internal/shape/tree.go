@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// Tree turns the Fields of an object value into the tree of its JSON form. What is null is
-// left out, and so is what is not known yet, whose paths are given.
+// Tree turns the Fields of an object value into the tree of its JSON form. It leaves out null
+// values, and unknown values, whose paths it returns.
 func Tree(fields []Field, v tftypes.Value) (tree map[string]any, unknown []string, err error) {
 	if !v.IsKnown() {
 		return map[string]any{}, []string{""}, nil
