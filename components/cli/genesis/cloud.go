@@ -9,8 +9,8 @@ import (
 	"cadre.dev/platform/phala"
 )
 
-// OpenCloud gives the platform of a cluster and the key for it: key, or, when that is empty,
-// what the environment variable holds that p names, or p's own.
+// OpenCloud opens the platform of a cluster and returns its key: the argument key, or else the
+// environment variable that p names, or p's own key.
 func OpenCloud(p client.Platform, key string) (*phala.Client, string, error) {
 	if p.Driver != "phala" {
 		return nil, "", fmt.Errorf("platform %q is not known: only phala", p.Driver)

@@ -38,15 +38,15 @@ type Options struct {
 	Cloud       Cloud
 	// APIKey goes into the coordinators' encrypted env.
 	APIKey string
-	// Say is told what happens, one line at a time.
+	// Say receives progress messages, one line at a time.
 	Say func(string)
 	// Poll is the pause between looks at the platform, default 2 s.
 	Poll time.Duration
 	Dial client.Options
 }
 
-// Create makes the cluster, or what is missing of it, and returns its context
-// with the CA pinned. ctx bounds it all.
+// Create makes the cluster, or its missing parts, and returns its context with the CA pinned. ctx
+// bounds the whole call.
 func Create(ctx context.Context, o Options) (client.Context, error) {
 	if o.Poll <= 0 {
 		o.Poll = 2 * time.Second
@@ -170,11 +170,11 @@ func lintErrors(co groupfile.Coordinator) error {
 // Slot is the name of the n-th coordinator.
 func Slot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 
-// CVMName is what the platform calls it.
+// CVMName is the CVM's name on the platform.
 func CVMName(cluster string, n int) string { return cluster + "-" + Slot(n) }
 
-// Pin has a coordinator prove itself and saves its CA and cluster ID in the context. It waits
-// for one that answers, and gives up at once on one that cannot prove itself.
+// Pin verifies a coordinator's attestation and saves its CA and cluster ID in the context. Pin
+// waits for a coordinator that answers, and fails at once when one cannot prove itself.
 func Pin(ctx context.Context, o Options, c client.Context) (client.Context, error) {
 	o.Say("waiting for a coordinator to answer and prove itself")
 	var last error

@@ -79,8 +79,8 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 	return found, c, nil
 }
 
-// measured is what the coordinators' document has to be for. Their env names are a
-// closed list: agents, who know no spec of theirs, refuse any other.
+// measured describes the required document of the coordinators. Their env names are a closed list:
+// agents do not know the coordinators' spec and reject any other name.
 func measured(c client.Context, co groupfile.Coordinator) appcompose.Want {
 	return appcompose.Want{
 		Name: c.Cluster + "-coordinator", Compose: co.Compose, Envs: slices.Collect(maps.Keys(envOf(co.Env, 0))),

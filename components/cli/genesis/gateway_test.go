@@ -9,7 +9,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// A cluster file without gateway.domain takes the one that the account's CVMs have, and keeps it.
+// A cluster file without gateway.domain takes the domain of the account's CVMs, and keeps it.
 func TestTheGatewayIsAsThePlatformNamesIt(t *testing.T) {
 	b := newBench(t)
 	b.opts.Cluster.Gateway.Domain = ""

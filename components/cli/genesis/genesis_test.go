@@ -68,7 +68,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// create runs until the coordinators should answer; nobody does on a fake cloud.
+// create runs until the coordinators should answer; none answers on a fake cloud.
 func (b *bench) create(t *testing.T) (client.Context, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

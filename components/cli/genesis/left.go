@@ -11,17 +11,16 @@ import (
 	"cadre.dev/client"
 )
 
-// Hearsay is how long a group that is gone may still be told of, by a coordinator that has
-// not heard of it.
+// Hearsay bounds how long a lagging coordinator may still report a deleted group.
 const Hearsay = 5 * time.Second
 
-// ErrGroupsLeft says that a cluster has groups yet. Without its coordinators nobody would
-// look after their CVMs, and nobody could delete them but by hand on the platform.
+// ErrGroupsLeft reports that a cluster still has groups. Without its coordinators their CVMs would
+// have no leader, and only the platform could delete them by hand.
 var ErrGroupsLeft = errors.New("the cluster still has groups")
 
-// NoGroupsLeft is nil when the coordinators of a cluster keep no group, and wraps
-// ErrGroupsLeft when they still do after patience. Coordinators that never proved
-// themselves keep none; those that cannot be asked are an error as well.
+// NoGroupsLeft is nil when the coordinators of a cluster have no group, and wraps ErrGroupsLeft
+// when they still have one after patience. Coordinators that never proved themselves have none;
+// coordinators that cannot be reached are an error as well.
 func NoGroupsLeft(ctx context.Context, c client.Context, patience time.Duration) error {
 	if c.CAPEM == "" {
 		return nil

@@ -25,7 +25,7 @@ func nameFree(list []platform.Instance, cluster string) error {
 	return nil
 }
 
-// meets: the CVM called name is one of a cluster whose CVMs' names could be those of cluster's.
+// meets: the CVM called name belongs to a cluster whose CVM names could equal names of cluster.
 func meets(name, cluster string) bool {
 	if !slotShape.MatchString(name) {
 		return false

@@ -23,7 +23,7 @@ type Resolver struct {
 	Transport http.RoundTripper
 }
 
-// platform is the only one that CVMs on Intel TDX have.
+// platform is the only platform of CVMs on Intel TDX.
 var platform = v1.Platform{OS: "linux", Architecture: "amd64"}
 
 // Resolve returns the digest of a tagged reference, "sha256:...". An index keeps
@@ -92,7 +92,7 @@ func forOurs(found *remote.Descriptor) error {
 	return errPlatform
 }
 
-// explain names the registry and what to do.
+// explain names the registry and the way out.
 func explain(ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var refused *transport.Error

@@ -143,7 +143,7 @@ func approvalText(s render.Style, done client.Approval, withdrawn bool) string {
 	return text + render.Warnings(s, done.Warnings)
 }
 
-// revocations by what people type.
+// revocations by their names on the command line.
 var revocationWords = map[string]policy.RevocationKind{
 	"instance": policy.RevokedInstance, "revision": policy.RevokedRevision, "key-provider": policy.RevokedKeyProvider,
 }
@@ -307,8 +307,8 @@ Without --confirm it only says what would be cut off.`,
 	return c
 }
 
-// cutOff carries out what cuts instances off, once the operator confirmed it by name;
-// without that it tells what would happen and ends as wrong usage.
+// cutOff revokes or raises a floor, once the operator has confirmed it by name. Without that it
+// prints the effect and exits with wrong usage.
 func (a *App) cutOff(ctx context.Context, want, confirm string, act func(context.Context, *client.Client, bool) (client.CutOff, error), done func(client.CutOff) string) error {
 	return a.withClient(func(cl *client.Client) error {
 		sure := confirm == want

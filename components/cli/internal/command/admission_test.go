@@ -22,7 +22,7 @@ const (
 	instance = "cafe001122334455667788990011223344556677"
 )
 
-// shutOut is a group of which one Slot is fine, one was revoked, one has nobody.
+// shutOut is a group with one admitted Slot, one revoked Slot and one empty Slot.
 func shutOut() clienttest.Admission {
 	ok := policy.AdmissionStatus{
 		Group: "worker", Slot: "worker-0", State: policy.StateAdmitted, BootID: "feed0011223344", InstanceID: "beef0011223344", Revision: runs, Number: 6, Generation: 3,
@@ -110,7 +110,7 @@ func TestATT32_AdmissionPictures(t *testing.T) {
 	}
 }
 
-// TestThreat_ATT_15_WhatIsPrintedIsHashed: the bytes are those of the hash, or there are none.
+// TestThreat_ATT_15_WhatIsPrintedIsHashed: the command prints the bytes with the hash, or nothing.
 func TestThreat_ATT_15_WhatIsPrintedIsHashed(t *testing.T) {
 	b := newBench(t)
 	b.SetAdmission(shutOut())
@@ -152,8 +152,8 @@ func TestOPS06_NothingIsCutOffUnconfirmed(t *testing.T) {
 	}
 }
 
-// TestSimulatedStandsEverywhere: a cluster under another root says so in each command
-// that tells of its state, as text and as JSON; one under Intel's does not.
+// TestSimulatedStandsEverywhere: each command that shows the state of a cluster under another root
+// says so, as text and as JSON; a cluster under Intel's root does not.
 func TestSimulatedStandsEverywhere(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", midRollout)
@@ -251,7 +251,7 @@ func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
 	}
 }
 
-// TestExceptionsForMachinesAreGrantedListedAndRevoked: what the command line sends and prints.
+// TestExceptionsForMachinesAreGrantedListedAndRevoked: the requests and output of the command line.
 func TestExceptionsForMachinesAreGrantedListedAndRevoked(t *testing.T) {
 	b := newBench(t)
 	ledger := policy.TCBLedger{}.Append(policy.TCBEntry{At: noon, What: policy.TCBGranted, ID: "tcb-1", Text: "OutOfDate", By: "ann", Leader: "coordinator-0"})

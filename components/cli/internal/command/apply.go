@@ -26,9 +26,9 @@ type applyFlags struct {
 	deleteDisks  bool
 	reason       string
 	sure         sureFlags
-	// index of the spec that the new one was made from; 0: of the one that is compared with.
+	// index of the spec from which the new one was made; 0: the index of the compared spec.
 	index uint64
-	// verb is what the ids of its requests begin with; "": apply.
+	// verb is the prefix of the request ids; "": apply.
 	verb string
 	// unconfirmed are the groups that would lose disks without a word of their own; while
 	// there is one, every group is shown and none is written.
@@ -46,7 +46,7 @@ type applied struct {
 	By        string `json:"by,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
 	Waited    string `json:"waited,omitempty"`
-	// Leaving are the slots that go, HeldDisks those that stay for their disks.
+	// Leaving are the slots that are removed, HeldDisks the slots that stay for their disks.
 	Leaving   []string `json:"leaving,omitempty"`
 	HeldDisks []string `json:"held_disks,omitempty"`
 }
@@ -149,7 +149,7 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	}
 	s := a.style()
 	a.print(diffed.picture(s))
-	// A group that was not there when it was read may be made by somebody else meanwhile.
+	// Another client may create the group after it was read as missing.
 	options := client.ApplyOptions{ExpectedIndex: diffed.index, ExpectAbsent: diffed.New && diffed.index == 0, DryRun: true}
 	checked, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)
 	if err != nil {

@@ -33,8 +33,8 @@ func usageArgs(c *cobra.Command) {
 	}
 }
 
-// strictHelp makes `cadre help WORD...` refuse a word that is no command, as the commands
-// themselves do: cobra shows the help of the last one that it finds, and ends with 0.
+// strictHelp makes `cadre help WORD...` reject an unknown command, like the commands themselves:
+// cobra shows the help of the last command that it finds, and exits with 0.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -59,8 +59,8 @@ func seeHelp(c *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
 }
 
-// argsError says what is wrong with args by the command's line of usage: which word is
-// missing, or which ones are too many. otherwise is the error where the line does not tell.
+// argsError describes the problem of args by the command's usage line: the missing word, or the
+// words too many. otherwise is the error where the line does not show it.
 func argsError(use string, args []string, otherwise error) error {
 	words, most := usageWords(use)
 	for i, w := range words {

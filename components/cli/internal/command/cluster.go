@@ -161,7 +161,7 @@ type clusterView struct {
 	Cluster     string                    `json:"cluster"`
 	Coordinator *apiv1.GetClusterResponse `json:"coordinator"`
 	CVMs        []platform.Instance       `json:"cvms"`
-	// Members is where each slot stands with admission, for its machine.
+	// Members are the admission states of the slots, for their machines.
 	Members []policy.AdmissionStatus `json:"members,omitempty"`
 	// Coordinators proved themselves to this command; State and dates are by the context's trust.
 	Coordinators []policy.AdmissionStatus `json:"coordinators,omitempty"`

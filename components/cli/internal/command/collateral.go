@@ -13,7 +13,7 @@ import (
 	"cadre.dev/cli/internal/render"
 )
 
-// collateralInfo is what is shown of a bundle, also the form of -o json.
+// collateralInfo is the printed content of a bundle, also the schema of -o json.
 type collateralInfo struct {
 	File       string    `json:"file"`
 	FMSPC      string    `json:"fmspc"`

@@ -71,7 +71,7 @@ func benchOf(t *testing.T, s *clienttest.Server) *bench {
 	return &bench{Server: s, t: t, context: path}
 }
 
-// run carries out one command line; out is what both streams got.
+// run carries out one command line; out is the text of both streams.
 func (b *bench) run(args ...string) (code int, out string) {
 	b.t.Helper()
 	return run(b.t, args...)
@@ -297,7 +297,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// A group that was not there is not written over one that somebody else made meanwhile.
+// An apply of a new group does not overwrite a group that another client created meanwhile.
 func TestApplyOfANewGroupFindsOneThatWasMadeMeanwhile(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", midRollout)
@@ -312,8 +312,8 @@ func TestApplyOfANewGroupFindsOneThatWasMadeMeanwhile(t *testing.T) {
 	})
 }
 
-// What is waited for is the revision by the coordinators' word: that of a program of another version
-// never comes.
+// The apply waits for the coordinators' name of the revision: the name by a program of another
+// version never comes.
 func TestApplyWaitsForTheCoordinatorsRevision(t *testing.T) {
 	const theirs = "0123456789abcdef0123456789abcdef"
 	s := clienttest.New(t)
@@ -421,8 +421,8 @@ func TestGEN02_ACommandReachesTheContextsClusterIDOnly(t *testing.T) {
 	}
 }
 
-// A slot that is where it should be is not touched, one that waits for something is refused
-// with it, and of a group that is busy it is waited for.
+// An update leaves a slot at its revision alone, refuses a held slot with its hold, and waits for a
+// busy group.
 func TestInstanceUpdate(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {

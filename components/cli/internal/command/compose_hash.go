@@ -104,8 +104,7 @@ With --compare the exit code is 1 when the hashes differ.`,
 	return c
 }
 
-// buildFlags speak of a document that is built; with a finished one they would be
-// silently without effect.
+// buildFlags apply to a built document; for a finished document they would have no effect.
 var buildFlags = []string{
 	"write", "name", "key-provider", "allowed-env", "pre-launch-script", "init-script", "storage-fs", "gateway", "public-logs", "public-sysinfo",
 	"secure-time", "public-tcbinfo", "no-instance-id", "swap-size",
@@ -196,7 +195,7 @@ func (a *App) build(compose []byte, f hashFlags) ([]byte, error) {
 	return appcompose.Build(fields)
 }
 
-// compareWith says what another document has in place of raw.
+// compareWith lists the differences of another document from raw.
 func (a *App) compareWith(name string, raw []byte, hash string) (*compared, error) {
 	other, err := a.input(name)
 	if err != nil {

@@ -92,8 +92,8 @@ func (a *App) lintOne(name string, vars fileFlags, rules appcompose.Rules) ([]li
 	return within(name, lint.Lint(raw)), nil
 }
 
-// named is the key provider that a document names: which one it has to be stands in a
-// trust file, which lint does not have.
+// named is the key provider that a document names. The required one is in a trust file, which lint
+// does not have.
 func named(raw []byte) string {
 	doc, err := appcompose.Read(raw)
 	if err != nil {

@@ -115,7 +115,7 @@ func (a *App) pin(ctx context.Context, name string, f pinFlags) error {
 	return nil
 }
 
-// unresolved stands for the digest that --check does not ask for.
+// unresolved replaces the digest, which --check does not resolve.
 const unresolved = "@sha256:..."
 
 func (a *App) resolve(ctx context.Context, i pin.Image, f pinFlags) (string, error) {

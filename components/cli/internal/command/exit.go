@@ -28,7 +28,7 @@ const (
 	// ExitRollout: the rollout that was waited for failed, paused or was replaced, or the
 	// operation failed.
 	ExitRollout = 5
-	// ExitTimeout: the time was up; what was begun goes on.
+	// ExitTimeout: the time was up; the operation continues.
 	ExitTimeout = 6
 )
 

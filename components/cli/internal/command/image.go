@@ -10,7 +10,7 @@ import (
 	"cadre.dev/cli/internal/render"
 )
 
-// measuredImage is what `cadre image measure` shows, also the form of -o json.
+// measuredImage is the result of `cadre image measure`, also the schema of -o json.
 type measuredImage struct {
 	Version   string `json:"version,omitempty"`
 	ImageHash string `json:"os_image_hash,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/client/format"
 )
 
-// started is what `cadre local up` has to tell.
+// started is the result of `cadre local up`.
 type started struct {
 	info     localcloud.Info
 	began    bool
@@ -21,7 +21,7 @@ type started struct {
 	checkout string
 	images   []localcloud.Image
 	cvms     int
-	// cluster is the one that was named, if any.
+	// cluster is the named cluster, if any.
 	cluster *localcloud.Cluster
 }
 

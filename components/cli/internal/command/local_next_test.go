@@ -88,7 +88,7 @@ func TestUpSaysWhatRunsAndWhatToTypeNext(t *testing.T) {
 	}
 }
 
-// A path with a space stays one word of what is to be typed.
+// A path with a space stays one word of the printed command.
 func TestWhatToTypeNextIsForAShell(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", "/my config")

@@ -58,7 +58,7 @@ func TestContextsFollowTheirCloud(t *testing.T) {
 	}
 }
 
-// What was cut off is taken back by the command that is printed, on whatever cloud it is.
+// The printed command undoes a cut connection, on any cloud.
 func TestACutIsTakenBackByWhatIsPrinted(t *testing.T) {
 	t.Setenv("CADRE_LOCAL_STATE", t.TempDir())
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
@@ -72,7 +72,7 @@ func TestACutIsTakenBackByWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// A CVM is deleted by its name, and one that is not there by no name.
+// A CVM is deleted by its name, and an unknown name deletes none.
 func TestACVMIsDeletedByItsName(t *testing.T) {
 	deleted := ""
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,7 @@ import (
 	"cadre.dev/client"
 )
 
-// daemonFlags are those of `cadre local up` that are the daemon's own.
+// daemonFlags are the flags of `cadre local up` that are passed to the daemon.
 var daemonFlags = []string{"images", "layout", "image-store", "boot-delay", "nat", "udp", "rendezvous", "api", "gateway", "registry"}
 
 func (a *App) localUp(dir *string) *cobra.Command {
@@ -37,7 +37,7 @@ place: what was built anew runs at the next start of its service. With the folde
 cluster the commands that make it are printed, filled in.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			// The daemon runs in a folder of its own; what it is told must hold there too.
+			// The daemon runs in its own folder, so relative paths become absolute.
 			if o.Dir, err = filepath.Abs(*dir); err != nil {
 				return fmt.Errorf("state folder: %w", err)
 			}
@@ -116,14 +116,14 @@ func changedFlags(given *pflag.FlagSet) ([]string, error) {
 	return flags, errors.Join(errs...)
 }
 
-// readdress corrects the contexts of this machine whose clusters are on the cloud and
-// that name other addresses of it, and returns their files. The cloud's key tells them.
+// readdress corrects the contexts of this machine whose clusters are on the cloud and have other
+// addresses of it, and returns their files. The cloud's key identifies the contexts.
 func (a *App) readdress(info localcloud.Info) ([]string, error) {
 	changed := []string{}
 	for _, path := range a.knownContexts() {
 		c, err := client.LoadContext(path)
 		if err != nil || c.Platform.APIKey != info.APIKey {
-			continue // another cluster's, or nobody's that this command could mend
+			continue // a context of another cluster, or one that this command cannot correct
 		}
 		if c.Gateway.Address == info.GatewayAddress && c.Platform.APIURL == info.APIURL {
 			continue
@@ -137,8 +137,8 @@ func (a *App) readdress(info localcloud.Info) ([]string, error) {
 	return changed, nil
 }
 
-// knownContexts are the files of all contexts that this machine knows, and of the one
-// that --context or CADRE_CONTEXT names.
+// knownContexts are the files of all contexts of this machine, and of the context that --context or
+// CADRE_CONTEXT names.
 func (a *App) knownContexts() []string {
 	paths := []string{}
 	if path, err := client.Path(a.context); err == nil {

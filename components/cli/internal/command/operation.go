@@ -189,7 +189,7 @@ func (f *sureFlags) sure(want string) bool {
 	return f.yes || f.confirm == want || slices.Contains(f.each, want)
 }
 
-// unlessSure shows what was done, or what would be done and how to say that it is meant.
+// unlessSure prints the result, or the planned effect and how to confirm it.
 func (a *App) unlessSure(data any, sure bool, want string, picture func(render.Style) string) error {
 	if err := a.show(data, picture); err != nil || sure {
 		return err
@@ -197,7 +197,7 @@ func (a *App) unlessSure(data any, sure bool, want string, picture func(render.S
 	return usagef("nothing is changed: repeat with --confirm %s", want)
 }
 
-// waitFlags are those of commands that ask the leader for something long.
+// waitFlags are the flags of commands that request long work from the leader.
 type waitFlags struct {
 	wait    bool
 	timeout time.Duration
@@ -232,7 +232,7 @@ func (a *App) waitRequest(ctx context.Context, cl *client.Client, f waitFlags, i
 	return err
 }
 
-// completeOperation offers the ids of what is being carried out.
+// completeOperation offers the ids of open operations.
 func (a *App) completeOperation(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -247,7 +247,7 @@ func (a *App) completeOperation(cmd *cobra.Command, args []string, _ string) ([]
 	})
 }
 
-// completeRequest offers the ids of what waits to begin.
+// completeRequest offers the ids of waiting requests.
 func (a *App) completeRequest(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -14,7 +14,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// overrideFlags are those of what sets an override.
+// overrideFlags are the flags of commands that set an override.
 type overrideFlags struct {
 	length time.Duration
 	until  string
@@ -56,7 +56,7 @@ func (f *overrideFlags) check(now time.Time) error {
 	return nil
 }
 
-// override sets one and says what that means; text has the name and until when.
+// override sets an override and prints its effect; text gets its end.
 func (a *App) override(ctx context.Context, cl *client.Client, kind client.OverrideKind, name string, f overrideFlags, text func(until string) string) error {
 	out, err := cl.SetOverride(ctx, kind, name, f.length, f.reason, f.from...)
 	if err != nil {
@@ -90,8 +90,8 @@ func (a *App) clearOverride(ctx context.Context, kind client.OverrideKind, name,
 	})
 }
 
-// keptBySpec says which exclusions of a Slot its group's spec has, which no override ends. "": none, or who asks
-// may not read the spec.
+// keptBySpec lists the exclusions of a Slot in its group's spec, which outlast any override. "":
+// none, or the caller may not read the spec.
 func keptBySpec(ctx context.Context, cl *client.Client, slot string) string {
 	name, ordinal, err := group.ParseSlot(slot)
 	if err != nil {
@@ -114,15 +114,15 @@ func keptBySpec(ctx context.Context, cl *client.Client, slot string) string {
 	return fmt.Sprintf("; the spec of %s leaves it out all the same: %s of its instance block", name, strings.Join(fields, " and "))
 }
 
-// slotOverride is an override on one slot, and what its two verbs say: the one that sets it and the one
-// that takes it back.
+// slotOverride is an override on one slot, and the texts of its two verbs: the verb that sets it
+// and the verb that removes it.
 type slotOverride struct {
 	kind                       client.OverrideKind
 	short, back, long, example string
-	// set is said of it with the slot, until when and from what, gone and none with the slot: taken back, and
-	// that there was nothing to take back.
+	// set is printed with the slot, the end and the excluded activities; gone and none are printed
+	// with the slot, after a removal and when no override existed.
 	set, gone, none string
-	// waits: --wait waits until the slot is drained. from: --from says what the slot is excluded from.
+	// waits: --wait waits until the slot is drained. from: --from lists the excluded activities.
 	waits, from bool
 }
 
@@ -214,7 +214,7 @@ func (a *App) clearSlotOverride(m slotOverride) *cobra.Command {
 // drainPoll is between two looks at a Slot that is to be drained.
 const drainPoll = time.Second
 
-// waitDrained waits until a Slot is drained, and tells what holds it when the time is up.
+// waitDrained waits until a Slot is drained, and reports its hold at the timeout.
 func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

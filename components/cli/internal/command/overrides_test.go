@@ -53,7 +53,7 @@ func TestAnOverrideNeedsAReason(t *testing.T) {
 	}
 }
 
-// What is taken back and never was there is misspelt; an override that does not stand is said so.
+// A removal for an unknown name is an error; a removal of a missing override reports that.
 func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) { midRollout(g) })
@@ -76,7 +76,7 @@ func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// What an operator excluded is told wherever the slot is, with reason and end.
+// Every view of an excluded slot shows the exclusion, with reason and end.
 func TestAnExclusionIsTold(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {
@@ -98,7 +98,8 @@ func TestAnExclusionIsTold(t *testing.T) {
 	}
 }
 
-// What the spec itself leaves out stays out when the override goes, and whoever takes it back hears so.
+// An exclusion of the spec stays when the override ends, and the command that removes the override
+// says so.
 func TestAnExclusionOfTheSpecOutlivesTheOverride(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {
@@ -119,7 +120,7 @@ func TestAnExclusionOfTheSpecOutlivesTheOverride(t *testing.T) {
 	}
 }
 
-// Who waits for a drain hears what it waits for.
+// A wait for a drain reports the hold.
 func TestADrainThatIsNotDoneSaysWhy(t *testing.T) {
 	override := &group.Override{Reason: "its host gets memory"}
 	for want, i := range map[string]group.InstanceStatus{
@@ -135,7 +136,7 @@ func TestADrainThatIsNotDoneSaysWhy(t *testing.T) {
 	}
 }
 
-// Who waits for a drain hears of its end, or that the time is up.
+// A wait for a drain reports its end, or the timeout.
 func TestADrainIsWaitedFor(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {

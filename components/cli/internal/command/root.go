@@ -17,8 +17,8 @@ import (
 	"cadre.dev/client"
 )
 
-// App is what all commands share. The zero value with Out and Err set works;
-// tests set the rest.
+// App is the shared state of all commands. The zero value with Out and Err set works; tests set the
+// rest.
 type App struct {
 	Out, Err io.Writer
 	// In is standard input, nil: the process's.
@@ -121,8 +121,8 @@ func (a *App) withClient(fn func(*client.Client) error) error {
 	return fn(cl)
 }
 
-// show prints data as JSON if that was asked for, else the picture of it. What is told
-// about a cluster under another root says so first.
+// show prints data as JSON if requested, else as a table. The output about a cluster under another
+// root starts with the SIMULATED banner.
 func (a *App) show(data any, picture func(render.Style) string) error {
 	if a.output == "json" {
 		return a.json(data)
@@ -179,7 +179,7 @@ func markObject(raw []byte) []byte {
 		return raw
 	}
 	if _, has := fields["simulated"]; has {
-		return raw // it speaks of itself
+		return raw // the answer has its own flag
 	}
 	mark := `{"simulated":true`
 	if len(fields) > 0 {

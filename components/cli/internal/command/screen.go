@@ -13,8 +13,8 @@ import (
 	"cadre.dev/client/format"
 )
 
-// screen shows views as they come: redrawn in place on a terminal, as lines of
-// what changed elsewhere. Its methods are for one goroutine.
+// screen shows views as they come: redrawn in place on a terminal, as lines of changes elsewhere.
+// Its methods are for one goroutine.
 type screen struct {
 	app  *App
 	live bool
@@ -58,7 +58,7 @@ func (s *screen) see(v client.View) {
 	s.last = &v
 }
 
-// lost tells that no coordinator answers for the moment.
+// lost reports that no coordinator answers at the moment.
 func (s *screen) lost(err error) {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	text := "no coordinator answers, still trying: " + first
@@ -71,7 +71,7 @@ func (s *screen) lost(err error) {
 	}
 }
 
-// tick redraws so that durations go on.
+// tick redraws so that durations advance.
 func (s *screen) tick() {
 	if s.live && s.last != nil {
 		s.draw(*s.last, "")

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// What an undo does is told first; it is done once it is meant, and not over a change that
-// came between.
+// An undo prints its effect first. It needs a confirmation, and does not overwrite a change in
+// between.
 func TestAnUndoIsToldBeforeItIsDone(t *testing.T) {
 	b := newBench(t)
 	b.OnApply = lead(operation.Complete, "")

@@ -13,9 +13,9 @@ import (
 type Kind string
 
 const (
-	// Added fields stand in the new value only.
+	// Added fields are only in the new value.
 	Added Kind = "+"
-	// Removed fields stand in the old value only.
+	// Removed fields are only in the old value.
 	Removed Kind = "-"
 	// Changed fields have another value.
 	Changed Kind = "~"
@@ -30,7 +30,7 @@ type Change struct {
 	// Lines are the differing lines of a text of several lines, each starting with
 	// '+' or '-'; Old and New are empty then.
 	Lines []string `json:"lines,omitempty"`
-	// Class is what the change costs a member, where that is known.
+	// Class is the cost of the change for a member, where it is known.
 	Class string `json:"class,omitempty"`
 }
 
@@ -153,7 +153,7 @@ func Lines(was, is string) []string {
 	return near(all)
 }
 
-// near keeps changed lines and their neighbours, with "..." for what is left out.
+// near keeps changed lines and their neighbours, with "..." for omitted lines.
 func near(all []string) []string {
 	changed := func(k int) bool { return k >= 0 && k < len(all) && all[k][0] != ' ' }
 	out := []string{}

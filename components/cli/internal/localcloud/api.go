@@ -51,7 +51,7 @@ type Service struct {
 	ExitCode *int   `json:"exit_code"`
 }
 
-// Fault is what the cloud API does wrong to the next matching calls.
+// Fault is the cloud API's wrong behaviour for the next matching calls.
 type Fault struct {
 	ID      int               `json:"id,omitempty"`
 	Match   string            `json:"match"`
@@ -65,14 +65,14 @@ type Fault struct {
 	Hits    int               `json:"hits,omitempty"`
 }
 
-// Output is what a command in a CVM printed.
+// Output is the output of a command in a CVM.
 type Output struct {
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
 	Code   int    `json:"code"`
 }
 
-// Image is one that the cloud's registry serves.
+// Image is one image of the cloud's registry.
 type Image struct {
 	Name   string `json:"name"`
 	Tag    string `json:"tag"`

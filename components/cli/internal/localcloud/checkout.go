@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Checkout finds the checkout of Cadre that holds one of these paths, the first that does;
-// an empty path stands for this program. Empty when none does.
+// Checkout finds the checkout of Cadre that holds the first matching path; an empty path means this
+// program. Empty without a match.
 func Checkout(paths ...string) string {
 	for _, path := range paths {
 		if path == "" {

@@ -19,15 +19,15 @@ const Program = "cadre-local"
 type StartOptions struct {
 	// Dir is the state folder.
 	Dir string
-	// Flags of the daemon, passed on as they are. Those that are left out are the ones
-	// that this cloud was last started with.
+	// Flags of the daemon, passed on unchanged. For omitted flags the daemon uses this cloud's last
+	// values.
 	Flags []string
-	// Program is the daemon to run; empty: beside this executable, then in PATH.
+	// Program is the daemon's executable; empty: next to this executable, then in PATH.
 	Program string
 }
 
-// Start runs the daemon detached and waits until its API answers. A daemon that
-// runs already is left alone, whoever started it; began is false then.
+// Start runs the daemon detached and waits until its API answers. Start leaves a running daemon
+// alone, whoever started it; began is then false.
 func Start(ctx context.Context, o StartOptions) (info Info, began bool, err error) {
 	pids, err := holders(o.Dir)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestHintsNameTheirCloud(t *testing.T) {
 	}
 }
 
-// What a daemon left that does not answer is ended by a command that means it.
+// The hint for a daemon that does not answer is a command that ends it.
 func TestTheHintsOfACloudThatDoesNotAnswer(t *testing.T) {
 	t.Setenv("CADRE_LOCAL_STATE", t.TempDir())
 	dir := t.TempDir()

@@ -12,12 +12,11 @@ import (
 	"syscall"
 )
 
-// lockFile is what a daemon holds as long as it lives.
+// lockFile is held by a daemon while it lives.
 func lockFile(dir string) string { return filepath.Join(dir, "lock") }
 
-// holders are the daemons of a state folder, whoever started them and however they name
-// the folder: the processes that have its lock open. Also when the folder was removed
-// under them.
+// holders are the daemons of a state folder, under any name of the folder: the processes that have
+// its lock open, also after the folder was removed.
 func holders(dir string) ([]int, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -48,8 +47,8 @@ func holders(dir string) ([]int, error) {
 	return out, nil
 }
 
-// opened reports whether a process has the file open. Processes that end meanwhile, and
-// those of other users, have nothing open.
+// opened reports whether a process has the file open. Processes that end meanwhile, and processes
+// of other users, have nothing open.
 func opened(pid int, file string) bool {
 	folder := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	fds, err := os.ReadDir(folder)
@@ -91,7 +90,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// refuseHidden is an error when somebody holds the lock whom this user cannot see.
+// refuseHidden returns an error when a process holds the lock that this user cannot see.
 func refuseHidden(lock string) error {
 	f, err := os.Open(lock)
 	switch {

@@ -81,8 +81,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// begun starts a daemon as somebody else would, on a folder as they name it, and waits
-// until it is ready. ended is closed when it is gone.
+// begun starts a daemon like another user, on a folder under its own name, and waits until it is
+// ready. ended is closed when it is gone.
 func begun(t *testing.T, dir, name string, flags ...string) (pid int, ended <-chan struct{}) {
 	t.Helper()
 	cmd := exec.Command(self(t), append([]string{"serve", "--state", name}, flags...)...)

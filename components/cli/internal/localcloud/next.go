@@ -25,8 +25,8 @@ type Cluster struct {
 	Groups []string
 }
 
-// ReadCluster looks at a folder. One without a cluster.hcl shares that of the folder
-// postgres beside it.
+// ReadCluster reads a folder. A folder without a cluster.hcl shares the one of its sibling folder
+// postgres.
 func ReadCluster(dir string) (Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -101,7 +101,7 @@ var (
 type Facts struct {
 	// Program is how the user calls this program; CloudFile the path of cloud.json.
 	Program, CloudFile string
-	// Programs: CVMs run this machine's programs, which lie elsewhere than those of images.
+	// Programs: CVMs run this machine's programs, which have other paths than the images' programs.
 	Programs bool
 	// Image gives the pinned reference for a variable such as "agent_image".
 	Image func(variable string) (string, error)
@@ -156,7 +156,7 @@ func (f Facts) variables(file, context string) (flags []string, problems []error
 	return flags, problems
 }
 
-// ofThisMachine: the default of a variable is what an image has, not this machine.
+// ofThisMachine: the default of the variable is the image's value, not this machine's.
 func ofThisMachine(name string) bool { return name == "postgres_bin" || name == "postgres_gid" }
 
 func (f Facts) value(name, context string) (string, error) {

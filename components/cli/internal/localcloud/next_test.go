@@ -20,7 +20,7 @@ func file(t *testing.T, path, text string) {
 	}
 }
 
-// checkout is a small one with one program that is there and one that is not.
+// checkout is a small checkout with one existing program and one missing one.
 func checkout(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -75,7 +75,7 @@ func TestProgramsOfACheckout(t *testing.T) {
 	}
 }
 
-// TestCommandsOfEveryClusterAreFilledIn: those of this repository, with every image there.
+// TestCommandsOfEveryClusterAreFilledIn, for this repository with all images present.
 func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 	root := Checkout(".")
 	if root == "" {
@@ -85,7 +85,7 @@ func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 	if !slices.Contains(names, "clusters/postgres") {
 		t.Fatalf("clusters: %v", names)
 	}
-	const fixture = "clusters/light" // made by tests, and offered to nobody
+	const fixture = "clusters/light" // made by tests, and never offered
 	if slices.Contains(names, fixture) {
 		t.Errorf("clusters: %v, without a README for %s", names, fixture)
 	}

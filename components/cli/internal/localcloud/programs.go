@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// programsFile of a checkout says which of its programs stand for which image.
+// programsFile of a checkout maps images to programs.
 const programsFile = "compose/programs.json"
 
-// Programs are those of one checkout, by image.
+// Programs are the programs of one checkout, by image.
 type Programs struct {
 	root   string
 	images map[string]program
-	// Missing are the images whose programs are not there, each with what is missed.
+	// Missing are the images without their programs, each with the missing ones.
 	Missing map[string]string
 }
 
@@ -37,7 +37,7 @@ type program struct {
 	Programs []string `json:"programs"`
 }
 
-// ReadPrograms reads a checkout's file and looks for what it names.
+// ReadPrograms reads a checkout's file and looks up its programs.
 func ReadPrograms(checkout string) (*Programs, error) {
 	raw, err := os.ReadFile(filepath.Join(checkout, programsFile))
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *Programs) Write(path string) error {
 		User       string            `json:"user,omitempty"`
 		Entrypoint []string          `json:"entrypoint,omitempty"`
 	}
-	// Of the machine's commands, services find those that are declared, where they were linked.
+	// Services find only the declared commands of the machine, under their links.
 	commands := filepath.Join(p.root, ".tools", "path", "run")
 	_, err := os.Stat(commands)
 	linked := err == nil
@@ -114,8 +114,8 @@ func (p *Programs) Write(path string) error {
 	return nil
 }
 
-// Reference is the pinned reference of an image. Its digest is of the programs' bytes: a
-// program that was built anew is another image, and so another compose hash.
+// Reference is the pinned reference of an image. Its digest covers the programs' bytes: a rebuilt
+// program is another image, and so another compose hash.
 func (p *Programs) Reference(name string) (string, error) {
 	image, ok := p.images[name]
 	if !ok {

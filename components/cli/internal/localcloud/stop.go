@@ -12,25 +12,24 @@ import (
 	"time"
 )
 
-// Stopped is what Stop did.
+// Stopped is the result of Stop.
 type Stopped struct {
 	// Daemons that were ended; Killed says that they did not end when they were asked to.
 	Daemons []int `json:"daemons"`
 	Killed  bool  `json:"killed"`
-	// Cleaned is what was left of a daemon that had died, in a sentence; empty for nothing.
+	// Cleaned describes the removed remains of a dead daemon, in a sentence; empty for none.
 	Cleaned string `json:"cleaned,omitempty"`
 }
 
 // Anything reports whether there was anything to stop or to clean up.
 func (s Stopped) Anything() bool { return len(s.Daemons) > 0 || s.Cleaned != "" }
 
-// killTime is what ending by force and cleaning up may take of Stop's time.
+// killTime is the part of Stop's time for killing and cleaning up.
 const killTime = 15 * time.Second
 
-// Stop ends the daemon of a state folder, whoever started it, waits for it, and removes
-// what a daemon left that died. One that does not end within the time of ctx is killed
-// when the last of it begins.
-// Nothing to stop is success. program is the daemon's program; empty: as for Start.
+// Stop ends the daemon of a state folder, whoever started it, waits for it, and removes the remains
+// of a dead daemon. Stop kills a daemon that is still running when killTime of ctx is left. Nothing
+// to stop is success. program is the daemon's program; empty: as for Start.
 func Stop(ctx context.Context, dir, program string) (Stopped, error) {
 	var did Stopped
 	pids, err := holders(dir)
@@ -56,7 +55,7 @@ func end(ctx context.Context, dir string, pids []int) (killed bool, err error) {
 		asking, cancel = context.WithTimeout(ctx, max(left-killTime, left/2))
 		defer cancel()
 	}
-	// One that was stopped hears nothing until it goes on.
+	// A stopped process receives signals only after it continues.
 	if err := send(pids, syscall.SIGTERM, syscall.SIGCONT); err != nil {
 		return false, err
 	}

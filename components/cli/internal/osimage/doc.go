@@ -1,8 +1,8 @@
-// Package osimage says what a guest image of dstack measures: it computes the registers from the files
-// of a release, and knows values that others published.
+// Package osimage computes the measurement of a guest image of dstack: the registers from the files
+// of a release, and published values.
 //
-// The formulas are those of dstack-mr (Dstack-TEE/dstack at 312dc605, folder dstack/dstack-mr), of the TDX
-// module's base specification for MRTD, of the PE/COFF Authenticode digest, and of QEMU's loader for Linux.
-// RTMR0 covers the ACPI tables that QEMU makes for the shape of a VM. They are not computed here: their
-// three digests come from a boot log.
+// The formulas come from dstack-mr (Dstack-TEE/dstack at 312dc605, folder dstack/dstack-mr), the
+// TDX module's base specification for MRTD, the PE/COFF Authenticode digest, and QEMU's loader for
+// Linux. RTMR0 covers the ACPI tables that QEMU makes for the shape of a VM. Their three digests
+// are not computed here, and come from a boot log.
 package osimage

@@ -38,7 +38,7 @@ func guid(a uint32, b, c uint16, rest string) []byte {
 	return append(binary.LittleEndian.AppendUint16(out, c), rest...)
 }
 
-// section is one part of a TDVF. Its fields are those of the metadata in their order.
+// section is one part of a TDVF. Its fields have the order of the metadata.
 type section struct {
 	DataOffset, RawSize uint32
 	Address, Size       uint64
@@ -114,8 +114,9 @@ func (f firmware) metadata() (int, error) {
 	return 0, errors.New("OVMF's table has no entry for TDVF: it is no firmware for TDX")
 }
 
-// mrtd is what the TDX module measures while QEMU builds the TD: for each section its pages are added, and
-// those that are measured are extended, either page by page or after all of the section were added.
+// mrtd is the TDX module's measurement while QEMU builds the TD. The pages of each section are
+// added; the pages of a measured section are extended, either page by page or after all pages of
+// the section were added.
 func (f firmware) mrtd(twoPasses bool) []byte {
 	h := sha512.New384()
 	record := func(name string, address uint64) {
@@ -152,8 +153,8 @@ func (f firmware) mrtd(twoPasses bool) []byte {
 	return h.Sum(nil)
 }
 
-// hob is the list of memory that QEMU hands to the firmware of a VM: what the firmware's own sections occupy is
-// accepted, the rest is not yet.
+// hob is the list of memory that QEMU passes to the firmware of a VM: the memory of the firmware's
+// own sections is accepted, the other memory is not yet accepted.
 func (f firmware) hob(memory uint64) ([]byte, error) {
 	const accepted, unaccepted = 0, 7
 	var own []section

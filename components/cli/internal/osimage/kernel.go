@@ -13,7 +13,7 @@ const (
 	// highMemory is the size from which on QEMU (q35) leaves a hole below 4 GiB, and lowEnd where that begins.
 	highMemory = 0xB0000000
 	lowEnd     = 0x80000000
-	// acpiData is what QEMU keeps free below that for ACPI tables.
+	// acpiData is the memory below that address that QEMU keeps free for ACPI tables.
 	acpiData = 0x28000
 	// minKernel holds the setup header of Linux' boot protocol.
 	minKernel = 0x1000

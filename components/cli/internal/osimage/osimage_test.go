@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// sections are those of dstack's firmware as far as they shape the TD HOB; the digests below are of real boot logs.
+// sections are the sections of dstack's firmware, as far as they shape the TD HOB; the digests
+// below are of real boot logs.
 var sections = []section{
 	{Address: 0x810000, Size: 0x10000, Type: sectionTempMem}, {Address: 0x80b000, Size: 0x2000, Type: sectionTempMem},
 	{Address: 0x809000, Size: 0x2000, Type: sectionHOB}, {Address: 0x800000, Size: 0x6000, Type: sectionTempMem},
@@ -157,7 +158,7 @@ func TestTheKernelsDigestLeavesOutChecksumAndCertificates(t *testing.T) {
 	want := sha512.New384()
 	want.Write(pe[:optional+64])
 	want.Write(pe[optional+68 : optional+144])
-	want.Write(pe[optional+152 : 0x2008]) // headers, both sections, and what is no certificate
+	want.Write(pe[optional+152 : 0x2008]) // headers, both sections, and everything that is no certificate
 	got, err := authenticode(pe)
 	if err != nil || !bytes.Equal(got, want.Sum(nil)) {
 		t.Errorf("%x, %v", got, err)
@@ -259,7 +260,7 @@ func TestAReleaseThatIsNotWholeIsRefused(t *testing.T) {
 	}
 }
 
-// TestBrokenFilesAreErrors: whatever is cut or changed, nothing panics.
+// TestBrokenFilesAreErrors: no cut or changed file causes a panic.
 func TestBrokenFilesAreErrors(t *testing.T) {
 	fw, pe := build(), program()
 	for n := 0; n < len(fw); n += 7 {

@@ -81,7 +81,7 @@ func rtmr2(line, initrd digest) string { return replay(line, initrd) }
 // maxEvidence bounds a guest agent's answer.
 const maxEvidence = 4 << 20
 
-// Evidence is what a guest agent's answer to GetQuote says of the shape of its VM. It is its host's word.
+// Evidence is the shape of a VM in its guest agent's answer to GetQuote. Its host can forge it.
 type Evidence struct {
 	QEMU       string `json:"qemu_version"`
 	Memory     uint64 `json:"memory_size"`

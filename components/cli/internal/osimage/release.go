@@ -24,7 +24,7 @@ const (
 	maxProgram  = 1 << 30
 )
 
-// Release is what a release folder says.
+// Release is the content of a release folder.
 type Release struct {
 	Version string
 	// ImageHash is os_image_hash: the SHA-256 of sha256sum.txt; empty where the folder has none.
@@ -132,7 +132,7 @@ func checkSums(list []byte, files map[string][]byte) error {
 	return nil
 }
 
-// Shape is what of a VM changes registers.
+// Shape has the properties of a VM that change registers.
 type Shape struct {
 	// Memory in bytes.
 	Memory uint64

@@ -10,8 +10,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// SimulatedBanner stands above everything that is told about a cluster whose root of
-// trust is not Intel's.
+// SimulatedBanner comes first in every output about a cluster whose root of trust is not Intel's.
 const SimulatedBanner = "SIMULATED: the root of trust of this cluster is not Intel's; its attestation proves nothing about hardware"
 
 // Banner is SimulatedBanner as a line, or nothing.
@@ -35,7 +34,7 @@ func Number(revision string, n uint64) string {
 	return fmt.Sprintf("%s #%d", format.Short(revision), n)
 }
 
-// Admissions is one line per Slot: who holds it, on what evidence, until when.
+// Admissions prints one line per Slot: its holder, the evidence, and the expiry.
 func Admissions(s Style, list []policy.AdmissionStatus, now time.Time) string {
 	if len(list) == 0 {
 		return "no slots yet\n"
@@ -69,7 +68,7 @@ func admissionTone(state policy.State) Tone {
 	return Warn
 }
 
-// tcb is what the machine is, and when it is refused where it is tolerated for a while.
+// tcb is the state of the machine, and the end of a temporary tolerance.
 func tcb(a policy.AdmissionStatus, now time.Time) Cell {
 	switch {
 	case a.TCBFalls && a.TCBFallsAt.IsZero():
@@ -103,7 +102,7 @@ func Machines(s Style, list []policy.AdmissionStatus, now time.Time) string {
 	return text
 }
 
-// machine is what ends for the machine of a member or coordinator and why; "": nothing.
+// machine describes the end of a member's or coordinator's machine and the reason; "": none.
 func machine(a policy.AdmissionStatus, now time.Time) string {
 	day := func(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 	why := "the machine is " + a.TCBStatus
@@ -197,7 +196,7 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 	return b.String()
 }
 
-// unordered says how often the Slot changed hands by itself; "" if it did not.
+// unordered reports how often the Slot changed its holder without an Operation; "" for never.
 func unordered(c policy.Contest) string {
 	switch {
 	case c.Changes == 0 && c.Rival == "":
@@ -229,7 +228,7 @@ func (s Style) lastChecks(e policy.Explanation, now time.Time) string {
 	return "\n" + s.Paint(head, Bold) + "\n" + s.Table([]string{"CHECK", "OUTCOME", "DETAIL"}, rows)
 }
 
-// findings is what the present evidence comes to now.
+// findings lists the verdicts on the present evidence.
 func (s Style) findings(list []policy.Finding) string {
 	if len(list) == 0 {
 		return ""
@@ -265,7 +264,7 @@ func (s Style) allowed(e policy.Explanation) string {
 	return head + s.Table([]string{"REVISION", "ADMITTED", "COMPOSE", "IMAGE", "APPROVED", "WHY"}, rows)
 }
 
-// asked is what operators asked for, as far as it concerns the Slot.
+// asked lists the operators' settings for the Slot.
 func (s Style) asked(e policy.Explanation) string {
 	approval := "not asked for"
 	if e.RequireApproval {
@@ -319,7 +318,7 @@ func (s Style) decisions(e policy.Explanation, now time.Time) string {
 	return text + "\n" + s.Paint("decisions, newest first", Bold) + "\n" + s.Table([]string{"NO", "AT", "DECISION", "TIMES", "BOOT", "REVISION", "BY", "WHY"}, rows)
 }
 
-// CutOff is what a revocation or a floor does, or would do.
+// CutOff lists the effects of a revocation or a floor, made or planned.
 func CutOff(s Style, c client.CutOff) string {
 	text := ""
 	verb, none := "cuts off", "cuts nobody off now"

@@ -26,7 +26,7 @@ func Groups(s Style, groups []*apiv1.GroupSummary) string {
 	return s.Table([]string{"GROUP", "AVAILABLE", "UPDATED", "TARGET", "STABLE", "ROLLOUT", "MESSAGE"}, rows)
 }
 
-// Group is one group: what it should be, what it is, and each Slot.
+// Group prints one group: its spec, its state, and each Slot.
 func Group(s Style, g client.Group, now time.Time) string {
 	st := g.Status
 	var b strings.Builder

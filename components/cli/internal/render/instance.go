@@ -66,7 +66,7 @@ func lineage(s Style, list []group.Past) string {
 	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
 }
 
-// heldField tells what the Slot's next step waits for.
+// heldField shows the holds of the Slot's next step.
 func heldField(holds []group.Hold) Cell {
 	parts := make([]string, len(holds))
 	for i, h := range holds {
@@ -75,7 +75,7 @@ func heldField(holds []group.Hold) Cell {
 	return Cell{strings.Join(parts, "; "), Warn}
 }
 
-// overrideField tells what an operator set on the Slot.
+// overrideField shows an operator's override on the Slot.
 func overrideField(m *group.Override) Cell {
 	if m == nil {
 		return Cell{}
@@ -93,7 +93,7 @@ func overrideField(m *group.Override) Cell {
 	return Cell{strings.TrimSpace(fmt.Sprintf("%s, by %s: %s", until, m.By, m.Reason)), Warn}
 }
 
-// healField tells what was done lately to repair the Slot by itself.
+// healField shows the latest automatic repairs of the Slot.
 func healField(h *group.Heals, now time.Time) Cell {
 	if h == nil {
 		return Cell{}
@@ -105,7 +105,7 @@ func healField(h *group.Heals, now time.Time) Cell {
 	return Cell{fmt.Sprintf("%s, the last %s ago: %s, as %s", attempts, since(h.LastAt, now), strings.ToLower(h.LastKind), h.LastWhy), Warn}
 }
 
-// rootField tells of a root of trust that is not Intel's.
+// rootField shows a root of trust that is not Intel's.
 func rootField(simulated bool) Cell {
 	if !simulated {
 		return Cell{}
@@ -164,8 +164,8 @@ func admissions(s Style, list []client.Decision) string {
 	return s.Table([]string{"AT", "VERDICT", "BOOT", "INSTANCE", "BY", "WHAT"}, rows)
 }
 
-// Cluster joins what the coordinators say with what the platform lists. info is
-// nil when no coordinator answered, cvms nil when the platform was not asked.
+// Cluster joins the coordinators' answer with the platform's list. info is nil when no coordinator
+// answered, cvms nil when the platform was not asked.
 func Cluster(s Style, c client.Context, info *apiv1.GetClusterResponse, cvms []platform.Instance) string {
 	fields := []Field{{"cluster", Cell{c.Cluster, Bold}}}
 	if info != nil {

@@ -28,7 +28,7 @@ func Operations(s Style, list []operation.Operation, now time.Time) string {
 	return s.Table([]string{"OPERATION", "SLOT", "ACTION", "PHASE", "FOR", "TOOK", "UNTIL", "REASON"}, rows)
 }
 
-// Requests is what was asked for and has not begun.
+// Requests prints the waiting requests.
 func Requests(s Style, list []client.Asked, now time.Time) string {
 	if len(list) == 0 {
 		return "nothing waits to begin\n"
@@ -49,7 +49,7 @@ func ended(o operation.Operation, now time.Time) time.Time {
 	return o.Times.Ended
 }
 
-// deadline is the one that runs in the present phase.
+// deadline is the deadline of the present phase.
 func deadline(o operation.Operation, now time.Time) string {
 	var at time.Time
 	switch o.Phase {
@@ -165,7 +165,7 @@ func OperationLine(o client.Operation) string {
 	return text
 }
 
-// Resolved is what an operator said about an Operation, or would say.
+// Resolved prints an operator's mark on an Operation, made or planned.
 func Resolved(s Style, r client.Resolved) string {
 	op := r.Operation
 	text := s.Fields(
@@ -178,7 +178,7 @@ func Resolved(s Style, r client.Resolved) string {
 	return text + fmt.Sprintf("it is taken for %s within moments: `cadre operation show %s`\n", r.As, op.ID)
 }
 
-// Replacement is what is lost by replacing a Slot's CVM.
+// Replacement prints the losses of replacing a Slot's CVM.
 func Replacement(s Style, r client.Replacement) string {
 	there := r.PlatformStatus
 	if there == "" {
@@ -194,7 +194,7 @@ func Replacement(s Style, r client.Replacement) string {
 	return text + fmt.Sprintf("replacement of %s is queued (%s): its disk is given up; `cadre operation show %s`\n", r.Slot, r.RequestID, r.RequestID)
 }
 
-// Deleted is what goes with a group.
+// Deleted prints the parts that are deleted with a group.
 func Deleted(s Style, r client.Deleted, d client.Deletion) string {
 	slots := strings.Join(r.Slots, ", ")
 	if slots == "" {

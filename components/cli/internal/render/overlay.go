@@ -26,7 +26,7 @@ func Overlay(s Style, m client.Overlay, now time.Time) string {
 	return head + s.Table([]string{"PEER", "PATH", "CARRIER", "RTT", "LOSS", "IN", "OUT", "FOR", "WHY"}, rows)
 }
 
-// linkSince is when what the line tells began.
+// linkSince is the start of the state in the line.
 func linkSince(l client.Link) time.Time {
 	if up(l) {
 		return l.PathSince
@@ -36,7 +36,7 @@ func linkSince(l client.Link) time.Time {
 
 func up(l client.Link) bool { return l.State == "up" }
 
-// linkWhy is why the path is what it is, or why there is none.
+// linkWhy is the reason for the path, or for its absence.
 func linkWhy(l client.Link) string {
 	if up(l) {
 		return l.PathReason
@@ -182,7 +182,7 @@ func pathChanges(s Style, list []client.PathChange, now time.Time) string {
 	return s.Table([]string{"AT", "AGO", "PATH", "WHY"}, rows)
 }
 
-// Ping is one line for each round trip, and what they have in common.
+// Ping prints one line for each round trip, and a summary.
 func Ping(s Style, p client.Ping) string {
 	rows := [][]Cell{}
 	times := []client.Millis{}

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/client/format"
 )
 
-// Overrides is what operators keep from the leader.
+// Overrides prints the operators' overrides.
 func Overrides(s Style, list []client.Override) string {
 	if len(list) == 0 {
 		return s.Line("nothing is paused, frozen, drained, protected or excluded", Dim)
@@ -31,7 +31,7 @@ func overrideLeft(m client.Override) string {
 	return format.Ago(time.Duration(m.LeftSeconds) * time.Second)
 }
 
-// overrideText is what an override asks for: an exclusion says from what, unless it is from all that there is.
+// overrideText names an override; an exclusion lists its activities, unless it covers all of them.
 func overrideText(m client.Override) string {
 	if len(m.From) == 0 {
 		return string(m.Kind)

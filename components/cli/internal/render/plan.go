@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Plan says what would be done, in order, and what waits for what (R138, R146).
+// Plan prints the planned actions in order, and their holds (R138, R146).
 func Plan(s Style, p rollout.Plan, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(s.Fields(
@@ -34,8 +34,8 @@ func Plan(s Style, p rollout.Plan, now time.Time) string {
 	return b.String()
 }
 
-// settled: every slot is available. One that is not may wait for its time to be healed, or for a
-// person; and those of a group that is being deleted are on their way out.
+// settled: every slot is available. An unavailable slot may wait for its repair or for an operator,
+// and the slots of a deleted group are being removed.
 func settled(p rollout.Plan) bool {
 	leaves := func(i group.InstanceStatus) bool { return i.State != group.SlotAvailable }
 	return p.Status.Available >= p.Status.Replicas && !slices.ContainsFunc(p.Status.Instances, leaves)
@@ -72,7 +72,7 @@ func when(a rollout.Action) Cell {
 	return Cell{format.When(a), Warn}
 }
 
-// Status is a group's rollout at one moment: progress, Slots, what waits.
+// Status prints a group's rollout at one moment: progress, Slots, holds.
 func Status(s Style, v client.View, now time.Time) string {
 	st := v.Status
 	var b strings.Builder
@@ -150,7 +150,7 @@ func History(s Style, list []operation.Rollout, now time.Time) string {
 	return s.Table([]string{"ROLLOUT", "STATE", "REVISION", "STEPS", "TRANSFERS", "STARTED", "TOOK", "BY", "REASON"}, rows)
 }
 
-// callers are the caller and the request that began a rollout, and those of its last retry.
+// callers names the caller and the request of a rollout, and of its last retry.
 func callers(r operation.Rollout) string {
 	text := caller(r.By, r.Request)
 	if r.RetriedBy != "" {

@@ -6,7 +6,7 @@ import (
 	"cadre.dev/client"
 )
 
-// Recovery is how far the records have come, who saw them further, and what that means.
+// Recovery prints the Term and state of the records, the highest ones seen, and the consequence.
 func Recovery(s Style, r client.Recovery) string {
 	row := func(who string, m client.Watermark) []Cell {
 		of := func(n, record uint64) Cell {

@@ -26,7 +26,7 @@ func TestNothingIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-// TestExtraSlotsAreTold: whoever sees a fourth member of three learns that it goes again.
+// TestExtraSlotsAreTold: the listing marks a fourth member of three as temporary.
 func TestExtraSlotsAreTold(t *testing.T) {
 	one := group.InstanceStatus{Slot: "web-3", Ordinal: 3, State: "Available", Extra: true}
 	plan := rollout.Plan{Group: "web", Actions: []rollout.Action{{Slot: "web-3", Kind: operation.Update, Extra: true, Execute: true}}}
@@ -41,8 +41,8 @@ func TestExtraSlotsAreTold(t *testing.T) {
 	}
 }
 
-// Only a group whose slots are all available is said to need nothing: one that is about to be healed,
-// or is being deleted, has no step either.
+// Only a plan of a group whose slots are all available says that nothing is needed: a slot that
+// waits for its repair, or a group in deletion, also has no step.
 func TestR2_AnIdlePlanSaysWhatItWaitsFor(t *testing.T) {
 	down := []group.InstanceStatus{{Slot: "web-0", State: "Available"}, {Slot: "web-1", State: "Unavailable"}}
 	going := []group.InstanceStatus{{Slot: "web-0", State: "Condemned"}}

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/client/format"
 )
 
-// Secrets is one line for each secret: which epoch, since when, why, and who has it.
+// Secrets prints one line for each secret: its epoch, since when, the reason, and its holders.
 func Secrets(s Style, list []client.Secret, now time.Time) string {
 	if len(list) == 0 {
 		return s.Line("no secrets: declare one with secret \"name\" { } in the group's file", Dim)

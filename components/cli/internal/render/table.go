@@ -19,9 +19,9 @@ const (
 	Warn Tone = "33"
 	// Bad is red.
 	Bad Tone = "31"
-	// Dim is for what is rarely needed.
+	// Dim is for rarely needed text.
 	Dim Tone = "2"
-	// Bold is for what the eye should find.
+	// Bold is for the most important text.
 	Bold Tone = "1"
 )
 

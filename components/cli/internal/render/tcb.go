@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// TCB is what operators decided about the judgement of machines.
+// TCB prints the operators' decisions on the judgement of machines.
 func TCB(s Style, o policy.TCBOverview, now time.Time) string {
 	text := "the trust file lets operators grant no exception (tcb.operator_exceptions)\n"
 	if o.Limits.MaxDays > 0 {
