@@ -1,5 +1,5 @@
-// Command cadre-become is the first program of each service that runs from a container
-// image in the local cloud; see package become. Nobody runs it by hand.
+// Command cadre-become is the first program of each service that runs from a container image in the
+// local cloud; see package become. The local cloud alone starts it.
 package main
 
 import (

@@ -18,7 +18,7 @@ func flagsOf(args ...string) (*flag.FlagSet, map[string]*string, error) {
 	return flags, values, flags.Parse(args)
 }
 
-// What is left out is as it was at the last start; what is given wins, and stays.
+// Omitted flags keep their values of the last start; given ones win, and stay.
 func TestFlagsOfTheLastStart(t *testing.T) {
 	first, _, err := flagsOf("--nat", "symmetric", "--udp", "blocked", "--gateway", "127.0.0.1:1", "--state", "x")
 	if err != nil {

@@ -59,7 +59,7 @@ func TestAnAppOfAnotherClientTakesTheDocumentOfAGroup(t *testing.T) {
 			t.Errorf("the document of another client is not refused for its %s: %s", key, problems)
 		}
 	}
-	// What cadre admission app-compose prints, sent as it is.
+	// The output of cadre admission app-compose, sent unchanged.
 	document, err := appcompose.Render("web", "services: {web: {image: x}, cadre: {image: agent}}", []string{"TOKEN"})
 	if err != nil {
 		t.Fatal(err)

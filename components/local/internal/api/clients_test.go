@@ -9,10 +9,10 @@ import (
 	"cadre.dev/platform/officialtest"
 )
 
-// TestOfficialClients holds the API to Phala's own clients, whose schemas are the contract:
-// each step whose endpoint is served passes, and what is not served fails with an answer
-// that the client can show. scripts/test-clients.sh installs them and sets
-// CADRE_TEST_CLIENTS to where; without it there is nothing to run.
+// TestOfficialClients compares the API with Phala's own clients, whose schemas are the contract:
+// each step with a served endpoint passes, and each other step fails with an answer that the client
+// can show. scripts/test-clients.sh installs the clients and sets CADRE_TEST_CLIENTS to their
+// folder; without it the test is skipped.
 func TestOfficialClients(t *testing.T) {
 	officialtest.Installed(t)
 	for _, c := range []struct{ name, program string }{

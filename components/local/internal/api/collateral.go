@@ -9,8 +9,8 @@ import (
 	"cadre.dev/attest/attestsim"
 )
 
-// posture is what PUT /_local/collateral takes: an empty object is a manufacturer
-// who is content with every machine.
+// posture is the body of PUT /_local/collateral. An empty object is a manufacturer whose collateral
+// calls every machine up to date.
 type posture struct {
 	attestsim.Posture
 	// Age and Life are durations, "48h" for example.

@@ -16,8 +16,8 @@ import (
 // The platform driver's own contract suite, against this API.
 func TestPlatformContract(t *testing.T) {
 	platformtest.Run(t, func(t *testing.T) platformtest.Target {
-		// No AcceptLag but in the suite's case of it: elsewhere it takes what the platform
-		// shows for what is.
+		// AcceptLag only in the suite's own case: other cases take the visible state for the real
+		// one.
 		set := cloud.Settings{BootDelay: cloud.Duration(30 * time.Millisecond), CreateHidden: cloud.Duration(20 * time.Millisecond),
 			DeleteLag: cloud.Duration(50 * time.Millisecond)}
 		r := newRig(t, set)

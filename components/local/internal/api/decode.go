@@ -67,7 +67,7 @@ func decodeObject(raw []byte, into reflect.Value, loc []string) (problems errFie
 	return problems
 }
 
-// wanted is what the real server says of a value that is no t.
+// wanted is the real server's error for a value that is no t.
 func wanted(t reflect.Type) (kind, message string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

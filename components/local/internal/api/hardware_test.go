@@ -55,8 +55,8 @@ func TestHardwareReachesTheBoot(t *testing.T) {
 	}
 }
 
-// What was accepted is done, whoever goes away in between; until it shows, the CVM reads
-// as it was.
+// An accepted change is carried out after a restart of the daemon; until it shows, the CVM reports
+// its former hardware.
 func TestHiddenChangeSurvivesTheDaemon(t *testing.T) {
 	r := newRig(t, cloud.Settings{AcceptLag: cloud.Duration(time.Hour)})
 	r.create("web-0", "services: {}")

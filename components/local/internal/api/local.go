@@ -17,7 +17,7 @@ import (
 	"cadre.dev/local/internal/initctl"
 )
 
-// local is everything under /_local/: what no real cloud offers.
+// local serves everything under /_local/, which no real cloud offers.
 func (s *Server) local() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]handler{
@@ -60,7 +60,7 @@ func (s *Server) local() http.Handler {
 	return mux
 }
 
-// wrapLocal shows the whole error: its reader is whoever runs this machine.
+// wrapLocal shows the whole error: its reader operates this machine.
 func (s *Server) wrapLocal(h handler) http.Handler {
 	return s.wrap(func(r *http.Request) (int, any, error) {
 		code, body, err := h(r)

@@ -33,7 +33,7 @@ var _ Networks = (*fabric.Fabric)(nil)
 
 var errNoNetworks = errors.New("this cloud has no networks")
 
-// networkBody is a CVM's network. In a PUT, what is absent stays.
+// networkBody is a CVM's network. Fields that are absent in a PUT stay.
 type networkBody struct {
 	NAT          *fabric.NAT     `json:"nat,omitempty"`
 	UDP          *string         `json:"udp,omitempty"`
@@ -45,8 +45,8 @@ type networkBody struct {
 	Loss         *float64        `json:"loss,omitempty"`
 	Reorder      *float64        `json:"reorder,omitempty"`
 	MTUBlackhole *int            `json:"mtu_blackhole,omitempty"`
-	// Partition and OneWay are CVMs: nothing passes between this one and the
-	// former; what this one sends the latter does not arrive.
+	// Partition and OneWay are CVMs. Traffic between this CVM and those in Partition is dropped in
+	// both directions; traffic from this CVM to those in OneWay is dropped.
 	Partition *[]string `json:"partition,omitempty"`
 	OneWay    *[]string `json:"one_way,omitempty"`
 }
@@ -157,7 +157,8 @@ func (s *Server) networkView(v cloud.CVM) map[string]any {
 	return view
 }
 
-// cuts are the CVMs that the one is cut off from: both ways, and for what it sends.
+// cuts are the CVMs that the named one is cut off from: in both directions, and for its own
+// packets.
 func (s *Server) cuts(uuid string) (both, out []string) {
 	all := s.cfg.Networks.Cuts()
 	for _, c := range all {
@@ -204,7 +205,7 @@ func (s *Server) uuids(self string, refs []string) ([]string, error) {
 	return out, nil
 }
 
-// names are the sorted names of CVMs; one that is gone keeps its UUID.
+// names are the sorted names of CVMs; a deleted CVM keeps its UUID.
 func (s *Server) names(uuids []string) []string {
 	out := []string{}
 	for _, id := range uuids {

@@ -87,7 +87,7 @@ func TestNetworkCalls(t *testing.T) {
 			t.Errorf("%s is %v, want %v", field, got[field], want)
 		}
 	}
-	// What is absent stays; what is given is replaced.
+	// Absent fields stay; given ones are replaced.
 	got = r.must(200, "PUT", "/_local/network/alpha-0", obj{"udp": "open", "partition": []string{}, "one_way": []string{b["name"].(string)}})
 	want.BlockUDP = false
 	if is := r.nets.Network(uuid); is != want || !reflect.DeepEqual(got["one_way"], []any{"beta-0"}) || !reflect.DeepEqual(got["partition"], []any{}) {

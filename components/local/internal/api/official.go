@@ -11,7 +11,7 @@ import (
 	"cadre.dev/local/internal/cloud"
 )
 
-// What Cadre's own driver does not call, and official clients do.
+// Endpoints for official clients, which Cadre's own driver does not call.
 
 // kmsID names the only key service here.
 const kmsID = "phala"
@@ -56,7 +56,7 @@ func (s *Server) kmsNodes(r *http.Request) (int, any, error) {
 	return http.StatusOK, map[string]any{"items": []any{s.kmsView()}, "total": 1}, nil
 }
 
-// ImageSlug is the full name of an OS image, the only one that requests may use.
+// ImageSlug is the full name of an OS image, the only form that requests may use.
 func ImageSlug(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return name + "-" + hex.EncodeToString(sum[:4])
@@ -191,7 +191,7 @@ func (s *Server) patch(r *http.Request, p cloud.Patch) (int, any, error) {
 	return accepted(s.cfg.Cloud.UpdateAll(r.PathValue("cvm"), p))
 }
 
-// visibility are the settings of who reads what of a CVM; nil stays as it is.
+// visibility decides which readers see which parts of a CVM; nil stays unchanged.
 type visibility struct {
 	Logs    *bool `json:"public_logs"`
 	Sysinfo *bool `json:"public_sysinfo"`
@@ -206,7 +206,7 @@ func (v visibility) set(f *appcompose.Fields) {
 	}
 }
 
-// patchVisibility answers with the CVM in its oldest form, whatever the version.
+// patchVisibility answers with the CVM in its oldest form, in every version.
 func (s *Server) patchVisibility(r *http.Request) (int, any, error) {
 	var req visibility
 	if err := decode(r, &req); err != nil {

@@ -172,7 +172,7 @@ func (s *Server) revision(r *http.Request) (int, any, error) {
 		if rev.ID == r.PathValue("rev") {
 			view := revisionView(a, rev)
 			view["compose_file"] = json.RawMessage(a.Composes[rev.ComposeHash])
-			// Clients want texts here; the environment is not told again.
+			// Clients expect texts here; the answer does not repeat the environment.
 			view["encrypted_env"], view["user_config"] = "", ""
 			return http.StatusOK, view, nil
 		}
@@ -212,7 +212,8 @@ func (s *Server) osImages(*http.Request) (int, any, error) {
 	return http.StatusOK, map[string]any{"items": items, "total": len(items), "page": 1, "page_size": len(items), "pages": 1}, nil
 }
 
-// versionOf is the version of a dstack image as nodes tell it: its three or four numbers.
+// versionOf is the version of a dstack image in the form that nodes report: its three or four
+// numbers.
 func versionOf(image string) []int {
 	out := []int{}
 	for part := range strings.SplitSeq(strings.TrimPrefix(image, "dstack-"), ".") {

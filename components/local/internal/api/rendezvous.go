@@ -10,7 +10,7 @@ import (
 // Rendezvous is the program where CVMs find each other's candidates. Safe for
 // concurrent use.
 type Rendezvous interface {
-	// Describe is what members need, as JSON-able data.
+	// Describe returns the members' configuration, as JSON-able data.
 	Describe() any
 	// Stop ends it and keeps it from being started again; Start undoes that, and
 	// does nothing while it runs.

@@ -85,7 +85,7 @@ func (r *rig) try(method, path string, body any) (int, map[string]any, error) {
 		r.Fatal(err)
 	}
 	req.Header = r.hdr.Clone()
-	// A new connection each time: net/http repeats calls on a reused one that closes.
+	// A new connection each time: net/http repeats calls on a reused connection that closes.
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

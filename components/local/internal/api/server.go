@@ -19,7 +19,7 @@ import (
 // maxBody holds the largest compose and the largest encrypted env.
 const maxBody = 8 << 20
 
-// Config is what the API needs.
+// Config configures the API.
 type Config struct {
 	Cloud *cloud.Cloud
 	// Key is the only API key.
@@ -47,8 +47,8 @@ type Config struct {
 	Networks Networks
 	// Rendezvous describes the cloud's rendezvous and switches it; nil when there is none.
 	Rendezvous Rendezvous
-	// PCCS serves the simulated manufacturer's collateral, to anybody, as a caching
-	// service does; nil serves none.
+	// PCCS serves the simulated manufacturer's collateral to every client, like a caching service;
+	// nil serves none.
 	PCCS *attestsim.PCCS
 	// LogDir gives the directory of a CVM's service logs.
 	LogDir func(uuid string) string
@@ -238,7 +238,7 @@ func problem(err error) (int, any) {
 	case cloud.NotFound:
 		return http.StatusNotFound, map[string]any{"detail": e.Message}
 	case cloud.Busy:
-		// Without error_code: this is what tells "try again" from "never".
+		// Without error_code: clients distinguish "try again" from "never" by it.
 		return http.StatusConflict, map[string]any{"detail": e.Message}
 	case cloud.Conflict:
 		return http.StatusConflict, coded("ERR-03-007", e.Message)

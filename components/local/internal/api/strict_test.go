@@ -16,7 +16,7 @@ import (
 	"cadre.dev/platform/platformtest"
 )
 
-// What the real server drops or refuses is dropped or refused here: a client that sends
+// Fields that the real server drops or rejects are dropped or rejected here: a client that sends
 // other fields must fail on this machine, not on an account.
 func TestRequestsAreReadAsTheRealServerReadsThem(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
@@ -181,7 +181,7 @@ func TestTheDriverFallsBackOnceToTheOlderCalls(t *testing.T) {
 	}
 }
 
-// Each change leaves a record, by which the driver tells what became of a call without answer.
+// Each change leaves a record, from which the driver learns the effect of a call without answer.
 func TestOperationsTellWhatBecameOfACall(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	v := r.create("web-0", "services: {}")

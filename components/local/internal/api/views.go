@@ -49,8 +49,8 @@ func before(r *http.Request, version string) bool {
 	return asked != "" && asked < version
 }
 
-// machineView is what creates and power operations answer: the older object of a CVM, whose
-// id is a number before API version 2026-05-22.
+// machineView is the answer to creates and power operations: the older object of a CVM, whose id is
+// a number before API version 2026-05-22.
 func (s *Server) machineView(r *http.Request, v cloud.CVM) map[string]any {
 	size, _ := cloud.InstanceTypeNamed(v.InstanceType)
 	id := any(v.ID)

@@ -10,7 +10,7 @@ import (
 // workspaceID names the only workspace here.
 const workspaceID = "local"
 
-// me is the shape of 2026-01-21 and later, and beside it the flat fields of before.
+// me has the shape of 2026-01-21 and later, with the flat fields of earlier versions in addition.
 func (s *Server) me(*http.Request) (int, any, error) {
 	email := "local@" + s.cfg.Domain
 	return http.StatusOK, map[string]any{

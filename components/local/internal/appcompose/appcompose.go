@@ -15,8 +15,8 @@ import (
 // MaxBytes bounds compose plus scripts, as the real cloud does for the pre-launch script.
 const MaxBytes = 200 << 10
 
-// PlatformScript is what the server adds to a document without a pre-launch script, as the
-// real cloud does with a script of its own. It stands for that script and does nothing.
+// PlatformScript is the script that the server adds to a document without a pre-launch script. The
+// real cloud adds a script of its own; this one does nothing.
 const PlatformScript = `# The platform's own pre-launch script (local cloud).
 true
 `
@@ -26,8 +26,8 @@ func Harmless(script string) bool {
 	return script == "" || script == PlatformScript || script == compose.PreLaunchScript
 }
 
-// Fields is what a caller may say of app-compose.json: what it says stands as it is, and
-// the server fills in what it leaves out. nil takes the server's default.
+// Fields are the caller's fields of app-compose.json. The server keeps them unchanged, and fills in
+// the missing ones. nil takes the server's default.
 type Fields struct {
 	ManifestVersion   *int           `json:"manifest_version"`
 	Runner            string         `json:"runner"`
@@ -126,7 +126,7 @@ func Hash(raw []byte) string {
 	return compose.Hash(raw)
 }
 
-// Parsed is what the cloud and the guest read back from app-compose.json.
+// Parsed has the fields of app-compose.json that the cloud and the guest read.
 type Parsed struct {
 	Name              string   `json:"name"`
 	DockerComposeFile string   `json:"docker_compose_file"`

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Program is its file name, beside cadre-local; Path where it lies in a service's root.
+// Program is its file name, next to cadre-local; Path is its place in a service's root.
 const (
 	Program = "cadre-become"
 	Path    = "/.cadre-become"
 )
 
-// Command says what to become. The caller has Caps, and SETUID, SETGID and SETPCAP.
+// Command describes the process to become. The caller has Caps, and SETUID, SETGID and SETPCAP.
 type Command struct {
 	UID, GID int
 	Groups   []int

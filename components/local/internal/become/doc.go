@@ -1,7 +1,7 @@
-// Package become is what the first program of a sandbox does: it becomes the service's
-// user with the service's capabilities and limits, and then runs the service's command.
+// Package become is the first program of a sandbox. It becomes the service's user with the
+// service's capabilities and limits, and then runs the service's command.
 //
-// It is a program of its own, static and small, because an image need not hold anything
-// but the service: no setpriv, no prlimit, no shell. It is bound into each root at Path,
-// read-only, and serves health checks and commands from outside as well.
+// It is a separate program, static and small, because an image may contain only the service: no
+// setpriv, no prlimit, no shell. It is bound into each root at Path, read-only, and also serves
+// health checks and commands from outside.
 package become

@@ -154,7 +154,7 @@ func prctl(option, a, b uintptr) error {
 	return nil
 }
 
-// find is what a shell would run: a path as it is, a name from PATH.
+// find returns the program that a shell would run: a path unchanged, a name from PATH.
 func find(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

@@ -96,7 +96,7 @@ func (c *Cloud) servicesStarted(v *CVM, n int, o Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if v.Boots > n || c.closing {
-		return // a later boot's to tell; after Close nothing is written any more
+		return // a later boot reports it; after Close nothing is written
 	}
 	v.BootError, v.BootDetail, v.BootProgress = "", o.Error, "done"
 	switch {

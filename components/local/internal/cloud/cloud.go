@@ -23,7 +23,7 @@ import (
 	"cadre.dev/local/internal/durable"
 )
 
-// Config is what a Cloud needs.
+// Config configures a Cloud.
 type Config struct {
 	// Dir holds state.json.
 	Dir        string
@@ -54,7 +54,7 @@ type Cloud struct {
 	closing    bool
 }
 
-// state is what outlives the daemon.
+// state is the part that survives the daemon.
 type state struct {
 	Apps    map[string]*App   `json:"apps"`
 	CVMs    []*CVM            `json:"cvms"`
@@ -64,8 +64,8 @@ type state struct {
 
 var errClosed = errors.New("the local cloud is shutting down")
 
-// Open reads the state of dir, or starts an empty cloud, and resumes: what was
-// on is booted again, an interrupted deletion is finished.
+// Open reads the state of dir, or starts an empty cloud, and resumes: it boots the CVMs that were
+// on, and finishes interrupted deletions.
 func Open(cfg Config) (*Cloud, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Cloud{
@@ -89,8 +89,8 @@ func Open(cfg Config) (*Cloud, error) {
 	return c, c.save()
 }
 
-// Close stops every CVM, each service with its grace until ctx ends, and waits
-// for all operations. What was on is booted again by the next Open.
+// Close stops every CVM, each service with its grace until ctx ends, and waits for all operations.
+// The next Open boots the CVMs that were on.
 func (c *Cloud) Close(ctx context.Context) {
 	c.mu.Lock()
 	c.closing = true
@@ -116,7 +116,7 @@ func (c *Cloud) save() error {
 	return durable.Write(c.path(), raw, 0o600)
 }
 
-// keep saves where there is no caller to tell.
+// keep saves the state where no caller can receive an error.
 func (c *Cloud) keep() {
 	if err := c.save(); err != nil {
 		c.cfg.Log.Error("state not saved", "error", err)
@@ -245,7 +245,7 @@ func (c *Cloud) find(ref string) (*CVM, error) {
 
 func (c *Cloud) visible(v *CVM) bool { return !time.Now().Before(v.VisibleAt) }
 
-// snapshot is v as it reads: what an operation changes shows with the operation.
+// snapshot is the visible form of v: an operation's changes become visible with the operation.
 func snapshot(v *CVM) CVM {
 	out := *v
 	out.Tasks = slices.Clone(v.Tasks)

@@ -20,7 +20,7 @@ const (
 	BadField Kind = "bad_field"
 	// BadCompose means that the compose cannot be used.
 	BadCompose Kind = "bad_compose"
-	// Conflict contradicts the state for good.
+	// Conflict contradicts the state permanently.
 	Conflict Kind = "conflict"
 	// BadState means that the operation does not apply to the CVM as it is.
 	BadState Kind = "bad_state"

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/local/internal/initctl"
 )
 
-// BootSpec is what one boot of a CVM needs.
+// BootSpec describes one boot of a CVM.
 type BootSpec struct {
 	UUID       string
 	Name       string
@@ -20,8 +20,8 @@ type BootSpec struct {
 	Env        map[string]string
 	Seed       []byte
 	OSImage    string
-	// VCPU and MemoryMB are the size that the guest is told and measured with. A process
-	// of this machine is not held to them.
+	// VCPU and MemoryMB are the size that the guest sees and that is measured. A process of this
+	// machine is not limited to them.
 	VCPU     int
 	MemoryMB int
 	// HostUpdated says that the host has its newer firmware when this boot begins.
@@ -33,8 +33,8 @@ type BootSpec struct {
 
 // Outcome is how far the services of a boot are; the zero value: all are up.
 type Outcome struct {
-	// Error says which service is not up, for whoever waits for the boot. The machine
-	// may go on trying.
+	// Error names a service that is not up, for callers that wait for the boot. The machine may
+	// keep trying.
 	Error string
 	// Waiting says which service failed to start and is tried again.
 	Waiting string

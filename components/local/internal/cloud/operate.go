@@ -55,7 +55,7 @@ func (c *Cloud) free(v *CVM) error {
 func (c *Cloud) carryOut(v *CVM, op operation, lag time.Duration) {
 	if !op.shown && lag > 0 {
 		if !c.sleep(lag) {
-			return // the record still says what is to be done
+			return // the record still has the open operation
 		}
 		c.mu.Lock()
 		v.Progress.Shown = true
@@ -98,7 +98,7 @@ func (c *Cloud) sleep(d time.Duration) bool {
 func (c *Cloud) resume(v *CVM) {
 	was := v.Progress
 	if was != nil {
-		v.endTask(was.Target) // the record has its effect, and what follows is a task of its own
+		v.endTask(was.Target) // the record has its effect, and the next step is a task of its own
 	}
 	v.Progress = nil
 	var err error
@@ -187,7 +187,7 @@ func (c *Cloud) halt(ctx context.Context, v *CVM, graceful bool) {
 	c.forget(v.VMUUID, m)
 }
 
-// forget drops a machine that is gone and tells the gateway.
+// forget drops a removed machine and informs the gateway.
 func (c *Cloud) forget(uuid string, m Machine) {
 	c.mu.Lock()
 	mine := c.machines[uuid] == m

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxUncommitted = 200 // provisioned apps that nobody created
+	maxUncommitted = 200 // provisioned apps without a CVM
 	maxComposes    = 500 // remembered per app
 )
 

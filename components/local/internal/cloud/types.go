@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status is what the API says about a CVM.
+// Status is the API's status of a CVM.
 type Status string
 
 const (
@@ -46,10 +46,10 @@ type CVM struct {
 	Status    Status    `json:"status"`
 	Progress  *Progress `json:"progress,omitempty"`
 	BootError string    `json:"boot_error"`
-	// BootDetail is what a real guest leaves in its own log alone.
+	// BootDetail is text that a real guest writes only to its own log.
 	BootDetail   string `json:"boot_detail,omitempty"`
 	BootProgress string `json:"boot_progress"`
-	// PowerOn is what the owner wants; a restarted daemon boots what is on.
+	// PowerOn is the owner's request; a restarted daemon boots the CVMs with it.
 	PowerOn bool `json:"power_on"`
 	Boots   int  `json:"boots"`
 
@@ -82,12 +82,12 @@ type Progress struct {
 	CorrelationID string    `json:"correlation_id"`
 	// Shown is false while the accepted operation does not show yet.
 	Shown bool `json:"shown"`
-	// Was is what the CVM still reads as until the operation shows; nil: it changes
-	// none of that.
+	// Was is the hardware that the CVM reports until the operation shows; nil: the operation
+	// changes none.
 	Was *Hardware `json:"was,omitempty"`
 }
 
-// Hardware is what of a CVM's virtual machine can change in place.
+// Hardware is the part of a CVM's virtual machine that can change in place.
 type Hardware struct {
 	OSImage      string `json:"os_image"`
 	InstanceType string `json:"instance_type"`
@@ -125,7 +125,7 @@ type App struct {
 	// Composes holds app-compose.json by hash, provisioned ones included.
 	Composes  map[string]string `json:"composes"`
 	Revisions []Revision        `json:"revisions"` // oldest first
-	// Shape is what the app was provisioned with, for its first CVM.
+	// Shape is the provisioned shape of the app, for its first CVM.
 	Shape     Shape     `json:"shape"`
 	CreatedAt time.Time `json:"created_at"`
 }

@@ -46,7 +46,7 @@ type Service struct {
 	Limits map[string]string
 }
 
-// MountKind says what stands behind a target.
+// MountKind is the kind of a mount's source.
 type MountKind string
 
 const (
@@ -81,7 +81,7 @@ type Volume struct {
 	Options string
 }
 
-// Condition is what a Dependency waits for.
+// Condition is the state that a Dependency waits for.
 type Condition string
 
 const (
@@ -107,8 +107,8 @@ const (
 	RestartNo Restart = "no"
 	// RestartAlways starts it again, also at the next boot.
 	RestartAlways Restart = "always"
-	// RestartUnlessStopped is RestartAlways within a boot. At the next boot the engine
-	// restores it only where a power cut ended the one before.
+	// RestartUnlessStopped is RestartAlways within a boot. At the next boot the engine restores the
+	// container only after a power cut.
 	RestartUnlessStopped Restart = "unless-stopped"
 	// RestartOnFailure restarts after a code other than 0.
 	RestartOnFailure Restart = "on-failure"

@@ -1,5 +1,5 @@
-// Package compose turns an unmodified compose file into services that the local
-// runtime can start. What it cannot honour it refuses, naming service and key;
-// what has no meaning on one machine (published ports, resource limits, labels)
-// becomes a note for the log. Nothing that changes behaviour is dropped silently.
+// Package compose turns an unmodified compose file into services that the local runtime can start.
+// It rejects a key that it cannot honour, naming service and key. A key without a meaning on one
+// machine (published ports, resource limits, labels) becomes a note for the log. No key that
+// changes behaviour is dropped silently.
 package compose

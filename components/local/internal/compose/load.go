@@ -52,7 +52,7 @@ func Load(ctx context.Context, text []byte, env map[string]string) (App, error) 
 	return App{Services: order, Volumes: c.volumes, Notes: c.notes}, nil
 }
 
-// ownLogs are those of the CVM, beside which each service has one of its name.
+// ownLogs are the CVM's own log names. Each service has a log of its name in the same folder.
 var ownLogs = []string{"cvm", "cvm-init"}
 
 type converter struct {

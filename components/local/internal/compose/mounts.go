@@ -86,9 +86,9 @@ func (c *converter) mount(service string, v types.ServiceVolumeConfig) (Mount, b
 	return m, false
 }
 
-// Anonymous names a volume without a name: the same for the containers that follow each
-// other, since compose hands it on, and never that of another service or target, whatever
-// dashes and slashes they have.
+// Anonymous names a volume without a name. Containers that replace each other share the name, since
+// compose passes the volume on. Two services or targets never share one, whatever dashes and
+// slashes they have.
 func Anonymous(service, target string) string {
 	sum := sha256.Sum256([]byte(service + "\x00" + path.Clean(target)))
 	return "anonymous-" + hex.EncodeToString(sum[:])

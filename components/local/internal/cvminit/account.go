@@ -16,7 +16,7 @@ import (
 
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// account is who a service runs as.
+// account is the user and group of a service.
 type account struct {
 	uid, gid int
 	groups   []int
@@ -97,7 +97,7 @@ func (a account) become(limits map[string]string, caps, argv []string) []string 
 	return append([]string{become.Path}, c.Args()...)
 }
 
-// becoming are the capabilities of what becomes a service that has these.
+// becoming are the capabilities of the process that becomes a service with these capabilities.
 func becoming(caps []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps, sandbox.Becoming))))
 }

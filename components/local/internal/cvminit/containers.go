@@ -30,9 +30,8 @@ const (
 	labelConfig  = "com.docker.compose.config-hash"
 )
 
-// container is one container as the engine keeps it on the disk: config.v2.json, with the
-// names that the engine gives its fields. Content is the model's own: what the engine spreads
-// over many fields.
+// container is one container in the engine's form on the disk: config.v2.json, with the engine's
+// field names. Content is the model's own field: the engine spreads it over many fields.
 type container struct {
 	ID     string
 	Name   string
@@ -48,12 +47,12 @@ type container struct {
 	Content                content
 }
 
-// content is everything that a container was created from. A restored container runs by it,
-// whatever the compose file says by now.
+// content is the input from which a container was created. A restored container runs by it,
+// whatever the present compose file contains.
 type content struct {
 	Service compose.Service
 	Volumes map[string]compose.Volume
-	// Unpacked is nil where programs of the machine stand for the image.
+	// Unpacked is nil where programs of the machine replace the image.
 	Unpacked *images.Unpacked
 }
 
@@ -66,8 +65,8 @@ func (c content) digest() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// returns reports whether the engine starts the container when it starts itself. This is
-// what dockerd 20.10 was seen to do.
+// returns reports whether the engine starts the container at its own start, as observed with
+// dockerd 20.10.
 func (c *container) returns() bool {
 	switch c.Content.Service.Restart {
 	case compose.RestartAlways:
@@ -86,7 +85,7 @@ type store struct{ dir string }
 
 func (s store) path(id string) string { return filepath.Join(s.dir, "containers", id) }
 
-// list returns the containers by id. One that cannot be read is left out with its error.
+// list returns the containers by id. It leaves an unreadable one out, with its error.
 func (s store) list() ([]*container, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "containers"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +136,8 @@ func (s store) create(of content) (*container, error) {
 	return c, s.save(c)
 }
 
-// layers puts a container's writable layer, and its image's, where the overlay2 driver has
-// them. They are empty here: what a service writes outside of its volumes lives in memory.
+// layers puts a container's writable layer, and its image's, where the overlay2 driver has them.
+// They are empty here: files that a service writes outside of its volumes are in memory.
 func (s store) layers(c *container) error {
 	layer, top := newID(), strings.ToUpper(newID()[:26])
 	sum := sha256.Sum256([]byte(c.Config.Image))
@@ -201,8 +200,8 @@ func newID() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// contentOf is what a container of the service is created from: it has those of the file's
-// volumes that the service mounts.
+// contentOf is the input for a container of the service, with the file's volumes that the service
+// mounts.
 func contentOf(svc compose.Service, all map[string]compose.Volume, unpacked map[string]images.Unpacked) content {
 	c := content{Service: svc, Volumes: maps.Clone(all)}
 	maps.DeleteFunc(c.Volumes, func(name string, _ compose.Volume) bool {

@@ -14,12 +14,11 @@ import (
 	"cadre.dev/local/internal/compose"
 )
 
-// A unit whose dependency failed is tried again, as `docker compose up` would do it if
-// somebody typed it again: the pause doubles from firstRetry to maxBackoff, and ends early
-// when the dependency recovers.
+// A unit whose dependency failed is tried again, like a repeated `docker compose up`. The pause
+// doubles from firstRetry to maxBackoff, and ends early when the dependency recovers.
 const (
 	firstRetry = time.Second
-	// toldAfter tries the boot counts as failed for whoever asks. The tries go on.
+	// After toldAfter tries the boot is reported as failed. The tries continue.
 	toldAfter = 8
 )
 
@@ -107,14 +106,14 @@ func (s *supervisor) judge(d compose.Dependency) (holds bool, err error) {
 	return false, nil
 }
 
-// recoverable reports whether u is tried again: it or what it waits for has a restart
-// policy. Called under the lock.
+// recoverable reports whether u is tried again: u or its dependency has a restart policy. Called
+// under the lock.
 func (s *supervisor) recoverable(u *unit) bool {
 	again := u.svc.Restart != compose.RestartNo
 	for _, d := range u.svc.DependsOn {
 		dep := s.find(d.Service)
 		if d.Condition == compose.Healthy && dep.svc.Health == nil {
-			return false // the text says what can never be
+			return false // the text names a permanent error
 		}
 		again = again || dep.svc.Restart != compose.RestartNo || dep.state == stateBlocked && !dep.final
 	}
@@ -138,7 +137,7 @@ func (s *supervisor) recover(ctx context.Context, u *unit, pause time.Duration) 
 	})
 }
 
-// startAgain begins u's next try: what it depends on and has ended is started anew.
+// startAgain begins u's next try, and restarts its dependencies that have ended.
 func (s *supervisor) startAgain(ctx context.Context, u *unit) {
 	s.set(func() {
 		u.state = stateWaiting
@@ -148,7 +147,7 @@ func (s *supervisor) startAgain(ctx context.Context, u *unit) {
 				continue
 			}
 			dep.final, dep.state = false, stateWaiting
-			// This goroutine is counted, so nobody has finished waiting for all of them.
+			// This goroutine is counted, so no Wait has returned yet.
 			s.running.Go(func() { s.run(ctx, dep) })
 		}
 	})

@@ -71,7 +71,7 @@ func newStage(t *testing.T, plays map[string]play, services ...compose.Service) 
 	return st
 }
 
-// last is what was said of the boot last.
+// last is the last message about the boot.
 func (st *stage) last() initctl.Message {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -99,8 +99,8 @@ var (
 	waits   = compose.Service{Name: "web", Restart: compose.RestartAlways, DependsOn: []compose.Dependency{{Service: "cadre", Condition: compose.Healthy}}}
 )
 
-// TestAWorkloadRunsHoweverLateItsAgentIs: a check that failed for good in the engine's
-// words keeps nobody down once the agent is there.
+// TestAWorkloadRunsHoweverLateItsAgentIs: a check that failed permanently for the engine keeps no
+// service down once the agent is there.
 func TestAWorkloadRunsHoweverLateItsAgentIs(t *testing.T) {
 	for _, late := range []time.Duration{9 * time.Second, 11 * time.Second, time.Hour, 1000 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestAWorkloadRunsHoweverLateItsAgentIs(t *testing.T) {
 	}
 }
 
-// TestABootThatFailedIsTriedAgainAndNamesServiceAndLine: first a wait, after many tries an
-// error for whoever waits for the boot; both say what the dependency said last.
+// TestABootThatFailedIsTriedAgainAndNamesServiceAndLine: callers get a wait first, and an error
+// after many tries; both contain the dependency's last line.
 func TestABootThatFailedIsTriedAgainAndNamesServiceAndLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := func(ctx context.Context, s *supervisor, u *unit) int {
@@ -202,7 +202,7 @@ func TestWithoutARestartPolicyABootErrorIsFinal(t *testing.T) {
 	})
 }
 
-// TestStopEndsTheWaiting: a CVM that stops does not wait for what it waited for.
+// TestStopEndsTheWaiting: a CVM that stops drops its waits.
 func TestStopEndsTheWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := func(ctx context.Context, s *supervisor, u *unit) int {

@@ -14,8 +14,8 @@ import (
 	"cadre.dev/local/internal/images"
 )
 
-// chooseImage says what u runs: a container image, or what the image map has. The compose
-// file's word goes before the image's.
+// chooseImage chooses u's program: a container image, or the image map's entry. The compose file
+// overrides the image.
 func (s *supervisor) chooseImage(u *unit) error {
 	var err error
 	if img := u.of.Unpacked; img != nil {
@@ -75,7 +75,7 @@ func fit(svc *compose.Service, img images.Unpacked) error {
 	return nil
 }
 
-// anonymousVolumes are those that the image declares and the compose file leaves unnamed.
+// anonymousVolumes adds the volumes that the image declares and the compose file leaves unnamed.
 func anonymousVolumes(u *unit, img images.Unpacked) {
 	for _, target := range img.Volumes {
 		if slices.ContainsFunc(u.svc.Mounts, func(m compose.Mount) bool { return m.Target == target }) {
@@ -91,8 +91,7 @@ func anonymousVolumes(u *unit, img images.Unpacked) {
 // memory: without them half of it, for each service.
 const rootBounds = "size=1g,nr_inodes=262144"
 
-// mountRoot stacks a tmpfs on u's image, for this start of it only. What is written there
-// is forgotten with release.
+// mountRoot stacks a tmpfs on u's image, for this start only. release drops its content.
 func (s *supervisor) mountRoot(u *unit) (root string, release func(), err error) {
 	release = func() {}
 	base := filepath.Join(s.spec.Run, "roots", "of-"+u.svc.Name)

@@ -36,7 +36,7 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// Write never fails a service because of its log: what cannot be written is lost.
+// Write never fails a service because of its log: text that cannot be written is lost.
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

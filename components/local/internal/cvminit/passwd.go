@@ -69,7 +69,8 @@ func (hostPeople) group(name string) (int, bool) {
 
 func (hostPeople) where() string { return "on this machine" }
 
-// imagePeople are those of an image's /etc/passwd and /etc/group; either may be absent.
+// imagePeople are the users and groups of an image's /etc/passwd and /etc/group; either may be
+// absent.
 type imagePeople struct {
 	passwd, groups [][]string
 }

@@ -125,8 +125,8 @@ func (s *supervisor) list() []initctl.Service {
 	return out
 }
 
-// exec runs a command in a service, or in a sandbox of its own beside them with
-// the guest agent's socket in its usual place.
+// exec runs a command in a service, or in a separate sandbox with the guest agent's socket in its
+// usual place.
 func (s *supervisor) exec(ctx context.Context, e initctl.Exec) (initctl.Output, error) {
 	if len(e.Command) == 0 {
 		return initctl.Output{}, errors.New("command: is empty")

@@ -250,7 +250,7 @@ func (s *supervisor) newUnit(of content) (*unit, error) {
 	if len(u.argv()) == 0 {
 		errs = append(errs, errors.New("command: neither the compose file nor the image says what to run"))
 	}
-	// Of its own: a restored container has other configs than the one that replaces it.
+	// A separate folder: a restored container has other configs than its replacement.
 	if err := os.MkdirAll(filepath.Join(s.spec.Run, "files"), 0o750); err != nil {
 		return nil, fmt.Errorf("make files: %w", err)
 	}

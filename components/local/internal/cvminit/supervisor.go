@@ -32,8 +32,8 @@ const (
 	stateBlocked = "blocked"
 )
 
-// Back-off between restarts, as the container engine's: it doubles, and a run
-// of steadyRun starts it anew.
+// Back-off between restarts, like the container engine's: it doubles, and a run of steadyRun resets
+// it.
 const (
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = time.Minute
@@ -58,14 +58,14 @@ type supervisor struct {
 	changed  chan struct{}
 	units    []*unit
 	stopping bool
-	// restoring: the units are what the engine restored, not yet those of the compose file.
+	// restoring: the units are the engine's restored ones, not yet the compose file's.
 	restoring bool
 	reported  initctl.Message // the last report about the boot
 }
 
 type unit struct {
 	// constant after newUnit
-	of      content // what its container is created from
+	of      content // the input of its container
 	svc     compose.Service
 	volumes map[string]compose.Volume
 	img     images.Image

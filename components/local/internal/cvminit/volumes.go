@@ -73,8 +73,8 @@ func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, 
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return "", err
 	}
-	// Beside its place first, so that a power cut leaves none or all of it. Volumes have
-	// no names that begin with a dot.
+	// The content is written to a temporary folder first, so that a power cut leaves none or all of
+	// it. Volumes have no names that begin with a dot.
 	fresh := filepath.Join(filepath.Dir(dir), ".new-"+vol.Name)
 	if err := os.RemoveAll(fresh); err != nil {
 		return "", err
@@ -98,9 +98,8 @@ func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, 
 	return dir, err
 }
 
-// forgetUnnamed drops the volumes without a name of a service that had no container. They
-// belong to one container: compose hands them to the one that replaces it, and where that is
-// gone the guest prunes them.
+// forgetUnnamed drops the unnamed volumes of a service without a container. They belong to one
+// container: compose passes them to its replacement, and the guest prunes them without one.
 func (v *volumeSet) forgetUnnamed(u *unit) error {
 	for _, m := range u.svc.Mounts {
 		if m.Kind != compose.MountVolume || m.Source != compose.Anonymous(u.svc.Name, m.Target) {

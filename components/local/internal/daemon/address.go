@@ -27,8 +27,8 @@ type hostAddress struct {
 	told bool
 }
 
-// listen opens the address. Where the port of the last start is taken by another
-// program it fails if somebody was told that port, and takes another if nobody was.
+// listen opens the address. When another program has the port of the last start, listen fails if
+// contexts may name that port, and otherwise takes another port.
 func (a hostAddress) listen(ctx context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(a.want)
 	if err != nil {
@@ -83,8 +83,8 @@ func listenSoon(ctx context.Context, address string) (net.Listener, error) {
 // lowestPort is where listenFree begins to look.
 const lowestPort = 15000
 
-// listenFree takes a port below those that the kernel hands to outgoing connections:
-// one of these could be any program's when the cloud wants it back.
+// listenFree takes a port below the kernel's range for outgoing connections: any program could hold
+// a port of that range when the cloud wants it back.
 func listenFree(ctx context.Context, host string) (net.Listener, error) {
 	lc := net.ListenConfig{}
 	if span := firstOutgoing() - lowestPort; span > 0 {

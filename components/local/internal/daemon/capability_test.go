@@ -10,7 +10,7 @@ import (
 	"cadre.dev/local/internal/sandbox"
 )
 
-// TestServicesHaveTheCapabilitiesOfTheirFile: the service itself, and what is run in it.
+// TestServicesHaveTheCapabilitiesOfTheirFile: the service itself, and commands run in it.
 func TestServicesHaveTheCapabilitiesOfTheirFile(t *testing.T) {
 	s := start(t, t.TempDir())
 	s.create("caps-0", `

@@ -18,13 +18,13 @@ type CloudFile struct {
 	APIURLInCVM string `json:"api_url_in_cvm"`
 	LocalURL    string `json:"local_url"`
 	APIKey      string `json:"api_key"`
-	// GatewayDomain is the base domain of gateway names; GatewayAddress is what to
-	// dial instead of resolving them, on the host, GatewayAddressInCVM in CVMs.
+	// GatewayDomain is the base domain of gateway names. Clients dial GatewayAddress on the host,
+	// or GatewayAddressInCVM in CVMs, instead of resolving them.
 	GatewayDomain       string `json:"gateway_domain"`
 	GatewayAddress      string `json:"gateway_address"`
 	GatewayAddressInCVM string `json:"gateway_address_in_cvm"`
-	// GatewayCAFile is the PEM file of what signs the gateway's own certificate, for names
-	// that are not pass-through.
+	// GatewayCAFile is the PEM file of the CA of the gateway's own certificate, for names that are
+	// not pass-through.
 	GatewayCAFile string `json:"gateway_ca_file"`
 	// Registry is the host:port of the registry that serves this cloud's images, on the
 	// host; empty where none are served.
@@ -49,7 +49,7 @@ type CloudFile struct {
 	PID      int    `json:"pid"`
 }
 
-// KeyProvider is what the key-provider event of every CVM here says.
+// KeyProvider is the content of the key-provider event of every CVM here.
 type KeyProvider struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`

@@ -268,8 +268,7 @@ const maxDomain = 180
 
 var domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// domain is the base domain of gateway names. CVMs and contexts were told the one of
-// the last start.
+// domain is the base domain of gateway names. CVMs and contexts have the domain of the last start.
 func domain(want, had string, told bool) (string, error) {
 	switch {
 	case want != "" && (len(want) > maxDomain || !domainForm.MatchString(want)):

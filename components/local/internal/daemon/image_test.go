@@ -51,11 +51,11 @@ func newShelf(t *testing.T) *shelf {
 	return s
 }
 
-// use starts a cloud with the shelf's images, beside the image map of tests.
+// use starts a cloud with the shelf's images, in addition to the image map of tests.
 func (s *shelf) use(c *Config) { c.Layout, c.Become = s.layout, s.become }
 
-// add puts an image of the program and more into the layout and returns its reference as
-// somebody would write it who pushed it elsewhere too.
+// add puts an image of the program and more into the layout. The returned reference has the form of
+// a user who pushed the image elsewhere too.
 func (s *shelf) add(name string, config v1.Config, more ...imagetest.Entry) string {
 	s.Helper()
 	base := imagetest.Archive(s, imagetest.File("bin/probe", 0o755, string(s.probe)))
@@ -78,7 +78,7 @@ func (s *site) probed(cvm, service string, args ...string) (string, int) {
 	return strings.TrimSpace(out["stdout"].(string) + out["stderr"].(string)), int(out["code"].(float64))
 }
 
-// log is what a service of the CVM has written.
+// log is the log of a service of the CVM.
 func (s *site) log(v obj, service string) string {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "cvms", v["vm_uuid"].(string), "logs", service+".log"))
 	if err != nil {
@@ -375,8 +375,8 @@ volumes: {one: {}, two: {}}
 	}
 }
 
-// TestAPinnedImageGoesBeforeMappedPrograms: they stand for a digest that nobody has, such
-// as one of the programs themselves.
+// TestAPinnedImageGoesBeforeMappedPrograms: mapped programs replace only a digest without an image,
+// such as a digest of the programs themselves.
 func TestAPinnedImageGoesBeforeMappedPrograms(t *testing.T) {
 	shelf := newShelf(t)
 	pinned := shelf.add("app", v1.Config{Entrypoint: []string{"/bin/probe", "id", "wait"}})

@@ -107,8 +107,8 @@ func printMeasured(trust, mark string) error {
 
 const helloPort = 5000
 
-// receiveHello prints the first datagram that comes to helloPort, which it opens
-// in the NAT by sending one to nobody.
+// receiveHello prints the first datagram that comes to helloPort. It opens the port in the NAT with
+// a datagram to an unused address.
 func receiveHello() error {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{Port: helloPort})
 	if err != nil {

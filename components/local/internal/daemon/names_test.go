@@ -11,9 +11,9 @@ import (
 	"cadre.dev/local/internal/imagetest"
 )
 
-// TestNamesReachAServiceOfAnyUser: with the compose file of docs/compose.md the names of Peers
-// and routes come and go in a container whose workload is not root; without it, and on a
-// read-only root, the service runs and says what it lacks.
+// TestNamesReachAServiceOfAnyUser: with the compose file of docs/compose.md the names of Peers and
+// routes come and go in a container whose workload is not root. Without it, and on a read-only
+// root, the service runs and reports the missing part.
 func TestNamesReachAServiceOfAnyUser(t *testing.T) {
 	shelf := newShelf(t)
 	app := shelf.add("app", v1.Config{Entrypoint: []string{"/bin/probe"}, User: "app", Env: []string{"PATH=/bin"}},

@@ -23,7 +23,7 @@ func (s *shelf) release(name string) string {
 	return s.add(name, v1.Config{Entrypoint: []string{"/bin/probe", "append", "/kept/log", name, "wait"}, Volumes: map[string]struct{}{"/anonymous": {}}})
 }
 
-// app is a compose file of one service, as a Revision differs from the one before.
+// app is a compose file of one service, in the two forms of successive Revisions.
 func app(image, restart string) string {
 	return `
 services:
@@ -36,7 +36,7 @@ volumes: {kept: {}}
 `
 }
 
-// started is what the volume says of who ran, in order.
+// started lists the programs that ran, from the volume, in order.
 func (s *site) started(v obj) []string {
 	s.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.dir, "cvms", v["vm_uuid"].(string), "disk/volumes/kept/log"))
@@ -317,7 +317,7 @@ configs: {trust: {content: '` + trust + `'}}
 `
 }
 
-// document is what Cadre sends to a platform, edited.
+// document is the document that Cadre sends to a platform, edited.
 func (s *site) document(compose string, edit func(obj)) obj {
 	s.Helper()
 	raw, err := appcompose.Render("app", compose, nil)
@@ -332,9 +332,9 @@ func (s *site) document(compose string, edit func(obj)) obj {
 	return out
 }
 
-// TestATT36_ARestoredAgentDoesNotPassForTheNextRevision: what an agent asks before it attests
-// is asked by the old one as well, in the CVM that measured the next compose file, for as long
-// as an image of that file does not come.
+// TestATT36_ARestoredAgentDoesNotPassForTheNextRevision: the old agent makes the same requests
+// before it attests, in the CVM that measured the next compose file, while the image of that file
+// is missing.
 func TestATT36_ARestoredAgentDoesNotPassForTheNextRevision(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit     func(obj)

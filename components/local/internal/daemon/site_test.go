@@ -143,7 +143,7 @@ func (s *site) local(want int, method, path string, body any) obj {
 	return out
 }
 
-// until polls ok and fails with what after a minute.
+// until polls ok and fails with the name in its argument after a minute.
 func (s *site) until(what string, ok func() bool) {
 	s.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

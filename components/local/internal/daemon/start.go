@@ -12,9 +12,9 @@ import (
 	"cadre.dev/local/internal/durable"
 )
 
-// started is DIR/start.json: what the cloud was last started with and the next start
-// takes again. Contexts, compose files and CVMs were told the addresses; the flags make
-// `serve --state DIR` bring the same cloud back.
+// started is DIR/start.json: the last start's settings, which the next start reuses. Contexts,
+// compose files and CVMs contain the addresses; the flags make `serve --state DIR` bring the same
+// cloud back.
 type started struct {
 	API      string            `json:"api"`
 	Gateway  string            `json:"gateway"`
@@ -49,8 +49,8 @@ func readStarted(dir string) (started, error) {
 	return s, nil
 }
 
-// write replaces the file as a whole, and for good: a machine that loses its power right
-// after still has the old one or the new one.
+// write replaces the file as a whole, and durably: a machine that loses its power right after it
+// has the old file or the new one.
 func (s started) write(dir string) (err error) {
 	raw, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -59,8 +59,8 @@ func (s started) write(dir string) (err error) {
 	return durable.Write(startFilePath(dir), append(raw, '\n'), 0o600)
 }
 
-// inhabited reports whether a CVM has ever booted on dir and was not deleted: then
-// somebody may have been told the cloud's addresses.
+// inhabited reports whether dir has a CVM that has booted: then a context may contain the cloud's
+// addresses.
 func inhabited(dir string) (bool, error) {
 	cvms, err := os.ReadDir(filepath.Join(dir, "cvms"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -72,7 +72,7 @@ func (d *stateDir) apiKey() (string, error) {
 	return key, nil
 }
 
-// Cleaned is what Cleanup removed.
+// Cleaned lists the items that Cleanup removed.
 type Cleaned struct {
 	// Processes of CVMs; CVMs that were still said to run.
 	Processes, CVMs int

@@ -9,7 +9,7 @@ import (
 func TestWriteReplacesAsAWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	// What a killed run left beside it is in nobody's way, however open it was.
+	// The temporary file of a killed run blocks no write, with any permissions.
 	if err := os.WriteFile(path+".new", []byte("half of something longer"), 0o666); err != nil {
 		t.Fatal(err)
 	}

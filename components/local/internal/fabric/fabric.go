@@ -14,7 +14,7 @@ import (
 	"cadre.dev/lab/natlab"
 )
 
-// Address is what every CVM reaches: the gateway and the API listen on it.
+// Address is reachable from every CVM: the gateway and the API listen on it.
 var Address = netip.MustParseAddr("10.213.0.1")
 
 // MaxIndex bounds machine indexes: 10.213.0.0/16 in /30 nets, the first one kept.
@@ -107,12 +107,12 @@ func (f *Fabric) Flows() (passing bool, flows []natlab.Flow, err error) {
 	return f.passing, flows, err
 }
 
-// Cut is what one CVM sends another and never arrives.
+// Cut drops the packets of one CVM to another.
 type Cut struct{ From, To string }
 
-// SetCuts replaces all cuts from and to the named CVM: nothing passes between it
-// and those in both, and what it sends those in out does not arrive. It lasts
-// until it is replaced, over boots of either CVM.
+// SetCuts replaces all cuts from and to the named CVM: traffic with the CVMs in both is dropped in
+// both directions, and its packets to the CVMs in out are dropped. The cuts last until replaced,
+// over boots of either CVM.
 func (f *Fabric) SetCuts(name string, both, out []string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,7 +14,7 @@ const (
 	// NoNAT is no box: the CVM reaches the fabric address and nothing else. The zero
 	// value means this too.
 	NoNAT NAT = "none"
-	// FullCone: one public port for all destinations, open to everybody.
+	// FullCone: one public port for all destinations, open to every sender.
 	FullCone NAT = "full-cone"
 	// AddressRestricted: the same, open to addresses that the CVM has sent to.
 	AddressRestricted NAT = "address-restricted"
@@ -26,8 +26,7 @@ const (
 
 func (n NAT) natted() bool { return n != "" && n != NoNAT }
 
-// Network is what a CVM's connection is like. The zero value is a direct, perfect
-// cable.
+// Network describes a CVM's connection. The zero value is a direct, perfect cable.
 type Network struct {
 	NAT NAT
 	// BlockUDP drops the CVM's UDP, also to and from the fabric.
@@ -40,7 +39,7 @@ type Network struct {
 	MTUBlackhole int
 }
 
-// Validate says what is wrong with it.
+// Validate reports the problems of the network.
 func (n Network) Validate() error {
 	switch n.NAT {
 	case "", NoNAT, FullCone, AddressRestricted, PortRestricted, Symmetric:
@@ -137,7 +136,7 @@ func (f *Fabric) Public(name string) netip.Addr {
 	return p.host.Public()
 }
 
-// Forget forgets what was set for a CVM that is gone for good.
+// Forget drops the settings of a deleted CVM.
 func (f *Fabric) Forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

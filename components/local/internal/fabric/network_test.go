@@ -45,7 +45,7 @@ func openNATs(t *testing.T, standard Network, cvms int) (*Fabric, []*Port) {
 
 func name(i int) string { return fmt.Sprint("cvm-", i) }
 
-// socket is a UDP socket, at a known address or what inside gives.
+// socket is a UDP socket, at a known address or at the address that inside gives.
 type socket struct {
 	*testing.T
 	*net.UDPConn

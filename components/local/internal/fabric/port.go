@@ -48,7 +48,7 @@ func (p *Port) attach(near, far netip.Prefix) (err error) {
 		return err
 	}
 	p.f.ports[p.name] = p
-	// The rest is what Adopt does not know.
+	// Adopt does not know the other fields.
 	done := n
 	done.BlockUDP, done.MTUBlackhole = false, 0
 	if err := p.f.change(p.name, done, n); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Effect is what a Fault does to a request.
+// Effect is the effect of a Fault on a request.
 type Effect string
 
 const (
@@ -54,7 +54,7 @@ type Fault struct {
 
 const maxFaults = 1000
 
-// Check completes f, or says what is wrong with it.
+// Check completes f, or reports its problem.
 func (f *Fault) Check() error {
 	var err error
 	if f.Match == "" {
@@ -160,11 +160,11 @@ func (d discard) Header() http.Header         { return d.h }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// status logs the status code before anybody can see it.
+// status logs the status code before any client can see it.
 type status struct {
 	http.ResponseWriter
 	code int
-	// note is told the code once, before it is sent.
+	// note receives the code once, before it is sent.
 	note func(code int)
 }
 

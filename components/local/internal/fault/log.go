@@ -17,10 +17,10 @@ type Call struct {
 	Path   string    `json:"path"`
 	// CVM is the name of the CVM it was about; empty when it was about none.
 	CVM string `json:"cvm"`
-	// Status is what the caller saw; 0 is no answer.
+	// Status is the status that the caller saw; 0 is no answer.
 	Status int `json:"status"`
-	// Executed is what the API answered, whatever the caller saw; 0: not executed,
-	// or not over yet.
+	// Executed is the API's own status, independent of the caller's; 0: not executed, or not over
+	// yet.
 	Executed int    `json:"executed"`
 	Fault    string `json:"fault,omitempty"`
 	Millis   int64  `json:"ms"`
@@ -85,7 +85,7 @@ func (l *Log) Calls(cvm string) []Call {
 	return out
 }
 
-// Clear forgets the calls; sequence numbers go on.
+// Clear drops the calls; sequence numbers continue.
 func (l *Log) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

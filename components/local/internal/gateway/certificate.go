@@ -31,10 +31,9 @@ const (
 // CAFile is where Certify leaves the certificate that clients trust.
 func CAFile(dir string) string { return filepath.Join(dir, caFile) }
 
-// Certify returns a certificate for every name directly below domain, which the CA in dir
-// signs. The CA is made the first time and stays: people were told to trust it. One whose
-// key and certificate do not belong together can sign nothing and is made anew. It can sign
-// for domain alone.
+// Certify returns a certificate for every name directly below domain, signed by the CA in dir.
+// Certify makes the CA the first time and keeps it, because clients trust it. A CA whose key and
+// certificate do not match can sign nothing, and is replaced. The CA can sign for domain alone.
 func Certify(dir, domain string, now time.Time) (tls.Certificate, error) {
 	ca, key, err := readCA(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoPair) || err == nil && (now.After(ca.NotAfter.Add(-caRenew)) || !permits(ca, domain)) {
@@ -89,8 +88,8 @@ func makeCA(dir, domain string, now time.Time) (*x509.Certificate, *ecdsa.Privat
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
-	// The key first: a certificate without its key would be told to people. Whoever is
-	// killed between the two leaves no pair, which the next start sees.
+	// The key first: users could already have a certificate without its key. A process that is
+	// killed between the two writes leaves no matching pair, which the next start detects.
 	for _, f := range []struct {
 		name, kind string
 		der        []byte

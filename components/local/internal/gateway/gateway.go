@@ -26,7 +26,7 @@ type Backend struct {
 	Dial func(ctx context.Context, port uint16) (net.Conn, error)
 }
 
-// Config is what a Gateway needs.
+// Config configures a Gateway.
 type Config struct {
 	Domain string
 	// Resolve returns the running CVMs behind an id, the one whose turn it is first.

@@ -87,7 +87,7 @@ func FuzzReadHello(f *testing.F) {
 		if err != nil && name != "" {
 			t.Fatalf("name %q beside error %v", name, err)
 		}
-		// What the standard library reads as a name, we must read as the same.
+		// The gateway must read the same name as the standard library.
 		if want, ok := stdName(in); ok && err == nil && want != name {
 			t.Fatalf("name %q, crypto/tls reads %q", name, want)
 		}

@@ -8,13 +8,13 @@ import (
 
 const idLength = 40
 
-// Name is what a server name below the gateway's domain asks for.
+// Name is the parsed server name below the gateway's domain.
 type Name struct {
 	// ID is an app id or an instance id.
 	ID   string
 	Port uint16
-	// PassThrough leaves TLS to the CVM; otherwise the gateway ends it and speaks plain
-	// TCP to the port.
+	// PassThrough leaves TLS to the CVM; otherwise the gateway ends TLS and uses plain TCP to the
+	// port.
 	PassThrough bool
 	// HTTP2 is offered to the client where the gateway ends TLS.
 	HTTP2 bool

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// trusting trusts the CA in dir and nobody else.
+// trusting trusts only the CA in dir.
 func trusting(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	raw, err := os.ReadFile(CAFile(dir))
@@ -125,7 +125,7 @@ func TestTheGatewaysCAStays(t *testing.T) {
 	if err := verify(again, "example.com", next); err == nil {
 		t.Error("it is good for example.com")
 	}
-	// Whoever steals the CA's key can sign for the domain alone.
+	// A thief of the CA's key can sign for the domain alone.
 	other, err := Certify(dir, "elsewhere.test", now)
 	if err != nil {
 		t.Fatal(err)

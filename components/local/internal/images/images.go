@@ -18,7 +18,7 @@ type Map struct {
 	Images map[string]Image `json:"images"`
 }
 
-// Image is what a repository name stands for.
+// Image is the program of a repository name.
 type Image struct {
 	// Path lists absolute directories put before the standard PATH. They are
 	// visible in the service even where the sandbox hides their parent.
@@ -76,7 +76,7 @@ func Parse(raw []byte) (Map, error) {
 	return m, nil
 }
 
-// Has reports whether the map says what the reference's repository stands for.
+// Has reports whether the map has the reference's repository.
 func (m Map) Has(ref string) bool {
 	_, ok := m.Images[Repository(ref)]
 	return ok

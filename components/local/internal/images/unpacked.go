@@ -2,8 +2,8 @@ package images
 
 import "time"
 
-// Stored is what the config of a container image says about running it. Path and Mounts
-// of its Image are empty: it brings its own files.
+// Stored has the run settings of a container image's config. Path and Mounts of its Image are
+// empty: it brings its own files.
 type Stored struct {
 	Image
 	StopSignal string   `json:"stop_signal,omitempty"`

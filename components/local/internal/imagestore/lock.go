@@ -13,15 +13,15 @@ import (
 
 const (
 	lockPrefix = ".lock-"
-	// lockPause is how often a lock that somebody holds is tried.
+	// lockPause is the pause between tries for a held lock.
 	lockPause = 20 * time.Millisecond
 )
 
-// errHeld: somebody else is at that image.
+// errHeld: another process works on that image.
 var errHeld = errors.New("held by another")
 
-// lock waits until nobody else, in this process or another, unpacks or removes the image.
-// The kernel gives the lock back when its holder dies.
+// lock waits until no other goroutine or process unpacks or removes the image. The kernel releases
+// the lock when its holder dies.
 func (s *Store) lock(ctx context.Context, hex string) (release func(), err error) {
 	tick := time.NewTicker(lockPause)
 	defer tick.Stop()
@@ -56,7 +56,7 @@ func (s *Store) tryLock(hex string) (release func(), err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() {
-		// Removed while it is held, so that nobody can hold a file that is to go.
+		// Removed while it is held, so that no process can hold a file that is about to be removed.
 		_ = os.Remove(path)
 		_ = f.Close()
 	}, nil

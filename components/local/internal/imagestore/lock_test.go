@@ -13,7 +13,7 @@ import (
 	"cadre.dev/local/internal/imagetest"
 )
 
-// TestMain is another process that unpacks an image when it is told to.
+// TestMain is another process that unpacks an image on request.
 func TestMain(m *testing.M) {
 	dir, hex := os.Getenv("STORE_TEST_DIR"), os.Getenv("STORE_TEST_HEX")
 	if dir == "" {
@@ -58,8 +58,8 @@ func unpacking(t *testing.T, dir, hex string) (kill func()) {
 	}
 }
 
-// TestOneProcessUnpacksAnImage: another one, or one that starts, waits for it and touches
-// nothing of it; when it was killed, what it left is made anew.
+// TestOneProcessUnpacksAnImage: another or a starting process waits for it and leaves its files
+// alone; after a kill, the next one replaces its remains.
 func TestOneProcessUnpacksAnImage(t *testing.T) {
 	s := newSite(t)
 	digest := imagetest.Add(t, s.layout, "cadre-app:1", small(t, "hello"))
@@ -99,7 +99,7 @@ func TestOneProcessUnpacksAnImage(t *testing.T) {
 	}
 }
 
-// TestAStartSweeps what dead processes left, in whatever state.
+// TestAStartSweeps removes the remains of dead processes, in any state.
 func TestAStartSweeps(t *testing.T) {
 	s := newSite(t)
 	digest := imagetest.Add(t, s.layout, "cadre-app:1", small(t, "hello"))

@@ -32,8 +32,8 @@ const (
 	maxLayers   = 128
 )
 
-// pull unpacks an image beside its place, both of which are empty, and moves it there when
-// it is whole. The caller holds its lock.
+// pull unpacks an image into a temporary folder, and moves it to its empty place when it is whole.
+// The caller holds its lock.
 func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err error) {
 	img, err := s.find(ctx, ref)
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Store) flush(digest v1.Hash) {
 	}
 }
 
-// find asks the registry for the digest, under the reference's name and then under what
-// is left of it without its first parts: a prefix is where somebody pushed it to.
+// find asks the registry for the digest, under the reference's name and then without the name's
+// first parts: a push may have added a prefix.
 func (s *Store) find(ctx context.Context, ref name.Digest) (v1.Image, error) {
 	if s.host == "" {
 		return nil, fmt.Errorf("%w: this cloud serves no images; start it with --layout", errUnknown)
@@ -105,7 +105,7 @@ func (s *Store) find(ctx context.Context, ref name.Digest) (v1.Image, error) {
 	for i := range parts {
 		at, err := name.NewDigest(s.host+"/"+strings.Join(parts[i:], "/")+"@"+ref.DigestStr(), name.Insecure)
 		if err != nil {
-			continue // a part that is no name by itself
+			continue // the rest is no valid name
 		}
 		found, err := remote.Get(at, options...)
 		var refused *transport.Error
@@ -138,7 +138,7 @@ func checked(img v1.Image) (*v1.ConfigFile, error) {
 	}
 	for i, layer := range manifest.Layers {
 		if len(layer.URLs) > 0 || layer.Size < 0 {
-			// The library would fetch it from there; a negative size is one that it does not check.
+			// The library would fetch the layer from there, and does not check a negative size.
 			return nil, fmt.Errorf("layer %d lies elsewhere than in the registry", i+1)
 		}
 	}
@@ -187,8 +187,8 @@ func (s *Store) unpack(img v1.Image, config *v1.ConfigFile, dir string) error {
 	return nil
 }
 
-// unpackLayer applies one layer and then decides whether it was the right one: what it
-// made is thrown away if not.
+// unpackLayer applies one layer and then verifies its hash. With a wrong hash it discards the
+// layer's files.
 func unpackLayer(u *rootfs.Unpacker, layer v1.Layer, want v1.Hash, limits rootfs.Limits) (err error) {
 	content, err := layer.Uncompressed()
 	if err != nil {
@@ -196,13 +196,13 @@ func unpackLayer(u *rootfs.Unpacker, layer v1.Layer, want v1.Hash, limits rootfs
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	sum := sha256.New()
-	// Headers and padding are bounded too, by what so many entries can need.
+	// Headers and padding are bounded too, by the need of so many entries.
 	bounded := io.LimitReader(content, limits.Bytes+int64(limits.Entries)*4096+1)
 	read := io.TeeReader(bounded, sum)
 	if err := u.Layer(read); err != nil {
 		return err
 	}
-	// What lies behind the archive's end belongs to the layer.
+	// Bytes after the archive's end belong to the layer.
 	if _, err := io.Copy(io.Discard, read); err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
@@ -212,9 +212,8 @@ func unpackLayer(u *rootfs.Unpacker, layer v1.Layer, want v1.Hash, limits rootfs
 	return nil
 }
 
-// bounded keeps a registry's manifests and errors small, and to the kinds whose digest is
-// that of their bytes. Blobs are bounded by their sizes,
-// which the manifest tells.
+// bounded limits the size of a registry's manifests and errors, and the kinds to those with a
+// digest of their bytes. Blobs are bounded by their sizes in the manifest.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/local/internal/imagetest"
 )
 
-// An image was unpacked at each start of its CVMs and never ran: what was written down of
-// its settings was longer than what is read back.
+// An image was unpacked at each start of its CVMs and never ran: the stored settings were longer
+// than the bound for reading them.
 func TestSettingsThatCannotBeKeptAreRefused(t *testing.T) {
 	s := newSite(t)
 	// Each line is longer as a member of an object than in the image's list.

@@ -39,8 +39,8 @@ type Store struct {
 type Config struct {
 	// Dir holds the unpacked images; it is made.
 	Dir string
-	// Registry is the host:port that images are pulled from, whatever registry a
-	// reference names: its digest says what it is.
+	// Registry is the host:port from which images are pulled, for references to any registry: the
+	// digest identifies the image.
 	Registry string
 	// Limits of one image; the zero value takes the default.
 	Limits rootfs.Limits
@@ -100,7 +100,7 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// unfinished is where an image is unpacked, by who holds its lock.
+// unfinished is the temporary folder of an image, for the holder of its lock.
 func (s *Store) unfinished(hex string) string { return filepath.Join(s.dir, unfinished+hex) }
 
 const (
@@ -143,8 +143,8 @@ func (s *Store) Ensure(ctx context.Context, reference string) (images.Unpacked, 
 	return s.load(digest)
 }
 
-// Has reports whether the image of a reference is unpacked or can be pulled. One without a
-// digest is no image of ours. An error says that it cannot be told.
+// Has reports whether the image of a reference is unpacked or can be pulled. A reference without a
+// digest has no image here. An error means that the answer is unknown.
 func (s *Store) Has(ctx context.Context, reference string) (bool, error) {
 	if !strings.Contains(reference, "@") {
 		return false, nil
@@ -182,8 +182,8 @@ func parse(reference string) (name.Digest, v1.Hash, error) {
 	return ref, digest, nil
 }
 
-// remove empties the image's places, under its lock. What is removed has no name meanwhile
-// that half of it could be found by.
+// remove empties the image's places, under its lock. It renames them first, so that no process
+// finds a half-removed image.
 func (s *Store) remove(digest v1.Hash) error {
 	if err := os.RemoveAll(s.unfinished(digest.Hex)); err != nil {
 		return err

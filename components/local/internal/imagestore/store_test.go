@@ -144,8 +144,8 @@ func TestAnImageIsUnpackedOnceForAll(t *testing.T) {
 	}
 }
 
-// TestAPowerCutLeavesNoHalfImage: what was not on the disk when the machine went down is
-// pulled again.
+// TestAPowerCutLeavesNoHalfImage: parts that were not on the disk at the power cut are pulled
+// again.
 func TestAPowerCutLeavesNoHalfImage(t *testing.T) {
 	s := newSite(t)
 	ref := "cadre-app@" + imagetest.Add(t, s.layout, "cadre-app:1", small(t, "hello"))

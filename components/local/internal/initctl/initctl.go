@@ -62,8 +62,8 @@ type Stop struct{}
 // List asks for the state of the services.
 type List struct{}
 
-// Exec runs a command in the namespaces of Service, or beside the services
-// when Service is empty. Env is added to the service's own.
+// Exec runs a command in the namespaces of Service, or in a separate sandbox when Service is empty.
+// Env is added to the service's own.
 type Exec struct {
 	Service string   `json:"service,omitempty"`
 	Command []string `json:"command"`
@@ -77,7 +77,7 @@ type Hold struct {
 	Stop    bool   `json:"stop"`
 }
 
-// Message is what pid 1 says: an Event of its own, or the reply to Request ID.
+// Message is a message of pid 1: an Event, or the reply to Request ID.
 type Message struct {
 	ID    uint64 `json:"id,omitempty"`
 	Event Event  `json:"event,omitempty"`
@@ -93,7 +93,7 @@ type Event string
 const (
 	// EventAccepted says that the compose file was understood; services are starting.
 	EventAccepted Event = "accepted"
-	// EventUp says that every service has been started once and is what its dependants need.
+	// EventUp: every service has been started once, and fulfils its dependants' conditions.
 	EventUp Event = "up"
 	// EventBootError says that the compose file was refused (nothing runs), or a service
 	// could not be started. In the second case EventUp may follow.
@@ -106,7 +106,7 @@ const (
 	EventReply Event = "reply"
 )
 
-// Output is what an Exec gave back.
+// Output is the result of an Exec.
 type Output struct {
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`

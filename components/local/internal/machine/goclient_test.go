@@ -147,7 +147,7 @@ func (s *goSteps) served(name string, served bool, err error, shown string) {
 	s.refused(name, err, shown)
 }
 
-// goNewCalls are those that dstack 0.5.6 and 0.5.7 brought.
+// goNewCalls are the calls that dstack 0.5.6 and 0.5.7 added.
 func goNewCalls(ctx context.Context, s *goSteps, c *dstack.DstackClient, version string, full bool) {
 	said, err := c.GetVersion(ctx)
 	s.served("version", full, err, "404")

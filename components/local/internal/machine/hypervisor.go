@@ -21,7 +21,7 @@ import (
 
 var _ cloud.Hypervisor = (*Hypervisor)(nil)
 
-// Config is what a Hypervisor needs.
+// Config configures a Hypervisor.
 type Config struct {
 	// Dir is the state directory, absolute and without symlinks.
 	Dir    string
@@ -29,7 +29,7 @@ type Config struct {
 	// Sim is the simulated manufacturer; nil boots CVMs without guest agent.
 	Sim    *attestsim.Cloud
 	Images images.Map
-	// Store has the container images of what Images does not map; nil is none.
+	// Store has the container images that Images does not map; nil is none.
 	Store *imagestore.Store
 	// Become is the path of the cadre-become program, which services of images need.
 	Become string
@@ -93,7 +93,7 @@ func (h *Hypervisor) Boot(ctx context.Context, spec cloud.BootSpec) (cloud.Machi
 		m.cleanUp()
 		return nil, err
 	}
-	// The guest boots meanwhile: what its engine restores runs before any image is there.
+	// The guest boots meanwhile: its engine's restored containers run before any image is there.
 	go h.pull(pull, spec, m)
 	select {
 	case problem := <-m.accepted:

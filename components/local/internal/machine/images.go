@@ -19,8 +19,8 @@ func (h *Hypervisor) Prepare(ctx context.Context, spec cloud.BootSpec) {
 	_, _ = h.unpack(ctx, spec)
 }
 
-// unpack returns the container images of the compose file by reference, without those that
-// programs of the image map stand for. A file that cannot be understood has none: pid 1 says why.
+// unpack returns the container images of the compose file by reference, without the ones that
+// programs of the image map replace. An invalid file has none: pid 1 reports the reason.
 func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[string]images.Unpacked, error) {
 	if h.cfg.Store == nil {
 		return nil, nil
@@ -54,8 +54,8 @@ func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[strin
 	return out, errors.Join(errs...)
 }
 
-// imageOf returns the image that a reference pins. Mapped programs stand for it only where
-// there is no image of that digest: who pins one that can be had boots that one.
+// imageOf returns the image that a reference pins. Mapped programs replace it only where no image
+// with that digest exists.
 func (h *Hypervisor) imageOf(ctx context.Context, ref string) (img images.Unpacked, mapped bool, err error) {
 	if h.cfg.Images.Has(ref) {
 		has, err := h.cfg.Store.Has(ctx, ref)

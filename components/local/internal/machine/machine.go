@@ -44,7 +44,7 @@ type Machine struct {
 	gone    bool
 }
 
-// InstanceID is what the guest measured.
+// InstanceID is the id that the guest measured.
 func (m *Machine) InstanceID() string { return m.instanceID }
 
 // Addr is the CVM's address in the fabric.
@@ -213,7 +213,7 @@ func (m *Machine) ask(ctx context.Context, r initctl.Request) (initctl.Message, 
 
 var errGone = errors.New("the CVM is not running any more")
 
-// stopSlack is what pid 1 may take beyond the services' own grace periods.
+// stopSlack is pid 1's time in addition to the services' own grace periods.
 const stopSlack = 15 * time.Minute
 
 // Stop ends the services in order, then the machine. A ctx that ends makes it a Kill.

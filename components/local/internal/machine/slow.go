@@ -21,7 +21,7 @@ type Road struct {
 	Waiting []string `json:"waiting"`
 }
 
-// SetSlow makes the pulls of guests wait (true), or lets those that wait end.
+// SetSlow makes the pulls of guests wait (true), or releases the waiting ones.
 func (h *Hypervisor) SetSlow(slow bool) {
 	h.road.mu.Lock()
 	defer h.road.mu.Unlock()

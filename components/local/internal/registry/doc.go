@@ -1,7 +1,7 @@
-// Package registry serves the images of an OCI layout folder as a container registry
-// does, for whoever pulls: the local cloud, `cadre compose pin`, a container engine.
+// Package registry serves the images of an OCI layout folder as a container registry, for the local
+// cloud, `cadre compose pin` and container engines.
 //
-// An image is known by the annotation org.opencontainers.image.ref.name of its entry in
-// the layout's index, "<name>:<tag>". The folder may change while it is served: what a
-// build writes there can be pulled at once. Nothing can be pushed.
+// The annotation org.opencontainers.image.ref.name of its entry in the layout's index names an
+// image, "<name>:<tag>". The folder may change while it is served: a new build's images can be
+// pulled at once. Nothing can be pushed.
 package registry

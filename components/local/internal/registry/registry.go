@@ -26,9 +26,9 @@ const (
 	maxNested    = 2
 )
 
-// Image is one that can be pulled.
+// Image is an image that can be pulled.
 type Image struct {
-	// Name and Tag are those of the annotation; Digest is "sha256:...".
+	// Name and Tag come from the annotation; Digest is "sha256:...".
 	Name   string `json:"name"`
 	Tag    string `json:"tag"`
 	Digest string `json:"digest"`
@@ -45,7 +45,7 @@ type Registry struct {
 	handler http.Handler
 }
 
-// stamp tells one index from another.
+// stamp identifies a version of the index.
 type stamp struct {
 	at   time.Time
 	size int64
@@ -103,8 +103,8 @@ func (r *Registry) current() (http.Handler, []Image) {
 	return r.handler, r.images
 }
 
-// load puts every image of the index into a fresh registry. One that is damaged is left
-// out, with a line in the log.
+// load puts every image of the index into a new registry. It leaves a damaged image out, with a
+// line in the log.
 func (r *Registry) load() (http.Handler, []Image, error) {
 	raw, err := readBounded(filepath.Join(r.layout, "index.json"))
 	if err != nil {
@@ -155,7 +155,7 @@ func plain(text string) string {
 	return text
 }
 
-// put hands one manifest to the registry, those that it lists first.
+// put passes one manifest to the registry, after the manifests that it lists.
 func (r *Registry) put(handler http.Handler, repository, target string, d v1.Descriptor, depth int) error {
 	raw, err := readBounded(filepath.Join(r.layout, "blobs", d.Digest.Algorithm, d.Digest.Hex))
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 	renewBefore     = 30 * 24 * time.Hour
 )
 
-// certify leaves a certificate for at in dir, and the CA that signed it. Those of
-// an earlier run stay while they are good: members have been given the CA.
+// certify leaves a certificate for at in dir, and its CA. Valid ones of an earlier run stay,
+// because members have the CA.
 func certify(dir string, at netip.Addr, now time.Time) error {
 	if pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile)); err == nil {
 		if signedBy(pair.Leaf, filepath.Join(dir, caFile)) && pair.Leaf.VerifyHostname(at.String()) == nil && now.Before(pair.Leaf.NotAfter.Add(-renewBefore)) {

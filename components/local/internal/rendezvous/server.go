@@ -18,8 +18,7 @@ const (
 	listenPort = 8443
 	stunPort   = 3478
 
-	// again is how long after its end the program is started again; grace is what it
-	// has to end in order.
+	// again is the pause before a restart of the program; grace is its time for an orderly end.
 	again = time.Second
 	grace = 3 * time.Second
 )
@@ -38,7 +37,7 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Info is what members and those who configure them need.
+// Info has the settings for members and their operators.
 type Info struct {
 	URL string `json:"url"`
 	// CA is the certificate to trust, PEM; CAFile the same on the host.
@@ -88,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// Info is what Describe gives.
+// Info is the result of Describe.
 func (s *Server) Info() Info { return s.Describe().(Info) }
 
 // Describe is an Info.

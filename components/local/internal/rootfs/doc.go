@@ -1,7 +1,7 @@
-// Package rootfs turns the layers of a container image into a directory, and finds
-// paths in such a directory as a process that has it as its root would.
+// Package rootfs turns the layers of a container image into a directory, and resolves paths in such
+// a directory like a process that has it as its root.
 //
-// Layers are foreign text. Whatever an archive says, nothing outside the directory is
-// read or written: every step goes through os.Root. What an honest image has no need
-// for is refused, and so is what would take more than Limits.
+// Layers are foreign text. No archive can read or write outside the directory: every step goes
+// through os.Root. Features that an honest image does not need are rejected, and so are contents
+// above Limits.
 package rootfs

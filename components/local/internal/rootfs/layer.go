@@ -27,7 +27,7 @@ var DefaultLimits = Limits{Bytes: 16 << 30, Entries: 1 << 20}
 
 const (
 	maxName     = 4096
-	meanName    = 256 // what paths may have on average: they are kept while a layer is applied
+	meanName    = 256 // bound of the average path: paths are kept while a layer is applied
 	whiteout    = ".wh."
 	whiteoutAll = ".wh..wh..opq"
 	whiteoutOwn = ".wh..wh."
@@ -50,7 +50,7 @@ type dirTime struct {
 	at   time.Time
 }
 
-// NewUnpacker unpacks into root, which is empty and nobody else's meanwhile.
+// NewUnpacker unpacks into root, which must be empty and have no other user meanwhile.
 func NewUnpacker(root *os.Root, limits Limits) *Unpacker {
 	return &Unpacker{root: root, left: limits, names: int64(limits.Entries) * meanName}
 }
@@ -105,7 +105,7 @@ func (u *Unpacker) entry(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// count takes one entry, or one folder that no entry names, from what is left.
+// count takes one entry, or one folder without an entry, from the remaining budget.
 func (u *Unpacker) count(name string) error {
 	if u.left.Entries--; u.left.Entries < 0 {
 		return errors.New("the image has too many entries")
@@ -116,7 +116,7 @@ func (u *Unpacker) count(name string) error {
 	return nil
 }
 
-// spend takes bytes of the disk from what is left.
+// spend takes bytes of the disk from the remaining budget.
 func (u *Unpacker) spend(bytes int64) error {
 	if bytes < 0 || bytes > u.left.Bytes {
 		return errors.New("the image's files are too large together")
@@ -214,7 +214,7 @@ func (u *Unpacker) remove(name string) error {
 	return u.clear(name)
 }
 
-// make makes one entry in place of what was there.
+// make makes one entry in place of an earlier one.
 func (u *Unpacker) make(name string, h *tar.Header, content io.Reader) error {
 	if h.Uid < 0 || h.Gid < 0 || h.Uid >= math.MaxUint32 || h.Gid >= math.MaxUint32 {
 		return fmt.Errorf("owner %d:%d is out of range", h.Uid, h.Gid)

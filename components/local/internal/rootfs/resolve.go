@@ -12,15 +12,15 @@ import (
 const (
 	// maxLinks bounds the symlinks of one path, as the kernel does.
 	maxLinks = 40
-	// maxDepth bounds the parts of a path, and maxSteps those that its symlinks add: each
-	// step looks at every part before it.
+	// maxDepth bounds the parts of a path, and maxSteps the parts that its symlinks add: each step
+	// reads every part before it.
 	maxDepth = 128
 	maxSteps = 1024
 )
 
-// Resolve returns where name leads inside root, relative to it and free of symlinks:
-// absolute links begin at root again, and nothing leads above it. What does not exist
-// yet is taken as it is written. The root itself is ".".
+// Resolve returns the target of name inside root, relative to it and free of symlinks: absolute
+// links begin at root again, and no link leads above it. A missing part is taken unchanged. The
+// root itself is ".".
 func Resolve(root *os.Root, name string) (string, error) {
 	at, links := ".", 0
 	rest, steps := strings.Split(name, "/"), 0
@@ -105,6 +105,6 @@ func makeDir(root *os.Root, name string) error {
 	if err != nil {
 		return fmt.Errorf("make %s: %w", name, err)
 	}
-	// The umask is whoever's.
+	// The umask of the process is unknown.
 	return root.Chmod(name, 0o755)
 }

@@ -24,7 +24,7 @@ var (
 	file, dir, link, hard = imagetest.File, imagetest.Dir, imagetest.Link, imagetest.Hard
 )
 
-// box is an empty root in a folder with something beside it.
+// box is an empty root in a folder with another file next to it.
 func box(t *testing.T) (*os.Root, string) {
 	t.Helper()
 	if os.Getuid() != 0 {

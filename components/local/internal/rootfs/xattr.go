@@ -18,8 +18,8 @@ const (
 
 type attribute struct{ name, value string }
 
-// extended are an entry's extended attributes. Capabilities of files and what users may
-// set are taken. trusted.* speaks to the file system that stacks the layers: refused.
+// extended are an entry's extended attributes. Capabilities of files and user attributes are taken.
+// trusted.* addresses the file system that stacks the layers, and is rejected.
 func extended(h *tar.Header) ([]attribute, error) {
 	var out []attribute
 	for key, value := range h.PAXRecords {

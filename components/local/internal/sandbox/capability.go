@@ -18,8 +18,8 @@ var capabilities = []string{
 	"PERFMON", "BPF", "CHECKPOINT_RESTORE",
 }
 
-// defaultCaps is what container engines leave to root. Not NET_ADMIN: a service
-// must not be able to add routes out of its CVM.
+// defaultCaps are the capabilities that container engines leave to root, except NET_ADMIN: a
+// service must not be able to add routes out of its CVM.
 var defaultCaps = []string{
 	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
 	"NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "MKNOD", "AUDIT_WRITE", "SETFCAP",
@@ -29,10 +29,9 @@ var defaultCaps = []string{
 // of them.
 var Becoming = []string{"SETGID", "SETUID", "SETPCAP"}
 
-// Capabilities returns what a service has that adds and drops these names, with or
-// without CAP_ and in any case, as the kernel numbers them. It fails when one that is
-// added is none, or is none of this process. A default one that this machine lacks is
-// left out.
+// Capabilities returns the capabilities of a service that adds and drops these names, with or
+// without CAP_ and in any case, in the kernel's order. It fails when an added one is unknown, or is
+// not one of this process. A default one that this machine lacks is left out.
 func Capabilities(add, drop []string) ([]string, error) {
 	ours, err := available()
 	if err != nil {

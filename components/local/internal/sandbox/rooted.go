@@ -14,11 +14,10 @@ import (
 	"cadre.dev/local/internal/rootfs"
 )
 
-// RootedArgs returns bubblewrap's arguments, without the command, for a service whose root
-// file system is the directory root. Nothing else of the host is seen: Visible and Hide
-// are not looked at. Mount points, and Dir, are made where root has none, so root is
-// nobody else's meanwhile. Its own symlinks in their paths lead where they would lead a
-// process of the service, never out of root.
+// RootedArgs returns bubblewrap's arguments, without the command, for a service whose root file
+// system is the directory root. The service sees nothing else of the host: Visible and Hide have no
+// effect. RootedArgs makes missing mount points and Dir in root, so root must have no other user
+// meanwhile. Symlinks in their paths resolve inside root.
 func RootedArgs(root string, c Config) ([]string, error) {
 	if err := mayHave(c.Caps); err != nil {
 		return nil, err

@@ -62,8 +62,8 @@ func Args(c Config) ([]string, error) {
 	for _, dir := range toExplode(mounts, slices.Concat(covered, homes)) {
 		b.explode(dir)
 	}
-	// Container runtimes give /dev/shm as a tmpfs that everybody may write to; without
-	// it POSIX semaphores and shared memory fail for unprivileged services.
+	// Container runtimes mount /dev/shm as a tmpfs that every user may write to; without it POSIX
+	// semaphores and shared memory fail for unprivileged services.
 	b.add("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--proc", "/proc")
 	for _, dir := range homes {
 		b.tmpfs(Mount{Target: dir, Mode: 0o755})
@@ -149,7 +149,7 @@ func toExplode(mounts []Mount, covered []string) []string {
 	return dirs
 }
 
-// kind is what a directory of the sandbox is.
+// kind is the kind of a directory of the sandbox.
 type kind int
 
 const (
@@ -178,7 +178,7 @@ func (b *builder) under(path string) (string, kind) {
 	}
 }
 
-// shown reports whether the host's own path is what the service sees there.
+// shown reports whether the service sees the host's own path there.
 func (b *builder) shown(path string) bool {
 	at, k := b.under(path)
 	if k != exploded {

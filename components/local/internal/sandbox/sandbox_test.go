@@ -13,7 +13,7 @@ import (
 func run(t *testing.T, c Config, text string) string {
 	t.Helper()
 	c.Hostname = "box"
-	// What it calls may lie in a closed home, as this checkout may.
+	// Its commands may be in a closed home, like this checkout.
 	c.Visible = append(slices.Clone(c.Visible), filepath.SplitList(os.Getenv("PATH"))...)
 	if c.Caps == nil {
 		c.Caps = defaultCaps

@@ -1,5 +1,5 @@
-// Package cloudtest has a hypervisor whose machines run nothing, for tests of
-// what stands above it.
+// Package cloudtest has a hypervisor whose machines run nothing, for tests of the packages above
+// it.
 package cloudtest
 
 import (

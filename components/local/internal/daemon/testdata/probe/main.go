@@ -1,5 +1,5 @@
-// Command probe is the only program of the images of tests: it does what it is told and
-// says what it sees.
+// Command probe is the only program of the images of tests: it carries out commands and reports its
+// observations.
 package main
 
 import (
